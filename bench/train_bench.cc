@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "trainer/comm/comm.h"
 #include "trainer/learner/rows.h"
 #include "trainer/model/decoder.h"

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "formats/nxd/tensor_files.h"
-#include "formats/output/places.h"
+#include "formats/ops/convert/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
 #include "lib/base/errors.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "formats/artifact/lora/lora_peft.h"
+#include "formats/kinds/hf/adapter_hf.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "lib/plan/gather.h"
 #include "lib/tensor/output.h"
 

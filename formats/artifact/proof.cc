@@ -30,7 +30,6 @@ class Records {
       for (const StoredTensor& tensor : file.tensors)
         if (const CheckedStorage* storage = tensor.storage->checked())
           if (seen_.insert(storage).second) records_.push_back({&tensor, storage});
-    if (artifact.base) AddOf(*artifact.base);
   }
 
   std::set<const CheckedStorage*> seen_;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 
 namespace nxdkit::ops {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "lib/plan/executor.h"
 
 namespace nxdkit::ops {

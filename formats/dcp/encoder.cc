@@ -101,15 +101,6 @@ class ItemsEncoder : public FileEncoder {
 
 std::string DataFileName(int rank) { return fmt::format("__{}_0.distcp", rank); }
 
-Result<std::string> EncodeObject(const torch::PickleValue& value) {
-  NXDKIT_ASSIGN(const std::unique_ptr<FileEncoder> archive,
-                torch::EncodeValue(value, {}, kArchiveName));
-  std::string bytes(static_cast<size_t>(archive->file_bytes()), '\0');
-  for (const Fragment& fragment : archive->Frame({}))
-    bytes.replace(static_cast<size_t>(fragment.offset), fragment.bytes.size(), fragment.bytes);
-  return bytes;
-}
-
 Result<EncodedFile> EncodeItems(std::vector<ObjectArchive> objects,
                                 std::vector<OutputTensor> tensors) {
   auto encoder = std::make_unique<ItemsEncoder>();

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
 #include "lib/tensor/output.h"
 
@@ -13,9 +12,6 @@ namespace nxdkit::dcp {
 
 // "__3_0.distcp"
 std::string DataFileName(int rank);
-
-// The whole archive of an object of plain numbers, strings and containers.
-Result<std::string> EncodeObject(const torch::PickleValue& value);
 
 // Where an item lies in its file.
 struct ItemRange {

@@ -13,6 +13,7 @@
 #include "formats/dcp/rank_metadata.h"
 #include "formats/dcp/safetensors_folder.h"
 #include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
@@ -115,7 +116,7 @@ Result<Folder> Open(const std::string& path) {
 }
 
 Result<std::string> ReadObject(const Folder& folder, const ObjectEntry& entry) {
-  if (entry.value) return EncodeObject(*entry.value).in(folder.path).on(entry.key);
+  if (entry.value) return torch::EncodeObject(*entry.value).in(folder.path).on(entry.key);
   return ReadItem(folder, entry);
 }
 

@@ -23,12 +23,6 @@ namespace {
 // Output that another command is still building, or was when it was killed: never a finished tag.
 bool IsPartial(const std::string& folder) { return BaseName(folder).ends_with(".partial"); }
 
-// ParentPath that also steps out of "." and "..".
-std::string FolderAbove(const std::string& path) {
-  const std::string name = BaseName(path);
-  return name == "." || name == ".." ? JoinPath(path, "..") : ParentPath(path);
-}
-
 Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::string& shard_folder,
                                  ShardsFound found) {
   SetLocation set;
@@ -252,6 +246,11 @@ class SetReader {
 };
 
 }  // namespace
+
+std::string FolderAbove(const std::string& path) {
+  const std::string name = BaseName(path);
+  return name == "." || name == ".." ? JoinPath(path, "..") : ParentPath(path);
+}
 
 std::string_view SetStyleName(SetStyle style) {
   constexpr std::array<std::string_view, 7> kNames = {

@@ -92,4 +92,7 @@ Result<ShardSet> Read(SetLocation location);
 // One main file by itself: any that torch_xla.utils.serialization.save wrote.
 Result<ShardSet> ReadMainFile(const std::string& path);
 
+// ParentPath that also steps out of "." and "..".
+std::string FolderAbove(const std::string& path);
+
 }  // namespace nxdkit::nxd

@@ -240,4 +240,12 @@ Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
   return EncodeValue(PickleValue{TensorIndex{0}}, std::move(tensors), archive_name);
 }
 
+Result<std::string> EncodeObject(const PickleValue& value) {
+  NXDKIT_ASSIGN(const std::unique_ptr<FileEncoder> archive, EncodeValue(value, {}, "archive"));
+  std::string bytes(static_cast<size_t>(archive->file_bytes()), '\0');
+  for (const Fragment& fragment : archive->Frame({}))
+    bytes.replace(static_cast<size_t>(fragment.offset), fragment.bytes.size(), fragment.bytes);
+  return bytes;
+}
+
 }  // namespace nxdkit::torch

@@ -24,5 +24,7 @@ Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
 Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
                                                  std::vector<OutputTensor> tensors,
                                                  const std::string& archive_name);
+// The whole archive of a value without tensors, as torch.save writes one into a stream.
+Result<std::string> EncodeObject(const PickleValue& value);
 
 }  // namespace nxdkit::torch

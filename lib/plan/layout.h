@@ -78,6 +78,7 @@ struct LayoutFile {
   std::string path;      // relative to the artifact, or absolute for a source
   int64_t tp_rank = -1;  // -1: the file belongs to no rank
   int64_t pp_rank = -1;
+  int64_t ep_rank = -1;
 };
 
 struct Layout {

@@ -12,7 +12,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
 #include "formats/hardware/fit.h"
-#include "formats/output/plan_output.h"
+#include "formats/kinds/builder.h"
 #include "lib/base/progress.h"
 #include "tools/cli/tool_context.h"
 #include "tools/conversions/layout_options.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "trainer/model/decoder_config.h"
 
 namespace nxdkit::trainer {

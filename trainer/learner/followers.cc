@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "formats/artifact/artifact.h"
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "lib/base/errors.h"
 #include "trainer/base/interval.h"
 #include "trainer/learner/critic_model.h"

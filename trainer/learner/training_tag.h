@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "trainer/model/memory.h"
 
 namespace nxdkit::trainer {

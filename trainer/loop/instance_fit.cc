@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "formats/output/rollout_use.h"
+#include "formats/kinds/rollout/rollout_use.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "lib/system/folder_lock.h"
 #include "trainer/learner/critic_model.h"
 #include "trainer/learner/mesh_model.h"

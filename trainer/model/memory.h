@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"

@@ -2,7 +2,7 @@
 // the training and this engine's means, before any weights are read.
 #pragma once
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
 #include "trainer/rollout/engine.h"

@@ -2,13 +2,16 @@
 
 #include <fmt/core.h>
 
-#include "formats/artifact/lora/lora.h"
+#include "formats/kinds/adapter.h"
+#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/compare.h"
-#include "formats/output/places.h"
+#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
@@ -18,10 +21,10 @@ namespace nxdkit::ops {
 namespace {
 
 Status CheckSlot(const ConvertRequest& request) {
-  if (request.to != Kind::kRollout)
+  if (!request.to->refreshes)
     return BadUsage("only the weights of a rollout bundle can be replaced in place")
         .hint("--into goes with --to rollout");
-  if (request.options.bundle)
+  if (request.options.Has("bundle"))
     return BadUsage("with --into blob and settings are those of OUTPUT; --bundle names others")
         .hint("leave --bundle out");
   if (request.force)
@@ -30,19 +33,12 @@ Status CheckSlot(const ConvertRequest& request) {
 }
 
 Status CheckDeltaFile(const ConvertRequest& request) {
-  if (request.hints.base.empty())
+  if (!request.hints.Has("base"))
     return BadUsage("a delta needs the model that it starts from").hint("name it with --base");
   if (!std::holds_alternative<NewOutput>(request.place))
     return BadUsage(
         "a delta is written by one process to a file of its own: --into and --part do not apply");
   return OkStatus();
-}
-
-// The folder that the artifact is, or none for a single file.
-Result<std::string> FolderOf(const Artifact& artifact) {
-  if (artifact.set) return artifact.set->location.tag_folder;
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
-  return is_folder ? artifact.path : std::string();
 }
 
 // Everything that would be destroyed by an output in its place.
@@ -55,9 +51,9 @@ Result<std::vector<std::string>> FilesRead(const ConvertRequest& request,
   for (const BoundArtifact* adapter : {conversion.source.merged.get(), &conversion.source})
     if (adapter && adapter->lora) read.push_back(adapter->lora->config_path);
   // A bundle may be replaced by what is made from it; the blob has been copied by then.
-  if (request.options.bundle) {
-    NXDKIT_ASSIGN(const bool in_place, SamePath(*request.options.bundle, request.output));
-    if (!in_place) read.push_back(*request.options.bundle);
+  if (const std::optional<std::string> bundle = request.options.Text("bundle")) {
+    NXDKIT_ASSIGN(const bool in_place, SamePath(*bundle, request.output));
+    if (!in_place) read.push_back(*bundle);
   }
   return read;
 }
@@ -70,8 +66,7 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
   for (const BoundArtifact* source :
        {conversion.source.merged.get(), &std::as_const(conversion.source)}) {
     if (!source) continue;
-    NXDKIT_ASSIGN(const std::string folder, FolderOf(source->artifact));
-    NXDKIT_TRY(CheckNotAPart(request.output, folder));
+    NXDKIT_TRY(CheckNotAPart(request.output, source->artifact.folder));
   }
   return Staging::Check(request.output,
                         {.replace = request.force, .folder = !conversion.output.single_file});
@@ -79,10 +74,12 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
 
 // What a delta makes is proved by its digest, and that is one of its own dtypes.
 Status CheckDelta(const Conversion& conversion) {
-  if (!conversion.source.artifact.delta) return OkStatus();
-  const OutputSpec& spec = conversion.spec;
-  for (const delta::Param& param : conversion.source.artifact.delta->head().params) {
-    const Dtype wanted = spec.dtype.value_or(spec.downcast ? Downcast(param.dtype) : param.dtype);
+  const std::shared_ptr<const delta::Delta> delta = DeltaOf(conversion.source.artifact);
+  if (!delta) return OkStatus();
+  const Output& target = *conversion.target;
+  for (const delta::Param& param : delta->head().params) {
+    const Dtype wanted =
+        target.dtype.value_or(target.downcast ? Downcast(param.dtype) : param.dtype);
     if (Info(param.dtype).floating && wanted != param.dtype)
       return BadUsage("the output is to be {}, the delta makes {}", Name(wanted), Name(param.dtype))
           .in(conversion.source.artifact.path)
@@ -98,7 +95,7 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(conversion.source, request.run));
   if (findings.empty()) return OkStatus();
   NXDKIT_ASSIGN(const BoundArtifact apart,
-                OpenLora(request.input, request.from, {}, request.hints));
+                OpenLora(request.input, *request.from, {}, request.hints));
   NXDKIT_TRY(RequireSound(apart, request.run));
   const Finding& first = findings.front();
   const bool qkv = first.param.find("qkv_proj") != std::string::npos;
@@ -117,10 +114,10 @@ Status RequireSoundTag(const ConvertRequest& request) {
 }
 
 Status RequireSoundSource(const ConvertRequest& request, const Conversion& conversion) {
-  const bool shares_modules = conversion.source.lora && request.to == Kind::kNxd;
+  const bool shares_modules = conversion.source.lora && conversion.target->Sharing();
   if (shares_modules) return RequireSoundAdapter(request, conversion);
-  const bool folds = conversion.source.optimizer && request.from == Kind::kNxd &&
-                     request.to == Kind::kDcp && !request.source;
+  const bool folds = conversion.source.optimizer && request.from->state == StateForm::kNumbered &&
+                     request.to->state == StateForm::kNamed && !request.source;
   return folds ? RequireSoundTag(request) : RequireSound(conversion.source, request.run);
 }
 
@@ -133,20 +130,21 @@ Status CheckSource(const ConvertRequest& request, const Conversion& conversion) 
 }  // namespace
 
 Status CheckRequest(const ConvertRequest& request) {
-  if (request.to == Kind::kDelta) {
+  if (request.to == &kDelta) {
     NXDKIT_TRY(CheckDeltaFile(request));
-    return CheckPlaces(request.output, {request.input, request.hints.base});
+    return CheckPlaces(request.output, {request.input, *request.hints.Text("base")});
   }
   if (std::holds_alternative<Slot>(request.place)) return CheckSlot(request);
   return CheckPlaces(request.output, {request.input});
 }
 
 Status CheckConversion(const ConvertRequest& request, const Conversion& conversion) {
-  const bool fresh = request.to != Kind::kDelta && !std::holds_alternative<Slot>(request.place);
+  const bool fresh = request.to != &kDelta && !std::holds_alternative<Slot>(request.place);
   if (fresh) NXDKIT_TRY(CheckOutput(request, conversion));
   NXDKIT_TRY(CheckSource(request, conversion));
-  if (fresh && conversion.spec.bundle)
-    NXDKIT_TRY(RequireBlobs(*conversion.spec.bundle, request.run.poll));
+  const RolloutOutput* const rollout = AsRollout(*conversion.target);
+  if (fresh && rollout && rollout->bundle)
+    NXDKIT_TRY(RequireBlobs(*rollout->bundle, request.run.poll));
   return OkStatus();
 }
 
@@ -194,18 +192,19 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   InputHints hints;
   if (conversion.base) {
     hints = BaseHints(request, conversion.base->artifact.artifact.kind);
-    hints.base = request.hints.base;
+    hints.SetIf("base", request.hints.Text("base"));
     return hints;
   }
   const BoundArtifact& source = conversion.source;
-  hints.claims.origin = "the conversion";
-  if (request.to == Kind::kNxd) hints.claims.hardware = conversion.spec.nxd.hardware;
+  hints.origin = "the conversion";
+  conversion.target->Tell(hints);
   if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
   // The folder around the output may have one, of something else.
   hints.no_config = source.artifact.config_path.empty() && !source.model;
-  hints.weights = made.weights;
+  if (!made.weights.empty()) hints.Set("slot", made.weights);
   hints.optimizer = source.optimizer || !source.run.empty();
-  if (source.optimizer) hints.param_order = source.optimizer->order.rule;
+  if (source.optimizer)
+    hints.Set("param-order", std::string(nxd::GroupRuleName(source.optimizer->order.rule)));
   return hints;
 }
 
@@ -215,12 +214,12 @@ Status CheckWritten(const ConvertRequest& request, const Conversion& conversion,
                     const MadePlace& made, ConvertReport& report) {
   const BoundArtifact& source = conversion.source;
   const std::shared_ptr<const delta::Delta> applied =
-      conversion.base ? nullptr : source.artifact.delta;
+      conversion.base ? nullptr : DeltaOf(source.artifact);
   if (!request.verify && !applied) return OkStatus();
   const InputHints hints = HintsOfMade(request, conversion, made);
   NXDKIT_ASSIGN(const BoundArtifact written,
                 source.lora
-                    ? OpenLora(made.path, request.to, source.lora->sharing, hints, &*source.lora)
+                    ? OpenLora(made.path, *request.to, source.lora->sharing, hints, &*source.lora)
                     : OpenAndBind(made.path, request.to, hints));
   if (applied) NXDKIT_TRY(RequireResult(applied->head(), written, request.run));
   if (request.verify) NXDKIT_TRY(VerifyWritten(conversion, written, request.run));

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-#include "formats/artifact/lora/lora.h"
-#include "formats/artifact/lora/lora_peft.h"
-#include "formats/artifact/lora/lora_set.h"
-#include "formats/artifact/optimizer/named_state.h"
-#include "formats/artifact/optimizer/numbered_state.h"
+#include "formats/kinds/adapter.h"
+#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/nxd/nxd_options.h"
+#include "formats/kinds/open.h"
 #include "formats/manifest/manifest.h"
-#include "formats/nxd/optimum.h"
 #include "formats/ops/convert/delta_file.h"
 #include "formats/ops/verify/compare.h"
+#include "formats/training/named_state.h"
+#include "formats/training/numbered_state.h"
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/system/paths.h"
@@ -23,43 +23,33 @@ namespace {
 
 Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
   if (request.source) return request.source();
-  const bool whole = request.from == Kind::kHf || request.from == Kind::kNxd;
-  if (!whole || !request.hints.lora.empty())
+  const Kind& from = *request.from;
+  if (!from.bind_adapter || !request.hints.lora.empty())
     return OpenAndBind(request.input, request.from, request.hints);
   NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input));
-  if (is_peft) return OpenLora(request.input, request.from, {}, request.hints);
+  if (is_peft) return OpenLora(request.input, from, {}, request.hints);
   NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(request.input, request.from, request.hints));
-  if (request.from == Kind::kNxd && HoldsLora(artifact))
-    return OpenLora(request.input, request.from, {}, request.hints);
+  if (from.holds_adapter && from.holds_adapter(artifact))
+    return OpenLora(request.input, from, {}, request.hints);
   return Bind(std::move(artifact), request.hints);
 }
 
 // Modules that have one A in the source, or will have in the output, share it from the start.
-Status ShareModules(const ConvertRequest& request, const OutputSpec& spec, BoundArtifact& adapter) {
-  if (request.to != Kind::kNxd) return OkStatus();
+Status ShareModules(const ConvertRequest& request, const Output& target, BoundArtifact& adapter) {
+  const std::optional<nxd::LoraSharing> shares = target.Sharing();
+  if (!shares) return OkStatus();
   const nxd::LoraSharing own = adapter.lora->sharing;
-  nxd::LoraSharing both = nxd::SharingOf(spec.nxd);
-  both = {both.qkv || own.qkv, both.gate_up || own.gate_up};
-  NXDKIT_ASSIGN(adapter, OpenLora(request.input, request.from, both, request.hints));
+  const nxd::LoraSharing both{shares->qkv || own.qkv, shares->gate_up || own.gate_up};
+  NXDKIT_ASSIGN(adapter, OpenLora(request.input, *request.from, both, request.hints));
   return OkStatus();
-}
-
-// optimum-neuron's checkpoint is the folder around the tag.
-Status CheckName(const ConvertRequest& request, const OutputSpec& spec) {
-  if (!spec.optimum || BaseName(request.output) != nxd::kOptimumTag) return OkStatus();
-  return BadUsage(
-             "the output is the checkpoint's folder, in which {} is made: expected a name such as "
-             "checkpoint-100",
-             nxd::kOptimumTag)
-      .in(request.output);
 }
 
 // The bundle is its own compiled one, and a delta without a base changes what it holds.
 ConvertRequest IntoBundle(const ConvertRequest& request) {
   ConvertRequest out = request;
-  out.options.bundle = request.output;
-  out.options.only_weights = true;
-  if (out.from == Kind::kDelta && out.hints.base.empty()) out.hints.base = out.output;
+  out.options.Set("bundle", request.output);
+  out.options.Set("only-weights", true);
+  if (out.from->reads_base && !out.hints.Has("base")) out.hints.Set("base", out.output);
   return out;
 }
 
@@ -78,9 +68,9 @@ Status RequireState(const ConvertRequest& request, const BoundArtifact& source) 
 // The optimizer's state, where there is some, as the output's format keeps it.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
-  if (request.to == Kind::kDcp) NXDKIT_TRY(ToNamedState(source, notes));
-  if (request.to == Kind::kNxd)
-    NXDKIT_TRY(ToNumberedState(source, request.hints.param_order, notes));
+  if (request.to->state == StateForm::kNamed) NXDKIT_TRY(ToNamedState(source, notes));
+  if (request.to->state == StateForm::kNumbered)
+    NXDKIT_TRY(ToNumberedState(source, ParamOrderOf(request.hints), notes));
   return RequireState(request, source);
 }
 
@@ -89,11 +79,12 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   NXDKIT_ASSIGN(out.source, OpenSource(request));
   std::vector<std::string> notes;
   NXDKIT_TRY(MatchState(request, out.source, notes));
-  NXDKIT_ASSIGN(out.spec, DecideOutput(out.source, request.to, request.options));
-  out.spec.notes.insert(out.spec.notes.begin(), notes.begin(), notes.end());
-  NXDKIT_TRY(CheckName(request, out.spec));
-  if (out.source.lora) NXDKIT_TRY(ShareModules(request, out.spec, out.source));
-  NXDKIT_ASSIGN(out.output, PlanRequested(request, out.source, out.spec));
+  NXDKIT_ASSIGN(out.target, DecideOutput(out.source, *request.to, request.options));
+  Output& target = *out.target;
+  target.notes.insert(target.notes.begin(), notes.begin(), notes.end());
+  NXDKIT_TRY(target.CheckName(request.output));
+  if (out.source.lora) NXDKIT_TRY(ShareModules(request, target, out.source));
+  NXDKIT_ASSIGN(out.output, PlanRequested(request, out.source, target));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
   // Only the parameter is known by now; ckpt-verify finds the file and the rank.
   if (!plan.ok())
@@ -104,16 +95,26 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   return out;
 }
 
+// A delta has that of its base.
+class NoLayout : public Output {
+ public:
+  using Output::Output;
+  Status Plan(OutputBuilder&) const override {
+    return Error(Errc::kInternal, "a delta has no layout");
+  }
+};
+
 // Every parameter of the base, as the input has it.
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
-  out.spec.kind = Kind::kDelta;
+  out.target = std::make_shared<NoLayout>(request.options);
   NXDKIT_ASSIGN(out.source, request.source
                                 ? request.source()
                                 : OpenAndBind(request.input, request.from, request.hints));
-  NXDKIT_ASSIGN(const Kind kind, Recognise(request.hints.base));
+  const std::string base_path = request.hints.Text("base").value_or("");
+  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
   Conversion::Base base;
-  NXDKIT_ASSIGN(base.artifact, OpenAndBind(request.hints.base, kind, BaseHints(request, kind)));
+  NXDKIT_ASSIGN(base.artifact, OpenAndBind(base_path, kind, BaseHints(request, kind)));
   NXDKIT_ASSIGN(base.plan, PlanCanonical(base.artifact));
   NXDKIT_ASSIGN(out.source.bound.layout, Renumber(base.artifact, out.source));
   out.source.params = base.artifact.params;
@@ -127,24 +128,22 @@ Result<Conversion> PlanDelta(const ConvertRequest& request) {
 
 }  // namespace
 
-InputHints BaseHints(const ConvertRequest& request, Kind kind) {
+InputHints BaseHints(const ConvertRequest& request, const Kind* kind) {
   InputHints hints;
   if (kind == request.from) hints = request.hints;
-  hints.base.clear();
+  for (const char* own : {"base", "weights", "tag"}) hints.Reset(own);
   hints.lora.clear();
-  hints.hf_weights.clear();
-  hints.hf_weights_option.clear();
-  hints.tag.reset();
-  hints.claims.origin = request.hints.claims.origin;
+  hints.prefix.clear();
+  hints.origin = request.hints.origin;
   hints.config = request.hints.config;
   return hints;
 }
 
 Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtifact& source,
-                                 const OutputSpec& spec) {
+                                 const Output& target) {
   const uint64_t most = request.run.max_memory;
   Result<OutputPlan> plan =
-      PlanOutput(source, spec, BaseName(request.output), request.verify ? most / 4 * 3 : most);
+      PlanOutput(source, target, BaseName(request.output), request.verify ? most / 4 * 3 : most);
   if (plan.ok() || !request.verify || plan.error().code() != Errc::kLimit) return plan;
   return Error(Errc::kLimit, plan.error().message() +
                                  "; with --verify a quarter of --max-memory is kept for opening "
@@ -153,7 +152,7 @@ Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtif
 }
 
 Result<Conversion> PlanConversion(const ConvertRequest& request) {
-  if (request.to == Kind::kDelta) return PlanDelta(request);
+  if (request.to == &kDelta) return PlanDelta(request);
   return PlanLayout(std::holds_alternative<Slot>(request.place) ? IntoBundle(request) : request);
 }
 

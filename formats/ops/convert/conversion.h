@@ -7,7 +7,7 @@
 
 #include "formats/artifact/canonical.h"
 #include "formats/ops/convert/convert.h"
-#include "formats/output/plan_output.h"
+#include "formats/kinds/builder.h"
 
 namespace nxdkit::ops {
 
@@ -19,7 +19,7 @@ struct PlannedFile {
 
 struct Conversion {
   BoundArtifact source;
-  OutputSpec spec;
+  std::shared_ptr<Output> target;  // what was decided; of a delta nothing
   OutputPlan output;
   Plan plan;
   std::vector<PlannedFile> files;  // of the whole output, also when a part makes some of them
@@ -35,7 +35,7 @@ struct Conversion {
 // kLimit also where memory holds the plan, but with --verify not what was written beside it: that
 // is opened when everything is written.
 Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtifact& source,
-                                 const OutputSpec& spec);
+                                 const Output& target);
 
 // Source, specification and plan of the request.
 Result<Conversion> PlanConversion(const ConvertRequest& request);
@@ -47,7 +47,7 @@ Result<Executor> MakeExecutor(const Conversion& conversion, const RunOptions& ru
 Result<std::string> Fingerprint(const Conversion& conversion, const Workload& workload);
 
 // The base is opened as the input is when it is of the same kind, but for the tag.
-InputHints BaseHints(const ConvertRequest& request, Kind kind);
+InputHints BaseHints(const ConvertRequest& request, const Kind* kind);
 
 // What a delta holds.
 DeltaReport ReportOf(const delta::Head& head);

@@ -9,6 +9,8 @@
 #include "formats/artifact/inexact.h"
 #include "formats/artifact/proof.h"
 #include "formats/artifact/values.h"
+#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
@@ -46,7 +48,7 @@ void NoteLeftOut(const std::vector<std::string>& names, ConvertReport& report) {
 
 ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conversion,
                          const Workload& workload) {
-  const auto& [source, spec, output, plan, files, base] = conversion;
+  const auto& [source, target, output, plan, files, base] = conversion;
   ConvertReport report;
   if (source.artifact.config) report.model_type = source.artifact.config->model_type;
   for (size_t i = 0; i < source.model_params(); ++i)
@@ -60,20 +62,19 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.buffer_bytes = workload.buffer_bytes;
   report.predicted_memory = RssBytes() + workload.buffer_bytes +
                             source.reading_bytes * static_cast<uint64_t>(request.run.jobs);
-  report.nxd = spec.nxd;
-  report.xser = spec.xser;
-  report.source_digest = spec.source_digest;
+  report.target = target;
+  report.source_digest = target->source_digest;
   if (const auto& optimizer = source.optimizer)
-    report.optimizer = {
-        source.artifact.dcp ? nxd::OptimizerStyle::kNamed : optimizer->style,
-        request.to == Kind::kDcp ? nxd::OptimizerStyle::kNamed : spec.optimizer_style,
-        optimizer->dp,
-        spec.dp,
-        optimizer->order.rule,
-        optimizer->EntryNames()};
-  report.blob_missing = request.to == Kind::kRollout && !spec.bundle && spec.cpu_plan_text.empty();
+    report.optimizer = {source.objects ? nxd::OptimizerStyle::kNamed : optimizer->style,
+                        target->State().style,
+                        optimizer->dp,
+                        target->State().dp,
+                        optimizer->order.rule,
+                        optimizer->EntryNames()};
+  const RolloutOutput* const bundle = AsRollout(*target);
+  report.blob_missing = bundle && !bundle->bundle && bundle->cpu_plan_text.empty();
   report.notes = request.notes;
-  report.notes.insert(report.notes.end(), spec.notes.begin(), spec.notes.end());
+  report.notes.insert(report.notes.end(), target->notes.begin(), target->notes.end());
   NoteLeftOut(source.left_out, report);
   report.warnings = source.artifact.warnings;
   report.choices = source.artifact.choices;
@@ -82,9 +83,9 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
     report.warnings.insert(report.warnings.end(), opened.warnings.begin(), opened.warnings.end());
     report.choices.insert(report.choices.end(), opened.choices.begin(), opened.choices.end());
   }
-  report.warnings.insert(report.warnings.end(), spec.warnings.begin(), spec.warnings.end());
+  report.warnings.insert(report.warnings.end(), target->warnings.begin(), target->warnings.end());
   report.lora = LoraReportOf(source);
-  if (source.artifact.delta) report.delta = ReportOf(source.artifact.delta->head());
+  if (const auto delta = DeltaOf(source.artifact)) report.delta = ReportOf(delta->head());
   const Part* const part = std::get_if<Part>(&request.place);
   if (part && !part->note.empty()) report.notes.push_back(part->note);
   if (part)
@@ -98,8 +99,9 @@ Status RecordDigest(const ConvertRequest& request, Conversion& conversion) {
   if (conversion.source.lora)
     return BadUsage("--digest: an adapter alone has no digest of a model").in(request.input);
   NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(conversion.source, request.run));
-  conversion.spec.source_digest = manifest::DigestText(digest.digest);
-  NXDKIT_ASSIGN(conversion.output, PlanRequested(request, conversion.source, conversion.spec));
+  conversion.target->source_digest = manifest::DigestText(digest.digest);
+  NXDKIT_ASSIGN(conversion.output,
+                PlanRequested(request, conversion.source, *conversion.target));
   return OkStatus();
 }
 
@@ -245,7 +247,7 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
 }  // namespace
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
-  if (request.to == Kind::kDelta)
+  if (request.to == &kDelta)
     return BadUsage("how large a delta is shows only when it is made").hint("leave --dry-run out");
   return Run(request, true);
 }

@@ -7,11 +7,12 @@
 #include <variant>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 #include "formats/delta/delta.h"
 #include "formats/hardware/fit.h"
-#include "formats/output/decide_output.h"
+#include "formats/kinds/table.h"
+#include "formats/rollout/weights_version.h"
 
 namespace nxdkit::ops {
 
@@ -33,8 +34,8 @@ struct Slot {
 };
 
 struct ConvertRequest {
-  Kind from = Kind::kHf;
-  Kind to = Kind::kHf;
+  const Kind* from = &kHf;
+  const Kind* to = &kHf;
   std::string input;
   // Instead of opening `input`, which is then only a name for messages: a trainer's weights lie in
   // its memory.
@@ -58,7 +59,7 @@ struct ConvertRequest {
   std::optional<std::string> instance;
   // How an NxD set is to be trained there; what follows from the layout is filled in.
   hardware::TrainingUse training = {.sequence = 4096};
-  delta::Coding coding = delta::Coding::kRaw;  // of a delta, which hints.base is the base of
+  delta::Coding coding = delta::Coding::kRaw;  // of a delta, whose base hints name
 };
 
 // What a refresh did.
@@ -128,8 +129,7 @@ struct ConvertReport {
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
   bool already_published = false;  // the output was there, the same; nothing was written
-  nxd::Geometry nxd;               // of the output, when that is an NxD set
-  bool xser = false;
+  std::shared_ptr<const Output> target;  // what was decided of the output
   std::optional<OptimizerReport> optimizer;
   std::optional<Refreshed> refreshed;  // of a Slot
   std::optional<PartReport> part;      // of a Part

@@ -1,6 +1,9 @@
 #include "formats/ops/convert/destination.h"
 
-#include "formats/artifact/run_folder.h"
+#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/rollout/decide_rollout.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/run_folder.h"
 #include "formats/manifest/manifest.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/system/copy_file.h"
@@ -75,9 +78,9 @@ class NewOutputFolder : public Destination {
 Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
                                             const Conversion& conversion) {
   NXDKIT_ASSIGN(const std::optional<rollout::WeightsVersion> before,
-                rollout::ReadVersion(conversion.spec.bundle->weights_link));
+                rollout::ReadVersion(AsRollout(*conversion.target)->bundle->weights_link));
   const Artifact& source = conversion.source.artifact;
-  std::string folder = source.set ? source.set->location.tag_folder : source.path;
+  std::string folder = source.folder.empty() ? source.path : source.folder;
   if (BaseName(folder) == kRunModelFolder && BaseName(ParentPath(folder)) == kActorFolder)
     folder = ParentPath(folder);
   if (BaseName(folder) == kActorFolder) folder = ParentPath(folder);  // of a run: global_step_N
@@ -85,18 +88,18 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
   rollout::WeightsVersion version{before ? before->serial + 1 : 1,
                                   std::get<Slot>(request.place).label.value_or(name),
                                   request.input};
-  if (source.delta) version.digest = manifest::DigestText(source.delta->head().result);
+  if (const auto delta = DeltaOf(source)) version.digest = manifest::DigestText(delta->head().result);
   return version;
 }
 
 // A delta of the bundle's own weights is void when another process has refreshed it since they were
 // opened. Called like NextVersion.
 Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conversion) {
-  if (!conversion.source.artifact.delta) return OkStatus();
+  if (!DeltaOf(conversion.source.artifact)) return OkStatus();
   NXDKIT_ASSIGN(const bool is_base,
                 SamePath(conversion.source.base->artifact.path, request.output));
   if (!is_base) return OkStatus();
-  const rollout::Bundle& bundle = *conversion.source.base->artifact.bundle;
+  const rollout::Bundle& bundle = *BundleOf(conversion.source.base->artifact);
   if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
   return Error(Errc::kFindings, "another process refreshed the bundle in the meantime")
       .in(request.output)
@@ -129,7 +132,7 @@ class BundleSlot : public Destination {
   Status Publish(ConvertReport&) override { return update_->Publish(); }
 
  private:
-  const std::string& WeightsLink() const { return conversion_.spec.bundle->weights_link; }
+  const std::string& WeightsLink() const { return AsRollout(*conversion_.target)->bundle->weights_link; }
   rollout::SlotUpdate::Options Options() const {
     rollout::SlotUpdate::Options options{.files = {rollout::kVersionName},
                                          .sync = request_.sync,

@@ -14,7 +14,7 @@ namespace nxdkit::ops {
 // Where what was made can be opened before it is published.
 struct MadePlace {
   std::string path;
-  std::string weights;  // as InputHints::weights
+  std::string weights;  // as the hint "slot"
 };
 
 class Destination {

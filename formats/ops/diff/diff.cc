@@ -1,3 +1,4 @@
+#include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 
 #include <fmt/core.h>
@@ -7,9 +8,9 @@
 #include <mutex>
 
 #include "formats/artifact/canonical.h"
-#include "formats/artifact/optimizer/adam_options.h"
-#include "formats/artifact/optimizer/keep_params.h"
-#include "formats/artifact/optimizer/named_state.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/named_state.h"
 #include "formats/artifact/proof.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
@@ -233,7 +234,7 @@ Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
 
 Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
                            NamedOptions& options, std::vector<std::string>& notes) {
-  NXDKIT_ASSIGN(const Kind kind, side.kind ? Result<Kind>(*side.kind) : Recognise(side.path));
+  NXDKIT_ASSIGN(const Kind* const kind, side.kind ? Result<const Kind*>(side.kind) : Recognise(side.path));
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, hints));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "formats/ops/diff/diff_kernels.h"
@@ -26,8 +26,8 @@ struct ParamDiff {
 };
 
 struct DiffReport {
-  Kind a_kind = Kind::kHf;
-  Kind b_kind = Kind::kHf;
+  const Kind* a_kind = nullptr;
+  const Kind* b_kind = nullptr;
   std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
   DiffTally total;                // without `worst`
   // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
@@ -41,7 +41,7 @@ struct DiffReport {
 
 struct DiffSide {
   std::string path;
-  std::optional<Kind> kind;  // nullopt: recognised
+  const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
 };
 

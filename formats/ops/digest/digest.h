@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/verify/compare.h"

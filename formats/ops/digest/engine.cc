@@ -1,3 +1,4 @@
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
 
 #include <algorithm>
@@ -162,7 +163,7 @@ Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
 
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   EngineDigests out;
-  NXDKIT_ASSIGN(out.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(out.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(const BoundArtifact artifact, OpenAndBind(request.path, out.kind, request.hints));
   out.warnings = artifact.artifact.warnings;
   out.choices = artifact.artifact.choices;

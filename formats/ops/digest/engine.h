@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 #include "formats/vllm/engine_layout.h"
 #include "lib/hash/digest.h"
@@ -15,7 +15,7 @@ namespace nxdkit::ops {
 
 struct EngineRequest {
   std::string path;
-  std::optional<Kind> kind;  // nullopt: recognised
+  const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
   vllm::Geometry geometry;
   std::optional<Dtype> dtype;  // of the engine; nullopt: vllm::EngineDtype
@@ -30,7 +30,7 @@ struct EngineParam {
 };
 
 struct EngineDigests {
-  Kind kind = Kind::kHf;
+  const Kind* kind = nullptr;
   std::string model_type;
   Dtype dtype = Dtype::kBF16;
   uint64_t elements = 0;  // of the model

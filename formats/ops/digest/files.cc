@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/kinds/rollout/rollout_state.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/base/errors.h"
@@ -17,20 +18,14 @@ using manifest::FileDigest;
 
 constexpr size_t kMaxFiles = 1'000'000;
 
-// The folder whose files belong to the artifact; "" when it is a single file.
-Result<std::string> FolderOf(const Artifact& artifact) {
-  if (artifact.set) return artifact.set->location.tag_folder;
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
-  return is_folder ? artifact.path : std::string();
-}
-
 // Where files are read. A bundle's weights are not read by its link: that may lead to another
 // version by now than the one that was opened.
 class Places {
  public:
   Places(const Artifact& artifact, std::string folder) : folder_(std::move(folder)) {
-    if (!artifact.bundle || !artifact.bundle->lock) return;
-    const rollout::Bundle& bundle = *artifact.bundle;
+    const rollout::Bundle* const opened = BundleOf(artifact);
+    if (!opened || !opened->lock) return;
+    const rollout::Bundle& bundle = *opened;
     pinned_ = rollout::PlaceOf(bundle.weights_folder, *bundle.lock);
     if (bundle.weights_link != bundle.folder)
       weights_ = bundle.weights_link.substr(JoinPath(bundle.folder, "").size());
@@ -108,7 +103,7 @@ Status AddDigest(const std::string& path, const RunOptions& run, FileDigest& out
 Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
                                             const std::vector<std::string>& without,
                                             const RunOptions& run) {
-  NXDKIT_ASSIGN(std::string folder, FolderOf(artifact));
+  std::string folder = artifact.folder;
   std::vector<FileDigest> files;
   if (folder.empty()) {
     folder = ParentPath(artifact.path);

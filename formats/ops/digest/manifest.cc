@@ -1,3 +1,4 @@
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/manifest.h"
 
 #include <fmt/core.h>
@@ -7,7 +8,7 @@
 
 #include "formats/ops/digest/files.h"
 #include "formats/ops/verify/compare.h"
-#include "formats/output/places.h"
+#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/hash/signature.h"
 #include "lib/system/folders.h"
@@ -81,10 +82,10 @@ Status CheckSignature(const DigestRequest& request, const std::string& text, Dig
 Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const Manifest& recorded,
                   DigestReport& report) {
   if (recorded.kind.empty() || !request.files) return OkStatus();
-  if (recorded.kind != KindName(report.kind))
+  if (recorded.kind != report.kind->name)
     return BadUsage(
                "the manifest records the files of an artifact of kind {}, this one is of kind {}",
-               recorded.kind, KindName(report.kind))
+               recorded.kind, report.kind->name)
         .in(request.path)
         .hint("--no-files compares the weights alone");
   const std::string& path = *request.check_manifest;
@@ -121,7 +122,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
     if (!read.ok()) return std::move(read).error().in(*request.check_manifest);
     recorded = *std::move(read);
   }
-  NXDKIT_ASSIGN(report.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(report.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, report.kind, request.hints));
   const Artifact& artifact = bound.artifact;
   report.warnings = artifact.warnings;
@@ -137,7 +138,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
   const std::string& path = *request.write_manifest;
   Manifest manifest{report.model, "", {}};
   if (request.files) {
-    manifest.kind = KindName(report.kind);
+    manifest.kind = report.kind->name;
     NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
     manifest.files = report.files;
   }

@@ -11,7 +11,7 @@ namespace nxdkit::ops {
 
 struct DigestRequest {
   std::string path;
-  std::optional<Kind> kind;  // nullopt: recognised
+  const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
   bool files = true;  // a manifest records files, and they are checked
   // At most one of the two.
@@ -24,7 +24,7 @@ struct DigestRequest {
 };
 
 struct DigestReport {
-  Kind kind = Kind::kHf;
+  const Kind* kind = nullptr;
   std::string model_type;
   ModelDigest model;
   std::vector<FileDigest> files;  // when a manifest was written or checked with files

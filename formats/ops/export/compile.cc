@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "formats/artifact/open_file.h"
+#include "formats/kinds/open_file.h"
 #include "formats/models/gqa.h"
 #include "formats/rollout/bundle.h"
 #include "lib/base/errors.h"

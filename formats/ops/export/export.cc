@@ -1,3 +1,4 @@
+#include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
 
 #include <fmt/core.h>

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/kinds/rollout/rollout_state.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/torch/zip_format.h"
 #include "lib/system/file.h"
@@ -112,7 +113,7 @@ Status AddNeffsOfRecords(Inspection& inspection, const File& file,
 }
 
 Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
-  const rollout::Bundle& bundle = *inspection.artifact.bundle;
+  const rollout::Bundle& bundle = *BundleOf(inspection.artifact);
   for (const std::string& blob : bundle.blobs) {
     const Status added = AddBlob(inspection, JoinPath(bundle.folder, blob), request);
     if (added.ok()) continue;

@@ -4,8 +4,13 @@
 
 #include <array>
 
-#include "formats/artifact/check_hints.h"
+#include "formats/kinds/options.h"
 #include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/table.h"
 #include "formats/hf/hf.h"
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/compiled.h"
@@ -41,7 +46,7 @@ std::string Plural(uint64_t count, std::string_view one) {
 }
 
 Status InspectSafetensorsFile(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kHf, request.hints));
+  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, &kHf, request.hints));
   inspection.rank = RolloutRank(BaseName(request.path));
   inspection.form = inspection.rank ? Form::kRolloutShard : Form::kSafetensorsFile;
   inspection.description =
@@ -52,21 +57,21 @@ Status InspectSafetensorsFile(Inspection& inspection, const InspectRequest& requ
 
 // Of several sets that which transformers would load is shown; whoever does more with them asks.
 Result<Artifact> OpenOneSet(Inspection& inspection, const InspectRequest& request) {
-  Result<Artifact> opened = OpenArtifact(request.path, Kind::kHf, request.hints);
+  Result<Artifact> opened = OpenArtifact(request.path, &kHf, request.hints);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();
   const Result<std::vector<std::string>> sets = hf::WeightSets(folder);
   if (!sets.ok() || sets->size() < 2) return opened;
   InputHints hints = request.hints;
-  if (hints.hf_weights.empty()) {
+  if (!hints.Has("weights")) {
     inspection.warnings.push_back(fmt::format(
         "{}: {} sets of weights are in the folder; {} is shown, as transformers would load it, and "
         "every other command asks which counts",
         folder, sets->size(), sets->front()));
-    hints.hf_weights = sets->front();
-    opened = OpenArtifact(request.path, Kind::kHf, hints);
+    hints.Set("weights", sets->front());
+    opened = OpenArtifact(request.path, &kHf, hints);
   }
   for (const std::string& set : *sets)
-    inspection.weight_sets.push_back({set, set == BaseName(hints.hf_weights)});
+    inspection.weight_sets.push_back({set, set == BaseName(*hints.Text("weights"))});
   return opened;
 }
 
@@ -94,9 +99,9 @@ std::string DcpDescription(dcp::FolderForm form) {
 }
 
 Status InspectDcp(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kDcp, request.hints));
+  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, &kDcp, request.hints));
   inspection.form = Form::kDcpFolder;
-  const dcp::Folder& folder = *inspection.artifact.dcp;
+  const dcp::Folder& folder = *DcpFolderOf(inspection.artifact);
   inspection.description = DcpDescription(folder.form);
   DcpFacts& facts = inspection.dcp.emplace();
   facts.tensors = folder.tensors.size();
@@ -132,11 +137,11 @@ bool HoldsOwnFiles(nxd::SetStyle style) {
 
 // What names tell of an NxD set.
 Status DescribeSet(Inspection& inspection) {
-  const nxd::SetLocation& location = inspection.artifact.set->location;
+  const nxd::SetLocation& location = NxdStateOf(inspection.artifact)->set.location;
   NxdFacts& facts = inspection.nxd.emplace();
   facts.location = location;
   facts.xser = HoldsOwnFiles(location.style);
-  inspection.entries = inspection.artifact.set->skipped;
+  inspection.entries = NxdStateOf(inspection.artifact)->set.skipped;
   if (!location.has_markers) return OkStatus();
   NXDKIT_ASSIGN(facts.checkpoint, HasFile(location.tag_folder, "checkpoint"));
   for (const char* name : kBeside) {
@@ -151,7 +156,7 @@ Status DescribeSet(Inspection& inspection) {
 }
 
 Status DescribeBundle(Inspection& inspection) {
-  const rollout::Bundle& bundle = *inspection.artifact.bundle;
+  const rollout::Bundle& bundle = *BundleOf(inspection.artifact);
   RolloutFacts& facts = inspection.rollout.emplace();
   facts.config = bundle.config;
   facts.weights = bundle.version;
@@ -167,7 +172,7 @@ Status DescribeBundle(Inspection& inspection) {
 }
 
 Status InspectBundle(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kRollout, request.hints));
+  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, &kRollout, request.hints));
   inspection.form = Form::kRolloutBundle;
   NXDKIT_TRY(DescribeBundle(inspection));
   NXDKIT_TRY(AddBlobs(inspection, request));
@@ -195,7 +200,7 @@ Status InspectRootAlone(Inspection& inspection, const InspectRequest& request,
   inspection.description = fmt::format(
       "NxD checkpoint folder of {}, {}", Plural(tags.size(), "tag"),
       AnyFinished(tags) ? "none of them the newest for certain" : "none of them finished");
-  inspection.artifact.kind = Kind::kNxd;
+  inspection.artifact.kind = &kNxd;
   inspection.artifact.path = request.path;
   inspection.nxd.emplace().tags = std::move(tags);
   inspection.warnings.push_back(error.ToString() + "; " + error.hint());
@@ -204,12 +209,12 @@ Status InspectRootAlone(Inspection& inspection, const InspectRequest& request,
 
 Status InspectSet(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(std::vector<nxd::TagFolder> tags, nxd::ListTags(request.path));
-  const Result<nxd::SetLocation> located = nxd::Locate(request.path, request.hints.tag);
+  const Result<nxd::SetLocation> located = nxd::Locate(request.path, request.hints.Text("tag"));
   const bool undecided =
       !located.ok() && (!AnyFinished(tags) || located.error().code() == Errc::kUsage);
-  if (undecided && !tags.empty() && !request.hints.tag)
+  if (undecided && !tags.empty() && !request.hints.Has("tag"))
     return InspectRootAlone(inspection, request, std::move(tags), located.error());
-  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, Kind::kNxd, request.hints));
+  NXDKIT_ASSIGN(inspection.artifact, OpenArtifact(request.path, &kNxd, request.hints));
   inspection.form = Form::kNxdSet;
   NXDKIT_TRY(DescribeSet(inspection));
   inspection.nxd->tags = std::move(tags);
@@ -241,27 +246,19 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
     NXDKIT_TRY(CheckNoHints(request.path, request.hints));
     return special.inspect(inspection, request);
   }
-  NXDKIT_ASSIGN(const Kind kind,
-                request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
-  if (kind == Kind::kTorch) NXDKIT_TRY(CheckHints(kind, request.path, request.hints));
+  NXDKIT_ASSIGN(const Kind* const kind,
+                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
+  if (kind == &kTorch) NXDKIT_TRY(CheckHints(*kind, request.path, request.hints));
   NXDKIT_ASSIGN(const bool folder, IsFolder(request.path));
   if (folder) NXDKIT_TRY(DescribeTrainer(inspection, request.path));
-  switch (kind) {
-    case Kind::kHf:
-      return folder ? InspectHfFolder(inspection, request)
-                    : InspectSafetensorsFile(inspection, request);
-    case Kind::kNxd:
-      return InspectSet(inspection, request);
-    case Kind::kRollout:
-      return InspectBundle(inspection, request);
-    case Kind::kTorch:
-      return InspectTorchFile(inspection, request);
-    case Kind::kDcp:
-      return InspectDcp(inspection, request);
-    case Kind::kDelta:
-      break;  // above
-  }
-  return OkStatus();
+  if (kind == &kHf)
+    return folder ? InspectHfFolder(inspection, request)
+                  : InspectSafetensorsFile(inspection, request);
+  if (kind == &kNxd) return InspectSet(inspection, request);
+  if (kind == &kRollout) return InspectBundle(inspection, request);
+  if (kind == &kTorch) return InspectTorchFile(inspection, request);
+  if (kind == &kDcp) return InspectDcp(inspection, request);
+  return OkStatus();  // a delta: above
 }
 
 }  // namespace

@@ -9,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/kinds/kind.h"
+#include "formats/nxd/mp_metadata.h"
+#include "formats/nxd/detect.h"
+#include "formats/nxd/shard_set.h"
+#include "formats/rollout/bundle.h"
 #include "formats/compile_cache/cache.h"
 #include "formats/delta/delta.h"
 #include "formats/neff/payload.h"
@@ -167,7 +171,7 @@ struct InspectRequest {
   InputHints hints;
   bool check_hashes = false;  // read NEFFs and compare their hashes
   std::function<Status()> poll = {};
-  std::optional<Kind> kind = std::nullopt;  // what it is; nullopt: recognised
+  const Kind* kind = nullptr;  // what it is; null: recognised
 };
 
 struct Inspection {

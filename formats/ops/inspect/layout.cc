@@ -4,7 +4,10 @@
 
 #include <set>
 
-#include "formats/artifact/bind.h"
+#include "formats/kinds/nxd/nxd_options.h"
+#include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -54,19 +57,18 @@ std::string WhyNotChecked(const Inspection& inspection) {
 }
 
 bool AnyClaim(const InputHints& hints) {
-  const nxd::Claims& c = hints.claims;
-  return c.tp || c.pp || c.vpp || c.ep || c.kv_multiplier || c.qkv || c.hardware || c.names ||
-         hints.fused_qkv;
+  for (const char* name :
+       {"tp", "pp", "vpp", "ep", "kv-multiplier", "qkv", "hw", "style", "fused-qkv"})
+    if (hints.Has(name)) return true;
+  return false;
 }
 
-HardwareSource SourceOf(const BoundArtifact& bound, const InputHints& hints) {
-  if (bound.nxd_geometry.kv_multiplier == 1) return HardwareSource::kIrrelevant;
-  if (hints.claims.hardware) return HardwareSource::kOptions;
-  const auto& sidecar = bound.artifact.sidecar;
-  if (sidecar && sidecar->claims.hardware) return HardwareSource::kSidecar;
-  const auto& record = bound.artifact.mp_record;
-  if (record && record->claims.hardware) return HardwareSource::kRecord;
-  if (bound.replicas == nxd::ReplicaOrder::kAdjacent) return HardwareSource::kReplicas;
+HardwareSource SourceOf(const NxdState& state, const NxdLayout& layout, const InputHints& hints) {
+  if (layout.geometry.kv_multiplier == 1) return HardwareSource::kIrrelevant;
+  if (hints.Has("hw")) return HardwareSource::kOptions;
+  if (state.sidecar && state.sidecar->claims.hardware) return HardwareSource::kSidecar;
+  if (state.mp_record && state.mp_record->claims.hardware) return HardwareSource::kRecord;
+  if (layout.replicas == nxd::ReplicaOrder::kAdjacent) return HardwareSource::kReplicas;
   return HardwareSource::kUnknown;
 }
 
@@ -111,16 +113,17 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
 
 void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHints& hints) {
   if (inspection.nxd) {
-    inspection.nxd->geometry = bound.nxd_geometry;
-    inspection.nxd->replicas = bound.replicas;
-    inspection.nxd->hardware = SourceOf(bound, hints);
-    if (bound.artifact.sidecar)
-      inspection.nxd->source_digest = bound.artifact.sidecar->source_digest;
+    const NxdState& state = *NxdStateOf(bound.artifact);
+    const NxdLayout& layout = *NxdLayoutOf(bound);
+    inspection.nxd->geometry = layout.geometry;
+    inspection.nxd->replicas = layout.replicas;
+    inspection.nxd->hardware = SourceOf(state, layout, hints);
+    if (state.sidecar) inspection.nxd->source_digest = state.sidecar->source_digest;
   }
   if (inspection.rollout) {
     const models::ModelConfig& config = bound.model->config;
     inspection.rollout->heads =
-        models::RolloutPlacement(config.heads, config.kv_heads, bound.rollout_geometry.tp);
+        models::RolloutPlacement(config.heads, config.kv_heads, RolloutGeometryOf(bound)->tp);
   }
   // Every rank may hold one of the same name.
   for (const std::string& name : std::set(bound.left_out.begin(), bound.left_out.end()))
@@ -137,7 +140,7 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
   if (!inspection.layout.message.empty()) return OkStatus();
   InputHints hints = request.hints;
   // Names and shapes are the same on both; which one it is, is a fact and no requirement here.
-  if (!hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;
+  AssumeHardware(hints);
   // A copy: when the layout does not fit, the tensors are still to be shown.
   Result<BoundArtifact> bound = Bind(inspection.artifact, hints);
   if (!bound.ok() && bound.error().code() == Errc::kUsage && AnyClaim(request.hints))

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "formats/kinds/table.h"
+#include "formats/nxd/shard_set.h"
 #include "formats/ops/inspect/compiled.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/zip_reader.h"
@@ -185,7 +187,7 @@ bool IsProgram(const Error& error) {
 
 Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
   Artifact& artifact = inspection.artifact;
-  artifact.kind = Kind::kTorch;
+  artifact.kind = &kTorch;
   artifact.path = request.path;
   Result<torch::Archive> archive = torch::ReadArchive(request.path);
   if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection, request);

@@ -5,9 +5,10 @@
 #include <map>
 #include <set>
 
-#include "formats/artifact/lora/lora_config.h"
-#include "formats/artifact/lora/lora_peft.h"
-#include "formats/artifact/open_file.h"
+#include "formats/adapter/lora_config.h"
+#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/open_file.h"
+#include "formats/kinds/table.h"
 #include "formats/manifest/manifest.h"
 #include "formats/models/model.h"
 #include "formats/nxd/shards_in.h"
@@ -116,7 +117,7 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
 
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
   inspection.form = Form::kNxdOptimizer;
-  inspection.artifact.kind = Kind::kNxd;
+  inspection.artifact.kind = &kNxd;
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
   NXDKIT_ASSIGN(const std::vector<nxd::ShardFile> shards, nxd::OptimizerFilesIn(request.path));

@@ -3,8 +3,9 @@
 #include "formats/hf/split.h"
 #include "formats/models/model.h"
 #include "formats/models/sample_model.h"
-#include "formats/output/places.h"
-#include "formats/output/plan_output.h"
+#include "formats/kinds/builder.h"
+#include "formats/kinds/hf/output_hf.h"
+#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/sinks/write_sink.h"
@@ -84,14 +85,12 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   NXDKIT_ASSIGN(source.model, models::MakeModel(*source.artifact.config));
   source.params = source.model->Logical();
   source.bound = models::SampleCheckpoint(*source.model, request.seed, request.dtype);
-  OutputSpec spec;
-  spec.kind = Kind::kHf;
-  spec.max_shard_bytes = OutputOptions().max_shard_bytes;
+  HfOutput target{OutputOptions()};
   if (request.max_shard_size) {
-    NXDKIT_ASSIGN(spec.max_shard_bytes, hf::ParseShardSize(*request.max_shard_size));
+    NXDKIT_ASSIGN(target.max_shard_bytes, hf::ParseShardSize(*request.max_shard_size));
   }
   NXDKIT_ASSIGN(OutputPlan output,
-                PlanOutput(source, spec, BaseName(request.output), request.run.max_memory));
+                PlanOutput(source, target, BaseName(request.output), request.run.max_memory));
   output.texts.push_back({"config.json", config_text});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, output.layout));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(request.run));

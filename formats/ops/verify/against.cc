@@ -1,3 +1,4 @@
+#include "formats/kinds/open.h"
 #include "formats/ops/verify/against.h"
 
 #include <fmt/format.h>
@@ -96,21 +97,6 @@ Result<std::vector<std::byte>> ReadStrip(const BoundLayout& bound, std::optional
   return std::vector<std::byte>();
 }
 
-// Queries in natural order over tiled key heads: what the reference converter writes for trn2.
-bool IsReferenceTrn2(const BoundArtifact& actual, const Finding& finding, int64_t stored_head) {
-  const nxd::Geometry& geometry = actual.nxd_geometry;
-  if (actual.artifact.kind != Kind::kNxd || geometry.kv_multiplier == 1 || !finding.rank)
-    return false;
-  const models::ModelConfig& config = actual.model->config;
-  const auto assumed = nxd::HeadPlacement(config, geometry);
-  if (!assumed.ok()) return false;
-  const std::vector<int64_t>& slots = (*assumed)[*finding.rank].query;
-  const int64_t per_rank = static_cast<int64_t>(slots.size());
-  for (int64_t slot = 0; slot < per_rank; ++slot)
-    if (slots[slot] == *finding.head) return stored_head == *finding.rank * per_rank + slot;
-  return false;
-}
-
 // Extends the finding with the head that is really there, and with the cause, where the pattern is
 // a known one.
 Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, Finding& finding) {
@@ -132,12 +118,9 @@ Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, F
     const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
     finding.message +=
         fmt::format("; {} head {} is where head {} belongs", what, head, *finding.head);
-    if ((role == Role::kQuery || role == Role::kOutput) && IsReferenceTrn2(actual, finding, head))
-      finding.message +=
-          ": the query heads are in natural order while the key heads are tiled over the ranks, so "
-          "they meet other groups' keys; "
-          "NxD's checkpoint_converter.py writes such sets for --hw_backend trn2 with a "
-          "kv_size_multiplier above 1";
+    const Kind& kind = *actual.artifact.kind;
+    if ((role == Role::kQuery || role == Role::kOutput) && kind.misplaced_by)
+      finding.message += kind.misplaced_by(actual, finding, head);
     return OkStatus();
   }
   return OkStatus();
@@ -157,8 +140,8 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
                      const CompareSink::Seen& seen, VerifyReport& report) {
   const std::string& path = *request.against;
-  NXDKIT_ASSIGN(const Kind kind,
-                request.against_kind ? Result<Kind>(*request.against_kind) : Recognise(path));
+  NXDKIT_ASSIGN(const Kind* const kind,
+                request.against_kind ? Result<const Kind*>(request.against_kind) : Recognise(path));
   NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
   report.warnings = other.artifact.warnings;
   report.choices = other.artifact.choices;

@@ -1,7 +1,7 @@
 // PRIVATE to formats/ops/verify: an artifact against another, of any layout and element type.
 #pragma once
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/ops/verify/verify.h"
 #include "lib/sinks/compare_sink.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "formats/dcp/folder.h"
+#include "formats/kinds/kind.h"
 #include "formats/torch/archive.h"
 #include "lib/base/parallel.h"
 #include "lib/system/file.h"
@@ -14,6 +14,11 @@ namespace {
 
 Finding FromError(const Error& error) {
   return Finding("checksum", error.message()).in(error.file()).on(error.member());
+}
+
+// Whether archives lie inside of its files.
+bool HasInnerArchives(const Artifact& artifact) {
+  return artifact.kind && artifact.kind->archives;
 }
 
 // Reads it whole. The legacy form is only ever a whole file.
@@ -44,9 +49,9 @@ std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact) {
     for (const StoredTensor& tensor : file.tensors)
       if (tensor.storage->is_file_range()) add(tensor.storage->path());
   }
-  if (artifact.dcp)
-    for (const dcp::Archive& archive : artifact.dcp->archives)
-      archives.push_back({archive.path, archive.offset, archive.bytes});
+  if (HasInnerArchives(artifact))
+    for (ArchiveRange& archive : artifact.kind->archives(artifact))
+      archives.push_back(std::move(archive));
   return archives;
 }
 
@@ -90,7 +95,7 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
         .check_crc = true,
         .proved = records == proved.end() ? nullptr : &records->second,
         // What is in them was looked at before; an object of a program's own is carried unread.
-        .only_records = artifact.dcp != nullptr};
+        .only_records = HasInnerArchives(artifact)};
     results[i] = CheckArchive(archives[i], options);
     if (run.on_bytes) run.on_bytes(*archives[i].bytes);
     const bool is_finding = results[i].ok() || results[i].error().code() == Errc::kCorrupt;

@@ -2,8 +2,6 @@
 // of a weight that is stored once.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "formats/artifact/artifact.h"
@@ -11,13 +9,6 @@
 #include "formats/artifact/run.h"
 
 namespace nxdkit::ops {
-
-// A torch archive with checksums: a file, or a part of one.
-struct ArchiveRange {
-  std::string path;
-  uint64_t offset = 0;
-  std::optional<uint64_t> bytes;  // nullopt: all of the file
-};
 
 // The archives of the artifact, each once, in order; empty for formats without checksums.
 std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact);

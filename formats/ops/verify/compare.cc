@@ -80,7 +80,7 @@ void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const Tens
     return;
   }
   // Where each is stored once, the other copy of an embedding is the head.
-  const bool once = artifact.artifact.kind == Kind::kHf || artifact.artifact.kind == Kind::kTorch;
+  const bool once = artifact.artifact.kind && artifact.artifact.kind->stores_once;
   const bool is_head = layout.name == kHead;
   const bool tied = finding.param != kHead && (is_head || (once && StoresHead(artifact)));
   finding.check = tied ? "tied" : "replica";

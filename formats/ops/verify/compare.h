@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "lib/sinks/compare_sink.h"

@@ -2,8 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "formats/artifact/bind.h"
-#include "formats/artifact/compiled_model.h"
+#include "formats/kinds/nxd/nxd_options.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/rollout/compiled_model.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/base/errors.h"
@@ -13,40 +16,6 @@
 
 namespace nxdkit::ops {
 namespace {
-
-// What the bundle's plan has otherwise than its configurations give.
-Result<std::vector<Finding>> ComparePlan(const rollout::Bundle& bundle, const std::string& path) {
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
-  NXDKIT_ASSIGN(const rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));
-  NXDKIT_ASSIGN(const ConfigText config, CompiledModel(bundle));
-  NXDKIT_ASSIGN(const models::ModelConfig model, models::ParseConfig(config.text, config.path));
-  if (model.family == nullptr) return std::vector<Finding>();  // its heads are not known
-  NXDKIT_ASSIGN(const rollout::CpuPlan expected,
-                rollout::MakeCpuPlan(model, config.text, *bundle.config, bundle.config_text));
-  std::vector<Finding> findings;
-  const auto compare = [&](const char* key, const auto& found, const auto& wanted) {
-    if (found == wanted) return;
-    const std::string a = fmt::format("{}", found), b = fmt::format("{}", wanted);
-    findings.push_back(
-        Finding("cpu plan",
-                fmt::format("{}: {} in the plan, the bundle's configurations give {}", key, a, b))
-            .in(path)
-            .differs(a, b));
-  };
-  compare("config_digest", plan.config_digest, expected.config_digest);
-  compare("neuron_config_digest", plan.neuron_config_digest, expected.neuron_config_digest);
-  compare("tp", plan.tp, expected.tp);
-  compare("batch_size", plan.batch_size, expected.batch_size);
-  compare("sequence_length", plan.sequence_length, expected.sequence_length);
-  compare("dtype", plan.dtype, expected.dtype);
-  compare("fused_qkv", plan.fused_qkv, expected.fused_qkv);
-  compare("gqa_strategy", models::GqaStrategyName(plan.gqa), models::GqaStrategyName(expected.gqa));
-  compare("layers", plan.layers, expected.layers);
-  compare("head_dim", plan.head_dim, expected.head_dim);
-  compare("query_slots", plan.query_slots, expected.query_slots);
-  compare("kv_slots", plan.kv_slots, expected.kv_slots);
-  return findings;
-}
 
 class Judge {
  public:
@@ -58,7 +27,7 @@ class Judge {
     Append(CheckCpuPlan(bundle_));
     NXDKIT_TRY(CheckModel());
     NXDKIT_TRY(CheckShards());
-    if (weights_.artifact.kind == Kind::kRollout) CheckCut();
+    if (RolloutGeometryOf(weights_)) CheckCut();
     CheckDtype();
     return OkStatus();
   }
@@ -143,9 +112,9 @@ class Judge {
 
   // Weights that are rank shards are loaded as they are.
   void CheckCut() {
-    const rollout::Geometry& cut = weights_.rollout_geometry;
+    const rollout::Geometry& cut = *RolloutGeometryOf(weights_);
     const rollout::Geometry wanted = config_;
-    const std::string path = weights_.artifact.bundle->weights_folder;
+    const std::string path = BundleOf(weights_.artifact)->weights_folder;
     if (cut.tp != wanted.tp)
       Add(Finding("tp",
                   fmt::format("the shards are cut for tp {}, the bundle was compiled for tp {}",
@@ -180,7 +149,7 @@ class Judge {
       if (!Info(tensor.dtype).floating || tensor.dtype == *dtype) continue;
       const std::string message = fmt::format("{} is {}, the bundle was compiled for {}",
                                               tensor.name, Name(tensor.dtype), Name(*dtype));
-      if (weights_.artifact.kind == Kind::kRollout)
+      if (RolloutGeometryOf(weights_))
         Add(Finding("dtype", message)
                 .in(weights_.artifact.path)
                 .differs(std::string(Name(tensor.dtype)), std::string(Name(*dtype))));
@@ -198,29 +167,19 @@ class Judge {
 
 }  // namespace
 
-std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
-  if (!bundle.has_cpu_plan || !bundle.config) return {};
-  const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
-  Result<std::vector<Finding>> found = ComparePlan(bundle, path);
-  if (found.ok()) return *std::move(found);
-  const Error& error = found.error();
-  const std::string place = error.member().empty() ? "" : error.member() + ": ";
-  return {Finding("cpu plan", place + error.message()).in(path)};
-}
-
 Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   VerifyReport report;
-  report.kind = Kind::kRollout;
-  NXDKIT_ASSIGN(const Artifact compiled, OpenArtifact(request.bundle, Kind::kRollout, {}));
-  const rollout::Bundle& bundle = *compiled.bundle;
+  report.kind = &kRollout;
+  NXDKIT_ASSIGN(const Artifact compiled, OpenArtifact(request.bundle, &kRollout, {}));
+  const rollout::Bundle& bundle = *BundleOf(compiled);
   if (!bundle.config)
     return NotFound("no neuron_config.json: what the bundle was compiled for is not known")
         .in(request.bundle);
-  NXDKIT_ASSIGN(const Kind kind, request.weights_kind ? Result<Kind>(*request.weights_kind)
+  NXDKIT_ASSIGN(const Kind* const kind, request.weights_kind ? Result<const Kind*>(request.weights_kind)
                                                       : Recognise(request.weights));
   InputHints hints = request.hints;
   // Shapes are the same on both.
-  if (!hints.hardware_if_unknown) hints.hardware_if_unknown = models::Hardware::kTrn1;
+  AssumeHardware(hints);
   NXDKIT_ASSIGN(const BoundArtifact weights, OpenAndBind(request.weights, kind, hints));
   if (!weights.model)
     return NotFound("the weights have no config.json with a known family")

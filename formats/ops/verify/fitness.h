@@ -7,20 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
 #include "formats/artifact/finding.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/rollout/bundle.h"
 
 namespace nxdkit::ops {
 
-// nxdkit-cpu-plan.json of a bundle against what its own configurations give; none without a plan.
-std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle);
-
 struct FitnessRequest {
   std::string bundle;
   std::string weights;
-  std::optional<Kind> weights_kind;  // nullopt: recognised
+  const Kind* weights_kind = nullptr;  // null: recognised
   InputHints hints;                  // of the weights
   std::function<Status()> poll;
 };

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "formats/models/gqa.h"
+#include "formats/kinds/kind.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -27,21 +27,12 @@ struct SlotCounts {
 };
 
 std::optional<SlotCounts> CountsOf(const BoundArtifact& artifact) {
-  const models::ModelConfig& config = artifact.model->config;
-  models::Placement placement;
-  if (artifact.artifact.kind == Kind::kRollout) {
-    placement =
-        models::RolloutPlacement(config.heads, config.kv_heads, artifact.rollout_geometry.tp)
-            .placement;
-  } else if (artifact.artifact.kind == Kind::kNxd) {
-    auto heads = nxd::HeadPlacement(config, artifact.nxd_geometry);
-    if (!heads.ok()) return std::nullopt;
-    placement = *std::move(heads);
-  } else {
-    return std::nullopt;
-  }
-  return SlotCounts{static_cast<int64_t>(placement[0].query.size()),
-                    static_cast<int64_t>(placement[0].kv.size())};
+  const Kind& kind = *artifact.artifact.kind;
+  const std::optional<models::Placement> placement =
+      kind.heads ? kind.heads(artifact) : std::nullopt;
+  if (!placement) return std::nullopt;
+  return SlotCounts{static_cast<int64_t>((*placement)[0].query.size()),
+                    static_cast<int64_t>((*placement)[0].kv.size())};
 }
 
 // The stored dimension and first row of the projection inside its tensor.

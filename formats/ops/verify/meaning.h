@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"
 
 namespace nxdkit::ops {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <set>
 
-#include "formats/artifact/optimizer/bind_optimizer.h"
-#include "formats/artifact/optimizer/check_masters.h"
+#include "formats/kinds/nxd/nxd_options.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/training/check_masters.h"
 #include "formats/ops/verify/against.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/check_values.h"
@@ -30,15 +32,6 @@ bool IsFinding(const Error& error) {
 template <typename T>
 void Append(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-}
-
-// Where contents cannot tell trn1 from the reference converter's trn2, the claim decides.
-std::string AssumedHardware(const BoundArtifact& artifact) {
-  const nxd::Geometry& geometry = artifact.nxd_geometry;
-  if (artifact.artifact.kind != Kind::kNxd || geometry.kv_multiplier == 1) return "";
-  if (artifact.replicas == nxd::ReplicaOrder::kAdjacent) return " (trn2, by its replicas)";
-  return fmt::format(", if it is a set for {}, as was said: --against proves it",
-                     geometry.hardware == models::Hardware::kTrn1 ? "trn1" : "trn2");
 }
 
 // Without a parameter table only files, names and values can be judged, against another artifact.
@@ -69,17 +62,8 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
   if (archives > 0)
     report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,
                                         archives == 1 ? "" : "s"));
-  if (artifact.artifact.kind != Kind::kNxd && artifact.artifact.kind != Kind::kRollout) return;
-  if (artifact.artifact.mp_record)
-    report.checks.push_back("what optimum-neuron's metadata records is stored and cut that way");
-  report.checks.push_back("replicas are bit-equal, padding is zero");
-  if (artifact.artifact.kind == Kind::kRollout)
-    report.checks.push_back("rank tensors hold their rank");
-  if (!SplitsQkv(*artifact.model->config.family)) return;
-  report.checks.push_back(
-      fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
-                  "head, and o_proj's columns match{}",
-                  report.ranks, artifact.model->config.layers, AssumedHardware(artifact)));
+  const Kind& kind = *artifact.artifact.kind;
+  if (kind.name_checks) kind.name_checks(artifact, report.ranks, report.checks);
 }
 
 void Count(const BoundArtifact& artifact, VerifyReport& report) {
@@ -93,11 +77,10 @@ void Count(const BoundArtifact& artifact, VerifyReport& report) {
 Result<bool> CheckAlone(const BoundArtifact& artifact, const RunOptions& run,
                         VerifyReport& report) {
   Append(report.findings, CheckStructure(artifact));
-  Append(report.findings, CheckMpRecord(artifact));
-  if (const auto& bundle = artifact.artifact.bundle) {
-    Append(report.findings, CheckCpuPlan(*bundle));
+  if (artifact.artifact.kind->check)
+    Append(report.findings, artifact.artifact.kind->check(artifact));
+  if (const rollout::Bundle* bundle = BundleOf(artifact.artifact))
     NXDKIT_TRY(CheckBlobs(*bundle, run.poll, report));
-  }
   Append(report.findings, CheckMeaning(artifact));
   Result<std::vector<Finding>> self = CheckSelf(artifact, run);
   if (self.ok()) {
@@ -244,10 +227,11 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, boo
 Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool look,
                        const RunOptions& run, VerifyReport& report) {
   if (!model.model) return OkStatus();
-  if (model.artifact.kind == Kind::kDcp) return VerifyNamedState(model, hints, look, run, report);
-  if (model.artifact.kind != Kind::kNxd) return OkStatus();
+  const Kind& kind = *model.artifact.kind;
+  if (kind.state == StateForm::kNamed) return VerifyNamedState(model, hints, look, run, report);
+  if (kind.state == StateForm::kNone) return OkStatus();
   BoundArtifact training = model;
-  Status bound = BindOptimizer(training, hints);
+  Status bound = kind.bind_state(training, hints);
   if (bound.ok() && !training.optimizer) return OkStatus();
   const size_t model_files = model.artifact.files.size();
   if (bound.ok()) bound = CheckState(model, training, look, run, report.findings);
@@ -277,7 +261,7 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
 
 Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
-  NXDKIT_ASSIGN(report.kind, request.kind ? Result<Kind>(*request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(report.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, report.kind, request.hints));
   report.warnings = opened.warnings;
   report.choices = opened.choices;
@@ -285,8 +269,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
   // With something to compare with, contents decide; without, an unknown hardware must be said.
-  if (request.against && !hints.hardware_if_unknown)
-    hints.hardware_if_unknown = models::Hardware::kTrn1;
+  if (request.against) AssumeHardware(hints);
   const Result<BoundArtifact> bound = Bind(std::move(opened), hints);
   if (!bound.ok()) {
     if (!IsFinding(bound.error())) return bound.error();
@@ -317,7 +300,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
       report.checks.push_back(artifact.model
                                   ? "values: no NaN, no infinity, no norm or matrix of zeros alone"
                                   : "values: no NaN, no infinity");
-    if (const auto& bundle = artifact.artifact.bundle)
+    if (const rollout::Bundle* bundle = BundleOf(artifact.artifact))
       NameLoaders(*bundle, request.installations, report);
     NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.values, request.run, report));
   }

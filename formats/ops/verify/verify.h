@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/kinds/table.h"
+#include "formats/rollout/neuron_config.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "formats/rollout/installed.h"
@@ -14,10 +15,10 @@ namespace nxdkit::ops {
 
 struct VerifyRequest {
   std::string path;
-  std::optional<Kind> kind;  // nullopt: recognised
+  const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
   std::optional<std::string> against;  // another artifact to compare with
-  std::optional<Kind> against_kind;
+  const Kind* against_kind = nullptr;
   InputHints against_hints;
   std::vector<rollout::Installation> installations;  // that could load a bundle
   // Every element is looked at, for NaNs, infinities and zeros; false: what is stored once is read
@@ -33,7 +34,7 @@ struct Loader {
 };
 
 struct VerifyReport {
-  Kind kind = Kind::kHf;
+  const Kind* kind = nullptr;
   std::string model_type;
   uint64_t tensors = 0;
   uint64_t parameters = 0;  // elements of the model

@@ -1,4 +1,4 @@
-#include "formats/artifact/run_folder.h"
+#include "formats/kinds/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

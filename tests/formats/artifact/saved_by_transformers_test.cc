@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/hash/digest.h"
 

@@ -88,7 +88,7 @@ class CarriedState : public ::testing::Test {
   }
 
   void WriteObject(const std::string& name, const PickleValue& value) const {
-    std::ofstream(shop_ / name, std::ios::binary | std::ios::trunc) << *dcp::EncodeObject(value);
+    std::ofstream(shop_ / name, std::ios::binary | std::ios::trunc) << *torch::EncodeObject(value);
   }
 
   Result<ops::VerifyReport> VerifyTag() const {

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "formats/dcp/metadata_writer.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "formats/dcp/encoder.h"
+#include "formats/torch/encoder.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "lib/hash/crc32.h"
@@ -77,7 +77,7 @@ struct DcpDraft {
       crcs.push_back(Crc32(0, std::as_bytes(std::span(tensor.bytes))));
     }
     for (const Object& object : objects)
-      archives.push_back(std::make_shared<const std::string>(*dcp::EncodeObject(object.value)));
+      archives.push_back(std::make_shared<const std::string>(*torch::EncodeObject(object.value)));
     const auto encoded = dcp::EncodeItems(archives, outputs);
     ASSERT_TRUE(encoded.ok()) << encoded.error().ToString();
     const std::string name = dcp::DataFileName(0);

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 
 namespace nxdkit::testing_util {
 

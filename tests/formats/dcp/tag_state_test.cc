@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/optimizer/named_state.h"
+#include "formats/training/named_state.h"
 #include "formats/output/plan_dcp.h"
 #include "formats/torch/archive.h"
 #include "tests/formats/dcp/folder_draft.h"
@@ -96,7 +96,7 @@ class TagState : public ::testing::Test {
   void WriteObject(const std::string& name, const PickleDict& dict) const {
     std::filesystem::create_directories(std::filesystem::path(shop_ / name).parent_path());
     std::ofstream(shop_ / name, std::ios::binary)
-        << *dcp::EncodeObject(PickleValue::MakeDict(dict));
+        << *torch::EncodeObject(PickleValue::MakeDict(dict));
   }
   int64_t Object(const std::string& key) const {
     return *DcpDraft::Read(shop_ / "dcp").FindObject(key).value.integer();

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "formats/output/decide_output.h"
+#include "formats/kinds/output.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 

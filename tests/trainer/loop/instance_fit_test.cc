@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/output/rollout_use.h"
+#include "formats/kinds/rollout/rollout_use.h"
 #include "trainer/config/load.h"
 
 namespace nxdkit::trainer {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/artifact/lora/lora_kernel.h"
+#include "formats/adapter/lora_kernel.h"
 #include "formats/ops/verify/compare.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/lib/expect_error.h"

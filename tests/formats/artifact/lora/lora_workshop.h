@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "formats/safetensors/encoder.h"
-#include "formats/artifact/lora/lora.h"
+#include "formats/kinds/adapter.h"
 #include "lib/json/json.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tests/formats/ops/ops_workshop.h"

@@ -1,0 +1,57 @@
+#include "formats/adapter/lora_parts.h"
+
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+
+std::string ModuleOf(const std::string& weight) {
+  constexpr std::string_view kEnd = ".weight";
+  if (!weight.ends_with(kEnd)) return "";
+  return weight.substr(0, weight.size() - kEnd.size());
+}
+
+LoraNumbering::LoraNumbering(const LoraBase& base, BoundArtifact& out, nxd::LoraSharing sharing)
+    : base_(base), out_(out), sharing_(sharing) {
+  out.lora->pairs.assign(base.params->size(), std::nullopt);
+  out.lora->wholes.assign(base.params->size(), std::nullopt);
+  out.lora->sharing = sharing;
+}
+
+Status LoraNumbering::AddPair(uint32_t target) {
+  const LogicalTensor& param = (*base_.params)[target];
+  const std::string own = ModuleOf(param.name);
+  std::optional<std::string> shared;
+  if (base_.model) shared = nxd::LoraModule(base_.model->params[target], sharing_);
+  const std::string module = shared.value_or(own);
+  const lora::Config& config = out_.lora->config;
+  const int64_t rank = config.RankOf(own);
+  const auto number = [&](const std::string& name, Shape shape) {
+    out_.params.push_back({name, std::move(shape), 0, 0});
+    return static_cast<uint32_t>(out_.params.size() - 1);
+  };
+  auto it = modules_.find(module);
+  if (it == modules_.end()) {
+    const uint32_t a = number(module + ".lora_A.weight", {rank, param.shape[1]});
+    it = modules_.emplace(module, Module{a, target}).first;
+  }
+  const std::string first = ModuleOf((*base_.params)[it->second.target].name);
+  if (config.RankOf(first) != rank || config.ScaleOf(first) != config.ScaleOf(own))
+    return Unsupported("rank {} and scale {} here, {} and {} of {}: {} has one adapter", rank,
+                       config.ScaleOf(own), config.RankOf(first), config.ScaleOf(first), first,
+                       module)
+        .in(out_.lora->config_path)
+        .on(own);
+  const uint32_t b = number(own + ".lora_B.weight", {param.shape[0], rank});
+  out_.lora->pairs[target] = nxd::LoraPair{it->second.a, b, rank};
+  return OkStatus();
+}
+
+uint32_t LoraNumbering::AddWhole(uint32_t target) {
+  const LogicalTensor& param = (*base_.params)[target];
+  const auto number = static_cast<uint32_t>(out_.params.size());
+  out_.params.push_back(param);
+  out_.lora->wholes[target] = number;
+  return number;
+}
+
+}  // namespace nxdkit::ops

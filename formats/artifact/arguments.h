@@ -1,0 +1,51 @@
+// What is said of one kind of artifact, by the names of its options: each kind reads its own
+// (formats/kinds/options.h), so that nobody between a command line and a kind has to know them.
+#pragma once
+
+#include <any>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lib/base/error.h"
+
+namespace nxdkit::ops {
+
+class Arguments {
+ public:
+  // Values of options are int, bool or std::string; what programs say may be of any type.
+  template <typename T>
+  void Set(std::string_view name, T value) {
+    values_[std::string(name)] = std::move(value);
+  }
+  void Set(std::string_view name, const char* value) { Set(name, std::string(value)); }
+  template <typename T>
+  void SetIf(std::string_view name, const std::optional<T>& value) {
+    if (value) Set(name, *value);
+  }
+  void Reset(std::string_view name) {
+    if (const auto found = values_.find(name); found != values_.end()) values_.erase(found);
+  }
+  void Reset() { values_.clear(); }
+
+  bool Has(std::string_view name) const { return values_.contains(name); }
+  // nullopt where it is not said. The type must be that of the option.
+  template <typename T>
+  std::optional<T> Get(std::string_view name) const {
+    const auto found = values_.find(name);
+    if (found == values_.end()) return std::nullopt;
+    const T* value = std::any_cast<T>(&found->second);
+    NXDKIT_CHECK(value != nullptr);
+    return *value;
+  }
+  std::optional<int> Number(std::string_view name) const { return Get<int>(name); }
+  std::optional<bool> Toggle(std::string_view name) const { return Get<bool>(name); }
+  std::optional<std::string> Text(std::string_view name) const { return Get<std::string>(name); }
+  const std::map<std::string, std::any, std::less<>>& values() const { return values_; }
+
+ private:
+  std::map<std::string, std::any, std::less<>> values_;
+};
+
+}  // namespace nxdkit::ops

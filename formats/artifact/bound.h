@@ -1,0 +1,61 @@
+// An artifact, bound: where every parameter is stored.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/training_state.h"
+#include "formats/lora/config.h"
+#include "formats/nxd/lora_layout.h"
+#include "lib/plan/plan.h"
+
+namespace nxdkit::ops {
+
+// What the parameters of a LoRA adapter are to those of its base. Where the base's family is known,
+// the indices are those of Model::params, else of the base's BoundArtifact::params.
+struct LoraParts {
+  lora::Config config;
+  std::string config_path;                          // of adapter_config.json, or of what embeds it
+  std::vector<std::optional<nxd::LoraPair>> pairs;  // a and b index the adapter's params
+  // Parameters that the adapter holds whole (modules_to_save, biases), in its params.
+  std::vector<std::optional<uint32_t>> wholes;
+  nxd::LoraSharing sharing;  // which modules have one A
+
+  size_t pair_count() const;
+  size_t whole_count() const;
+};
+
+// The artifact with every stored tensor laid out.
+struct BoundArtifact {
+  Artifact artifact;
+  std::optional<models::Model> model;  // nullopt: no table; parameters are the tensors themselves
+  std::vector<LogicalTensor> params;
+  BoundLayout bound;
+  std::shared_ptr<const KindState> state;  // what the kind has found out on the way
+  std::vector<std::string> left_out;       // ignorable tensors
+  // Of a delta, or with a merged adapter: what the parameters are read from, changed.
+  std::shared_ptr<const BoundArtifact> base;
+  std::optional<LoraParts> lora;                // this is an adapter, not a model
+  std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read
+  // With `merged`: the dtypes that parameters have where they are stored; they are read as F32, so
+  // that a sum is rounded once. Empty, or one per parameter.
+  std::vector<std::optional<Dtype>> own_dtypes;
+  uint64_t reading_bytes = 0;  // memory that each thread takes to read it
+  std::optional<BoundOptimizer> optimizer;
+  std::vector<RunTensor> run;  // with its optimizer only: the last of params
+  // The keys of objects that go to another checkpoint of the kind byte for byte.
+  std::vector<std::string> run_objects;
+  std::shared_ptr<const RunObjects> objects;  // null: the state is not kept by names
+  // params from here on are the optimizer's and the run's.
+  size_t model_params() const {
+    return optimizer ? optimizer->entries.size() : params.size() - run.size();
+  }
+};
+
+// Whether the embedding of a tied model is stored a second time, as the head.
+bool StoresHead(const BoundArtifact& artifact);
+
+}  // namespace nxdkit::ops

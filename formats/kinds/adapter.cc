@@ -1,0 +1,69 @@
+#include "formats/kinds/adapter.h"
+
+#include "formats/kinds/table.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// nullptr: it is none.
+Result<const Kind*> KindOfAdapter(const std::string& path) {
+  for (const Kind* kind : Kinds()) {
+    NXDKIT_ASSIGN(const bool is, kind->is_adapter ? kind->is_adapter(path) : Result<bool>(false));
+    if (is) return kind;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
+                               nxd::LoraSharing sharing, const InputHints& hints) {
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return NotFound("no such file or folder").in(path);
+  BoundArtifact out;
+  out.artifact.path = path;
+  out.lora.emplace();
+  NXDKIT_ASSIGN(const Kind* const kind, KindOfAdapter(path));
+  if (!kind)
+    return Unsupported(
+               "no LoRA adapter: neither a folder with adapter_config.json and "
+               "adapter_model.safetensors, nor an NxD set of its shards")
+        .in(path);
+  NXDKIT_TRY(kind->bind_adapter(out, base, sharing, hints));
+  out.bound.layout.files = out.artifact.ranks;
+  if (base.model) out.model = *base.model;
+  NXDKIT_TRY(CheckBinding(out.bound));
+  return out;
+}
+
+Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
+                               const InputHints& hints, const LoraParts* like) {
+  Artifact found;  // of the base, but for its weights
+  found.path = path;
+  found.kind = &kind;
+  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+  std::vector<std::string> folders = {is_file ? ParentPath(path) : path};
+  if (kind.adapter_folders) {
+    NXDKIT_ASSIGN(folders, kind.adapter_folders(path, hints));
+  }
+  NXDKIT_TRY(LoadConfig(found, hints, folders));
+  if (!found.config)
+    return NotFound(
+               "no config.json of the adapter's base: the adapter alone does not tell heads, "
+               "layers and family")
+        .in(path)
+        .hint("name it with --config");
+  NXDKIT_ASSIGN(const models::Model model, MakeModel(*found.config).in(found.config_path));
+  const std::vector<LogicalTensor> params = model.Logical();
+  NXDKIT_ASSIGN(BoundArtifact out,
+                BindLora(path, {&params, &model, found.config_path, like}, sharing, hints));
+  out.artifact.kind = &kind;
+  out.artifact.config_path = found.config_path;
+  out.artifact.config_text = found.config_text;
+  out.artifact.config = found.config;
+  return out;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,26 @@
+// PRIVATE to formats/kinds: what binding needs, whatever the kind.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/artifact/bound.h"
+
+namespace nxdkit::ops {
+
+using NameMap = std::unordered_map<std::string, TensorLayout>;
+NameMap ByName(std::vector<TensorLayout> tensors);
+
+// Lays out the tensors of one of the artifact's files. kUnsupported for one that is not known, and
+// that the family does not let go.
+Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known);
+
+// Takes the model's parameters from the configuration; an error where it, or its family, is not
+// known.
+Status RequireFamily(BoundArtifact& out);
+
+// The warning for a configuration that cannot be read.
+void WarnOfConfig(Artifact& artifact);
+
+}  // namespace nxdkit::ops

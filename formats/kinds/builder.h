@@ -1,0 +1,82 @@
+// The plan of an output as it is built, file by file: the layout, every file byte for byte planned,
+// the small files that go with the weights.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/kinds/output.h"
+#include "lib/plan/executor.h"
+#include "lib/sinks/write_sink.h"
+
+namespace nxdkit::ops {
+
+struct OutputPlan {
+  Layout layout;
+  std::vector<OutputTensor> outputs;  // per layout.tensors
+  std::vector<OutputFile> files;      // per layout.files, and after them files without tensors
+  std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
+  std::vector<std::pair<std::string, std::string>> copies;  // path, source file
+  std::string first_slot;    // a folder of the output: a new bundle's weights, which get their slot
+  bool single_file = false;  // files[0] is the output itself
+
+  uint64_t bytes() const;  // of the files of tensors
+};
+
+// Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
+// folder after the file). kLimit for more ranks than a plan of `max_memory` bytes can hold.
+Result<OutputPlan> PlanOutput(const BoundArtifact& source, const Output& output,
+                              const std::string& output_name, uint64_t max_memory);
+
+// What a kind's Plan adds to.
+class OutputBuilder {
+ public:
+  // `dtypes`: of the output, per parameter of the source.
+  OutputBuilder(const BoundArtifact& source, const Output& output, std::string output_name,
+                uint64_t max_memory, std::vector<Dtype> dtypes)
+      : source_(source),
+        output_(output),
+        output_name_(std::move(output_name)),
+        max_memory_(max_memory),
+        dtypes_(std::move(dtypes)) {}
+
+  const BoundArtifact& source() const { return source_; }
+  const std::string& output_name() const { return output_name_; }
+  const std::vector<Dtype>& dtypes() const { return dtypes_; }
+  OutputPlan plan;
+
+  // kUnsupported for parameters of several dtypes in one tensor.
+  Result<Dtype> DtypeOf(const TensorLayout& tensor) const;
+  uint32_t NewFile(std::string path, int64_t tp_rank, int64_t pp_rank);
+  // Adds a tensor to the layout; returns what the encoder needs.
+  Result<OutputTensor> Add(TensorLayout tensor, uint32_t file);
+  Result<std::vector<OutputTensor>> AddAll(std::vector<TensorLayout> tensors, uint32_t file);
+  Status SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder);
+  // A file of these tensors.
+  Status AddSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
+                        const std::map<std::string, std::string>& metadata);
+  // Configuration and tokenizer files.
+  Status CarrySideFiles();
+  // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
+  // are refused before they are planned.
+  Status CheckPlanBytes(
+      uint64_t bytes, int64_t ranks,
+      std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
+
+ private:
+  const BoundArtifact& source_;
+  const Output& output_;
+  std::string output_name_;
+  uint64_t max_memory_;
+  std::vector<Dtype> dtypes_;
+};
+
+// What a tensor takes in a plan at the least: its layout, its output, a copy for each piece.
+uint64_t LeastPlanBytes(const TensorLayout& tensor);
+
+// torch names the top folder of an archive after the file's stem, up to the last dot.
+std::string Stem(const std::string& path);
+
+}  // namespace nxdkit::ops

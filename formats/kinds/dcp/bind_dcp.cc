@@ -1,0 +1,275 @@
+#include "formats/kinds/dcp/bind_dcp.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "formats/kinds/dcp/bind_dcp_optimizer.h"
+#include "formats/training/numbered_form.h"
+#include "formats/kinds/dcp/unwrap_dcp.h"
+#include "formats/kinds/bind.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/training/state_keys.h"
+#include "formats/dcp/folder.h"
+#include "formats/dcp/layout.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
+// others keep it under "model".
+constexpr std::string_view kPrefixes[] = {"", kModelPrefix};
+
+// What a training run saves beside model and optimizer, and no parameter is in: by a part of the
+// key, the first one or the one after a name of the program's own.
+constexpr std::string_view kRunParts[] = {
+    "lr_scheduler", "lr_schedulers", "scheduler",   "schedulers",  "dataloader",
+    "data_loader",  "train_state",   "grad_scaler", "rng",         "rng_states",
+    "rng_state",    "random_state",  "rng_tracker", "torch_state", "sampler"};
+// What programs call an optimizer.
+constexpr std::string_view kOptimizerParts[] = {
+    "opt",        "optim",           "optims",           "optimizer",
+    "optimizers", "optimizer_state", "optimizer_states", "optimizer_state_dict"};
+
+template <size_t N>
+bool IsOneOf(const std::string_view (&names)[N], std::string_view part) {
+  return std::ranges::find(names, part) != std::end(names);
+}
+
+bool IsRunState(std::string_view key) {
+  for (int parts = 0; parts < 2; ++parts) {
+    const size_t dot = key.find('.');
+    const std::string_view part = key.substr(0, dot);
+    if (IsOneOf(kRunParts, part) || part.starts_with("rng_state")) return true;
+    if (dot == std::string_view::npos) return false;
+    if (IsOneOf(kOptimizerParts, part)) return true;
+    key.remove_prefix(dot + 1);
+  }
+  return false;
+}
+
+std::string_view WithoutPrefix(std::string_view key, std::string_view prefix) {
+  return key.starts_with(prefix) ? key.substr(prefix.size()) : "";
+}
+
+// That under which the folder has most of the model's tensors.
+std::string FindPrefix(const dcp::Folder& folder, const DcpTensors& known) {
+  std::string_view best;
+  size_t most = 0;
+  for (const std::string_view prefix : kPrefixes) {
+    const auto count =
+        static_cast<size_t>(std::ranges::count_if(folder.tensors, [&](const auto& entry) {
+          return known.contains(std::string(WithoutPrefix(entry.key, prefix)));
+        }));
+    if (count > most) best = prefix;
+    most = std::max(most, count);
+  }
+  return std::string(best);
+}
+
+// Every chunk of the entry, laid out as a part of `tensor`.
+Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
+                 const dcp::GlobalTensor& tensor) {
+  if (entry.shape != tensor.shape)
+    return Corrupt("shape {} found, {} expected", ShapeText(entry.shape), ShapeText(tensor.shape))
+        .in(out.artifact.path)
+        .on(entry.key);
+  for (const dcp::StoredChunk& chunk : entry.chunks) {
+    TensorLayout layout = dcp::CutChunk(tensor, chunk.box);
+    layout.name = entry.key;
+    layout.file = chunk.file;
+    StoredTensor stored = dcp::SeenAs(chunk.stored, layout.shape);
+    out.bound.Add(std::move(layout), std::move(stored));
+  }
+  return OkStatus();
+}
+
+// The keys of what a run saves beside its weights and their optimizer. With what is before the
+// names of a second set of weights, such as their averages: "ema."; "" of all else.
+using RunKeys = std::map<std::string, std::string, std::less<>>;
+
+// "NAME.exp_avg" of a weight, whatever is before it.
+bool IsKeptOf(const DcpTensors& known, std::string_view key) {
+  const size_t dot = key.rfind('.');
+  if (dot == std::string_view::npos || !IsKeptName(key.substr(dot + 1))) return false;
+  const auto knows = [&](std::string_view name) { return known.contains(std::string(name)); };
+  return knows(key.substr(0, dot)) || !WrapperOf(key.substr(0, dot), knows).empty();
+}
+
+// Under a wrapper there must be most of the model: a tensor alone would be one of another model's.
+RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
+  RunKeys found;
+  std::map<std::string, size_t> counts;
+  size_t weights = 0;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix)) continue;
+    if (known.contains(std::string(WithoutPrefix(entry.key, prefix)))) {
+      ++weights;
+      continue;
+    }
+    const bool of_model = !prefix.empty() && entry.key.starts_with(prefix);
+    if (!of_model && (IsRunState(entry.key) || IsKeptOf(known, entry.key))) {
+      found.emplace(entry.key, "");
+      continue;
+    }
+    const std::string wrapper = WrapperOf(entry.key, [&](std::string_view name) {
+      const auto tensor = known.find(std::string(name));
+      return tensor != known.end() && tensor->second.shape == entry.shape;
+    });
+    if (wrapper.empty()) continue;
+    ++counts[wrapper];
+    found.emplace(entry.key, wrapper);
+  }
+  std::erase_if(found, [&](const auto& item) {
+    return !item.second.empty() && 2 * counts.at(item.second) < weights;
+  });
+  return found;
+}
+
+// Of a model that nobody has a table for: by the first part alone, because its tensors may have any
+// name ("encoder.sampler.weight").
+RunKeys RunKeysByName(const dcp::Folder& folder) {
+  RunKeys found;
+  for (const dcp::StoredEntry& entry : folder.tensors)
+    if (!entry.key.starts_with(kOptimizerPrefix) &&
+        IsOneOf(kRunParts, std::string_view(entry.key).substr(0, entry.key.find('.'))))
+      found.emplace(entry.key, "");
+  return found;
+}
+
+// A model that nobody wrote a table for: each tensor is its own parameter.
+Status BindPlainDcp(BoundArtifact& out, RunKeys& run) {
+  run = RunKeysByName(*DcpFolderOf(out.artifact));
+  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || run.contains(entry.key)) continue;
+    const auto number = static_cast<uint32_t>(out.params.size());
+    out.params.push_back({entry.key, entry.shape, 0, 0});
+    NXDKIT_TRY(
+        AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1}));
+  }
+  return OkStatus();
+}
+
+Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix,
+                 const RunKeys& run) {
+  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix) || run.contains(entry.key)) continue;
+    const std::string name(WithoutPrefix(entry.key, prefix));
+    const auto tensor = known.find(name);
+    if (tensor != known.end()) {
+      NXDKIT_TRY(AddChunks(out, entry, tensor->second));
+      continue;
+    }
+    if (!models::IsIgnorable(*out.model->config.family, name))
+      return Unsupported("the {} family has no such tensor in this layout; it would be lost",
+                         out.model->config.family->model_type)
+          .in(out.artifact.path)
+          .on(entry.key);
+    out.left_out.push_back(entry.key);
+  }
+  return OkStatus();
+}
+
+// A tensor's name and shape as one text.
+std::string Described(std::string_view name, const Shape& shape) {
+  return std::string(name) + "\n" + ShapeText(shape);
+}
+
+// What a name in the folder may stand for: the tensor with a prefix or without, or what the
+// optimizer keeps of it.
+std::unordered_set<std::string> DescribeStored(const dcp::Folder& folder) {
+  std::unordered_set<std::string> out;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    std::string_view name = entry.key;
+    if (name.starts_with(kOptimizerState))
+      name = name.substr(kOptimizerState.size(), name.rfind('.') - kOptimizerState.size());
+    for (const std::string_view prefix : kPrefixes)
+      if (name.starts_with(prefix)) out.insert(Described(name.substr(prefix.size()), entry.shape));
+  }
+  return out;
+}
+
+DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder) {
+  const std::unordered_set<std::string> described = DescribeStored(folder);
+  const dcp::HasTensor stored = [&](const std::string& name, const Shape& shape) {
+    return described.contains(Described(name, shape));
+  };
+  DcpTensors known;
+  const auto add = [&](std::vector<dcp::GlobalTensor> tensors) {
+    for (dcp::GlobalTensor& tensor : tensors) {
+      std::string name = tensor.layout.name;
+      known.emplace(std::move(name), std::move(tensor));
+    }
+  };
+  for (const dcp::Style style : dcp::kStyles) {
+    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
+    if (tensors.ok()) add(*std::move(tensors));  // else the style has no such model
+  }
+  return known;
+}
+
+// Of a tensor that is in no parameter: whether it goes along. Without a model that says what the
+// optimizer's are of, these are the run's too, and so are options that are tensors.
+bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
+  if (entry.chunks.empty()) return false;
+  if (run.contains(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
+  return !out.model && entry.key.starts_with(kOptimizerPrefix);
+}
+
+Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
+  const auto number = static_cast<uint32_t>(out.params.size());
+  out.params.push_back({entry.key, entry.shape, 0, 0});
+  const auto wrapper = run.find(entry.key);
+  out.run.push_back({entry.key, number, wrapper == run.end() ? "" : wrapper->second});
+  return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
+}
+
+// The tensors of the run's state go with the optimizer's, or not at all.
+Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const RunKeys& run) {
+  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
+    if (hints.optimizer && IsCarried(out, entry, run))
+      NXDKIT_TRY(AddRunTensor(out, entry, run));
+    else if (run.contains(entry.key))
+      out.left_out.push_back(entry.key);
+  }
+  return OkStatus();
+}
+
+// All but what the optimizer's numbers are written from; without the optimizer none of it.
+void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
+  for (const dcp::ObjectEntry& object : DcpFolderOf(out.artifact)->metadata.objects) {
+    const std::string_view key = object.key;
+    const bool of_optimizer = key.starts_with(kOptimizerPrefix) || key == kNumberedFormKey;
+    if (of_optimizer && !hints.optimizer) continue;
+    if (key.starts_with(kOptimizerState) && out.optimizer) continue;
+    out.run_objects.push_back(object.key);
+  }
+}
+
+Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
+  NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
+  out.params = out.model->Logical();
+  UnwrapKeys(out.artifact, *out.model);
+  const DcpTensors known = KnownDcpTensors(*out.model, *DcpFolderOf(out.artifact));
+  const std::string prefix = FindPrefix(*DcpFolderOf(out.artifact), known);
+  run = FindRunKeys(*DcpFolderOf(out.artifact), known, prefix);
+  NXDKIT_TRY(BindModel(out, known, prefix, run));
+  return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
+}
+
+}  // namespace
+
+Status BindDcp(BoundArtifact& out, const InputHints& hints) {
+  WarnOfConfig(out.artifact);
+  const bool has_model = out.artifact.config && out.artifact.config->family;
+  RunKeys run;
+  NXDKIT_TRY(has_model ? BindWithModel(out, hints, run) : BindPlainDcp(out, run));
+  out.objects = DcpObjectsOf(out.artifact);
+  NameRunObjects(out, hints);
+  return BindRunTensors(out, hints, run);
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,208 @@
+#include "formats/kinds/dcp/decide_dcp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "formats/dcp/layout.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/run_progress.h"
+#include "formats/training/state_keys.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using torch::PickleValue;
+
+// The mesh that tensors are cut over.
+Result<dcp::Mesh> MeshOf(const OutputOptions& options) {
+  if (const auto mesh = options.Text("mesh")) return dcp::ParseMesh(*mesh);
+  if (const auto chunks = options.Number("chunks"))
+    return dcp::ParseMesh("dp=" + std::to_string(*chunks));
+  return dcp::Mesh();
+}
+
+// From a checkpoint to a checkpoint: what has no state stays without.
+void NoteMissing(const BoundOptimizer& optimizer, DcpOutput& output) {
+  const auto missing =
+      std::ranges::count_if(optimizer.entries, [](const auto& entries) { return !entries; });
+  if (missing > 0)
+    output.notes.push_back(fmt::format("{} of {} parameters have no state, and get none", missing,
+                                     optimizer.entries.size()));
+}
+
+std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
+  std::set<std::string> others;
+  for (const torch::PickleDict& group : optimizer.groups)
+    for (const auto& [key, value] : group)
+      if (*key.string() != "params" && !FindAdamOption(*key.string())) others.insert(*key.string());
+  return others;
+}
+
+// Of a tag: what its groups do not say.
+void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
+  const BoundOptimizer& optimizer = *source.optimizer;
+  for (size_t g = 0; g < optimizer.groups.size(); ++g) {
+    const std::vector<std::string> unsaid = UnsaidOptions(optimizer.groups[g]);
+    std::vector<size_t> params;
+    for (size_t i = 0; i < optimizer.group_of.size(); ++i)
+      if (optimizer.group_of[i] == g) params.push_back(i);
+    if (!unsaid.empty() && !params.empty())
+      output.notes.push_back(
+          fmt::format("the tag does not say {} of {}: torch's defaults are written",
+                      fmt::join(unsaid, ", "), NameSome(source, params)));
+  }
+}
+
+// What the user of the other program has to know.
+Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
+  const BoundOptimizer& optimizer = *source.optimizer;
+  output.notes.push_back(
+      fmt::format("with the optimizer's state: {}", fmt::join(optimizer.EntryNames(), ", ")));
+  const std::set<std::string> others = OtherOptions(optimizer);
+  if (DcpFolderOf(source.artifact)) {
+    NoteMissing(optimizer, output);
+    return OkStatus();
+  }
+  NoteDefaults(source, output);
+  NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
+  output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
+  output.notes.push_back(
+      "the data loader's state has no counterpart: leave it out when loading "
+      "(exclude_from_loading)");
+  const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
+  if (output.style == dcp::Style::kTitan2025 && !schedule.Find("base_lrs"))
+    output.notes.push_back(
+        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
+        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
+  if (optimizer.groups.size() > 1)
+    output.notes.push_back(
+        "the parameters have different options (weight decay); TorchTitan takes those of the first "
+        "parameter for each of its groups, so it has to be given the same groups");
+  if (!others.empty())
+    output.notes.push_back(fmt::format("options that torch's AdamW does not have are kept in {}: {}",
+                                     kNumberedFormKey, fmt::join(others, ", ")));
+  return OkStatus();
+}
+
+// The optimizer would go on from rounded weights, which are its masters: nothing but the dtype that
+// was asked for says so.
+void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, DcpOutput& output) {
+  if (!source.optimizer) return;
+  size_t count = 0;
+  std::string first;
+  const std::vector<Dtype> dtypes = WeightDtypes(source);
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const Dtype to = options.downcast ? Downcast(dtypes[i]) : options.dtype.value_or(dtypes[i]);
+    if (!Info(dtypes[i]).floating || ElementBytes(to) >= ElementBytes(dtypes[i])) continue;
+    if (count++ == 0)
+      first = fmt::format("{}, from {} to {}", source.params[i].name, Name(dtypes[i]), Name(to));
+  }
+  if (count > 0)
+    output.warnings.push_back(
+        fmt::format("the weights that training goes on from are rounded: {} of {} parameters, the "
+                    "first is {}",
+                    count, dtypes.size(), first));
+}
+
+// A checkpoint's keys: what is before the names of its weights, and before those of their states.
+struct FoundNames {
+  dcp::Style style = dcp::Style::kHf;
+  DcpOutput::Names names;
+};
+
+// Names as they are stored, once of the weights and once of what the optimizer keeps of them.
+struct StoredNames {
+  std::set<std::string> weights;
+  std::set<std::string> states;
+
+  explicit StoredNames(const dcp::Folder& folder) {
+    for (const dcp::StoredEntry& entry : folder.tensors) {
+      if (entry.key.starts_with(kOptimizerState))
+        states.insert(
+            SplitStateKey(std::string_view(entry.key).substr(kOptimizerState.size())).first);
+      else
+        weights.insert(entry.key);
+    }
+  }
+};
+
+size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string& prefix,
+               const std::set<std::string>& keys) {
+  return static_cast<size_t>(std::ranges::count_if(tensors, [&](const dcp::GlobalTensor& tensor) {
+    return keys.contains(prefix + tensor.layout.name);
+  }));
+}
+
+// That which most of a checkpoint's keys are of, "model." before them or not.
+FoundNames NamesOf(const BoundArtifact& source) {
+  FoundNames best;
+  if (!DcpFolderOf(source.artifact) || !source.model) return best;
+  const StoredNames keys(*DcpFolderOf(source.artifact));
+  size_t most = 0;
+  for (const dcp::Style style : dcp::kStyles) {
+    const auto tensors = dcp::ModelTensors(*source.model, style);
+    if (!tensors.ok()) continue;  // it has no such model
+    for (const auto& prefix : {std::string(), std::string(kModelPrefix)}) {
+      const size_t count = CountOf(*tensors, prefix, keys.weights);
+      if (count <= most) continue;
+      most = count;
+      const bool before_states = CountOf(*tensors, std::string(kModelPrefix), keys.states) >
+                                 CountOf(*tensors, "", keys.states);
+      best = {style, {prefix, std::string(before_states ? kModelPrefix : "")}};
+    }
+  }
+  return best;
+}
+
+// Of parameters without state, which the other names would have to be given to.
+void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
+  std::vector<std::string> left;
+  for (const std::string& key : source.run_objects)
+    if (key.starts_with(kOptimizerGroups)) left.push_back(key);
+  for (const RunTensor& tensor : source.run)
+    if (tensor.key.starts_with(kOptimizerGroups)) left.push_back(tensor.key);
+  if (!left.empty())
+    output.notes.push_back(fmt::format(
+        "{} options of the optimizer are of other names and are left out, the first is {}",
+        left.size(), left.front()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
+                                          const OutputOptions& options) {
+  std::unique_ptr<Output> decided = std::make_unique<DcpOutput>(options);
+  auto& output = static_cast<DcpOutput&>(*decided);
+  WarnOfRounding(source, options, output);
+  const FoundNames found = NamesOf(source);
+  const bool is_dcp = DcpFolderOf(source.artifact) != nullptr;
+  const std::optional<std::string> asked = options.Text("style");
+  output.style = asked ? dcp::StyleFromName(*asked).value_or(found.style) : found.style;
+  if (is_dcp && (!asked || !source.model)) output.names = found.names;
+  if (is_dcp && !source.optimizer && !output.names) NoteLeftOptions(source, output);
+  NXDKIT_ASSIGN(output.mesh, MeshOf(options));
+  const bool renames = asked && is_dcp;
+  if (!source.model && (renames || output.style != dcp::Style::kHf || output.mesh.tp > 1))
+    return NotFound("no config.json: the tensors alone do not tell family and roles")
+        .in(source.artifact.path)
+        .hint("name one with --config");
+  if (source.model)
+    NXDKIT_TRY(dcp::ModelTensors(*source.model, output.style).in(source.artifact.path));
+  const std::string_view names = source.model ? dcp::StyleName(output.style) : "as they are";
+  output.notes.push_back(
+      fmt::format("names: {}, cut over dp {} tp {}", names, output.mesh.dp, output.mesh.tp));
+  if (!output.names && !found.names.prefix.empty())
+    output.notes.push_back(
+        fmt::format("\"{}\" before the names of the weights is left out", found.names.prefix));
+  if (source.optimizer) NXDKIT_TRY(NoteRun(source, output));
+  return decided;
+}
+
+}  // namespace nxdkit::ops

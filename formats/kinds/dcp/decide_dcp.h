@@ -1,0 +1,32 @@
+// PRIVATE to formats: a distributed checkpoint as an output: names and mesh.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "formats/dcp/options.h"
+#include "formats/kinds/output.h"
+
+namespace nxdkit::ops {
+
+class DcpOutput : public Output {
+ public:
+  using Output::Output;
+  Status Plan(OutputBuilder& builder) const override;
+  StateLayout State() const override { return {nxd::OptimizerStyle::kNamed, 1}; }
+
+  dcp::Style style = dcp::Style::kHf;
+  struct Names {
+    std::string prefix;  // before those of the weights: "model."
+    std::string state_prefix;
+  };
+  // Of a checkpoint whose names stay; options, too, are then what it has.
+  std::optional<Names> names;
+  dcp::Mesh mesh;
+};
+
+// kUnsupported for a model that the style has no names for.
+Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
+                                          const OutputOptions& options);
+
+}  // namespace nxdkit::ops

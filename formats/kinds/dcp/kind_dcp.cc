@@ -1,0 +1,60 @@
+#include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/bind_dcp.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/table.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Status OpenDcp(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (!is_folder)
+    return Unsupported("a torch distributed checkpoint is a folder; this is a file")
+        .in(artifact.path);
+  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path));
+  artifact.warnings = folder.warnings;
+  artifact.files = folder.files;
+  artifact.folder = artifact.path;
+  artifact.state = std::make_shared<const DcpState>(
+      std::make_shared<const dcp::Folder>(std::move(folder)));
+  return LoadConfig(artifact, hints, {artifact.path, ParentPath(artifact.path)});
+}
+
+std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
+  std::vector<ArchiveRange> archives;
+  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
+    archives.push_back({archive.path, archive.offset, archive.bytes});
+  return archives;
+}
+
+constexpr OptionRow kRows[] = {
+    {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
+     "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
+     "(before April 2026)",
+     kAsTarget},
+    {"chunks", "N",
+     "cut every tensor of a torch distributed checkpoint into N chunks of rows, in N files",
+     kAsTarget},
+    {"mesh", "dp=N,tp=N", "cut them as FSDP2 over tensor parallelism does, a file for each rank",
+     kAsTarget}};
+
+}  // namespace
+
+const Kind kDcp = {
+    .name = "dcp",
+    .recognised_by =
+        "torch distributed checkpoint (.metadata, metadata.pkl, shards of safetensors)",
+    .precedence = 6,
+    .is_folder = dcp::LooksLikeFolder,
+    .open = OpenDcp,
+    .bind = BindDcp,
+    .options = kRows,
+    .state = StateForm::kNamed,
+    .archives = ArchivesOfDcp,
+    .decide = DecideDcp,
+};
+
+}  // namespace nxdkit::ops

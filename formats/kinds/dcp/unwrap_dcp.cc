@@ -1,0 +1,149 @@
+#include "formats/kinds/dcp/unwrap_dcp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/training/state_keys.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/dcp/folder.h"
+#include "formats/dcp/layout.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr std::string_view kStatePart = "state.";
+
+using Shapes = std::unordered_map<std::string, Shape>;
+
+// Of the model's tensors, in every style.
+Shapes ShapesOf(const models::Model& model) {
+  const dcp::HasTensor unlaid = [](const std::string&, const Shape&) { return false; };
+  Shapes shapes;
+  for (const dcp::Style style : dcp::kStyles) {
+    const auto tensors = dcp::ModelTensors(model, style, unlaid);
+    if (!tensors.ok()) continue;  // the style has no such model
+    for (const dcp::GlobalTensor& tensor : *tensors)
+      shapes.emplace(tensor.layout.name, tensor.shape);
+  }
+  return shapes;
+}
+
+bool Knows(const Shapes& shapes, std::string_view name, const Shape& shape) {
+  const auto found = shapes.find(std::string(name));
+  return found != shapes.end() && found->second == shape;
+}
+
+// What most weights have before their names, but for "model."; "" where one has nothing else.
+std::string FindOuter(const dcp::Folder& folder, const Shapes& shapes) {
+  std::map<std::string, size_t> counts;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    const std::string key = WithoutWrappers(entry.key);
+    const auto knows = [&](std::string_view name) { return Knows(shapes, name, entry.shape); };
+    const std::string wrapper = WrapperOf(key, knows);
+    if (knows(key) || wrapper == kModelPrefix) return "";
+    if (!wrapper.empty() && !key.starts_with(kOptimizerPrefix)) ++counts[wrapper];
+  }
+  const auto most =
+      std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; });
+  return most == counts.end() ? "" : most->first;
+}
+
+std::vector<std::string> KeysOf(const dcp::Folder& folder) {
+  std::vector<std::string> keys;
+  for (const dcp::StoredEntry& entry : folder.tensors) keys.push_back(entry.key);
+  for (const dcp::ObjectEntry& object : folder.metadata.objects) keys.push_back(object.key);
+  return keys;
+}
+
+// What is before "state.NAME.exp_avg" of a weight, by name or by number, and before "param_groups";
+// nullopt of other keys.
+std::optional<std::string> BeforeState(const std::string& key, const Shapes& shapes) {
+  if (const size_t groups = key.find("param_groups"); groups != std::string::npos)
+    if (groups == 0 || key[groups - 1] == '.') return key.substr(0, groups);
+  for (size_t at = key.find(kStatePart); at != std::string::npos;
+       at = key.find(kStatePart, at + 1)) {
+    if (at > 0 && key[at - 1] != '.') continue;
+    const auto [name, what] = SplitStateKey(std::string_view(key).substr(at + kStatePart.size()));
+    const bool numbered = IsStateNumber(name) && IsKeptName(what);
+    const bool named = shapes.contains(name) || (name.starts_with(kModelPrefix) &&
+                                                 shapes.contains(name.substr(kModelPrefix.size())));
+    if (numbered || named) return key.substr(0, at);
+  }
+  return std::nullopt;
+}
+
+// What stands for "optimizer."; nullopt where nothing needs to, and where more than one would.
+std::optional<std::string> FindOptimizer(const std::vector<std::string>& keys,
+                                         const Shapes& shapes) {
+  std::set<std::string> found;
+  for (const std::string& key : keys)
+    if (std::optional<std::string> before = BeforeState(key, shapes)) found.insert(*before);
+  if (found.size() != 1 || *found.begin() == kOptimizerPrefix) return std::nullopt;
+  return *found.begin();
+}
+
+class Unwrapper {
+ public:
+  Unwrapper(const dcp::Folder& folder, const Shapes& shapes) : outer_(FindOuter(folder, shapes)) {
+    std::vector<std::string> keys = KeysOf(folder);
+    for (std::string& key : keys) key = KeyOf(key);
+    optimizer_ = FindOptimizer(keys, shapes);
+  }
+
+  std::string KeyOf(const std::string& key) const {
+    std::string plain = WithoutWrappers(key);
+    if (plain.starts_with(outer_)) plain.erase(0, outer_.size());
+    if (optimizer_ && IsOfOptimizer(plain)) plain.replace(0, optimizer_->size(), kOptimizerPrefix);
+    return plain;
+  }
+
+  std::string Text() const {
+    std::string text = "names of weights and state are taken without what is around them";
+    if (!outer_.empty()) text += fmt::format(": \"{}\"", outer_);
+    if (optimizer_) text += fmt::format("; \"{}\" is the optimizer", *optimizer_);
+    return text;
+  }
+
+ private:
+  bool IsOfOptimizer(const std::string& key) const {
+    if (!key.starts_with(*optimizer_)) return false;
+    const std::string_view rest = std::string_view(key).substr(optimizer_->size());
+    return !optimizer_->empty() || rest.starts_with(kStatePart) || rest.starts_with("param_groups");
+  }
+
+  std::string outer_;                     // before all of the program's keys
+  std::optional<std::string> optimizer_;  // what stands for "optimizer."
+};
+
+}  // namespace
+
+void UnwrapKeys(Artifact& artifact, const models::Model& model) {
+  const Unwrapper unwrapper(*DcpFolderOf(artifact), ShapesOf(model));
+  std::set<std::string> plain;
+  bool differs = false;
+  for (const std::string& key : KeysOf(*DcpFolderOf(artifact))) {
+    const std::string to = unwrapper.KeyOf(key);
+    differs |= to != key;
+    if (!plain.insert(to).second) return;
+  }
+  if (!differs) return;
+  auto folder = std::make_shared<dcp::Folder>(*DcpFolderOf(artifact));
+  const auto shorten = [&](std::string& key) {
+    std::string to = unwrapper.KeyOf(key);
+    if (to != key) folder->stored_keys.emplace(to, key);
+    key = std::move(to);
+  };
+  for (dcp::StoredEntry& entry : folder->tensors) shorten(entry.key);
+  for (dcp::ObjectEntry& object : folder->metadata.objects) shorten(object.key);
+  artifact.state = std::make_shared<const DcpState>(std::move(folder));
+  artifact.warnings.push_back(unwrapper.Text());
+}
+
+}  // namespace nxdkit::ops

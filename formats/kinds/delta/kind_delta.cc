@@ -1,0 +1,53 @@
+#include "formats/kinds/delta/bind_delta.h"
+#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// Changes alone are no model: everything but the changed elements comes from the base.
+Status OpenDelta(Artifact& artifact, const InputHints& hints) {
+  const std::string base_path = hints.Text("base").value_or("");
+  if (base_path.empty())
+    return BadUsage("a delta holds what changed in a model; its base is not named")
+        .in(artifact.path)
+        .hint("nxd-convert --from delta takes it with --base");
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
+  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta,
+                delta::Delta::Open(artifact.path));
+  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
+  if (kind == artifact.kind)
+    return Unsupported("the base of a delta is a delta, expected a model").in(base_path);
+  InputHints base_hints = hints;
+  base_hints.Reset("base");
+  NXDKIT_ASSIGN(Artifact base, OpenArtifact(base_path, kind, base_hints));
+  artifact.side_folder = base.side_folder;
+  artifact.config_path = base.config_path;
+  artifact.config_text = base.config_text;
+  artifact.config = base.config;
+  artifact.warnings = base.warnings;
+  artifact.choices = base.choices;
+  artifact.files = base.files;
+  artifact.files.push_back({artifact.path, "delta", delta->file_bytes(), {}, {}});
+  artifact.ranks = base.ranks;
+  artifact.ranks.push_back({artifact.path, -1, -1});
+  artifact.state = std::make_shared<const DeltaState>(delta, std::move(base));
+  return OkStatus();
+}
+
+}  // namespace
+
+const Kind kDelta = {
+    .name = "delta",
+    .precedence = 5,
+    .is_file = delta::LooksLikeDelta,
+    .open = OpenDelta,
+    .bind = BindDelta,
+    .reads_base = true,
+};
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,23 @@
+// PRIVATE to formats. An adapter as PEFT saves it: one file of tensors, and what they mean in
+// adapter_config.json.
+#pragma once
+
+#include <string>
+
+#include "formats/adapter/lora_parts.h"
+
+namespace nxdkit::ops {
+
+// The files of adapters' tensors in a folder, as PEFT and NxD name them, in the order in which PEFT
+// looks for them. Several are of several saves.
+Result<std::vector<std::string>> LoraFiles(const std::string& folder);
+Result<std::string> LoraFile(const std::string& folder);  // the first; "" when there is none
+
+// Whether this is an adapter in PEFT's form: a folder, or its file of tensors.
+Result<bool> LooksLikePeft(const std::string& path);
+
+// Fills in `out`, whose artifact has its path.
+Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
+                const InputHints& hints);
+
+}  // namespace nxdkit::ops

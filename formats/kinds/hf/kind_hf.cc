@@ -1,0 +1,39 @@
+#include "formats/hf/hf.h"
+#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/bind_hf.h"
+#include "formats/kinds/hf/open_hf.h"
+#include "formats/kinds/hf/output_hf.h"
+#include "formats/kinds/table.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr OptionRow kRows[] = {
+    {"weights", "FILE",
+     "which weights of a Hugging Face folder with several sets: a file of it, or its index",
+     kAsInput, ValueKind::kPath,
+     "{option} chooses weights of a Hugging Face folder, and this is {what}"},
+    {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
+     kAsTarget}};
+
+}  // namespace
+
+const Kind kHf = {
+    .name = "hf",
+    .recognised_by =
+        "Hugging Face weights (model.safetensors, model.safetensors.index.json, "
+        "pytorch_model.bin)",
+    .precedence = 3,
+    .is_file = IsHfFile,
+    .is_folder = hf::HasWeights,
+    .place = PlaceOfHf,
+    .open = OpenHf,
+    .bind = BindHf,
+    .options = kRows,
+    .is_adapter = LooksLikePeft,
+    .bind_adapter = BindPeft,
+    .stores_once = true,
+    .decide = DecideHf,
+};
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,68 @@
+#include "formats/kinds/hf/output_hf.h"
+
+#include "formats/adapter/lora_config.h"
+#include "formats/adapter/lora_forms.h"
+#include "formats/artifact/canonical.h"
+#include "formats/hf/hf.h"
+#include "formats/hf/split.h"
+#include "formats/kinds/builder.h"
+#include "formats/kinds/table.h"
+
+namespace nxdkit::ops {
+namespace {
+
+Status PlanAdapter(OutputBuilder& builder) {
+  const BoundArtifact& adapter = builder.source();
+  const bool is_peft = adapter.artifact.kind == &kHf;
+  builder.plan.texts.push_back({kLoraConfigFile, PeftConfig(adapter, is_peft)});
+  return builder.AddSafetensors(kPeftFile, -1, PeftTensors(adapter), {{"format", "pt"}});
+}
+
+}  // namespace
+
+Status HfOutput::Plan(OutputBuilder& builder) const {
+  if (builder.source().lora) return PlanAdapter(builder);
+  std::vector<TensorLayout> tensors = WholeTensors(builder.source());
+  std::vector<uint64_t> bytes;
+  uint64_t total = 0;
+  uint64_t parameters = 0;
+  for (const TensorLayout& tensor : tensors) {
+    NXDKIT_ASSIGN(const Dtype stored_as, builder.DtypeOf(tensor));
+    NXDKIT_ASSIGN(const uint64_t size, PackedBytes(stored_as, tensor.shape));
+    bytes.push_back(size);
+    total += size;
+    parameters += static_cast<uint64_t>(*ElementCount(tensor.shape));
+  }
+  const std::vector<std::vector<size_t>> shards = hf::SplitShards(bytes, max_shard_bytes);
+  std::vector<std::pair<std::string, std::string>> weight_map;
+  for (size_t s = 0; s < shards.size(); ++s) {
+    const std::string name = hf::ShardName(s, shards.size());
+    std::vector<TensorLayout> here;
+    for (size_t t : shards[s]) {
+      weight_map.push_back({tensors[t].name, name});
+      here.push_back(std::move(tensors[t]));
+    }
+    NXDKIT_TRY(builder.AddSafetensors(name, -1, std::move(here), {{"format", "pt"}}));
+  }
+  if (shards.size() > 1)
+    builder.plan.texts.push_back(
+        {"model.safetensors.index.json", hf::IndexJson(weight_map, total, parameters)});
+  return builder.CarrySideFiles();
+}
+
+
+Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source,
+                                         const OutputOptions& options) {
+  std::unique_ptr<Output> decided = std::make_unique<HfOutput>(options);
+  auto& output = static_cast<HfOutput&>(*decided);
+  if (const std::optional<std::string> size = options.Text("max-shard-size")) {
+    NXDKIT_ASSIGN(output.max_shard_bytes, hf::ParseShardSize(*size));
+  }
+  if (!source.lora && !source.artifact.config)
+    output.notes.push_back(
+        "the source has no config.json: without one the model cannot be loaded or converted "
+        "further (--config)");
+  return decided;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,20 @@
+// PRIVATE to formats/kinds: a Hugging Face folder, or PEFT's adapter, as an output.
+#pragma once
+
+#include "formats/kinds/output.h"
+
+namespace nxdkit::ops {
+
+inline constexpr uint64_t kShardBytes = 5'000'000'000;  // of a file, as transformers has it
+
+class HfOutput : public Output {
+ public:
+  using Output::Output;
+  Status Plan(OutputBuilder& builder) const override;
+
+  uint64_t max_shard_bytes = kShardBytes;
+};
+
+Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source, const OutputOptions& options);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,80 @@
+// A kind of artifact: what has to be provided so that every command knows it. One row of the table
+// (formats/kinds/table.h) and one folder for each; a function that is null is what the kind cannot.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/adapter/lora_parts.h"
+#include "formats/artifact/bound.h"
+#include "formats/artifact/finding.h"
+#include "formats/kinds/options.h"
+#include "formats/kinds/output.h"
+#include "formats/models/gqa.h"
+
+namespace nxdkit::ops {
+
+// How a kind keeps the state of training; see formats/training/named_state.h.
+enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
+
+struct Kind {
+  std::string_view name;  // "hf": as --from and --to take it
+  // What it is recognised by, for who has something else: "NxD shard set (...)"; "" for none.
+  std::string_view recognised_by = {};
+  // Of two kinds that a path may be, the one with the lower number counts.
+  int precedence = 0;
+  Result<bool> (*is_file)(const std::string& path) = nullptr;
+  Result<bool> (*is_folder)(const std::string& path) = nullptr;
+  // Where it lies in a folder that is known to be one of a training run.
+  Result<std::string> (*place)(const std::string& path) = nullptr;
+
+  // Structure and configuration, not the layout: works for families without a table too.
+  // `artifact` has its kind and path.
+  Status (*open)(Artifact& artifact, const InputHints& hints) = nullptr;
+  // Maps every stored tensor to parameters; `bound` has the opened artifact.
+  Status (*bind)(BoundArtifact& bound, const InputHints& hints) = nullptr;
+  std::span<const OptionRow> options = {};
+  bool reads_base = false;  // its parameters are those of another artifact, changed
+
+  // --- the state of training
+  StateForm state = StateForm::kNone;
+  // Adds the state to a bound artifact; null where `bind` does (hints.optimizer).
+  Status (*bind_state)(BoundArtifact& bound, const InputHints& hints) = nullptr;
+
+  // --- LoRA adapters
+  Result<bool> (*is_adapter)(const std::string& path) = nullptr;
+  // Whether what was opened as a model's is an adapter; null: is_adapter tells.
+  bool (*holds_adapter)(const Artifact& artifact) = nullptr;
+  // Where the configuration of the adapter's base is looked for; null: in its folder.
+  Result<std::vector<std::string>> (*adapter_folders)(const std::string& path,
+                                                      const InputHints& hints) = nullptr;
+  // Fills in `bound`, whose artifact has its path.
+  Status (*bind_adapter)(BoundArtifact& bound, const LoraBase& base, nxd::LoraSharing sharing,
+                         const InputHints& hints) = nullptr;
+
+  // --- what can be said of a bound artifact
+  bool stores_once = false;  // no parameter is stored twice, but for a tied pair
+  std::optional<int> (*tensor_parallel)(const BoundArtifact& bound) = nullptr;
+  // Which heads lie on which rank; null where nothing is cut by heads.
+  std::optional<models::Placement> (*heads)(const BoundArtifact& bound) = nullptr;
+  // What is wrong with what only this kind has; and what was found good, a line each.
+  std::vector<Finding> (*check)(const BoundArtifact& bound) = nullptr;
+  void (*name_checks)(const BoundArtifact& bound, uint64_t ranks,
+                      std::vector<std::string>& checks) = nullptr;
+  // The known cause of a query head that lies where another belongs; "" for none.
+  std::string (*misplaced_by)(const BoundArtifact& bound, const Finding& finding,
+                              int64_t stored_head) = nullptr;
+  // Torch archives inside of files; null where a file is one.
+  std::vector<ArchiveRange> (*archives)(const Artifact& artifact) = nullptr;
+
+  // --- as an output
+  Result<std::unique_ptr<Output>> (*decide)(const BoundArtifact& source,
+                                            const OutputOptions& options) = nullptr;
+  bool refreshes = false;  // its weights can be replaced while it is in use
+};
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,75 @@
+#include "formats/kinds/nxd/adapter_nxd.h"
+#include "formats/kinds/nxd/bind_nxd.h"
+#include "formats/kinds/nxd/bind_optimizer.h"
+#include "formats/kinds/nxd/check_nxd.h"
+#include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/nxd/open_nxd.h"
+#include "formats/kinds/table.h"
+
+namespace nxdkit::ops {
+namespace {
+
+std::optional<int> NxdTp(const BoundArtifact& bound) { return NxdLayoutOf(bound)->geometry.tp; }
+
+constexpr unsigned kBoth = kAsInput | kAsTarget;
+constexpr std::string_view kOtherTag =
+    "tag {value} is asked for, and this is {what}: only NxD roots have tags";
+constexpr std::string_view kOtherLayout =
+    "{origin} says how the ranks of an NxD set are laid out, and this is {what}";
+
+constexpr OptionRow kRows[] = {
+    {"tag", "TAG", "which tag of an NxD root; without it the newest finished one", kAsInput,
+     ValueKind::kOther, kOtherTag},
+    {"tp,tensor-parallel-size", "N", "tensor parallel size", kBoth, ValueKind::kOther,
+     kOtherLayout},
+    {"pp,pipeline-parallel-size", "N", "pipeline parallel size", kBoth, ValueKind::kOther,
+     kOtherLayout},
+    {"vpp,virtual-pipeline-parallel-size", "N", "virtual pipeline stages per pipeline rank", kBoth,
+     ValueKind::kOther, kOtherLayout},
+    {"ep,expert-parallel-size", "N", "expert parallel size", kBoth, ValueKind::kOther,
+     kOtherLayout},
+    {"kv-multiplier", "N", "how often each key/value head is stored", kBoth, ValueKind::kOther,
+     kOtherLayout},
+    {"qkv", "separate|linear|fused|coalesced", "how the query, key and value weights are stored",
+     kBoth, ValueKind::kOther, kOtherLayout},
+    {"hw", "trn1|trn2", "hardware, which decides the order of repeated key/value heads", kBoth,
+     ValueKind::kOther, kOtherLayout},
+    {"style", "hf|nxdt|megatron|optimum",
+     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint", kBoth,
+     ValueKind::kOther, kOtherLayout},
+    {"xser", "", "one file per tensor (xser), or all tensors of a rank in one file", kAsTarget},
+    {"layout-from", "FILE",
+     "take from a YAML configuration of NxD Training what no option says", kAsSource | kAsTarget,
+     ValueKind::kPath},
+    {"instance", "NAME",
+     "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget},
+    {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
+    {"seq,sequence-length", "N", "sequence length of training, with --instance", kAsTarget}};
+
+}  // namespace
+
+const Kind kNxd = {
+    .name = "nxd",
+    .recognised_by =
+        "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
+    .precedence = 2,
+    .is_folder = IsNxdFolder,
+    .open = OpenNxd,
+    .bind = BindNxd,
+    .options = kRows,
+    .state = StateForm::kNumbered,
+    .bind_state = BindOptimizer,
+    .is_adapter = nxd::LooksLikeShardSet,
+    .holds_adapter = HoldsLora,
+    .adapter_folders = LoraSetFolders,
+    .bind_adapter = BindLoraSet,
+    .tensor_parallel = NxdTp,
+    .heads = NxdHeads,
+    .check = CheckNxd,
+    .name_checks = NameNxdChecks,
+    .misplaced_by = MisplacedByConverter,
+    .decide = DecideNxd,
+};
+
+}  // namespace nxdkit::ops

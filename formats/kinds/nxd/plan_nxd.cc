@@ -1,0 +1,225 @@
+#include <fmt/core.h>
+
+#include "formats/adapter/lora_config.h"
+#include "formats/adapter/lora_forms.h"
+#include "formats/kinds/builder.h"
+#include "formats/kinds/carry_training.h"
+#include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/nxd/plan_optimizer.h"
+#include "formats/nxd/optimum.h"
+#include "formats/torch/encoder.h"
+#include "formats/training/run_progress.h"
+#include "lib/base/errors.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr uint64_t kMaxTrnConfigBytes = 1 << 20;
+
+class NxdPlanner {
+ public:
+  NxdPlanner(const NxdOutput& output, OutputBuilder& builder)
+      : source_(builder.source()), output_(output), builder_(builder) {}
+
+  Status Run() {
+    builder_.plan.texts.push_back({InTag("checkpoint"), "1"});
+    if (source_.lora) {
+      NXDKIT_ASSIGN(const std::string config, NxdLoraConfig(source_, output_.geometry));
+      lora_config_ = PickleOfJson(config);
+    }
+    for (int t = 0; t < output_.geometry.tp; ++t)
+      for (int e = 0; e < output_.geometry.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
+    if (output_.training_tag) NXDKIT_TRY(CarryTrainingFiles());
+    if (output_.optimum) NXDKIT_TRY(PlanTrnConfig());
+    NXDKIT_TRY(builder_.CarrySideFiles());
+    const std::string dtype(builder_.dtypes().empty() ? "" : TorchName(builder_.dtypes().front()));
+    builder_.plan.texts.push_back({InTag("nxdkit.json"),
+                           nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type,
+                                             dtype, NXDKIT_VERSION, output_.source_digest)});
+    builder_.plan.texts.push_back({InTag("done"), "1"});
+    return OkStatus();
+  }
+
+ private:
+  Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
+    if (!source_.lora) return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);
+    return nxd::LoraRankTensors(*source_.model, output_.geometry, source_.lora->pairs,
+                                output_.dtype.value_or(Dtype::kF32), t);
+  }
+
+  // Where a file of the tag lies in the output.
+  std::string InTag(const std::string& path) const {
+    return output_.optimum ? JoinPath(nxd::kOptimumTag, path) : path;
+  }
+
+  // All pipeline stages of one tensor and expert parallel rank.
+  Status PlanRank(int t, int e) {
+    NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
+    if (t == 0 && e == 0) {
+      const int64_t ranks = int64_t{output_.geometry.tp} * output_.geometry.ep;
+      uint64_t bytes = 0;
+      for (const nxd::RankTensor& tensor : tensors) {
+        // A file of its own, which the expert parallel ranks share.
+        const bool shared = output_.xser && !tensor.expert;
+        bytes +=
+            LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
+      }
+      NXDKIT_TRY(builder_.CheckPlanBytes(bytes, ranks));
+    }
+    for (int p = 0; p < output_.geometry.pp; ++p) {
+      std::vector<nxd::RankTensor> here;
+      std::vector<TensorLayout> layouts;
+      for (const nxd::RankTensor& tensor : tensors) {
+        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, output_.geometry, p)) continue;
+        here.push_back(tensor);
+        layouts.push_back(tensor.layout);
+      }
+      if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
+      if (output_.optimum && t == 0)
+        builder_.plan.texts.push_back({InTag(nxd::MpMetadataName(p)),
+                               nxd::WriteMpMetadata(source_.model->config, output_.geometry, p, here)});
+      NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
+    }
+    return OkStatus();
+  }
+
+  // Scheduler and user content of the run that the tag goes on from.
+  Status CarryTrainingFiles() {
+    const Artifact& from = source_.artifact;
+    NXDKIT_ASSIGN(const UserContent content, UserContentOf(source_));
+    if (content.kept == UserContent::Kept::kAsIs)
+      NXDKIT_TRY(
+          CarryTrainingFile(builder_, from.folder, kUserContentFile, InTag(kUserContentFile)));
+    if (content.kept == UserContent::Kept::kMade)
+      NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
+    NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
+    NXDKIT_TRY(scheduler ? PlanObject(kSchedulerFile, *scheduler)
+                         : CarryTrainingFile(builder_, from.folder, kSchedulerFile,
+                                             InTag(kSchedulerFile)));
+    const NxdState* const state = NxdStateOf(from);
+    if (!state || !output_.optimum || !state->mp_record) return OkStatus();
+    // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
+    for (const char* name : {kSchedulerFile, "trainer_state.json"})
+      NXDKIT_TRY(CarryTrainingFile(builder_, state->set.location.root, name, name));
+    return OkStatus();
+  }
+
+  Status PlanObject(const char* name, const torch::PickleValue& value) {
+    NXDKIT_ASSIGN(std::string archive, torch::EncodeObject(value));
+    builder_.plan.texts.push_back({InTag(name), std::move(archive)});
+    return OkStatus();
+  }
+
+  // The settings of the trainer that left the source, if it was optimum-neuron's.
+  Status PlanTrnConfig() {
+    std::string settings;
+    const NxdState* const state = NxdStateOf(source_.artifact);
+    if (state && state->mp_record) {
+      const std::string path = JoinPath(state->set.location.root, nxd::kTrnConfigFile);
+      NXDKIT_ASSIGN(const bool there, IsFile(path));
+      if (there) {
+        NXDKIT_ASSIGN(settings, ReadSmallFile(path, kMaxTrnConfigBytes));
+      }
+    }
+    builder_.plan.texts.push_back(
+        {nxd::kTrnConfigFile, nxd::WriteTrnConfig(output_.geometry, output_.xser, settings)});
+    return OkStatus();
+  }
+
+  Status PlanOptimizer(const std::vector<TensorLayout>& params, int t, int p) {
+    const int ranks = output_.optimizer_style == nxd::OptimizerStyle::kZero1 ? output_.dp : 1;
+    for (int d = 0; d < ranks; ++d) {
+      NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, output_, params, d));
+      NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
+                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t, p));
+    }
+    return OkStatus();
+  }
+
+  Status PlanShard(const std::vector<nxd::RankTensor>& tensors, std::vector<TensorLayout> layouts,
+                   int t, int p, int e) {
+    torch::PickleDict dict;
+    std::vector<XserPlace> places;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      torch::PickleValue tensor{torch::TensorIndex{i}};
+      if (output_.xser) tensor = {torch::TensorReference{static_cast<int64_t>(i)}};
+      dict.push_back({{layouts[i].name}, std::move(tensor)});
+      const bool expert = tensors[i].expert && output_.geometry.ep > 1;
+      places.push_back({expert, e == 0 || expert});
+    }
+    if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
+    const std::optional<int> ep = output_.geometry.ep > 1 ? std::optional<int>(e) : std::nullopt;
+    return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(layouts),
+                       InTag("model/" + nxd::ShardFileName(t, p, ep)), t, p, std::move(places));
+  }
+
+  // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.
+  struct XserPlace {
+    bool expert = false;
+    bool here = true;
+  };
+
+  // One main file of a rank; `root` names tensor i by index, or in xser by reference.
+  Status PlanArchive(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                     const std::string& path, int t, int p, std::vector<XserPlace> places = {}) {
+    places.resize(tensors.size());
+    if (output_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p, places);
+    const uint32_t file = builder_.NewFile(path, t, p);
+    NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, builder_.AddAll(std::move(tensors), file));
+    return builder_.SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
+  }
+
+  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
+  // tensor's id is its number in a walk of the main file's value.
+  Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
+                  const std::string& path, int t, int p, const std::vector<XserPlace>& places) {
+    torch::PickleDict info;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t tid = static_cast<int64_t>(i);
+      NXDKIT_ASSIGN(const Dtype dtype, builder_.DtypeOf(tensors[i]));
+      info.push_back({{tid},
+                      torch::PickleValue::MakeDict(
+                          {{{std::string("dtype")}, {dtype}},
+                           {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
+                           {{std::string("expert_model_parallel")}, {places[i].expert}}})});
+      if (!places[i].here) continue;
+      const uint32_t file = builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      NXDKIT_ASSIGN(OutputTensor output, builder_.Add(std::move(tensors[i]), file));
+      NXDKIT_TRY(
+          builder_.SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+    }
+    const uint32_t main = builder_.NewFile(path, t, p);
+    NXDKIT_TRY(builder_.SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
+    const uint32_t info_file = builder_.NewFile(path + ".info.pt", t, p);
+    return builder_.SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
+                                                    {}, Stem(path + ".info.pt")));
+  }
+
+  const BoundArtifact& source_;
+  const NxdOutput& output_;
+  OutputBuilder& builder_;
+  std::optional<torch::PickleValue> lora_config_;
+};
+
+}  // namespace
+
+Status NxdOutput::Plan(OutputBuilder& builder) const { return NxdPlanner(*this, builder).Run(); }
+
+void NxdOutput::Tell(InputHints& hints) const {
+  hints.Set("hw", std::string(models::HardwareName(geometry.hardware)));
+}
+
+// optimum-neuron's checkpoint is the folder around the tag.
+Status NxdOutput::CheckName(const std::string& path) const {
+  if (!optimum || BaseName(path) != nxd::kOptimumTag) return OkStatus();
+  return BadUsage(
+             "the output is the checkpoint's folder, in which {} is made: expected a name such as "
+             "checkpoint-100",
+             nxd::kOptimumTag)
+      .in(path);
+}
+
+}  // namespace nxdkit::ops

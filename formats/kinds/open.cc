@@ -1,0 +1,157 @@
+#include "formats/kinds/open.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/hf/hub_cache.h"
+#include "formats/kinds/merge_lora.h"
+#include "formats/kinds/run_folder.h"
+#include "formats/kinds/table.h"
+#include "formats/nxd/refuse.h"
+#include "formats/training/keep_params.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/sinks/write_sink.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::ops {
+namespace {
+
+// A staging place of ours: files have their sizes and names, but not yet their contents.
+Status RefuseUnfinished(const std::string& path) {
+  NXDKIT_ASSIGN(const bool has_journal, HasFile(path, WriteSink::kJournalName));
+  if (!has_journal) return OkStatus();
+  return Corrupt("an unfinished output of nxd-convert, not an artifact")
+      .in(path)
+      .hint("run the same command again with --resume, or remove the folder");
+}
+
+// "ORG/NAME" is the model that was downloaded under this name.
+Result<std::string> Located(const std::string& given) {
+  if (!hf::IsHubName(given)) return given;
+  return hf::FindInHubCache(hf::HubKind::kModel, given);
+}
+
+std::vector<const Kind*> ByPrecedence() {
+  std::vector<const Kind*> kinds(Kinds().begin(), Kinds().end());
+  std::ranges::stable_sort(kinds, {}, &Kind::precedence);
+  return kinds;
+}
+
+// "no A, no B"
+std::string RecognisedText() {
+  std::string text;
+  for (const Kind* kind : ByPrecedence())
+    if (!kind->recognised_by.empty())
+      text += fmt::format("{}no {}", text.empty() ? "" : ", ", kind->recognised_by);
+  return text;
+}
+
+// Nothing of this kind is there: perhaps the user has mistaken the format.
+Error WithKindHint(Error error, const Artifact& artifact) {
+  if (error.code() != Errc::kNotFound) return error;
+  const Result<const Kind*> kind = Recognise(artifact.path);
+  if (!kind.ok() || *kind == artifact.kind) return error;
+  if (artifact.kind != &kHf || *kind != &kNxd)
+    return std::move(error).hint(fmt::format("it looks like {}", (*kind)->name));
+  return std::move(error).hint(
+      fmt::format("it looks like nxd: convert it first, nxd-convert --from nxd --to hf {} MODEL",
+                  EscapeControl(artifact.path)));
+}
+
+Status OpenAs(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_TRY(CheckHints(*artifact.kind, artifact.path, hints));
+  return artifact.kind->open(artifact, hints);
+}
+
+// A weight that is not a floating point number is not this model's, whatever its shape says. What
+// an optimizer or a run keeps beside the weights may be one.
+Status CheckWeights(const BoundArtifact& artifact) {
+  for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
+    const StoredTensor& stored = artifact.bound.stored[t];
+    const TensorLayout& layout = artifact.bound.layout.tensors[t];
+    if (layout.dtype || Info(stored.dtype).floating) continue;
+    if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model_params()) continue;
+    return Unsupported("dtype {} found; the weights of a {} model are floating point numbers",
+                       Name(stored.dtype), artifact.model->config.family->model_type)
+        .in(stored.storage->path())
+        .on(stored.name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+const Kind* KindFromName(std::string_view name) {
+  const auto found = std::ranges::find(Kinds(), name, &Kind::name);
+  return found == Kinds().end() ? nullptr : *found;
+}
+
+Result<const Kind*> Recognise(const std::string& asked) {
+  NXDKIT_ASSIGN(const std::string given, Located(asked));
+  NXDKIT_ASSIGN(const std::string path, CheckpointIn(given));
+  NXDKIT_TRY(RefuseUnfinished(path));
+  NXDKIT_ASSIGN(const PathKind is, KindOf(path));
+  if (is == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (is != PathKind::kFile && is != PathKind::kFolder)
+    return Unsupported("neither a regular file nor a folder").in(path);
+  for (const Kind* kind : ByPrecedence()) {
+    const auto looks_like = is == PathKind::kFile ? kind->is_file : kind->is_folder;
+    NXDKIT_ASSIGN(const bool found, looks_like ? looks_like(path) : Result<bool>(false));
+    if (found) return kind;
+  }
+  if (is == PathKind::kFile)
+    return Unsupported("neither a safetensors file nor a torch archive").in(path);
+  NXDKIT_TRY(nxd::RefuseByName(path));
+  return Unsupported("no artifact recognised: {}", RecognisedText()).in(path);
+}
+
+Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked) {
+  InputHints hints = asked;
+  NXDKIT_ASSIGN(const std::string given, Located(said));
+  std::optional<RunCheckpoint> named;
+  if (const std::optional<std::string> tag = hints.Text("tag")) {
+    NXDKIT_ASSIGN(named, CheckpointNamed(given, *tag));
+  }
+  if (named) hints.Reset("tag");
+  NXDKIT_ASSIGN(const RunCheckpoint checkpoint,
+                named ? Result<RunCheckpoint>(*std::move(named)) : FindCheckpoint(given));
+  Artifact artifact;
+  artifact.kind = kind;
+  if (checkpoint.choice) artifact.choices.push_back(*checkpoint.choice);
+  NXDKIT_ASSIGN(artifact.path, kind->place ? kind->place(checkpoint.path)
+                                           : Result<std::string>(checkpoint.path));
+  NXDKIT_ASSIGN(const bool there, IsThere(artifact.path));
+  if (!there) return NotFound("no such file or folder").in(artifact.path);
+  NXDKIT_TRY(RefuseUnfinished(artifact.path));
+  Status opened = OpenAs(artifact, hints);
+  if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
+  artifact.warnings.insert(artifact.warnings.begin(), checkpoint.warnings.begin(),
+                           checkpoint.warnings.end());
+  if (artifact.ranks.empty())
+    for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
+  return artifact;
+}
+
+Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
+  BoundArtifact out;
+  out.artifact = std::move(artifact);
+  out.bound.layout.files = out.artifact.ranks;
+  NXDKIT_TRY(out.artifact.kind->bind(out, hints));
+  // Shape or dtype faults name the file and tensor here, before anything is planned.
+  NXDKIT_TRY(CheckBinding(out.bound));
+  if (out.model) NXDKIT_TRY(CheckWeights(out));
+  return out;
+}
+
+Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
+                                  const InputHints& hints) {
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
+  if (hints.lora.empty()) return Bind(std::move(artifact), hints);
+  NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
+  LeaveState(base, "it is of the weights before the adapter is merged");
+  return MergeLora(std::move(base), hints);
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,30 @@
+// Recognises and opens whatever holds a model's weights.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/artifact/bound.h"
+#include "formats/kinds/kind.h"
+
+namespace nxdkit::ops {
+
+const Kind* KindFromName(std::string_view name);  // nullptr: there is none
+
+// Which kind the path is; kUnsupported when it is none of them. Here and below "ORG/NAME", where
+// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h).
+Result<const Kind*> Recognise(const std::string& path);
+
+// Opens structure and configuration, not the layout: works for families without a table too.
+Result<Artifact> OpenArtifact(const std::string& path, const Kind* kind, const InputHints& hints);
+
+// Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,
+// kCorrupt for shapes that are not the layout's. A family without a table can be bound only where
+// tensors have the parameters' names. Parameters that are stored nowhere show up in BuildPlan.
+Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
+
+// Open and Bind, with hints.lora merged.
+Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
+                                  const InputHints& hints);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,54 @@
+// The options of a kind of artifact, as rows: the parser, --help, the completion, the man pages'
+// check and the checks of what goes with what all read them. What they say travels as Arguments.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/artifact/artifact.h"
+
+namespace nxdkit::ops {
+
+// What an option can describe.
+enum OptionSide : unsigned {
+  kAsRead = 1,    // an artifact that a command only reads
+  kAsSource = 2,  // the input of a conversion
+  kAsTarget = 4,  // the output of one
+  kAsInput = kAsRead | kAsSource,
+};
+
+enum class ValueKind : uint8_t { kOther, kPath, kFolder };  // what the value names
+
+struct OptionRow {
+  std::string_view names;  // the main name first: "tp,tensor-parallel-size"
+  std::string_view value;  // "N" of a number from 1 on; "trn1|trn2"; "" of a toggle; else of a text
+  std::string_view help;   // a phrase, no full stop
+  unsigned sides = 0;      // OptionSide bits
+  ValueKind names_a = ValueKind::kOther;
+  // Why an input of another kind cannot be asked for it; in it {value}, {option}, {origin} and
+  // {what}, the input in words. "": it is passed over there.
+  std::string_view misfit = {};
+
+  std::string_view name() const { return names.substr(0, names.find(',')); }
+  bool is_number() const { return value == "N"; }
+  bool is_toggle() const { return value.empty(); }
+  std::vector<std::string> choices() const;  // none: it takes any text
+};
+
+// The row of this name that describes one of these sides; nullptr: the kind has none.
+const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name, unsigned sides);
+
+// The rows of what has no kind of its own: what is said of any artifact (--config, --merge-lora),
+// and of any output (--dtype).
+std::span<const OptionRow> CommonRows();
+
+// kUsage for what is said of an input of `kind` and has a meaning for other kinds only: who said it
+// takes the path for something else.
+Status CheckHints(const Kind& kind, const std::string& path, const InputHints& hints);
+
+// The same for what holds no model's weights: nothing can be said of it.
+Status CheckNoHints(const std::string& path, const InputHints& hints);
+
+}  // namespace nxdkit::ops

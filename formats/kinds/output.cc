@@ -1,0 +1,67 @@
+#include "formats/kinds/output.h"
+
+#include "formats/kinds/kind.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+
+Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
+                                             const OutputOptions& options) {
+  if (!kind.decide) return Error(Errc::kInternal, "a delta has no layout");
+  if (source.lora && !kind.bind_adapter)
+    return Unsupported("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) or nxd",
+                       kind.name)
+        .in(source.artifact.path)
+        .hint("convert the base, and merge the adapter into it: --merge-lora");
+  NXDKIT_ASSIGN(std::unique_ptr<Output> output, kind.decide(source, options));
+  if (!source.lora) NXDKIT_TRY(DecideConfig(source, *output));
+  return output;
+}
+
+Result<int> DecideTp(const BoundArtifact& source, const Kind& kind, const OutputOptions& options) {
+  std::optional<int> tp = options.Number("tp");
+  const Kind* const from = source.artifact.kind;
+  if (!tp && from && from->tensor_parallel) tp = from->tensor_parallel(source);
+  if (tp) return *tp;
+  return BadUsage("--to {} needs --tp: the source does not say it", kind.name);
+}
+
+Status RequireModel(const BoundArtifact& source) {
+  if (source.model) return OkStatus();
+  if (source.artifact.config)
+    return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
+  return NotFound("no config.json: the tensors alone do not tell heads, layers and family")
+      .in(source.artifact.path)
+      .hint("name one with --config");
+}
+
+Result<Dtype> CommonDtype(const BoundArtifact& source, bool downcast) {
+  const auto lowered = [&](Dtype dtype) { return downcast ? Downcast(dtype) : dtype; };
+  std::optional<Dtype> common;
+  const BoundArtifact& own = source.merged ? *source.base : source;
+  for (const StoredTensor& stored : own.bound.stored) {
+    if (!Info(stored.dtype).floating) continue;
+    const Dtype dtype = lowered(stored.dtype);
+    if (common && *common != dtype) {
+      if (source.artifact.config && source.artifact.config->dtype)
+        return lowered(*source.artifact.config->dtype);
+      return BadUsage("the source mixes {} and {}; a bundle has one dtype", Name(*common),
+                      Name(dtype))
+          .hint("name it with --dtype");
+    }
+    common = dtype;
+  }
+  return common.value_or(Dtype::kBF16);
+}
+
+Status DecideConfig(const BoundArtifact& source, Output& output) {
+  const Artifact& artifact = source.artifact;
+  if (!artifact.config || !artifact.config->dtype) return OkStatus();
+  const Dtype before = *artifact.config->dtype;
+  const Dtype after = output.dtype.value_or(output.downcast ? Downcast(before) : before);
+  if (after == before) return OkStatus();
+  NXDKIT_ASSIGN(output.config_text, models::WithDtype(artifact.config_text, after));
+  return OkStatus();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,89 @@
+// What a conversion is to write: what was asked for, and the layout that follows from it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/artifact/bound.h"
+#include "formats/hardware/fit.h"
+
+namespace nxdkit::ops {
+
+class OutputBuilder;  // formats/kinds/builder.h
+struct OutputPlan;
+
+// What the user says of the output; absent: decided from the source. The arguments are those of its
+// kind: "tp", "bs".
+struct OutputOptions : Arguments {
+  std::optional<Dtype> dtype;  // nullopt: keep
+  bool downcast = false;       // Downcast() instead of `dtype`
+};
+
+// How an optimizer's state is written.
+struct StateLayout {
+  nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
+  int dp = 1;
+};
+
+// An instance that the output is to fit, and how a model is to be trained there; what follows from
+// the layout is filled in.
+struct FitQuestion {
+  const hardware::Instance& instance;
+  hardware::TrainingUse training;
+  const OutputPlan& plan;
+};
+
+// The output's layout, fully decided; each kind has its own.
+class Output {
+ public:
+  explicit Output(const OutputOptions& options)
+      : dtype(options.dtype), downcast(options.downcast) {}
+  virtual ~Output() = default;
+
+  // Lays out and encodes all files.
+  virtual Status Plan(OutputBuilder& builder) const = 0;
+  // What was decided, and the output alone does not tell whoever opens it.
+  virtual void Tell(InputHints& hints) const { (void)hints; }
+  // kUsage for a name that the output cannot have.
+  virtual Status CheckName(const std::string& path) const {
+    (void)path;
+    return OkStatus();
+  }
+  // Of an adapter: which modules have one A; nullopt: each has its own.
+  virtual std::optional<nxd::LoraSharing> Sharing() const { return std::nullopt; }
+  virtual StateLayout State() const { return {}; }
+  // Whether it fits; nullopt: it is not laid out for an instance.
+  virtual Result<std::optional<hardware::Fit>> FitOn(const BoundArtifact& source,
+                                                     const FitQuestion& question) const {
+    (void)source, (void)question;
+    return std::optional<hardware::Fit>();
+  }
+
+  std::optional<Dtype> dtype;     // nullopt: each its own
+  std::vector<Dtype> own_dtypes;  // instead: per model parameter, or empty
+  bool downcast = false;          // which Downcast() lowers
+  std::string config_text;    // config.json where it cannot be carried over as it is; else ""
+  std::string source_digest;  // for a record of it; "" when it was not asked for
+  std::vector<std::string> notes;  // what was decided, and what the user should know
+  std::vector<std::string> warnings;
+};
+
+// Decides the output's layout. kUsage for missing or contradicting options, kUnsupported with the
+// reason for what cannot be laid out.
+Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
+                                             const OutputOptions& options);
+
+// --- rules that kinds share; PRIVATE to formats/kinds
+
+// The tensor parallel size that is asked for, else the source's; kUsage where neither says one.
+Result<int> DecideTp(const BoundArtifact& source, const Kind& kind, const OutputOptions& options);
+// kNotFound or kUnsupported where the model's family is not known.
+Status RequireModel(const BoundArtifact& source);
+// The one dtype of all weights when nobody names it: that of the source, if it has one.
+Result<Dtype> CommonDtype(const BoundArtifact& source, bool downcast);
+// config.json beside the output: as it was, but for the dtype, which loaders go by.
+Status DecideConfig(const BoundArtifact& source, Output& output);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,32 @@
+// PRIVATE to formats: a rollout bundle as an output.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "formats/kinds/output.h"
+#include "formats/rollout/bundle.h"
+
+namespace nxdkit::ops {
+
+class RolloutOutput : public Output {
+ public:
+  using Output::Output;
+  Status Plan(OutputBuilder& builder) const override;
+  Result<std::optional<hardware::Fit>> FitOn(const BoundArtifact& source,
+                                             const FitQuestion& question) const override;
+
+  rollout::NeuronConfig neuron;
+  std::string neuron_text;    // neuron_config.json as it will be written
+  std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
+  std::optional<rollout::Bundle> bundle;  // whose blob and settings it has
+  bool only_weights = false;              // rank files alone, without folder
+};
+
+// nullptr where the output is no rollout bundle.
+const RolloutOutput* AsRollout(const Output& output);
+
+Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
+                                              const OutputOptions& options);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,20 @@
+// The kinds of artifacts. Whoever adds one adds its row here and in table.cc, and nothing else.
+#pragma once
+
+#include <span>
+
+#include "formats/kinds/kind.h"
+
+namespace nxdkit::ops {
+
+extern const Kind kHf;       // a Hugging Face folder
+extern const Kind kNxd;      // an NxD shard set
+extern const Kind kRollout;  // a rollout bundle
+extern const Kind kTorch;    // a torch state dict
+extern const Kind kDelta;    // what changed in a model
+extern const Kind kDcp;      // a torch distributed checkpoint
+
+// All of them, in the order in which they are named to people.
+std::span<const Kind* const> Kinds();
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,16 @@
+// PRIVATE to formats/training: which optimizers are carried from one form to the other.
+#pragma once
+
+#include <string_view>
+
+#include "formats/artifact/bound.h"
+
+namespace nxdkit::ops {
+
+// What Adam keeps of a parameter, in its order.
+inline constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_sq"};
+
+// kUnsupported, naming the parameter, for state that lacks one of Adam's numbers.
+Status CheckAdam(const BoundArtifact& source);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,167 @@
+#include "formats/training/check_masters.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "lib/plan/gather.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr int64_t kRun = 64;  // elements in a row
+constexpr uint64_t kStaging = 64 << 10;
+
+// Part of one row of the parameter, `third` of three: its first, middle or last one.
+Box SampleBox(const Shape& shape, int third) {
+  Box box = {Shape(shape.size(), 0), Shape(shape.size(), 1)};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool inner = d + 1 == shape.size();
+    box.extent[d] = inner ? std::min(kRun, shape[d]) : 1;
+    box.lo[d] = (shape[d] - box.extent[d]) * third / 2;
+  }
+  return box;
+}
+
+TensorLayout SampleTensor(uint32_t param, const Box& box) {
+  TensorLayout tensor;
+  tensor.shape = box.extent;
+  Piece piece{param, box, Shape(box.lo.size(), 0), {}};
+  for (size_t d = 0; d < box.lo.size(); ++d) piece.axes.push_back(static_cast<uint8_t>(d));
+  tensor.pieces.push_back(std::move(piece));
+  return tensor;
+}
+
+// A number as its sign and the count of steps from zero to it.
+std::pair<bool, uint64_t> StepsFromZero(Dtype dtype, double value) {
+  std::array<std::byte, 8> bytes{};
+  ConvertElements(Dtype::kF64, reinterpret_cast<const std::byte*>(&value), dtype, bytes.data(), 1);
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes.data(), static_cast<size_t>(ElementBytes(dtype)));
+  const uint64_t sign = uint64_t{1} << (8 * ElementBytes(dtype) - 1);
+  return {(bits & sign) != 0, bits & (sign - 1)};
+}
+
+// How many numbers of the dtype further `b` is, rounded to it.
+uint64_t Apart(Dtype dtype, double a, double b) {
+  const auto [minus_a, from_a] = StepsFromZero(dtype, a);
+  const auto [minus_b, from_b] = StepsFromZero(dtype, b);
+  if (minus_a != minus_b) return from_a + from_b;
+  return from_a > from_b ? from_a - from_b : from_b - from_a;
+}
+
+class Sampler {
+ public:
+  explicit Sampler(const BoundArtifact& tag) : tag_(tag) {}
+
+  Result<MasterCheck> Run() {
+    layout_.files.push_back({});
+    for (uint32_t i = 0; i < tag_.model_params(); ++i) AddSamples(i);
+    NXDKIT_ASSIGN(plan_, BuildPlan(tag_.params, tag_.bound, layout_));
+    MasterCheck check;
+    for (size_t first = 0; first < samples_.size(); first += 3) NXDKIT_TRY(Judge(first, check));
+    return check;
+  }
+
+ private:
+  struct Sample {
+    uint32_t param;
+    size_t weight, master;  // index into the layout's tensors
+  };
+
+  void AddSamples(uint32_t i) {
+    const auto& master = tag_.optimizer->masters[i];
+    const Shape& shape = tag_.params[i].shape;
+    if (!master || shape.empty() || WholeBox(shape).Volume() == 0) return;
+    for (int third = 0; third < 3; ++third) {
+      const Box box = SampleBox(shape, third);
+      samples_.push_back({i, layout_.tensors.size(), layout_.tensors.size() + 1});
+      layout_.tensors.push_back(SampleTensor(i, box));
+      layout_.tensors.push_back(SampleTensor(master->param, box));
+    }
+  }
+
+  Dtype StoredAs(size_t tensor) const {
+    return tag_.bound.stored[plan_.tensors[tensor].copies.front().source].dtype;
+  }
+
+  Result<std::vector<double>> Read(size_t tensor) {
+    const OutputTensor wide{"", Dtype::kF64, layout_.tensors[tensor].shape};
+    std::vector<double> values(static_cast<size_t>(WholeBox(wide.shape).Volume()));
+    NXDKIT_TRY(gatherer_.Read(plan_.tensors[tensor], tag_.bound, wide, 0,
+                              std::as_writable_bytes(std::span(values))));
+    return values;
+  }
+
+  // The three samples of a parameter.
+  Status Judge(size_t first, MasterCheck& check) {
+    const uint32_t param = samples_[first].param;
+    if (!Info(StoredAs(samples_[first].weight)).floating ||
+        !Info(StoredAs(samples_[first].master)).floating)
+      return OkStatus();
+    MasterCheck::Fault fault{param, 0, 0, 0, 0};
+    bool rounded = false;
+    for (size_t s = first; s < first + 3; ++s) NXDKIT_TRY(Look(samples_[s], fault, rounded));
+    ++check.params;
+    check.rounded += rounded && fault.elements == 0;
+    if (fault.elements > 0) check.faults.push_back(fault);
+    return OkStatus();
+  }
+
+  Status Look(const Sample& sample, MasterCheck::Fault& fault, bool& rounded) {
+    const Dtype dtype = StoredAs(sample.weight);
+    NXDKIT_ASSIGN(const std::vector<double> weights, Read(sample.weight));
+    NXDKIT_ASSIGN(std::vector<double> masters, Read(sample.master));
+    // A checkpoint has them in F32, and so torch rounds F64 too: to F32, and then on.
+    for (double& master : masters) master = static_cast<float>(master);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      ++fault.looked_at;
+      const uint64_t apart = Apart(dtype, weights[i], masters[i]);
+      rounded |= apart == 1;
+      if (apart <= 1) continue;
+      if (fault.elements++ > 0) continue;
+      fault.weight = weights[i];
+      fault.master = masters[i];
+    }
+    return OkStatus();
+  }
+
+  const BoundArtifact& tag_;
+  Layout layout_;
+  Plan plan_;
+  std::vector<Sample> samples_;  // three of each parameter
+  Gatherer gatherer_{kStaging};
+};
+
+}  // namespace
+
+Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler(tag).Run(); }
+
+bool MasterCheck::mostly_others() const { return 2 * faults.size() > params; }
+
+std::string FaultText(const MasterCheck& check, const BoundArtifact& tag) {
+  const MasterCheck::Fault& first = check.faults.front();
+  return fmt::format(
+      "the weights of {} of {} parameters are not their master weights rounded: of {}, {} of {} "
+      "elements that were looked at, the first {} where the master weight is {}; either the "
+      "weights were changed after the last step, or the optimizer's numbers belong to other "
+      "parameters",
+      check.faults.size(), check.params, tag.params[first.param].name, first.elements,
+      first.looked_at, first.weight, first.master);
+}
+
+std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& tag) {
+  std::vector<std::string> lines;
+  if (!check.faults.empty()) lines.push_back(FaultText(check, tag));
+  if (check.rounded > 0)
+    lines.push_back(fmt::format(
+        "the weights of {} of {} parameters are their master weights rounded, but not to nearest "
+        "even, as a way back rounds them",
+        check.rounded, check.params));
+  return lines;
+}
+
+}  // namespace nxdkit::ops

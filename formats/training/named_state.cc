@@ -1,0 +1,188 @@
+#include "formats/training/named_state.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "formats/training/check_adam.h"
+#include "formats/training/check_masters.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/numbered_form.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using EntryKind = OptimizerEntry::Kind;
+
+constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
+// torch counts in F32: further on, a step would not be the next number.
+constexpr double kMostSteps = 1 << 24;
+
+class Namer {
+ public:
+  Namer(BoundArtifact& source, std::vector<std::string>& notes)
+      : source_(source), optimizer_(*source.optimizer), notes_(notes) {}
+
+  Status Run() {
+    optimizer_.form = FormOf(source_);
+    NXDKIT_TRY(CheckAdam(source_));
+    NXDKIT_TRY(StoreSteps());
+    FillMissing();
+    NXDKIT_TRY(FoldMasters());
+    optimizer_.style = nxd::OptimizerStyle::kNamed;
+    return OkStatus();
+  }
+
+  // Of a checkpoint: what Run makes of a tag's state beside the master weights.
+  Status RunNamed() {
+    NXDKIT_TRY(ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) {
+      const bool fits = step >= 0 && step < kMostSteps;
+      if (entry.kind != EntryKind::kScalar || (fits && entry.dtype != Dtype::kF32))
+        StoreScalar(source_, i, entry, fits ? Dtype::kF32 : Dtype::kF64, step);
+      return OkStatus();
+    }));
+    if (CheckAdam(source_).ok()) FillMissing();
+    return OkStatus();
+  }
+
+ private:
+  // Every step as a tensor of F32.
+  Status StoreSteps() {
+    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+      if (!(step >= 0 && step < kMostSteps))
+        return Unsupported("step {} cannot be counted on in F32, as torch does", step);
+      if (entry.kind != EntryKind::kScalar || entry.dtype != Dtype::kF32)
+        StoreScalar(source_, i, entry, Dtype::kF32, step);
+      return OkStatus();
+    });
+  }
+
+  // Before its first step a parameter has no state; Adam begins with zeros.
+  void FillMissing() {
+    std::vector<size_t> missing;
+    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
+      if (optimizer_.entries[i]) continue;
+      missing.push_back(i);
+      std::vector<OptimizerEntry> entries(1);
+      entries[0].name = "step";
+      StoreScalar(source_, i, entries[0], Dtype::kF32, 0);
+      for (const char* name : kMoments) entries.push_back(StoreZeros(i, name));
+      optimizer_.entries[i] = std::move(entries);
+    }
+    if (!missing.empty())
+      notes_.push_back(
+          fmt::format("no state yet of {}: zeros and step 0 take its place, which Adam begins with",
+                      NameSome(source_, missing)));
+  }
+
+  OptimizerEntry StoreZeros(uint32_t param, const char* name) {
+    OptimizerEntry entry;
+    entry.name = name;
+    entry.dtype = Dtype::kF32;
+    entry.param = static_cast<uint32_t>(source_.params.size());
+    entry.stored = source_.bound.stored.size();
+    LogicalTensor logical = source_.params[param];
+    logical.name += std::string("/") + name;
+    const auto file = static_cast<uint32_t>(source_.bound.layout.files.size());
+    source_.bound.layout.files.push_back({source_.artifact.path, -1, -1});
+    StoredTensor zeros{logical.name,
+                       Dtype::kF32,
+                       logical.shape,
+                       Shape(logical.shape.size(), 0),
+                       0,
+                       false,
+                       InMemoryStorage(std::string(4, '\0'), source_.artifact.path)};
+    source_.bound.Add(WholeTensor(logical.name, file, entry.param, logical.shape),
+                      std::move(zeros));
+    source_.params.push_back(std::move(logical));
+    return entry;
+  }
+
+  // Weights in F32 are what master weights would be.
+  bool HasRoundedWeights() const {
+    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
+      const auto& pieces = source_.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
+      if (is_weight && source_.bound.stored[t].dtype != Dtype::kF32) return true;
+    }
+    return false;
+  }
+
+  // The master weights take the place of the weights that were rounded from them.
+  Status FoldMasters() {
+    const auto has = [](const auto& master) { return master.has_value(); };
+    if (!std::ranges::any_of(optimizer_.masters, has)) {
+      if (HasRoundedWeights())
+        notes_.push_back(
+            "the tag has no master weights: what the weights had below their own precision is "
+            "gone");
+      return OkStatus();
+    }
+    NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source_));
+    for (std::string& line : TextOf(check, source_))
+      source_.artifact.warnings.push_back(std::move(line));
+    std::vector<uint32_t> master_of(source_.params.size(), UINT32_MAX);
+    std::vector<size_t> without;
+    for (uint32_t i = 0; i < optimizer_.masters.size(); ++i)
+      if (optimizer_.masters[i])
+        master_of[optimizer_.masters[i]->param] = i;
+      else
+        without.push_back(i);
+    const auto has_master = [&](uint32_t i) {
+      return i < optimizer_.masters.size() && optimizer_.masters[i];
+    };
+    // What holds the weights goes; what holds their masters holds the weights now.
+    std::vector<bool> keep(source_.params.size(), true);
+    const auto spare = static_cast<uint32_t>(source_.params.size());  // of those that go
+    keep.push_back(false);
+    source_.params.push_back({});
+    for (TensorLayout& tensor : source_.bound.layout.tensors)
+      for (Piece& piece : tensor.pieces) {
+        if (has_master(piece.param))
+          piece.param = spare;
+        else if (const uint32_t weight = master_of[piece.param]; weight != UINT32_MAX)
+          piece.param = weight;
+      }
+    for (size_t i = 0; i < master_of.size(); ++i)
+      if (master_of[i] != UINT32_MAX) keep[i] = false;
+    optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
+    KeepParams(source_, keep);
+    WidenWeights(without);
+    return OkStatus();
+  }
+
+  // Those that have no master weight are their own, in F32 as the others: training goes on from
+  // both alike.
+  void WidenWeights(const std::vector<size_t>& without) {
+    if (without.empty()) return;
+    source_.own_dtypes.assign(source_.params.size(), std::nullopt);
+    for (const size_t i : without) source_.own_dtypes[i] = Dtype::kF32;
+    source_.artifact.warnings.push_back(fmt::format(
+        "{} of {} parameters have no master weight, as the others have, and go on from the weight "
+        "itself, in F32: {}",
+        without.size(), optimizer_.entries.size(), NameSome(source_, without)));
+  }
+
+  BoundArtifact& source_;
+  BoundOptimizer& optimizer_;
+  std::vector<std::string>& notes_;
+};
+
+}  // namespace
+
+Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes) {
+  if (!source.optimizer || source.optimizer->style == nxd::OptimizerStyle::kNamed)
+    return OkStatus();
+  return Namer(source, notes).Run();
+}
+
+Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes) {
+  if (!source.optimizer) return OkStatus();
+  const bool is_named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
+  return is_named ? Namer(source, notes).RunNamed() : Namer(source, notes).Run();
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,20 @@
+// PRIVATE to formats. How an NxD tag keeps an optimizer's state, beyond
+// the numbers: what a distributed checkpoint has no place for, and the way back needs to come to
+// the same bytes. It goes with the checkpoint as an object of its own, which torch passes over.
+#pragma once
+
+#include "formats/artifact/bound.h"
+#include "lib/base/error.h"
+
+namespace nxdkit::ops {
+
+inline constexpr char kNumberedFormKey[] = "nxdkit.optimizer";
+
+// That of a bound tag.
+NumberedForm FormOf(const BoundArtifact& tag);
+
+torch::PickleValue WriteNumberedForm(const NumberedForm& form);
+// kCorrupt for what WriteNumberedForm does not write.
+Result<NumberedForm> ReadNumberedForm(const torch::PickleValue& value);
+
+}  // namespace nxdkit::ops
