@@ -3,11 +3,12 @@
 
 #include <cmath>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -23,8 +24,8 @@ struct Args {
   bool optimizer = false;
   std::optional<std::string> a_from;
   std::optional<std::string> b_from;
-  LayoutArgs a_layout;
-  LayoutArgs b_layout;
+  ops::Arguments a_layout;
+  ops::Arguments b_layout;
 };
 
 constexpr size_t kShownTensors = 10;  // without --top and --json
@@ -65,11 +66,11 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "print the N worst parameters only; 0 prints none");
   table.Group("Formats");
-  table.Choice("a-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.a_from,
+  table.Choice("a-from", KindNames({"delta"}), &args.a_from,
                "format of A, where it cannot be recognised");
-  table.Choice("b-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.b_from, "format of B");
-  AddLayoutOptions(table, args.a_layout, kNxdLayout | kHfLayout, "Layout of A", "a-");
-  AddLayoutOptions(table, args.b_layout, kNxdLayout | kHfLayout, "Layout of B", "b-");
+  table.Choice("b-from", KindNames({"delta"}), &args.b_from, "format of B");
+  AddKindOptions(table, args.a_layout, OfReader(), "Layout of A", "a-");
+  AddKindOptions(table, args.b_layout, OfReader(), "Layout of B", "b-");
 }
 
 Result<std::optional<double>> ParseLimit(const char* option,
@@ -210,8 +211,8 @@ Json ReportJson(const ops::DiffReport& report, const Args& args) {
         {{"check", finding.check}, {"parameter", finding.param}, {"message", finding.message}});
   return {{"a", args.a},
           {"b", args.b},
-          {"a_kind", ops::KindName(report.a_kind)},
-          {"b_kind", ops::KindName(report.b_kind)},
+          {"a_kind", report.a_kind->name},
+          {"b_kind", report.b_kind->name},
           {"compared", report.params.size()},
           {"total", TallyJson(report.total)},
           {"tensors", std::move(params)},
@@ -222,8 +223,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::DiffRequest request;
   NXDKIT_ASSIGN(request.limits, LimitsOf(args));
   request.optimizer = args.optimizer;
-  request.a = {args.a, std::nullopt, HintsOf(args.a_layout)};
-  request.b = {args.b, std::nullopt, HintsOf(args.b_layout)};
+  request.a = {args.a, nullptr, HintsOf(args.a_layout, "--a-")};
+  request.b = {args.b, nullptr, HintsOf(args.b_layout, "--b-")};
   if (args.a_from) request.a.kind = ops::KindFromName(*args.a_from);
   if (args.b_from) request.b.kind = ops::KindFromName(*args.b_from);
   const Runner runner(context);

@@ -1,13 +1,14 @@
 // ckpt-digest: which weights an artifact holds, whatever its layout.
 #include <fmt/core.h>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
 #include "formats/ops/digest/manifest.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -26,7 +27,7 @@ struct Args {
   std::optional<std::string> as;
   std::optional<std::string> dtype;
   bool expert_parallel = false;
-  LayoutArgs layout;
+  ops::Arguments layout;
 };
 
 const ToolInfo kInfo = {
@@ -69,7 +70,7 @@ void AddOptions(OptionTable& table, Args& args) {
             "first check the signature FILE.sig with this public key (PEM)")
       .completes(Completes::kPath);
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.from,
+  table.Choice("from", KindNames(), &args.from,
                "format of PATH, where it cannot be recognised");
   table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
       .completes(Completes::kPath);
@@ -83,12 +84,12 @@ void AddOptions(OptionTable& table, Args& args) {
       .default_text("auto");
   table.Flag("enable-expert-parallel", &args.expert_parallel,
              "with --as: the engine spreads whole experts over its ranks");
-  AddLayoutOptions(table, args.layout, kNxdLayout | kHfLayout, "Layout of PATH");
+  AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 
 ops::InputHints HintsFor(const Args& args) {
   ops::InputHints hints = HintsOf(args.layout);
-  hints.base = args.base.value_or("");
+  hints.SetIf("base", args.base);
   // What is recorded, and an engine's layout, cannot do without.
   hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;
@@ -116,10 +117,11 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
 // A base is what a delta changes.
 Status CheckBase(const Args& args) {
   if (!args.base) return OkStatus();
-  NXDKIT_ASSIGN(const ops::Kind kind, args.from ? Result<ops::Kind>(*ops::KindFromName(*args.from))
-                                                : ops::Recognise(args.path));
-  if (kind == ops::Kind::kDelta) return OkStatus();
-  return BadUsage("--base is what a delta changes, and this is {}", ops::KindName(kind))
+  NXDKIT_ASSIGN(const ops::Kind* const kind,
+                args.from ? Result<const ops::Kind*>(ops::KindFromName(*args.from))
+                          : ops::Recognise(args.path));
+  if (kind->reads_base) return OkStatus();
+  return BadUsage("--base is what a delta changes, and this is {}", kind->name)
       .in(args.path);
 }
 
@@ -140,7 +142,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   if (args.check) json["checked"] = *args.check;
   // A signature that is wrong: nothing was read.
   if (report.findings.empty() || report.findings.front().check != "signature") {
-    json["kind"] = ops::KindName(report.kind);
+    json["kind"] = report.kind->name;
     json["model_type"] = report.model_type;
     json["digest"] = manifest::DigestText(report.model.digest);
     Json tensors = Json::array();
@@ -170,8 +172,8 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   request.path = args.path;
   if (args.from) request.kind = ops::KindFromName(*args.from);
   request.hints = HintsFor(args);
-  request.hints.claims.tp.reset();
-  request.geometry = {args.layout.tp.value_or(1), args.expert_parallel};
+  request.hints.Reset("tp");
+  request.geometry = {args.layout.Number("tp").value_or(1), args.expert_parallel};
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
@@ -186,7 +188,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
     answer.text += fmt::format("{}  {}\n", HexText(param.digest), EscapeControl(key));
   }
   answer.fields = {{"path", args.path},
-                   {"kind", ops::KindName(found.kind)},
+                   {"kind", found.kind->name},
                    {"model_type", found.model_type},
                    {"engine", *args.as},
                    {"tp", request.geometry.tp},

@@ -1,13 +1,14 @@
 // ckpt-inspect: what an artifact is, and what is in it.
 #include <fmt/core.h>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/inspect/tensors.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 #include "tools/inspect/report.h"
 #include "tools/inspect/tensors.h"
@@ -21,7 +22,7 @@ struct Args {
   std::vector<std::string> filters;
   std::optional<int> top;
   bool stats = false;
-  LayoutArgs layout;
+  ops::Arguments layout;
 };
 
 constexpr size_t kShownTensors = 20;  // without --top, --filter and --json
@@ -46,7 +47,7 @@ const ToolInfo kInfo = {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("PATH", &args.path, "what to inspect: a folder or a file");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.from,
+  table.Choice("from", KindNames({"delta"}), &args.from,
                "format of PATH, where it cannot be recognised");
   table.Group("Tensors");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
@@ -54,7 +55,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.TextList("filter", "GLOB", &args.filters, "list only tensors whose names match");
   table.Flag("stats", &args.stats,
              "read the values of the listed tensors: minimum, maximum, mean, NaN, Inf and zeros");
-  AddLayoutOptions(table, args.layout, kNxdLayout | kHfLayout, "Layout of PATH");
+  AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 
 std::string MoreLine(size_t shown, size_t all) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine_check.h"
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/verify.h"
@@ -13,7 +14,7 @@
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -27,9 +28,9 @@ struct Args {
   std::optional<std::string> weights;
   std::optional<std::string> weights_from;
   bool values = true;
-  LayoutArgs layout;
-  LayoutArgs against_layout;
-  LayoutArgs weights_layout;
+  ops::Arguments layout;
+  ops::Arguments against_layout;
+  ops::Arguments weights_layout;
   std::optional<std::string> engine;
   std::optional<std::string> dtype;
   std::optional<int> timeout;
@@ -89,16 +90,13 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Toggle("values", &args.values,
                "read every element and look for NaNs, infinities and parameters of zeros alone");
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.from,
+  table.Choice("from", KindNames({"delta"}), &args.from,
                "format of PATH, where it cannot be recognised");
-  table.Choice("against-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.against_from,
-               "format of OTHER");
-  table.Choice("weights-from", {"hf", "nxd", "rollout", "torch", "dcp"}, &args.weights_from,
-               "format of CKPT");
-  AddLayoutOptions(table, args.layout, kNxdLayout, "Layout of PATH");
-  AddLayoutOptions(table, args.against_layout, kNxdLayout | kHfLayout, "Layout of OTHER",
-                   "against-");
-  AddLayoutOptions(table, args.weights_layout, kNxdLayout, "Layout of CKPT", "weights-");
+  table.Choice("against-from", KindNames({"delta"}), &args.against_from, "format of OTHER");
+  table.Choice("weights-from", KindNames({"delta"}), &args.weights_from, "format of CKPT");
+  AddKindOptions(table, args.layout, OfReader({"weights"}), "Layout of PATH");
+  AddKindOptions(table, args.against_layout, OfReader(), "Layout of OTHER", "against-");
+  AddKindOptions(table, args.weights_layout, OfReader({"weights"}), "Layout of CKPT", "weights-");
 }
 
 // Of a Hugging Face folder --weights names those that are verified, not others that are to run.
@@ -106,14 +104,13 @@ bool NamesOwnWeights(const Args& args) {
   if (!args.weights || args.weights_from) return false;
   if (KindForHint(args.path) != PathKind::kFolder) return false;
   if (args.from) return *args.from == "hf";
-  const Result<ops::Kind> kind = ops::Recognise(args.path);
-  return kind.ok() && *kind == ops::Kind::kHf;
+  const Result<const ops::Kind*> kind = ops::Recognise(args.path);
+  return kind.ok() && *kind == &ops::kHf;
 }
 
 ops::InputHints HintsFor(const Args& args) {
   ops::InputHints hints = HintsOf(args.layout);
-  hints.hf_weights_option = "--weights";
-  if (NamesOwnWeights(args)) hints.hf_weights = *args.weights;
+  if (NamesOwnWeights(args)) hints.Set("weights", *args.weights);
   return hints;
 }
 
@@ -122,7 +119,8 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
     return BadUsage("--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
     return BadUsage("--from {}: with --weights PATH is a rollout bundle", *args.from);
-  ops::FitnessRequest request{args.path, *args.weights, {}, HintsOf(args.weights_layout), run.poll};
+  ops::FitnessRequest request{args.path, *args.weights, nullptr,
+                              HintsOf(args.weights_layout, ""), run.poll};
   if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);
 }
@@ -131,7 +129,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
 Status CheckSides(const Args& args) {
   const bool judges = args.weights && !NamesOwnWeights(args);
   struct Side {
-    const LayoutArgs& layout;
+    const ops::Arguments& layout;
     const std::optional<std::string>& from;
     bool read;
     const char* prefix;
@@ -194,7 +192,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   std::vector<std::string> checks;
   if (check.compared > 0) checks.push_back(EngineSays(check, version));
   Json fields = {{"path", args.path},
-                 {"kind", ops::KindName(check.expected.kind)},
+                 {"kind", check.expected.kind->name},
                  {"model_type", check.expected.model_type},
                  {"tensors", check.expected.params.size()},
                  {"parameters", check.expected.elements},
@@ -223,7 +221,7 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   request.hints = HintsFor(args);
   request.against = args.against;
   if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
-  request.against_hints = HintsOf(args.against_layout);
+  request.against_hints = HintsOf(args.against_layout, "--against-");
   request.installations = InstalledHere();
   request.values = args.values;
   request.run = runner.options();
@@ -252,7 +250,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   context.Tell(report.warnings, report.choices);
   Json fields = {{"path", args.path},
-                 {"kind", ops::KindName(report.kind)},
+                 {"kind", report.kind->name},
                  {"model_type", report.model_type},
                  {"tensors", report.tensors},
                  {"parameters", report.parameters},

@@ -5,7 +5,7 @@
 #include "lib/system/process.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -14,7 +14,7 @@ namespace {
 struct Args {
   std::string model;
   std::string output;
-  LayoutArgs layout;
+  ops::Arguments layout;
   std::string target = "neuron";
   std::optional<std::string> compiler;
   std::vector<std::string> pass_env;
@@ -53,9 +53,10 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
-  AddLayoutOptions(table, args.layout,
-                   kHfLayout | kRolloutLayout | kInstanceLayout | kLoraLayout | kDtypeLayout,
-                   "Bundle");
+  AddKindOptions(table, args.layout,
+                 {{{&ops::kHf, ops::kAsSource}, {&ops::kRollout, ops::kAsTarget}},
+                  {"merge-lora", "dtype"}},
+                 "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
@@ -74,9 +75,9 @@ void AddOptions(OptionTable& table, Args& args) {
 }
 
 Status CheckTogether(const Args& args) {
-  if (args.layout.bundle && args.compiler)
+  if (args.layout.Has("bundle") && args.compiler)
     return BadUsage("--bundle and --compiler: the blob can be from one of them only");
-  if (!args.layout.bundle && !args.layout.tp)
+  if (!args.layout.Has("bundle") && !args.layout.Has("tp"))
     return BadUsage("--tp is missing: for how many ranks the bundle is to be")
         .hint("--bundle takes it from a compiled bundle");
   // Of a blob that nobody will look for.
@@ -84,7 +85,7 @@ Status CheckTogether(const Args& args) {
                                : args.retry_failed          ? "--retry-failed-compilation"
                                : args.cache_dir.has_value() ? "--cache-dir"
                                                             : nullptr;
-  if (compiles && args.layout.bundle)
+  if (compiles && args.layout.Has("bundle"))
     return BadUsage("{} does not apply: the blob is from --bundle", compiles);
   if (!args.cache && (args.cache_dir || args.retry_failed))
     return BadUsage("{} does not go with --no-cache",
@@ -94,7 +95,7 @@ Status CheckTogether(const Args& args) {
     return BadUsage("{} does not apply to --target cpu", option);
   };
   if (compiles) return refuse(compiles);
-  if (args.layout.bundle) return refuse("--bundle");
+  if (args.layout.Has("bundle")) return refuse("--bundle");
   if (args.compiler) return refuse("--compiler");
   if (args.no_blob) return refuse("--no-blob");
   return OkStatus();
@@ -103,13 +104,11 @@ Status CheckTogether(const Args& args) {
 Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, ToolContext& context) {
   ops::ExportRequest request;
   NXDKIT_TRY(CheckTogether(args));
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, ops::Kind::kHf, ops::Kind::kRollout));
-  request.convert.to = ops::Kind::kRollout;
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, ops::kHf, ops::kRollout));
+  request.convert.to = &ops::kRollout;
   request.convert.input = args.model;
   request.convert.output = args.output;
-  request.convert.hints = std::move(sides.input);
-  request.convert.options = std::move(sides.output);
-  SetInstance(args.layout, sides, request.convert);
+  SetSides(std::move(sides), request.convert);
   request.convert.run = runner.options();
   request.convert.force = context.common().force;
   request.convert.resume = context.common().resume;

@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/launcher.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -41,7 +42,7 @@ struct StateArgs {
 
 struct Args {
   Ends ends;
-  LayoutArgs layout;
+  ops::Arguments layout;
   StateArgs state;
   DeltaArgs delta;
   std::optional<std::string> explain;
@@ -122,15 +123,14 @@ void AddOptions(OptionTable& table, Args& args) {
                   "left out with --apply --into")
       .required(false);  // not with --apply --into
   table.Group("Formats");
-  table.Choice("from", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.ends.from,
+  table.Choice("from", KindNames(), &args.ends.from,
                "format of INPUT; recognised when it is left out");
-  table.Choice("to", {"hf", "nxd", "rollout", "torch", "delta", "dcp"}, &args.ends.to,
+  table.Choice("to", KindNames(), &args.ends.to,
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
-  AddLayoutOptions(table, args.layout,
-                   kNxdLayout | kHfLayout | kRolloutLayout | kInstanceLayout | kNodesLayout |
-                       kFromLayout | kOutputLayout | kLoraLayout | kDcpLayout,
-                   "Layout");
+  AddKindOptions(
+      table, args.layout,
+      OfAllKinds(ops::kAsSource | ops::kAsTarget, {"config", "merge-lora", "dtype"}), "Layout");
   AddStateOptions(table, args.state);
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
@@ -154,8 +154,8 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
                 double seconds, bool dry_run) {
   Json json = WithKeys({{"input", request.input},
                         {"output", request.output},
-                        {"from", ops::KindName(request.from)},
-                        {"to", ops::KindName(request.to)},
+                        {"from", request.from->name},
+                        {"to", request.to->name},
                         {"blob_missing", report.blob_missing}},
                        PlannedJson(report, seconds, dry_run));
   if (report.part) json["part"] = PartJson(*report.part);
@@ -238,13 +238,13 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
 
 // Base and coding; kUsage where they have nothing to say.
 Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& request) {
-  const bool to_delta = request.to == ops::Kind::kDelta;
-  if (args.base && !to_delta && request.from != ops::Kind::kDelta)
+  const bool to_delta = request.to == &ops::kDelta;
+  if (args.base && !to_delta && !request.from->reads_base)
     return BadUsage("--base goes with --from delta and --to delta");
   if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
-  request.hints.base = args.base.value_or("");
+  request.hints.SetIf("base", args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
 }
@@ -259,11 +259,11 @@ Status CheckEnds(const Ends& ends) {
 }
 
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
-Result<ops::Kind> FormatOf(const Ends& ends) {
-  if (!ends.from.empty()) return *ops::KindFromName(ends.from);
+Result<const ops::Kind*> FormatOf(const Ends& ends) {
+  if (!ends.from.empty()) return ops::KindFromName(ends.from);
   NXDKIT_ASSIGN(const bool is_peft, ops::LooksLikePeft(ends.input));
-  if (is_peft) return ops::Kind::kHf;
-  Result<ops::Kind> kind = ops::Recognise(ends.input);
+  if (is_peft) return &ops::kHf;
+  Result<const ops::Kind*> kind = ops::Recognise(ends.input);
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
     return std::move(kind).error().hint("--from names the format of INPUT");
   return kind;
@@ -271,29 +271,30 @@ Result<ops::Kind> FormatOf(const Ends& ends) {
 
 // Formats that training goes on from hold its state, and it goes with the weights between them.
 Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
-  const auto holds = [](ops::Kind kind) {
-    return kind == ops::Kind::kNxd || kind == ops::Kind::kDcp;
-  };
-  const bool with_dcp = request.from == ops::Kind::kDcp || request.to == ops::Kind::kDcp;
-  const bool carries = with_dcp && holds(request.from) && holds(request.to);
+  using ops::StateForm;
+  const StateForm from = request.from->state;
+  const StateForm to = request.to->state;
+  const bool with_names = from == StateForm::kNamed || to == StateForm::kNamed;
+  const bool carries = with_names && from != StateForm::kNone && to != StateForm::kNone;
   const bool given = args.optimizer || args.dp || args.param_order;
   if (given && !carries)
     return BadUsage(
                "--optimizer, --dp and --param-order go with conversions between nxd and dcp, found "
                "{} to {}",
-               ops::KindName(request.from), ops::KindName(request.to))
+               request.from->name, request.to->name)
         .hint("nxd-reshard carries the state from an NxD tag to another");
   request.hints.optimizer = carries && args.optimizer.value_or(true);
   if (!request.hints.optimizer && (args.dp || args.param_order))
     return BadUsage("--dp and --param-order do not apply with --no-optimizer");
-  if (args.dp && request.to != ops::Kind::kNxd)
+  if (args.dp && to != StateForm::kNumbered)
     return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
-  if (args.param_order && request.from != ops::Kind::kNxd && request.to != ops::Kind::kNxd)
+  if (args.param_order && from != StateForm::kNumbered && to != StateForm::kNumbered)
     return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
-  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
+  request.hints.SetIf("param-order", args.param_order);
   request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
-  request.options.dp = args.dp;
-  request.options.training_tag = request.to == ops::Kind::kNxd && request.hints.optimizer;
+  request.options.SetIf("dp", args.dp);
+  if (to == StateForm::kNumbered && request.hints.optimizer)
+    request.options.Set("training-tag", true);
   return OkStatus();
 }
 
@@ -304,20 +305,18 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
   NXDKIT_ASSIGN(request.from, FormatOf(ends));
-  request.to = *ops::KindFromName(ends.to);
+  request.to = ops::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
-  request.hints = std::move(sides.input);
-  request.options = std::move(sides.output);
-  SetInstance(args.layout, sides, request);
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
+  SetSides(std::move(sides), request);
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
-  if (args.digest && request.to != ops::Kind::kNxd)
+  if (args.digest && request.to != &ops::kNxd)
     return BadUsage("--digest is recorded in nxdkit.json of an NxD set")
         .hint("ckpt-digest --manifest records the digest of anything");
-  NXDKIT_TRY(TakeDelta(delta, args.layout.dtype.has_value(), request));
+  NXDKIT_TRY(TakeDelta(delta, args.layout.Has("dtype"), request));
   if (args.into) request.place = ops::Slot{args.label};
   if (args.label && !args.into) return BadUsage("--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -9,7 +12,7 @@
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/launcher.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -21,7 +24,7 @@ struct Args {
   std::string input;
   std::string output;
   std::string to = "nxd";
-  LayoutArgs layout;
+  ops::Arguments layout;
   std::optional<int> dp;
   std::optional<std::string> param_order;
   std::optional<bool> optimizer;
@@ -65,10 +68,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Format");
   table.Choice("to", {"nxd", "dcp"}, &args.to,
                "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
-  AddLayoutOptions(
-      table, args.layout,
-      kNxdLayout | kXserLayout | kInstanceLayout | kNodesLayout | kFromLayout | kDcpLayout,
-      "Layout");
+  constexpr unsigned kBoth = ops::kAsSource | ops::kAsTarget;
+  AddKindOptions(table, args.layout, {{{&ops::kNxd, kBoth}, {&ops::kDcp, kBoth}}, {"config"}},
+                 "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
@@ -103,21 +105,24 @@ Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
 }
 
 Json LayoutJson(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
-  if (request.to == Kind::kDcp)
-    return {{"mesh", {{"dp", request.options.mesh.dp}, {"tp", request.options.mesh.tp}}}};
-  return {{"tp", report.nxd.tp},
-          {"pp", report.nxd.pp},
-          {"vpp", report.nxd.vpp},
-          {"kv_multiplier", report.nxd.kv_multiplier},
-          {"qkv", nxd::QkvStyleName(report.nxd.qkv)},
-          {"xser", report.xser}};
+  if (request.to == &ops::kDcp) {
+    const dcp::Mesh& mesh = static_cast<const ops::DcpOutput&>(*report.target).mesh;
+    return {{"mesh", {{"dp", mesh.dp}, {"tp", mesh.tp}}}};
+  }
+  const auto& tag = static_cast<const ops::NxdOutput&>(*report.target);
+  return {{"tp", tag.geometry.tp},
+          {"pp", tag.geometry.pp},
+          {"vpp", tag.geometry.vpp},
+          {"kv_multiplier", tag.geometry.kv_multiplier},
+          {"qkv", nxd::QkvStyleName(tag.geometry.qkv)},
+          {"xser", tag.xser}};
 }
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,
                 double seconds, bool dry_run) {
   Json json = WithKeys({{"input", request.input},
                         {"output", request.output},
-                        {"to", ops::KindName(request.to)},
+                        {"to", request.to->name},
                         {"optimizer", OptimizerJson(report.optimizer)}},
                        LayoutJson(report, request));
   json = WithKeys(std::move(json), PlannedJson(report, seconds, dry_run));
@@ -139,9 +144,12 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
 }
 
 std::string LayoutText(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
-  const dcp::Mesh& mesh = request.options.mesh;
-  if (request.to == Kind::kDcp) return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
-  return fmt::format("tp {} pp {}, ", report.nxd.tp, report.nxd.pp);
+  if (request.to == &ops::kDcp) {
+    const dcp::Mesh& mesh = static_cast<const ops::DcpOutput&>(*report.target).mesh;
+    return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
+  }
+  const nxd::Geometry& geometry = static_cast<const ops::NxdOutput&>(*report.target).geometry;
+  return fmt::format("tp {} pp {}, ", geometry.tp, geometry.pp);
 }
 
 std::string ReportText(const ops::ConvertReport& report, const ops::ConvertRequest& request,
@@ -155,29 +163,29 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 
 // Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder
 // says so, unless it is a tag.
-Result<Kind> SourceOf(const std::string& input, Kind to) {
+Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
   NXDKIT_ASSIGN(const bool is_dcp, dcp::LooksLikeFolder(input));
-  if (is_dcp) return Kind::kDcp;
+  if (is_dcp) return &ops::kDcp;
   NXDKIT_ASSIGN(const bool there, IsThere(input));
-  if (to != Kind::kDcp || !there) return Kind::kNxd;
-  const Result<Kind> found = ops::Recognise(input);
+  if (to != &ops::kDcp || !there) return &ops::kNxd;
+  const Result<const Kind*> found = ops::Recognise(input);
   if (!found.ok() && found.error().code() == Errc::kIo) return found.error();
-  return found.ok() && *found == Kind::kNxd ? Kind::kNxd : Kind::kDcp;
+  return found.ok() && *found == &ops::kNxd ? &ops::kNxd : &ops::kDcp;
 }
 
 // A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
-Status CheckFormats(const Args& args, Kind from, Kind to) {
-  const bool is_tag = from == Kind::kNxd;
+Status CheckFormats(const Args& args, const Kind* from, const Kind* to) {
+  const bool is_tag = from == &ops::kNxd;
   NXDKIT_ASSIGN(const bool there, IsThere(args.input));
-  if (is_tag && to == Kind::kDcp && !there)
+  if (is_tag && to == &ops::kDcp && !there)
     return NotFound("no such file or folder").in(args.input);
-  if (is_tag && to == Kind::kDcp)
+  if (is_tag && to == &ops::kDcp)
     return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
         .in(args.input)
         .hint("nxd-convert --from nxd --to dcp makes one of it, with the optimizer's state");
-  if (to == Kind::kDcp && args.dp)
+  if (to == &ops::kDcp && args.dp)
     return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
-  if (to == Kind::kDcp && args.param_order)
+  if (to == &ops::kDcp && args.param_order)
     return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
   return OkStatus();
 }
@@ -192,23 +200,21 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
         "parallel ranks");
   request.hints.optimizer = optimizer;
   request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
-  if (args.param_order) request.hints.param_order = nxd::GroupRuleFromName(*args.param_order);
-  request.options.dp = args.dp;
-  request.options.training_tag = request.to == Kind::kNxd;
+  request.hints.SetIf("param-order", args.param_order);
+  request.options.SetIf("dp", args.dp);
+  if (request.to == &ops::kNxd) request.options.Set("training-tag", true);
   return OkStatus();
 }
 
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
-  request.to = *ops::KindFromName(args.to);
+  request.to = ops::KindFromName(args.to);
   NXDKIT_ASSIGN(request.from, SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, request.from, request.to));
-  request.hints = std::move(sides.input);
-  request.options = std::move(sides.output);
-  SetInstance(args.layout, sides, request);
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
+  SetSides(std::move(sides), request);
   NXDKIT_TRY(TakeState(args, request));
   request.verify = args.verify;
   request.sync = args.sync;

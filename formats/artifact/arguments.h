@@ -24,6 +24,7 @@ class Arguments {
   void SetIf(std::string_view name, const std::optional<T>& value) {
     if (value) Set(name, *value);
   }
+  void SetAny(std::string_view name, const std::any& value) { values_[std::string(name)] = value; }
   void Reset(std::string_view name) {
     if (const auto found = values_.find(name); found != values_.end()) values_.erase(found);
   }

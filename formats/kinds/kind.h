@@ -22,7 +22,8 @@ namespace nxdkit::ops {
 enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
 
 struct Kind {
-  std::string_view name;  // "hf": as --from and --to take it
+  std::string_view name;    // "hf": as --from and --to take it
+  std::string_view called;  // in a sentence: "an NxD set"
   // What it is recognised by, for who has something else: "NxD shard set (...)"; "" for none.
   std::string_view recognised_by = {};
   // Of two kinds that a path may be, the one with the lower number counts.
@@ -38,6 +39,8 @@ struct Kind {
   // Maps every stored tensor to parameters; `bound` has the opened artifact.
   Status (*bind)(BoundArtifact& bound, const InputHints& hints) = nullptr;
   std::span<const OptionRow> options = {};
+  // kUsage for options that do not go together, as what is said of an output of the kind.
+  Status (*check_options)(const Arguments& given) = nullptr;
   bool reads_base = false;  // its parameters are those of another artifact, changed
 
   // --- the state of training

@@ -202,10 +202,30 @@ OptionRow OptionTable::Positionals(std::string_view name, std::vector<std::strin
   return OptionRow(option).completes(Completes::kPath);
 }
 
+void OptionTable::Argument(std::string_view names, const KindOption& option, ops::Arguments* to) {
+  const ops::OptionRow& row = option.row;
+  const auto store = [to, name = std::string(row.name())](const auto& value) {
+    to->Set(name, value);
+  };
+  if (row.is_number())
+    AddInteger(names, row.value, option.help, "", kPositive, store);
+  else if (row.is_toggle())
+    AddFlag(names, true, option.help, "", store);
+  else
+    AddText(names, row.value, option.choices, option.help, "", store)
+        .completes(row.names_a == ops::ValueKind::kPath     ? Completes::kPath
+                   : row.names_a == ops::ValueKind::kFolder ? Completes::kFolder
+                                                            : Completes::kNothing);
+  kinds_[app_->get_options().back()] = option.kinds;
+}
+
 std::vector<OptionFacts> OptionTable::Facts() const {
   std::vector<OptionFacts> facts;
-  for (const CLI::Option* option : std::as_const(*app_).get_options())
+  for (const CLI::Option* option : std::as_const(*app_).get_options()) {
     facts.push_back(FactsOf(*option));
+    if (const auto kinds = kinds_.find(option); kinds != kinds_.end())
+      facts.back().kinds = kinds->second;
+  }
   return facts;
 }
 

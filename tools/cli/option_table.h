@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "formats/kinds/options.h"
 #include "lib/base/error.h"
 
 namespace CLI {
@@ -41,6 +43,7 @@ struct OptionFacts {
   std::string help;                  // a phrase, no full stop
   std::string default_text;          // "" when there is none worth saying
   Completes completes = Completes::kNothing;
+  std::vector<std::string> kinds;  // of artifacts that it goes with; none: with all
   bool required = false;
   bool repeats = false;  // every occurrence counts; otherwise the last one wins
 
@@ -105,6 +108,16 @@ class OptionTable {
   // All arguments that are left: the last positional of a command. None is fine, too.
   OptionRow Positionals(std::string_view name, std::vector<std::string>* to, std::string_view help);
 
+  // An option of kinds of artifacts, as one of them has it: a number, a toggle, one of `choices`,
+  // or a text goes to `to` under the row's main name.
+  struct KindOption {
+    ops::OptionRow row;
+    std::vector<std::string> choices;
+    std::string help;
+    std::vector<std::string> kinds;  // which have it; none: it goes with all
+  };
+  void Argument(std::string_view names, const KindOption& option, ops::Arguments* to);
+
   // In the order of adding.
   std::vector<OptionFacts> Facts() const;
 
@@ -140,6 +153,7 @@ class OptionTable {
                     const std::string& default_text, std::function<void(const std::string&)> store);
 
   std::unique_ptr<CLI::App> app_;
+  std::map<const CLI::Option*, std::vector<std::string>> kinds_;
   Status failure_;  // of the first value that could not be stored
 };
 

@@ -3,7 +3,7 @@
 //
 //   struct Args {
 //     std::string input;
-//     LayoutArgs layout;
+//     ops::Arguments layout;
 //   };
 //   void AddOptions(OptionTable& table, Args& args) {
 //     table.Positional("INPUT", &args.input, "what to read");

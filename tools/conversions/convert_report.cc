@@ -37,10 +37,12 @@ Json ValuesJson(const ops::ValueReport& values) {
 
 }  // namespace
 
-void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request) {
-  request.instance = args.instance;
+void SetSides(Sides sides, ops::ConvertRequest& request) {
+  request.hints = std::move(sides.input);
+  request.options = std::move(sides.output);
+  request.instance = std::move(sides.instance);
   request.training = sides.training;
-  request.notes = sides.notes;
+  request.notes = std::move(sides.notes);
 }
 
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run) {

@@ -12,10 +12,11 @@
 
 namespace nxdkit::tool {
 
+// What the options say of input and output, and on what the output is to run.
+void SetSides(Sides sides, ops::ConvertRequest& request);
+
 // model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
 // verified, already_published, dry_run, notes.
-// Says on what the request's output is to run, where --instance names it.
-void SetInstance(const LayoutArgs& args, const Sides& sides, ops::ConvertRequest& request);
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 // Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);

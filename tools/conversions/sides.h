@@ -1,7 +1,7 @@
 // PRIVATE to tools/: from the layout options to what they say of an input and of an output.
 //
-// Options describe the output; where the output's format has no such option, they describe the
-// input. An option that fits neither side is a usage error.
+// Options describe the output; where the output's kind has no such option, they describe the input.
+// An option that fits neither side is a usage error.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
 #include "formats/artifact/run.h"
 #include "formats/hardware/fit.h"
-#include "formats/kinds/builder.h"
+#include "formats/kinds/output.h"
+#include "formats/rollout/installed.h"
 #include "lib/base/progress.h"
 #include "tools/cli/tool_context.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 
 namespace nxdkit::tool {
 
@@ -24,12 +24,14 @@ struct Sides {
   ops::OutputOptions output;
   std::vector<std::string> notes;                       // what was taken from --layout-from
   hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
+  std::optional<std::string> instance;
 };
 
-Result<Sides> SidesOf(const LayoutArgs& args, ops::Kind from, ops::Kind to);
+Result<Sides> SidesOf(const ops::Arguments& given, const ops::Kind& from, const ops::Kind& to);
 
-// For a command that only reads: every layout option describes the input.
-ops::InputHints HintsOf(const LayoutArgs& args);
+// For a command that only reads: every option of a kind describes the input. `prefix`: how the
+// options are spelled ("--a-"), where the user can name one of several sets of weights; else "".
+ops::InputHints HintsOf(const ops::Arguments& given, const std::string& prefix = "--");
 
 // The vendor's packages that programs of this shell would meet.
 std::vector<rollout::Installation> InstalledHere();

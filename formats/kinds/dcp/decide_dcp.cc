@@ -20,14 +20,6 @@ namespace {
 
 using torch::PickleValue;
 
-// The mesh that tensors are cut over.
-Result<dcp::Mesh> MeshOf(const OutputOptions& options) {
-  if (const auto mesh = options.Text("mesh")) return dcp::ParseMesh(*mesh);
-  if (const auto chunks = options.Number("chunks"))
-    return dcp::ParseMesh("dp=" + std::to_string(*chunks));
-  return dcp::Mesh();
-}
-
 // From a checkpoint to a checkpoint: what has no state stays without.
 void NoteMissing(const BoundOptimizer& optimizer, DcpOutput& output) {
   const auto missing =
@@ -176,6 +168,13 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
 
 }  // namespace
 
+Result<dcp::Mesh> MeshOf(const Arguments& options) {
+  if (const auto mesh = options.Text("mesh")) return dcp::ParseMesh(*mesh);
+  if (const auto chunks = options.Number("chunks"))
+    return dcp::ParseMesh("dp=" + std::to_string(*chunks));
+  return dcp::Mesh();
+}
+
 Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
                                           const OutputOptions& options) {
   std::unique_ptr<Output> decided = std::make_unique<DcpOutput>(options);
@@ -183,8 +182,9 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   WarnOfRounding(source, options, output);
   const FoundNames found = NamesOf(source);
   const bool is_dcp = DcpFolderOf(source.artifact) != nullptr;
-  const std::optional<std::string> asked = options.Text("style");
-  output.style = asked ? dcp::StyleFromName(*asked).value_or(found.style) : found.style;
+  const std::optional<std::string> style = options.Text("style");
+  const std::optional<dcp::Style> asked = style ? dcp::StyleFromName(*style) : std::nullopt;
+  output.style = asked.value_or(found.style);
   if (is_dcp && (!asked || !source.model)) output.names = found.names;
   if (is_dcp && !source.optimizer && !output.names) NoteLeftOptions(source, output);
   NXDKIT_ASSIGN(output.mesh, MeshOf(options));

@@ -25,6 +25,9 @@ class DcpOutput : public Output {
   dcp::Mesh mesh;
 };
 
+// The mesh that tensors are cut over: --mesh or --chunks.
+Result<dcp::Mesh> MeshOf(const Arguments& options);
+
 // kUnsupported for a model that the style has no names for.
 Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
                                           const OutputOptions& options);

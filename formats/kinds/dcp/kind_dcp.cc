@@ -41,10 +41,19 @@ constexpr OptionRow kRows[] = {
     {"mesh", "dp=N,tp=N", "cut them as FSDP2 over tensor parallelism does, a file for each rank",
      kAsTarget}};
 
+Status CheckDcpOptions(const Arguments& given) {
+  const std::optional<int> chunks = given.Number("chunks");
+  if (chunks && given.Has("mesh"))
+    return BadUsage("--chunks {} is short for --mesh dp={}: give one of them", *chunks, *chunks);
+  NXDKIT_TRY(MeshOf(given));
+  return OkStatus();
+}
+
 }  // namespace
 
 const Kind kDcp = {
     .name = "dcp",
+    .called = "a torch distributed checkpoint",
     .recognised_by =
         "torch distributed checkpoint (.metadata, metadata.pkl, shards of safetensors)",
     .precedence = 6,
@@ -52,6 +61,7 @@ const Kind kDcp = {
     .open = OpenDcp,
     .bind = BindDcp,
     .options = kRows,
+    .check_options = CheckDcpOptions,
     .state = StateForm::kNamed,
     .archives = ArchivesOfDcp,
     .decide = DecideDcp,

@@ -43,6 +43,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
 
 const Kind kDelta = {
     .name = "delta",
+    .called = "a delta",
     .precedence = 5,
     .is_file = delta::LooksLikeDelta,
     .open = OpenDelta,

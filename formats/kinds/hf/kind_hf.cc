@@ -1,4 +1,5 @@
 #include "formats/hf/hf.h"
+#include "formats/hf/split.h"
 #include "formats/kinds/hf/adapter_hf.h"
 #include "formats/kinds/hf/bind_hf.h"
 #include "formats/kinds/hf/open_hf.h"
@@ -16,10 +17,17 @@ constexpr OptionRow kRows[] = {
     {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
      kAsTarget}};
 
+Status CheckHfOptions(const Arguments& given) {
+  const std::optional<std::string> size = given.Text("max-shard-size");
+  if (size) NXDKIT_TRY(hf::ParseShardSize(*size));
+  return OkStatus();
+}
+
 }  // namespace
 
 const Kind kHf = {
     .name = "hf",
+    .called = "a Hugging Face model",
     .recognised_by =
         "Hugging Face weights (model.safetensors, model.safetensors.index.json, "
         "pytorch_model.bin)",
@@ -30,6 +38,7 @@ const Kind kHf = {
     .open = OpenHf,
     .bind = BindHf,
     .options = kRows,
+    .check_options = CheckHfOptions,
     .is_adapter = LooksLikePeft,
     .bind_adapter = BindPeft,
     .stores_once = true,

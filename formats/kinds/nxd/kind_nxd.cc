@@ -6,6 +6,7 @@
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/open_nxd.h"
 #include "formats/kinds/table.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -47,10 +48,20 @@ constexpr OptionRow kRows[] = {
     {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
     {"seq,sequence-length", "N", "sequence length of training, with --instance", kAsTarget}};
 
+Status CheckNxdOptions(const Arguments& given) {
+  if (given.Has("instance")) return OkStatus();
+  if (given.Has("nodes"))
+    return BadUsage("--nodes says how many there are of --instance, which is missing");
+  if (given.Has("seq"))
+    return BadUsage("--seq of an NxD set is that of training for --instance, which is missing");
+  return OkStatus();
+}
+
 }  // namespace
 
 const Kind kNxd = {
     .name = "nxd",
+    .called = "an NxD set",
     .recognised_by =
         "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
     .precedence = 2,
@@ -58,6 +69,7 @@ const Kind kNxd = {
     .open = OpenNxd,
     .bind = BindNxd,
     .options = kRows,
+    .check_options = CheckNxdOptions,
     .state = StateForm::kNumbered,
     .bind_state = BindOptimizer,
     .is_adapter = nxd::LooksLikeShardSet,

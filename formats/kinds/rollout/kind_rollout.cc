@@ -36,6 +36,7 @@ constexpr OptionRow kRows[] = {
 
 const Kind kRollout = {
     .name = "rollout",
+    .called = "a rollout bundle",
     .recognised_by =
         "rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors)",
     .precedence = 1,

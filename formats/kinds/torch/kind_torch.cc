@@ -41,6 +41,7 @@ Result<std::unique_ptr<Output>> DecideTorch(const BoundArtifact&, const OutputOp
 
 const Kind kTorch = {
     .name = "torch",
+    .called = "a torch state dict",
     .precedence = 4,
     .is_file = torch::LooksLikeArchive,
     .open = OpenTorch,

@@ -1,0 +1,41 @@
+// PRIVATE to tools/: the options of kinds of artifacts (formats/kinds/options.h) as options of a
+// command.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "formats/kinds/kind.h"
+#include "tools/cli/option_table.h"
+
+namespace nxdkit::tool {
+
+// Which rows a command takes: of each kind those for these sides (ops::OptionSide bits), and of
+// those without a kind these.
+struct OptionChoice {
+  std::vector<std::pair<const ops::Kind*, unsigned>> kinds;
+  std::vector<std::string_view> common = {};
+  std::vector<std::string_view> without = {};  // of the kinds' rows
+};
+// The rows of all kinds, for these sides.
+OptionChoice OfAllKinds(unsigned sides, std::vector<std::string_view> common,
+                        std::vector<std::string_view> without = {});
+// The rows for an artifact that a command only reads.
+OptionChoice OfReader(std::vector<std::string_view> without = {});
+
+// Adds the rows under the heading `heading`; what is given goes to `to`, by the row's main name. A
+// row that several kinds have is one option. With a prefix, say "against-", the options are named
+// --against-tp and so on, and have no long aliases: for a command that reads two artifacts.
+void AddKindOptions(OptionTable& table, ops::Arguments& to, const OptionChoice& choice,
+                    std::string_view heading, std::string_view prefix = "");
+
+// The names of all kinds but those that are left out, as choices of an option.
+std::vector<std::string> KindNames(std::vector<std::string_view> without = {});
+
+// The first of these arguments in the order of the rows: "--bs"; nullopt: there is none.
+std::optional<std::string> FirstOption(const ops::Arguments& given);
+
+}  // namespace nxdkit::tool
