@@ -227,19 +227,16 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   setup.worker_command = {self, std::string(kWorkerWord)};
   if (plan.worker_processes() || trainer::OthersEngine(loaded.config.worker.rollout))
     setup.worker_logs = trainer::WorkerLogPaths(run, plan.rollout_workers);
-  setup.poll = hooks.poll;
-  setup.progress = hooks.progress;
-  setup.note = hooks.note;
-  setup.warn = hooks.warn;
   NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display, wishes));
   setup.transport = launch.transport();
   setup.leader = launch.leader();
   const auto train = [&]() -> Result<trainer::TrainResult> {
-    NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(loaded, plan, setup));
-    parts.lock.emplace(std::move(lock));
+    NXDKIT_ASSIGN(trainer::RunParts parts,
+                  trainer::MakeParts({{loaded.config, plan, hooks}, loaded, setup}));
+    parts.record.lock.emplace(std::move(lock));
     // Now that nothing is refused any more: it takes the run from an earlier attempt.
     NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
-    parts.attempt.emplace(std::move(attempt));
+    parts.record.attempt.emplace(std::move(attempt));
     return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
                           hooks);
   };
@@ -376,10 +373,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                 TakeRolloutEnvironment(check.plan, loaded.config.worker.rollout, instance));
   if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
-  setup.poll = StopIfInterrupted;
-  setup.note = [&](const std::string& line) { display.Line(line); };
-  setup.warn = WarnHook(display, context);
-  NXDKIT_TRY(trainer::CheckParts(loaded, check.plan, setup));
+  trainer::TrainHooks hooks;
+  hooks.poll = StopIfInterrupted;
+  hooks.note = [&](const std::string& line) { display.Line(line); };
+  hooks.warn = WarnHook(display, context);
+  NXDKIT_TRY(trainer::CheckParts({{loaded.config, check.plan, hooks}, loaded, setup}));
   return ToolAnswer{trainer::RunPlanText(check.plan) + "\n",
                     {{"run", *loaded.config.trainer.save_checkpoint_path},
                      {"config", trainer::PrintConfig(loaded)}}};

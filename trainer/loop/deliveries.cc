@@ -24,28 +24,7 @@ constexpr uint64_t kMostSeen = 1 << 20;
 std::string ArchiveOf(const std::string& folder) { return folder + ".sent.tar"; }
 std::string DeltaOf(const std::string& bundle) { return bundle + ".sent.delta"; }
 
-// A file of one process only, gone with this object.
-class Mark {
- public:
-  static Result<Mark> Make(const std::string& folder) {
-    Mark mark;
-    mark.path_ = JoinPath(folder, ".seen-" + std::to_string(::getpid()));
-    mark.text_ = "process " + std::to_string(::getpid()) + "\n";
-    NXDKIT_TRY(WriteFileAtomic(mark.path_, mark.text_));
-    return mark;
-  }
-  Mark(Mark&& other) noexcept { std::swap(path_, other.path_), std::swap(text_, other.text_); }
-  ~Mark() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-  const std::string& text() const { return text_; }
-
- private:
-  Mark() = default;
-  std::string path_, text_;
-};
-
+// A file that goes with the object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
@@ -117,8 +96,11 @@ Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& pro
 
 Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
                                   const std::string& folder) {
-  NXDKIT_ASSIGN(const Mark mark, Mark::Make(folder));
-  return AskWhoLacks(leader, processes, mark.path(), mark.text());
+  const std::string who = std::to_string(::getpid());
+  const TemporaryFile mark(JoinPath(folder, ".seen-" + who));
+  const std::string text = "process " + who + "\n";
+  NXDKIT_TRY(WriteFileAtomic(mark.path(), text));
+  return AskWhoLacks(leader, processes, mark.path(), text);
 }
 
 Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,

@@ -4,6 +4,7 @@
 
 #include "lib/base/errors.h"
 #include "trainer/rollout/rollout_engine.h"
+#include "trainer/rollout/worker_pool.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -21,79 +21,63 @@ std::string NamesOf(const Scores& scores) {
   return names;
 }
 
-class BatchMaker {
- public:
-  BatchMaker(const LoopContext& run, int64_t step, int64_t& prompts_seen, Metrics& metrics,
-             const BeginPhase& begin)
-      : run_(run),
-        prompts_seen_(prompts_seen),
-        metrics_(metrics),
-        begin_(begin),
-        options_(TrainingOptions(run, step)) {}
+// The score of each prompt's greedy response.
+Status AddBaselines(const SampleMaking& making, const std::vector<Prompt>& prompts,
+                    const GenerateOptions& options, std::vector<Sample>& samples) {
+  GenerateOptions greedy = options;
+  greedy.n = 1;
+  greedy.sampling.temperature = 0;
+  greedy.sampling.top_k = -1;
+  greedy.sampling.top_p = 1;
+  NXDKIT_TRY(making.begin("gen"));
+  NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(making, prompts, greedy));
+  NXDKIT_TRY(making.begin("reward"));
+  NXDKIT_TRY(ScoreSamples(making.data.score, best));
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i].baseline = best[i / static_cast<size_t>(options.n)].scores.at("overall");
+  return OkStatus();
+}
 
-  // One call of the engines.
-  Result<std::vector<Sample>> More() {
-    NXDKIT_TRY(begin_("gen"));
-    NXDKIT_ASSIGN(const std::vector<Prompt> prompts,
-                  run_.parts.train->Next(run_.plan.prompts_per_call));
-    options_.first_prompt = static_cast<uint32_t>(made_);
-    NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(run_.parts, prompts, options_));
-    for (Sample& sample : samples) sample.group += static_cast<uint64_t>(prompts_seen_);
-    NXDKIT_TRY(begin_("reward"));
-    NXDKIT_TRY(ScoreSamples(run_.parts.score, samples));
-    if (run_.config.algorithm.adv_estimator == "remax") NXDKIT_TRY(AddBaselines(prompts, samples));
-    for (const Sample& sample : samples)
-      for (const auto& [name, value] : sample.scores) metrics_.Add("reward/" + name, value);
-    prompts_seen_ += std::ssize(prompts);
-    made_ += std::ssize(prompts);
-    if (run_.config.algorithm.online_filtering) return Filter(std::move(samples));
-    return samples;
+Result<std::vector<Sample>> FilterSamples(const AlgorithmConfig& algorithm,
+                                          std::vector<Sample> samples) {
+  std::vector<uint64_t> groups;
+  std::vector<double> scores;
+  for (const Sample& sample : samples) {
+    const auto score = sample.scores.find(algorithm.filter_key);
+    if (score == sample.scores.end())
+      return BadUsage("the reward gives no {}; it gives {}", EscapeControl(algorithm.filter_key),
+                      NamesOf(sample.scores))
+          .member("algorithm.filter_key");
+    groups.push_back(sample.group);
+    scores.push_back(score->second);
   }
+  NXDKIT_ASSIGN(const std::vector<size_t> kept,
+                FilterGroups(groups, scores, algorithm.filter_low, algorithm.filter_high));
+  std::vector<Sample> out;
+  for (const size_t row : kept) out.push_back(std::move(samples[row]));
+  return out;
+}
 
- private:
-  // The score of each prompt's greedy response.
-  Status AddBaselines(const std::vector<Prompt>& prompts, std::vector<Sample>& samples) {
-    GenerateOptions greedy = options_;
-    greedy.n = 1;
-    greedy.sampling.temperature = 0;
-    greedy.sampling.top_k = -1;
-    greedy.sampling.top_p = 1;
-    NXDKIT_TRY(begin_("gen"));
-    NXDKIT_ASSIGN(std::vector<Sample> best, GenerateSamples(run_.parts, prompts, greedy));
-    NXDKIT_TRY(begin_("reward"));
-    NXDKIT_TRY(ScoreSamples(run_.parts.score, best));
-    for (size_t i = 0; i < samples.size(); ++i)
-      samples[i].baseline = best[i / static_cast<size_t>(options_.n)].scores.at("overall");
-    return OkStatus();
-  }
-
-  Result<std::vector<Sample>> Filter(std::vector<Sample> samples) const {
-    const AlgorithmConfig& algorithm = run_.config.algorithm;
-    std::vector<uint64_t> groups;
-    std::vector<double> scores;
-    for (const Sample& sample : samples) {
-      const auto score = sample.scores.find(algorithm.filter_key);
-      if (score == sample.scores.end())
-        return BadUsage("the reward gives no {}; it gives {}", EscapeControl(algorithm.filter_key),
-                        NamesOf(sample.scores))
-            .member("algorithm.filter_key");
-      groups.push_back(sample.group);
-      scores.push_back(score->second);
-    }
-    NXDKIT_ASSIGN(const std::vector<size_t> kept,
-                  FilterGroups(groups, scores, algorithm.filter_low, algorithm.filter_high));
-    std::vector<Sample> out;
-    for (const size_t row : kept) out.push_back(std::move(samples[row]));
-    return out;
-  }
-
-  const LoopContext& run_;
-  int64_t& prompts_seen_;
-  Metrics& metrics_;
-  const BeginPhase& begin_;
-  GenerateOptions options_;
-  int64_t made_ = 0;  // prompts of this step
-};
+// One call of the engines. `options` and `prompts_seen` go on to the prompts of the next one.
+Result<std::vector<Sample>> CallEngines(const SampleMaking& making, GenerateOptions& options,
+                                        int64_t& prompts_seen) {
+  const AlgorithmConfig& algorithm = making.run.config.algorithm;
+  NXDKIT_TRY(making.begin("gen"));
+  NXDKIT_ASSIGN(const std::vector<Prompt> prompts,
+                making.data.train->Next(making.run.plan.prompts_per_call));
+  NXDKIT_ASSIGN(std::vector<Sample> samples, GenerateSamples(making, prompts, options));
+  for (Sample& sample : samples) sample.group += static_cast<uint64_t>(prompts_seen);
+  NXDKIT_TRY(making.begin("reward"));
+  NXDKIT_TRY(ScoreSamples(making.data.score, samples));
+  if (algorithm.adv_estimator == "remax")
+    NXDKIT_TRY(AddBaselines(making, prompts, options, samples));
+  for (const Sample& sample : samples)
+    for (const auto& [name, value] : sample.scores) making.metrics.Add("reward/" + name, value);
+  prompts_seen += std::ssize(prompts);
+  options.first_prompt += static_cast<uint32_t>(prompts.size());
+  if (algorithm.online_filtering) return FilterSamples(algorithm, std::move(samples));
+  return samples;
+}
 
 std::string Excerpt(std::string_view text) {
   constexpr size_t kMost = 60;
@@ -117,21 +101,23 @@ Error WithAdvice(const Error& error, const Sample* asked) {
 
 }  // namespace
 
-GenerateOptions TrainingOptions(const LoopContext& run, int64_t step) {
-  const RolloutConfig& rollout = run.config.worker.rollout;
+GenerateOptions TrainingOptions(const SampleMaking& making, int64_t step) {
+  const Config& config = making.run.config;
+  const RolloutConfig& rollout = config.worker.rollout;
   return {.sampling = {.temperature = static_cast<float>(rollout.temperature),
                        .top_k = rollout.top_k,
                        .top_p = static_cast<float>(rollout.top_p),
-                       .log_probs = run.parts.generator_log_probs,
+                       .log_probs = making.engines.shape.tells_log_probs,
                        .ignore_eos = rollout.ignore_eos,
-                       .max_tokens = run.config.data.max_response_length,
-                       .stop_tokens = run.parts.stop_tokens},
+                       .max_tokens = config.data.max_response_length,
+                       .stop_tokens = making.data.stop_tokens},
           .n = rollout.n,
           .seed = static_cast<uint64_t>(rollout.seed),
           .step = static_cast<uint32_t>(step)};
 }
 
-Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
+Result<std::vector<Sample>> GenerateSamples(const SampleMaking& making,
+                                            const std::vector<Prompt>& prompts,
                                             const GenerateOptions& options) {
   std::vector<RolloutRequest> requests;
   for (size_t p = 0; p < prompts.size(); ++p)
@@ -139,7 +125,8 @@ Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<P
       requests.push_back({prompts[p].ids, options.sampling, options.seed, options.step,
                           options.first_prompt + static_cast<uint32_t>(p),
                           static_cast<uint32_t>(j)});
-  NXDKIT_ASSIGN(std::vector<RolloutResponse> responses, parts.generator->Generate(requests));
+  NXDKIT_ASSIGN(std::vector<RolloutResponse> responses,
+                making.engines.generator->Generate(requests));
   NXDKIT_CHECK(responses.size() == requests.size());
   std::vector<Sample> samples(responses.size());
   for (size_t i = 0; i < responses.size(); ++i) {
@@ -148,7 +135,7 @@ Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<P
     sample.row = {prompts[p].ids, std::move(responses[i].ids)};
     sample.group = p;
     sample.prompt_text = prompts[p].text;
-    sample.response_text = parts.decode(sample.row.response);
+    sample.response_text = making.data.decode(sample.row.response);
     sample.ground_truth = prompts[p].ground_truth;
     sample.cut = responses[i].reason == FinishReason::kLength;
     sample.engine_log_probs = std::move(responses[i].log_probs);
@@ -179,14 +166,15 @@ Status ScoreSamples(const Scorer& score, std::vector<Sample>& samples) {
   return OkStatus();
 }
 
-Result<std::vector<Sample>> MakeBatch(const LoopContext& run, int64_t step, int64_t& prompts_seen,
-                                      Metrics& metrics, const BeginPhase& begin) {
+Result<std::vector<Sample>> MakeBatch(const SampleMaking& making, int64_t step,
+                                      int64_t& prompts_seen) {
+  const LoopContext& run = making.run;
   const size_t wanted = static_cast<size_t>(run.plan.sequences);
   const int64_t tries = run.config.trainer.max_try_make_batch;
-  BatchMaker maker(run, step, prompts_seen, metrics, begin);
+  GenerateOptions options = TrainingOptions(making, step);
   std::vector<Sample> batch;
   for (int64_t made = 1;; ++made) {
-    NXDKIT_ASSIGN(std::vector<Sample> more, maker.More());
+    NXDKIT_ASSIGN(std::vector<Sample> more, CallEngines(making, options, prompts_seen));
     std::move(more.begin(), more.end(), std::back_inserter(batch));
     if (batch.size() >= wanted) break;
     if (tries > 0 && made >= tries)

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "trainer/loop/generators.h"
 #include "trainer/loop/loop_context.h"
+#include "trainer/loop/run_data.h"
 #include "trainer/loop/sample.h"
 #include "trainer/report/metrics.h"
 
@@ -14,11 +16,20 @@ namespace nxdkit::trainer {
 
 using BeginPhase = std::function<Status(const char* phase)>;  // "gen" and "reward", in turn
 
+// From what samples are made, and where it is told.
+struct SampleMaking {
+  const LoopContext& run;
+  RunData& data;
+  RunEngines& engines;
+  Metrics& metrics;
+  BeginPhase begin;
+};
+
 // B prompts with n samples each, in the order of the prompts. `prompts_seen` counts on. With online
 // filtering groups that all samples agree on are dropped and more are generated; kFindings when
 // trainer.max_try_make_batch tries did not suffice.
-Result<std::vector<Sample>> MakeBatch(const LoopContext& run, int64_t step, int64_t& prompts_seen,
-                                      Metrics& metrics, const BeginPhase& begin);
+Result<std::vector<Sample>> MakeBatch(const SampleMaking& making, int64_t step,
+                                      int64_t& prompts_seen);
 
 // `n` samples of each prompt. `first_prompt`: number of the first for its random draws. Scores are
 // not set.
@@ -29,8 +40,9 @@ struct GenerateOptions {
   uint32_t step = 0;
   uint32_t first_prompt = 0;
 };
-GenerateOptions TrainingOptions(const LoopContext& run, int64_t step);  // of worker.rollout
-Result<std::vector<Sample>> GenerateSamples(RunParts& parts, const std::vector<Prompt>& prompts,
+GenerateOptions TrainingOptions(const SampleMaking& making, int64_t step);  // of worker.rollout
+Result<std::vector<Sample>> GenerateSamples(const SampleMaking& making,
+                                            const std::vector<Prompt>& prompts,
                                             const GenerateOptions& options);
 
 // Sets scores and the rewards of the tokens: all of "overall" on the last one. kCorrupt naming the

@@ -24,7 +24,7 @@ Status RunState::Resume(const StepRules& rules) {
       ChooseCheckpoint(run_.root(), trainer.load_checkpoint_path, trainer.find_last_checkpoint));
   if (!found) return OkStatus();
   NXDKIT_ASSIGN(now, RestoreCheckpoint(*found, Models(), run_.FileOptions(run_.hooks.poll)));
-  NXDKIT_TRY(run_.parts.train->Seek(now.data));
+  NXDKIT_TRY(train_.Seek(now.data));
   best_ = found->best;
   // Of another branch of the run, of another run, or gone.
   if (best_) {
@@ -37,7 +37,7 @@ Status RunState::Resume(const StepRules& rules) {
   resumed_ = resumable_ = now.step;
   whole_ = now;
   run_.Note(ResumeNote(found->folder, rules));
-  const MeshOptions& mesh = run_.parts.actor->options();
+  const MeshOptions& mesh = models_.actor->options();
   if (mesh.tp != now.tp || mesh.dp != now.dp)
     run_.Note(
         fmt::format("the checkpoint is from TP {} x DP {}, this run is TP {} x DP {}: it "
@@ -49,8 +49,7 @@ Status RunState::Resume(const StepRules& rules) {
 std::string RunState::ResumeNote(const std::string& folder, const StepRules& rules) const {
   std::string note = fmt::format(
       "resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} prompts seen", folder,
-      now.step, run_.parts.training_steps, LearningRate(rules), run_.parts.train->Place(),
-      now.prompts_seen);
+      now.step, record_.training_steps, LearningRate(rules), train_.Place(), now.prompts_seen);
   if (rules.kl.type == KlControl::kAdaptive)
     note += fmt::format(", KL coefficient {:.3g}", now.kl_beta);
   if (best_) note += fmt::format(", best score {:.4f} at step {}", best_->score, best_->step);
@@ -58,17 +57,16 @@ std::string RunState::ResumeNote(const std::string& folder, const StepRules& rul
 }
 
 std::vector<TrainedModel> RunState::Models() const {
-  const RunParts& parts = run_.parts;
-  std::vector<TrainedModel> models = {{"actor", parts.actor.get(), &parts.base.artifact, lr}};
-  if (parts.critic)
-    models.push_back(
-        {"critic", parts.critic.get(), &parts.critic_model->source.artifact, critic_lr});
-  return models;
+  std::vector<TrainedModel> out = {{"actor", models_.actor.get(), &models_.base.artifact, lr}};
+  if (models_.critic)
+    out.push_back(
+        {"critic", models_.critic.get(), &models_.critic_model->source.artifact, critic_lr});
+  return out;
 }
 
 void RunState::EndStep() {
   whole_ = now;
-  whole_->data = run_.parts.train->Position();
+  whole_->data = train_.Position();
 }
 
 Status RunState::CountSkips(const UpdateSummary& summary, std::string_view model) {
@@ -103,14 +101,14 @@ Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool m
   SaveRequest request;
   request.root = run_.root();
   request.state = *whole_;
-  request.state.tp = run_.parts.actor->options().tp;
-  request.state.dp = run_.parts.actor->options().dp;
-  request.state.template_date = run_.parts.template_date;
+  request.state.tp = models_.actor->options().tp;
+  request.state.dp = models_.actor->options().dp;
+  request.state.template_date = record_.template_date;
   request.best = best_;
   request.limit = run_.config.trainer.save_limit;
   request.model_only = model_only;
-  request.text = run_.parts.text_files;
-  if (const std::optional<Attempt>& attempt = run_.parts.attempt) {
+  request.text = record_.text_files;
+  if (const std::optional<Attempt>& attempt = record_.attempt) {
     request.mark = "attempt-" + std::to_string(attempt->number());
     request.may_publish = [&] { return attempt->Check(); };
   }
@@ -135,7 +133,7 @@ void RunState::SaveBeforeLeaving(const Error& error, std::string_view phase, Run
   const bool suspect = stuck() || error.code() == Errc::kInternal ||
                        (error.code() == Errc::kCorrupt && phase != "reward");
   // Where a call of the models has failed, other processes cannot give what they hold.
-  const Leader* leader = run_.parts.actor->options().leader;
+  const Leader* leader = models_.actor->options().leader;
   const bool held = leader == nullptr || leader->in_order();
   const bool wanted = held && whole_ && whole_->step > resumable_.value_or(0);
   // What could not be saved a moment ago cannot be saved now.

@@ -7,14 +7,20 @@
 
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/loop_context.h"
+#include "trainer/loop/run_data.h"
 #include "trainer/loop/run_logs.h"
+#include "trainer/loop/run_models.h"
+#include "trainer/loop/run_record.h"
 #include "trainer/loop/step.h"
 
 namespace nxdkit::trainer {
 
 class RunState {
  public:
-  explicit RunState(const LoopContext& run) : run_(run) {}
+  // The actor and the critic are saved and restored, and the place in `train`.
+  RunState(const LoopContext& run, const RunModels& models, PromptFeed& train,
+           const RunRecord& record)
+      : run_(run), models_(models), train_(train), record_(record) {}
 
   TrainerState now;              // after the last step; within one, as far as it has come
   double lr = 0, critic_lr = 0;  // of the last updates
@@ -51,6 +57,9 @@ class RunState {
   }
 
   const LoopContext& run_;
+  const RunModels& models_;
+  PromptFeed& train_;
+  const RunRecord& record_;
   std::optional<BestScore> best_;      // of a checkpoint that is there
   std::optional<BestScore> score_;     // of the last validation
   std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update

@@ -9,7 +9,7 @@
 #include "formats/hardware/instance.h"
 #include "lib/base/choice.h"
 #include "trainer/config/check.h"
-#include "trainer/loop/parts.h"
+#include "trainer/loop/trainer.h"
 #include "trainer/rollout/neuron_environment.h"
 
 namespace nxdkit::trainer {
@@ -27,21 +27,27 @@ struct SetupOptions {
   Transport* transport = nullptr;
   Leader* leader = nullptr;
   std::vector<std::string> worker_logs;  // where their standard error goes: empty, or a file each
-  std::function<Status()> poll;
-  ProgressHook progress;
-  std::function<void(const std::string&)> note;  // what was decided, for people
-  std::function<void(const std::string&)> warn;  // what a run will be worth less for
   std::function<void(const Choice&)> on_choice;  // what was taken of several, for programs
 };
 
-// `plan` is that of the configuration; the folder of the run is there, and locked by the caller.
+// Of the hooks poll, progress, note and warn are asked.
+struct SetupContext : LoopContext {
+  const LoadedConfig& loaded;
+  const SetupOptions& options;
+
+  void Tell(const Choice& choice) const {
+    Note(ChoiceText(choice));
+    if (options.on_choice) options.on_choice(choice);
+  }
+};
+
+// The plan is that of the configuration; the folder of the run is there, and locked by the caller.
 // Without worker.rollout.model_path the bundle is made: into save_checkpoint_path/rollout_bundle,
 // for the CPU. Errors name the file or the key.
 //
 // CheckParts: what MakeParts would refuse before it loads weights, with nothing made: the run's
 // folder, the models' shapes, memory, tokenizer, data, reward.
-Status CheckParts(const LoadedConfig& loaded, const RunPlan& plan, const SetupOptions& options);
-Result<RunParts> MakeParts(const LoadedConfig& loaded, const RunPlan& plan,
-                           const SetupOptions& options);
+Status CheckParts(const SetupContext& setup);
+Result<RunParts> MakeParts(const SetupContext& setup);
 
 }  // namespace nxdkit::trainer

@@ -222,8 +222,8 @@ void AddBatchStats(const Config& config, std::span<const Sample> samples, Metric
   AddSampleLengths(config, samples, "", metrics);
 }
 
-void AddStepTimes(const LoopContext& run, std::span<const Sample> samples, const PhaseTimes& phases,
-                  double seconds, Metrics& metrics) {
+void AddStepTimes(const LoopContext& run, const RunModels& models, std::span<const Sample> samples,
+                  const PhaseTimes& phases, double seconds, Metrics& metrics) {
   int64_t response_tokens = 0;
   StepPerformance performance;
   std::vector<int64_t> lengths;
@@ -245,11 +245,10 @@ void AddStepTimes(const LoopContext& run, std::span<const Sample> samples, const
       if (name == phase) work.seconds = time;
   };
   const WorkerConfig& worker = run.config.worker;
-  add(*run.parts.actor, worker.actor.ppo_epochs, "update_actor", performance.actor);
-  if (run.parts.critic)
-    add(*run.parts.critic, worker.critic.ppo_epochs, "update_critic", performance.critic);
+  add(*models.actor, worker.actor.ppo_epochs, "update_actor", performance.actor);
+  if (models.critic)
+    add(*models.critic, worker.critic.ppo_epochs, "update_critic", performance.critic);
   AddPerformance(metrics, performance);
-  metrics.Set("rollout/worker_restarts", static_cast<double>(run.parts.generator->restarts()));
 }
 
 }  // namespace nxdkit::trainer

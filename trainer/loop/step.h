@@ -8,8 +8,8 @@
 #include "trainer/algo/importance.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
-#include "trainer/learner/mesh_model.h"
 #include "trainer/loop/loop_context.h"
+#include "trainer/loop/run_models.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
 #include "trainer/loop/weight_sync.h"
@@ -62,8 +62,8 @@ void AddSampleLengths(const Config& config, std::span<const Sample> samples,
 // critic/*, and the lengths without a prefix.
 void AddBatchStats(const Config& config, std::span<const Sample> samples, Metrics& metrics);
 
-// timing_s/*, perf/*, rollout/worker_restarts: what the step took so far.
-void AddStepTimes(const LoopContext& run, std::span<const Sample> samples, const PhaseTimes& phases,
-                  double seconds, Metrics& metrics);
+// timing_s/*, perf/*: what the step took so far.
+void AddStepTimes(const LoopContext& run, const RunModels& models, std::span<const Sample> samples,
+                  const PhaseTimes& phases, double seconds, Metrics& metrics);
 
 }  // namespace nxdkit::trainer

@@ -20,8 +20,10 @@ namespace {
 
 class Steps {
  public:
-  Steps(const LoopContext& run, const StepRules& rules, RunState& state, RunLogs& logs)
+  Steps(const LoopContext& run, RunParts& parts, const StepRules& rules, RunState& state,
+        RunLogs& logs)
       : run_(run),
+        parts_(parts),
         rules_(rules),
         state_(state),
         logs_(logs),
@@ -30,14 +32,15 @@ class Steps {
 
   Status RunAll() {
     const bool only = config_.trainer.val_only;
-    if (parts_.attempt && (only || state_.now.step < parts_.training_steps))
-      NXDKIT_TRY(parts_.attempt->NotDone());
+    if (parts_.record.attempt && (only || state_.now.step < parts_.record.training_steps))
+      NXDKIT_TRY(parts_.record.attempt->NotDone());
     if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
-    if (only) return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
-    while (state_.now.step < parts_.training_steps) NXDKIT_TRY(Step());
+    if (only)
+      return parts_.record.attempt ? parts_.record.attempt->Done(state_.now.step) : OkStatus();
+    while (state_.now.step < parts_.record.training_steps) NXDKIT_TRY(Step());
     run_.Warn(watch_.AtEnd());
     NXDKIT_TRY(Finish());
-    return parts_.attempt ? parts_.attempt->Done(state_.now.step) : OkStatus();
+    return parts_.record.attempt ? parts_.record.attempt->Done(state_.now.step) : OkStatus();
   }
   const std::string& phase() const { return phase_; }  // that began last
   const MetricRecord& last() const { return last_; }
@@ -48,11 +51,11 @@ class Steps {
     if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
     phase_ = phase;
     timer_.Begin(timed_as != nullptr ? timed_as : phase);
-    if (hooks_.phase) hooks_.phase(current_, parts_.training_steps, phase);
+    if (hooks_.phase) hooks_.phase(current_, parts_.record.training_steps, phase);
     return OkStatus();
   }
   void Tell(const MetricRecord& record) const {
-    if (hooks_.step) hooks_.step(state_.now.step, parts_.training_steps, record);
+    if (hooks_.step) hooks_.step(state_.now.step, parts_.record.training_steps, record);
   }
 
   // What is generated next, in this phase, is generated with the weights as they are now.
@@ -60,11 +63,12 @@ class Steps {
     if (synced_step_ == state_.now.step) return TellSync(metrics);
     NXDKIT_TRY(Begin("sync", phase));
     // One that has taken the run over writes to the same place.
-    if (parts_.attempt) NXDKIT_TRY(parts_.attempt->Check());
-    NXDKIT_ASSIGN(synced_, SyncWeights(*parts_.actor, *parts_.config, parts_.base.artifact,
-                                       parts_.sync, "step " + std::to_string(state_.now.step),
-                                       ++syncs_, run_.FileOptions(hooks_.poll)));
-    NXDKIT_ASSIGN(loaded_, parts_.generator->Reload(synced_));
+    if (parts_.record.attempt) NXDKIT_TRY(parts_.record.attempt->Check());
+    NXDKIT_ASSIGN(synced_, SyncWeights(*parts_.models.actor, *parts_.models.config,
+                                       parts_.models.base.artifact, parts_.engines.sync,
+                                       "step " + std::to_string(state_.now.step), ++syncs_,
+                                       run_.FileOptions(hooks_.poll)));
+    NXDKIT_ASSIGN(loaded_, parts_.engines.generator->Reload(synced_));
     synced_step_ = state_.now.step;
     if (loaded_.not_covered > 0 && syncs_ == 1)
       run_.Note(
@@ -83,7 +87,7 @@ class Steps {
   }
 
   Status Step() {
-    if (parts_.attempt) NXDKIT_TRY(parts_.attempt->Check());
+    if (parts_.record.attempt) NXDKIT_TRY(parts_.record.attempt->Check());
     current_ = state_.now.step + 1;
     const double started = timer_.Now();
     Metrics metrics;
@@ -110,19 +114,20 @@ class Steps {
   Result<std::vector<Sample>> MakeSamples(Metrics& metrics) {
     NXDKIT_TRY(Sync("gen", metrics));
     NXDKIT_ASSIGN(std::vector<Sample> samples,
-                  MakeBatch(run_, current_, state_.now.prompts_seen, metrics,
-                            [&](const char* phase) { return Begin(phase); }));
-    NXDKIT_TRY(BalanceSamples(parts_.actor->options().dp, samples, metrics));
+                  MakeBatch({run_, parts_.data, parts_.engines, metrics,
+                             [&](const char* phase) { return Begin(phase); }},
+                            current_, state_.now.prompts_seen));
+    NXDKIT_TRY(BalanceSamples(parts_.models.actor->options().dp, samples, metrics));
     NXDKIT_TRY(Begin("old"));
-    NXDKIT_TRY(
-        AddOldLogProbs(*parts_.actor, config_.worker.rollout.max_log_prob_gap, samples, metrics));
-    if (parts_.reference) {
+    NXDKIT_TRY(AddOldLogProbs(*parts_.models.actor, config_.worker.rollout.max_log_prob_gap,
+                              samples, metrics));
+    if (parts_.models.reference) {
       NXDKIT_TRY(Begin("ref"));
-      NXDKIT_TRY(AddOutputs(*parts_.reference, &Sample::ref_log_probs, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.models.reference, &Sample::ref_log_probs, samples));
     }
-    if (parts_.critic) {
+    if (parts_.models.critic) {
       NXDKIT_TRY(Begin("values"));
-      NXDKIT_TRY(AddOutputs(*parts_.critic, &Sample::values, samples));
+      NXDKIT_TRY(AddOutputs(*parts_.models.critic, &Sample::values, samples));
     }
     NXDKIT_TRY(Begin("adv"));
     NXDKIT_TRY(AddAdvantages(rules_, state_.now.kl_beta, samples, metrics));
@@ -131,9 +136,9 @@ class Steps {
   }
 
   Status Update(const std::vector<Sample>& samples, Metrics& metrics) {
-    NXDKIT_TRY(Begin(parts_.critic ? "update_critic" : "update_actor"));
+    NXDKIT_TRY(Begin(parts_.models.critic ? "update_critic" : "update_actor"));
     state_.BeginUpdate();
-    if (parts_.critic) {
+    if (parts_.models.critic) {
       NXDKIT_TRY(UpdateValues(samples, metrics));
       NXDKIT_TRY(Begin("update_actor"));
     }
@@ -146,7 +151,7 @@ class Steps {
     const MiniBatchOptions options{run_.plan.rows_per_update, config_.worker.actor.ppo_epochs,
                                    state_.lr, hooks_.progress};
     NXDKIT_ASSIGN(const UpdateSummary summary,
-                  UpdatePolicy(*parts_.actor, samples, rules_.loss, options, metrics));
+                  UpdatePolicy(*parts_.models.actor, samples, rules_.loss, options, metrics));
     ++state_.now.schedule_steps;
     return state_.CountSkips(summary, "actor");
   }
@@ -158,8 +163,8 @@ class Steps {
     const MiniBatchOptions options{run_.plan.critic_rows_per_update,
                                    config_.worker.critic.ppo_epochs, state_.critic_lr,
                                    hooks_.progress};
-    NXDKIT_ASSIGN(const UpdateSummary summary,
-                  UpdateCritic(*parts_.critic, samples, rules_.value_loss, options, metrics));
+    NXDKIT_ASSIGN(const UpdateSummary summary, UpdateCritic(*parts_.models.critic, samples,
+                                                            rules_.value_loss, options, metrics));
     return state_.CountSkips(summary, "critic");
   }
 
@@ -170,13 +175,14 @@ class Steps {
   }
 
   Status Validate(Metrics& metrics) {
-    if (parts_.validation.empty()) return OkStatus();
+    if (parts_.data.validation.empty()) return OkStatus();
     if (synced_step_ != state_.now.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
     // A fault of its reward is not one of the weights either: see SaveBeforeLeaving.
     NXDKIT_ASSIGN(const ValidationResult result,
-                  RunValidation(run_, state_.now.step, metrics,
-                                [&](const char* phase) { return Begin(phase, "validation"); }));
+                  RunValidation({run_, parts_.data, parts_.engines, metrics,
+                                 [&](const char* phase) { return Begin(phase, "validation"); }},
+                                state_.now.step));
     timer_.End();
     validated_step_ = state_.now.step;
     NXDKIT_TRY(logs_.metrics.WriteGenerations(state_.now.step, result.samples));
@@ -215,8 +221,10 @@ class Steps {
   // Of the step so far.
   void AddTimes(const std::vector<Sample>& samples, double started, Metrics& metrics) {
     const double seconds = timer_.Now() - started;
-    AddStepTimes(run_, samples, timer_.Take(), seconds, metrics);
-    if (const Transport* transport = parts_.actor->options().transport) {
+    AddStepTimes(run_, parts_.models, samples, timer_.Take(), seconds, metrics);
+    metrics.Set("rollout/worker_restarts",
+                static_cast<double>(parts_.engines.generator->restarts()));
+    if (const Transport* transport = parts_.models.actor->options().transport) {
       const uint64_t sent = transport->sent_bytes();
       metrics.Set("perf/sent_bytes", static_cast<double>(sent - std::exchange(sent_bytes_, sent)));
     }
@@ -236,7 +244,7 @@ class Steps {
 
   const LoopContext& run_;
   const Config& config_ = run_.config;
-  RunParts& parts_ = run_.parts;
+  RunParts& parts_;
   const TrainHooks& hooks_ = run_.hooks;
   const StepRules& rules_;
   RunState& state_;
@@ -266,13 +274,13 @@ Error WhatEndedIt(const Error& error, const TrainHooks& hooks) {
 
 Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts parts,
                           const std::string& config_json, const TrainHooks& hooks) {
-  const LoopContext run{config, plan, parts, hooks};
-  NXDKIT_ASSIGN(const StepRules rules, MakeStepRules(config, plan, parts.training_steps));
-  RunState state(run);
+  const LoopContext run{config, plan, hooks};
+  NXDKIT_ASSIGN(const StepRules rules, MakeStepRules(config, plan, parts.record.training_steps));
+  RunState state(run, parts.models, *parts.data.train, parts.record);
   NXDKIT_TRY(state.Resume(rules));
   NXDKIT_ASSIGN(RunLogs logs, RunLogs::Open(run, state.resumed(), config_json));
   const int64_t first_step = state.now.step;
-  Steps steps(run, rules, state, logs);
+  Steps steps(run, parts, rules, state, logs);
   const Status ran = steps.RunAll();
   if (!ran.ok()) {
     const Error error = WhatEndedIt(ran.error(), hooks);

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "trainer/algo/policy_loss.h"
 #include "trainer/algo/value_loss.h"
-#include "trainer/loop/parts.h"
+#include "trainer/learner/mesh_model.h"
 #include "trainer/loop/sample.h"
 #include "trainer/report/metrics.h"
 
@@ -17,7 +18,7 @@ struct MiniBatchOptions {
   int64_t rows_per_update = 0;  // of each data-parallel rank
   int64_t epochs = 1;
   double lr = 0;
-  ProgressHook progress = nullptr;  // of rows, in all epochs
+  std::function<void(int64_t done, int64_t rows)> progress = nullptr;  // in all epochs
 };
 
 struct UpdateSummary {

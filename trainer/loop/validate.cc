@@ -12,10 +12,10 @@ namespace {
 // Validation draws other numbers than training at the same step.
 constexpr uint32_t kValidation = 0x80000000u;
 
-GenerateOptions Options(const LoopContext& run, int64_t step) {
-  const RolloutConfig& rollout = run.config.worker.rollout;
+GenerateOptions Options(const SampleMaking& making, int64_t step) {
+  const RolloutConfig& rollout = making.run.config.worker.rollout;
   const ValOverrideConfig& over = rollout.val_override_config;
-  GenerateOptions options = TrainingOptions(run, step);
+  GenerateOptions options = TrainingOptions(making, step);
   options.n = over.n.value_or(1);
   options.seed = static_cast<uint64_t>(over.seed.value_or(rollout.seed));
   options.step |= kValidation;
@@ -48,12 +48,12 @@ std::vector<Generation> Some(const std::vector<Sample>& samples, int64_t count) 
 
 }  // namespace
 
-Result<ValidationResult> RunValidation(const LoopContext& run, int64_t step, Metrics& metrics,
-                                       const BeginPhase& begin) {
+Result<ValidationResult> RunValidation(const SampleMaking& making, int64_t step) {
+  const auto& [run, data, engines, metrics, begin] = making;
   NXDKIT_ASSIGN(std::vector<Sample> samples,
-                GenerateSamples(run.parts, run.parts.validation, Options(run, step)));
+                GenerateSamples(making, data.validation, Options(making, step)));
   NXDKIT_TRY(begin("reward"));
-  NXDKIT_TRY(ScoreSamples(run.parts.score_validation, samples));
+  NXDKIT_TRY(ScoreSamples(data.score_validation, samples));
   ValidationResult result;
   for (const Sample& sample : samples) {
     result.score += sample.scores.at("overall") / static_cast<double>(samples.size());

@@ -13,9 +13,8 @@ struct ValidationResult {
   std::vector<Generation> samples;  // some of them, for people
 };
 
-// Adds val/* to `metrics`. Sampled as worker.rollout.val_override_config says; its n is 1 when it
-// says none. begin("reward") is called when all is generated.
-Result<ValidationResult> RunValidation(const LoopContext& run, int64_t step, Metrics& metrics,
-                                       const BeginPhase& begin);
+// Adds val/*. Sampled as worker.rollout.val_override_config says; its n is 1 when it
+// says none. making.begin("reward") is called when all is generated.
+Result<ValidationResult> RunValidation(const SampleMaking& making, int64_t step);
 
 }  // namespace nxdkit::trainer

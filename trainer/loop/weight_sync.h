@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@
 
 namespace nxdkit::trainer {
 
+class Deliveries;
+
 struct SyncTarget {
   std::string bundle{};        // a rollout bundle; "": Hugging Face folders are written
   std::string folder{};        // where their two slots lie
@@ -28,7 +31,7 @@ struct SyncTarget {
   std::optional<vllm::Geometry> engine{};
   TextFiles text{};  // that go with a folder
   // Sends what is written to machines that do not see it; nullptr: all do.
-  class Deliveries* elsewhere = nullptr;
+  std::shared_ptr<Deliveries> elsewhere{};
 };
 
 struct SyncedWeights {

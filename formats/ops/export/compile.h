@@ -44,6 +44,7 @@ struct CompileRequest {
   std::string output;  // a folder that is not there yet: the compiler makes it
 };
 
+inline constexpr char kOptimumCompiler[] = "optimum-cli";
 // The command line: `command` followed by the options of `optimum-cli export neuron`; or, when one
 // of its words holds {output}, the words alone with {model}, {output}, {tp}, {bs}, {seq},
 // {dtype} and {sampling} (device or host) replaced.

@@ -94,49 +94,49 @@ class Loop : public ::testing::Test {
 
   RunParts MakeParts(const Config& config, int64_t steps) const {
     RunParts parts;
-    parts.config = std::make_unique<const DecoderConfig>(lab_.config());
+    parts.models.config = std::make_unique<const DecoderConfig>(lab_.config());
     auto base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
     EXPECT_TRUE(base.ok());
-    parts.base = *std::move(base);
+    parts.models.base = *std::move(base);
     MeshOptions options;
     options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
-    parts.sync.bundle = MakeBundle("bundle");
-    auto actor = MeshModel::Make(*parts.config, options, parts.base);
+    parts.engines.sync.bundle = MakeBundle("bundle");
+    auto actor = MeshModel::Make(*parts.models.config, options, parts.models.base);
     EXPECT_TRUE(actor.ok());
-    parts.actor = *std::move(actor);
+    parts.models.actor = *std::move(actor);
     if (NeedsCritic(config)) {
       auto critic_base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
       EXPECT_TRUE(critic_base.ok());
       auto model = MakeCriticModel(*std::move(critic_base), 1);
       EXPECT_TRUE(model.ok());
-      parts.critic_model = std::make_unique<const CriticModel>(*std::move(model));
-      auto critic =
-          MeshModel::Make(parts.critic_model->config, options, parts.critic_model->source);
+      parts.models.critic_model = std::make_unique<const CriticModel>(*std::move(model));
+      auto critic = MeshModel::Make(parts.models.critic_model->config, options,
+                                    parts.models.critic_model->source);
       EXPECT_TRUE(critic.ok());
-      parts.critic = *std::move(critic);
+      parts.models.critic = *std::move(critic);
     }
     if (!config.algorithm.disable_kl) {
       options.decoder.trainable = false;
-      auto reference = MeshModel::Make(*parts.config, options, parts.base);
+      auto reference = MeshModel::Make(*parts.models.config, options, parts.models.base);
       EXPECT_TRUE(reference.ok());
-      parts.reference = *std::move(reference);
+      parts.models.reference = *std::move(reference);
     }
-    parts.generator = MakeEngineGenerator({.bundle = parts.sync.bundle}, nullptr);
-    parts.train = std::make_unique<ToyFeed>();
-    parts.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
-    parts.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
-    parts.score = [](std::span<const RewardSample> responses,
-                     std::optional<size_t>&) -> Result<std::vector<Scores>> {
+    parts.engines.generator = MakeEngineGenerator({.bundle = parts.engines.sync.bundle}, nullptr);
+    parts.data.train = std::make_unique<ToyFeed>();
+    parts.data.validation = {{{3, 11}, "11", "11"}, {{3, 12}, "12", "12"}};
+    parts.data.decode = [](std::span<const int32_t> ids) { return std::to_string(ids[0]); };
+    parts.data.score = [](std::span<const RewardSample> responses,
+                          std::optional<size_t>&) -> Result<std::vector<Scores>> {
       std::vector<Scores> scores;
       for (const RewardSample& response : responses)
         scores.push_back({{"overall", response.response == response.ground_truth ? 1.0 : 0.0},
                           {"length", static_cast<double>(response.tokens)}});
       return scores;
     };
-    parts.score_validation = parts.score;
-    parts.stop_tokens = {0};
-    parts.training_steps = steps;
+    parts.data.score_validation = parts.data.score;
+    parts.data.stop_tokens = {0};
+    parts.record.training_steps = steps;
     return parts;
   }
 
@@ -351,9 +351,9 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   const Config config = Configure({});
   RunParts parts = MakeParts(config, 6);
   // A fault of the reward is none of the weights.
-  parts.score = [score = parts.score, calls = 0](
-                    std::span<const RewardSample> responses,
-                    std::optional<size_t>& bad) mutable -> Result<std::vector<Scores>> {
+  parts.data.score = [score = parts.data.score, calls = 0](
+                         std::span<const RewardSample> responses,
+                         std::optional<size_t>& bad) mutable -> Result<std::vector<Scores>> {
     if (++calls < 3) return score(responses, bad);
     bad = 1;
     return Error(Errc::kCorrupt, "its overall is nan").member("sample 1");
@@ -366,8 +366,8 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
   // Logits that are not finite are.
   parts = MakeParts(config, 6);
-  hooks.phase = [&, weights = parts.actor->weights()](int64_t step, int64_t,
-                                                      const std::string& phase) {
+  hooks.phase = [&, weights = parts.models.actor->weights()](int64_t step, int64_t,
+                                                             const std::string& phase) {
     if (step != 5 || phase != "old") return;
     const std::vector<float> wrong(weights[0].table->size, NAN);
     std::memcpy(weights[0].parts.front().data, wrong.data(), wrong.size() * sizeof(float));
@@ -382,8 +382,8 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
 TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   const Config config = Configure({"trainer.save_freq=100", "trainer.val_freq=2"});
   RunParts parts = MakeParts(config, 6);
-  parts.score_validation = [](std::span<const RewardSample>,
-                              std::optional<size_t>&) -> Result<std::vector<Scores>> {
+  parts.data.score_validation = [](std::span<const RewardSample>,
+                                   std::optional<size_t>&) -> Result<std::vector<Scores>> {
     return Error(Errc::kCorrupt, "its answer is not JSON").member("sample 0");
   };
   TrainHooks hooks;
@@ -509,7 +509,8 @@ TEST_F(Loop, TellsHowFarAPhaseIs) {
     const std::scoped_lock lock(*mutex);
     last[phase] = {std::max(done, last[phase].first), units};
   };
-  parts.generator = MakeEngineGenerator({.bundle = parts.sync.bundle}, nullptr, hooks.progress);
+  parts.engines.generator =
+      MakeEngineGenerator({.bundle = parts.engines.sync.bundle}, nullptr, hooks.progress);
   ASSERT_TRUE(Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks).ok());
   EXPECT_EQ(last["gen"], std::pair(int64_t{32}, int64_t{32}));
   EXPECT_EQ(last["update_actor"], std::pair(int64_t{64}, int64_t{64}));

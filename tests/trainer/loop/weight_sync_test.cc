@@ -187,10 +187,10 @@ TEST_F(WeightSync, AMachineThatDoesNotSeeTheBundleGetsACopyAndThenDeltas) {
   const std::string here = fs::path(bundle_).parent_path(), there = folder_.Path("there");
   OtherMachine other(*second, here, there);
   Leader leader(*first);
-  Deliveries deliveries(leader, {1});
+  const auto deliveries = std::make_shared<Deliveries>(leader, std::vector<int>{1});
   for (const char* label : {"step 0", "step 1", "step 2"}) {
     const auto synced = SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
-                                    {.bundle = bundle_, .elsewhere = &deliveries}, label, 1, {});
+                                    {.bundle = bundle_, .elsewhere = deliveries}, label, 1, {});
     ASSERT_TRUE(synced.ok()) << synced.error().ToString();
     const auto arrived = ops::OpenAndBind(there + "/bundle", ops::Kind::kRollout, {});
     ASSERT_TRUE(arrived.ok()) << arrived.error().ToString();

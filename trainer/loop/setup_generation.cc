@@ -1,0 +1,209 @@
+#include "trainer/loop/setup_generation.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "formats/ops/export/export.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+#include "lib/system/system.h"
+#include "trainer/loop/deliveries.h"
+#include "trainer/loop/others_engine.h"
+#include "trainer/loop/remote_workers.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+// How another program's engine lays the model out, as vLLM does; nullopt: nothing is known of it.
+// kUnsupported when vLLM itself would refuse the model.
+Result<std::optional<vllm::Geometry>> PredictsEngine(const SetupContext& setup,
+                                                     const DecoderConfig& model) {
+  const RolloutConfig& rollout = setup.config.worker.rollout;
+  if (rollout.model_path) return std::optional<vllm::Geometry>();
+  const vllm::Geometry geometry{.tp = static_cast<int>(setup.plan.rollout_tp),
+                                .expert_parallel = rollout.enable_expert_parallel};
+  const auto tensors = vllm::RankTensors(model.model, geometry, 0);
+  if (tensors.ok()) return std::optional(geometry);
+  if (rollout.engine == "vllm")
+    return Error(tensors.error()).member("worker.rollout.tensor_parallel_size");
+  return std::optional<vllm::Geometry>();
+}
+
+// Without the engine's log-probabilities nothing shows by the tokens with which weights they were
+// made.
+Status CheckLogProbs(const SetupContext& setup, const EngineShape& engine) {
+  if (engine.tells_log_probs) return OkStatus();
+  if (setup.config.algorithm.rollout_is != "off")
+    return BadUsage(
+               "the bundle samples on the device and tells no log-probabilities, and importance "
+               "weights are made of them")
+        .member("algorithm.rollout_is")
+        .hint("set it to off, or make the bundle with neuron-export --no-on-device-sampling");
+  setup.Warn(
+      "the bundle samples on the device and tells no log-probabilities: that the engine has the "
+      "weights of the step is not shown by them (worker.rollout.max_log_prob_gap)");
+  return OkStatus();
+}
+
+EngineOptions EngineFor(const SetupContext& setup, const std::string& bundle) {
+  const NeuronOverrideConfig& over = setup.config.worker.rollout.neuron_override_config;
+  EngineOptions engine;
+  engine.bundle = bundle;
+  engine.neuron_override.tp_degree = over.tp_degree.value_or(setup.plan.rollout_tp);
+  engine.neuron_override.batch_size = over.batch_size;
+  engine.neuron_override.seq_len = over.seq_len;
+  return engine;
+}
+
+Status MakeBundle(const SetupContext& setup, ops::Kind from, const EngineShape& engine,
+                  SyncTarget& sync) {
+  sync.bundle = JoinPath(setup.root(), "rollout_bundle");
+  ops::ExportRequest request;
+  request.cpu = true;
+  request.cache.enabled = false;
+  request.convert.from = from;
+  request.convert.to = ops::Kind::kRollout;
+  request.convert.input = *setup.config.worker.actor.model.model_path;
+  request.convert.output = sync.bundle;
+  request.convert.force = true;
+  request.convert.sync = false;
+  request.convert.run.max_memory = kNoMemoryCap;
+  request.convert.options.tp = static_cast<int>(engine.tp);
+  request.convert.options.batch_size = engine.slots;
+  request.convert.options.sequence_length = engine.positions;
+  request.convert.options.dtype = engine.dtype;
+  NXDKIT_TRY(ops::Export(request));
+  NXDKIT_TRY(WriteTextFiles(sync.text, sync.bundle));
+  setup.Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", sync.bundle,
+                         engine.tp, engine.slots, engine.positions));
+  return OkStatus();
+}
+
+// The bundle of the configuration, one that is made now, or where folders will be.
+Status MakeSyncTarget(const SetupContext& setup, const RunModels& models, const EngineShape& engine,
+                      SyncTarget& sync) {
+  const RolloutConfig& rollout = setup.config.worker.rollout;
+  if (rollout.model_path) {
+    NXDKIT_ASSIGN(sync.bundle, RealPath(*rollout.model_path));
+    return OkStatus();
+  }
+  if (!OthersEngine(rollout)) return MakeBundle(setup, models.base.artifact.kind, engine, sync);
+  sync.folder = JoinPath(setup.root(), "rollout_model");
+  sync.dtype = engine.dtype;
+  NXDKIT_ASSIGN(sync.engine, PredictsEngine(setup, *models.config));
+  NXDKIT_TRY(MakeFolders(sync.folder));
+  // A server has a working folder of its own.
+  NXDKIT_ASSIGN(sync.folder, RealPath(sync.folder));
+  return OkStatus();
+}
+
+// Rollout workers on other machines read the weights where they are written here, or get them.
+Status LookElsewhere(const SetupContext& setup, SyncTarget& sync) {
+  Leader* leader = setup.options.leader;
+  if (leader == nullptr || !setup.config.worker.rollout.url.empty()) return OkStatus();
+  const std::set<int64_t> machines(setup.plan.machine_of_worker.begin(),
+                                   setup.plan.machine_of_worker.end());
+  std::vector<int> others;
+  for (const int64_t machine : machines)
+    if (machine != 0) others.push_back(static_cast<int>(machine));
+  if (others.empty()) return OkStatus();
+  auto deliveries = std::make_shared<Deliveries>(*leader, std::move(others));
+  const std::string folder = sync.bundle.empty() ? sync.folder : ParentPath(sync.bundle);
+  NXDKIT_TRY(deliveries->Look(folder));
+  if (deliveries->blind().empty()) return OkStatus();
+  for (const int machine : deliveries->blind())
+    setup.Note(fmt::format("machine {} does not see {}: the weights of every step are sent to it",
+                           machine, folder));
+  sync.elsewhere = std::move(deliveries);
+  return OkStatus();
+}
+
+WorkerPoolOptions PoolFor(const SetupContext& setup) {
+  const SetupOptions& options = setup.options;
+  const bool others = OthersEngine(setup.config.worker.rollout);
+  WorkerPoolOptions pool;
+  pool.command = options.worker_command;
+  pool.workers = static_cast<int>(setup.plan.rollout_workers);
+  pool.environment = options.rollout_environment.all;
+  pool.environment_of = options.rollout_environment.of;
+  pool.log_files = options.worker_logs;
+  pool.on_warning = setup.hooks.note;
+  if (others) {
+    pool.grace = kOthersGrace;
+    for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));
+  }
+  if (options.leader == nullptr) return pool;
+  // On several machines: the starter has a copy, so all else is said by now.
+  const bool have_cores =
+      (setup.plan.separate || others) && setup.config.worker.rollout.url.empty();
+  const int64_t cores = options.instance ? options.instance->cores : 0;
+  const RemoteWorkers workers{setup.plan, pool, others, have_cores, cores};
+  pool.start = workers.StarterOf(*options.leader);
+  pool.environment_of.clear();  // it was that of this machine's workers
+  return pool;
+}
+
+// Our own engine, with all cores of the machine while it generates where it has none of its own.
+EngineOptions OwnEngine(const SetupContext& setup, const std::string& bundle, int64_t tp) {
+  const RunPlan& plan = setup.plan;
+  EngineOptions engine = EngineFor(setup, bundle);
+  if (plan.separate) return engine;
+  const int64_t cores = std::min<int64_t>(plan.cores / plan.nodes, std::ssize(AllowedProcessors()));
+  engine.threads = static_cast<int>(std::max<int64_t>(1, cores / tp));
+  return engine;
+}
+
+Result<std::unique_ptr<Generator>> MakeGenerator(const SetupContext& setup, int64_t vocab,
+                                                 const EngineShape& shape,
+                                                 const std::string& bundle) {
+  std::vector<EngineOptions> engines;
+  if (OthersEngine(setup.config.worker.rollout)) {
+    NXDKIT_ASSIGN(engines, OthersEngines(setup.config, setup.plan, vocab, shape));
+  } else {
+    engines = {OwnEngine(setup, bundle, shape.tp)};
+    if (!setup.plan.worker_processes())
+      return MakeEngineGenerator(engines[0], setup.hooks.poll, setup.hooks.progress);
+  }
+  return MakeWorkerGenerator(PoolFor(setup), engines, setup.hooks.poll, setup.hooks.progress);
+}
+
+}  // namespace
+
+Result<EngineShape> ShapeOfEngine(const SetupContext& setup, const DecoderConfig& model) {
+  const RolloutConfig& rollout = setup.config.worker.rollout;
+  const NeuronOverrideConfig& over = rollout.neuron_override_config;
+  if (OthersEngine(rollout)) {
+    NXDKIT_TRY(FindCommand(rollout));
+    NXDKIT_TRY(PredictsEngine(setup, model));
+    const SetupOptions& options = setup.options;
+    const bool on_devices = options.instance || options.rollout_environment.has_given_cores;
+    NXDKIT_ASSIGN(const EngineShape shape, OthersShape(setup.config, setup.plan, on_devices));
+    NXDKIT_TRY(CheckLogProbs(setup, shape));
+    return shape;
+  }
+  if (rollout.model_path) {
+    NXDKIT_ASSIGN(const EngineFacts facts,
+                  CheckEngineBundle(EngineFor(setup, *rollout.model_path)));
+    return EngineShape{facts.tp, facts.batch_size, facts.seq_len, facts.dtype};
+  }
+  return EngineShape{
+      over.tp_degree.value_or(setup.plan.rollout_tp),
+      over.batch_size.value_or(std::min<int64_t>(64, setup.plan.sequences_per_worker)),
+      RolloutPositions(setup.config), RolloutDtype(rollout)};
+}
+
+Status MakeEngines(const SetupContext& setup, const RunModels& models, const TextFiles& files,
+                   RunEngines& engines) {
+  engines.sync.text = files;
+  NXDKIT_TRY(MakeSyncTarget(setup, models, engines.shape, engines.sync));
+  NXDKIT_TRY(LookElsewhere(setup, engines.sync));
+  NXDKIT_ASSIGN(engines.generator, MakeGenerator(setup, models.config->model.config.vocab,
+                                                 engines.shape, engines.sync.bundle));
+  return OkStatus();
+}
+
+}  // namespace nxdkit::trainer

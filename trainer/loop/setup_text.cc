@@ -1,0 +1,215 @@
+#include "trainer/loop/setup_text.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "lib/base/errors.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+#include "trainer/config/check_reward.h"
+#include "trainer/loop/dataset_feed.h"
+#include "trainer/loop/format_check.h"
+#include "trainer/text/open_tokenizer.h"
+#include "trainer/text/special_tokens.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr uint64_t kMaxTokenizer = uint64_t{256} << 20;
+
+struct RunText {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  ChatTemplate chat;
+  std::optional<PromptFormat> format;
+  SpecialTokens special;
+
+  PromptMaker maker() const { return {tokenizer.get(), &chat, format ? &*format : nullptr}; }
+};
+
+Status CheckVocabulary(const Tokenizer& tokenizer, const DecoderConfig& config,
+                       const std::string& folder) {
+  if (tokenizer.id_limit() <= config.model.config.vocab) return OkStatus();
+  return Corrupt("the tokenizer has ids up to {}, the model {} rows", tokenizer.id_limit() - 1,
+                 config.model.config.vocab)
+      .in(folder);
+}
+
+std::string TokenizerFolder(const ModelSection& section) {
+  return section.tokenizer_path.value_or(*section.model_path);
+}
+
+// The critic reads the actor's tokens.
+Status CheckCriticTokens(const SetupContext& setup, const Tokenizer& tokenizer,
+                         const DecoderConfig& critic) {
+  const WorkerConfig& worker = setup.config.worker;
+  const std::string& path = *worker.critic.model.model_path;
+  NXDKIT_TRY(CheckVocabulary(tokenizer, critic, path));
+  const auto file = [](const ModelSection& of) {
+    return ReadSmallFile(JoinPath(TokenizerFolder(of), "tokenizer.json"), kMaxTokenizer);
+  };
+  const auto own = file(worker.critic.model);
+  const auto actors = file(worker.actor.model);
+  if (own.ok() && actors.ok() && *own != *actors)
+    setup.Note(fmt::format(
+        "critic: {} has another tokenizer.json than the actor; it will read the actor's tokens",
+        path));
+  return OkStatus();
+}
+
+// For templates that print a date: the configured one, else the day on which the run began.
+Result<std::string> TemplateDate(const SetupContext& setup, const ChatTemplate& chat,
+                                 const std::optional<FoundCheckpoint>& continued) {
+  std::string date;
+  if (!chat.Mentions("strftime_now")) return date;
+  if (setup.config.data.template_date) {
+    date = *setup.config.data.template_date;
+  } else if (continued) {
+    NXDKIT_ASSIGN(date, TemplateDateOf(*continued));
+  } else {
+    date = Today();
+  }
+  if (!date.empty())
+    setup.Note(fmt::format("the chat template's date is {} throughout the run", date));
+  return date;
+}
+
+DatasetOptions OptionsOf(const DataConfig& data, const RunText& text, const std::string& date) {
+  DatasetOptions options;
+  options.prompt_key = data.prompt_key;
+  options.answer_key = data.answer_key;
+  options.image_key = data.image_key;
+  options.video_key = data.video_key;
+  options.max_prompt_tokens = data.max_prompt_length;
+  options.overlong = data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate;
+  options.chat.enable_thinking = data.enable_thinking;
+  if (!date.empty()) options.chat.now = MidnightOf(date);
+  options.chat.bos_token = text.special.bos_token;
+  options.chat.eos_token = text.special.eos_token;
+  return options;
+}
+
+Result<std::shared_ptr<const Dataset>> LoadData(const SetupContext& setup,
+                                                const std::string& source, const RunText& text,
+                                                const DatasetOptions& options) {
+  NXDKIT_ASSIGN(Dataset dataset, Dataset::Load(source, text.maker(), options));
+  std::string line = fmt::format("{}: {} prompts, the longest of {} tokens", source, dataset.size(),
+                                 dataset.longest());
+  if (dataset.dropped() > 0) line += fmt::format(", {} too long and left out", dataset.dropped());
+  if (dataset.truncated() > 0)
+    line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());
+  setup.Note(line);
+  if (const std::vector<std::string>& empty = dataset.empty_files(); !empty.empty())
+    setup.Warn(fmt::format(
+        "{}: there are no rows in it{}", empty.front(),
+        empty.size() > 1 ? fmt::format(", nor in {} more files", empty.size() - 1) : ""));
+  return std::make_shared<const Dataset>(std::move(dataset));
+}
+
+RewardChoice RewardOfRun(const RewardConfig& reward) {
+  return ResolveReward(reward.reward_function.value_or(""));
+}
+
+Result<RewardOptions> RewardNumbers(const RewardConfig& reward) {
+  RewardOptions numbers;
+  for (const ValueEntry& entry : reward.reward_function_kwargs.entries) {
+    if (entry.value.kind != ValueKind::kInt && entry.value.kind != ValueKind::kDouble)
+      return BadUsage("found no number: rewards take numbers only")
+          .member("worker.reward.reward_function_kwargs." + entry.key);
+    numbers[entry.key] = entry.value.number;
+  }
+  return numbers;
+}
+
+Status LookAtFormat(const SetupContext& setup, const RunText& text, const ChatOptions& chat) {
+  const RewardConfig& reward = setup.config.worker.reward;
+  const RewardChoice choice = RewardOfRun(reward);
+  if (choice.kind != RewardKind::kBuiltIn) return OkStatus();
+  NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers(reward));
+  const auto prompt = PromptText(text.maker(), "1 + 1", chat);
+  if (!prompt.ok()) return OkStatus();  // the first row of the data will tell
+  setup.Warn(FormatWarning({.reward = choice.name,
+                            .tags = FormatTags(choice.name, numbers),
+                            .prompt = *prompt,
+                            .tokenizer = text.tokenizer.get(),
+                            .skips_special = reward.skip_special_tokens}));
+  return OkStatus();
+}
+
+Result<RunText> OpenText(const SetupContext& setup, const RunModels& models, TextFiles& files) {
+  const ModelSection& model = setup.config.worker.actor.model;
+  const std::string folder = TokenizerFolder(model);
+  NXDKIT_ASSIGN(Tokenizer opened, OpenTokenizer(folder));
+  auto tokenizer = std::make_shared<const Tokenizer>(std::move(opened));
+  NXDKIT_TRY(CheckVocabulary(*tokenizer, *models.config, folder));
+  NXDKIT_ASSIGN(SpecialTokens special, LoadSpecialTokens(folder, *model.model_path, *tokenizer));
+  const DataConfig& data = setup.config.data;
+  const auto& override_path = data.override_chat_template;
+  NXDKIT_ASSIGN(ChatTemplate chat,
+                override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder));
+  if (override_path) files.chat_template = chat.source();
+  NXDKIT_ASSIGN(const bool of_model, SamePath(folder, *model.model_path));
+  if (!of_model) files.tokenizer = folder;
+  std::optional<PromptFormat> format;
+  if (data.format_prompt) {
+    NXDKIT_ASSIGN(format, PromptFormat::Open(*data.format_prompt));
+  }
+  return RunText{std::move(tokenizer), std::move(chat), std::move(format), std::move(special)};
+}
+
+Status OpenData(const SetupContext& setup, const RunText& text, RunData& data, RunRecord& record) {
+  const Config& config = setup.config;
+  const DatasetOptions options = OptionsOf(config.data, text, record.template_date);
+  NXDKIT_TRY(LookAtFormat(setup, text, options.chat));
+  NXDKIT_ASSIGN(const std::shared_ptr<const Dataset> train,
+                LoadData(setup, config.data.train_files, text, options));
+  if (!config.data.val_files.empty()) {
+    NXDKIT_ASSIGN(const std::shared_ptr<const Dataset> validation,
+                  LoadData(setup, config.data.val_files, text, options));
+    for (size_t row = 0; row < validation->size(); ++row)
+      data.validation.push_back(PromptOf(*validation, row, *text.tokenizer));
+  }
+  const bool validates = config.trainer.val_freq > 0 || config.trainer.val_only;
+  NXDKIT_ASSIGN(record.training_steps, TrainingSteps(config, static_cast<int64_t>(train->size()),
+                                                     validates ? std::ssize(data.validation) : 1));
+  NXDKIT_ASSIGN(data.train, MakeDatasetFeed(train, text.tokenizer, config.data.seed,
+                                            config.data.shuffle, setup.plan.prompts_per_call));
+  return OkStatus();
+}
+
+}  // namespace
+
+Status OpenTextAndData(const SetupContext& setup, const RunModels& models,
+                       const std::optional<FoundCheckpoint>& continued, RunData& data,
+                       RunRecord& record) {
+  NXDKIT_ASSIGN(const RunText text, OpenText(setup, models, record.text_files));
+  if (models.critic_model)
+    NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models.critic_model->config));
+  data.stop_tokens = text.special.eos_ids;
+  data.decode = [tokenizer = text.tokenizer, skip = setup.config.worker.reward.skip_special_tokens](
+                    std::span<const int32_t> ids) { return tokenizer->Decode(ids, skip); };
+  NXDKIT_ASSIGN(record.template_date, TemplateDate(setup, text.chat, continued));
+  NXDKIT_TRY(OpenData(setup, text, data, record));
+  NXDKIT_ASSIGN(data.score, MakeScorer(setup));
+  return OkStatus();
+}
+
+Result<Scorer> MakeScorer(const SetupContext& setup) {
+  const RewardConfig& reward = setup.config.worker.reward;
+  const RewardChoice choice = RewardOfRun(reward);
+  NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers(reward));
+  NXDKIT_ASSIGN(
+      std::shared_ptr<Reward> made,
+      MakeReward(choice.kind == RewardKind::kCommand ? "exec:" + choice.name : choice.name,
+                 numbers));
+  return Scorer([made, poll = setup.hooks.poll, progress = setup.hooks.progress](
+                    std::span<const RewardSample> samples, std::optional<size_t>& bad) {
+    const auto count = [&](size_t scored) {
+      if (progress) progress(static_cast<int64_t>(scored), std::ssize(samples));
+    };
+    return made->Score(samples, {poll, count, [&](size_t sample) { bad = sample; }});
+  });
+}
+
+}  // namespace nxdkit::trainer
