@@ -5,33 +5,9 @@
 #include <cstdint>
 #include <span>
 
-namespace nxdkit::models {
+#include "formats/models/role_table.h"
 
-// What a parameter is to the formats: how it is sharded, fused and replicated follows from this.
-// A bias has the role of its weight; its rank tells them apart.
-enum class Role : uint8_t {
-  kEmbedding,   // [vocab, hidden]
-  kLmHead,      // [vocab, hidden]
-  kScore,       // [labels, hidden], in the place of the lm_head; replicated, last pipeline stage
-  kFinalNorm,   // [hidden], last pipeline stage
-  kQuery,       // [heads * head_dim, hidden], column parallel
-  kKey,         // [kv_heads * head_dim, hidden], column parallel
-  kValue,       //
-  kOutput,      // [hidden, heads * head_dim], row parallel; its bias is replicated
-  kQueryNorm,   // [head_dim], replicated
-  kKeyNorm,     //
-  kGate,        // [intermediate, hidden], column parallel
-  kUp,          //
-  kDown,        // [hidden, intermediate], row parallel; its bias is replicated
-  kRouter,      // [experts, hidden], replicated
-  kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
-  kExpertUp,    //
-  kExpertDown,  // [hidden, expert intermediate]
-  kHeadColumn,  // [heads * 3 * head_dim, hidden], of each head its q, k and v: column parallel
-  kColumn,      // [any, hidden], column parallel
-  kRow,         // [hidden, any], row parallel; its bias is replicated
-  kReplicated,  // norms and the like
-};
+namespace nxdkit::models {
 
 // Symbolic extents, evaluated with a config.
 enum class Dim : uint8_t {

@@ -51,6 +51,11 @@ struct Param {
   int layer = -1;  // -1: none
   Shape shape;
   int expert = -1;  // -1: of no expert
+
+  // The dimension that tensor parallelism cuts, or kWhole.
+  int CutDim() const;
+  // Whether what is fused with it is stored in its place: the first role, of the first expert.
+  bool Leads() const { return models::Leads(role) && expert <= 0; }
 };
 
 struct Model {

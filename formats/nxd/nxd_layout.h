@@ -52,7 +52,7 @@ struct Geometry {
 
 // One stored tensor of a tensor parallel rank, and which pipeline stages hold it.
 struct RankTensor {
-  enum class Stage : uint8_t { kFirst, kLast, kLayer, kEvery };
+  using Stage = models::Stage;
   TensorLayout layout;
   Stage stage = Stage::kEvery;
   int layer = -1;       // for kLayer
