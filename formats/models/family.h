@@ -57,7 +57,7 @@ enum RankTensor : uint8_t {
   kExpertRank = 4,     // layers.N.mlp.expert_mlps.spmd_rank.rank
 };
 
-// What one of the programs that make rollout bundles does with a family.
+// A family in one of the programs that make rollout bundles.
 struct RolloutTraits {
   uint8_t ranks = kModelRank | kAttentionRank;
   bool ties = true;          // knows models whose lm_head is the embedding
@@ -86,7 +86,7 @@ enum class OptimumSampling : uint8_t {
   kOnHost,
 };
 
-// What TorchTitan's rope turns together in a head of q and k: its rows are stored so.
+// The rows of a head of q and k that TorchTitan's rope turns together: they are stored so.
 enum class TitanRope : uint8_t {
   kNone,    // TorchTitan has no model of the family
   kHalves,  // a row and the one half a head further, as transformers does

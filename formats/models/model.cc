@@ -286,8 +286,8 @@ void AddParams(Model& model, std::span<const ParamRow> rows, int layer) {
 // Rows of one head, along the dimension that is cut; 0 when there are none.
 int64_t HeadRows(const Param& param, const ModelConfig& config) {
   const Unit unit = RowOf(param.role).unit;
-  if (param.CutDim() == kWhole || unit < Unit::kQueryHead) return 0;
-  return unit == Unit::kQkvHead ? 3 * config.head_dim : config.head_dim;
+  if (unit == Unit::kQkvHead) return 3 * config.head_dim;
+  return IsHead(unit) && param.CutDim() != kWhole ? config.head_dim : 0;
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ int64_t LayerOf(std::string_view name);
 // Whether the family says that a tensor of this name may be left out.
 bool IsIgnorable(const Family& family, std::string_view name);
 
-// Of a config without a family: "no parameter table for model_type "foo"; there are tables for
-// ...".
+// The message for a config without a family: "no parameter table for model_type "foo"; there are
+// tables for ...".
 std::string NoTableText(const ModelConfig& config);
 
 }  // namespace nxdkit::models

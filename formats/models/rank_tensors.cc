@@ -111,9 +111,8 @@ TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params
 TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
                         const RankHeads& heads, int64_t tp, int64_t rank) {
   const int dim = model.params[param].CutDim();
-  const Unit unit = RowOf(model.params[param].role).unit;
   if (dim == kWhole) return WholeTensor(model, param, std::move(name));
-  if (unit == Unit::kQueryHead || unit == Unit::kKeyHead)
+  if (IsHead(RowOf(model.params[param].role).unit))
     return HeadsTensor(model, {param}, std::move(name), heads);
   return SliceTensor(model, param, std::move(name), dim, tp, rank);
 }

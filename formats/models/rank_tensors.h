@@ -1,6 +1,6 @@
-// What is stored of a model: whole, by Hugging Face, or by one tensor parallel rank, in training
-// sets and rollout bundles alike: slices, heads and whole parameters, as their roles say
-// (role_table.h). Under which name is the format's.
+// The tensors that are stored of a model: whole, by Hugging Face, or by one tensor parallel rank,
+// in training sets and rollout bundles alike: slices, heads and whole parameters, as their roles
+// say (role_table.h). The names are the format's.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace nxdkit::models {
 // `text` with the first `from` in it replaced, if there is one.
 std::string Replaced(std::string text, std::string_view from, std::string_view to);
 
-// What is fused with `param`, and leads: q, k and v, or gate and up; all weights or all biases.
+// `param`, which leads, and those that are fused with it: q, k and v, or gate and up; the weights
+// of a weight, the biases of a bias.
 std::vector<uint32_t> FusedWith(const Model& model, uint32_t param);
 // "a.q_proj.weight" -> "a.qkv_proj.weight".
 std::string FusedName(const Param& param);
@@ -45,7 +46,7 @@ TensorLayout StackedSlices(const Model& model, const std::vector<uint32_t>& para
 TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
                          const RankHeads& heads);
 
-// What the role gives the rank of a parameter: all of it, heads, or a slice.
+// The rank's part of a parameter, as its role says: all of it, heads, or a slice.
 TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
                         const RankHeads& heads, int64_t tp, int64_t rank);
 

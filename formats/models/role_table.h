@@ -1,5 +1,5 @@
-// A role is what a parameter is to the formats: the table says how parameters of a role are cut over
-// tensor parallel ranks, which of them are shared and fused, and where in a pipeline they are.
+// A role is what a parameter is to the formats: the table says how parameters of a role are cut
+// over tensor parallel ranks, which of them are shared and fused, and where in a pipeline they are.
 // Layouts read it and add their own names, their order and what they pad. A row is plain data.
 #pragma once
 
@@ -42,6 +42,7 @@ enum class Unit : uint8_t {
   kKeyHead,       // the same; where heads are fewer than ranks, several ranks share one
   kQkvHead,       // 3 * head_dim
 };
+constexpr bool IsHead(Unit unit) { return unit == Unit::kQueryHead || unit == Unit::kKeyHead; }
 
 // Parameters of one layer that layouts can store as one tensor, in the order of their roles.
 enum class Fused : uint8_t { kAlone, kQkv, kGateUp, kExperts };
@@ -58,7 +59,7 @@ struct RoleRow {
   // The dimension of the weight that is cut; kWhole: each rank has all of it. A bias is cut with
   // the rows of its weight, and whole where the weight's columns are cut.
   int axis = kWhole;
-  // Of a whole parameter: each rank uses it for its own units alone.
+  // A whole parameter that has heads for a unit is used by each rank for its own heads alone.
   Unit unit = Unit::kElement;
   Fused fused = Fused::kAlone;
   Stage stage = Stage::kEvery;  // outside of the layers

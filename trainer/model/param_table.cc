@@ -95,25 +95,24 @@ class TableMaker {
     return OkStatus();
   }
 
-  // What is fused follows without a gap.
+  // Fused parameters follow one another without a gap.
   Result<int> Add(const std::string& name, bool optional = false) {
     const std::optional<uint32_t> index = model_.Find(name);
     if (!index && optional) return -1;
     if (!index) return Unsupported("the model has no such parameter").on(name);
     const models::Param& param = model_.params[*index];
     const models::RoleRow& role = models::RowOf(param.role);
-    const bool of_keys = role.unit == models::Unit::kKeyHead;
-    const bool of_heads = of_keys || role.unit == models::Unit::kQueryHead;
     Slot slot = {.param = *index, .shape = param.shape, .cut_dim = param.CutDim()};
     slot.copies = table_.tp;
     if (slot.cut_dim >= 0) {
-      slot.copies = of_keys ? kv_copies_ : 1;
+      slot.copies = role.unit == models::Unit::kKeyHead ? kv_copies_ : 1;
       int64_t& extent = slot.shape[static_cast<size_t>(slot.cut_dim)];
       extent = extent * slot.copies / table_.tp;
       slot.cut_begin = table_.rank / slot.copies * extent;
     }
     // A bias beside columns is added to the sum of all ranks: each has its whole gradient.
-    slot.partial_gradient = of_heads && slot.copies > 1 && slot.cut_dim == role.axis;
+    slot.partial_gradient =
+        models::IsHead(role.unit) && slot.copies > 1 && slot.cut_dim == role.axis;
     slot.offset = param.Leads() ? Aligned(end_) : end_;
     end_ = slot.offset + slot.size();
     table_.slots.push_back(std::move(slot));
