@@ -16,6 +16,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/models/family.h
   formats/models/gqa.h
   formats/models/model.h
+  formats/models/role_table.h
   formats/neff/header.h
   formats/neff/payload.h
   formats/nxd/detect.h

@@ -69,22 +69,8 @@ std::optional<std::string> TitanName(const Param& param, Style style) {
   return std::nullopt;
 }
 
-int TpDimOf(const Param& param) {
-  if (param.shape.size() < 2) return -1;
-  switch (param.role) {
-    case Role::kOutput:
-    case Role::kDown:
-    case Role::kExpertDown:
-    case Role::kRow:
-      return 1;
-    case Role::kRouter:
-    case Role::kScore:
-    case Role::kReplicated:
-      return -1;
-    default:
-      return 0;
-  }
-}
+// Vectors are whole on all ranks.
+int TpDimOf(const Param& param) { return param.shape.size() < 2 ? models::kWhole : param.CutDim(); }
 
 GlobalTensor Whole(const Model& model, uint32_t param, std::string name) {
   TensorLayout layout = models::WholeTensor(model, param, std::move(name));

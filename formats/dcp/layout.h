@@ -31,8 +31,8 @@ struct GlobalTensor {
 // Whether there is a tensor of this name and shape.
 using HasTensor = std::function<bool(const std::string& name, const Shape& shape)>;
 
-// What a checkpoint of this style holds of the model, in the model's order; of a tied model the
-// lm_head too. kUnsupported, naming the parameter, when the style has no name for it.
+// The tensors that a checkpoint of this style holds of the model, in the model's order; of a tied
+// model the lm_head too. kUnsupported, naming the parameter, when the style has no name for it.
 //
 // A tensor with rows in pairs has two pieces for every head, and how many heads there are is what a
 // configuration says: with `stored`, one that is not there is left without pieces and in its own
@@ -45,8 +45,8 @@ TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box);
 // The chunk's bytes in the shape of its layout.
 StoredTensor SeenAs(StoredTensor chunk, const Shape& shape);
 
-// What each rank of the mesh has of the tensor; ranks without any are left out, and copies are
-// stored once.
+// The part that each rank of the mesh has of the tensor; ranks without any are left out, and copies
+// are stored once.
 struct RankBox {
   int rank = 0;
   Box box;

@@ -46,7 +46,7 @@ inline constexpr std::array kEndRows = {
     ParamRow{"lm_head.weight", kLmHead, kVocab, kHidden, When::kUntied},
 };
 
-// Of those that are trained as value models too.
+// The heads of families that are trained as value models too.
 inline constexpr std::array kScoreRows = {
     ParamRow{"score.weight", kScore, kLabels, kHidden, When::kScore},
     ParamRow{"score.bias", kScore, kLabels, kNone, When::kScoreBias},

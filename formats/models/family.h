@@ -5,33 +5,9 @@
 #include <cstdint>
 #include <span>
 
-namespace nxdkit::models {
+#include "formats/models/role_table.h"
 
-// What a parameter is to the formats: how it is sharded, fused and replicated follows from this.
-// A bias has the role of its weight; its rank tells them apart.
-enum class Role : uint8_t {
-  kEmbedding,   // [vocab, hidden]
-  kLmHead,      // [vocab, hidden]
-  kScore,       // [labels, hidden], in the place of the lm_head; replicated, last pipeline stage
-  kFinalNorm,   // [hidden], last pipeline stage
-  kQuery,       // [heads * head_dim, hidden], column parallel
-  kKey,         // [kv_heads * head_dim, hidden], column parallel
-  kValue,       //
-  kOutput,      // [hidden, heads * head_dim], row parallel; its bias is replicated
-  kQueryNorm,   // [head_dim], replicated
-  kKeyNorm,     //
-  kGate,        // [intermediate, hidden], column parallel
-  kUp,          //
-  kDown,        // [hidden, intermediate], row parallel; its bias is replicated
-  kRouter,      // [experts, hidden], replicated
-  kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
-  kExpertUp,    //
-  kExpertDown,  // [hidden, expert intermediate]
-  kHeadColumn,  // [heads * 3 * head_dim, hidden], of each head its q, k and v: column parallel
-  kColumn,      // [any, hidden], column parallel
-  kRow,         // [hidden, any], row parallel; its bias is replicated
-  kReplicated,  // norms and the like
-};
+namespace nxdkit::models {
 
 // Symbolic extents, evaluated with a config.
 enum class Dim : uint8_t {
@@ -81,7 +57,7 @@ enum RankTensor : uint8_t {
   kExpertRank = 4,     // layers.N.mlp.expert_mlps.spmd_rank.rank
 };
 
-// What one of the programs that make rollout bundles does with a family.
+// A family in one of the programs that make rollout bundles.
 struct RolloutTraits {
   uint8_t ranks = kModelRank | kAttentionRank;
   bool ties = true;          // knows models whose lm_head is the embedding
@@ -110,7 +86,7 @@ enum class OptimumSampling : uint8_t {
   kOnHost,
 };
 
-// What TorchTitan's rope turns together in a head of q and k: its rows are stored so.
+// The rows of a head of q and k that TorchTitan's rope turns together: they are stored so.
 enum class TitanRope : uint8_t {
   kNone,    // TorchTitan has no model of the family
   kHalves,  // a row and the one half a head further, as transformers does

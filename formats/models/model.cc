@@ -283,16 +283,19 @@ void AddParams(Model& model, std::span<const ParamRow> rows, int layer) {
   }
 }
 
-// Rows of one head and the dimension they run along; 0 when there are none.
+// Rows of one head, along the dimension that is cut; 0 when there are none.
 int64_t HeadRows(const Param& param, const ModelConfig& config) {
-  const bool heads = param.role == Role::kQuery || param.role == Role::kKey ||
-                     param.role == Role::kValue ||
-                     (param.role == Role::kOutput && param.shape.size() == 2);
-  if (param.role == Role::kHeadColumn) return 3 * config.head_dim;
-  return heads ? config.head_dim : 0;
+  const Unit unit = RowOf(param.role).unit;
+  if (unit == Unit::kQkvHead) return 3 * config.head_dim;
+  return IsHead(unit) && param.CutDim() != kWhole ? config.head_dim : 0;
 }
 
 }  // namespace
+
+int Param::CutDim() const {
+  const int axis = RowOf(role).axis;
+  return axis < static_cast<int>(shape.size()) ? axis : kWhole;
+}
 
 bool ModelConfig::IsSparse(int64_t layer) const {
   return experts > 0 && (layer + 1) % sparse_step == 0 &&
@@ -327,8 +330,7 @@ std::optional<uint32_t> Model::Find(std::string_view name) const {
 std::vector<LogicalTensor> Model::Logical() const {
   std::vector<LogicalTensor> out;
   for (const Param& param : params)
-    out.push_back(
-        {param.name, param.shape, HeadRows(param, config), param.role == Role::kOutput ? 1 : 0});
+    out.push_back({param.name, param.shape, HeadRows(param, config), std::max(param.CutDim(), 0)});
   return out;
 }
 

@@ -51,6 +51,11 @@ struct Param {
   int layer = -1;  // -1: none
   Shape shape;
   int expert = -1;  // -1: of no expert
+
+  // The dimension that tensor parallelism cuts, or kWhole.
+  int CutDim() const;
+  // Whether what is fused with it is stored in its place: the first role, of the first expert.
+  bool Leads() const { return models::Leads(role) && expert <= 0; }
 };
 
 struct Model {
@@ -83,8 +88,8 @@ int64_t LayerOf(std::string_view name);
 // Whether the family says that a tensor of this name may be left out.
 bool IsIgnorable(const Family& family, std::string_view name);
 
-// Of a config without a family: "no parameter table for model_type "foo"; there are tables for
-// ...".
+// The message for a config without a family: "no parameter table for model_type "foo"; there are
+// tables for ...".
 std::string NoTableText(const ModelConfig& config);
 
 }  // namespace nxdkit::models

@@ -27,11 +27,20 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-uint32_t Partner(const Model& model, uint32_t param, std::string_view from, std::string_view to) {
-  const std::string name = Replaced(model.params[param].name, from, to);
-  for (uint32_t p = param; p < model.params.size(); ++p)
-    if (model.params[p].name == name) return p;
-  NXDKIT_CHECK(false && "a family without the partner of a projection");
+std::vector<uint32_t> FusedWith(const Model& model, uint32_t param) {
+  const Param& first = model.params[param];
+  std::vector<uint32_t> fused;
+  for (uint32_t i = param; i < model.params.size() && model.params[i].layer == first.layer; ++i)
+    if (RowOf(model.params[i].role).fused == RowOf(first.role).fused &&
+        model.params[i].shape.size() == first.shape.size())
+      fused.push_back(i);
+  return fused;
+}
+
+std::string FusedName(const Param& param) {
+  const size_t end = param.name.rfind('.');
+  const size_t begin = param.name.rfind('.', end - 1) + 1;
+  return std::string(param.name).replace(begin, end - begin, FusedModule(RowOf(param.role).fused));
 }
 
 TensorLayout WholeTensor(const Model& model, uint32_t param, std::string name) {
@@ -62,16 +71,34 @@ TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, i
   return tensor;
 }
 
-TensorLayout HeadsTensor(const Model& model, std::string name, const std::vector<HeadsOf>& parts,
-                         int dim) {
+TensorLayout StackedSlices(const Model& model, const std::vector<uint32_t>& params,
+                           std::string name, int64_t tp, int64_t rank) {
+  const Shape& shape = model.params[params.front()].shape;
+  const int64_t rows = shape[0] / tp;
+  TensorLayout tensor = EmptyTensor(std::move(name), shape);
+  tensor.shape[0] = 0;
+  for (const uint32_t param : params) {
+    AddRows(tensor, param, shape, rank * rows, rows, tensor.shape[0]);
+    tensor.shape[0] += rows;
+  }
+  return tensor;
+}
+
+TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
+                         const RankHeads& heads) {
   const int64_t size = model.config.head_dim;
-  TensorLayout tensor = EmptyTensor(std::move(name), model.params[parts.front().first].shape);
+  const Param& first = model.params[params.front()];
+  const int dim = first.CutDim();
+  const auto heads_of = [&](uint32_t param) -> const std::vector<int64_t>& {
+    return RowOf(model.params[param].role).unit == Unit::kKeyHead ? heads.kv : heads.query;
+  };
+  TensorLayout tensor = EmptyTensor(std::move(name), first.shape);
   tensor.shape[dim] = 0;
-  for (const auto& [param, heads] : parts)
-    tensor.shape[dim] += size * static_cast<int64_t>(heads->size());
+  for (const uint32_t param : params)
+    tensor.shape[dim] += size * static_cast<int64_t>(heads_of(param).size());
   int64_t at = 0;
-  for (const auto& [param, heads] : parts)
-    for (const int64_t head : *heads) {
+  for (const uint32_t param : params)
+    for (const int64_t head : heads_of(param)) {
       if (head == kZeroHead)
         AddZeros(tensor, dim, at, size);
       else
@@ -79,6 +106,15 @@ TensorLayout HeadsTensor(const Model& model, std::string name, const std::vector
       at += size;
     }
   return tensor;
+}
+
+TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
+                        const RankHeads& heads, int64_t tp, int64_t rank) {
+  const int dim = model.params[param].CutDim();
+  if (dim == kWhole) return WholeTensor(model, param, std::move(name));
+  if (IsHead(RowOf(model.params[param].role).unit))
+    return HeadsTensor(model, {param}, std::move(name), heads);
+  return SliceTensor(model, param, std::move(name), dim, tp, rank);
 }
 
 }  // namespace nxdkit::models

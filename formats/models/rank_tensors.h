@@ -1,12 +1,11 @@
-// What is stored of a model: whole, by Hugging Face, or by one tensor parallel rank, in training
-// sets and rollout bundles alike: slices, heads and whole parameters. Which of them a role asks
-// for, under which name, is the format's.
+// The tensors that are stored of a model: whole, by Hugging Face, or by one tensor parallel rank,
+// in training sets and rollout bundles alike: slices, heads and whole parameters, as their roles
+// say (role_table.h). The names are the format's.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "formats/models/gqa.h"
@@ -18,9 +17,11 @@ namespace nxdkit::models {
 // `text` with the first `from` in it replaced, if there is one.
 std::string Replaced(std::string text, std::string_view from, std::string_view to);
 
-// The parameter that is stored with `param` (the k or v of a q, the up of a gate): its name with
-// `from` replaced. It must be there, at or after `param`.
-uint32_t Partner(const Model& model, uint32_t param, std::string_view from, std::string_view to);
+// `param`, which leads, and those that are fused with it: q, k and v, or gate and up; the weights
+// of a weight, the biases of a bias.
+std::vector<uint32_t> FusedWith(const Model& model, uint32_t param);
+// "a.q_proj.weight" -> "a.qkv_proj.weight".
+std::string FusedName(const Param& param);
 
 // A tensor that nothing is stored in yet.
 TensorLayout EmptyTensor(std::string name, Shape shape);
@@ -36,10 +37,17 @@ std::vector<TensorLayout> HfTensors(const Model& model, bool aliases);
 TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, int dim, int64_t tp,
                          int64_t rank);
 
-// The heads of one or several projections, one after the other along `dim` (0: rows of q, k and v;
-// 1: columns of o); a kZeroHead is zeros.
-using HeadsOf = std::pair<uint32_t, const std::vector<int64_t>*>;  // a parameter, which heads
-TensorLayout HeadsTensor(const Model& model, std::string name, const std::vector<HeadsOf>& parts,
-                         int dim = 0);
+// The rank's rows of several parameters, one after the other; tp divides them.
+TensorLayout StackedSlices(const Model& model, const std::vector<uint32_t>& params,
+                           std::string name, int64_t tp, int64_t rank);
+
+// The rank's heads of one or several projections, one after the other along the dimension that is
+// cut (rows of q, k and v, columns of o); a kZeroHead is zeros.
+TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
+                         const RankHeads& heads);
+
+// The rank's part of a parameter, as its role says: all of it, heads, or a slice.
+TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
+                        const RankHeads& heads, int64_t tp, int64_t rank);
 
 }  // namespace nxdkit::models

@@ -79,8 +79,7 @@ struct CutTensor {
 std::vector<CutTensor> CutTensorsOf(const models::Param& param, const models::ModelConfig& config) {
   const std::optional<std::string> own = LoraModule(param, {});
   if (!own) return {};
-  if (param.role == models::Role::kOutput || param.role == models::Role::kDown)
-    return {{*own + ".lora_A.weight", 1, param.shape[1]}};
+  if (param.CutDim() == 1) return {{*own + ".lora_A.weight", 1, param.shape[1]}};
   std::vector<CutTensor> tensors = {{*own + ".lora_B.weight", 0, param.shape[0]}};
   const std::string shared = *LoraModule(param, {.qkv = true, .gate_up = true}) + ".lora_B.weight";
   const int64_t all = (config.heads + 2 * config.kv_heads) * config.head_dim;

@@ -15,10 +15,6 @@ LoraSharing SharingOf(const Geometry& geometry) {
 
 namespace {
 
-bool IsQkv(Role role) { return role == Role::kQuery || role == Role::kKey || role == Role::kValue; }
-bool IsGateUp(Role role) { return role == Role::kGate || role == Role::kUp; }
-bool IsRowParallel(Role role) { return role == Role::kOutput || role == Role::kDown; }
-
 // "a.b.weight_q" -> "a.b" and "weight_q".
 std::pair<std::string, std::string> SplitName(const std::string& name) {
   const size_t dot = name.rfind('.');
@@ -61,7 +57,7 @@ class LoraBuilder {
     const Param& param = model_.params[like.layout.pieces.front().param];
     const std::string b = name + ".lora_B." + SplitName(like.layout.name).second;
     const std::string a = name + ".lora_A.weight";
-    if (IsRowParallel(param.role)) {
+    if (param.CutDim() == 1) {
       AddCut(like, a, 1, module.pair.rank);
       AddWhole(New(like, b, {param.shape[0], module.pair.rank}), module.pair.b,
                {param.shape[0], module.pair.rank});
@@ -113,9 +109,13 @@ class LoraBuilder {
 std::optional<std::string> LoraModule(const Param& param, const LoraSharing& sharing) {
   if (param.shape.size() != 2 || !param.name.ends_with(".weight")) return std::nullopt;
   const std::string module = SplitName(param.name).first;
-  if (IsQkv(param.role)) return sharing.qkv ? WithLast(module, "qkv_proj") : module;
-  if (IsGateUp(param.role)) return sharing.gate_up ? WithLast(module, "gate_up_proj") : module;
-  if (IsRowParallel(param.role) || param.role == Role::kLmHead) return module;
+  const models::Fused fused = models::RowOf(param.role).fused;
+  const bool qkv = fused == models::Fused::kQkv, gate_up = fused == models::Fused::kGateUp;
+  if ((qkv && sharing.qkv) || (gate_up && sharing.gate_up))
+    return WithLast(module, models::FusedModule(fused));
+  if (qkv || gate_up || param.role == Role::kOutput || param.role == Role::kDown ||
+      param.role == Role::kLmHead)
+    return module;
   return std::nullopt;
 }
 

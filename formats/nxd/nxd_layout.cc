@@ -12,8 +12,8 @@
 
 namespace nxdkit::nxd {
 
+using models::Fused;
 using models::Param;
-using models::Partner;
 using models::Replaced;
 using models::Role;
 
@@ -98,51 +98,26 @@ class Builder {
  private:
   const Param& param(uint32_t i) const { return model_.params[i]; }
 
+  // How it is fused in this geometry.
+  Fused FusedHere(uint32_t i) const {
+    const Fused fused = models::RowOf(param(i).role).fused;
+    const bool apart = (fused == Fused::kQkv && KeepsQkvApart()) ||
+                       (fused == Fused::kGateUp && !geometry_.fused_gate_up);
+    return apart ? Fused::kAlone : fused;
+  }
+
   Status AddParam(uint32_t i) {
-    switch (param(i).role) {
-      case Role::kEmbedding:
-      case Role::kLmHead:
-      case Role::kHeadColumn:
-      case Role::kColumn:
-        return AddSlice(i, 0);
-      case Role::kQuery:
-        AddQkv(i);
-        return OkStatus();
-      case Role::kKey:
-      case Role::kValue:
-        if (KeepsQkvApart()) AddHeads(i, param(i).name, {{i, &heads_.kv}});
-        return OkStatus();  // otherwise added with their query
-      case Role::kOutput:   // its columns follow the rows of q
-        if (param(i).shape.size() == 2)
-          AddHeads(i, param(i).name, {{i, &heads_.query}}, 1);
-        else
-          AddWhole(i, param(i).name);
-        return OkStatus();
-      case Role::kGate:
-        return geometry_.fused_gate_up ? AddGateUp(i) : AddSlice(i, 0);
-      case Role::kUp:
-        return geometry_.fused_gate_up ? OkStatus() : AddSlice(i, 0);
-      case Role::kDown:
-      case Role::kRow:
-        if (param(i).shape.size() == 2) return AddSlice(i, 1);
-        AddWhole(i, param(i).name);
-        return OkStatus();
-      case Role::kRouter:
-        AddWhole(i, ExpertName(i, "router.linear_router"));
-        return OkStatus();
-      case Role::kExpertGate:
-        return param(i).expert == 0 ? AddExperts(i) : OkStatus();
-      case Role::kExpertUp:
-      case Role::kExpertDown:
-        return OkStatus();  // added with the gate of the first expert
-      case Role::kScore:
-      case Role::kFinalNorm:
-      case Role::kQueryNorm:
-      case Role::kKeyNorm:
-      case Role::kReplicated:
-        AddWhole(i, param(i).name);
-        return OkStatus();
-    }
+    const Fused fused = FusedHere(i);
+    if (fused != Fused::kAlone && !param(i).Leads()) return OkStatus();
+    if (fused == Fused::kExperts) return AddExperts(i);
+    NXDKIT_TRY(CheckDivisible(i));
+    if (fused == Fused::kQkv)
+      AddQkv(i);
+    else if (fused == Fused::kGateUp)  // rows [gate_t; up_t]: a column parallel layer of stride 2
+      Add(i, models::StackedSlices(model_, models::FusedWith(model_, i),
+                                   models::FusedName(param(i)), geometry_.tp, rank_));
+    else
+      Add(i, models::PartTensor(model_, i, NameOf(i), heads_, geometry_.tp, rank_));
     return OkStatus();
   }
 
@@ -151,57 +126,29 @@ class Builder {
     return geometry_.names != NameStyle::kMegatron && geometry_.qkv == QkvStyle::kSeparate;
   }
 
-  RankTensor& Add(const Param& like, TensorLayout layout) {
+  RankTensor& Add(uint32_t like, TensorLayout layout) {
     RankTensor& tensor = tensors_.emplace_back();
     tensor.layout = std::move(layout);
-    tensor.layer = like.layer;
-    if (like.layer >= 0)
-      tensor.stage = RankTensor::Stage::kLayer;
-    else if (like.role == Role::kEmbedding)
-      tensor.stage = RankTensor::Stage::kFirst;
-    else if (like.role == Role::kLmHead || like.role == Role::kScore ||
-             like.role == Role::kFinalNorm)
-      tensor.stage = RankTensor::Stage::kLast;
+    tensor.layer = param(like).layer;
+    tensor.stage =
+        tensor.layer >= 0 ? RankTensor::Stage::kLayer : models::RowOf(param(like).role).stage;
     return tensor;
   }
 
-  void AddWhole(uint32_t i, std::string name) {
-    Add(param(i), models::WholeTensor(model_, i, std::move(name)));
+  void AddHeads(const std::vector<uint32_t>& params, std::string name) {
+    Add(params.front(), models::HeadsTensor(model_, params, std::move(name), heads_));
   }
 
-  void AddHeads(uint32_t like, std::string name, const std::vector<models::HeadsOf>& parts,
-                int dim = 0) {
-    Add(param(like), models::HeadsTensor(model_, std::move(name), parts, dim));
-  }
-
-  Status CheckDivisible(uint32_t i, int dim) const {
-    const int64_t extent = param(i).shape[dim];
-    if (extent % geometry_.tp == 0) return OkStatus();
-    return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing", extent,
-                       geometry_.tp)
+  Status CheckDivisible(uint32_t i) const {
+    const int dim = param(i).CutDim();
+    if (dim == models::kWhole || param(i).shape[dim] % geometry_.tp == 0) return OkStatus();
+    return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
+                       param(i).shape[dim], geometry_.tp)
         .on(param(i).name);
   }
 
-  Status AddSlice(uint32_t i, int dim) {
-    NXDKIT_TRY(CheckDivisible(i, dim));
-    Add(param(i), models::SliceTensor(model_, i, param(i).name, dim, geometry_.tp, rank_));
-    return OkStatus();
-  }
-
-  // Rows [gate_t; up_t], each a contiguous slice: a column parallel layer of stride 2.
-  Status AddGateUp(uint32_t gate) {
-    NXDKIT_TRY(CheckDivisible(gate, 0));
-    const uint32_t up = Partner(model_, gate, "gate_proj.", "up_proj.");
-    TensorLayout& out =
-        Add(param(gate),
-            models::SliceTensor(model_, gate,
-                                Replaced(param(gate).name, "gate_proj.", "gate_up_proj."), 0,
-                                geometry_.tp, rank_))
-            .layout;
-    const int64_t rows = out.shape[0];
-    out.shape[0] = 2 * rows;
-    AddRows(out, up, param(up).shape, rank_ * rows, rows, rows);
-    return OkStatus();
+  std::string NameOf(uint32_t i) const {
+    return param(i).role == Role::kRouter ? ExpertName(i, "router.linear_router") : param(i).name;
   }
 
   std::string ExpertName(uint32_t i, std::string_view module) const {
@@ -217,28 +164,23 @@ class Builder {
                                          ExpertName(gate, "expert_mlps.mlp_op.gate_up_proj")),
                     models::ExpertDown(model_, gate, part,
                                        ExpertName(gate, "expert_mlps.mlp_op.down_proj"))})
-      Add(param(gate), std::move(tensor)).expert = true;
+      Add(gate, std::move(tensor)).expert = true;
     return OkStatus();
   }
 
-  // The weights or the biases, unless they are kept apart.
+  // The weights or the biases.
   void AddQkv(uint32_t q) {
+    const std::vector<uint32_t> all = models::FusedWith(model_, q);
     const std::string& own = param(q).name;  // ...self_attn.q_proj.weight or .bias
-    if (KeepsQkvApart()) return AddHeads(q, own, {{q, &heads_.query}});
-    const uint32_t k = Partner(model_, q, ".q_proj.", ".k_proj.");
-    const uint32_t v = Partner(model_, q, ".q_proj.", ".v_proj.");
-    const std::vector<models::HeadsOf> all = {{q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}};
-    const std::string name = Replaced(own, ".q_proj.", ".qkv_proj.");
+    const std::string name = models::FusedName(param(q));
     if (geometry_.names == NameStyle::kMegatron) {
-      if (model_.config.heads == model_.config.kv_heads) return AddHeads(q, name, all);
-      AddHeads(q, Replaced(own, ".q_proj.", ".query."), {all[0]});
-      AddHeads(k, Replaced(own, ".q_proj.", ".key_value."), {all[1], all[2]});
+      if (model_.config.heads == model_.config.kv_heads) return AddHeads(all, name);
+      AddHeads({q}, Replaced(own, ".q_proj.", ".query."));
+      AddHeads({all.begin() + 1, all.end()}, Replaced(own, ".q_proj.", ".key_value."));
     } else if (geometry_.qkv == QkvStyle::kLinear) {
-      AddHeads(q, name + "_q", {all[0]});
-      AddHeads(k, name + "_k", {all[1]});
-      AddHeads(v, name + "_v", {all[2]});
+      for (size_t i = 0; i < all.size(); ++i) AddHeads({all[i]}, name + "_" + "qkv"[i]);
     } else {
-      AddHeads(q, geometry_.qkv == QkvStyle::kFused ? name + "_qkv" : name, all);
+      AddHeads(all, geometry_.qkv == QkvStyle::kFused ? name + "_qkv" : name);
     }
   }
 

@@ -30,7 +30,7 @@ enum class NameStyle : uint8_t {
 std::string_view NameStyleName(NameStyle style);  // "hf", "nxdt", "megatron"
 std::optional<NameStyle> NameStyleFromName(std::string_view name);
 
-// What can be asked for or claimed of a layout; absent: nothing is said.
+// Properties that can be asked for or claimed of a layout; absent: nothing is said.
 struct LayoutOptions {
   std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<QkvStyle> qkv;
@@ -52,7 +52,7 @@ struct Geometry {
 
 // One stored tensor of a tensor parallel rank, and which pipeline stages hold it.
 struct RankTensor {
-  enum class Stage : uint8_t { kFirst, kLast, kLayer, kEvery };
+  using Stage = models::Stage;
   TensorLayout layout;
   Stage stage = Stage::kEvery;
   int layer = -1;       // for kLayer

@@ -10,8 +10,8 @@
 
 namespace nxdkit::rollout {
 
+using models::Fused;
 using models::Param;
-using models::Partner;
 using models::Replaced;
 using models::Role;
 
@@ -21,7 +21,7 @@ std::string_view FlavorName(Flavor flavor) {
 
 namespace {
 
-// Renames that need only the name; the leading "model." goes for all.
+// Renames within the name.
 struct Rename {
   Role role;
   const char* from;
@@ -33,7 +33,12 @@ constexpr Rename kRenames[] = {
     {Role::kQueryNorm, ".q_norm.", ".q_layernorm."}, {Role::kKeyNorm, ".k_norm.", ".k_layernorm."},
 };
 
+std::string ExpertName(const Param& param, std::string_view module) {
+  return fmt::format("layers.{}.mlp.{}.weight", param.layer, module);
+}
+
 std::string RolloutName(const Param& param) {
+  if (param.role == Role::kRouter) return ExpertName(param, "router.linear_router");
   std::string name = param.name;
   if (name.starts_with("model.")) name.erase(0, 6);
   for (const Rename& rename : kRenames)
@@ -75,87 +80,49 @@ class RolloutBuilder {
   bool is_weight(uint32_t i) const { return param(i).shape.size() == 2; }
 
   void AddParam(uint32_t i) {
-    switch (param(i).role) {
-      case Role::kEmbedding:
-        return AddSlice(i, RolloutName(param(i)), geometry_.vocab_parallel ? 0 : 1);
-      case Role::kLmHead:
-        return AddSlice(i, RolloutName(param(i)), 0);
-      case Role::kQuery:
-        return AddQkv(i);
-      case Role::kKey:
-      case Role::kValue:
-        return;  // added with their query
-      case Role::kOutput:
-        return is_weight(i) ? AddOutput(i) : AddWhole(i, RolloutName(param(i)));
-      case Role::kGate:
-      case Role::kUp:
-        return AddMlp(i, 0);
-      case Role::kDown:
-        return is_weight(i) ? AddMlp(i, 1) : AddWhole(i, RolloutName(param(i)));
-      case Role::kRouter:
-        return AddWhole(i, ExpertName(i, "router.linear_router"));
-      case Role::kExpertGate:
-        if (param(i).expert == 0) AddExperts(i);
-        return;
-      case Role::kExpertUp:
-      case Role::kExpertDown:
-        return;  // added with the gate of the first expert
-      case Role::kHeadColumn:
-      case Role::kColumn:
-      case Role::kRow:
-      case Role::kScore:
-        return;  // of models without bundles: CheckFamily
-      case Role::kFinalNorm:
-      case Role::kQueryNorm:
-      case Role::kKeyNorm:
-      case Role::kReplicated:
-        return AddWhole(i, RolloutName(param(i)));
+    const Fused fused = models::RowOf(param(i).role).fused;
+    if (fused == Fused::kQkv || fused == Fused::kExperts) {  // added with the first of them
+      if (!param(i).Leads()) return;
+      return fused == Fused::kQkv ? AddQkv(i) : AddExperts(i);
     }
+    if (param(i).role == Role::kEmbedding && !geometry_.vocab_parallel)
+      return AddSlice(i, RolloutName(param(i)), 1);
+    AddPart(i);
+    if (is_weight(i) && IsTransposed(param(i).role)) TransposeStored(tensors_.back());
   }
 
-  void AddWhole(uint32_t i, std::string name) {
-    tensors_.push_back(models::WholeTensor(model_, i, std::move(name)));
+  bool IsTransposed(Role role) const {
+    const bool mlp = models::RowOf(role).unit == models::Unit::kIntermediate;
+    return role == Role::kOutput ? geometry_.transposed_output : mlp && geometry_.transposed_mlp;
+  }
+
+  void AddPart(uint32_t i) {
+    tensors_.push_back(
+        models::PartTensor(model_, i, RolloutName(param(i)), heads_, geometry_.tp, rank_));
   }
 
   void AddSlice(uint32_t i, std::string name, int dim) {
     tensors_.push_back(models::SliceTensor(model_, i, std::move(name), dim, geometry_.tp, rank_));
   }
 
-  void AddMlp(uint32_t i, int dim) {
-    AddSlice(i, RolloutName(param(i)), dim);
-    if (geometry_.transposed_mlp && is_weight(i)) TransposeStored(tensors_.back());
-  }
-
-  std::string ExpertName(uint32_t i, std::string_view module) const {
-    return fmt::format("layers.{}.mlp.{}.weight", param(i).layer, module);
-  }
-
   void AddExperts(uint32_t gate) {
     const models::ExpertPart part = {geometry_.tp, rank_, 1, 0};
-    tensors_.push_back(models::ExpertGateUp(model_, gate, part,
-                                            ExpertName(gate, "expert_mlps.mlp_op.gate_up_proj")));
-    tensors_.push_back(
-        models::ExpertDown(model_, gate, part, ExpertName(gate, "expert_mlps.mlp_op.down_proj")));
+    tensors_.push_back(models::ExpertGateUp(
+        model_, gate, part, ExpertName(param(gate), "expert_mlps.mlp_op.gate_up_proj")));
+    tensors_.push_back(models::ExpertDown(model_, gate, part,
+                                          ExpertName(param(gate), "expert_mlps.mlp_op.down_proj")));
   }
 
   void AddQkv(uint32_t q) {
-    const uint32_t k = Partner(model_, q, ".q_proj.", ".k_proj.");
-    const uint32_t v = Partner(model_, q, ".q_proj.", ".v_proj.");
-    const std::vector<models::HeadsOf> parts = {
-        {q, &heads_.query}, {k, &heads_.kv}, {v, &heads_.kv}};
+    const std::vector<uint32_t> all = models::FusedWith(model_, q);
     if (!geometry_.fused_qkv) {
-      for (const models::HeadsOf& part : parts)
-        tensors_.push_back(models::HeadsTensor(model_, RolloutName(param(part.first)), {part}));
+      for (const uint32_t i : all) AddPart(i);
       return;
     }
     tensors_.push_back(models::HeadsTensor(
-        model_, Replaced(RolloutName(param(q)), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv."), parts));
+        model_, all, Replaced(RolloutName(param(q)), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv."),
+        heads_));
     if (geometry_.transposed_qkv && is_weight(q)) TransposeStored(tensors_.back());
-  }
-
-  void AddOutput(uint32_t i) {
-    tensors_.push_back(models::HeadsTensor(model_, RolloutName(param(i)), {{i, &heads_.query}}, 1));
-    if (geometry_.transposed_output) TransposeStored(tensors_.back());
   }
 
   void AddTiedHead() {

@@ -12,8 +12,6 @@ namespace nxdkit::vllm {
 namespace {
 
 using models::Param;
-using models::Partner;
-using models::Replaced;
 using models::Role;
 
 constexpr int64_t kVocabMultiple = 64;  // not times the ranks
@@ -58,8 +56,8 @@ class EngineBuilder {
       : model_(model),
         geometry_(geometry),
         rank_(rank),
-        query_(Listed(Share(model.config.heads, geometry.tp, rank))),
-        kv_(Listed(KeyHeads(model.config.kv_heads, geometry.tp, rank))) {}
+        heads_{Listed(Share(model.config.heads, geometry.tp, rank)),
+               Listed(KeyHeads(model.config.kv_heads, geometry.tp, rank))} {}
 
   std::vector<TensorLayout> Build() {
     for (uint32_t i = 0; i < model_.params.size(); ++i) AddParam(i);
@@ -68,73 +66,34 @@ class EngineBuilder {
 
  private:
   const Param& param(uint32_t i) const { return model_.params[i]; }
-  bool is_weight(uint32_t i) const { return param(i).shape.size() == 2; }
 
   void AddParam(uint32_t i) {
-    switch (param(i).role) {
-      case Role::kEmbedding:
-      case Role::kLmHead:
-        return AddVocab(i);
-      case Role::kQuery:
-        return AddQkv(i);
-      case Role::kKey:
-      case Role::kValue:
-      case Role::kUp:
-      case Role::kExpertUp:
-      case Role::kExpertDown:
-        return;  // added with the query, the gate, the gate of the first expert
-      case Role::kOutput:
-      case Role::kDown:
-        return is_weight(i) ? AddSlice(i, 1) : AddWhole(i);  // the bias is added by rank 0 alone
-      case Role::kGate:
-        return AddGateUp(i);
-      case Role::kExpertGate:
-        if (param(i).expert == 0) AddExperts(i);
-        return;
-      case Role::kRouter:
-      case Role::kFinalNorm:
-      case Role::kQueryNorm:
-      case Role::kKeyNorm:
-      case Role::kReplicated:
-        return AddWhole(i);
-      case Role::kHeadColumn:
-      case Role::kColumn:
-      case Role::kRow:
-      case Role::kScore:
-        return;  // of models that are refused
-    }
+    const models::RoleRow& row = models::RowOf(param(i).role);
+    if (!param(i).Leads()) return;  // added with the first of them
+    if (row.fused == models::Fused::kExperts) return AddExperts(i);
+    tensors_.push_back(row.fused != models::Fused::kAlone ? Stack(i, row.fused)
+                       : row.unit == models::Unit::kVocab ? Vocab(i)
+                                                          : Part(i));
   }
 
-  void AddWhole(uint32_t i) { tensors_.push_back(models::WholeTensor(model_, i, param(i).name)); }
-
-  void AddSlice(uint32_t i, int dim) {
-    tensors_.push_back(models::SliceTensor(model_, i, param(i).name, dim, geometry_.tp, rank_));
+  // The bias of a row parallel layer is whole: rank 0 alone adds it.
+  TensorLayout Part(uint32_t i) const {
+    const int dim = param(i).CutDim();
+    if (dim == models::kWhole) return models::WholeTensor(model_, i, param(i).name);
+    return models::SliceTensor(model_, i, param(i).name, dim, geometry_.tp, rank_);
   }
 
-  void AddVocab(uint32_t i) {
+  TensorLayout Vocab(uint32_t i) const {
     const int64_t rows = PaddedVocab(model_.config.vocab) / geometry_.tp;
-    tensors_.push_back(CutRows(models::WholeTensor(model_, i, param(i).name), rank_ * rows, rows));
+    return CutRows(models::WholeTensor(model_, i, param(i).name), rank_ * rows, rows);
   }
 
-  void AddQkv(uint32_t q) {
-    const uint32_t k = Partner(model_, q, ".q_proj.", ".k_proj.");
-    const uint32_t v = Partner(model_, q, ".q_proj.", ".v_proj.");
-    tensors_.push_back(models::HeadsTensor(model_,
-                                           Replaced(param(q).name, ".q_proj.", ".qkv_proj."),
-                                           {{q, &query_}, {k, &kv_}, {v, &kv_}}));
-  }
-
-  void AddGateUp(uint32_t gate) {
-    const uint32_t up = Partner(model_, gate, ".gate_proj.", ".up_proj.");
-    const Shape& shape = param(gate).shape;
-    const Run rows = Share(shape[0], geometry_.tp, rank_);
-    Shape stored = shape;
-    stored[0] = 2 * rows.count;
-    TensorLayout tensor = models::EmptyTensor(
-        Replaced(param(gate).name, ".gate_proj.", ".gate_up_proj."), std::move(stored));
-    AddRows(tensor, gate, shape, rows.first, rows.count, 0);
-    AddRows(tensor, up, shape, rows.first, rows.count, rows.count);
-    tensors_.push_back(std::move(tensor));
+  TensorLayout Stack(uint32_t i, models::Fused fused) const {
+    const std::vector<uint32_t> all = models::FusedWith(model_, i);
+    std::string name = models::FusedName(param(i));
+    if (fused == models::Fused::kQkv)
+      return models::HeadsTensor(model_, all, std::move(name), heads_);
+    return models::StackedSlices(model_, all, std::move(name), geometry_.tp, rank_);
   }
 
   // w13 [experts, gate rows then up rows, hidden]; w2 [experts, hidden, columns].
@@ -171,7 +130,7 @@ class EngineBuilder {
   const models::Model& model_;
   const Geometry& geometry_;
   const int64_t rank_;
-  const std::vector<int64_t> query_, kv_;
+  const models::RankHeads heads_;
   std::vector<TensorLayout> tensors_;
 };
 

@@ -14,6 +14,33 @@ namespace {
 
 constexpr int64_t kAlign = 16;  // elements: a cache line of f32
 
+// The slots of one layer in their order.
+struct LayerRow {
+  int LayerSlots::*slot;
+  const char* name;
+  bool optional = false;  // some families have none
+};
+constexpr LayerRow kLayerRows[] = {
+    {&LayerSlots::input_norm, "input_layernorm.weight"},
+    {&LayerSlots::q, "self_attn.q_proj.weight"},
+    {&LayerSlots::k, "self_attn.k_proj.weight"},
+    {&LayerSlots::v, "self_attn.v_proj.weight"},
+    {&LayerSlots::q_bias, "self_attn.q_proj.bias", true},
+    {&LayerSlots::k_bias, "self_attn.k_proj.bias", true},
+    {&LayerSlots::v_bias, "self_attn.v_proj.bias", true},
+    {&LayerSlots::q_norm, "self_attn.q_norm.weight", true},
+    {&LayerSlots::k_norm, "self_attn.k_norm.weight", true},
+    {&LayerSlots::o, "self_attn.o_proj.weight"},
+    {&LayerSlots::o_bias, "self_attn.o_proj.bias", true},
+    {&LayerSlots::post_norm, "post_attention_layernorm.weight"},
+    {&LayerSlots::gate, "mlp.gate_proj.weight"},
+    {&LayerSlots::up, "mlp.up_proj.weight"},
+    {&LayerSlots::gate_bias, "mlp.gate_proj.bias", true},
+    {&LayerSlots::up_bias, "mlp.up_proj.bias", true},
+    {&LayerSlots::down, "mlp.down_proj.weight"},
+    {&LayerSlots::down_bias, "mlp.down_proj.bias", true},
+};
+
 class TableMaker {
  public:
   TableMaker(const models::Model& model, int tp, int rank) : model_(model) {
@@ -24,17 +51,14 @@ class TableMaker {
   Result<ParamTable> Make() {
     NXDKIT_TRY(Divide());
     const models::ModelConfig& config = model_.config;
-    const int64_t vocab_row = table_.rank * table_.vocab;
-    NXDKIT_ASSIGN(table_.embedding, Add("model.embed_tokens.weight",
-                                        {.dim = 0, .begin = vocab_row, .count = table_.vocab}));
+    NXDKIT_ASSIGN(table_.embedding, Add("model.embed_tokens.weight"));
     for (int64_t layer = 0; layer < config.layers; ++layer) NXDKIT_TRY(AddLayer(layer));
-    NXDKIT_ASSIGN(table_.final_norm, Add("model.norm.weight", Whole()));
+    NXDKIT_ASSIGN(table_.final_norm, Add("model.norm.weight"));
     if (config.labels > 0) {
-      NXDKIT_ASSIGN(table_.score, Add("score.weight", Whole()));
-      NXDKIT_ASSIGN(table_.score_bias, AddIf("score.bias", Whole()));
+      NXDKIT_ASSIGN(table_.score, Add("score.weight"));
+      NXDKIT_ASSIGN(table_.score_bias, Add("score.bias", true));
     } else if (!config.tied) {
-      NXDKIT_ASSIGN(table_.lm_head,
-                    Add("lm_head.weight", {.dim = 0, .begin = vocab_row, .count = table_.vocab}));
+      NXDKIT_ASSIGN(table_.lm_head, Add("lm_head.weight"));
     }
     table_.size = Aligned(end_);
     if (table_.slots.size() == model_.params.size()) return std::move(table_);
@@ -46,16 +70,6 @@ class TableMaker {
   }
 
  private:
-  struct Cut {
-    int dim = -1;
-    int64_t begin = 0;
-    int64_t count = 0;
-    int copies = 1;
-    bool partial = false;
-    bool adjoins = false;  // no gap before it
-  };
-  Cut Whole() const { return {.copies = table_.tp}; }
-
   static int64_t Aligned(int64_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
 
   Status Divide() {
@@ -81,71 +95,36 @@ class TableMaker {
     return OkStatus();
   }
 
-  Result<int> Add(const std::string& name, const Cut& cut) {
-    const std::optional<uint32_t> param = model_.Find(name);
-    if (!param) return Unsupported("the model has no such parameter").on(name);
-    Slot slot;
-    slot.param = *param;
-    slot.shape = model_.params[*param].shape;
-    if (cut.dim >= 0) slot.shape[static_cast<size_t>(cut.dim)] = cut.count;
-    slot.cut_dim = cut.dim;
-    slot.cut_begin = cut.begin;
-    slot.copies = cut.copies;
-    slot.partial_gradient = cut.partial;
-    slot.offset = cut.adjoins ? end_ : Aligned(end_);
+  // Fused parameters follow one another without a gap.
+  Result<int> Add(const std::string& name, bool optional = false) {
+    const std::optional<uint32_t> index = model_.Find(name);
+    if (!index && optional) return -1;
+    if (!index) return Unsupported("the model has no such parameter").on(name);
+    const models::Param& param = model_.params[*index];
+    const models::RoleRow& role = models::RowOf(param.role);
+    Slot slot = {.param = *index, .shape = param.shape, .cut_dim = param.CutDim()};
+    slot.copies = table_.tp;
+    if (slot.cut_dim >= 0) {
+      slot.copies = role.unit == models::Unit::kKeyHead ? kv_copies_ : 1;
+      int64_t& extent = slot.shape[static_cast<size_t>(slot.cut_dim)];
+      extent = extent * slot.copies / table_.tp;
+      slot.cut_begin = table_.rank / slot.copies * extent;
+    }
+    // A bias beside columns is added to the sum of all ranks: each has its whole gradient.
+    slot.partial_gradient =
+        models::IsHead(role.unit) && slot.copies > 1 && slot.cut_dim == role.axis;
+    slot.offset = param.Leads() ? Aligned(end_) : end_;
     end_ = slot.offset + slot.size();
     table_.slots.push_back(std::move(slot));
     return static_cast<int>(table_.slots.size()) - 1;
   }
 
-  // Where the family has it.
-  Result<int> AddIf(const std::string& name, const Cut& cut) {
-    if (!model_.Find(name)) return -1;
-    return Add(name, cut);
-  }
-
   Status AddLayer(int64_t layer) {
-    const models::ModelConfig& config = model_.config;
-    const std::string prefix = fmt::format("model.layers.{}.", layer);
-    const std::string attention = prefix + "self_attn.";
-    const std::string mlp = prefix + "mlp.";
-    const int64_t query_rows = table_.heads * config.head_dim;
-    const int64_t key_rows = table_.kv_heads * config.head_dim;
-    const Cut query = {.dim = 0, .begin = table_.rank * query_rows, .count = query_rows};
-    const bool shared = kv_copies_ > 1;
-    Cut key = {.dim = 0,
-               .begin = table_.key_group * key_rows,
-               .count = key_rows,
-               .copies = kv_copies_,
-               .partial = shared,
-               .adjoins = true};
-    const Cut rows = {
-        .dim = 0, .begin = table_.rank * table_.intermediate, .count = table_.intermediate};
-    Cut up = rows;
-    up.adjoins = true;
-    Cut head_norm = Whole();
-    head_norm.partial = true;
     LayerSlots slots;
-    NXDKIT_ASSIGN(slots.input_norm, Add(prefix + "input_layernorm.weight", Whole()));
-    NXDKIT_ASSIGN(slots.q, Add(attention + "q_proj.weight", query));
-    NXDKIT_ASSIGN(slots.k, Add(attention + "k_proj.weight", key));
-    NXDKIT_ASSIGN(slots.v, Add(attention + "v_proj.weight", key));
-    NXDKIT_ASSIGN(slots.q_bias, AddIf(attention + "q_proj.bias", query));
-    NXDKIT_ASSIGN(slots.k_bias, AddIf(attention + "k_proj.bias", key));
-    NXDKIT_ASSIGN(slots.v_bias, AddIf(attention + "v_proj.bias", key));
-    NXDKIT_ASSIGN(slots.q_norm, AddIf(attention + "q_norm.weight", head_norm));
-    NXDKIT_ASSIGN(slots.k_norm, AddIf(attention + "k_norm.weight", head_norm));
-    NXDKIT_ASSIGN(slots.o, Add(attention + "o_proj.weight",
-                               {.dim = 1, .begin = query.begin, .count = query_rows}));
-    NXDKIT_ASSIGN(slots.o_bias, AddIf(attention + "o_proj.bias", Whole()));
-    NXDKIT_ASSIGN(slots.post_norm, Add(prefix + "post_attention_layernorm.weight", Whole()));
-    NXDKIT_ASSIGN(slots.gate, Add(mlp + "gate_proj.weight", rows));
-    NXDKIT_ASSIGN(slots.up, Add(mlp + "up_proj.weight", up));
-    NXDKIT_ASSIGN(slots.gate_bias, AddIf(mlp + "gate_proj.bias", rows));
-    NXDKIT_ASSIGN(slots.up_bias, AddIf(mlp + "up_proj.bias", up));
-    NXDKIT_ASSIGN(slots.down, Add(mlp + "down_proj.weight",
-                                  {.dim = 1, .begin = rows.begin, .count = table_.intermediate}));
-    NXDKIT_ASSIGN(slots.down_bias, AddIf(mlp + "down_proj.bias", Whole()));
+    for (const LayerRow& row : kLayerRows) {
+      const std::string name = fmt::format("model.layers.{}.{}", layer, row.name);
+      NXDKIT_ASSIGN(slots.*row.slot, Add(name, row.optional));
+    }
     table_.layers.push_back(slots);
     return OkStatus();
   }

@@ -1,6 +1,6 @@
-// What one tensor-parallel rank holds: its share of every parameter, at a place in one flat array.
-// Weights, gradients and optimizer state all have this shape, so sums over ranks, norms and updates
-// are loops over one array.
+// The memory of one tensor-parallel rank: its share of every parameter, at a place in one flat
+// array. Weights, gradients and optimizer state all have this shape, so sums over ranks, norms and
+// updates are loops over one array.
 //
 //   embed_tokens | layer 0: input norm, [q k v], biases, head norms, o, its bias, post norm,
 //   [gate up], biases, down, its bias | layer 1 ... | norm | lm_head (untied) or score, its bias
@@ -57,7 +57,7 @@ struct ParamTable {
   int embedding = -1, final_norm = -1, lm_head = -1, score = -1, score_bias = -1;
   int64_t size = 0;  // elements of the flat array, gaps included
 
-  // Of this rank.
+  // The sizes of this rank's share.
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t key_group = 0;  // which key heads this rank holds: ranks with the same number, the same

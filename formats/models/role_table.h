@@ -1,0 +1,73 @@
+// A role is what a parameter is to the formats: the table says how parameters of a role are cut
+// over tensor parallel ranks, which of them are shared and fused, and where in a pipeline they are.
+// Layouts read it and add their own names, their order and what they pad. A row is plain data.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace nxdkit::models {
+
+// A bias has the role of its weight; its rank tells them apart.
+enum class Role : uint8_t {
+  kEmbedding,   // [vocab, hidden]
+  kLmHead,      // [vocab, hidden]
+  kScore,       // [labels, hidden], in the place of the lm_head
+  kFinalNorm,   // [hidden]
+  kQuery,       // [heads * head_dim, hidden]
+  kKey,         // [kv_heads * head_dim, hidden]
+  kValue,       //
+  kOutput,      // [hidden, heads * head_dim]
+  kQueryNorm,   // [head_dim]
+  kKeyNorm,     //
+  kGate,        // [intermediate, hidden]
+  kUp,          //
+  kDown,        // [hidden, intermediate]
+  kRouter,      // [experts, hidden]
+  kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
+  kExpertUp,    //
+  kExpertDown,  // [hidden, expert intermediate]
+  kHeadColumn,  // [heads * 3 * head_dim, hidden], of each head its q, k and v
+  kColumn,      // [any, hidden], column parallel
+  kRow,         // [hidden, any], row parallel
+  kReplicated,  // norms and the like
+};
+
+// The units of a cut: a rank has whole ones.
+enum class Unit : uint8_t {
+  kElement,       // rows or columns
+  kVocab,         // the same, of the vocabulary
+  kIntermediate,  // the same, of an MLP
+  kQueryHead,     // head_dim of them
+  kKeyHead,       // the same; where heads are fewer than ranks, several ranks share one
+  kQkvHead,       // 3 * head_dim
+};
+constexpr bool IsHead(Unit unit) { return unit == Unit::kQueryHead || unit == Unit::kKeyHead; }
+
+// Parameters of one layer that layouts can store as one tensor, in the order of their roles.
+enum class Fused : uint8_t { kAlone, kQkv, kGateUp, kExperts };
+// The module that holds them, "qkv_proj" or "gate_up_proj"; the experts' is the format's.
+std::string_view FusedModule(Fused fused);
+
+// The stages of a pipeline that hold a parameter.
+enum class Stage : uint8_t { kFirst, kLast, kLayer, kEvery };
+
+inline constexpr int kWhole = -1;
+
+struct RoleRow {
+  Role role;
+  // The dimension of the weight that is cut; kWhole: each rank has all of it. A bias is cut with
+  // the rows of its weight, and whole where the weight's columns are cut.
+  int axis = kWhole;
+  // A whole parameter that has heads for a unit is used by each rank for its own heads alone.
+  Unit unit = Unit::kElement;
+  Fused fused = Fused::kAlone;
+  Stage stage = Stage::kEvery;  // outside of the layers
+};
+
+const RoleRow& RowOf(Role role);
+
+// Whether it is the first of those that are fused with it.
+bool Leads(Role role);
+
+}  // namespace nxdkit::models
