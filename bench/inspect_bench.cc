@@ -67,15 +67,15 @@ Status MakeFamilyModel(const std::string& folder, int layers, int width) {
   return OkStatus();
 }
 
-Status ConvertModel(const std::string& from, const std::string& to, ops::Kind kind, int tp) {
+Status ConvertModel(const std::string& from, const std::string& to, const ops::Kind* kind, int tp) {
   ops::ConvertRequest request;
-  request.from = ops::Kind::kHf;
+  request.from = &ops::kHf;
   request.to = kind;
   request.input = from;
   request.output = to;
-  request.options.tp = tp;
-  request.options.batch_size = 1;
-  request.options.sequence_length = 128;
+  request.options.Set("tp", tp);
+  request.options.Set("bs", 1);
+  request.options.Set("seq", 128);
   request.sync = false;
   NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
   (void)report;
@@ -90,9 +90,9 @@ Status MakeAll(const std::string& folder) {
   NXDKIT_TRY(WriteZeros(*torch, JoinPath(folder, "many.pt")));
   NXDKIT_TRY(MakeFamilyModel(JoinPath(folder, "hf"), 10'000, 4));
   NXDKIT_TRY(MakeFamilyModel(JoinPath(folder, "wide"), 170, 64));
-  NXDKIT_TRY(ConvertModel(JoinPath(folder, "wide"), JoinPath(folder, "nxd"), ops::Kind::kNxd, 64));
+  NXDKIT_TRY(ConvertModel(JoinPath(folder, "wide"), JoinPath(folder, "nxd"), &ops::kNxd, 64));
   NXDKIT_TRY(
-      ConvertModel(JoinPath(folder, "wide"), JoinPath(folder, "rollout"), ops::Kind::kRollout, 64));
+      ConvertModel(JoinPath(folder, "wide"), JoinPath(folder, "rollout"), &ops::kRollout, 64));
   return WriteFileAtomic(JoinPath(folder, "ready"), "1");
 }
 

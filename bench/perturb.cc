@@ -27,7 +27,7 @@ Status Perturb(const StoredTensor& tensor, double percent, std::mt19937_64& rand
 }
 
 Status Run(const std::string& folder, double percent, uint64_t seed) {
-  NXDKIT_ASSIGN(const ops::Artifact model, ops::OpenArtifact(folder, ops::Kind::kHf, {}));
+  NXDKIT_ASSIGN(const ops::Artifact model, ops::OpenArtifact(folder, &ops::kHf, {}));
   std::mt19937_64 random(seed);
   for (const TensorFile& file : model.files)
     for (const StoredTensor& tensor : file.tensors) NXDKIT_TRY(Perturb(tensor, percent, random));

@@ -186,14 +186,14 @@ Result<std::string> MakeBundle(const std::string& folder, const Setup& setup) {
   model.dtype = setup.dtype;
   NXDKIT_TRY(ops::MakeModel(model));
   ops::ExportRequest request;
-  request.convert.from = ops::Kind::kHf;
-  request.convert.to = ops::Kind::kRollout;
+  request.convert.from = &ops::kHf;
+  request.convert.to = &ops::kRollout;
   request.convert.input = model.output;
   request.convert.output = folder + "/bundle";
   request.convert.sync = false;
-  request.convert.options.tp = static_cast<int>(setup.tp);
-  request.convert.options.batch_size = setup.batch;
-  request.convert.options.sequence_length = setup.prompt + setup.fresh;
+  request.convert.options.Set("tp", static_cast<int>(setup.tp));
+  request.convert.options.Set("bs", setup.batch);
+  request.convert.options.Set("seq", setup.prompt + setup.fresh);
   request.cpu = true;
   NXDKIT_TRY(ops::Export(request));
   return request.convert.output;
@@ -237,7 +237,7 @@ Status Run(const Setup& setup, const std::string& folder) {
              setup.batch, products.ours * 1e3, products.dnnl * 1e3);
   NXDKIT_ASSIGN(const std::string bundle, MakeBundle(folder, setup));
   EngineOptions options;
-  options.bundle = bundle;
+  options.Set("bundle", bundle);
   options.threads = setup.threads / static_cast<int>(setup.tp);
   const double start = Seconds();
   NXDKIT_ASSIGN(Engine engine, Engine::Load(options));

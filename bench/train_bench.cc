@@ -47,7 +47,7 @@ Status Run(char** argv, int rounds) {
   const int tp = std::atoi(argv[2]);
   const int threads = std::atoi(argv[3]);
   const Dtype compute = std::string(argv[4]) == "bf16" ? Dtype::kBF16 : Dtype::kF32;
-  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(argv[1], ops::Kind::kHf, {}));
+  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(argv[1], &ops::kHf, {}));
   NXDKIT_ASSIGN(const DecoderConfig config,
                 ParseDecoderConfig(source.artifact.config_text, source.artifact.config_path));
   const std::vector<Row> rows = ReadRows(argv[5]);

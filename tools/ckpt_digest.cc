@@ -89,7 +89,7 @@ void AddOptions(OptionTable& table, Args& args) {
 
 ops::InputHints HintsFor(const Args& args) {
   ops::InputHints hints = HintsOf(args.layout);
-  hints.SetIf("base", args.base);
+  hints.Set("base", args.base);
   // What is recorded, and an engine's layout, cannot do without.
   hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;

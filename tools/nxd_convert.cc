@@ -244,7 +244,7 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& r
   if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
-  request.hints.SetIf("base", args.base);
+  request.hints.Set("base", args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
 }
@@ -290,9 +290,9 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
     return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
   if (args.param_order && from != StateForm::kNumbered && to != StateForm::kNumbered)
     return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
-  request.hints.SetIf("param-order", args.param_order);
+  request.hints.Set("param-order", args.param_order);
   request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
-  request.options.SetIf("dp", args.dp);
+  request.options.Set("dp", args.dp);
   if (to == StateForm::kNumbered && request.hints.optimizer)
     request.options.Set("training-tag", true);
   return OkStatus();

@@ -200,8 +200,8 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
         "parallel ranks");
   request.hints.optimizer = optimizer;
   request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
-  request.hints.SetIf("param-order", args.param_order);
-  request.options.SetIf("dp", args.dp);
+  request.hints.Set("param-order", args.param_order);
+  request.options.Set("dp", args.dp);
   if (request.to == &ops::kNxd) request.options.Set("training-tag", true);
   return OkStatus();
 }

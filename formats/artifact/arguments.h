@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "lib/base/error.h"
 
@@ -14,16 +16,20 @@ namespace nxdkit::ops {
 
 class Arguments {
  public:
-  // Values of options are int, bool or std::string; what programs say may be of any type.
+  // Values of options are int, bool or std::string; what programs say may be of any type. nullopt:
+  // it is not said.
   template <typename T>
   void Set(std::string_view name, T value) {
-    values_[std::string(name)] = std::move(value);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      values_[std::string(name)] = static_cast<int>(value);
+    else
+      values_[std::string(name)] = std::move(value);
+  }
+  template <typename T>
+  void Set(std::string_view name, std::optional<T> value) {
+    value ? Set(name, *std::move(value)) : Reset(name);
   }
   void Set(std::string_view name, const char* value) { Set(name, std::string(value)); }
-  template <typename T>
-  void SetIf(std::string_view name, const std::optional<T>& value) {
-    if (value) Set(name, *value);
-  }
   void SetAny(std::string_view name, const std::any& value) { values_[std::string(name)] = value; }
   void Reset(std::string_view name) {
     if (const auto found = values_.find(name); found != values_.end()) values_.erase(found);

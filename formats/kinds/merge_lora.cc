@@ -151,8 +151,8 @@ Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
         .hint("apply the delta first, and merge the adapter into what comes out");
   InputHints adapter_hints;
   adapter_hints.origin = hints.origin;
-  adapter_hints.SetIf("hw", hints.Text("hw"));
-  adapter_hints.SetIf("hw-if-unknown", hints.Text("hw-if-unknown"));
+  adapter_hints.Set("hw", hints.Text("hw"));
+  adapter_hints.Set("hw-if-unknown", hints.Text("hw-if-unknown"));
   if (const NxdLayout* set = NxdLayoutOf(base); set && !adapter_hints.Has("hw-if-unknown"))
     adapter_hints.Set("hw-if-unknown", std::string(models::HardwareName(set->geometry.hardware)));
   const models::Model* model = base.model ? &*base.model : nullptr;

@@ -46,7 +46,7 @@ void Collect(const DecoderConfig& config, Decoder& decoder, Output& output) {
 
 Status Run(int tp, Dtype compute, const std::string& model, const nlohmann::json& json,
            Output& output) {
-  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model, ops::Kind::kHf, {}));
+  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model, &ops::kHf, {}));
   NXDKIT_ASSIGN(const DecoderConfig config,
                 ParseDecoderConfig(source.artifact.config_text, source.artifact.config_path));
   NXDKIT_TRY(ops::RequireSound(source, {}));  // as a run does

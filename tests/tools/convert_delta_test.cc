@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 // Every `stride`-th element of each parameter moves by one representable value.
 void Perturb(const std::string& model, size_t stride, uint32_t seed) {
-  const Result<ops::Artifact> artifact = ops::OpenArtifact(model, ops::Kind::kHf, {});
+  const Result<ops::Artifact> artifact = ops::OpenArtifact(model, &ops::kHf, {});
   ASSERT_TRUE(artifact.ok()) << artifact.error().ToString();
   std::mt19937 random(seed);
   for (const TensorFile& tensors : artifact->files)
@@ -231,7 +231,7 @@ TEST_F(ConvertDelta, ADamagedBaseIsFound) {
   const std::string bundle = Bundle();
   const std::string delta = Make("x.delta", "--from hf", old_, new_);
   // A norm of rank 3: a copy, which no digest of the base sees.
-  const Result<ops::Artifact> opened = ops::OpenArtifact(bundle, ops::Kind::kRollout, {});
+  const Result<ops::Artifact> opened = ops::OpenArtifact(bundle, &ops::kRollout, {});
   ASSERT_TRUE(opened.ok());
   for (const StoredTensor& tensor : opened->files[3].tensors) {
     if (tensor.name != "norm.weight") continue;

@@ -89,7 +89,7 @@ Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to) 
   NXDKIT_TRY(TakeLayoutFrom(to, said, sides));
   Distribute(said, to, sides);
   // How copies of heads are told from each other, where the set that is read does not say it.
-  if (FindRow(to.options, "hw", ops::kAsTarget)) sides.input.SetIf("hw-if-unknown", said.Text("hw"));
+  if (FindRow(to.options, "hw", ops::kAsTarget)) sides.input.Set("hw-if-unknown", said.Text("hw"));
   NXDKIT_TRY(TakeInstance(to, said, sides));
   if (FindRow(to.options, "optimum-version", ops::kAsTarget) && !said.Has("bundle"))
     sides.output.Set("installations", InstalledHere());

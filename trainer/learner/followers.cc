@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "formats/kinds/open.h"
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 #include "lib/base/errors.h"
@@ -71,7 +72,7 @@ class Follower {
   Status Make(const Json& order) {
     const std::string path = order["source"].get<std::string>();
     Followed made;
-    NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+    NXDKIT_ASSIGN(const ops::Kind* const kind, ops::Recognise(path));
     NXDKIT_ASSIGN(made.base, ops::OpenAndBind(path, kind, {}));
     if (made.base.artifact.config_text != order["config"].get<std::string>())
       return Corrupt("process {} finds another configuration of the model than process 0",

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "formats/kinds/table.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -268,11 +269,11 @@ struct MeshModel::State {
       return BindTraining(base, config.model, model.weights(),
                           request.model_only ? nullptr : &optimizer);
     };
-    convert.to = ops::Kind::kNxd;
+    convert.to = &ops::kNxd;
     convert.output = request.folder;
-    convert.options.tp = options.tp;
-    convert.options.dp = options.dp;
-    convert.options.hardware = models::Hardware::kTrn1;
+    convert.options.Set("tp", options.tp);
+    convert.options.Set("dp", options.dp);
+    convert.options.Set("hw", "trn1");
     convert.run.jobs = request.jobs;
     convert.run.max_memory = kNoMemoryCap;
     convert.run.poll = request.poll;

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/verify/checksums.h"
 #include "lib/base/errors.h"
 
@@ -148,7 +150,7 @@ ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& 
                                 const std::vector<RankMemory>& weights,
                                 const OptimizerMemory* optimizer) {
   ops::BoundArtifact out;
-  out.artifact.kind = ops::Kind::kHf;
+  out.artifact.kind = &ops::kHf;
   out.artifact.path = "memory of the trainer";
   out.artifact.side_folder = base.side_folder;
   out.artifact.config_path = base.config_path;
@@ -168,9 +170,9 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
                     const ops::RunOptions& run) {
   ops::InputHints hints;
   hints.optimizer = true;
-  hints.param_order = nxd::GroupRule::kOne;
+  hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
   NXDKIT_ASSIGN(const ops::BoundArtifact source,
-                ops::OpenAndBind(tag_folder, ops::Kind::kNxd, hints));
+                ops::OpenAndBind(tag_folder, &ops::kNxd, hints));
   if (!source.optimizer)
     return Corrupt("the tag has no optimizer state: training cannot go on from it")
         .in(tag_folder)

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "formats/kinds/table.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
@@ -140,7 +141,7 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   convert.source = [&]() -> Result<ops::BoundArtifact> {
     return BindTraining(*trained.base, model.config().model, model.weights(), nullptr);
   };
-  convert.to = ops::Kind::kHf;
+  convert.to = &ops::kHf;
   convert.output = JoinPath(tag_folder, ops::kRunModelFolder);
   convert.options.dtype = Dtype::kBF16;
   convert.run = run;

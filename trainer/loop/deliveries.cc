@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/kinds/table.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
@@ -68,11 +69,11 @@ Result<Json> Unpack(const Json& order, const Working& working) {
 Result<Json> Apply(const Json& order, const Working& working) {
   const TemporaryFile delta(order["delta"].get<std::string>());
   ops::ConvertRequest request;
-  request.from = ops::Kind::kDelta;
-  request.to = ops::Kind::kRollout;
+  request.from = &ops::kDelta;
+  request.to = &ops::kRollout;
   request.input = delta.path();
   request.output = order["bundle"].get<std::string>();
-  request.hints.base = request.output;
+  request.hints.Set("base", request.output);
   request.place = ops::Slot{order["label"].get<std::string>()};
   request.sync = false;
   request.run.max_memory = kNoMemoryCap;

@@ -7,6 +7,9 @@
 #include <span>
 #include <string_view>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/table.h"
 #include "formats/artifact/artifact.h"
 #include "lib/base/errors.h"
 #include "lib/system/command_text.h"
@@ -64,18 +67,19 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
   if (on_devices && rollout.url.empty()) shape.place = EnginePlace::kDevice;
   shape.layout.flavor = rollout::Flavor::kNxdi;  // of vLLM Neuron, which compiles by itself
   if (!rollout.model_path) return shape;
-  NXDKIT_ASSIGN(const ops::Artifact bundle,
-                ops::OpenArtifact(*rollout.model_path, ops::Kind::kRollout, {}));
-  if (!bundle.bundle->config)
+  NXDKIT_ASSIGN(const ops::Artifact opened,
+                ops::OpenArtifact(*rollout.model_path, &ops::kRollout, {}));
+  const rollout::Bundle& bundle = *ops::BundleOf(opened);
+  if (!bundle.config)
     return Unsupported("rank shards without a neuron_config.json are not a bundle")
         .in(*rollout.model_path);
-  const rollout::NeuronConfig& made = *bundle.bundle->config;
+  const rollout::NeuronConfig& made = *bundle.config;
   shape.tp = made.tp;
   shape.slots = made.batch_size;
   shape.positions = made.sequence_length;
   shape.dtype = DtypeFromTorchName(made.torch_dtype).value_or(shape.dtype);
   shape.layout = made;
-  if (bundle.bundle->has_cpu_plan) {
+  if (bundle.has_cpu_plan) {
     if (shape.place == EnginePlace::kDevice) shape.place = EnginePlace::kHost;
     return shape;
   }

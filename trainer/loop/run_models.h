@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "formats/artifact/bind.h"
+#include "formats/artifact/bound.h"
 #include "trainer/learner/critic_model.h"
 #include "trainer/learner/mesh_model.h"
 #include "trainer/model/decoder_config.h"

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "formats/kinds/table.h"
 #include "formats/ops/export/export.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -59,22 +60,22 @@ EngineOptions EngineFor(const SetupContext& setup, const std::string& bundle) {
   return engine;
 }
 
-Status MakeBundle(const SetupContext& setup, ops::Kind from, const EngineShape& engine,
+Status MakeBundle(const SetupContext& setup, const ops::Kind* from, const EngineShape& engine,
                   SyncTarget& sync) {
   sync.bundle = JoinPath(setup.root(), "rollout_bundle");
   ops::ExportRequest request;
   request.cpu = true;
   request.cache.enabled = false;
   request.convert.from = from;
-  request.convert.to = ops::Kind::kRollout;
+  request.convert.to = &ops::kRollout;
   request.convert.input = *setup.config.worker.actor.model.model_path;
   request.convert.output = sync.bundle;
   request.convert.force = true;
   request.convert.sync = false;
   request.convert.run.max_memory = kNoMemoryCap;
-  request.convert.options.tp = static_cast<int>(engine.tp);
-  request.convert.options.batch_size = engine.slots;
-  request.convert.options.sequence_length = engine.positions;
+  request.convert.options.Set("tp", static_cast<int>(engine.tp));
+  request.convert.options.Set("bs", static_cast<int>(engine.slots));
+  request.convert.options.Set("seq", static_cast<int>(engine.positions));
   request.convert.options.dtype = engine.dtype;
   NXDKIT_TRY(ops::Export(request));
   NXDKIT_TRY(WriteTextFiles(sync.text, sync.bundle));

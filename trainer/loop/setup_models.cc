@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/system/paths.h"
@@ -16,7 +17,7 @@ ModelFacts FactsOf(const DecoderConfig& config) {
 }
 
 Result<ops::BoundArtifact> OpenSource(const SetupContext& setup, const std::string& path) {
-  NXDKIT_ASSIGN(const ops::Kind kind, ops::Recognise(path));
+  NXDKIT_ASSIGN(const ops::Kind* const kind, ops::Recognise(path));
   NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
   for (const std::string& warning : opened.artifact.warnings) setup.Warn(warning);
   for (const Choice& choice : opened.artifact.choices) setup.Tell(choice);

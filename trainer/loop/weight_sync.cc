@@ -1,5 +1,8 @@
 #include "trainer/loop/weight_sync.h"
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/table.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/base/stopwatch.h"
@@ -13,8 +16,8 @@ namespace {
 
 // Of the weights that the bundle takes; nullopt: as they are.
 Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
-  NXDKIT_ASSIGN(const ops::Artifact opened, ops::OpenArtifact(bundle, ops::Kind::kRollout, {}));
-  const std::optional<rollout::NeuronConfig>& config = opened.bundle->config;
+  NXDKIT_ASSIGN(const ops::Artifact opened, ops::OpenArtifact(bundle, &ops::kRollout, {}));
+  const std::optional<rollout::NeuronConfig>& config = ops::BundleOf(opened)->config;
   return config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
 }
 
@@ -43,12 +46,12 @@ ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& labe
   request.input = "the trainer";
   request.sync = false;  // weights can be made again
   if (!target.bundle.empty()) {
-    request.to = ops::Kind::kRollout;
+    request.to = &ops::kRollout;
     request.output = target.bundle;
     request.place = ops::Slot{label};
     return request;
   }
-  request.to = ops::Kind::kHf;
+  request.to = &ops::kHf;
   request.output = JoinPath(target.folder, number % 2 == 0 ? "even" : "odd");
   request.options.dtype = target.dtype;
   request.force = true;
@@ -58,7 +61,7 @@ ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& labe
 // A folder is looked at as an engine would: names, shapes and sizes; engines do not find out.
 Status FinishFolder(const SyncTarget& target, const std::string& folder) {
   NXDKIT_TRY(WriteTextFiles(target.text, folder));
-  NXDKIT_TRY(ops::OpenAndBind(folder, ops::Kind::kHf, {}));
+  NXDKIT_TRY(ops::OpenAndBind(folder, &ops::kHf, {}));
   return OkStatus();
 }
 
@@ -68,8 +71,8 @@ Status WriteDelta(const ops::ConvertRequest& sync, const std::string& path) {
   request.source = sync.source;
   request.input = sync.input;
   request.run = sync.run;
-  request.to = ops::Kind::kDelta;
-  request.hints.base = sync.output;
+  request.to = &ops::kDelta;
+  request.hints.Set("base", sync.output);
   request.output = path;
   request.force = true;
   request.sync = false;

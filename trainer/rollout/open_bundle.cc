@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/verify/fitness.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/base/errors.h"
@@ -68,7 +72,7 @@ Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
   const auto refuse = [&](std::string what) {
     return Error(Errc::kUnsupported, std::move(what)).in(folder);
   };
-  const rollout::NeuronConfig& neuron = *opened.artifact.artifact.bundle->config;
+  const rollout::NeuronConfig& neuron = *ops::BundleOf(opened.artifact.artifact)->config;
   const ParamTable& table = opened.tables.front();
   if (neuron.local_ranks != plan.tp)
     return refuse(fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
@@ -87,9 +91,9 @@ Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
 }  // namespace
 
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
-  NXDKIT_ASSIGN(ops::Artifact artifact, ops::OpenArtifact(options.bundle, ops::Kind::kRollout, {}));
-  NXDKIT_TRY(CheckBlob(*artifact.bundle));
-  NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*artifact.bundle));
+  NXDKIT_ASSIGN(ops::Artifact artifact, ops::OpenArtifact(options.bundle, &ops::kRollout, {}));
+  NXDKIT_TRY(CheckBlob(*ops::BundleOf(artifact)));
+  NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*ops::BundleOf(artifact)));
   NXDKIT_TRY(CheckOverride(options.neuron_override, plan, options.bundle));
   if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
@@ -110,7 +114,7 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
                   .seq_len = plan.sequence_length,
                   .vocab = opened.config.model.config.vocab,
                   .dtype = *dtype,
-                  .version = artifact.bundle->version};
+                  .version = ops::BundleOf(artifact)->version};
   NXDKIT_ASSIGN(opened.artifact, ops::Bind(std::move(artifact), {}));
   NXDKIT_TRY(CheckMeans(opened, plan, options.bundle));
   return opened;

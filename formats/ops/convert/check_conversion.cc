@@ -192,7 +192,7 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   InputHints hints;
   if (conversion.base) {
     hints = BaseHints(request, conversion.base->artifact.artifact.kind);
-    hints.SetIf("base", request.hints.Text("base"));
+    hints.Set("base", request.hints.Text("base"));
     return hints;
   }
   const BoundArtifact& source = conversion.source;

@@ -1,3 +1,6 @@
+#include "formats/kinds/builder.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
 
@@ -62,10 +65,11 @@ Result<std::vector<std::string>> FindCompiler(const WantedBlob& wanted) {
 // Where the compiler decides by itself, a wish that differs would be found out an hour later.
 Status CheckSampling(const WantedBlob& wanted, const std::vector<std::string>& command) {
   OutputOptions options = wanted.request.convert.options;
-  if (!options.on_device_sampling || IsToldOfSampling(command)) return OkStatus();
-  options.on_device_sampling.reset();
-  NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(wanted.source, Kind::kRollout, options));
-  if (spec.neuron.on_device_sampling == wanted.neuron.on_device_sampling) return OkStatus();
+  if (!options.Has("on-device-sampling") || IsToldOfSampling(command)) return OkStatus();
+  options.Reset("on-device-sampling");
+  NXDKIT_ASSIGN(const std::unique_ptr<Output> target,
+                DecideOutput(wanted.source, kRollout, options));
+  if (AsRollout(*target)->neuron.on_device_sampling == wanted.neuron.on_device_sampling) return OkStatus();
   return Unsupported("the compiler {} cannot be told whether to sample on the device", command[0])
       .hint("--compiler takes a command with {output} and {sampling}, which is device or host");
 }
@@ -106,8 +110,8 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
 // get what memory is left.
 Result<FoundBlob> FindBlob(const ExportRequest& request, ExportReport& report) {
   if (request.cpu) return FoundBlob{BlobOrigin::kCpuPlan};
-  if (request.convert.options.bundle)
-    return FoundBlob{BlobOrigin::kBundle, request.convert.options.bundle};
+  if (const std::optional<std::string> bundle = request.convert.options.Text("bundle"))
+    return FoundBlob{BlobOrigin::kBundle, bundle};
   NXDKIT_ASSIGN(const WantedBlob wanted, DecideBlob(request));
   if (request.cache.enabled) report.cache_entry = wanted.key.module;
   NXDKIT_ASSIGN(std::optional<neff::CacheSlot> slot, AskCache(wanted));
@@ -134,8 +138,8 @@ Result<ExportReport> Export(const ExportRequest& request) {
   ExportReport report;
   NXDKIT_ASSIGN(const FoundBlob blob, FindBlob(request, report));
   ConvertRequest convert = request.convert;
-  if (request.cpu) convert.options.cpu_plan = true;
-  if (blob.bundle) convert.options.bundle = blob.bundle;
+  if (request.cpu) convert.options.Set("cpu-plan", true);
+  convert.options.Set("bundle", blob.bundle);
   NXDKIT_ASSIGN(report.convert, request.dry_run ? DryRun(convert) : Convert(convert));
   report.blob = blob.origin;
   // Without a cache the compiler's folder goes now.

@@ -17,7 +17,7 @@ enum class BlobOrigin : uint8_t { kBundle, kCache, kCompiler, kCpuPlan, kNone };
 std::string_view BlobOriginName(BlobOrigin origin);  // "bundle", "cache", "compiler", ...
 
 struct ExportRequest {
-  ConvertRequest convert;                // from kHf to kRollout; options.bundle: --bundle
+  ConvertRequest convert;                // to a rollout bundle; option "bundle": --bundle
   bool cpu = false;                      // our own plan in the place of a blob
   bool no_blob = false;                  // a bundle without a blob is good enough; a compiler that
                                          // fails is a warning then
@@ -38,7 +38,7 @@ struct ExportReport {
   std::string command;      // of the compiler, when it ran, or with dry_run would
 };
 
-// The blob, in this order: request.convert.options.bundle, the compile cache, the compiler; with
+// The blob, in this order: the option "bundle", the compile cache, the compiler; with
 // `cpu` none of them. Where the command is repeated and its output stands, that output's own blob
 // comes after the cache; nothing is compiled then. kUnsupported (with what can be done) when there
 // is none and none is not good enough, when the compiler fails, failed before or makes what does

@@ -1,3 +1,6 @@
+#include "formats/kinds/builder.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/ops/export/make_blob.h"
 
 #include <fmt/core.h>
@@ -189,9 +192,9 @@ Result<WantedBlob> DecideBlob(const ExportRequest& request) {
   const ConvertRequest& convert = request.convert;
   WantedBlob wanted{request, {}, {}, {}, {}, {}};
   NXDKIT_ASSIGN(wanted.source, OpenAndBind(convert.input, convert.from, convert.hints));
-  NXDKIT_ASSIGN(const OutputSpec spec,
-                DecideOutput(wanted.source, Kind::kRollout, convert.options));
-  const rollout::NeuronConfig& neuron = wanted.neuron = spec.neuron;
+  NXDKIT_ASSIGN(const std::unique_ptr<Output> target,
+                DecideOutput(wanted.source, kRollout, convert.options));
+  const rollout::NeuronConfig& neuron = wanted.neuron = AsRollout(*target)->neuron;
   const models::ModelConfig& model = wanted.source.model->config;
   NXDKIT_ASSIGN(const std::vector<std::string> flags, KeyFlags(request));
   wanted.key = neff::MakeKey(GraphText(wanted.source.artifact.config_text, neuron, model), flags);
@@ -208,18 +211,19 @@ Result<WantedBlob> DecideBlob(const ExportRequest& request) {
 Status CheckFits(const WantedBlob& wanted, const std::string& folder) {
   const ConvertRequest& convert = wanted.request.convert;
   OutputOptions options = convert.options;
-  options.bundle = folder;
+  options.Set("bundle", folder);
   // What nobody named was decided, and that is what the blob has to be compiled for.
-  options.tp = static_cast<int>(wanted.neuron.tp);
-  options.batch_size = wanted.neuron.batch_size;
-  options.sequence_length = wanted.neuron.sequence_length;
+  options.Set("tp", static_cast<int>(wanted.neuron.tp));
+  options.Set("bs", static_cast<int>(wanted.neuron.batch_size));
+  options.Set("seq", static_cast<int>(wanted.neuron.sequence_length));
   options.dtype = DtypeFromTorchName(wanted.neuron.torch_dtype);
   // That the user wants others is no fault of the blob: the conversion says that they differ.
-  options.optimum_version.reset();
-  options.compiler_version.reset();
-  NXDKIT_ASSIGN(const OutputSpec spec, DecideOutput(wanted.source, Kind::kRollout, options));
-  NXDKIT_TRY(PlanOutput(wanted.source, spec, BaseName(convert.output), convert.run.max_memory));
-  return RequireBlobs(*spec.bundle, convert.run.poll);
+  options.Reset("optimum-version");
+  options.Reset("compiler-version");
+  NXDKIT_ASSIGN(const std::unique_ptr<Output> target,
+                DecideOutput(wanted.source, kRollout, options));
+  NXDKIT_TRY(PlanOutput(wanted.source, *target, BaseName(convert.output), convert.run.max_memory));
+  return RequireBlobs(*AsRollout(*target)->bundle, convert.run.poll);
 }
 
 bool IsOfTheBundle(const Error& error) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit {
@@ -19,7 +20,7 @@ using testing_util::ReadBytes;
 
 struct Artifact {
   std::string name;
-  Kind kind;
+  const Kind* kind;
   std::string path;
 };
 
@@ -36,33 +37,33 @@ class Artifacts {
                                           .head_dim = 2,
                                           .vocab = 8};
     const std::string model = workshop_.MakeModel("model", tiny);
-    Add("Hf", Kind::kHf, model);
+    Add("Hf", &ops::kHf, model);
     ops::OutputOptions options;
-    options.max_shard_bytes = 300;
-    Add("HfShards", Kind::kHf, workshop_.Make("shards", model, Kind::kHf, Kind::kHf, options));
-    options.tp = 2;
-    Add("Nxd", Kind::kNxd, workshop_.Make("nxd", model, Kind::kHf, Kind::kNxd, options));
-    options.xser = true;
-    Add("Xser", Kind::kNxd, workshop_.Make("xser", model, Kind::kHf, Kind::kNxd, options));
-    options.tp = 4;
-    options.xser = false;
-    options.hardware = models::Hardware::kTrn2;
-    Add("NxdKv2", Kind::kNxd, workshop_.Make("kv2", model, Kind::kHf, Kind::kNxd, options));
+    options.Set("max-shard-size", "300");
+    Add("HfShards", &ops::kHf, workshop_.Make("shards", model, &ops::kHf, &ops::kHf, options));
+    options.Set("tp", 2);
+    Add("Nxd", &ops::kNxd, workshop_.Make("nxd", model, &ops::kHf, &ops::kNxd, options));
+    options.Set("xser", true);
+    Add("Xser", &ops::kNxd, workshop_.Make("xser", model, &ops::kHf, &ops::kNxd, options));
+    options.Set("tp", 4);
+    options.Set("xser", false);
+    options.Set("hw", Word(models::Hardware::kTrn2));
+    Add("NxdKv2", &ops::kNxd, workshop_.Make("kv2", model, &ops::kHf, &ops::kNxd, options));
     options = {};
-    options.tp = 2;
-    Add("Rollout", Kind::kRollout,
-        workshop_.Make("roll", model, Kind::kHf, Kind::kRollout, options));
-    options.flavor = rollout::Flavor::kNxdi;
-    Add("Nxdi", Kind::kRollout, workshop_.Make("nxdi", model, Kind::kHf, Kind::kRollout, options));
+    options.Set("tp", 2);
+    Add("Rollout", &ops::kRollout,
+        workshop_.Make("roll", model, &ops::kHf, &ops::kRollout, options));
+    options.Set("flavor", Word(rollout::Flavor::kNxdi));
+    Add("Nxdi", &ops::kRollout, workshop_.Make("nxdi", model, &ops::kHf, &ops::kRollout, options));
     // A state dict on its own; the model's config lies beside it.
     fs::create_directory(workshop_ / "torch");
     fs::copy(model + "/config.json", workshop_ / "torch/config.json");
-    Add("Torch", Kind::kTorch, workshop_.Make("torch/model.pt", model, Kind::kHf, Kind::kTorch));
+    Add("Torch", &ops::kTorch, workshop_.Make("torch/model.pt", model, &ops::kHf, &ops::kTorch));
   }
   const std::vector<Artifact>& all() const { return all_; }
 
  private:
-  void Add(std::string name, Kind kind, std::string path) {
+  void Add(std::string name, const Kind* kind, std::string path) {
     all_.push_back({std::move(name), kind, std::move(path)});
   }
   OpsWorkshop workshop_;
@@ -76,7 +77,7 @@ const Artifacts& TheArtifacts() {
 
 std::vector<std::string> FilesOf(const Artifact& artifact) {
   std::vector<std::string> files;
-  const fs::path root = artifact.kind == Kind::kTorch ? fs::path(artifact.path).parent_path()
+  const fs::path root = artifact.kind == &ops::kTorch ? fs::path(artifact.path).parent_path()
                                                       : fs::path(artifact.path);
   for (const auto& entry : fs::recursive_directory_iterator(root))
     if (entry.is_regular_file()) files.push_back(entry.path().string());
@@ -100,7 +101,7 @@ void ExpectAnswer(const Error& error) {
 void Use(const Artifact& artifact, const OpsWorkshop& workshop) {
   const std::string out = workshop / "out";
   ops::ConvertRequest conversion =
-      OpsWorkshop::Request(artifact.path, artifact.kind, out, Kind::kHf);
+      OpsWorkshop::Request(artifact.path, artifact.kind, out, &ops::kHf);
   conversion.verify = true;  // with the checksums of the source
   const auto report = ops::Convert(conversion);
   if (!report.ok()) {

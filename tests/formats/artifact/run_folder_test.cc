@@ -24,14 +24,14 @@ class RunFolder : public ::testing::Test {
   void SetUp() override {
     for (const int step : {2, 10, 9}) {
       const std::string name = "run/global_step_" + std::to_string(step);
-      workshop_.Make(name + "/actor", model_, Kind::kHf, Kind::kNxd, Tp2());
+      workshop_.Make(name + "/actor", model_, &ops::kHf, &ops::kNxd, Tp2());
     }
     fs::create_directories(workshop_ / "run/global_step_30.partial/actor");
     fs::create_directories(workshop_ / "run/global_step_31");
   }
   static OutputOptions Tp2() {
     OutputOptions options;
-    options.tp = 2;
+    options.Set("tp", 2);
     return options;
   }
   std::string Step(int step) const {
@@ -85,13 +85,13 @@ TEST_F(RunFolder, ATrackerThatCannotBeFollowedIsPassedOverAloud) {
 
 TEST_F(RunFolder, WhoOpensItSaysWhatWasTaken) {
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "");
-  const auto opened = OpenArtifact(run_, Kind::kNxd, {});
+  const auto opened = OpenArtifact(run_, &ops::kNxd, {});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   EXPECT_THAT(opened->choices, ElementsAre(Choice{Step(10), 3, "number"}));
   EXPECT_THAT(opened->warnings, ElementsAre(HasSubstr("it is passed over")));
   InputHints hints;
-  hints.tag = "global_step_9";
-  EXPECT_THAT(OpenArtifact(run_, Kind::kNxd, hints)->choices,
+  hints.Set("tag", "global_step_9");
+  EXPECT_THAT(OpenArtifact(run_, &ops::kNxd, hints)->choices,
               ElementsAre(Choice{Step(9), 3, "option"}));
 }
 
@@ -116,23 +116,23 @@ TEST_F(RunFolder, WithoutAnyMarkTheTrackersWordCounts) {
 
 TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
   InputHints hints;
-  hints.tag = "global_step_2";
-  const auto opened = OpenArtifact(run_, Kind::kNxd, hints);
+  hints.Set("tag", "global_step_2");
+  const auto opened = OpenArtifact(run_, &ops::kNxd, hints);
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   EXPECT_EQ(opened->path, Step(2) + "/actor");
-  hints.tag = "global_step_3";
-  EXPECT_FALSE(OpenArtifact(run_, Kind::kNxd, hints).ok());
+  hints.Set("tag", "global_step_3");
+  EXPECT_FALSE(OpenArtifact(run_, &ops::kNxd, hints).ok());
 }
 
 // What a trainer's checkpoint holds for transformers.
 TEST_F(RunFolder, OfHuggingFaceIsTheModelBesideTheShards) {
-  const auto nothing = OpenArtifact(run_, Kind::kHf, {});
+  const auto nothing = OpenArtifact(run_, &ops::kHf, {});
   ASSERT_FALSE(nothing.ok());
   EXPECT_EQ(nothing.error().hint(),
             "it looks like nxd: convert it first, nxd-convert --from nxd --to hf " + Step(10) +
                 "/actor MODEL");
   fs::copy(model_, Step(10) + "/actor/huggingface");
-  const auto opened = OpenArtifact(run_, Kind::kHf, {});
+  const auto opened = OpenArtifact(run_, &ops::kHf, {});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   EXPECT_EQ(opened->path, Step(10) + "/actor/huggingface");
 }
@@ -141,7 +141,7 @@ TEST_F(RunFolder, IsOpenedAsItsCheckpoint) {
   for (const std::string& path : {run_, Step(10), Step(2)}) {
     const auto kind = Recognise(path);
     ASSERT_TRUE(kind.ok()) << kind.error().ToString();
-    EXPECT_EQ(*kind, Kind::kNxd);
+    EXPECT_EQ(*kind, &ops::kNxd);
     const auto opened = OpenArtifact(path, *kind, {});
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
     EXPECT_EQ(opened->path, *CheckpointIn(path));

@@ -13,7 +13,7 @@ namespace {
 
 std::string DigestOf(const std::string& name) {
   const std::string folder = NXDKIT_TESTDATA "/transformers/" + name;
-  const auto bound = OpenAndBind(folder, Kind::kHf, {});
+  const auto bound = OpenAndBind(folder, &ops::kHf, {});
   EXPECT_TRUE(bound.ok()) << bound.error().ToString();
   if (!bound.ok()) return name;
   const auto digest = DigestModel(*bound, {});

@@ -28,13 +28,13 @@ class UnsoundInput : public ::testing::Test {
   std::string MakeSet(const std::string& name, const std::string& model,
                       std::optional<Dtype> dtype = std::nullopt) const {
     ops::OutputOptions options;
-    options.tp = 2;
+    options.Set("tp", 2);
     options.dtype = dtype;
-    return workshop_.Make(name, model, Kind::kHf, Kind::kNxd, options);
+    return workshop_.Make(name, model, &ops::kHf, &ops::kNxd, options);
   }
-  Result<ops::ConvertReport> ToHf(const std::string& input, Kind from, bool verify = false) const {
+  Result<ops::ConvertReport> ToHf(const std::string& input, const Kind* from, bool verify = false) const {
     ops::ConvertRequest request =
-        OpsWorkshop::Request(input, from, workshop_ / "out", Kind::kHf, {});
+        OpsWorkshop::Request(input, from, workshop_ / "out", &ops::kHf, {});
     request.verify = verify;
     return ops::Convert(request);
   }
@@ -48,7 +48,7 @@ class UnsoundInput : public ::testing::Test {
 TEST_F(UnsoundInput, AnElementThatIsStoredOnceHasOnlyItsChecksum) {
   const std::string set = MakeSet("set", model_);
   const std::string name = "model.layers.0.self_attn.q_proj.weight";
-  DamageElement(FindStored(set, Kind::kNxd, name, 1), 3);
+  DamageElement(FindStored(set, &ops::kNxd, name, 1), 3);
   const auto report = VerifyAgainst(set);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_EQ(report->findings.size(), 1u);
@@ -56,7 +56,7 @@ TEST_F(UnsoundInput, AnElementThatIsStoredOnceHasOnlyItsChecksum) {
   EXPECT_EQ(report->findings[0].file, Rank1(set));
   EXPECT_THAT(report->findings[0].message, HasSubstr("the data has CRC-32"));
   // The conversion reads in slices; with --verify it checks the source first.
-  const auto converted = ToHf(set, Kind::kNxd, true);
+  const auto converted = ToHf(set, &ops::kNxd, true);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
   EXPECT_EQ(converted.error().file(), Rank1(set));
@@ -70,7 +70,7 @@ TEST_F(UnsoundInput, AComparisonChecksTheChecksumsToo) {
   EXPECT_TRUE(good->findings.empty());
   EXPECT_THAT(good->checks, Contains("the checksums of 2 torch archives hold"));
   EXPECT_THAT(good->checks, Contains("every element equals " + model_));
-  DamageElement(FindStored(set, Kind::kNxd, "model.layers.0.self_attn.q_proj.weight", 1), 3);
+  DamageElement(FindStored(set, &ops::kNxd, "model.layers.0.self_attn.q_proj.weight", 1), 3);
   const auto report = VerifyAgainst(set, model_);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_EQ(report->findings.size(), 2u);
@@ -108,7 +108,7 @@ TEST_F(UnsoundInput, CopiesInTwoDtypesAreNotRounded) {
   ops::OutputOptions options;
   options.dtype = Dtype::kBF16;
   const auto converted =
-      ops::Convert(OpsWorkshop::Request(set, Kind::kNxd, workshop_ / "out", Kind::kHf, options));
+      ops::Convert(OpsWorkshop::Request(set, &ops::kNxd, workshop_ / "out", &ops::kHf, options));
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
   EXPECT_EQ(converted.error().file(), Rank1(set));
@@ -122,7 +122,7 @@ TEST_F(UnsoundInput, WeightsThatAreNoFloatsAreRefused) {
   std::string bytes = testing_util::ReadBytes(path);
   bytes.replace(bytes.find("\"BF16\""), 6, "\"I16\" ");
   std::ofstream(path, std::ios::binary) << bytes;
-  const auto converted = ToHf(model_, Kind::kHf);
+  const auto converted = ToHf(model_, &ops::kHf);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kUnsupported);
   EXPECT_EQ(converted.error().file(), path);
@@ -133,7 +133,7 @@ TEST_F(UnsoundInput, WeightsThatAreNoFloatsAreRefused) {
 TEST_F(UnsoundInput, TheLastRankThatIsMissingIsNamedByTheRecord) {
   const std::string set = MakeSet("set", model_);
   fs::remove(Rank1(set));
-  const auto converted = ToHf(set, Kind::kNxd);
+  const auto converted = ToHf(set, &ops::kNxd);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
   EXPECT_THAT(converted.error().message(),
@@ -143,12 +143,12 @@ TEST_F(UnsoundInput, TheLastRankThatIsMissingIsNamedByTheRecord) {
 
 TEST_F(UnsoundInput, TheLastPipelineRankThatIsMissingIsNamed) {
   ops::OutputOptions options;
-  options.tp = 1;
-  options.pp = 4;
-  const std::string set = workshop_.Make("set", model_, Kind::kHf, Kind::kNxd, options);
+  options.Set("tp", 1);
+  options.Set("pp", 4);
+  const std::string set = workshop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   fs::remove(set + "/nxdkit.json");
   fs::remove(set + "/model/dp_rank_00_tp_rank_00_pp_rank_03.pt");
-  const auto converted = ToHf(set, Kind::kNxd);
+  const auto converted = ToHf(set, &ops::kNxd);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
   EXPECT_THAT(converted.error().message(),
@@ -157,7 +157,7 @@ TEST_F(UnsoundInput, TheLastPipelineRankThatIsMissingIsNamed) {
 }
 
 TEST_F(UnsoundInput, WhatDoesNotFitANarrowerDtypeIsCounted) {
-  const testing_util::Stored norm = FindStored(model_, Kind::kHf, "model.norm.weight", -1);
+  const testing_util::Stored norm = FindStored(model_, &ops::kHf, "model.norm.weight", -1);
   std::fstream file(norm.file, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(norm.tensor.storage->file_offset() + norm.tensor.offset));
   file.write("\x00\x7f", 2);  // 2 to the power of 127 in bf16
@@ -165,13 +165,13 @@ TEST_F(UnsoundInput, WhatDoesNotFitANarrowerDtypeIsCounted) {
   ops::OutputOptions options;
   options.dtype = Dtype::kF16;
   const auto converted =
-      ops::Convert(OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "out", Kind::kHf, options));
+      ops::Convert(OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "out", &ops::kHf, options));
   ASSERT_TRUE(converted.ok()) << converted.error().ToString();
   EXPECT_THAT(converted->warnings, Contains("model.norm.weight: 1 element is infinite as F16"));
   std::string config = testing_util::ReadText(model_ + "/config.json");
   config.replace(config.find("bfloat16"), 8, "float16");
   EXPECT_EQ(testing_util::ReadText(workshop_ / "out" + "/config.json"), config);
-  auto in_parts = OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "parts", Kind::kHf, options);
+  auto in_parts = OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "parts", &ops::kHf, options);
   in_parts.place = ops::Part{0, 1};
   const auto part = ops::Convert(in_parts);
   ASSERT_TRUE(part.ok()) << part.error().ToString();
@@ -181,7 +181,7 @@ TEST_F(UnsoundInput, WhatDoesNotFitANarrowerDtypeIsCounted) {
 TEST_F(UnsoundInput, AnUnfinishedOutputIsNoArtifact) {
   const std::string set = MakeSet("set", model_);
   std::ofstream(set + "/" + WriteSink::kJournalName) << "x";
-  const auto converted = ToHf(set, Kind::kNxd);
+  const auto converted = ToHf(set, &ops::kNxd);
   ASSERT_FALSE(converted.ok());
   EXPECT_EQ(converted.error().code(), Errc::kCorrupt);
   EXPECT_THAT(converted.error().message(), HasSubstr("an unfinished output of nxd-convert"));
@@ -190,7 +190,7 @@ TEST_F(UnsoundInput, AnUnfinishedOutputIsNoArtifact) {
 TEST_F(UnsoundInput, ADryRunSeesThatTheOutputCannotBeBuilt) {
   std::ofstream(workshop_ / "out.partial") << "mine";
   const auto report =
-      ops::DryRun(OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "out", Kind::kHf, {}));
+      ops::DryRun(OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "out", &ops::kHf, {}));
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.error().code(), Errc::kIo);
   EXPECT_EQ(report.error().file(), workshop_ / "out.partial");

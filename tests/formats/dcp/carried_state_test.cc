@@ -52,23 +52,23 @@ class CarriedState : public ::testing::Test {
 
   Result<ops::ConvertReport> Carry(const std::string& from, Kind from_kind, const std::string& to,
                                    Kind to_kind, ops::OutputOptions options = {}) {
-    options.training_tag = to_kind == Kind::kNxd;
-    if (to_kind == Kind::kNxd) {
-      options.tp = tag_.geometry.tp;
-      options.pp = tag_.geometry.pp;
+    options.Set("training-tag", to_kind == &ops::kNxd);
+    if (to_kind == &ops::kNxd) {
+      options.Set("tp", tag_.geometry.tp);
+      options.Set("pp", tag_.geometry.pp);
     }
     ops::ConvertRequest request =
         OpsWorkshop::Request(shop_ / from, from_kind, shop_ / to, to_kind, options);
     request.hints.optimizer = true;
-    if (from_kind == Kind::kDcp) request.hints.config = shop_ / "tag/config.json";
+    if (from_kind == &ops::kDcp) request.hints.config = shop_ / "tag/config.json";
     request.verify = true;
     return ops::Convert(request);
   }
   Result<ops::ConvertReport> There(ops::OutputOptions options = {}) {
-    return Carry("tag", Kind::kNxd, "dcp", Kind::kDcp, std::move(options));
+    return Carry("tag", &ops::kNxd, "dcp", &ops::kDcp, std::move(options));
   }
   Result<ops::ConvertReport> Back(ops::OutputOptions options = {}) {
-    return Carry("dcp", Kind::kDcp, "back", Kind::kNxd, std::move(options));
+    return Carry("dcp", &ops::kDcp, "back", &ops::kNxd, std::move(options));
   }
 
   // A checkpoint that was made of the tag, as torch leaves it after it saved into the folder.
@@ -84,7 +84,7 @@ class CarriedState : public ::testing::Test {
   Result<ops::BoundArtifact> OpenBack() const {
     ops::InputHints hints;
     hints.optimizer = true;
-    return ops::OpenAndBind(shop_ / "back", Kind::kNxd, hints);
+    return ops::OpenAndBind(shop_ / "back", &ops::kNxd, hints);
   }
 
   void WriteObject(const std::string& name, const PickleValue& value) const {
@@ -164,7 +164,7 @@ TEST_F(CarriedState, KeepsItsDtypesFromCheckpointToCheckpointAndWarnsOfRounding)
   for (const NarrowCase& narrow : kNarrow) {
     SCOPED_TRACE(narrow.name);
     std::filesystem::remove_all(shop_ / "again");
-    const auto made = Carry("dcp", Kind::kDcp, "again", Kind::kDcp, narrow.Options());
+    const auto made = Carry("dcp", &ops::kDcp, "again", &ops::kDcp, narrow.Options());
     ASSERT_TRUE(made.ok()) << made.error().ToString();
     const Dtype dtype = narrow.dtype.value_or(Dtype::kBF16);
     ExpectStateInF32(shop_ / "again", dtype);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/formats/words.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
@@ -29,16 +30,16 @@ class Carried : public ::testing::Test {
   ops::ConvertRequest FromTag(const TrainingTag& tag = {}) const {
     testing_util::WriteTrainingTag(shop_ / "tag", tag);
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+        OpsWorkshop::Request(shop_ / "tag", &ops::kNxd, shop_ / "dcp", &ops::kDcp);
     request.hints.optimizer = true;
     return request;
   }
   // torch's own checkpoint, once more.
   ops::ConvertRequest Recut(const std::string& input) const {
     ops::OutputOptions options;
-    options.mesh = {2, 1};
+    options.Set("mesh", Word(dcp::Mesh{2, 1}));
     ops::ConvertRequest request =
-        OpsWorkshop::Request(input, Kind::kDcp, shop_ / "around/dcp", Kind::kDcp, options);
+        OpsWorkshop::Request(input, &ops::kDcp, shop_ / "around/dcp", &ops::kDcp, options);
     request.hints.optimizer = true;
     return request;
   }
@@ -65,9 +66,9 @@ TEST_F(Carried, AWeightThatIsNotThereIsNamed) {
   draft.Remove("norm.weight");
   draft.Write(shop_ / "dcp");
   ops::OutputOptions options;
-  options.tp = 1;
+  options.Set("tp", 1);
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options);
+      OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "tag", &ops::kNxd, options);
   request.hints = testing_util::StateHints();
   const auto error =
       ExpectError(ops::Convert(request), Errc::kCorrupt, "the parameter is stored nowhere");
@@ -91,7 +92,7 @@ TEST_F(Carried, IsVerifiedBesideAConfigOfSomethingElse) {
 TEST_F(Carried, NamesAreChangedOnlyWithAConfig) {
   std::filesystem::copy(NXDKIT_TESTDATA "/dcp/one", shop_ / "dcp");
   ops::ConvertRequest request = Recut(shop_ / "dcp");
-  request.options.dcp_style = dcp::Style::kHf;
+  request.options.Set("style", Word(dcp::Style::kHf));
   const auto error = ExpectError(ops::Convert(request), Errc::kNotFound, "no config.json");
   EXPECT_EQ(error->hint(), "name one with --config");
 }
@@ -99,7 +100,7 @@ TEST_F(Carried, NamesAreChangedOnlyWithAConfig) {
 TEST_F(Carried, StateIsNotThatOfAMergedModel) {
   ops::ConvertRequest request = FromTag();
   testing_util::PeftFiles adapter;
-  const auto tag = ops::OpenAndBind(request.input, Kind::kNxd, request.hints);
+  const auto tag = ops::OpenAndBind(request.input, &ops::kNxd, request.hints);
   ASSERT_TRUE(tag.ok()) << tag.error().ToString();
   const auto weight = std::ranges::find(tag->params, "model.layers.0.self_attn.o_proj.weight",
                                         &LogicalTensor::name);

@@ -66,7 +66,7 @@ TEST_P(Form, HoldsTheTensorsThatTorchHad) {
 }
 
 std::vector<ops::Finding> CheckSums(const std::string& path) {
-  const auto artifact = ops::OpenArtifact(path, ops::Kind::kDcp, {});
+  const auto artifact = ops::OpenArtifact(path, &ops::kDcp, {});
   EXPECT_TRUE(artifact.ok()) << artifact.error().ToString();
   const auto findings = ops::CheckChecksums(*artifact, {});
   EXPECT_TRUE(findings.ok()) << findings.error().ToString();
@@ -78,7 +78,7 @@ TEST_P(Form, HasGoodChecksums) { EXPECT_TRUE(CheckSums(path_).empty()); }
 TEST_P(Form, BecomesTheModelThatItIs) {
   OpsWorkshop shop;
   const auto made =
-      ops::Convert(OpsWorkshop::Request(path_, ops::Kind::kDcp, shop / "dcp", ops::Kind::kDcp));
+      ops::Convert(OpsWorkshop::Request(path_, &ops::kDcp, shop / "dcp", &ops::kDcp));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   const auto folder = Open(shop / "dcp");
   ASSERT_TRUE(folder.ok()) << folder.error().ToString();
@@ -99,7 +99,7 @@ TEST(Forms, AreRecognisedByWhatIsInThem) {
   for (const char* name : {"local", "zstd", "shards", "ranks", "ranks_1"}) {
     const auto kind = ops::Recognise(kForms + name);
     ASSERT_TRUE(kind.ok()) << name << kind.error().ToString();
-    EXPECT_EQ(*kind, ops::Kind::kDcp) << name;
+    EXPECT_EQ(*kind, &ops::kDcp) << name;
   }
   // Files called model_0.pt alone may be anybody's: they are asked for by --from dcp.
   EXPECT_FALSE(ops::Recognise(kForms + "own").ok());
@@ -260,7 +260,7 @@ TEST_F(FormFault, AConversionStopsAtCopiesThatDiffer) {
     const std::string path = Copy(form);
     ChangeChunk(path, key, 3);
     const auto made =
-        ops::Convert(OpsWorkshop::Request(path, ops::Kind::kDcp, shop / form, ops::Kind::kDcp));
+        ops::Convert(OpsWorkshop::Request(path, &ops::kDcp, shop / form, &ops::kDcp));
     const auto error = ExpectError(made, Errc::kCorrupt, "1 element differs from the other copy");
     EXPECT_EQ(error->tensor(), key);
   }
@@ -363,7 +363,7 @@ TEST_F(FormFault, CopiesInShardsAreCompared) {
   fs::copy_file(path + "/shard-00001-model-00001-of-00001.safetensors", copy);
   OpsWorkshop shop;
   const auto convert = [&](const char* name) {
-    return ops::Convert(OpsWorkshop::Request(path, ops::Kind::kDcp, shop / name, ops::Kind::kDcp));
+    return ops::Convert(OpsWorkshop::Request(path, &ops::kDcp, shop / name, &ops::kDcp));
   };
   const auto made = convert("same");
   ASSERT_TRUE(made.ok()) << made.error().ToString();

@@ -6,6 +6,7 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/lib/expect_error.h"
@@ -23,8 +24,8 @@ using testing_util::TrainingTag;
 
 ops::OutputOptions Cut(dcp::Style style, dcp::Mesh mesh) {
   ops::OutputOptions options;
-  options.dcp_style = style;
-  options.mesh = mesh;
+  options.Set("style", Word(style));
+  options.Set("mesh", Word(mesh));
   return options;
 }
 
@@ -48,11 +49,11 @@ TEST_P(Roundtrip, HuggingFaceComesBackByteForByte) {
     for (const dcp::Mesh mesh : {dcp::Mesh{}, dcp::Mesh{3, 1}, dcp::Mesh{2, 2}, dcp::Mesh{5, 3}}) {
       const std::string name = std::to_string(number++);
       ops::ConvertRequest there =
-          OpsWorkshop::Request(model, Kind::kHf, shop_ / name, Kind::kDcp, Cut(style, mesh));
+          OpsWorkshop::Request(model, &ops::kHf, shop_ / name, &ops::kDcp, Cut(style, mesh));
       there.verify = true;
       const auto made = ops::Convert(there);
       ASSERT_TRUE(made.ok()) << made.error().ToString();
-      const std::string back = shop_.Make("back" + name, shop_ / name, Kind::kDcp, Kind::kHf);
+      const std::string back = shop_.Make("back" + name, shop_ / name, &ops::kDcp, &ops::kHf);
       for (const char* file : {"model.safetensors", "config.json"})
         EXPECT_EQ(ReadBytes(back + "/" + file), ReadBytes(model + "/" + file))
             << dcp::StyleName(style) << " dp " << mesh.dp << " tp " << mesh.tp;
@@ -64,7 +65,7 @@ TEST_P(Roundtrip, TheBytesDoNotDependOnThreads) {
   const std::string model = shop_.MakeModel("model", GetParam().model);
   for (const int jobs : {1, 4}) {
     ops::ConvertRequest request = OpsWorkshop::Request(
-        model, Kind::kHf, shop_ / std::to_string(jobs), Kind::kDcp, Cut(dcp::Style::kHf, {2, 2}));
+        model, &ops::kHf, shop_ / std::to_string(jobs), &ops::kDcp, Cut(dcp::Style::kHf, {2, 2}));
     request.run.jobs = jobs;
     const auto made = ops::Convert(request);
     ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -86,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(TitanNames, OfAnotherFamilyAreRefused) {
   OpsWorkshop shop;
   const std::string model = shop.MakeModel("model", {.family = "qwen2"});
-  const auto made = ops::Convert(OpsWorkshop::Request(model, Kind::kHf, shop / "out", Kind::kDcp,
+  const auto made = ops::Convert(OpsWorkshop::Request(model, &ops::kHf, shop / "out", &ops::kDcp,
                                                       Cut(dcp::Style::kTitan, {})));
   ExpectError(made, Errc::kUnsupported, "TorchTitan has no qwen2 models");
 }
@@ -94,7 +95,7 @@ TEST(TitanNames, OfAnotherFamilyAreRefused) {
 TEST(TitanNames, OfABiasAreRefused) {
   OpsWorkshop shop;
   const std::string model = shop.MakeModel("model", {.family = "llama", .biases = true});
-  const auto made = ops::Convert(OpsWorkshop::Request(model, Kind::kHf, shop / "out", Kind::kDcp,
+  const auto made = ops::Convert(OpsWorkshop::Request(model, &ops::kHf, shop / "out", &ops::kDcp,
                                                       Cut(dcp::Style::kTitan, {})));
   const auto error =
       ExpectError(made, Errc::kUnsupported, "TorchTitan's llama models have no such parameter");
@@ -171,7 +172,7 @@ TEST(TitanNames, CutsOfManyHeadsTakeTheirOwn) {
 
 ops::ConvertRequest WithState(const std::string& from, Kind from_kind, const std::string& to,
                               Kind to_kind, ops::OutputOptions options) {
-  options.training_tag = to_kind == Kind::kNxd;
+  options.Set("training-tag", to_kind == &ops::kNxd);
   ops::ConvertRequest request = OpsWorkshop::Request(from, from_kind, to, to_kind, options);
   request.hints.optimizer = true;
   request.verify = true;
@@ -252,10 +253,10 @@ TEST_P(StateRoundtrip, ATagComesBackByteForByte) {
     OpsWorkshop shop;
     testing_util::WriteTrainingTag(shop / "tag", tag);
     const auto there = ops::Convert(
-        WithState(shop / "tag", Kind::kNxd, shop / "dcp", Kind::kDcp, Cut(GetParam().style, mesh)));
+        WithState(shop / "tag", &ops::kNxd, shop / "dcp", &ops::kDcp, Cut(GetParam().style, mesh)));
     ASSERT_TRUE(there.ok()) << there.error().ToString();
     const auto again =
-        ops::Convert(WithState(shop / "dcp", Kind::kDcp, shop / "back", Kind::kNxd, as_tag));
+        ops::Convert(WithState(shop / "dcp", &ops::kDcp, shop / "back", &ops::kNxd, as_tag));
     ASSERT_TRUE(again.ok()) << again.error().ToString();
     EXPECT_EQ(TagDifference(shop / "tag", shop / "back"), "");
   }
@@ -284,10 +285,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
   OpsWorkshop shop;
   ops::OutputOptions options;
-  options.tp = 1;  // its MLP has 5 rows
-  options.dp = 2;
+  options.Set("tp", 1);  // its MLP has 5 rows
+  options.Set("dp", 2);
   ops::ConvertRequest request =
-      WithState(NXDKIT_TESTDATA "/dcp/mesh2x2", Kind::kDcp, shop / "tag", Kind::kNxd, options);
+      WithState(NXDKIT_TESTDATA "/dcp/mesh2x2", &ops::kDcp, shop / "tag", &ops::kNxd, options);
   request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
   const auto error = ExpectError(ops::Convert(request), Errc::kUnsupported,
                                  "the optimizer keeps something else of each");
@@ -302,8 +303,8 @@ TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
 // Bytes of an item that no value was made of are carried from a checkpoint to a checkpoint.
 TEST(State, AndObjectsGoToAnotherMesh) {
   OpsWorkshop shop;
-  ops::ConvertRequest request = WithState(NXDKIT_TESTDATA "/dcp/fsdp4", Kind::kDcp, shop / "dcp",
-                                          Kind::kDcp, Cut(dcp::Style::kTitan2025, {1, 2}));
+  ops::ConvertRequest request = WithState(NXDKIT_TESTDATA "/dcp/fsdp4", &ops::kDcp, shop / "dcp",
+                                          &ops::kDcp, Cut(dcp::Style::kTitan2025, {1, 2}));
   request.hints.config = NXDKIT_TESTDATA "/dcp/config.json";
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/torch/pickle_writer.h"
+#include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -36,7 +37,7 @@ class SavedState : public ::testing::Test {
  protected:
   Result<ops::BoundArtifact> Bind() {
     draft_.Write(shop_ / "dcp");
-    return ops::OpenAndBind(shop_ / "dcp", Kind::kDcp, StateHints());
+    return ops::OpenAndBind(shop_ / "dcp", &ops::kDcp, StateHints());
   }
 
   Result<ops::ConvertReport> Convert(ops::ConvertRequest request) {
@@ -46,7 +47,7 @@ class SavedState : public ::testing::Test {
   }
   // To a checkpoint again.
   Result<ops::ConvertReport> Recut() {
-    return Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp));
+    return Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp));
   }
 
   Result<ops::VerifyReport> Verify() {
@@ -246,7 +247,7 @@ std::map<std::string, std::string> ContentsOf(const std::string& folder) {
 TEST_F(SavedState, StaysWithoutAConfig) {
   draft_.Write(shop_ / "dcp");  // away from the fixtures' config.json
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp);
   request.hints.optimizer = true;
   request.verify = true;
   const auto made = ops::Convert(request);
@@ -276,7 +277,7 @@ TEST_F(SavedState, OfNoParameterLeavesTheRunAsItIs) {
 TEST_F(SavedState, ThatIsNotAskedForLeavesTheRunAsItIs) {
   draft_.Write(shop_ / "dcp");
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp);
   request.hints.config = kQwenConfig;
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -332,7 +333,7 @@ TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
   ops::OutputOptions style;
   style.dcp_style = dcp::Style::kHf;
   const auto made =
-      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp, style));
+      Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp, style));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   std::vector<std::string> keys;
   for (const DcpDraft::Object& object : DcpDraft::Read(shop_ / "again").objects)
@@ -350,7 +351,7 @@ TEST_F(SavedState, NamesOptionsThatOtherNamesHaveNoPlaceFor) {
   ops::OutputOptions style;
   style.dcp_style = dcp::Style::kHf;
   const auto made =
-      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "again", Kind::kDcp, style));
+      Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp, style));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_THAT(made->notes, Contains("2 options of the optimizer are of other names and are left "
                                     "out, the first is optimizer.param_groups.norm.weight.eps"));
@@ -387,10 +388,10 @@ TEST_F(Averages, AreNamedWhereATagHasNoPlaceForThem) {
   const size_t count = AddAverages("ema.model.");
   draft_.Remove("optimizer.state.");
   ops::OutputOptions options;
-  options.tp = 1;
-  options.training_tag = true;
+  options.Set("tp", 1);
+  options.Set("training-tag", true);
   const auto made =
-      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options));
+      Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "tag", &ops::kNxd, options));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_THAT(made->notes, Contains("a second set of weights, " + std::to_string(count) +
                                     " tensors under ema., has no counterpart in a tag"));
@@ -400,7 +401,7 @@ TEST_F(Averages, AreNamedWhereTheWeightsAloneAreAskedFor) {
   AddAverages("ema.");
   draft_.Write(shop_ / "dcp");
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "model", Kind::kHf);
+      OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "model", &ops::kHf);
   request.hints.config = kQwenConfig;
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -420,10 +421,10 @@ TEST_F(Averages, AreMoreThanOneTensor) {
 TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
   MakeSgd(draft_);
   ops::OutputOptions options;
-  options.tp = 1;
-  options.training_tag = true;
+  options.Set("tp", 1);
+  options.Set("training-tag", true);
   const auto error = ExpectError(
-      Convert(OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "tag", Kind::kNxd, options)),
+      Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "tag", &ops::kNxd, options)),
       Errc::kUnsupported, "only the state of Adam and AdamW can be carried over");
   EXPECT_THAT(error->hint(), HasSubstr("--no-optimizer"));
 }
@@ -433,7 +434,7 @@ TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
 // A model whose experts have state, all but those of `without`, in the names of transformers.
 DcpDraft WithExpertState(const OpsWorkshop& shop, const std::string& without) {
   const std::string model = shop.MakeModel("model", {.family = "qwen3_moe", .experts = 4});
-  DcpDraft draft = DcpDraft::Read(shop.Make("plain", model, Kind::kHf, Kind::kDcp));
+  DcpDraft draft = DcpDraft::Read(shop.Make("plain", model, &ops::kHf, &ops::kDcp));
   for (const DcpDraft::Tensor& weight : std::vector(draft.tensors)) {
     if (weight.key.find(without) != std::string::npos) continue;
     const std::string state = "optimizer.state." + weight.key;
@@ -450,9 +451,9 @@ DcpDraft WithExpertState(const OpsWorkshop& shop, const std::string& without) {
 
 Result<ops::ConvertReport> ToTitan(const OpsWorkshop& shop) {
   ops::OutputOptions options;
-  options.dcp_style = dcp::Style::kTitan;
+  options.Set("style", Word(dcp::Style::kTitan));
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop / "dcp", Kind::kDcp, shop / "titan", Kind::kDcp, options);
+      OpsWorkshop::Request(shop / "dcp", &ops::kDcp, shop / "titan", &ops::kDcp, options);
   request.hints.optimizer = true;
   request.verify = true;
   return ops::Convert(request);

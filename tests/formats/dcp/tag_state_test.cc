@@ -13,6 +13,7 @@
 #include "formats/training/named_state.h"
 #include "formats/output/plan_dcp.h"
 #include "formats/torch/archive.h"
+#include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -53,7 +54,7 @@ void MakeNarrow(DcpDraft::Tensor& tensor, Dtype dtype) {
 Result<ops::BoundArtifact> OpenTag(const std::string& path) {
   ops::InputHints hints;
   hints.optimizer = true;
-  return ops::OpenAndBind(path, Kind::kNxd, hints);
+  return ops::OpenAndBind(path, &ops::kNxd, hints);
 }
 
 // The first number that is stored of a logical parameter.
@@ -77,18 +78,18 @@ class TagState : public ::testing::Test {
   }
   Result<ops::ConvertReport> ThereAsIs() {
     ops::OutputOptions options;
-    options.dcp_style = style_;
+    options.Set("style", Word(style_));
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp, options);
+        OpsWorkshop::Request(shop_ / "tag", &ops::kNxd, shop_ / "dcp", &ops::kDcp, options);
     request.hints.optimizer = true;
     return ops::Convert(request);
   }
   Result<ops::ConvertReport> Back() {
     ops::OutputOptions options;
-    options.tp = 1;
-    options.training_tag = true;
+    options.Set("tp", 1);
+    options.Set("training-tag", true);
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop_ / "dcp", Kind::kDcp, shop_ / "back", Kind::kNxd, options);
+        OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "back", &ops::kNxd, options);
     request.hints.optimizer = true;
     request.hints.config = shop_ / "tag/config.json";
     return ops::Convert(request);
@@ -310,7 +311,7 @@ TEST_F(TagState, TakesAnInitialRateThatIsNotTheRate) {
     ASSERT_TRUE(Back().ok());
     ops::InputHints hints = StateHints();
     hints.config = shop_ / "tag/config.json";
-    const auto back = ops::OpenAndBind(shop_ / "back", Kind::kNxd, hints);
+    const auto back = ops::OpenAndBind(shop_ / "back", &ops::kNxd, hints);
     ASSERT_TRUE(back.ok()) << back.error().ToString();
     for (const size_t group : {0, 1}) {
       const PickleValue* rate = OptionIn(*back, group, "initial_lr");
@@ -515,7 +516,7 @@ TEST_F(TagState, NamesObjectsOfARunWithoutState) {
 TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   testing_util::WriteTrainingTag(shop_ / "tag", {});
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "tag", &ops::kNxd, shop_ / "dcp", &ops::kDcp);
   request.hints.optimizer = true;
   request.run.max_memory = 600'000;  // 15 entries of 1500 bytes for each of 21 weights, and more
   request.verify = true;
@@ -535,7 +536,7 @@ TEST_F(TagState, OfMoreExpertsThanMemoryHoldsIsToldAnotherStyle) {
   tag.config = testing_util::SmallMoeConfig("qwen3_moe");
   testing_util::WriteTrainingTag(shop_ / "tag", tag);
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "tag", &ops::kNxd, shop_ / "dcp", &ops::kDcp);
   request.hints.optimizer = true;
   request.run.max_memory = 600'000;
   const auto error = ExpectError(ops::Convert(request), Errc::kLimit, "the plan alone");
@@ -549,7 +550,7 @@ TEST_F(TagState, HasEachArchiveInMemoryOnce) {
   ASSERT_TRUE(source.ok()) << source.error().ToString();
   std::vector<std::string> notes;
   ASSERT_TRUE(ops::ToNamedState(*source, notes).ok());
-  const auto spec = ops::DecideOutput(*source, Kind::kDcp, {});
+  const auto spec = ops::DecideOutput(*source, &ops::kDcp, {});
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
   const auto contents = ops::MakeDcpContents(*source, *spec);
   ASSERT_TRUE(contents.ok()) << contents.error().ToString();
@@ -568,7 +569,7 @@ TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {
   ops::OutputOptions options;
   options.dtype = Dtype::kBF16;
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "tag", Kind::kNxd, shop_ / "dcp", Kind::kDcp, options);
+      OpsWorkshop::Request(shop_ / "tag", &ops::kNxd, shop_ / "dcp", &ops::kDcp, options);
   request.hints.optimizer = true;
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -37,9 +38,9 @@ class Wrapped : public ::testing::TestWithParam<Wrapping> {
   Result<ops::ConvertReport> ToHf(const DcpDraft& draft, const std::string& name) {
     draft.Write(shop_ / (name + "-in"));
     ops::OutputOptions options;
-    options.dcp_style = dcp::Style::kHf;
+    options.Set("style", Word(dcp::Style::kHf));
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop_ / (name + "-in"), Kind::kDcp, shop_ / name, Kind::kDcp, options);
+        OpsWorkshop::Request(shop_ / (name + "-in"), &ops::kDcp, shop_ / name, &ops::kDcp, options);
     request.hints = testing_util::StateHints();
     return ops::Convert(request);
   }
@@ -123,7 +124,7 @@ TEST_P(Wrapped, ItsKeysStay) {
   for (DcpDraft::Object& object : wrapped.objects) object.key = Rename(object.key, false);
   wrapped.Write(shop_ / "in");
   ops::ConvertRequest request =
-      OpsWorkshop::Request(shop_ / "in", Kind::kDcp, shop_ / "out", Kind::kDcp);
+      OpsWorkshop::Request(shop_ / "in", &ops::kDcp, shop_ / "out", &ops::kDcp);
   request.hints = testing_util::StateHints();
   const auto report = ops::Convert(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
@@ -139,8 +140,8 @@ class OfTheRun : public ::testing::TestWithParam<const char*> {
     draft_.tensors.push_back({GetParam(), Dtype::kF32, {4}, std::string(16, 'r')});
     draft_.Write(shop_ / "in");
   }
-  ops::ConvertRequest Request(Kind to, bool with_state) const {
-    ops::ConvertRequest request = OpsWorkshop::Request(shop_ / "in", Kind::kDcp, shop_ / "out", to);
+  ops::ConvertRequest Request(const Kind* to, bool with_state) const {
+    ops::ConvertRequest request = OpsWorkshop::Request(shop_ / "in", &ops::kDcp, shop_ / "out", to);
     request.hints = testing_util::StateHints();
     request.hints.optimizer = with_state;
     return request;
@@ -156,9 +157,9 @@ TEST_P(OfTheRun, IsLeftOutOfAModel) {
   const auto verified = ops::Verify(verify);
   ASSERT_TRUE(verified.ok()) << verified.error().ToString();
   EXPECT_THAT(verified->findings, IsEmpty());
-  for (const Kind to : {Kind::kHf, Kind::kNxd}) {
+  for (const Kind* to : {&ops::kHf, &ops::kNxd}) {
     ops::ConvertRequest request = Request(to, false);
-    request.options.tp = 1;
+    request.options.Set("tp", 1);
     request.force = true;
     const auto made = ops::Convert(request);
     ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -168,7 +169,7 @@ TEST_P(OfTheRun, IsLeftOutOfAModel) {
 }
 
 TEST_P(OfTheRun, GoesAlongToACheckpoint) {
-  const auto made = ops::Convert(Request(Kind::kDcp, true));
+  const auto made = ops::Convert(Request(&ops::kDcp, true));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_TRUE(KeysOf(shop_ / "out").contains(GetParam()));
 }
@@ -197,7 +198,7 @@ TEST(OfTheModel, AnUnknownTensorIsAnError) {
     draft.tensors.push_back({key, Dtype::kF32, {4}, std::string(16, 'r')});
     draft.Write(shop / "in");
     ops::ConvertRequest request =
-        OpsWorkshop::Request(shop / "in", Kind::kDcp, shop / "out", Kind::kHf);
+        OpsWorkshop::Request(shop / "in", &ops::kDcp, shop / "out", &ops::kHf);
     request.hints.config = testing_util::kQwenConfig;
     const auto made = ops::Convert(request);
     ASSERT_FALSE(made.ok()) << key;

@@ -5,6 +5,7 @@
 
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/verify.h"
+#include "tests/formats/words.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::ops {
@@ -22,12 +23,12 @@ std::string Source(const std::string& name) {
 InputHints Hints(const std::string& model, std::optional<Hardware> hardware) {
   InputHints hints;
   hints.config = Source("hf-" + model + "/config.json");
-  hints.claims.origin = "the options";
-  hints.claims.hardware = hardware;
+  hints.origin = "the options";
+  hints.Set("hw", Word(hardware));
   return hints;
 }
 
-BoundArtifact Bound(const std::string& path, Kind kind, const InputHints& hints) {
+BoundArtifact Bound(const std::string& path, const Kind* kind, const InputHints& hints) {
   auto bound = OpenAndBind(path, kind, hints);
   EXPECT_TRUE(bound.ok()) << bound.error().ToString();
   return bound.ok() ? *std::move(bound) : BoundArtifact();
@@ -60,11 +61,11 @@ class Sets : public ::testing::TestWithParam<Sample> {
 
 TEST_P(Sets, AreRecognisedAndEqualTheirModel) {
   const Sample& sample = GetParam();
-  const Result<Kind> kind = Recognise(Source(sample.folder));
+  const Result<const Kind*> kind = Recognise(Source(sample.folder));
   ASSERT_TRUE(kind.ok()) << kind.error().ToString();
   EXPECT_EQ(KindName(*kind), "nxd");
 
-  const BoundArtifact set = Bound(Source(sample.folder), Kind::kNxd, hints());
+  const BoundArtifact set = Bound(Source(sample.folder), &ops::kNxd, hints());
   ASSERT_TRUE(set.artifact.set);
   EXPECT_EQ(nxd::SetStyleName(set.artifact.set->location.style), sample.style);
   EXPECT_EQ(set.nxd_geometry.tp, sample.tp);
@@ -73,7 +74,7 @@ TEST_P(Sets, AreRecognisedAndEqualTheirModel) {
   EXPECT_EQ(nxd::QkvStyleName(set.nxd_geometry.qkv), sample.qkv);
   EXPECT_EQ(set.nxd_geometry.hardware, sample.hardware);
 
-  const BoundArtifact hf = Bound(Source(std::string("hf-") + sample.model), Kind::kHf, {});
+  const BoundArtifact hf = Bound(Source(std::string("hf-") + sample.model), &ops::kHf, {});
   for (const auto& [expected, actual] : {std::pair(&hf, &set), std::pair(&set, &hf)}) {
     const auto findings = CompareArtifacts(*expected, *actual, {});
     ASSERT_TRUE(findings.ok()) << findings.error().ToString();
@@ -127,7 +128,7 @@ TEST(ReferenceTrn2, IsFoundWrongByItself) {
 
 TEST(ReferenceTrn2, IsNotConvertedWithoutKnowingTheHardware) {
   const auto bound =
-      OpenAndBind(Source("reference-trn2-m2"), Kind::kNxd, Hints("llama", std::nullopt));
+      OpenAndBind(Source("reference-trn2-m2"), &ops::kNxd, Hints("llama", std::nullopt));
   ASSERT_FALSE(bound.ok());
   EXPECT_EQ(bound.error().code(), Errc::kUsage);
   EXPECT_THAT(bound.error().message(), HasSubstr("the set does not say which it is"));
@@ -152,8 +153,8 @@ TEST(ReferenceTrn2, IsFoundWrongAgainstItsModel) {
 }
 
 TEST(Compare, AParameterThatOnlyOneModelHasIsNamed) {
-  const BoundArtifact set = Bound(Source("nnm"), Kind::kNxd, Hints("llama-2-layers", std::nullopt));
-  const BoundArtifact other = Bound(Source("pp2-tied"), Kind::kNxd, Hints("qwen3-tied", {}));
+  const BoundArtifact set = Bound(Source("nnm"), &ops::kNxd, Hints("llama-2-layers", std::nullopt));
+  const BoundArtifact other = Bound(Source("pp2-tied"), &ops::kNxd, Hints("qwen3-tied", {}));
   const auto findings = CompareArtifacts(set, other, {});
   ASSERT_FALSE(findings.ok());
   EXPECT_EQ(findings.error().code(), Errc::kFindings);
@@ -164,7 +165,7 @@ TEST(Compare, AParameterThatOnlyOneModelHasIsNamed) {
 TEST(Verify, FindsAFlippedBitOfAReplica) {
   const testing_util::Scratch scratch;
   fs::copy(Source("v2"), scratch.Path("set"), fs::copy_options::recursive);
-  const BoundArtifact set = Bound(scratch.Path("set"), Kind::kNxd, Hints("llama", {}));
+  const BoundArtifact set = Bound(scratch.Path("set"), &ops::kNxd, Hints("llama", {}));
   uint64_t at = 0;
   std::string path;
   for (size_t i = 0; i < set.bound.stored.size(); ++i)
@@ -195,7 +196,7 @@ TEST(Verify, FindsAFlippedBitOfAReplica) {
 TEST(Verify, FindsATiedPairThatIsNoPair) {
   const testing_util::Scratch scratch;
   fs::copy(Source("pp2-tied"), scratch.Path("set"), fs::copy_options::recursive);
-  const BoundArtifact set = Bound(scratch.Path("set"), Kind::kNxd, Hints("qwen3-tied", {}));
+  const BoundArtifact set = Bound(scratch.Path("set"), &ops::kNxd, Hints("qwen3-tied", {}));
   for (size_t i = 0; i < set.bound.stored.size(); ++i) {
     const StoredTensor& head = set.bound.stored[i];
     if (head.name != "lm_head.weight") continue;

@@ -39,7 +39,7 @@ class OpsWorkshop {
   }
 
   // A converted artifact; its path.
-  std::string Make(const std::string& name, const std::string& input, ops::Kind from, ops::Kind to,
+  std::string Make(const std::string& name, const std::string& input, const ops::Kind* from, const ops::Kind* to,
                    const ops::OutputOptions& options = {}) const {
     const Result<ops::ConvertReport> report =
         ops::Convert(Request(input, from, *this / name, to, options));
@@ -47,8 +47,8 @@ class OpsWorkshop {
     return *this / name;
   }
 
-  static ops::ConvertRequest Request(const std::string& input, ops::Kind from,
-                                     const std::string& output, ops::Kind to,
+  static ops::ConvertRequest Request(const std::string& input, const ops::Kind* from,
+                                     const std::string& output, const ops::Kind* to,
                                      const ops::OutputOptions& options = {}) {
     ops::ConvertRequest request;
     request.from = from;
@@ -88,7 +88,7 @@ struct Stored {
   int64_t rank = -1;
 };
 
-inline std::vector<Stored> StoredTensors(const std::string& path, ops::Kind kind) {
+inline std::vector<Stored> StoredTensors(const std::string& path, const ops::Kind* kind) {
   std::vector<Stored> out;
   const Result<ops::Artifact> artifact = ops::OpenArtifact(path, kind, {});
   EXPECT_TRUE(artifact.ok()) << artifact.error().ToString();
@@ -99,7 +99,7 @@ inline std::vector<Stored> StoredTensors(const std::string& path, ops::Kind kind
   return out;
 }
 
-inline Stored FindStored(const std::string& path, ops::Kind kind, const std::string& name,
+inline Stored FindStored(const std::string& path, const ops::Kind* kind, const std::string& name,
                          int64_t rank) {
   for (Stored& stored : StoredTensors(path, kind))
     if (stored.tensor.name == name && stored.rank == rank) return std::move(stored);

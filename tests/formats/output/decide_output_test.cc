@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "formats/kinds/output.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -22,19 +23,19 @@ using testing_util::TinyModel;
 
 class DecideOutput : public ::testing::Test {
  protected:
-  static ops::BoundArtifact Open(const std::string& path, Kind kind) {
+  static ops::BoundArtifact Open(const std::string& path, const Kind* kind) {
     Result<ops::BoundArtifact> bound = ops::OpenAndBind(path, kind, {});
     EXPECT_TRUE(bound.ok()) << bound.error().ToString();
     return bound.ok() ? *std::move(bound) : ops::BoundArtifact();
   }
   const OpsWorkshop workshop_;
   const std::string path_ = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const ops::BoundArtifact model_ = Open(path_, Kind::kHf);
+  const ops::BoundArtifact model_ = Open(path_, &ops::kHf);
 };
 
 struct Refusal {
   const char* name;
-  Kind to;
+  const Kind* to;
   Errc code;
   const char* part;
   void (*ask)(ops::OutputOptions& options);
@@ -49,31 +50,31 @@ TEST_P(DecideOutputRefuses, Layout) {
 
 using Options = ops::OutputOptions;
 const Refusal kRefusals[] = {
-    {"NxdWithoutTp", Kind::kNxd, Errc::kUsage, "--to nxd needs --tp", [](Options&) {}},
-    {"RolloutWithoutTp", Kind::kRollout, Errc::kUsage, "--to rollout needs --tp", [](Options&) {}},
-    {"RepeatedHeadsWithoutHardware", Kind::kNxd, Errc::kUsage, "say --hw trn1 or --hw trn2",
+    {"NxdWithoutTp", &ops::kNxd, Errc::kUsage, "--to nxd needs --tp", [](Options&) {}},
+    {"RolloutWithoutTp", &ops::kRollout, Errc::kUsage, "--to rollout needs --tp", [](Options&) {}},
+    {"RepeatedHeadsWithoutHardware", &ops::kNxd, Errc::kUsage, "say --hw trn1 or --hw trn2",
      [](Options& o) { o.tp = 4; }},
-    {"UnevenTp", Kind::kNxd, Errc::kUnsupported, "cannot be split", [](Options& o) { o.tp = 3; }},
-    {"MoreStagesThanLayers", Kind::kNxd, Errc::kUnsupported, "4 layers cannot fill 8",
+    {"UnevenTp", &ops::kNxd, Errc::kUnsupported, "cannot be split", [](Options& o) { o.tp = 3; }},
+    {"MoreStagesThanLayers", &ops::kNxd, Errc::kUnsupported, "4 layers cannot fill 8",
      [](Options& o) { o.tp = 2, o.pp = 8; }},
-    {"CoalescedGroupedHeads", Kind::kNxd, Errc::kUnsupported, "coalesced",
+    {"CoalescedGroupedHeads", &ops::kNxd, Errc::kUnsupported, "coalesced",
      [](Options& o) { o.tp = 2, o.qkv = nxd::QkvStyle::kCoalesced; }},
-    {"SeparateRepeatedHeads", Kind::kNxd, Errc::kUnsupported,
+    {"SeparateRepeatedHeads", &ops::kNxd, Errc::kUnsupported,
      "needs the linear or fused q/k/v style",
      [](Options& o) {
        o.tp = 4, o.hardware = models::Hardware::kTrn1, o.qkv = nxd::QkvStyle::kSeparate;
      }},
-    {"MegatronWithRepeatedHeads", Kind::kNxd, Errc::kUnsupported, "Megatron",
+    {"MegatronWithRepeatedHeads", &ops::kNxd, Errc::kUnsupported, "Megatron",
      [](Options& o) {
        o.tp = 4, o.hardware = models::Hardware::kTrn1, o.names = nxd::NameStyle::kMegatron;
      }},
-    {"QkvOfMegatron", Kind::kNxd, Errc::kUsage, "--style megatron has one way",
+    {"QkvOfMegatron", &ops::kNxd, Errc::kUsage, "--style megatron has one way",
      [](Options& o) {
        o.tp = 2, o.names = nxd::NameStyle::kMegatron, o.qkv = nxd::QkvStyle::kSeparate;
      }},
-    {"ExpertsOfADenseModel", Kind::kNxd, Errc::kUnsupported, "has no experts to spread over ep 2",
+    {"ExpertsOfADenseModel", &ops::kNxd, Errc::kUnsupported, "has no experts to spread over ep 2",
      [](Options& o) { o.tp = 2, o.ep = 2; }},
-    {"ExpertNamesOfADenseModel", Kind::kNxd, Errc::kUsage,
+    {"ExpertNamesOfADenseModel", &ops::kNxd, Errc::kUsage,
      "--style nxdt names the experts of a model",
      [](Options& o) { o.tp = 2, o.names = nxd::NameStyle::kNxdt; }},
 };
@@ -81,20 +82,20 @@ INSTANTIATE_TEST_SUITE_P(Layouts, DecideOutputRefuses, ::testing::ValuesIn(kRefu
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST_F(DecideOutput, RefusesAModelWithoutConfiguration) {
-  const std::string torch = workshop_.Make("model.pt", path_, Kind::kHf, Kind::kTorch);
+  const std::string torch = workshop_.Make("model.pt", path_, &ops::kHf, &ops::kTorch);
   const OpsWorkshop elsewhere;  // without a config.json beside it
   std::filesystem::copy_file(torch, elsewhere / "model.pt");
-  const ops::BoundArtifact source = Open(elsewhere / "model.pt", Kind::kTorch);
+  const ops::BoundArtifact source = Open(elsewhere / "model.pt", &ops::kTorch);
   ops::OutputOptions options;
-  options.tp = 2;
-  for (const Kind to : {Kind::kNxd, Kind::kRollout})
+  options.Set("tp", 2);
+  for (const Kind* to : {&ops::kNxd, &ops::kRollout})
     ExpectError(ops::DecideOutput(source, to, options), Errc::kNotFound, "no config.json");
 }
 
 TEST_F(DecideOutput, TakesTheRestOfABundleFromTheModel) {
   ops::OutputOptions options;
-  options.tp = 2;
-  const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+  options.Set("tp", 2);
+  const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
   EXPECT_EQ(spec->neuron.tp, 2);
   EXPECT_EQ(spec->neuron.sequence_length, 4096);
@@ -105,9 +106,9 @@ TEST_F(DecideOutput, TakesTheRestOfABundleFromTheModel) {
 
 TEST_F(DecideOutput, RepeatsKeyHeadsAsOftenAsRanksNeed) {
   ops::OutputOptions options;
-  options.tp = 4;  // over 2 key heads
-  options.hardware = models::Hardware::kTrn2;
-  const auto spec = ops::DecideOutput(model_, Kind::kNxd, options);
+  options.Set("tp", 4);  // over 2 key heads
+  options.Set("hw", Word(models::Hardware::kTrn2));
+  const auto spec = ops::DecideOutput(model_, &ops::kNxd, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
   EXPECT_EQ(spec->nxd.kv_multiplier, 2);
   EXPECT_EQ(spec->nxd.qkv, nxd::QkvStyle::kLinear);
@@ -116,28 +117,28 @@ TEST_F(DecideOutput, RepeatsKeyHeadsAsOftenAsRanksNeed) {
 // The heads of the input are stored once, so that its shards do not tell; its record does.
 TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
   ops::OutputOptions options;
-  options.tp = 2;
-  options.hardware = models::Hardware::kTrn2;
-  const std::string set = workshop_.Make("set", path_, Kind::kHf, Kind::kNxd, options);
+  options.Set("tp", 2);
+  options.Set("hw", Word(models::Hardware::kTrn2));
+  const std::string set = workshop_.Make("set", path_, &ops::kHf, &ops::kNxd, options);
   options = {};
-  options.tp = 4;
-  options.training_tag = true;
-  const auto spec = ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options);
+  options.Set("tp", 4);
+  options.Set("training-tag", true);
+  const auto spec = ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
   EXPECT_EQ(spec->nxd.hardware, models::Hardware::kTrn2);
   std::filesystem::remove(set + "/nxdkit.json");
-  ExpectError(ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options), Errc::kUsage,
+  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options), Errc::kUsage,
               "say --hw trn1 or --hw trn2");
 }
 
 // The record of a set that was made without --hw says trn1: nobody has decided it.
 TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
   ops::OutputOptions options;
-  options.tp = 2;
-  const std::string set = workshop_.Make("set", path_, Kind::kHf, Kind::kNxd, options);
-  options.tp = 4;
-  options.training_tag = true;
-  ExpectError(ops::DecideOutput(Open(set, Kind::kNxd), Kind::kNxd, options), Errc::kUsage,
+  options.Set("tp", 2);
+  const std::string set = workshop_.Make("set", path_, &ops::kHf, &ops::kNxd, options);
+  options.Set("tp", 4);
+  options.Set("training-tag", true);
+  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options), Errc::kUsage,
               "say --hw trn1 or --hw trn2");
 }
 
@@ -147,8 +148,8 @@ TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
 class DecideStamp : public DecideOutput {
  protected:
   ops::OutputSpec Decide(ops::OutputOptions options) const {
-    options.tp = 2;
-    const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+    options.Set("tp", 2);
+    const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
     EXPECT_TRUE(spec.ok()) << spec.error().ToString();
     return spec.ok() ? *spec : ops::OutputSpec();
   }
@@ -170,7 +171,7 @@ TEST_F(DecideStamp, OursAreAGuessAndSaidToBeOne) {
 
 TEST_F(DecideStamp, AreThoseInstalled) {
   ops::OutputOptions options;
-  options.installations = {{"/a", "", "2.1"}, {"/b", "0.5", "2.2"}, {"/c", "0.6", "2.3"}};
+  options.Set("installations", {{"/a", "", "2.1"}, {"/b", "0.5", "2.2"}, {"/c", "0.6", "2.3"}});
   const ops::OutputSpec spec = Decide(options);
   EXPECT_EQ(spec.neuron.stamp, (rollout::VersionStamp{"0.5", "2.2"})) << "the first with both";
   EXPECT_TRUE(spec.warnings.empty());
@@ -180,12 +181,12 @@ TEST_F(DecideStamp, AreThoseInstalled) {
 
 TEST_F(DecideStamp, OptionsWinAndOneMayBeMissing) {
   ops::OutputOptions options;
-  options.installations = {{"/a", "0.5", ""}};
+  options.Set("installations", {{"/a", "0.5", ""}});
   const ops::OutputSpec half = Decide(options);
   EXPECT_EQ(half.neuron.stamp, (rollout::VersionStamp{"0.5", rollout::kCompilerVersion}));
   EXPECT_TRUE(Warns(half, "says neuronxcc_version 2.21.33363.0+82129205: "));
-  options.optimum_version = "1.0";
-  options.compiler_version = "3.0+x";
+  options.Set("optimum-version", "1.0");
+  options.Set("compiler-version", "3.0+x");
   const ops::OutputSpec both = Decide(options);
   EXPECT_EQ(both.neuron.stamp, (rollout::VersionStamp{"1.0", "3.0+x"}));
   EXPECT_TRUE(both.warnings.empty());
@@ -194,23 +195,23 @@ TEST_F(DecideStamp, OptionsWinAndOneMayBeMissing) {
 TEST_F(DecideStamp, AWordThatIsNoVersionIsRefused) {
   for (const char* word : {"", "foo bar", "v1.0", "1.0/2", "latest"}) {
     ops::OutputOptions options;
-    options.tp = 2;
-    options.compiler_version = word;
-    const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+    options.Set("tp", 2);
+    options.Set("compiler-version", word);
+    const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
     ASSERT_FALSE(spec.ok()) << word;
     EXPECT_EQ(spec.error().code(), Errc::kUsage);
     EXPECT_THAT(spec.error().message(),
                 HasSubstr("is not a version such as 2.21.33363.0+82129205"));
   }
   ops::OutputOptions options;
-  options.optimum_version = "0.5";
-  options.compiler_version = "2.22.12471.0";
+  options.Set("optimum-version", "0.5");
+  options.Set("compiler-version", "2.22.12471.0");
   EXPECT_TRUE(Warns(Decide(options), "--compiler-version 2.22.12471.0 has no +hash"));
 }
 
 TEST_F(DecideStamp, AnEditableInstallationHasNone) {
   ops::OutputOptions options;
-  options.installations = {{"/src", "", "2.2+a", true}};
+  options.Set("installations", {{"/src", "", "2.2+a", true}});
   const ops::OutputSpec spec = Decide(options);
   EXPECT_TRUE(Warns(spec, "that in /src is editable, of an unknown version"));
   for (const std::string& note : spec.notes)
@@ -219,27 +220,27 @@ TEST_F(DecideStamp, AnEditableInstallationHasNone) {
 
 TEST_F(DecideStamp, NoneWhereNobodyCompares) {
   ops::OutputOptions options;
-  options.cpu_plan = true;
+  options.Set("cpu-plan", true);
   const ops::OutputSpec cpu = Decide(options);
   EXPECT_EQ(cpu.neuron.stamp, rollout::VersionStamp());
   EXPECT_EQ(cpu.neuron_text.find("neuronxcc_version"), std::string::npos);
   EXPECT_TRUE(cpu.warnings.empty());
-  options.cpu_plan = false;
-  options.flavor = rollout::Flavor::kNxdi;
+  options.Set("cpu-plan", false);
+  options.Set("flavor", Word(rollout::Flavor::kNxdi));
   EXPECT_TRUE(Decide(options).warnings.empty());
 }
 
 // optimum-neuron's exporter: get_neuron_config of each family.
 TEST_F(DecideStamp, SamplingFollowsTheFamilyUnlessSaid) {
   const std::string path = workshop_.MakeModel("qwen", testing_util::TinyQwen3());
-  const ops::BoundArtifact qwen = Open(path, Kind::kHf);
+  const ops::BoundArtifact qwen = Open(path, &ops::kHf);
   const auto samples = [](const ops::BoundArtifact& model, int tp, int batch,
                           std::optional<bool> said) {
     ops::OutputOptions options;
-    options.tp = tp;
-    options.batch_size = batch;
-    options.on_device_sampling = said;
-    const auto spec = ops::DecideOutput(model, Kind::kRollout, options);
+    options.Set("tp", tp);
+    options.Set("bs", batch);
+    options.Set("on-device-sampling", said);
+    const auto spec = ops::DecideOutput(model, &ops::kRollout, options);
     EXPECT_TRUE(spec.ok()) << spec.error().ToString();
     return spec.ok() && spec->neuron.on_device_sampling;
   };
@@ -253,23 +254,23 @@ TEST_F(DecideStamp, SamplingFollowsTheFamilyUnlessSaid) {
 
 TEST_F(DecideOutput, AgreesWithACompiledBundle) {
   ops::OutputOptions options;
-  options.tp = 2;
-  options.batch_size = 4;
-  options.sequence_length = 256;
-  const std::string bundle = workshop_.Make("bundle", path_, Kind::kHf, Kind::kRollout, options);
+  options.Set("tp", 2);
+  options.Set("bs", 4);
+  options.Set("seq", 256);
+  const std::string bundle = workshop_.Make("bundle", path_, &ops::kHf, &ops::kRollout, options);
   options = {};
-  options.bundle = bundle;
-  ExpectError(ops::DecideOutput(model_, Kind::kRollout, options), Errc::kNotFound,
+  options.Set("bundle", bundle);
+  ExpectError(ops::DecideOutput(model_, &ops::kRollout, options), Errc::kNotFound,
               "no compiled blob");
   std::ofstream(bundle + "/model.pt") << "blob";
-  const auto spec = ops::DecideOutput(model_, Kind::kRollout, options);
+  const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
   EXPECT_EQ(spec->neuron.tp, 2);
   EXPECT_EQ(spec->neuron.batch_size, 4);
   const auto refused = [&](void (*ask)(ops::OutputOptions&), const char* part) {
     ops::OutputOptions more = options;
     ask(more);
-    ExpectError(ops::DecideOutput(model_, Kind::kRollout, more), Errc::kUsage, part);
+    ExpectError(ops::DecideOutput(model_, &ops::kRollout, more), Errc::kUsage, part);
   };
   refused([](Options& o) { o.tp = 4; }, "--tp 4 was asked for, but the bundle was compiled for 2");
   refused([](Options& o) { o.batch_size = 8; }, "--bs 8 was asked for");

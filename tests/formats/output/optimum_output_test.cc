@@ -7,6 +7,7 @@
 #include "formats/ops/digest/manifest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -22,8 +23,8 @@ using testing_util::TinyModel;
 
 ops::OutputOptions Optimum(int tp) {
   ops::OutputOptions options;
-  options.tp = tp;
-  options.optimum = true;
+  options.Set("tp", tp);
+  options.Set("style", "optimum");
   return options;
 }
 
@@ -57,8 +58,8 @@ TEST_P(OptimumLayouts, ComeBackWithTheSameDigest) {
   const std::string model = workshop.MakeModel("model", row.model);
   ops::OutputOptions options = Optimum(row.tp);
   row.change(options);
-  const std::string out = workshop.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, options);
-  const auto bound = ops::OpenAndBind(out, Kind::kNxd, {});
+  const std::string out = workshop.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, options);
+  const auto bound = ops::OpenAndBind(out, &ops::kNxd, {});
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_EQ(bound->nxd_geometry.qkv, row.qkv);
   EXPECT_EQ(bound->nxd_geometry.kv_multiplier, row.multiplier);
@@ -68,7 +69,7 @@ TEST_P(OptimumLayouts, ComeBackWithTheSameDigest) {
   EXPECT_EQ(DigestOf(out), DigestOf(model));
   // Without our own record, the metadata is enough.
   std::filesystem::remove(out + "/shards/nxdkit.json");
-  const std::string back = workshop.Make("back", out, Kind::kNxd, Kind::kHf);
+  const std::string back = workshop.Make("back", out, &ops::kNxd, &ops::kHf);
   EXPECT_EQ(DigestOf(back), DigestOf(model));
 }
 INSTANTIATE_TEST_SUITE_P(Of, OptimumLayouts,
@@ -98,15 +99,15 @@ INSTANTIATE_TEST_SUITE_P(Of, OptimumLayouts,
 
 class OptimumOutput : public ::testing::Test {
  protected:
-  ops::ConvertRequest Request(const std::string& input, Kind from, int tp) const {
-    return OpsWorkshop::Request(input, from, workshop_ / "out", Kind::kNxd, Optimum(tp));
+  ops::ConvertRequest Request(const std::string& input, const Kind* from, int tp) const {
+    return OpsWorkshop::Request(input, from, workshop_ / "out", &ops::kNxd, Optimum(tp));
   }
   const OpsWorkshop workshop_;
 };
 
 TEST_F(OptimumOutput, IsAFolderAroundTheTag) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string out = workshop_.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, Optimum(4));
+  const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, Optimum(4));
   for (const char* name : {"config.json", "trn_config.json", "shards/checkpoint", "shards/done",
                            "shards/mp_metadata_pp_rank_0.json",
                            "shards/model/dp_rank_00_tp_rank_03_pp_rank_00.pt.info.pt"})
@@ -122,8 +123,8 @@ TEST_F(OptimumOutput, IsAFolderAroundTheTag) {
 TEST_F(OptimumOutput, MetadataSaysHowItsLayersAreMade) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   ops::OutputOptions options = Optimum(4);
-  options.pp = 2;
-  const std::string out = workshop_.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, options);
+  options.Set("pp", 2);
+  const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, options);
   const Json metadata = JsonOf(out + "/shards/mp_metadata_pp_rank_1.json");
   const Json& parameters = metadata["parameters"];
   EXPECT_FALSE(parameters.contains("model.embed_tokens.weight"));
@@ -153,8 +154,8 @@ TEST_F(OptimumOutput, MetadataSaysHowItsLayersAreMade) {
 TEST_F(OptimumOutput, AFusedProjectionIsRecordedAsWhole) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   ops::OutputOptions options = Optimum(4);
-  options.qkv = nxd::QkvStyle::kFused;
-  const std::string out = workshop_.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, options);
+  options.Set("qkv", Word(nxd::QkvStyle::kFused));
+  const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, options);
   const Json metadata = JsonOf(out + "/shards/mp_metadata_pp_rank_0.json");
   EXPECT_EQ(metadata["parameters"]["model.layers.0.self_attn.qkv_proj.weight_qkv"].dump(),
             R"({"tensor_model_parallel":false})");
@@ -164,8 +165,8 @@ TEST_F(OptimumOutput, AFusedProjectionIsRecordedAsWhole) {
 // Of a tied pair both are stored, and the first is recorded.
 TEST_F(OptimumOutput, TheSecondOfATiedPairIsStoredButNotRecorded) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyQwen3());
-  const std::string out = workshop_.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, Optimum(2));
-  testing_util::FindStored(out, Kind::kNxd, "lm_head.weight", 0);
+  const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, Optimum(2));
+  testing_util::FindStored(out, &ops::kNxd, "lm_head.weight", 0);
   const Json metadata = JsonOf(out + "/shards/mp_metadata_pp_rank_0.json");
   EXPECT_FALSE(metadata["parameters"].contains("lm_head.weight"));
   EXPECT_TRUE(metadata["parameters"].contains("model.embed_tokens.weight"));
@@ -174,7 +175,7 @@ TEST_F(OptimumOutput, TheSecondOfATiedPairIsStoredButNotRecorded) {
 // Resharding keeps what the trainer left and changes the sizes.
 TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string out = workshop_.Make("checkpoint-7", model, Kind::kHf, Kind::kNxd, Optimum(4));
+  const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, Optimum(4));
   const auto write = [&](const char* name, const char* text) {
     std::ofstream(out + "/" + name) << text;
   };
@@ -183,9 +184,9 @@ TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   write("training_args.bin", "sizes");
   write("trainer_state.json", "{}");
   ops::ConvertRequest request =
-      OpsWorkshop::Request(out, Kind::kNxd, workshop_ / "checkpoint-8", Kind::kNxd);
-  request.options.training_tag = true;
-  request.options.tp = 2;
+      OpsWorkshop::Request(out, &ops::kNxd, workshop_ / "checkpoint-8", &ops::kNxd);
+  request.options.Set("training-tag", true);
+  request.options.Set("tp", 2);
   request.verify = true;
   const auto report = ops::Convert(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
@@ -200,7 +201,7 @@ TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   EXPECT_EQ(DigestOf(request.output), DigestOf(model));
 
   request.output = workshop_ / "step_8";
-  request.options.optimum = false;
+  request.options.Set("style", "hf");
   const auto plain = ops::Convert(request);
   ASSERT_TRUE(plain.ok()) << plain.error().ToString();
   EXPECT_EQ(*KindOf(request.output + "/model"), PathKind::kFolder);
@@ -210,7 +211,7 @@ TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
 
 TEST_F(OptimumOutput, TheOutputIsNotTheTag) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
-  ops::ConvertRequest request = Request(model, Kind::kHf, 2);
+  ops::ConvertRequest request = Request(model, &ops::kHf, 2);
   request.output = workshop_ / "shards";
   ExpectError(ops::Convert(request), Errc::kUsage,
               "the output is the checkpoint's folder, in which shards is made");
@@ -231,8 +232,8 @@ TEST_P(OptimumRefuses, WithTheReason) {
   const OpsWorkshop workshop;
   ops::OutputOptions options = Optimum(row.tp);
   row.change(options);
-  ExpectError(ops::DryRun(OpsWorkshop::Request(workshop.MakeModel("model", row.model), Kind::kHf,
-                                               workshop / "out", Kind::kNxd, options)),
+  ExpectError(ops::DryRun(OpsWorkshop::Request(workshop.MakeModel("model", row.model), &ops::kHf,
+                                               workshop / "out", &ops::kNxd, options)),
               row.code, row.message);
 }
 INSTANTIATE_TEST_SUITE_P(

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lib/json/json.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -22,11 +23,11 @@ class OptimumTraining : public ::testing::Test {
  protected:
   OptimumTraining() {
     ops::OutputOptions options;
-    options.tp = 4;
-    options.hardware = models::Hardware::kTrn1;
-    options.qkv = nxd::QkvStyle::kLinear;
-    options.xser = true;
-    workshop_.Make("checkpoint-10/shards", llama_, Kind::kHf, Kind::kNxd, options);
+    options.Set("tp", 4);
+    options.Set("hw", Word(models::Hardware::kTrn1));
+    options.Set("qkv", Word(nxd::QkvStyle::kLinear));
+    options.Set("xser", true);
+    workshop_.Make("checkpoint-10/shards", llama_, &ops::kHf, &ops::kNxd, options);
     std::filesystem::remove(shards_ + "/nxdkit.json");
     std::filesystem::rename(shards_ + "/config.json", root_ + "/config.json");
     metadata_ = MakeMetadata();
@@ -42,7 +43,7 @@ class OptimumTraining : public ::testing::Test {
                                              {"weight_k", 0},     {"weight_v", 0}, {"o_proj", 1},
                                              {"gate_up_proj", 0}, {"down_proj", 1}};
     Json parameters = Json::object();
-    for (const auto& stored : testing_util::StoredTensors(root_, Kind::kNxd)) {
+    for (const auto& stored : testing_util::StoredTensors(root_, &ops::kNxd)) {
       Json& entry = parameters[stored.tensor.name] = {{"tensor_model_parallel", false}};
       for (const auto& [part, dim] : dims)
         if (stored.tensor.name.find(part) != std::string::npos)
@@ -77,24 +78,24 @@ class OptimumTraining : public ::testing::Test {
 
 // Key heads are tiled: without the metadata the set does not say whether it is for trn1.
 TEST_F(OptimumTraining, NeedsNoOptions) {
-  const auto bound = ops::OpenAndBind(root_, Kind::kNxd, {});
+  const auto bound = ops::OpenAndBind(root_, &ops::kNxd, {});
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_EQ(bound->nxd_geometry.kv_multiplier, 2);
   EXPECT_EQ(bound->nxd_geometry.hardware, models::Hardware::kTrn1);
   EXPECT_TRUE(FindingsOf(root_).empty());
   EXPECT_TRUE(FindingsOf(root_, llama_).empty());
-  const std::string back = workshop_.Make("back", root_, Kind::kNxd, Kind::kHf);
+  const std::string back = workshop_.Make("back", root_, &ops::kNxd, &ops::kHf);
   EXPECT_TRUE(FindingsOf(back, llama_).empty());
   std::filesystem::remove(shards_ + "/mp_metadata_pp_rank_0.json");
-  ExpectError(ops::OpenAndBind(root_, Kind::kNxd, {}), Errc::kUsage,
+  ExpectError(ops::OpenAndBind(root_, &ops::kNxd, {}), Errc::kUsage,
               "key heads are stored 2 times, tiled over the ranks");
 }
 
 TEST_F(OptimumTraining, SaysThatTheMetadataIsNotWritten) {
   ops::OutputOptions options;
-  options.tp = 2;
+  options.Set("tp", 2);
   const auto report =
-      ops::DryRun(OpsWorkshop::Request(root_, Kind::kNxd, workshop_ / "out", Kind::kNxd, options));
+      ops::DryRun(OpsWorkshop::Request(root_, &ops::kNxd, workshop_ / "out", &ops::kNxd, options));
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_THAT(report->notes, ::testing::Contains(HasSubstr("mp_metadata_pp_rank_*.json is not "
                                                            "written")));
@@ -125,14 +126,14 @@ TEST_F(OptimumTraining, ATensorRecordedOtherwiseIsFound) {
 TEST_F(OptimumTraining, MetadataOfAnotherModelIsRefused) {
   Gqa()["num_attention_heads"] = 16;
   Write();
-  const auto heads = ExpectError(ops::OpenAndBind(root_, Kind::kNxd, {}), Errc::kCorrupt,
+  const auto heads = ExpectError(ops::OpenAndBind(root_, &ops::kNxd, {}), Errc::kCorrupt,
                                  "found 16, the config says 8");
   ASSERT_TRUE(heads);
   EXPECT_EQ(heads->member(), "num_attention_heads");
   Gqa()["num_attention_heads"] = 8;
   Gqa()["kv_size_multiplier"] = 1;
   Write();
-  ExpectError(ops::OpenAndBind(root_, Kind::kNxd, {}), Errc::kCorrupt,
+  ExpectError(ops::OpenAndBind(root_, &ops::kNxd, {}), Errc::kCorrupt,
               "the kv multiplier is 2 by the set's names and shapes, but is 1 by "
               "mp_metadata_pp_rank_0.json");
 }

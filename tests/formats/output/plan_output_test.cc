@@ -19,8 +19,8 @@ constexpr uint64_t kMemory = 64 << 20;
 
 class PlanOutput : public ::testing::Test {
  protected:
-  Result<ops::OutputPlan> Plan(Kind kind, const ops::OutputOptions& options) const {
-    NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model_, Kind::kHf, {}));
+  Result<ops::OutputPlan> Plan(const Kind* kind, const ops::OutputOptions& options) const {
+    NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model_, &ops::kHf, {}));
     NXDKIT_ASSIGN(const ops::OutputSpec spec, ops::DecideOutput(source, kind, options));
     return ops::PlanOutput(source, spec, "out", kMemory);
   }
@@ -36,8 +36,8 @@ class PlanOutput : public ::testing::Test {
 // A loader takes a tag for whole by its marker: it is written after all else.
 TEST_F(PlanOutput, MarksATagLast) {
   ops::OutputOptions options;
-  options.tp = 2;
-  const auto plan = Plan(Kind::kNxd, options);
+  options.Set("tp", 2);
+  const auto plan = Plan(&ops::kNxd, options);
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(Paths(*plan), ElementsAre("model/dp_rank_00_tp_rank_00_pp_rank_00.pt",
                                         "model/dp_rank_00_tp_rank_01_pp_rank_00.pt"));
@@ -47,8 +47,8 @@ TEST_F(PlanOutput, MarksATagLast) {
 
 TEST_F(PlanOutput, MakesAFileForEachRankOfABundle) {
   ops::OutputOptions options;
-  options.tp = 2;
-  const auto plan = Plan(Kind::kRollout, options);
+  options.Set("tp", 2);
+  const auto plan = Plan(&ops::kRollout, options);
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(Paths(*plan), ElementsAre("checkpoint/weights/tp0_sharded_checkpoint.safetensors",
                                         "checkpoint/weights/tp1_sharded_checkpoint.safetensors"));
@@ -56,7 +56,7 @@ TEST_F(PlanOutput, MakesAFileForEachRankOfABundle) {
 }
 
 TEST_F(PlanOutput, MakesOneFileOfAStateDict) {
-  const auto plan = Plan(Kind::kTorch, {});
+  const auto plan = Plan(&ops::kTorch, {});
   ASSERT_TRUE(plan.ok()) << plan.error().ToString();
   EXPECT_THAT(Paths(*plan), ElementsAre(""));
   EXPECT_TRUE(plan->single_file);
@@ -65,8 +65,8 @@ TEST_F(PlanOutput, MakesOneFileOfAStateDict) {
 // Padding makes any number of ranks possible; memory does not.
 TEST_F(PlanOutput, RefusesMoreRanksThanItCanPlan) {
   ops::OutputOptions options;
-  options.tp = 99999;
-  const auto error = ExpectError(Plan(Kind::kRollout, options), Errc::kLimit, "for 99999 ranks");
+  options.Set("tp", 99999);
+  const auto error = ExpectError(Plan(&ops::kRollout, options), Errc::kLimit, "for 99999 ranks");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message(), HasSubstr("the cap is 67108864"));
 }

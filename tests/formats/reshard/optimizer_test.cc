@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/formats/words.h"
 #include "tests/formats/reshard/reshard_workshop.h"
 
 namespace nxdkit {
@@ -365,7 +366,7 @@ TEST(Optimizer, AnOrderThatIsAskedForMustFit) {
   const ReshardWorkshop shop;
   ops::ConvertRequest request =
       ReshardWorkshop::Request(shop.Make("in", Two()), shop / "out", Two());
-  request.hints.param_order = nxd::GroupRule::kOne;
+  request.hints.Set("param-order", Word(nxd::GroupRule::kOne));
   const auto report = ops::Convert(request);
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.error().code(), Errc::kUnsupported);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "formats/ops/convert/convert.h"
+#include "tests/formats/words.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/formats/scratch.h"
 
@@ -25,21 +26,21 @@ class ReshardWorkshop {
   static ops::ConvertRequest Request(const std::string& input, const std::string& output,
                                      const TrainingTag& to) {
     ops::ConvertRequest request;
-    request.from = request.to = ops::Kind::kNxd;
+    request.from = request.to = &ops::kNxd;
     request.input = input;
     request.output = output;
     request.hints.optimizer = true;
     request.sync = false;
     ops::OutputOptions& options = request.options;
-    options.training_tag = true;
-    options.tp = to.geometry.tp;
-    options.pp = to.geometry.pp;
-    options.vpp = to.geometry.vpp;
-    options.kv_multiplier = to.geometry.kv_multiplier;
-    options.qkv = to.geometry.qkv;
-    options.hardware = to.geometry.hardware;
-    options.xser = to.xser;
-    if (to.form == "zero1") options.dp = to.dp;
+    options.Set("training-tag", true);
+    options.Set("tp", to.geometry.tp);
+    options.Set("pp", to.geometry.pp);
+    options.Set("vpp", to.geometry.vpp);
+    options.Set("kv-multiplier", to.geometry.kv_multiplier);
+    options.Set("qkv", Word(to.geometry.qkv));
+    options.Set("hw", Word(to.geometry.hardware));
+    options.Set("xser", to.xser);
+    if (to.form == "zero1") options.Set("dp", to.dp);
     return request;
   }
 

@@ -19,7 +19,7 @@ std::string Source(const std::string& name) {
   return std::string(NXDKIT_TESTDATA) + "/rollout/" + name;
 }
 
-BoundArtifact Bound(const std::string& path, Kind kind) {
+BoundArtifact Bound(const std::string& path, const Kind* kind) {
   auto bound = OpenAndBind(path, kind, {});
   EXPECT_TRUE(bound.ok()) << bound.error().ToString();
   return bound.ok() ? *std::move(bound) : BoundArtifact();
@@ -40,17 +40,17 @@ struct Sample {
 class Bundles : public ::testing::TestWithParam<Sample> {};
 
 TEST_P(Bundles, AreRecognisedAndEqualTheirModel) {
-  const Result<Kind> kind = Recognise(Source(GetParam().bundle));
+  const Result<const Kind*> kind = Recognise(Source(GetParam().bundle));
   ASSERT_TRUE(kind.ok()) << kind.error().ToString();
   EXPECT_EQ(KindName(*kind), "rollout");
-  const BoundArtifact bundle = Bound(Source(GetParam().bundle), Kind::kRollout);
+  const BoundArtifact bundle = Bound(Source(GetParam().bundle), &ops::kRollout);
   EXPECT_EQ(bundle.rollout_geometry.tp, 4);
   EXPECT_TRUE(bundle.rollout_geometry.fused_qkv);
   EXPECT_EQ(bundle.rollout_geometry.transposed_qkv, GetParam().transposed);
   EXPECT_EQ(bundle.rollout_geometry.transposed_output, GetParam().transposed);
   EXPECT_EQ(bundle.rollout_geometry.transposed_mlp, GetParam().transposed);
   EXPECT_EQ(bundle.rollout_geometry.vocab_parallel, GetParam().transposed);
-  const BoundArtifact hf = Bound(Source(GetParam().model), Kind::kHf);
+  const BoundArtifact hf = Bound(Source(GetParam().model), &ops::kHf);
   for (const auto& [expected, actual] : {std::pair(&hf, &bundle), std::pair(&bundle, &hf)}) {
     const auto findings = CompareArtifacts(*expected, *actual, {});
     ASSERT_TRUE(findings.ok()) << findings.error().ToString();
@@ -89,7 +89,7 @@ TEST_P(Damage, IsFound) {
   const testing_util::Scratch scratch;
   const std::string folder = scratch.Path("bundle");
   fs::copy(Source("optimum"), folder, fs::copy_options::recursive);
-  const BoundArtifact bundle = Bound(folder, Kind::kRollout);
+  const BoundArtifact bundle = Bound(folder, &ops::kRollout);
   for (size_t i = 0; i < bundle.bound.stored.size(); ++i) {
     const StoredTensor& stored = bundle.bound.stored[i];
     const LayoutFile& file = bundle.bound.layout.files[bundle.bound.layout.tensors[i].file];
@@ -139,7 +139,7 @@ TEST(Unsupported, SettingsAreNamedWhenTheLayoutIsNeeded) {
   config.replace(config.find(flag), flag.size(), "\"quantized\": true");
   scratch.Write("bundle/neuron_config.json", config);
   const auto error = testing_util::ExpectError(
-      OpenAndBind(scratch.Path("bundle"), Kind::kRollout, {}), Errc::kUnsupported,
+      OpenAndBind(scratch.Path("bundle"), &ops::kRollout, {}), Errc::kUnsupported,
       "shards made with quantized: true have another layout");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch.Path("bundle/neuron_config.json"));
@@ -149,9 +149,9 @@ TEST(Unsupported, SettingsAreNamedWhenTheLayoutIsNeeded) {
 TEST(Bare, AFolderOfShardsIsABundleToo) {
   InputHints hints;
   hints.config = Source("optimum/config.json");
-  const auto bare = OpenAndBind(Source("optimum/checkpoint/weights"), Kind::kRollout, hints);
+  const auto bare = OpenAndBind(Source("optimum/checkpoint/weights"), &ops::kRollout, hints);
   ASSERT_TRUE(bare.ok()) << bare.error().ToString();
-  const auto findings = CompareArtifacts(Bound(Source("hf-qwen3"), Kind::kHf), *bare, {});
+  const auto findings = CompareArtifacts(Bound(Source("hf-qwen3"), &ops::kHf), *bare, {});
   ASSERT_TRUE(findings.ok()) << findings.error().ToString();
   EXPECT_EQ(Text(*findings), "");
 }

@@ -8,6 +8,7 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/sample/make_model.h"
+#include "tests/formats/words.h"
 #include "tests/formats/random_case.h"
 #include "tests/formats/scratch.h"
 
@@ -50,13 +51,13 @@ void MakeOptimum(Journey& journey) {
   c.config["model_type"] = Coin() ? "llama" : "qwen3";
   c.config["attention_bias"] = c.config["mlp_bias"] = false;
   c.config["hidden_size"] = c.config["num_attention_heads"].get<int>() * testing_util::Number(1, 2);
-  c.nxd.ep = 1;
+  c.nxd.Set("ep", 1);
   c.nxd.names = nxd::NameStyle::kHf;
   c.nxd.hardware = models::Hardware::kTrn1;
   const models::Model model = testing_util::ModelOf(c.config);
   c.nxd.qkv = nxd::OptimumQkv(model.config, c.nxd, Coin());
   if (c.nxd.qkv == nxd::QkvStyle::kSeparate || c.nxd.qkv == nxd::QkvStyle::kCoalesced)
-    c.nxd.kv_multiplier = 1;
+    c.nxd.Set("kv-multiplier", 1);
   journey.optimum = nxd::CheckOptimum(model.config, c.nxd).ok();
 }
 
@@ -69,7 +70,7 @@ Journey AnyJourney(bool training_only) {
   const models::Model model = testing_util::ModelOf(c.config);
   // What a bundle's module cannot hold is refused by the command; tests of that are elsewhere.
   if (c.rollout.flavor == rollout::Flavor::kOptimum && model.config.qkv_bias)
-    c.rollout.fused_qkv = false;
+    c.rollout.Set("fused-qkv", false);
   journey.xser = Coin();
   journey.style = journey.xser ? SetStyle::kV2Xser : SetStyle::kV2;
   if (!journey.optimum) journey.style = AnyStyle(c.nxd, journey.xser);
@@ -113,7 +114,7 @@ class Traveller {
     return request.output;
   }
 
-  std::string Convert(const std::string& input, Kind from, const char* name, Kind to,
+  std::string Convert(const std::string& input, const Kind* from, const char* name, const Kind* to,
                       const ops::OutputOptions& options) const {
     ops::ConvertRequest request;
     request.from = from;
@@ -131,7 +132,7 @@ class Traveller {
   const Scratch scratch_;
 };
 
-std::string DigestOf(const std::string& path, Kind kind) {
+std::string DigestOf(const std::string& path, const Kind* kind) {
   const auto bound = ops::OpenAndBind(path, kind, {});
   if (!bound.ok()) RC_FAIL(bound.error().ToString());
   const auto digest = ops::DigestModel(*bound, {});
@@ -142,23 +143,23 @@ std::string DigestOf(const std::string& path, Kind kind) {
 ops::OutputOptions SetOptions(const Journey& journey) {
   const nxd::Geometry& geometry = journey.c.nxd;
   ops::OutputOptions options;
-  options.tp = geometry.tp;
-  options.pp = geometry.pp;
-  options.vpp = geometry.vpp;
-  options.ep = geometry.ep;
-  options.kv_multiplier = geometry.kv_multiplier;
-  options.hardware = geometry.hardware;
-  options.names = geometry.names;
-  options.xser = journey.xser;
+  options.Set("tp", geometry.tp);
+  options.Set("pp", geometry.pp);
+  options.Set("vpp", geometry.vpp);
+  options.Set("ep", geometry.ep);
+  options.Set("kv-multiplier", geometry.kv_multiplier);
+  options.Set("hw", Word(geometry.hardware));
+  options.Set("style", Word(geometry.names));
+  options.Set("xser", journey.xser);
   options.optimum = journey.optimum;
   return options;
 }
 
 ops::OutputOptions BundleOptions(const rollout::Geometry& geometry) {
   ops::OutputOptions options;
-  options.tp = geometry.tp;
-  options.flavor = geometry.flavor;
-  options.fused_qkv = geometry.fused_qkv;
+  options.Set("tp", geometry.tp);
+  options.Set("flavor", Word(geometry.flavor));
+  options.Set("fused-qkv", geometry.fused_qkv);
   return options;
 }
 
@@ -170,33 +171,33 @@ void Travel(const Journey& journey) {
   RC_TAG(std::string(family.model_type), std::string(nxd::SetStyleName(journey.style)),
          journey.optimum);
   const std::string model = traveller.MakeModel(journey.c);
-  const std::string digest = DigestOf(model, Kind::kHf);
+  const std::string digest = DigestOf(model, &ops::kHf);
 
   ops::OutputOptions options = SetOptions(journey);
   const bool own_style =
       models::SplitsQkv(family) && journey.c.nxd.names != nxd::NameStyle::kMegatron;
-  if (own_style) options.qkv = journey.c.nxd.qkv;
-  std::string set = traveller.Convert(model, Kind::kHf, "set", Kind::kNxd, options);
-  RC_ASSERT(DigestOf(set, Kind::kNxd) == digest);
+  if (own_style) options.Set("qkv", Word(journey.c.nxd.qkv));
+  std::string set = traveller.Convert(model, &ops::kHf, "set", &ops::kNxd, options);
+  RC_ASSERT(DigestOf(set, &ops::kNxd) == digest);
   if (IsOld(journey.style)) {
     set = Renamed(set, journey.style);
-    RC_ASSERT(DigestOf(set, Kind::kNxd) == digest);
+    RC_ASSERT(DigestOf(set, &ops::kNxd) == digest);
   }
 
   std::string last = set;
-  Kind kind = Kind::kNxd;
+  const Kind* kind = &ops::kNxd;
   if (family.has_bundles) {
-    last = traveller.Convert(set, Kind::kNxd, "bundle", Kind::kRollout,
+    last = traveller.Convert(set, &ops::kNxd, "bundle", &ops::kRollout,
                              BundleOptions(journey.c.rollout));
-    kind = Kind::kRollout;
+    kind = &ops::kRollout;
     RC_ASSERT(DigestOf(last, kind) == digest);
   }
   ops::OutputOptions shards;
   shards.max_shard_bytes = journey.max_shard_bytes;
-  const std::string back = traveller.Convert(last, kind, "back", Kind::kHf, shards);
-  RC_ASSERT(DigestOf(back, Kind::kHf) == digest);
-  const auto first = ops::OpenAndBind(model, Kind::kHf, {});
-  const auto second = ops::OpenAndBind(back, Kind::kHf, {});
+  const std::string back = traveller.Convert(last, kind, "back", &ops::kHf, shards);
+  RC_ASSERT(DigestOf(back, &ops::kHf) == digest);
+  const auto first = ops::OpenAndBind(model, &ops::kHf, {});
+  const auto second = ops::OpenAndBind(back, &ops::kHf, {});
   RC_ASSERT(first.ok() && second.ok());
   const auto findings = ops::CompareArtifacts(*first, *second, {});
   RC_ASSERT(findings.ok());

@@ -41,7 +41,7 @@ class VllmEngines : public ::testing::Test {
   EngineOptions Options(const std::string& version) const {
     EngineOptions options;
     options.kind = EngineKind::kVllm;
-    options.bundle = lab_.model();
+    options.Set("bundle", lab_.model());
     OtherEngine& other = options.other;
     other.url = peer_.url();
     other.vocab = lab_.vocab();
@@ -77,7 +77,7 @@ class VllmEngines : public ::testing::Test {
     const std::string folder = lab_.Path("tampered");
     fs::remove_all(folder);
     fs::copy(lab_.model(), folder, fs::copy_options::recursive);
-    auto source = ops::OpenAndBind(lab_.model(), ops::Kind::kHf, {});
+    auto source = ops::OpenAndBind(lab_.model(), &ops::kHf, {});
     EXPECT_TRUE(source.ok());
     std::string bytes = testing_util::ReadBytes(folder + "/model.safetensors");
     bool found = false;

@@ -14,6 +14,7 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/sample/make_model.h"
 #include "lib/json/json.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/learner/some_rows.h"
 #include "tests/trainer/model/model_lab.h"
@@ -36,7 +37,7 @@ class CriticTest : public ::testing::Test {
  protected:
   CriticModel Model(const TinyModel& tiny, uint64_t seed = 7) {
     labs_.push_back(std::make_unique<ModelLab>(tiny));
-    auto opened = ops::OpenAndBind(labs_.back()->path(), ops::Kind::kHf, {});
+    auto opened = ops::OpenAndBind(labs_.back()->path(), &ops::kHf, {});
     EXPECT_TRUE(opened.ok());
     auto critic = MakeCriticModel(*std::move(opened), seed);
     EXPECT_TRUE(critic.ok()) << critic.error().ToString();
@@ -44,8 +45,8 @@ class CriticTest : public ::testing::Test {
   }
   static MeshOptions Options(int tp, int dp) {
     MeshOptions options;
-    options.tp = tp;
-    options.dp = dp;
+    options.Set("tp", tp);
+    options.Set("dp", dp);
     options.update.max_tokens = options.experience.max_tokens = 40;
     return options;
   }
@@ -103,11 +104,11 @@ class CriticTest : public ::testing::Test {
       return BindTraining(model_.source.artifact, model_.config.model, critic.weights(),
                           &optimizer);
     };
-    request.to = ops::Kind::kNxd;
+    request.to = &ops::kNxd;
     request.output = folder_.Path(name);
-    request.options.tp = critic.options().tp;
-    request.options.dp = critic.options().dp;
-    request.options.hardware = models::Hardware::kTrn1;
+    request.options.Set("tp", critic.options().tp);
+    request.options.Set("dp", critic.options().dp);
+    request.options.Set("hw", Word(models::Hardware::kTrn1));
     request.sync = false;
     const auto report = ops::Convert(request);
     EXPECT_TRUE(report.ok()) << report.error().ToString();
@@ -153,7 +154,7 @@ TEST_F(CriticTest, WritesTheConfigurationOfWhatItIs) {
   EXPECT_EQ(json["classifier_dropout"], 0.0);
   EXPECT_EQ(json["hidden_size"], 32);
   // And a critic begins with it as it is.
-  auto opened = ops::OpenAndBind(tag, ops::Kind::kNxd, {});
+  auto opened = ops::OpenAndBind(tag, &ops::kNxd, {});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   const auto again = MakeCriticModel(*std::move(opened), 1);
   ASSERT_TRUE(again.ok()) << again.error().ToString();
@@ -172,7 +173,7 @@ TEST_F(CriticTest, RefusesTwoScores) {
   request.output = folder_.Path("two");
   request.dtype = Dtype::kF32;
   ASSERT_TRUE(ops::MakeModel(request).ok());
-  auto opened = ops::OpenAndBind(request.output, ops::Kind::kHf, {});
+  auto opened = ops::OpenAndBind(request.output, &ops::kHf, {});
   ASSERT_TRUE(opened.ok());
   const auto error =
       testing_util::ExpectError(MakeCriticModel(*std::move(opened), 1), Errc::kUnsupported,
@@ -187,7 +188,7 @@ TEST_F(CriticTest, RefusesAModelThatNobodyKnows) {
   const std::string folder = folder_.Path("other");
   std::filesystem::copy(labs_[0]->path(), folder);
   std::ofstream(folder + "/config.json") << json.dump();
-  auto opened = ops::OpenAndBind(folder, ops::Kind::kHf, {});
+  auto opened = ops::OpenAndBind(folder, &ops::kHf, {});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   testing_util::ExpectError(MakeCriticModel(*std::move(opened), 1), Errc::kUnsupported,
                             "no parameter table for model_type \"other\"");

@@ -11,6 +11,7 @@
 
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"
+#include "tests/formats/words.h"
 #include "tests/trainer/model/model_lab.h"
 
 namespace nxdkit::trainer {
@@ -29,8 +30,8 @@ std::vector<Row> SampleRows(size_t count) {
 
 MeshOptions Options(int tp, int dp) {
   MeshOptions options;
-  options.tp = tp;
-  options.dp = dp;
+  options.Set("tp", tp);
+  options.Set("dp", dp);
   options.update.max_tokens = options.experience.max_tokens = 40;
   options.optimizer.adam.weight_decay = 0.1;
   return options;
@@ -81,11 +82,11 @@ class ActorTest : public ::testing::Test {
     request.source = [&]() -> Result<ops::BoundArtifact> {
       return BindTraining(lab_.source().artifact, lab_.config().model, actor.weights(), &optimizer);
     };
-    request.to = ops::Kind::kNxd;
+    request.to = &ops::kNxd;
     request.output = folder_.Path(name);
-    request.options.tp = actor.options().tp;
-    request.options.dp = actor.options().dp;
-    request.options.hardware = models::Hardware::kTrn1;
+    request.options.Set("tp", actor.options().tp);
+    request.options.Set("dp", actor.options().dp);
+    request.options.Set("hw", Word(models::Hardware::kTrn1));
     request.sync = false;
     const auto report = ops::Convert(request);
     EXPECT_TRUE(report.ok()) << report.error().ToString();

@@ -13,6 +13,7 @@
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/torch/archive.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
@@ -81,11 +82,11 @@ class TrainingTag : public ::testing::TestWithParam<Dtype> {
                           &state.memory);
     };
     request.input = "memory";
-    request.to = Kind::kNxd;
+    request.to = &ops::kNxd;
     request.output = folder_.Path(name);
-    request.options.tp = static_cast<int>(state.weights.size());
-    request.options.dp = dp;
-    request.options.hardware = models::Hardware::kTrn1;
+    request.options.Set("tp", static_cast<int>(state.weights.size()));
+    request.options.Set("dp", dp);
+    request.options.Set("hw", Word(models::Hardware::kTrn1));
     request.sync = false;
     request.verify = true;
     const auto report = ops::Convert(request);
@@ -121,7 +122,7 @@ TEST_P(TrainingTag, IsSoundToTheToolsAndHasTheDigestOfTheMemory) {
   State saved(lab_.config().model, 4, 7, GetParam());
   const std::string tag = Save(saved, "tag", 2);
   ops::InputHints hints;
-  const auto bound = ops::OpenAndBind(tag, Kind::kNxd, hints);
+  const auto bound = ops::OpenAndBind(tag, &ops::kNxd, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_EQ(bound->nxd_geometry.tp, 4);
   const auto of_files = ops::DigestModel(*bound, {});
@@ -167,9 +168,9 @@ TEST(LoadTraining, RefusesATagWithoutAnOptimizer) {
   const testing_util::Scratch folder;
   ops::ConvertRequest request;
   request.input = lab.path();
-  request.to = Kind::kNxd;
+  request.to = &ops::kNxd;
   request.output = folder.Path("tag");
-  request.options.tp = 2;
+  request.options.Set("tp", 2);
   request.sync = false;
   ASSERT_TRUE(ops::Convert(request).ok());
   State state(lab.config().model, 2, 0, Dtype::kF32);

@@ -78,11 +78,11 @@ class Loop : public ::testing::Test {
   std::string MakeBundle(const std::string& name) const {
     ops::ExportRequest request;
     request.convert.input = lab_.path();
-    request.convert.to = ops::Kind::kRollout;
+    request.convert.to = &ops::kRollout;
     request.convert.output = folder_.Path(name);
-    request.convert.options.tp = 2;
-    request.convert.options.batch_size = 8;
-    request.convert.options.sequence_length = 16;
+    request.convert.options.Set("tp", 2);
+    request.convert.options.Set("bs", 8);
+    request.convert.options.Set("seq", 16);
     request.convert.options.dtype = Dtype::kF32;
     request.convert.sync = false;
     request.convert.force = true;
@@ -95,18 +95,18 @@ class Loop : public ::testing::Test {
   RunParts MakeParts(const Config& config, int64_t steps) const {
     RunParts parts;
     parts.models.config = std::make_unique<const DecoderConfig>(lab_.config());
-    auto base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
+    auto base = ops::OpenAndBind(lab_.path(), &ops::kHf, {});
     EXPECT_TRUE(base.ok());
     parts.models.base = *std::move(base);
     MeshOptions options;
-    options.tp = 2;
+    options.Set("tp", 2);
     options.update.max_tokens = options.experience.max_tokens = 100;
     parts.engines.sync.bundle = MakeBundle("bundle");
     auto actor = MeshModel::Make(*parts.models.config, options, parts.models.base);
     EXPECT_TRUE(actor.ok());
     parts.models.actor = *std::move(actor);
     if (NeedsCritic(config)) {
-      auto critic_base = ops::OpenAndBind(lab_.path(), ops::Kind::kHf, {});
+      auto critic_base = ops::OpenAndBind(lab_.path(), &ops::kHf, {});
       EXPECT_TRUE(critic_base.ok());
       auto model = MakeCriticModel(*std::move(critic_base), 1);
       EXPECT_TRUE(model.ok());

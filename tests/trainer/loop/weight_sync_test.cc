@@ -34,18 +34,18 @@ class WeightSync : public ::testing::Test {
   void SetUp() override {
     ops::ExportRequest request;
     request.convert.input = lab_.path();
-    request.convert.to = ops::Kind::kRollout;
+    request.convert.to = &ops::kRollout;
     request.convert.output = bundle_;
-    request.convert.options.tp = 2;
-    request.convert.options.batch_size = 4;
-    request.convert.options.sequence_length = 16;
+    request.convert.options.Set("tp", 2);
+    request.convert.options.Set("bs", 4);
+    request.convert.options.Set("seq", 16);
     request.convert.options.dtype = Dtype::kBF16;
     request.convert.sync = false;
     request.cpu = true;
     const auto report = ops::Export(request);
     ASSERT_TRUE(report.ok()) << report.error().ToString();
     MeshOptions options;
-    options.tp = 2;
+    options.Set("tp", 2);
     options.update.max_tokens = options.experience.max_tokens = 100;
     auto actor = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE(actor.ok()) << actor.error().ToString();
@@ -86,7 +86,7 @@ TEST_F(WeightSync, IsProvedByWhatTheEngineLoaded) {
     const auto loaded = generator_->Reload(synced);
     ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
     // The digest was taken of the memory, in the type of the bundle.
-    const auto written = ops::OpenAndBind(bundle_, ops::Kind::kRollout, {});
+    const auto written = ops::OpenAndBind(bundle_, &ops::kRollout, {});
     ASSERT_TRUE(written.ok());
     EXPECT_EQ(manifest::DigestText(ops::DigestModel(*written, {})->digest), synced.digest);
     Move();
@@ -102,7 +102,7 @@ bool IsIn(const Box& box, const Shape& index) {
 // One byte of every tensor that an engine loads, in turn.
 TEST_F(WeightSync, AChangedByteOfTheBundleIsStale) {
   const SyncedWeights synced = Sync("step 0");
-  const auto written = ops::OpenAndBind(bundle_, ops::Kind::kRollout, {});
+  const auto written = ops::OpenAndBind(bundle_, &ops::kRollout, {});
   ASSERT_TRUE(written.ok());
   const auto places = PrimaryPlaces::Find(written->params, written->bound.layout);
   ASSERT_TRUE(places.ok());
@@ -192,7 +192,7 @@ TEST_F(WeightSync, AMachineThatDoesNotSeeTheBundleGetsACopyAndThenDeltas) {
     const auto synced = SyncWeights(*actor_, lab_.config(), lab_.source().artifact,
                                     {.bundle = bundle_, .elsewhere = deliveries}, label, 1, {});
     ASSERT_TRUE(synced.ok()) << synced.error().ToString();
-    const auto arrived = ops::OpenAndBind(there + "/bundle", ops::Kind::kRollout, {});
+    const auto arrived = ops::OpenAndBind(there + "/bundle", &ops::kRollout, {});
     ASSERT_TRUE(arrived.ok()) << arrived.error().ToString();
     EXPECT_EQ(manifest::DigestText(ops::DigestModel(*arrived, {})->digest), synced->digest);
     EXPECT_THAT(LeftOvers(here), ::testing::IsEmpty());

@@ -112,7 +112,7 @@ class ModelLab {
 
  private:
   void Open() {
-    auto source = ops::OpenAndBind(path_, ops::Kind::kHf, {});
+    auto source = ops::OpenAndBind(path_, &ops::kHf, {});
     ASSERT_TRUE(source.ok()) << source.error().ToString();
     source_ = *std::move(source);
     auto config = ParseDecoderConfig(source_.artifact.config_text, source_.artifact.config_path);

@@ -97,7 +97,7 @@ TEST(EngineBundle, SequencesLongerThanTheModelsPositionsAreRefused) {
               HasSubstr("sequence length 4096 is over the model's max_position_embeddings 2048"));
 }
 
-std::string DigestOf(const std::string& path, ops::Kind kind) {
+std::string DigestOf(const std::string& path, const ops::Kind* kind) {
   const auto source = ops::OpenAndBind(path, kind, {});
   EXPECT_TRUE(source.ok()) << Text(source);
   const auto digest = ops::DigestModel(*source, {});
@@ -109,8 +109,8 @@ std::string DigestOf(const std::string& path, ops::Kind kind) {
 TEST(EngineBundle, StaleWeightsDoNotPass) {
   const RolloutLab lab(TinyLlama());
   const std::string bundle = lab.Bundle({.tp = 4});
-  const std::string before = DigestOf(lab.model(), ops::Kind::kHf);
-  const std::string after = DigestOf(lab.model() + "-flat", ops::Kind::kHf);
+  const std::string before = DigestOf(lab.model(), &ops::kHf);
+  const std::string after = DigestOf(lab.model() + "-flat", &ops::kHf);
   ASSERT_NE(before, after);
 
   const auto first = Engine::Load({.bundle = bundle, .digest = true});
@@ -125,8 +125,8 @@ TEST(EngineBundle, StaleWeightsDoNotPass) {
                         "version 1"));
 
   ops::ConvertRequest refresh;
-  refresh.from = ops::Kind::kHf;
-  refresh.to = ops::Kind::kRollout;
+  refresh.from = &ops::kHf;
+  refresh.to = &ops::kRollout;
   refresh.input = lab.model() + "-flat";
   refresh.output = bundle;
   refresh.place = ops::Slot{"step_1"};

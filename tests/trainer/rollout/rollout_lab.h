@@ -12,6 +12,7 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/export/export.h"
 #include "formats/ops/sample/make_model.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"
 #include "trainer/comm/comm.h"
@@ -62,16 +63,16 @@ class RolloutLab {
   std::string Bundle(const BundleShape& shape, const std::string& name = "bundle",
                      const std::string& model = "") const {
     ops::ExportRequest request;
-    request.convert.from = ops::Kind::kHf;
-    request.convert.to = ops::Kind::kRollout;
+    request.convert.from = &ops::kHf;
+    request.convert.to = &ops::kRollout;
     request.convert.input = model.empty() ? model_ : model;
     request.convert.output = folder_.Path(name);
     request.convert.sync = false;
-    request.convert.options.tp = static_cast<int>(shape.tp);
-    request.convert.options.batch_size = shape.batch_size;
-    request.convert.options.sequence_length = shape.seq_len;
+    request.convert.options.Set("tp", static_cast<int>(shape.tp));
+    request.convert.options.Set("bs", shape.batch_size);
+    request.convert.options.Set("seq", shape.seq_len);
     request.convert.options.dtype = shape.dtype;
-    request.convert.options.flavor = shape.flavor;
+    request.convert.options.Set("flavor", Word(shape.flavor));
     request.cpu = shape.cpu;
     request.no_blob = !shape.cpu;
     request.cache.enabled = false;
@@ -129,7 +130,7 @@ class RolloutLab {
     config_ = *std::move(config);
     std::filesystem::copy(model_ + "-flat", model_, std::filesystem::copy_options::recursive);
     const std::string path = model_ + "/model.safetensors";
-    auto source = ops::OpenAndBind(model_, ops::Kind::kHf, {});
+    auto source = ops::OpenAndBind(model_, &ops::kHf, {});
     ASSERT_TRUE(source.ok()) << Text(source);
     std::string bytes = testing_util::ReadBytes(path);
     for (const StoredTensor& tensor : source->bound.stored) {
@@ -144,7 +145,7 @@ class RolloutLab {
       }
     }
     folder_.Write("model/model.safetensors", bytes);
-    auto enlarged = ops::OpenAndBind(model_, ops::Kind::kHf, {});
+    auto enlarged = ops::OpenAndBind(model_, &ops::kHf, {});
     ASSERT_TRUE(enlarged.ok()) << Text(enlarged);
     source_ = *std::move(enlarged);
   }

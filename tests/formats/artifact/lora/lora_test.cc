@@ -5,6 +5,7 @@
 
 #include "formats/adapter/lora_kernel.h"
 #include "formats/ops/verify/compare.h"
+#include "tests/formats/words.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -31,7 +32,7 @@ class Lora : public ::testing::Test {
     peft_.Add("mlp.down_proj", 4, 32, 48);
   }
 
-  Result<BoundArtifact> Merged(Kind kind = Kind::kHf, const std::string& base = "") {
+  Result<BoundArtifact> Merged(const Kind* kind = &ops::kHf, const std::string& base = "") {
     InputHints hints;
     hints.lora = peft_.Write(shop_ / "adapter");
     return OpenAndBind(base.empty() ? model_ : base, kind, hints);
@@ -44,9 +45,9 @@ class Lora : public ::testing::Test {
   // The adapter alone, as shards of two ranks.
   ConvertRequest ToShards() {
     ConvertRequest request =
-        OpsWorkshop::Request(peft_.Write(shop_ / "adapter"), Kind::kHf, shop_ / "set", Kind::kNxd);
+        OpsWorkshop::Request(peft_.Write(shop_ / "adapter"), &ops::kHf, shop_ / "set", &ops::kNxd);
     request.hints.config = model_ + "/config.json";
-    request.options.tp = 2;
+    request.options.Set("tp", 2);
     return request;
   }
 
@@ -97,7 +98,7 @@ std::vector<float> Expected(const std::vector<float>& weight, const LoraTensor& 
 }
 
 TEST_F(Lora, IsTheSumOfAPlainLoop) {
-  const auto base = OpenAndBind(model_, Kind::kHf, {});
+  const auto base = OpenAndBind(model_, &ops::kHf, {});
   const auto merged = Merged();
   ASSERT_TRUE(base.ok());
   ASSERT_TRUE(merged.ok()) << merged.error().ToString();
@@ -128,13 +129,13 @@ TEST_F(Lora, OfExpertsIsMergedWhateverHoldsThem) {
     peft_.Add(module + ".w2", 4, 32, 48);
   }
   peft_.config["target_modules"] = {"w1", "w2"};
-  const auto base = OpenAndBind(model_, Kind::kHf, {});
+  const auto base = OpenAndBind(model_, &ops::kHf, {});
   ASSERT_TRUE(base.ok());
   OutputOptions options;
-  options.tp = options.ep = 2;
-  const std::string set = shop_.Make("set", model_, Kind::kHf, Kind::kNxd, options);
+  options.Set("tp", options.Set("ep", 2));
+  const std::string set = shop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   const auto merged = Merged();
-  const auto of_set = Merged(Kind::kNxd, set);
+  const auto of_set = Merged(&ops::kNxd, set);
   ASSERT_TRUE(merged.ok()) << merged.error().ToString();
   ASSERT_TRUE(of_set.ok()) << of_set.error().ToString();
   const std::string module = "model.layers.2.block_sparse_moe.experts.3.w2";
@@ -174,7 +175,7 @@ TEST_F(Lora, WideWeightsAndHighRanksAreCut) {
   peft_ = {};
   peft_.Add("mlp.down_proj", 1, 64, 520, 4096);
   peft_.config["r"] = 4096;
-  const auto base = OpenAndBind(model_, Kind::kHf, {});
+  const auto base = OpenAndBind(model_, &ops::kHf, {});
   const auto merged = Merged();
   ASSERT_TRUE(merged.ok()) << merged.error().ToString();
   const std::string name = "model.layers.0.mlp.down_proj";
@@ -254,7 +255,7 @@ TEST_F(Lora, TruncatedTensorsAreNamed) {
   hints.lora = peft_.Write(shop_ / "adapter");
   PeftFiles::WriteText(hints.lora + "/adapter_model.safetensors",
                        peft_.Bytes().substr(0, peft_.Bytes().size() - 5));
-  const auto error = ExpectError(OpenAndBind(model_, Kind::kHf, hints), Errc::kCorrupt, "");
+  const auto error = ExpectError(OpenAndBind(model_, &ops::kHf, hints), Errc::kCorrupt, "");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), hints.lora + "/adapter_model.safetensors");
 }
@@ -263,11 +264,11 @@ TEST_F(Lora, WithoutAConfigurationThereIsNoScale) {
   InputHints hints;
   hints.lora = peft_.Write(shop_ / "adapter");
   std::filesystem::remove(hints.lora + "/adapter_config.json");
-  ExpectError(OpenAndBind(model_, Kind::kHf, hints), Errc::kNotFound, "no configuration");
+  ExpectError(OpenAndBind(model_, &ops::kHf, hints), Errc::kNotFound, "no configuration");
   hints.lora = shop_ / "nothing";
-  ExpectError(OpenAndBind(model_, Kind::kHf, hints), Errc::kNotFound, "no such file");
+  ExpectError(OpenAndBind(model_, &ops::kHf, hints), Errc::kNotFound, "no such file");
   hints.lora = model_;
-  ExpectError(OpenAndBind(model_, Kind::kHf, hints), Errc::kUnsupported, "no LoRA adapter");
+  ExpectError(OpenAndBind(model_, &ops::kHf, hints), Errc::kUnsupported, "no LoRA adapter");
 }
 
 TEST_F(Lora, TensorsOfOtherKindsOfAdaptersAreRefused) {
@@ -313,7 +314,7 @@ TEST_F(Lora, CopiesOfOneAThatDifferAreFound) {
   EXPECT_TRUE(Convert(request).ok()) << "each projection has its own";
   peft_.Add("self_attn.v_proj", 4, 8, 32);
   peft_.Write(shop_ / "adapter");
-  request.options.qkv = nxd::QkvStyle::kLinear;
+  request.options.Set("qkv", Word(nxd::QkvStyle::kLinear));
   request.output = shop_ / "linear";
   const auto error = ExpectError(Convert(request), Errc::kUnsupported,
                                  "NxD has one A for q, k and v, and the adapter has different");
@@ -327,9 +328,9 @@ TEST_F(Lora, RanksOfOneModuleMustBeOne) {
   peft_.Add("self_attn.v_proj", 4, 8, 32, 2);
   peft_.config["rank_pattern"] = {{"v_proj", 2}};
   ConvertRequest request = ToShards();
-  request.options.qkv = nxd::QkvStyle::kLinear;
+  request.options.Set("qkv", Word(nxd::QkvStyle::kLinear));
   ExpectError(Convert(request), Errc::kUnsupported, "has one adapter");
-  request.options.qkv = nxd::QkvStyle::kSeparate;
+  request.options.Set("qkv", Word(nxd::QkvStyle::kSeparate));
   const auto error = ExpectError(Convert(request), Errc::kUnsupported, "no such option");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "rank_pattern");
@@ -342,7 +343,7 @@ TEST_F(Lora, AShardThatWasLostIsNamed) {
   std::filesystem::remove(model + "/dp_rank_00_tp_rank_01_pp_rank_00.pt");
   InputHints hints;
   hints.lora = shop_ / "set";
-  const auto error = ExpectError(OpenAndBind(model_, Kind::kHf, hints), Errc::kCorrupt, "tp");
+  const auto error = ExpectError(OpenAndBind(model_, &ops::kHf, hints), Errc::kCorrupt, "tp");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->file(), HasSubstr("set"));
 }

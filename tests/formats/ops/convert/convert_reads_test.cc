@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit {
@@ -33,7 +34,7 @@ constexpr testing_util::TinyModel kModel = {.family = "qwen3",
 
 struct Case {
   const char* name;
-  Kind from, to;
+  const Kind* from, to;
   std::optional<Dtype> dtype;
 };
 
@@ -44,14 +45,14 @@ TEST_P(ConvertReads, TheSourceOnce) {
   const Case& test = GetParam();
   const std::string model = workshop.MakeModel("hf", kModel);
   ops::OutputOptions options;
-  options.tp = 8;
-  options.qkv = nxd::QkvStyle::kLinear;
+  options.Set("tp", 8);
+  options.Set("qkv", Word(nxd::QkvStyle::kLinear));
   std::string input = model;
-  if (test.from == Kind::kNxd) input = workshop.Make("nxd", model, Kind::kHf, Kind::kNxd, options);
+  if (test.from == &ops::kNxd) input = workshop.Make("nxd", model, &ops::kHf, &ops::kNxd, options);
   options.qkv.reset();
-  if (test.from == Kind::kRollout)
-    input = workshop.Make("rollout", model, Kind::kHf, Kind::kRollout, options);
-  if (test.to == Kind::kHf) options.tp.reset();
+  if (test.from == &ops::kRollout)
+    input = workshop.Make("rollout", model, &ops::kHf, &ops::kRollout, options);
+  if (test.to == &ops::kHf) options.tp.reset();
   options.dtype = test.dtype;
   const ops::ConvertRequest request =
       OpsWorkshop::Request(input, test.from, workshop / "out", test.to, options);
@@ -64,15 +65,15 @@ TEST_P(ConvertReads, TheSourceOnce) {
   EXPECT_GE(read, report->source_bytes * 9 / 10) << "reads are not counted here";
   // More than once: headers, and replicas (norms) of the ranks. Beside each record of a torch
   // archive lies a header of its own, which is read with a window of 16 KiB.
-  const uint64_t windows = test.from == Kind::kNxd ? 8 * 23 * 16384u : 0;
+  const uint64_t windows = test.from == &ops::kNxd ? 8 * 23 * 16384u : 0;
   EXPECT_LE(read, report->source_bytes * 105 / 100 + windows);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConvertReads,
-                         ::testing::Values(Case{"HfToNxd", Kind::kHf, Kind::kNxd, {}},
-                                           Case{"NxdToRollout", Kind::kNxd, Kind::kRollout, {}},
-                                           Case{"RolloutToHf", Kind::kRollout, Kind::kHf, {}},
-                                           Case{"Widening", Kind::kNxd, Kind::kHf, Dtype::kF32}),
+                         ::testing::Values(Case{"HfToNxd", &ops::kHf, &ops::kNxd, {}},
+                                           Case{"NxdToRollout", &ops::kNxd, &ops::kRollout, {}},
+                                           Case{"RolloutToHf", &ops::kRollout, &ops::kHf, {}},
+                                           Case{"Widening", &ops::kNxd, &ops::kHf, Dtype::kF32}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

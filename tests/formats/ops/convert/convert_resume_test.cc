@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -29,12 +30,12 @@ std::map<std::string, std::string> Tree(const std::string& path) {
 
 class ConvertResume : public ::testing::Test {
  protected:
-  ops::ConvertRequest Request(Kind to, const std::string& out) const {
+  ops::ConvertRequest Request(const Kind* to, const std::string& out) const {
     ops::OutputOptions options;
-    if (to == Kind::kNxd) options.tp = 4;
-    if (to == Kind::kRollout) options.tp = 8;
-    options.hardware = models::Hardware::kTrn1;
-    return OpsWorkshop::Request(model_, Kind::kHf, out, to, options);
+    if (to == &ops::kNxd) options.Set("tp", 4);
+    if (to == &ops::kRollout) options.Set("tp", 8);
+    options.Set("hw", Word(models::Hardware::kTrn1));
+    return OpsWorkshop::Request(model_, &ops::kHf, out, to, options);
   }
 
   // Stops at the poll with this number; -1: never. Counts in `polls`.
@@ -52,7 +53,7 @@ class ConvertResume : public ::testing::Test {
 };
 
 TEST_F(ConvertResume, GoesOnFromEveryTask) {
-  for (const Kind to : {Kind::kNxd, Kind::kRollout, Kind::kHf, Kind::kTorch}) {
+  for (const Kind* to : {&ops::kNxd, &ops::kRollout, &ops::kHf, &ops::kTorch}) {
     SCOPED_TRACE(ops::KindName(to));
     const std::string whole = workshop_ / (std::string(ops::KindName(to)) + "/out");
     ops::ConvertRequest straight = Request(to, whole);
@@ -75,7 +76,7 @@ TEST_F(ConvertResume, GoesOnFromEveryTask) {
       const auto resumed = ops::Convert(second);
       ASSERT_TRUE(resumed.ok()) << resumed.error().ToString();
       // A single file has no journal.
-      const int expected = to == Kind::kTorch ? 0 : std::max(0, stop - before);
+      const int expected = to == &ops::kTorch ? 0 : std::max(0, stop - before);
       EXPECT_EQ(resumed->resumed_tasks, static_cast<uint64_t>(expected)) << "stopped at " << stop;
       EXPECT_TRUE(Tree(out_) == Tree(whole)) << "stopped at " << stop;
       EXPECT_FALSE(fs::exists(partial_));
@@ -96,7 +97,7 @@ void Interrupt(ops::ConvertRequest request) {
 }
 
 TEST_F(ConvertResume, StartsAfreshWhenTheSourceChanged) {
-  Interrupt(Request(Kind::kNxd, out_));
+  Interrupt(Request(&ops::kNxd, out_));
   ops::MakeModelRequest other;  // the same shapes and sizes, other weights
   const std::string config = ReadBytes(model_ + "/config.json");
   std::ofstream(workshop_ / "config.json") << config;
@@ -105,7 +106,7 @@ TEST_F(ConvertResume, StartsAfreshWhenTheSourceChanged) {
   other.seed = 99;
   other.force = true;
   ASSERT_TRUE(ops::MakeModel(other).ok());
-  ops::ConvertRequest request = Request(Kind::kNxd, out_);
+  ops::ConvertRequest request = Request(&ops::kNxd, out_);
   request.resume = true;
   request.verify = true;
   const auto resumed = ops::Convert(request);
@@ -114,9 +115,9 @@ TEST_F(ConvertResume, StartsAfreshWhenTheSourceChanged) {
 }
 
 TEST_F(ConvertResume, StartsAfreshWithOtherOptions) {
-  Interrupt(Request(Kind::kNxd, out_));
-  ops::ConvertRequest request = Request(Kind::kNxd, out_);
-  request.options.tp = 2;
+  Interrupt(Request(&ops::kNxd, out_));
+  ops::ConvertRequest request = Request(&ops::kNxd, out_);
+  request.options.Set("tp", 2);
   request.resume = true;
   const auto resumed = ops::Convert(request);
   ASSERT_TRUE(resumed.ok()) << resumed.error().ToString();
@@ -127,8 +128,8 @@ TEST_F(ConvertResume, StartsAfreshWithOtherOptions) {
 }
 
 TEST_F(ConvertResume, WithoutItNothingIsTakenOver) {
-  Interrupt(Request(Kind::kNxd, out_));
-  const auto report = ops::Convert(Request(Kind::kNxd, out_));
+  Interrupt(Request(&ops::kNxd, out_));
+  const auto report = ops::Convert(Request(&ops::kNxd, out_));
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_EQ(report->resumed_tasks, 0u);
   EXPECT_FALSE(fs::exists(partial_));
@@ -136,7 +137,7 @@ TEST_F(ConvertResume, WithoutItNothingIsTakenOver) {
 
 // What fails for another reason than a signal leaves nothing to go on with.
 TEST_F(ConvertResume, AFailureLeavesNothing) {
-  ops::ConvertRequest request = Request(Kind::kNxd, out_);
+  ops::ConvertRequest request = Request(&ops::kNxd, out_);
   int polls = 0;
   request.run.poll = [&]() -> Status {
     if (polls++ < 20) return OkStatus();
@@ -148,7 +149,7 @@ TEST_F(ConvertResume, AFailureLeavesNothing) {
 }
 
 TEST_F(ConvertResume, ProgressCountsEveryByteOfAPhase) {
-  ops::ConvertRequest request = Request(Kind::kNxd, out_);
+  ops::ConvertRequest request = Request(&ops::kNxd, out_);
   std::vector<std::string> phases;
   uint64_t expected = 0;
   std::atomic<uint64_t> done{0};

@@ -11,7 +11,7 @@ using testing_util::StoredTensors;
 
 class DowncastOf : public ::testing::TestWithParam<Dtype> {
  protected:
-  void Expect(const std::string& path, Kind kind) const {
+  void Expect(const std::string& path, const Kind* kind) const {
     for (const testing_util::Stored& stored : StoredTensors(path, kind)) {
       if (!Info(stored.tensor.dtype).floating) continue;
       EXPECT_EQ(Name(stored.tensor.dtype), Name(lower_)) << stored.tensor.name;
@@ -32,23 +32,23 @@ class DowncastOf : public ::testing::TestWithParam<Dtype> {
     return options;
   }
   OutputOptions Two(OutputOptions options = Lower()) const {
-    options.tp = 2;
+    options.Set("tp", 2);
     return options;
   }
 
   const OpsWorkshop shop_;
   const Dtype lower_ = Downcast(GetParam());
   const std::string base_ = shop_.MakeModel("base", testing_util::TinyLlama(), Dtype::kF32);
-  const std::string model_ = shop_.Make("model", base_, Kind::kHf, Kind::kHf, OfDtype(GetParam()));
+  const std::string model_ = shop_.Make("model", base_, &ops::kHf, &ops::kHf, OfDtype(GetParam()));
 };
 
 TEST_P(DowncastOf, EveryOutput) {
-  const std::string hf = shop_.Make("hf", model_, Kind::kHf, Kind::kHf, Lower());
-  Expect(hf, Kind::kHf);
-  Expect(shop_.Make("nxd", model_, Kind::kHf, Kind::kNxd, Two()), Kind::kNxd);
-  Expect(shop_.Make("bundle", model_, Kind::kHf, Kind::kRollout, Two()), Kind::kRollout);
+  const std::string hf = shop_.Make("hf", model_, &ops::kHf, &ops::kHf, Lower());
+  Expect(hf, &ops::kHf);
+  Expect(shop_.Make("nxd", model_, &ops::kHf, &ops::kNxd, Two()), &ops::kNxd);
+  Expect(shop_.Make("bundle", model_, &ops::kHf, &ops::kRollout, Two()), &ops::kRollout);
   // The same bytes as with the type named.
-  const std::string same = shop_.Make("same", model_, Kind::kHf, Kind::kHf, OfDtype(lower_));
+  const std::string same = shop_.Make("same", model_, &ops::kHf, &ops::kHf, OfDtype(lower_));
   EXPECT_EQ(ReadBytes(hf + "/model.safetensors"), ReadBytes(same + "/model.safetensors"));
 }
 

@@ -5,6 +5,7 @@
 
 #include "formats/models/sample_model.h"
 #include "formats/torch/archive.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -23,9 +24,9 @@ using testing_util::OpsWorkshop;
 
 ops::OutputOptions Ranks(int tp, int ep = 1, bool xser = false) {
   ops::OutputOptions options;
-  options.tp = tp;
-  options.ep = ep;
-  options.xser = xser;
+  options.Set("tp", tp);
+  options.Set("ep", ep);
+  options.Set("xser", xser);
   return options;
 }
 
@@ -47,14 +48,14 @@ class Experts : public ::testing::Test {
 
 // gate[e] = w1[e] transposed, up[e] = w3[e], down[e] = w2[e].
 TEST_F(Experts, EveryElementLiesWhereTheModuleLooksForIt) {
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(2));
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(2));
   constexpr int64_t kHidden = 32;
   constexpr int64_t kColumns = 48 / 2;  // of one rank
   const std::string layer = "model.layers.3.";
   const auto gate_up =
-      FindStored(set, Kind::kNxd, layer + "mlp.expert_mlps.mlp_op.gate_up_proj.weight", 1);
+      FindStored(set, &ops::kNxd, layer + "mlp.expert_mlps.mlp_op.gate_up_proj.weight", 1);
   const auto down =
-      FindStored(set, Kind::kNxd, layer + "mlp.expert_mlps.mlp_op.down_proj.weight", 1);
+      FindStored(set, &ops::kNxd, layer + "mlp.expert_mlps.mlp_op.down_proj.weight", 1);
   ASSERT_EQ(gate_up.tensor.shape, (Shape{4, kHidden, 2 * kColumns}));
   ASSERT_EQ(down.tensor.shape, (Shape{4, kColumns, kHidden}));
   for (int64_t e = 0; e < 4; ++e) {
@@ -78,7 +79,7 @@ TEST_F(Experts, EveryElementLiesWhereTheModuleLooksForIt) {
 }
 
 TEST_F(Experts, OfEachExpertParallelRankAreItsOwn) {
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(1, 2, true));
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1, 2, true));
   const std::string first = "dp_rank_00_ep_rank_00_tp_rank_00_pp_rank_00.pt";
   const std::string second = "dp_rank_00_ep_rank_01_tp_rank_00_pp_rank_00.pt";
   const auto count = [&](const std::string& name) {
@@ -102,10 +103,10 @@ TEST_F(Experts, OfEachExpertParallelRankAreItsOwn) {
 }
 
 TEST_F(Experts, AFlippedRouterIsAReplicaThatDiffers) {
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(2));
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(2));
   EXPECT_TRUE(FindingsOf(set).empty());
   const std::string name = "model.layers.1.mlp.router.linear_router.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 2 * 32 + 3);
+  FlipElement(FindStored(set, &ops::kNxd, name, 1), 2 * 32 + 3);
   const Finding finding = Only(set);
   EXPECT_EQ(finding.check, "replica");
   EXPECT_EQ(finding.tensor, name);
@@ -115,10 +116,10 @@ TEST_F(Experts, AFlippedRouterIsAReplicaThatDiffers) {
 }
 
 TEST_F(Experts, AFlippedWeightIsFoundWithItsExpertAndPlace) {
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(2, 2));
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(2, 2));
   // Rank tp 1 ep 1 holds experts 2 and 3; the second's up, hidden 4, column 6 of the rank.
   const std::string name = "model.layers.0.mlp.expert_mlps.mlp_op.gate_up_proj.weight";
-  for (const auto& stored : testing_util::StoredTensors(set, Kind::kNxd)) {
+  for (const auto& stored : testing_util::StoredTensors(set, &ops::kNxd)) {
     if (stored.tensor.name != name || stored.rank != 1 ||
         stored.file.find("ep_rank_01") == std::string::npos)
       continue;
@@ -134,8 +135,8 @@ TEST_F(Experts, AFlippedWeightIsFoundWithItsExpertAndPlace) {
 }
 
 TEST_F(Experts, ANormOfAnotherExpertParallelRankIsACopy) {
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(1, 2));
-  for (const auto& stored : testing_util::StoredTensors(set, Kind::kNxd))
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1, 2));
+  for (const auto& stored : testing_util::StoredTensors(set, &ops::kNxd))
     if (stored.tensor.name == "model.norm.weight" &&
         stored.file.find("ep_rank_01") != std::string::npos)
       FlipElement(stored, 4);
@@ -147,10 +148,10 @@ TEST_F(Experts, ANormOfAnotherExpertParallelRankIsACopy) {
 
 TEST_F(Experts, TheirRankTensorIsChecked) {
   ops::OutputOptions options = Ranks(2);
-  options.flavor = rollout::Flavor::kNxdi;
-  const std::string bundle = workshop_.Make("b", mixtral_, Kind::kHf, Kind::kRollout, options);
+  options.Set("flavor", Word(rollout::Flavor::kNxdi));
+  const std::string bundle = workshop_.Make("b", mixtral_, &ops::kHf, &ops::kRollout, options);
   EXPECT_TRUE(FindingsOf(bundle).empty());
-  FlipElement(FindStored(bundle, Kind::kRollout, "layers.2.mlp.expert_mlps.spmd_rank.rank", 1), 0);
+  FlipElement(FindStored(bundle, &ops::kRollout, "layers.2.mlp.expert_mlps.spmd_rank.rank", 1), 0);
   const Finding finding = Only(bundle);
   EXPECT_EQ(finding.check, "rank tensor");
   EXPECT_EQ(finding.expected, "1 (0x00000001)");
@@ -158,14 +159,14 @@ TEST_F(Experts, TheirRankTensorIsChecked) {
 
 // Two ranks' files of one tensor each hold all experts: what the reference converter leaves.
 TEST_F(Experts, OfTheConvertersExpertParallelSetsAreRefused) {
-  const std::string whole = workshop_.Make("whole", mixtral_, Kind::kHf, Kind::kNxd, Ranks(1));
-  const std::string set = workshop_.Make("set", mixtral_, Kind::kHf, Kind::kNxd, Ranks(1, 2));
+  const std::string whole = workshop_.Make("whole", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1));
+  const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1, 2));
   for (const char* ep : {"00", "01"})
     std::filesystem::copy_file(
         File(whole, "dp_rank_00_tp_rank_00_pp_rank_00.pt"),
         File(set, "dp_rank_00_ep_rank_" + std::string(ep) + "_tp_rank_00_pp_rank_00.pt"),
         std::filesystem::copy_options::overwrite_existing);
-  const auto error = ExpectError(ops::OpenAndBind(set, Kind::kNxd, {}), Errc::kCorrupt,
+  const auto error = ExpectError(ops::OpenAndBind(set, &ops::kNxd, {}), Errc::kCorrupt,
                                  "all 4 experts are stored here, 2 of each of the 2 expert "
                                  "parallel ranks were expected");
   ASSERT_TRUE(error);
@@ -177,30 +178,30 @@ TEST_F(Experts, OfTheConvertersExpertParallelSetsAreRefused) {
 TEST_F(Experts, BareShardsOfBothFlavorsAreRead) {
   for (const rollout::Flavor flavor : {rollout::Flavor::kOptimum, rollout::Flavor::kNxdi}) {
     ops::OutputOptions options = Ranks(2);
-    options.flavor = flavor;
+    options.Set("flavor", Word(flavor));
     const std::string name(rollout::FlavorName(flavor));
-    const std::string bundle = workshop_.Make(name, mixtral_, Kind::kHf, Kind::kRollout, options);
+    const std::string bundle = workshop_.Make(name, mixtral_, &ops::kHf, &ops::kRollout, options);
     std::filesystem::remove(bundle + "/neuron_config.json");
-    const auto bound = ops::OpenAndBind(bundle, Kind::kRollout, {});
+    const auto bound = ops::OpenAndBind(bundle, &ops::kRollout, {});
     ASSERT_TRUE(bound.ok()) << bound.error().ToString();
     EXPECT_EQ(rollout::FlavorName(bound->rollout_geometry.flavor), name);
   }
 }
 
-Status Refusal(const OpsWorkshop& workshop, const std::string& model, Kind to,
+Status Refusal(const OpsWorkshop& workshop, const std::string& model, const Kind* to,
                const ops::OutputOptions& options) {
   const auto report =
-      ops::DryRun(OpsWorkshop::Request(model, Kind::kHf, workshop / "none", to, options));
+      ops::DryRun(OpsWorkshop::Request(model, &ops::kHf, workshop / "none", to, options));
   return report.ok() ? OkStatus() : report.error();
 }
 
 TEST_F(Experts, ThatADenseModelLacksAreNotSpread) {
   const std::string llama = workshop_.MakeModel("llama", testing_util::TinyLlama());
-  ExpectError(Refusal(workshop_, llama, Kind::kNxd, Ranks(2, 2)), Errc::kUnsupported,
+  ExpectError(Refusal(workshop_, llama, &ops::kNxd, Ranks(2, 2)), Errc::kUnsupported,
               "a llama model has no experts to spread over ep 2");
   ops::OutputOptions options = Ranks(2);
-  options.names = nxd::NameStyle::kNxdt;
-  ExpectError(Refusal(workshop_, llama, Kind::kNxd, options), Errc::kUsage,
+  options.Set("style", Word(nxd::NameStyle::kNxdt));
+  ExpectError(Refusal(workshop_, llama, &ops::kNxd, options), Errc::kUsage,
               "--style nxdt names the experts of a model; a llama model has none");
 }
 

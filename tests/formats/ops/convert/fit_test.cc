@@ -18,11 +18,11 @@ using testing_util::OpsWorkshop;
 
 class ConversionFit : public ::testing::Test {
  protected:
-  ConvertRequest Request(Kind to, const std::string& instance, int tp = 2) const {
+  ConvertRequest Request(const Kind* to, const std::string& instance, int tp = 2) const {
     OutputOptions options;
-    options.tp = tp;
+    options.Set("tp", tp);
     ConvertRequest request =
-        OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "out", to, options);
+        OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "out", to, options);
     request.instance = instance;
     return request;
   }
@@ -37,9 +37,9 @@ class ConversionFit : public ::testing::Test {
 };
 
 TEST_F(ConversionFit, OfABundleIsTheLargestFileAndTheCache) {
-  ConvertRequest request = Request(Kind::kRollout, "trn1.2xlarge");
-  request.options.batch_size = 3;
-  request.options.sequence_length = 64;
+  ConvertRequest request = Request(&ops::kRollout, "trn1.2xlarge");
+  request.options.Set("bs", 3);
+  request.options.Set("seq", 64);
   const auto report = Convert(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_TRUE(report->fit);
@@ -55,7 +55,7 @@ TEST_F(ConversionFit, OfABundleIsTheLargestFileAndTheCache) {
 }
 
 TEST_F(ConversionFit, OfASetCountsItsParametersInTraining) {
-  const auto report = DryRun(Request(Kind::kNxd, "trn1.2xlarge"));
+  const auto report = DryRun(Request(&ops::kNxd, "trn1.2xlarge"));
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_TRUE(report->fit);
   EXPECT_EQ(Row(*report->fit, "gradients"), 2 * Row(*report->fit, "weights"));
@@ -63,9 +63,9 @@ TEST_F(ConversionFit, OfASetCountsItsParametersInTraining) {
 }
 
 TEST_F(ConversionFit, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
-  ConvertRequest request = Request(Kind::kRollout, "trn1.2xlarge");
-  request.options.batch_size = 1'000'000;
-  request.options.sequence_length = 1'000'000;
+  ConvertRequest request = Request(&ops::kRollout, "trn1.2xlarge");
+  request.options.Set("bs", 1'000'000);
+  request.options.Set("seq", 1'000'000);
   for (const bool dry_run : {true, false}) {
     const auto error = ExpectError(dry_run ? DryRun(request) : Convert(request), Errc::kFindings,
                                    "does not fit trn1.2xlarge: weights 0.00 GiB + KV cache");
@@ -76,16 +76,16 @@ TEST_F(ConversionFit, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
 }
 
 TEST_F(ConversionFit, NamesTheSmallestInstanceThatTakesIt) {
-  const auto error = ExpectError(DryRun(Request(Kind::kNxd, "inf2.xlarge")), Errc::kFindings,
+  const auto error = ExpectError(DryRun(Request(&ops::kNxd, "inf2.xlarge")), Errc::kFindings,
                                  "inf2.xlarge is for inference only");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->hint(), "the smallest instance that takes it in this layout is trn1.2xlarge");
 }
 
 TEST_F(ConversionFit, NeedsAnInstanceAndAnOutputForOne) {
-  EXPECT_TRUE(ExpectError(DryRun(Request(Kind::kNxd, "p5.48xlarge")), Errc::kUsage,
+  EXPECT_TRUE(ExpectError(DryRun(Request(&ops::kNxd, "p5.48xlarge")), Errc::kUsage,
                           "p5.48xlarge is not an instance"));
-  EXPECT_TRUE(ExpectError(DryRun(Request(Kind::kHf, "trn1.2xlarge")), Errc::kUsage,
+  EXPECT_TRUE(ExpectError(DryRun(Request(&ops::kHf, "trn1.2xlarge")), Errc::kUsage,
                           "this output is not laid out for an instance"));
 }
 

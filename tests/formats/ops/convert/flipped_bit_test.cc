@@ -7,6 +7,7 @@
 
 #include "formats/ops/diff/diff.h"
 #include "formats/ops/digest/digest.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit {
@@ -22,7 +23,7 @@ using testing_util::StoredTensors;
 
 struct FlippedSource {
   const char* name;
-  Kind kind;
+  const Kind* kind;
   nxd::QkvStyle qkv = nxd::QkvStyle::kSeparate;
   bool xser = false;
 };
@@ -33,19 +34,19 @@ class FlippedBit : public ::testing::TestWithParam<FlippedSource> {
   std::string Make() const {
     ops::OutputOptions options;
     const FlippedSource& test = GetParam();
-    if (test.kind == Kind::kNxd) {
+    if (test.kind == &ops::kNxd) {
       const bool copies_heads = test.qkv != nxd::QkvStyle::kSeparate;
-      options.tp = copies_heads ? 4 : 2;
-      options.kv_multiplier = copies_heads ? 2 : 1;
-      options.qkv = test.qkv;
-      options.xser = test.xser;
-      options.hardware = models::Hardware::kTrn1;
+      options.Set("tp", copies_heads ? 4 : 2);
+      options.Set("kv-multiplier", copies_heads ? 2 : 1);
+      options.Set("qkv", Word(test.qkv));
+      options.Set("xser", test.xser);
+      options.Set("hw", Word(models::Hardware::kTrn1));
     }
-    return workshop_.Make("source", model_, Kind::kHf, test.kind, options);
+    return workshop_.Make("source", model_, &ops::kHf, test.kind, options);
   }
   Result<ops::ConvertReport> ToHf(const std::string& input) const {
     ops::ConvertRequest request =
-        OpsWorkshop::Request(input, GetParam().kind, workshop_ / "out", Kind::kHf);
+        OpsWorkshop::Request(input, GetParam().kind, workshop_ / "out", &ops::kHf);
     request.force = true;
     return ops::Convert(request);
   }
@@ -106,12 +107,12 @@ TEST_P(FlippedBit, HasNoDigestUnlessItIsInACopy) {
 }
 
 constexpr FlippedSource kSources[] = {
-    {"torch", Kind::kTorch},
-    {"dcp", Kind::kDcp},
-    {"nxd", Kind::kNxd},
-    {"nxd_linear", Kind::kNxd, nxd::QkvStyle::kLinear},
-    {"nxd_fused", Kind::kNxd, nxd::QkvStyle::kFused},
-    {"nxd_xser", Kind::kNxd, nxd::QkvStyle::kSeparate, true},
+    {"torch", &ops::kTorch},
+    {"dcp", &ops::kDcp},
+    {"nxd", &ops::kNxd},
+    {"nxd_linear", &ops::kNxd, nxd::QkvStyle::kLinear},
+    {"nxd_fused", &ops::kNxd, nxd::QkvStyle::kFused},
+    {"nxd_xser", &ops::kNxd, nxd::QkvStyle::kSeparate, true},
 };
 
 INSTANTIATE_TEST_SUITE_P(Sources, FlippedBit, ::testing::ValuesIn(kSources),

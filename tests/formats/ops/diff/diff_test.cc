@@ -29,7 +29,7 @@ class Diff : public ::testing::Test {
   }
   static ops::OutputOptions Ranks(int tp) {
     ops::OutputOptions options;
-    options.tp = tp;
+    options.Set("tp", tp);
     return options;
   }
 
@@ -38,8 +38,8 @@ class Diff : public ::testing::Test {
 };
 
 TEST_F(Diff, FindsNothingBetweenLayouts) {
-  const std::string set = workshop_.Make("set", hf_, Kind::kHf, Kind::kNxd, Ranks(2));
-  const std::string bundle = workshop_.Make("bundle", hf_, Kind::kHf, Kind::kRollout, Ranks(3));
+  const std::string set = workshop_.Make("set", hf_, &ops::kHf, &ops::kNxd, Ranks(2));
+  const std::string bundle = workshop_.Make("bundle", hf_, &ops::kHf, &ops::kRollout, Ranks(3));
   for (const auto& [a, b] : {std::pair(hf_, set), std::pair(set, bundle), std::pair(bundle, hf_)}) {
     const DiffReport report = Compare(a, b);
     EXPECT_FALSE(report.differs()) << a << " " << b;
@@ -50,10 +50,10 @@ TEST_F(Diff, FindsNothingBetweenLayouts) {
 }
 
 TEST_F(Diff, NamesTheWorstElementOfASlice) {
-  const std::string set = workshop_.Make("set", hf_, Kind::kHf, Kind::kNxd, Ranks(2));
+  const std::string set = workshop_.Make("set", hf_, &ops::kHf, &ops::kNxd, Ranks(2));
   // Columns 24 to 47 of 48 are rank 1's: row 2, column 5 of the slice.
   const std::string name = "model.layers.1.mlp.down_proj.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 2 * 24 + 5);
+  FlipElement(FindStored(set, &ops::kNxd, name, 1), 2 * 24 + 5);
   const DiffReport report = Compare(hf_, set);
   EXPECT_TRUE(report.differs());
   EXPECT_EQ(report.total.changed, 1u);
@@ -73,7 +73,7 @@ TEST_F(Diff, ComparesTypesOfDifferentWidth) {
   const std::string wide = workshop_.MakeModel("wide", testing_util::TinyQwen3(), Dtype::kF32);
   ops::OutputOptions options = Ranks(2);
   options.dtype = Dtype::kBF16;
-  const std::string narrow = workshop_.Make("narrow", wide, Kind::kHf, Kind::kNxd, options);
+  const std::string narrow = workshop_.Make("narrow", wide, &ops::kHf, &ops::kNxd, options);
   const DiffReport report = Compare(wide, narrow);
   EXPECT_TRUE(report.differs());
   EXPECT_GT(report.total.changed, 1000u);
@@ -92,8 +92,8 @@ TEST_F(Diff, DoesNotDependOnThreadsAndMemory) {
   model.hidden = 328;
   model.vocab = 5002;
   const std::string a = workshop_.MakeModel("a", model);
-  const std::string b = workshop_.Make("b", workshop_.MakeModel("c", model, Dtype::kF32), Kind::kHf,
-                                       Kind::kNxd, Ranks(2));
+  const std::string b = workshop_.Make("b", workshop_.MakeModel("c", model, Dtype::kF32), &ops::kHf,
+                                       &ops::kNxd, Ranks(2));
   const DiffReport expected = Compare(a, b);
   EXPECT_TRUE(expected.differs());
   for (const int jobs : {2, 7, 100}) {
@@ -126,8 +126,8 @@ TEST_F(Diff, NamesParametersThatOnlyOneHas) {
 }
 
 TEST_F(Diff, RefusesAnArtifactWithADifferentCopy) {
-  const std::string set = workshop_.Make("set", hf_, Kind::kHf, Kind::kNxd, Ranks(2));
-  FlipElement(FindStored(set, Kind::kNxd, "model.norm.weight", 1), 5);
+  const std::string set = workshop_.Make("set", hf_, &ops::kHf, &ops::kNxd, Ranks(2));
+  FlipElement(FindStored(set, &ops::kNxd, "model.norm.weight", 1), 5);
   ops::DiffRequest request;
   request.a.path = hf_;
   request.b.path = set;

@@ -7,6 +7,7 @@
 
 #include "formats/safetensors/encoder.h"
 #include "lib/hash/tree_digest.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 
@@ -23,12 +24,12 @@ using testing_util::FlipElement;
 using testing_util::OpsWorkshop;
 using testing_util::TinyModel;
 
-Result<ModelDigest> DigestOf(const std::string& path, Kind kind, const ops::RunOptions& run = {}) {
+Result<ModelDigest> DigestOf(const std::string& path, const Kind* kind, const ops::RunOptions& run = {}) {
   NXDKIT_ASSIGN(const ops::BoundArtifact artifact, ops::OpenAndBind(path, kind, {}));
   return ops::DigestModel(artifact, run);
 }
 
-std::string TextOf(const std::string& path, Kind kind, const ops::RunOptions& run = {}) {
+std::string TextOf(const std::string& path, const Kind* kind, const ops::RunOptions& run = {}) {
   const Result<ModelDigest> digest = DigestOf(path, kind, run);
   EXPECT_TRUE(digest.ok()) << path << ": " << digest.error().ToString();
   return digest.ok() ? DigestText(digest->digest) : "";
@@ -36,7 +37,7 @@ std::string TextOf(const std::string& path, Kind kind, const ops::RunOptions& ru
 
 ops::OutputOptions Ranks(int tp) {
   ops::OutputOptions options;
-  options.tp = tp;
+  options.Set("tp", tp);
   return options;
 }
 
@@ -49,33 +50,33 @@ ops::RunOptions With(int jobs, uint64_t max_memory) {
 
 struct Layout {
   const char* name;
-  Kind kind;
+  const Kind* kind;
   ops::OutputOptions options;
 };
 
 // Padding (tp 3 divides nothing), copies of key heads, pipeline stages, fused and transposed
 // weights, files of one tensor each.
 std::vector<Layout> Layouts() {
-  std::vector<Layout> layouts = {{"hf", Kind::kHf, {}}, {"torch.pt", Kind::kTorch, {}}};
-  const auto add = [&](const char* name, Kind kind) -> ops::OutputOptions& {
+  std::vector<Layout> layouts = {{"hf", &ops::kHf, {}}, {"torch.pt", &ops::kTorch, {}}};
+  const auto add = [&](const char* name, const Kind* kind) -> ops::OutputOptions& {
     layouts.push_back({name, kind, {}});
     return layouts.back().options;
   };
-  add("split", Kind::kHf).max_shard_bytes = 9000;
-  add("nxd2", Kind::kNxd).tp = 2;
-  ops::OutputOptions& copies = add("nxd8", Kind::kNxd);
-  copies.tp = 8;
-  copies.qkv = nxd::QkvStyle::kLinear;
-  copies.hardware = models::Hardware::kTrn2;
-  ops::OutputOptions& stages = add("pp", Kind::kNxd);
-  stages.tp = 2;
-  stages.pp = 2;
-  stages.qkv = nxd::QkvStyle::kFused;
-  stages.xser = true;
-  add("rollout3", Kind::kRollout).tp = 3;
-  ops::OutputOptions& nxdi = add("nxdi4", Kind::kRollout);
-  nxdi.tp = 4;
-  nxdi.flavor = rollout::Flavor::kNxdi;
+  add("split", &ops::kHf).max_shard_bytes = 9000;
+  add("nxd2", &ops::kNxd).tp = 2;
+  ops::OutputOptions& copies = add("nxd8", &ops::kNxd);
+  copies.Set("tp", 8);
+  copies.Set("qkv", Word(nxd::QkvStyle::kLinear));
+  copies.Set("hw", Word(models::Hardware::kTrn2));
+  ops::OutputOptions& stages = add("pp", &ops::kNxd);
+  stages.Set("tp", 2);
+  stages.Set("pp", 2);
+  stages.Set("qkv", Word(nxd::QkvStyle::kFused));
+  stages.Set("xser", true);
+  add("rollout3", &ops::kRollout).tp = 3;
+  ops::OutputOptions& nxdi = add("nxdi4", &ops::kRollout);
+  nxdi.Set("tp", 4);
+  nxdi.Set("flavor", Word(rollout::Flavor::kNxdi));
   return layouts;
 }
 
@@ -88,10 +89,10 @@ TEST_F(Digest, IsTheSameForEveryLayout) {
   for (const TinyModel& model :
        {testing_util::TinyLlama(), testing_util::TinyQwen2(), testing_util::TinyQwen3()}) {
     const std::string hf = workshop_.MakeModel(model.family, model);
-    const std::string expected = TextOf(hf, Kind::kHf);
+    const std::string expected = TextOf(hf, &ops::kHf);
     for (const Layout& layout : Layouts()) {
-      if (layout.kind == Kind::kTorch) continue;  // carries no config; see below
-      const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, Kind::kHf,
+      if (layout.kind == &ops::kTorch) continue;  // carries no config; see below
+      const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, &ops::kHf,
                                               layout.kind, layout.options);
       EXPECT_EQ(TextOf(path, layout.kind), expected) << path;
     }
@@ -101,16 +102,16 @@ TEST_F(Digest, IsTheSameForEveryLayout) {
 TEST_F(Digest, IsTheSameForEveryLayoutOfExperts) {
   for (const TinyModel& model : {testing_util::TinyMixtral(), testing_util::TinyQwen3Moe()}) {
     const std::string hf = workshop_.MakeModel(model.family, model);
-    const std::string expected = TextOf(hf, Kind::kHf);
-    std::vector<Layout> layouts = {{"nxd2", Kind::kNxd, Ranks(2)},
-                                   {"ep4", Kind::kNxd, Ranks(2)},
-                                   {"rollout4", Kind::kRollout, Ranks(4)},
-                                   {"nxdi4", Kind::kRollout, Ranks(4)}};
-    layouts[1].options.ep = 4;
-    layouts[1].options.xser = true;
-    layouts[3].options.flavor = rollout::Flavor::kNxdi;
+    const std::string expected = TextOf(hf, &ops::kHf);
+    std::vector<Layout> layouts = {{"nxd2", &ops::kNxd, Ranks(2)},
+                                   {"ep4", &ops::kNxd, Ranks(2)},
+                                   {"rollout4", &ops::kRollout, Ranks(4)},
+                                   {"nxdi4", &ops::kRollout, Ranks(4)}};
+    layouts[1].options.Set("ep", 4);
+    layouts[1].options.Set("xser", true);
+    layouts[3].options.Set("flavor", Word(rollout::Flavor::kNxdi));
     for (const Layout& layout : layouts) {
-      const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, Kind::kHf,
+      const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, &ops::kHf,
                                               layout.kind, layout.options);
       EXPECT_EQ(TextOf(path, layout.kind), expected) << path;
     }
@@ -120,31 +121,31 @@ TEST_F(Digest, IsTheSameForEveryLayoutOfExperts) {
 // Of a tied model, lm_head.weight is no parameter, whether it is stored or not.
 TEST_F(Digest, CountsATiedHeadOnce) {
   const std::string hf = workshop_.MakeModel("tied", testing_util::TinyQwen3());
-  const std::string bundle = workshop_.Make("bundle", hf, Kind::kHf, Kind::kRollout, Ranks(2));
-  EXPECT_EQ(FindStored(bundle, Kind::kRollout, "lm_head.weight", 0).tensor.name, "lm_head.weight");
-  const Result<ModelDigest> digest = DigestOf(bundle, Kind::kRollout);
+  const std::string bundle = workshop_.Make("bundle", hf, &ops::kHf, &ops::kRollout, Ranks(2));
+  EXPECT_EQ(FindStored(bundle, &ops::kRollout, "lm_head.weight", 0).tensor.name, "lm_head.weight");
+  const Result<ModelDigest> digest = DigestOf(bundle, &ops::kRollout);
   ASSERT_TRUE(digest.ok()) << digest.error().ToString();
   for (const auto& param : digest->params) EXPECT_NE(param.name, "lm_head.weight");
-  EXPECT_EQ(DigestText(digest->digest), TextOf(hf, Kind::kHf));
+  EXPECT_EQ(DigestText(digest->digest), TextOf(hf, &ops::kHf));
 }
 
 // Without a table each tensor is a parameter: the same for hf and torch, and for a family with a
 // table the same as with it.
 TEST_F(Digest, NeedsNoTable) {
   const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string torch = workshop_.Make("plain.pt", hf, Kind::kHf, Kind::kTorch);
-  const std::string expected = TextOf(hf, Kind::kHf);
-  EXPECT_EQ(TextOf(torch, Kind::kTorch), expected);
+  const std::string torch = workshop_.Make("plain.pt", hf, &ops::kHf, &ops::kTorch);
+  const std::string expected = TextOf(hf, &ops::kHf);
+  EXPECT_EQ(TextOf(torch, &ops::kTorch), expected);
   std::filesystem::remove(hf + "/config.json");
-  EXPECT_EQ(TextOf(hf, Kind::kHf), expected);
+  EXPECT_EQ(TextOf(hf, &ops::kHf), expected);
 }
 
 // Tensors of several leaves whose rows do not end where leaves do.
 TEST_F(Digest, DoesNotDependOnThreadsAndMemory) {
   const std::string hf = workshop_.MakeModel(
       "large", {.hidden = 328, .intermediate = 500, .layers = 1, .vocab = 5002});
-  const std::string set = workshop_.Make("set", hf, Kind::kHf, Kind::kNxd, Ranks(2));
-  const Result<ModelDigest> digest = DigestOf(hf, Kind::kHf);
+  const std::string set = workshop_.Make("set", hf, &ops::kHf, &ops::kNxd, Ranks(2));
+  const Result<ModelDigest> digest = DigestOf(hf, &ops::kHf);
   ASSERT_TRUE(digest.ok()) << digest.error().ToString();
   EXPECT_EQ(digest->params.front().name, "lm_head.weight");
   EXPECT_EQ(LeafCount(*PackedBytes(digest->params.front().dtype, digest->params.front().shape)),
@@ -157,32 +158,32 @@ TEST_F(Digest, DoesNotDependOnThreadsAndMemory) {
 #endif
   for (const int jobs : {1, 2, 7, 200})
     for (const uint64_t memory : {kSmall, uint64_t{512} << 20}) {
-      digests.insert(TextOf(hf, Kind::kHf, With(jobs, memory)));
-      digests.insert(TextOf(set, Kind::kNxd, With(jobs, memory)));
+      digests.insert(TextOf(hf, &ops::kHf, With(jobs, memory)));
+      digests.insert(TextOf(set, &ops::kNxd, With(jobs, memory)));
     }
   EXPECT_EQ(digests.size(), 1u);
 }
 
 TEST_F(Digest, SaysWhenTheCapHoldsNoLeaf) {
   const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
-  ExpectError(DigestOf(hf, Kind::kHf, With(1, 1 << 20)), Errc::kLimit, "the cap is 1048576");
+  ExpectError(DigestOf(hf, &ops::kHf, With(1, 1 << 20)), Errc::kLimit, "the cap is 1048576");
 }
 
 TEST_F(Digest, StopsWhenItIsToldTo) {
   const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
   ops::RunOptions run;
   run.poll = [] { return Status(Error(Errc::kInterrupted, "told to")); };
-  ExpectError(DigestOf(hf, Kind::kHf, run), Errc::kInterrupted, "told to");
+  ExpectError(DigestOf(hf, &ops::kHf, run), Errc::kInterrupted, "told to");
 }
 
 TEST_F(Digest, ChangesWithEveryElementOfASet) {
   const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string set = workshop_.Make("set", hf, Kind::kHf, Kind::kNxd, Ranks(2));
-  const Result<ModelDigest> before = DigestOf(set, Kind::kNxd);
+  const std::string set = workshop_.Make("set", hf, &ops::kHf, &ops::kNxd, Ranks(2));
+  const Result<ModelDigest> before = DigestOf(set, &ops::kNxd);
   ASSERT_TRUE(before.ok());
   const std::string name = "model.layers.1.mlp.down_proj.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 3);
-  const Result<ModelDigest> after = DigestOf(set, Kind::kNxd);
+  FlipElement(FindStored(set, &ops::kNxd, name, 1), 3);
+  const Result<ModelDigest> after = DigestOf(set, &ops::kNxd);
   ASSERT_TRUE(after.ok());
   EXPECT_NE(DigestText(before->digest), DigestText(after->digest));
   const std::vector<ops::Finding> findings = ops::CompareModels(*before, *after);
@@ -196,9 +197,9 @@ TEST_F(Digest, ChangesWithEveryElementOfASet) {
 // A copy is not read for the digest, so it must not differ.
 TEST_F(Digest, OfAnArtifactWithADifferentCopyIsRefused) {
   const std::string hf = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string set = workshop_.Make("set", hf, Kind::kHf, Kind::kNxd, Ranks(2));
-  FlipElement(FindStored(set, Kind::kNxd, "model.norm.weight", 1), 5);
-  EXPECT_EQ(TextOf(set, Kind::kNxd), TextOf(hf, Kind::kHf)) << "the copy is not its primary place";
+  const std::string set = workshop_.Make("set", hf, &ops::kHf, &ops::kNxd, Ranks(2));
+  FlipElement(FindStored(set, &ops::kNxd, "model.norm.weight", 1), 5);
+  EXPECT_EQ(TextOf(set, &ops::kNxd), TextOf(hf, &ops::kHf)) << "the copy is not its primary place";
   ops::DigestRequest request;
   request.path = set;
   const auto refused = ExpectError(ops::Digest(request), Errc::kCorrupt,
@@ -279,7 +280,7 @@ TEST_F(Digest, OfFilesTakesWhatBelongsToTheArtifact) {
   write("manifest.json", "no");
   std::filesystem::create_symlink("tokenizer.json", hf + "/link.json");
   std::filesystem::create_directory_symlink("sub", hf + "/sub2");
-  const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, Kind::kHf, {});
+  const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, &ops::kHf, {});
   ASSERT_TRUE(artifact.ok());
   const auto files =
       ops::DigestFiles(*artifact, {hf + "/../model/manifest.json"}, With(3, 512 << 20));
@@ -301,7 +302,7 @@ TEST_F(Digest, OfFilesRefusesALinkInACircle) {
   std::filesystem::create_directories(hf + "/b");
   std::filesystem::create_directory_symlink("../b", hf + "/a/to_b");
   std::filesystem::create_directory_symlink("../a", hf + "/b/to_a");
-  const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, Kind::kHf, {});
+  const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, &ops::kHf, {});
   ASSERT_TRUE(artifact.ok());
   const auto error = ExpectError(ops::DigestFiles(*artifact, {}, {}), Errc::kUnsupported,
                                  "the link leads to a folder that it is in");
@@ -313,9 +314,9 @@ TEST_F(Digest, OfFilesRefusesALinkInACircle) {
 // between: into weights that are a plain folder, then behind a link, then of a bare folder.
 TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const std::string tuned = workshop_.Make("tuned", model, Kind::kHf, Kind::kHf);
-  FlipElement(FindStored(tuned, Kind::kHf, "model.norm.weight", -1), 0);
-  const std::string bundle = workshop_.Make("bundle", model, Kind::kHf, Kind::kRollout, Ranks(4));
+  const std::string tuned = workshop_.Make("tuned", model, &ops::kHf, &ops::kHf);
+  FlipElement(FindStored(tuned, &ops::kHf, "model.norm.weight", -1), 0);
+  const std::string bundle = workshop_.Make("bundle", model, &ops::kHf, &ops::kRollout, Ranks(4));
   const auto files_of = [](const ops::Artifact& artifact) {
     const auto files = ops::DigestFiles(artifact, {}, With(2, 512 << 20));
     EXPECT_TRUE(files.ok()) << files.error().ToString();
@@ -323,12 +324,12 @@ TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
   };
   for (const std::string& path :
        {bundle, bundle, bundle + "/checkpoint/weights", bundle + "/checkpoint/weights/"}) {
-    const Result<ops::Artifact> artifact = ops::OpenArtifact(path, Kind::kRollout, {});
+    const Result<ops::Artifact> artifact = ops::OpenArtifact(path, &ops::kRollout, {});
     ASSERT_TRUE(artifact.ok()) << artifact.error().ToString();
     const std::vector<ops::FileDigest> before = files_of(*artifact);
     EXPECT_GE(before.size(), 4u);
     for (const std::string& input : {tuned, model, tuned}) {
-      ops::ConvertRequest refresh = OpsWorkshop::Request(input, Kind::kHf, bundle, Kind::kRollout);
+      ops::ConvertRequest refresh = OpsWorkshop::Request(input, &ops::kHf, bundle, &ops::kRollout);
       refresh.place = ops::Slot{};
       const auto report = ops::Convert(refresh);
       ASSERT_TRUE(report.ok()) << report.error().ToString();
@@ -336,7 +337,7 @@ TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
     const auto findings = ops::CompareFiles(before, files_of(*artifact));
     EXPECT_TRUE(findings.empty()) << path << ": " << findings.front().ToString();
     EXPECT_FALSE(
-        ops::CompareFiles(before, files_of(*ops::OpenArtifact(path, Kind::kRollout, {}))).empty())
+        ops::CompareFiles(before, files_of(*ops::OpenArtifact(path, &ops::kRollout, {}))).empty())
         << path;
   }
 }
@@ -363,7 +364,7 @@ TEST_F(Digest, TakesScalarsEmptyTensorsAndEveryWholeDtype) {
     if (ElementBytes(dtype) > 0) tensors.push_back({"t" + std::to_string(i), dtype, {2, 3}});
   }
   const size_t count = tensors.size();
-  const Result<ModelDigest> digest = DigestOf(PlainFolder(workshop_, tensors), Kind::kHf);
+  const Result<ModelDigest> digest = DigestOf(PlainFolder(workshop_, tensors), &ops::kHf);
   ASSERT_TRUE(digest.ok()) << digest.error().ToString();
   ASSERT_EQ(digest->params.size(), count);
   EXPECT_EQ(digest->params[0].name, "empty");
@@ -374,7 +375,7 @@ TEST_F(Digest, TakesScalarsEmptyTensorsAndEveryWholeDtype) {
 
 TEST_F(Digest, RefusesElementsSmallerThanAByte) {
   const std::string folder = PlainFolder(workshop_, {{"half", Dtype::kF4, {2, 4}}});
-  const auto error = ExpectError(DigestOf(folder, Kind::kHf), Errc::kUnsupported,
+  const auto error = ExpectError(DigestOf(folder, &ops::kHf), Errc::kUnsupported,
                                  "elements of dtype F4 are smaller than a byte");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "half");

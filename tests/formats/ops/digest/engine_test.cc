@@ -53,7 +53,7 @@ class EngineDigest : public ::testing::Test {
     EXPECT_TRUE(made.ok()) << made.error().ToString();
     return request.output;
   }
-  static Digests Found(const std::string& path, Kind kind, int tp, bool experts = false,
+  static Digests Found(const std::string& path, const Kind* kind, int tp, bool experts = false,
                        int jobs = 1) {
     RunOptions run;
     run.jobs = jobs;
@@ -81,19 +81,19 @@ TEST_P(EngineGoldens, AreSaidBeforehandFromEveryLayout) {
   const bool experts = golden.at("options").value("enable_expert_parallel", false);
   const std::string model = Model(golden);
   OutputOptions two;
-  two.tp = 2;
-  const std::string set = workshop_.Make("set", model, Kind::kHf, Kind::kNxd, two);
-  const std::string bundle = workshop_.Make("bundle", model, Kind::kHf, Kind::kRollout, two);
+  two.Set("tp", 2);
+  const std::string set = workshop_.Make("set", model, &ops::kHf, &ops::kNxd, two);
+  const std::string bundle = workshop_.Make("bundle", model, &ops::kHf, &ops::kRollout, two);
   size_t digests = 0;
   for (const auto& [tp_text, ranks] : golden.at("tp").items()) {
     const int tp = std::stoi(tp_text);
     SCOPED_TRACE("tp " + tp_text);
     const Digests expected = Expected(ranks);
     digests += expected.size();
-    EXPECT_THAT(Found(model, Kind::kHf, tp, experts), ::testing::ContainerEq(expected));
-    EXPECT_THAT(Found(model, Kind::kHf, tp, experts, 3), ::testing::ContainerEq(expected));
-    EXPECT_THAT(Found(set, Kind::kNxd, tp, experts), ::testing::ContainerEq(expected));
-    EXPECT_THAT(Found(bundle, Kind::kRollout, tp, experts), ::testing::ContainerEq(expected));
+    EXPECT_THAT(Found(model, &ops::kHf, tp, experts), ::testing::ContainerEq(expected));
+    EXPECT_THAT(Found(model, &ops::kHf, tp, experts, 3), ::testing::ContainerEq(expected));
+    EXPECT_THAT(Found(set, &ops::kNxd, tp, experts), ::testing::ContainerEq(expected));
+    EXPECT_THAT(Found(bundle, &ops::kRollout, tp, experts), ::testing::ContainerEq(expected));
   }
   EXPECT_GT(digests, 100u);
 }
@@ -105,7 +105,7 @@ class EngineRefusals : public EngineDigest {
   void ExpectRefused(const testing_util::TinyModel& model, const vllm::Geometry& geometry,
                      const std::string& message) const {
     const std::string path = workshop_.MakeModel("model" + std::to_string(made_++), model);
-    const auto source = OpenAndBind(path, Kind::kHf, {});
+    const auto source = OpenAndBind(path, &ops::kHf, {});
     ASSERT_TRUE(source.ok()) << source.error().ToString();
     EXPECT_TRUE(ExpectError(DigestForEngine(*source, geometry, Dtype::kBF16, {}),
                             Errc::kUnsupported, message));
@@ -125,7 +125,7 @@ TEST_F(EngineRefusals, AreThoseOfVllm) {
 // An engine that lacks a tensor keeps the old one in silence.
 TEST_F(EngineRefusals, AMissingTensorIsNotPassedOver) {
   const std::string path = workshop_.MakeModel("model", testing_util::TinyLlama());
-  const auto source = OpenAndBind(path, Kind::kHf, {});
+  const auto source = OpenAndBind(path, &ops::kHf, {});
   ASSERT_TRUE(source.ok());
   BoundArtifact lacking = *source;
   lacking.bound.layout.tensors.pop_back();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/formats/words.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tests/lib/expect_error.h"
 #include "tools/inspect/report.h"
@@ -66,7 +67,7 @@ TEST(InspectHf, FolderWithOneFile) {
 TEST(InspectHf, ShardedFolder) {
   const Models models;
   const std::string path = models.Make(
-      "sharded", Kind::kHf, [](OutputOptions& options) { options.max_shard_bytes = 200'000; });
+      "sharded", &ops::kHf, [](OutputOptions& options) { options.Set("max-shard-size", "200000"); });
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.files, 3u);
   EXPECT_EQ(inspection.description, "Hugging Face model folder, 3 files and an index");
@@ -122,9 +123,9 @@ TEST(InspectHf, MissingParametersOfAWholeModelAreAWarning) {
 
 TEST(InspectNxd, RootWithTags) {
   const Models models;
-  models.Make("root/step_1", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
-  models.Make("root/step_2", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
-  models.Make("root/step_3", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
+  models.Make("root/step_1", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
+  models.Make("root/step_2", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
+  models.Make("root/step_3", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(models.path("root/step_3/done"));
   fs::last_write_time(models.path("root/step_2/done"),
                       fs::last_write_time(models.path("root/step_1/done")) + std::chrono::hours(1));
@@ -143,7 +144,7 @@ TEST(InspectNxd, RootWithTags) {
   EXPECT_EQ(facts.hardware, HardwareSource::kIrrelevant);
 
   InputHints hints;
-  hints.tag = "step_3";
+  hints.Set("tag", "step_3");
   const Inspection asked = InspectOk(models.path("root"), hints);
   EXPECT_EQ(asked.nxd->location.tag, "step_3");
   EXPECT_FALSE(asked.nxd->location.finished);
@@ -152,7 +153,7 @@ TEST(InspectNxd, RootWithTags) {
 
 TEST(InspectNxd, RootWithoutAFinishedTagListsThem) {
   const Models models;
-  models.Make("root/step_1", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
+  models.Make("root/step_1", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(models.path("root/step_1/done"));
   const Inspection inspection = InspectOk(models.path("root"));
   EXPECT_EQ(inspection.form, Form::kNxdRoot);
@@ -165,11 +166,11 @@ TEST(InspectNxd, RootWithoutAFinishedTagListsThem) {
 
 TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   const Models models;
-  const std::string path = models.Make("set", Kind::kNxd, [](OutputOptions& options) {
-    options.tp = 8;
-    options.kv_multiplier = 2;
-    options.qkv = nxd::QkvStyle::kFused;
-    options.hardware = models::Hardware::kTrn2;
+  const std::string path = models.Make("set", &ops::kNxd, [](OutputOptions& options) {
+    options.Set("tp", 8);
+    options.Set("kv-multiplier", 2);
+    options.Set("qkv", Word(nxd::QkvStyle::kFused));
+    options.Set("hw", Word(models::Hardware::kTrn2));
   });
   const Inspection by_sidecar = InspectOk(path);
   ExpectFits(by_sidecar);
@@ -182,13 +183,13 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   fs::remove(path + "/nxdkit.json");
   EXPECT_EQ(InspectOk(path).nxd->hardware, HardwareSource::kReplicas);
   InputHints hints;
-  hints.claims.hardware = models::Hardware::kTrn2;
+  hints.Set("hw", Word(models::Hardware::kTrn2));
   EXPECT_EQ(InspectOk(path, hints).nxd->hardware, HardwareSource::kOptions);
 
-  const std::string tiled = models.Make("tiled", Kind::kNxd, [](OutputOptions& options) {
-    options.tp = 8;
-    options.kv_multiplier = 2;
-    options.hardware = models::Hardware::kTrn1;
+  const std::string tiled = models.Make("tiled", &ops::kNxd, [](OutputOptions& options) {
+    options.Set("tp", 8);
+    options.Set("kv-multiplier", 2);
+    options.Set("hw", Word(models::Hardware::kTrn1));
   });
   fs::remove(tiled + "/nxdkit.json");
   const Inspection unknown = InspectOk(tiled);
@@ -200,19 +201,19 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
 TEST(InspectNxd, OptionThatContradictsIsAUsageError) {
   const Models models;
   const std::string path =
-      models.Make("set", Kind::kNxd, [](OutputOptions& options) { options.tp = 4; });
+      models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 4); });
   InspectRequest request{path, {}};
-  request.hints.claims.origin = "the options";
-  request.hints.claims.tp = 8;
+  request.hints.origin = "the options";
+  request.hints.Set("tp", 8);
   ExpectError(Inspect(request), Errc::kUsage, "tp is 4 by the set's names and shapes");
 }
 
 TEST(InspectNxd, XserSetAndItsMainFile) {
   const Models models;
-  const std::string path = models.Make("set", Kind::kNxd, [](OutputOptions& options) {
-    options.tp = 2;
-    options.pp = 2;
-    options.xser = true;
+  const std::string path = models.Make("set", &ops::kNxd, [](OutputOptions& options) {
+    options.Set("tp", 2);
+    options.Set("pp", 2);
+    options.Set("xser", true);
   });
   const Inspection inspection = InspectOk(path);
   ExpectFits(inspection);
@@ -244,7 +245,7 @@ TEST(InspectNxd, XserSetAndItsMainFile) {
 TEST(InspectNxd, WhatLiesBesideTheModel) {
   const Models models;
   const std::string path =
-      models.Make("set", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
+      models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::create_directories(path + "/optim");
   models.scratch().Write("set/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", std::string(700, 'x'));
   models.scratch().Write("set/user_content.pt", "abc");
@@ -259,7 +260,7 @@ TEST(InspectNxd, WhatLiesBesideTheModel) {
 TEST(InspectNxd, OneShard) {
   const Models models;
   const std::string path =
-      models.Make("set", Kind::kNxd, [](OutputOptions& options) { options.tp = 4; });
+      models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 4); });
   const Inspection inspection = InspectOk(path + "/model/dp_rank_00_tp_rank_03_pp_rank_00.pt");
   EXPECT_EQ(inspection.form, Form::kNxdShard);
   EXPECT_EQ(inspection.description, "one shard of an NxD training set");
@@ -271,7 +272,7 @@ TEST(InspectNxd, OneShard) {
 TEST(InspectNxd, WithoutAConfigTheGridIsShown) {
   const Models models;
   const std::string path =
-      models.Make("set", Kind::kNxd, [](OutputOptions& options) { options.tp = 2; });
+      models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(path + "/config.json");
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.nxd->location.tp, 2);
@@ -286,7 +287,7 @@ TEST(InspectNxd, WithoutAConfigTheGridIsShown) {
 TEST(InspectRollout, BothFlavors) {
   const Models models;
   const std::string optimum =
-      models.Make("optimum", Kind::kRollout, [](OutputOptions& options) { options.tp = 8; });
+      models.Make("optimum", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 8); });
   const std::string blob = testing_util::CompiledBlob();
   models.scratch().Write("optimum/model.pt", blob);
   const Inspection inspection = InspectOk(optimum);
@@ -305,9 +306,9 @@ TEST(InspectRollout, BothFlavors) {
   EXPECT_EQ(facts.blobs[0].name, "model.pt");
   EXPECT_EQ(facts.blobs[0].bytes, blob.size());
 
-  const std::string nxdi = models.Make("nxdi", Kind::kRollout, [](OutputOptions& options) {
-    options.tp = 2;
-    options.flavor = rollout::Flavor::kNxdi;
+  const std::string nxdi = models.Make("nxdi", &ops::kRollout, [](OutputOptions& options) {
+    options.Set("tp", 2);
+    options.Set("flavor", Word(rollout::Flavor::kNxdi));
   });
   const Inspection other = InspectOk(nxdi);
   EXPECT_EQ(other.description, "rollout bundle of NxD Inference");
@@ -330,7 +331,7 @@ TEST(InspectRollout, BothFlavors) {
 TEST(InspectRollout, ShowsWhatMadeIt) {
   const Models models;
   const std::string path =
-      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+      models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 2); });
   const std::string neff = ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff");
   models.scratch().Write("bundle/model.pt", ZipOf({{"model/data.pkl", "\x80\x02X" + neff + "."},
                                                    {"model/constants.pkl", "\x80\x02)."},
@@ -357,7 +358,7 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
 TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
   const Models models;
   const std::string path =
-      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+      models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 2); });
   models.scratch().Write("bundle/model.pt",
                          "not a zip" + ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff"));
   const Inspection inspection = InspectOk(path);
@@ -371,7 +372,7 @@ TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
 TEST(InspectRollout, WarnsOfABlobThatIsNone) {
   const Models models;
   const std::string path =
-      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 2; });
+      models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 2); });
   const auto warnings = [&](const std::string& bytes) {
     models.scratch().Write("bundle/model.pt", bytes);
     return InspectOk(path).warnings;
@@ -388,7 +389,7 @@ TEST(InspectRollout, WarnsOfABlobThatIsNone) {
 TEST(InspectRollout, WithoutShards) {
   const Models models;
   const std::string path =
-      models.Make("bundle", Kind::kRollout, [](OutputOptions& options) { options.tp = 8; });
+      models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 8); });
   fs::remove_all(path + "/checkpoint");
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.rollout->ranks, 0);
@@ -400,7 +401,7 @@ TEST(InspectRollout, WithoutShards) {
 TEST(InspectTorch, StateDict) {
   const Models models;
   const Inspection inspection =
-      InspectOk(models.Make("model/weights.pt", Kind::kTorch, [](OutputOptions&) {}));
+      InspectOk(models.Make("model/weights.pt", &ops::kTorch, [](OutputOptions&) {}));
   EXPECT_EQ(inspection.form, Form::kTorchStateDict);
   EXPECT_EQ(inspection.description, "torch state dict");
   ExpectFits(inspection);  // config.json lies beside it
@@ -488,7 +489,7 @@ TEST(InspectTorch, TorchScriptSaysWhatItIs) {
 
 TEST(InspectTorch, MissingCrcIsAWarning) {
   const Models models;
-  const std::string path = models.Make("m.pt", Kind::kTorch, [](OutputOptions&) {});
+  const std::string path = models.Make("m.pt", &ops::kTorch, [](OutputOptions&) {});
   std::string bytes = testing_util::ReadBytes(path);
   // The first data record's entry of the central directory: signature, 12 bytes, CRC.
   const size_t entry = bytes.find("PK\1\2", bytes.find("PK\1\2") + 4);

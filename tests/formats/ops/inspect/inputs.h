@@ -79,14 +79,14 @@ class Models {
   const Scratch& scratch() const { return scratch_; }
 
   // Converts the model to `name` and returns its path.
-  std::string Make(const std::string& name, ops::Kind kind,
+  std::string Make(const std::string& name, const ops::Kind* kind,
                    const std::function<void(ops::OutputOptions&)>& options) const {
     ops::ConvertRequest request;
     request.to = kind;
     request.input = path("model");
     request.output = path(name);
-    request.options.batch_size = 4;
-    request.options.sequence_length = 128;
+    request.options.Set("bs", 4);
+    request.options.Set("seq", 128);
     request.sync = false;
     options(request.options);
     const auto converted = ops::Convert(request);
@@ -99,7 +99,7 @@ class Models {
 };
 
 inline ops::Inspection InspectOk(const std::string& path, ops::InputHints hints = {}) {
-  if (hints.claims.origin.empty()) hints.claims.origin = "the options";
+  if (hints.origin.empty()) hints.origin = "the options";
   auto inspection = ops::Inspect({path, std::move(hints)});
   if (inspection.ok()) return *std::move(inspection);
   ADD_FAILURE() << inspection.error().ToString();

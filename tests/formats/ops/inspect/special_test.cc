@@ -220,9 +220,9 @@ TEST(InspectTrainer, AFolderOfOptimumNeuron) {
   const Models models;
   const std::string folder = models.path("checkpoint-20");
   fs::create_directory(folder);
-  models.Make("checkpoint-20/shards", Kind::kNxd, [](OutputOptions& options) {
+  models.Make("checkpoint-20/shards", &ops::kNxd, [](OutputOptions& options) {
     options = OutputOptions();
-    options.tp = 2;
+    options.Set("tp", 2);
   });
   const auto write = [&](const std::string& name, const std::string& text) {
     models.scratch().Write("checkpoint-20/" + name, text);

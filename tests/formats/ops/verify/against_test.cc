@@ -18,9 +18,9 @@ class Against : public ::testing::Test {
  protected:
   std::string MakeSet() const {
     ops::OutputOptions options;
-    options.tp = 2;
+    options.Set("tp", 2);
     options.dtype = Dtype::kBF16;
-    return workshop_.Make("set", model_, Kind::kHf, Kind::kNxd, options);
+    return workshop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   }
   const testing_util::OpsWorkshop workshop_;
   const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama(), Dtype::kF32);
@@ -43,7 +43,7 @@ TEST_F(Against, WhatWasRoundedIsRightOnEitherSide) {
 
 TEST_F(Against, OneWrongElementOfTheRoundingIsOneFinding) {
   const std::string name = "model.layers.0.self_attn.o_proj.weight";
-  testing_util::FlipElement(testing_util::FindStored(set_, Kind::kNxd, name, 1), 3);
+  testing_util::FlipElement(testing_util::FindStored(set_, &ops::kNxd, name, 1), 3);
   const auto report = VerifyAgainst(model_, set_);
   ASSERT_TRUE(report.ok());
   ASSERT_EQ(report->findings.size(), 1u);
@@ -60,9 +60,9 @@ TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
   const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
   ops::OutputOptions options;
   options.dtype = Dtype::kF32;
-  const std::string wide = workshop_.Make("wide", narrow, Kind::kHf, Kind::kHf, options);
+  const std::string wide = workshop_.Make("wide", narrow, &ops::kHf, &ops::kHf, options);
   const std::string name = "model.layers.0.self_attn.o_proj.weight";
-  testing_util::FlipElement(testing_util::FindStored(wide, Kind::kHf, name, -1), 3);
+  testing_util::FlipElement(testing_util::FindStored(wide, &ops::kHf, name, -1), 3);
   const auto report = VerifyAgainst(wide, narrow);
   ASSERT_TRUE(report.ok());
   ASSERT_EQ(report->findings.size(), 1u);
@@ -77,9 +77,9 @@ TEST_F(Against, ATensorThatDiffersAsAWholeWasRounded) {
   const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
   ops::OutputOptions options;
   options.dtype = Dtype::kF32;
-  const std::string wide = workshop_.Make("wide", narrow, Kind::kHf, Kind::kHf, options);
+  const std::string wide = workshop_.Make("wide", narrow, &ops::kHf, &ops::kHf, options);
   const std::string name = "model.layers.0.input_layernorm.weight";
-  const auto norm = testing_util::FindStored(wide, Kind::kHf, name, -1);
+  const auto norm = testing_util::FindStored(wide, &ops::kHf, name, -1);
   for (int64_t i = 0; i < testing_util::TinyLlama().hidden; ++i) testing_util::FlipElement(norm, i);
   const auto report = VerifyAgainst(wide, narrow);
   ASSERT_TRUE(report.ok());

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/formats/words.h"
 #include "tests/formats/compiled_blob.h"
 #include "tests/formats/ops/ops_workshop.h"
 
@@ -29,9 +30,9 @@ class Fitness : public ::testing::TestWithParam<rollout::Flavor> {
   std::string MakeBundle(const std::string& name, const std::string& model, int tp = 2,
                          const OutputOptions& more = {}) const {
     OutputOptions options = more;
-    options.tp = tp;
-    options.flavor = GetParam();
-    const std::string bundle = workshop_.Make(name, model, Kind::kHf, Kind::kRollout, options);
+    options.Set("tp", tp);
+    options.Set("flavor", Word(GetParam()));
+    const std::string bundle = workshop_.Make(name, model, &ops::kHf, &ops::kRollout, options);
     std::ofstream(bundle + "/model.pt") << testing_util::CompiledBlob();
     return bundle;
   }
@@ -68,9 +69,9 @@ class Fitness : public ::testing::TestWithParam<rollout::Flavor> {
 TEST_P(Fitness, OfTheSameModelInEveryForm) {
   const std::string bundle = MakeBundle("bundle", model_);
   OutputOptions nxd;
-  nxd.tp = 4;
+  nxd.Set("tp", 4);
   nxd.hardware = models::Hardware::kTrn2;
-  const std::string set = workshop_.Make("set", model_, Kind::kHf, Kind::kNxd, nxd);
+  const std::string set = workshop_.Make("set", model_, &ops::kHf, &ops::kNxd, nxd);
   EXPECT_THAT(Found(bundle, model_), IsEmpty());
   EXPECT_THAT(Found(bundle, set), IsEmpty());
   EXPECT_THAT(Found(bundle, MakeBundle("same", model_)), IsEmpty());
@@ -126,7 +127,7 @@ TEST_P(Fitness, ShardsMustBeCutAlike) {
   EXPECT_THAT(Found(bundle, MakeBundle("tp4", model_, 4)),
               ElementsAre("tp the shards are cut for tp 4, the bundle was compiled for tp 2"));
   OutputOptions apart;
-  apart.fused_qkv = GetParam() == rollout::Flavor::kNxdi;
+  apart.Set("fused-qkv", GetParam() == rollout::Flavor::kNxdi);
   EXPECT_THAT(Found(bundle, MakeBundle("other_qkv", model_, 2, apart)),
               ElementsAre(HasSubstr("layout fused_qkv: ")));
   OutputOptions wide;
@@ -167,7 +168,7 @@ TEST_P(Fitness, ABlobThatIsNoneNeitherFitsNorIsGood) {
 // The plan of our own engine is a file of its own; under the blob's name it is none.
 TEST_P(Fitness, APlanForTheCpuIsNoBlob) {
   OutputOptions options;
-  options.cpu_plan = true;
+  options.Set("cpu-plan", true);
   const std::string bundle = MakeBundle("bundle", model_, 2, options);
   const std::string plan = ReadBytes(bundle + "/nxdkit-cpu-plan.json");
   std::ofstream(bundle + "/model.pt") << plan;
@@ -176,7 +177,7 @@ TEST_P(Fitness, APlanForTheCpuIsNoBlob) {
 
 TEST_P(Fitness, APlanForTheCpuFollowsFromTheConfigurations) {
   OutputOptions options;
-  options.cpu_plan = true;
+  options.Set("cpu-plan", true);
   const std::string bundle = MakeBundle("bundle", model_, 2, options);
   EXPECT_THAT(Found(bundle, model_), IsEmpty());
   EXPECT_THAT(testing_util::FindingsOf(bundle), IsEmpty());

@@ -28,15 +28,15 @@ class Loader : public ::testing::Test {
   }
   static OutputOptions Options() {
     OutputOptions options;
-    options.tp = 2;
-    options.optimum_version = "0.4.5";
-    options.compiler_version = "2.22+b";
+    options.Set("tp", 2);
+    options.Set("optimum-version", "0.4.5");
+    options.Set("compiler-version", "2.22+b");
     return options;
   }
   const OpsWorkshop workshop_;
   const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
   const std::string bundle_ =
-      workshop_.Make("bundle", model_, Kind::kHf, Kind::kRollout, Options());
+      workshop_.Make("bundle", model_, &ops::kHf, &ops::kRollout, Options());
 };
 
 TEST_F(Loader, IsNamedByItsVersions) {

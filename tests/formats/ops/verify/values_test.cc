@@ -42,11 +42,11 @@ class VerifyValues : public ::testing::Test {
  protected:
   std::string MakeSet(int pp = 1) const {
     ops::OutputOptions options;
-    options.tp = 2;
-    options.pp = pp;
-    return workshop_.Make("set", model_, Kind::kHf, Kind::kNxd, options);
+    options.Set("tp", 2);
+    options.Set("pp", pp);
+    return workshop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   }
-  Stored InModel(const std::string& name) const { return FindStored(model_, Kind::kHf, name, -1); }
+  Stored InModel(const std::string& name) const { return FindStored(model_, &ops::kHf, name, -1); }
   const OpsWorkshop workshop_;
   const std::string model_ =
       workshop_.MakeModel("model", {.family = "qwen3", .layers = 2, .biases = true});
@@ -98,26 +98,26 @@ TEST_F(VerifyValues, WhatMayBeZeroIsGood) {
   SetAll(InModel("model.layers.0.self_attn.q_proj.bias"), 0);
   EXPECT_THAT(FindingsOf(model_), IsEmpty());
   const std::string scores = workshop_.MakeModel("scores", {.family = "qwen3", .score = true});
-  SetAll(FindStored(scores, Kind::kHf, "score.weight", -1), 0);
+  SetAll(FindStored(scores, &ops::kHf, "score.weight", -1), 0);
   EXPECT_THAT(FindingsOf(scores), IsEmpty());
   const std::string bert = workshop_.MakeModel("bert", {.family = "bert"});
-  SetAll(FindStored(bert, Kind::kHf, "bert.encoder.layer.0.output.LayerNorm.bias", -1), 0);
+  SetAll(FindStored(bert, &ops::kHf, "bert.encoder.layer.0.output.LayerNorm.bias", -1), 0);
   EXPECT_THAT(FindingsOf(bert), IsEmpty());
-  SetAll(FindStored(bert, Kind::kHf, "bert.encoder.layer.0.output.LayerNorm.weight", -1), 0);
+  SetAll(FindStored(bert, &ops::kHf, "bert.encoder.layer.0.output.LayerNorm.weight", -1), 0);
   EXPECT_EQ(FindingsOf(bert).size(), 1u);
 }
 
 // One row of zeros is a token that nobody has trained; a whole rank of them is not a parameter.
 TEST_F(VerifyValues, APartOfZerosIsGood) {
   const std::string set = MakeSet();
-  SetAll(FindStored(set, Kind::kNxd, "model.layers.0.self_attn.o_proj.weight", 1), 0);
+  SetAll(FindStored(set, &ops::kNxd, "model.layers.0.self_attn.o_proj.weight", 1), 0);
   EXPECT_THAT(FindingsOf(set), IsEmpty());
 }
 
 // In a tensor of two parameters, on the rank that has it.
 TEST_F(VerifyValues, ASetNamesParameterAndRank) {
   const std::string set = MakeSet();
-  const Stored fused = FindStored(set, Kind::kNxd, "model.layers.1.mlp.gate_up_proj.weight", 1);
+  const Stored fused = FindStored(set, &ops::kNxd, "model.layers.1.mlp.gate_up_proj.weight", 1);
   ASSERT_EQ(fused.tensor.shape, (Shape{48, 32}));
   SetElements(fused, 32 * 30 + 2, 1, kNan);  // row 6 of up's second half
   const auto findings = FindingsOf(set);
@@ -152,7 +152,7 @@ TEST_F(VerifyValues, NeedNotBeLookedAt) {
 TEST_F(VerifyValues, ChecksumsAreProvedOnTheWay) {
   const std::string set = MakeSet();
   testing_util::DamageElement(
-      FindStored(set, Kind::kNxd, "model.layers.1.mlp.gate_up_proj.weight", 1), 3);
+      FindStored(set, &ops::kNxd, "model.layers.1.mlp.gate_up_proj.weight", 1), 3);
   const auto report = testing_util::VerifyAgainst(set);
   ASSERT_TRUE(report.ok());
   ASSERT_EQ(report->findings.size(), 1u);
@@ -163,9 +163,9 @@ class ConvertValues : public VerifyValues {
  protected:
   ops::ConvertReport Convert(int tp = 2) const {
     ops::OutputOptions options;
-    options.tp = tp;
+    options.Set("tp", tp);
     const auto report = ops::Convert(
-        OpsWorkshop::Request(model_, Kind::kHf, workshop_ / "out", Kind::kNxd, options));
+        OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "out", &ops::kNxd, options));
     EXPECT_TRUE(report.ok()) << report.error().ToString();
     return report.ok() ? *report : ops::ConvertReport();
   }

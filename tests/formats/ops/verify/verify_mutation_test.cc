@@ -5,6 +5,7 @@
 #include <random>
 
 #include "formats/models/sample_model.h"
+#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit {
@@ -21,7 +22,7 @@ using testing_util::Stored;
 
 ops::OutputOptions Options(int tp) {
   ops::OutputOptions options;
-  options.tp = tp;
+  options.Set("tp", tp);
   return options;
 }
 
@@ -40,10 +41,10 @@ class Mutations : public ::testing::Test {
 };
 
 TEST_F(Mutations, AReplicatedNorm) {
-  const std::string set = workshop_.Make("set", llama_, Kind::kHf, Kind::kNxd, Options(2));
+  const std::string set = workshop_.Make("set", llama_, &ops::kHf, &ops::kNxd, Options(2));
   EXPECT_TRUE(FindingsOf(set).empty());
   const std::string name = "model.layers.2.post_attention_layernorm.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 5);
+  FlipElement(FindStored(set, &ops::kNxd, name, 1), 5);
   const Finding finding = Only(set);
   EXPECT_EQ(finding.check, "replica");
   EXPECT_EQ(finding.tensor, name);
@@ -63,19 +64,19 @@ TEST_F(Mutations, ACopyOfAKeyHeadOnEachHardware) {
     for (const nxd::QkvStyle style : {nxd::QkvStyle::kLinear, nxd::QkvStyle::kFused}) {
       for (const int layer : {0, 3}) {
         ops::OutputOptions options = Options(8);  // key heads 0 to 3, twice
-        options.hardware = hardware;
-        options.qkv = style;
+        options.Set("hw", Word(hardware));
+        options.Set("qkv", Word(style));
         const bool trn1 = hardware == models::Hardware::kTrn1;
         const bool fused = style == nxd::QkvStyle::kFused;
         const std::string set = workshop_.Make(
             "set" + std::to_string(trn1) + std::to_string(fused) + std::to_string(layer), model,
-            Kind::kHf, Kind::kNxd, options);
+            &ops::kHf, &ops::kNxd, options);
         const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
         const std::string name = prefix + (fused ? "qkv_proj.weight_qkv" : "qkv_proj.weight_k");
         // Rank 5 holds key head 1 on trn1, 2 on trn2; one query head of 4 rows lies before it when
         // fused. Row 2 of the head, column 1.
         const int64_t row = (fused ? 4 : 0) + 2;
-        FlipElement(FindStored(set, Kind::kNxd, name, 5), row * 32 + 1);
+        FlipElement(FindStored(set, &ops::kNxd, name, 5), row * 32 + 1);
         const Finding finding = Only(set);
         EXPECT_EQ(finding.check, "replica") << finding.message;
         EXPECT_EQ(finding.tensor, name);
@@ -91,9 +92,9 @@ TEST_F(Mutations, ACopyOfAKeyHeadOnEachHardware) {
 
 TEST_F(Mutations, PaddingOfTheVocabulary) {
   // 64 rows over 3 ranks: 22 each, 2 of rank 2 are padding.
-  const std::string bundle = workshop_.Make("b", llama_, Kind::kHf, Kind::kRollout, Options(3));
-  FlipElement(FindStored(bundle, Kind::kRollout, "lm_head.weight", 2), 21 * 32 + 3);
-  FlipElement(FindStored(bundle, Kind::kRollout, "lm_head.weight", 2), 21 * 32 + 4);
+  const std::string bundle = workshop_.Make("b", llama_, &ops::kHf, &ops::kRollout, Options(3));
+  FlipElement(FindStored(bundle, &ops::kRollout, "lm_head.weight", 2), 21 * 32 + 3);
+  FlipElement(FindStored(bundle, &ops::kRollout, "lm_head.weight", 2), 21 * 32 + 4);
   const Finding finding = Only(bundle);
   EXPECT_EQ(finding.check, "padding");
   EXPECT_EQ(finding.tensor, "lm_head.weight");
@@ -106,9 +107,9 @@ TEST_F(Mutations, PaddingOfTheVocabulary) {
 
 TEST_F(Mutations, ColumnsOfAPaddingHead) {
   // 8 query heads over 16 ranks: each second slot is padding.
-  const std::string bundle = workshop_.Make("b", llama_, Kind::kHf, Kind::kRollout, Options(16));
+  const std::string bundle = workshop_.Make("b", llama_, &ops::kHf, &ops::kRollout, Options(16));
   const std::string name = "layers.1.self_attn.o_proj.o_proj.weight";
-  for (const Stored& stored : testing_util::StoredTensors(bundle, Kind::kRollout)) {
+  for (const Stored& stored : testing_util::StoredTensors(bundle, &ops::kRollout)) {
     if (stored.tensor.name != name || testing_util::BitsOf(stored, 0) != 0) continue;
     FlipElement(stored, 7 * 4 + 2);
     const Finding finding = Only(bundle);
@@ -121,9 +122,9 @@ TEST_F(Mutations, ColumnsOfAPaddingHead) {
 }
 
 TEST_F(Mutations, ARankTensor) {
-  const std::string bundle = workshop_.Make("b", llama_, Kind::kHf, Kind::kRollout, Options(2));
+  const std::string bundle = workshop_.Make("b", llama_, &ops::kHf, &ops::kRollout, Options(2));
   const std::string name = "layers.3.self_attn.rank_util.rank";
-  FlipElement(FindStored(bundle, Kind::kRollout, name, 1), 0);
+  FlipElement(FindStored(bundle, &ops::kRollout, name, 1), 0);
   const Finding finding = Only(bundle);
   EXPECT_EQ(finding.check, "rank tensor");
   EXPECT_EQ(finding.tensor, name);
@@ -133,8 +134,8 @@ TEST_F(Mutations, ARankTensor) {
 }
 
 TEST_F(Mutations, TheTiedPair) {
-  const std::string bundle = workshop_.Make("b", qwen3_, Kind::kHf, Kind::kRollout, Options(2));
-  FlipElement(FindStored(bundle, Kind::kRollout, "lm_head.weight", 1), 3 * 32 + 9);
+  const std::string bundle = workshop_.Make("b", qwen3_, &ops::kHf, &ops::kRollout, Options(2));
+  FlipElement(FindStored(bundle, &ops::kRollout, "lm_head.weight", 1), 3 * 32 + 9);
   const Finding finding = Only(bundle);
   EXPECT_EQ(finding.check, "tied");
   EXPECT_EQ(finding.tensor, "lm_head.weight");
@@ -144,11 +145,11 @@ TEST_F(Mutations, TheTiedPair) {
 }
 
 TEST_F(Mutations, NoConversionDropsADamagedCopy) {
-  const std::string set = workshop_.Make("set", llama_, Kind::kHf, Kind::kNxd, Options(2));
+  const std::string set = workshop_.Make("set", llama_, &ops::kHf, &ops::kNxd, Options(2));
   const std::string name = "model.norm.weight";
-  FlipElement(FindStored(set, Kind::kNxd, name, 1), 0);
+  FlipElement(FindStored(set, &ops::kNxd, name, 1), 0);
   for (const auto& run : {ops::Convert, ops::DryRun}) {
-    const auto report = run(OpsWorkshop::Request(set, Kind::kNxd, workshop_ / "out", Kind::kHf));
+    const auto report = run(OpsWorkshop::Request(set, &ops::kNxd, workshop_ / "out", &ops::kHf));
     ASSERT_FALSE(report.ok());
     EXPECT_EQ(report.error().code(), Errc::kCorrupt);
     EXPECT_EQ(report.error().tensor(), name);
@@ -162,7 +163,7 @@ TEST_F(Mutations, NoConversionDropsADamagedCopy) {
 
 struct Layout {
   const char* name;
-  Kind kind;
+  const Kind* kind;
   int tp;
   nxd::QkvStyle style;
 };
@@ -177,12 +178,12 @@ TEST_P(AgainstOriginal, FindsAnyFlippedElementByItsLogicalPlace) {
       .family = "qwen3", .layers = 1, .head_dim = 8, .vocab = 18, .tied = true};
   const std::string model = workshop.MakeModel("model", tiny);
   ops::OutputOptions options;
-  if (GetParam().kind != Kind::kHf) options.tp = GetParam().tp;
-  if (GetParam().kind == Kind::kNxd) {
-    options.qkv = GetParam().style;
-    options.hardware = models::Hardware::kTrn1;
+  if (GetParam().kind != &ops::kHf) options.Set("tp", GetParam().tp);
+  if (GetParam().kind == &ops::kNxd) {
+    options.Set("qkv", Word(GetParam().style));
+    options.Set("hw", Word(models::Hardware::kTrn1));
   }
-  const std::string made = workshop.Make("made", model, Kind::kHf, GetParam().kind, options);
+  const std::string made = workshop.Make("made", model, &ops::kHf, GetParam().kind, options);
   std::mt19937 random(1);
   int checked = 0;
   for (const Stored& stored : testing_util::StoredTensors(made, GetParam().kind)) {
@@ -232,13 +233,13 @@ TEST_P(AgainstOriginal, FindsAnyFlippedElementByItsLogicalPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AgainstOriginal,
-                         ::testing::Values(Layout{"Hf", Kind::kHf, 1, {}},
-                                           Layout{"Nxd2", Kind::kNxd, 2, nxd::QkvStyle::kSeparate},
-                                           Layout{"Nxd4Fused", Kind::kNxd, 2,
+                         ::testing::Values(Layout{"Hf", &ops::kHf, 1, {}},
+                                           Layout{"Nxd2", &ops::kNxd, 2, nxd::QkvStyle::kSeparate},
+                                           Layout{"Nxd4Fused", &ops::kNxd, 2,
                                                   nxd::QkvStyle::kFused},
-                                           Layout{"Rollout2", Kind::kRollout, 2, {}},
-                                           Layout{"Rollout8", Kind::kRollout, 8, {}},
-                                           Layout{"Rollout4", Kind::kRollout, 4, {}}),
+                                           Layout{"Rollout2", &ops::kRollout, 2, {}},
+                                           Layout{"Rollout8", &ops::kRollout, 8, {}},
+                                           Layout{"Rollout4", &ops::kRollout, 4, {}}),
                          [](const auto& row) { return row.param.name; });
 
 // A difference of the order of heads is more than a difference of numbers.
