@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/table.h"
 #include "formats/ops/export/export.h"
 #include "formats/ops/sample/make_model.h"
 #include "trainer/comm/comm.h"

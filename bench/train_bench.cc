@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "formats/artifact/bound.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "trainer/comm/comm.h"
 #include "trainer/learner/rows.h"
 #include "trainer/model/decoder.h"

@@ -1,16 +1,23 @@
 # What is installed: what others need to convert, inspect, compare and verify artifacts, and what those
 # headers include (tests/structure holds that). A header that is not in this list is ours alone.
 set(NXDKIT_PUBLIC_HEADERS
+  formats/adapter/lora_parts.h
+  formats/artifact/arguments.h
   formats/artifact/artifact.h
-  formats/artifact/bind.h
+  formats/artifact/bound.h
   formats/artifact/finding.h
   formats/artifact/run.h
+  formats/artifact/training_state.h
   formats/compile_cache/cache.h
-  formats/dcp/options.h
   formats/delta/block.h
   formats/delta/delta.h
   formats/hardware/fit.h
   formats/hardware/instance.h
+  formats/kinds/kind.h
+  formats/kinds/open.h
+  formats/kinds/options.h
+  formats/kinds/output.h
+  formats/kinds/table.h
   formats/lora/config.h
   formats/manifest/manifest.h
   formats/models/family.h
@@ -39,7 +46,6 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/ops/verify/compare.h
   formats/ops/verify/fitness.h
   formats/ops/verify/verify.h
-  formats/output/decide_output.h
   formats/rollout/bundle.h
   formats/rollout/installed.h
   formats/rollout/neuron_config.h

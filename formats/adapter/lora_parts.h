@@ -1,4 +1,4 @@
-// PRIVATE to formats. What the two forms of adapters, PEFT's and NxD's, are bound with.
+// What the two forms of adapters, PEFT's and NxD's, are bound with.
 #pragma once
 
 #include <map>

@@ -60,6 +60,8 @@ struct Kind {
                          const InputHints& hints) = nullptr;
 
   // --- what can be said of a bound artifact
+  // What it tells of an adapter that is made for it, where nothing has been said.
+  void (*tell)(const BoundArtifact& bound, InputHints& hints) = nullptr;
   bool stores_once = false;  // no parameter is stored twice, but for a tied pair
   std::optional<int> (*tensor_parallel)(const BoundArtifact& bound) = nullptr;
   // Which heads lie on which rank; null where nothing is cut by heads.

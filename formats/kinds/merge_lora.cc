@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "formats/kinds/adapter.h"
-#include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/kind.h"
 #include "formats/adapter/lora_tensors.h"
 #include "lib/base/errors.h"
 
@@ -153,8 +153,7 @@ Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   adapter_hints.origin = hints.origin;
   adapter_hints.Set("hw", hints.Text("hw"));
   adapter_hints.Set("hw-if-unknown", hints.Text("hw-if-unknown"));
-  if (const NxdLayout* set = NxdLayoutOf(base); set && !adapter_hints.Has("hw-if-unknown"))
-    adapter_hints.Set("hw-if-unknown", std::string(models::HardwareName(set->geometry.hardware)));
+  if (base.artifact.kind->tell) base.artifact.kind->tell(base, adapter_hints);
   const models::Model* model = base.model ? &*base.model : nullptr;
   NXDKIT_ASSIGN(BoundArtifact adapter,
                 BindLora(hints.lora, {&base.params, model, base.artifact.path}, {}, adapter_hints));

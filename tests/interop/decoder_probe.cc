@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
 #include "tests/trainer/model/batch_json.h"
 #include "tests/trainer/model/whole.h"

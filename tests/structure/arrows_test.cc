@@ -31,6 +31,17 @@ const std::vector<Room>& Rooms() {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
   };
+  static const std::vector<std::string_view> kCore = {"formats/artifact", "formats/training",
+                                                      "formats/adapter"};
+  static const auto kKind = [](std::vector<std::string_view> more) {
+    more.push_back("formats/kinds");
+    more.insert(more.end(), kCore.begin(), kCore.end());
+    return kAnd(more);
+  };
+  static const auto kOps = [](std::vector<std::string_view> more) {
+    more.push_back("formats/kinds/");
+    return kKind(more);
+  };
   static const std::vector<Room> kRooms = {
       {"lib/base", {}},
       {"lib/system", {"lib/base"}},
@@ -59,17 +70,25 @@ const std::vector<Room>& Rooms() {
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
       {"formats/hardware", {}},        // what instances hold
-      {"formats/artifact", kFormats},  // its folders lora/ and optimizer/ are parts of it
-      {"formats/output", kAnd({"formats/artifact"})},
-      {"formats/ops/verify", kAnd({"formats/artifact"})},
-      {"formats/ops/digest", kAnd({"formats/artifact", "formats/output", "formats/ops/verify"})},
-      {"formats/ops/diff", kAnd({"formats/artifact", "formats/ops/verify"})},
-      {"formats/ops/inspect", kAnd({"formats/artifact", "formats/ops/verify"})},
-      {"formats/ops/sample", kAnd({"formats/artifact", "formats/output"})},
-      {"formats/ops/convert",
-       kAnd({"formats/artifact", "formats/output", "formats/ops/verify", "formats/ops/digest"})},
-      {"formats/ops/export",
-       kAnd({"formats/artifact", "formats/output", "formats/ops/verify", "formats/ops/convert"})},
+      // The core knows no kind; of the formats, how adapters and optimizers' numbers are kept.
+      {"formats/artifact", {"formats/models", "formats/nxd", "formats/torch", "formats/lora"}},
+      {"formats/training", {"formats/artifact", "formats/models", "formats/nxd", "formats/torch"}},
+      {"formats/adapter",
+       {"formats/artifact", "formats/models", "formats/nxd", "formats/torch", "formats/lora"}},
+      {"formats/kinds", kAnd(kCore)},
+      {"formats/kinds/hf", kKind({})},
+      {"formats/kinds/torch", kKind({"formats/kinds/hf"})},  // whose names its tensors have
+      {"formats/kinds/nxd", kKind({})},
+      {"formats/kinds/rollout", kKind({})},
+      {"formats/kinds/dcp", kKind({})},
+      {"formats/kinds/delta", kKind({"formats/kinds/rollout"})},  // whose versions record its digest
+      {"formats/ops/verify", kOps({})},
+      {"formats/ops/digest", kOps({"formats/ops/verify"})},
+      {"formats/ops/diff", kOps({"formats/ops/verify"})},
+      {"formats/ops/inspect", kOps({"formats/ops/verify"})},
+      {"formats/ops/sample", kOps({"formats/ops/convert"})},
+      {"formats/ops/convert", kOps({"formats/ops/verify", "formats/ops/digest"})},
+      {"formats/ops/export", kOps({"formats/ops/verify", "formats/ops/convert"})},
 
       {"trainer/base", {}},
       {"trainer/kernels", {"trainer/base"}},
@@ -152,6 +171,26 @@ TEST(Arrows, EveryIncludeFollowsAnArrow) {
   EXPECT_GT(includes, 20u) << "the tree was not found";
 }
 
+// Files of formats/kinds, by the beginnings of their names.
+bool IsOf(std::string_view path, std::initializer_list<std::string_view> parts) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return std::ranges::any_of(parts, [&](std::string_view part) { return name.starts_with(part); });
+}
+
+// Inside a kind, too, nothing that reads includes something that writes.
+TEST(Arrows, WhatReadsAKindDoesNotWriteIt) {
+  size_t readers = 0;
+  for (const SourceFile* file : FilesIn("formats/kinds/", {".h", ".cc"})) {
+    if (!IsOf(file->path, {"open", "bind", "facts", "check", "unwrap", "adapter"})) continue;
+    ++readers;
+    for (const Include& include : QuotedIncludes(*file))
+      EXPECT_FALSE(LiesIn(include.path, "formats/kinds") &&
+                   IsOf(include.path, {"decide", "plan", "output_", "builder", "carry", "fit"}))
+          << file->path << ":" << include.line << " includes " << include.path;
+  }
+  EXPECT_GT(readers, 20u) << "the tree was not found";
+}
+
 TEST(Arrows, IncludesAreWrittenFromTheRoot) {
   const std::filesystem::path root = NXDKIT_SOURCE_DIR;
   for (const SourceFile* file : FilesIn("", {".h", ".cc"}))
@@ -174,8 +213,12 @@ TEST(Arrows, TheTableForbidsWhatItShould) {
   EXPECT_FALSE(IsAllowed("formats/hf/hf.h", "formats/safetensors/safetensors.h"));
   EXPECT_FALSE(IsAllowed("formats/torch/archive.h", "formats/nxd/grid.h"));
   EXPECT_FALSE(IsAllowed("formats/models/model.h", "formats/ops/verify/verify.h"));
-  EXPECT_FALSE(IsAllowed("formats/artifact/bind.cc", "formats/kinds/builder.h"));
-  EXPECT_FALSE(IsAllowed("formats/output/plan_output.cc", "formats/ops/verify/fitness.h"));
+  EXPECT_FALSE(IsAllowed("formats/artifact/bound.h", "formats/kinds/kind.h"));
+  EXPECT_FALSE(IsAllowed("formats/artifact/artifact.h", "formats/dcp/folder.h"));
+  EXPECT_FALSE(IsAllowed("formats/training/run_progress.cc", "formats/dcp/folder.h"));
+  EXPECT_FALSE(IsAllowed("formats/kinds/open.cc", "formats/kinds/nxd/nxd_state.h"));
+  EXPECT_FALSE(IsAllowed("formats/kinds/hf/open_hf.cc", "formats/kinds/nxd/nxd_state.h"));
+  EXPECT_FALSE(IsAllowed("formats/kinds/nxd/plan_nxd.cc", "formats/ops/verify/fitness.h"));
   EXPECT_FALSE(IsAllowed("formats/ops/verify/verify.cc", "formats/ops/convert/convert.h"));
   EXPECT_FALSE(IsAllowed("trainer/model/decoder.h", "tools/cli/tool.h"));
   EXPECT_FALSE(IsAllowed("trainer/kernels/matmul.h", "trainer/learner/mesh_model.h"));

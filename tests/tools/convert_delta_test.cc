@@ -10,6 +10,8 @@
 #include <string>
 
 #include "formats/artifact/artifact.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/rollout/weight_slots.h"
 #include "formats/rollout/weights_version.h"
 #include "lib/system/file.h"

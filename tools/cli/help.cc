@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -71,17 +75,63 @@ std::string Paragraphs(std::string_view text) {
   return out;
 }
 
-std::string Rows(const std::vector<OptionFacts>& options) {
+// More options of kinds than this are named alone, or nobody would read the others.
+constexpr size_t kMostOfKinds = 24;
+
+std::vector<std::string> KindsIn(const std::vector<OptionFacts>& options) {
+  std::vector<std::string> kinds;
+  for (const OptionFacts& row : options)
+    for (const std::string& kind : row.kinds)
+      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+  return kinds;
+}
+
+bool GoesWith(const OptionFacts& row, const std::string& kind) {
+  return std::ranges::find(row.kinds, kind) != row.kinds.end();
+}
+
+// "  nxd       --tag, --tp, --pp": the options that go with each kind.
+std::string KindLines(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+  constexpr size_t kNamesColumn = 12;
+  std::string out = "  " + Wrap(fmt::format("What goes with a format says {} --help=FORMAT, or "
+                                            "--help=all of all of them.",
+                                            info.name),
+                                2, 2);
+  for (const std::string& kind : KindsIn(options)) {
+    std::string names;
+    for (const OptionFacts& row : options)
+      if (GoesWith(row, kind)) names += (names.empty() ? "" : ", ") + row.names.front();
+    out += fmt::format("  {:<10}", kind) + Wrap(names, kNamesColumn, kNamesColumn);
+  }
+  return out;
+}
+
+std::string Rows(const ToolInfo& info, const std::vector<OptionFacts>& options, bool name_alone) {
   std::string out;
   std::string group;
   for (const OptionFacts& row : options) {
     if (row.group != group) {
       group = row.group;
       out += fmt::format("\n{}:\n", group);
+      if (name_alone && !row.kinds.empty()) out += KindLines(info, options);
     }
-    out += RowText(row);
+    if (!name_alone || row.kinds.empty()) out += RowText(row);
   }
   return out;
+}
+
+// The options that go with one kind, and those beside them that go with any.
+std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& options,
+                     const std::string& kind) {
+  std::vector<OptionFacts> rows;
+  const auto first =
+      std::ranges::find_if(options, [](const OptionFacts& row) { return !row.kinds.empty(); });
+  for (const OptionFacts& row : options)
+    if (GoesWith(row, kind) || (row.kinds.empty() && row.group == first->group))
+      rows.push_back(row);
+  return UsageLine(info, options) +
+         Wrap(fmt::format("What goes with {}, as what is read or as what is written.", kind), 0, 0) +
+         Rows(info, rows, false);
 }
 
 std::string Examples(const ToolInfo& info) {
@@ -106,9 +156,19 @@ std::string ExitCodes(const ToolInfo& info) {
 
 }  // namespace
 
-std::string HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options,
+                             const std::string& topic) {
+  const std::vector<std::string> kinds = KindsIn(options);
+  if (std::ranges::find(kinds, topic) != kinds.end()) return KindHelp(info, options, topic);
+  if (!topic.empty() && topic != "all")
+    return BadUsage("option --help: found \"{}\", expected one of {}{}all", EscapeControl(topic),
+                    fmt::join(kinds, "|"), kinds.empty() ? "" : "|");
+  const auto of_kinds =
+      std::ranges::count_if(options, [](const OptionFacts& row) { return !row.kinds.empty(); });
+  const bool name_alone = topic.empty() && static_cast<size_t>(of_kinds) > kMostOfKinds;
   return UsageLine(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
-         Paragraphs(info.details) + Rows(options) + Examples(info) + ExitCodes(info);
+         Paragraphs(info.details) + Rows(info, options, name_alone) + Examples(info) +
+         ExitCodes(info);
 }
 
 Json HelpJson(const std::vector<OptionFacts>& options) {
@@ -125,6 +185,7 @@ Json HelpJson(const std::vector<OptionFacts>& options) {
     if (!row.default_text.empty()) json["default"] = row.default_text;
     if (row.required) json["required"] = true;
     if (row.repeats) json["repeats"] = true;
+    if (!row.kinds.empty()) json["kinds"] = row.kinds;
     rows.push_back(std::move(json));
   }
   return {{"options", std::move(rows)}};

@@ -21,17 +21,34 @@
 namespace nxdkit::tool {
 namespace {
 
+// "--help=nxd" is --help of a topic, which is taken out of the arguments.
+std::string TakeHelpTopic(std::vector<std::string>& arguments) {
+  constexpr std::string_view kHelp = "--help=";
+  std::string topic;
+  for (std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (!argument.starts_with(kHelp) || argument.size() == kHelp.size()) continue;
+    topic = argument.substr(kHelp.size());
+    argument = "--help";
+  }
+  return topic;
+}
+
 // The answers that need no input: help, version, completion.
-std::optional<ToolAnswer> AnswerAboutItself(const ToolInfo& info, const OptionTable& table,
-                                            const CommonArgs& common) {
+Result<std::optional<ToolAnswer>> AnswerAboutItself(const ToolInfo& info, const OptionTable& table,
+                                                    const CommonArgs& common) {
+  using Answer = std::optional<ToolAnswer>;
   const std::vector<OptionFacts> options = table.Facts();
-  if (common.help) return ToolAnswer{.text = HelpText(info, options), .fields = HelpJson(options)};
+  if (common.help) {
+    NXDKIT_ASSIGN(std::string text, HelpText(info, options, common.help_topic));
+    return Answer(ToolAnswer{.text = std::move(text), .fields = HelpJson(options)});
+  }
   if (common.version)
-    return ToolAnswer{.text = fmt::format("{} (nxdkit) {}\n", info.name, ToolVersion())};
-  if (!common.completion) return std::nullopt;
+    return Answer(ToolAnswer{.text = fmt::format("{} (nxdkit) {}\n", info.name, ToolVersion())});
+  if (!common.completion) return Answer();
   std::string script = CompletionScript(*common.completion, info, options);
   Json fields = {{"completion", script}};
-  return ToolAnswer{.text = std::move(script), .fields = std::move(fields)};
+  return Answer(ToolAnswer{.text = std::move(script), .fields = std::move(fields)});
 }
 
 Result<ToolAnswer> CallGuarded(const RunFunction& run, ToolContext& context) {
@@ -131,15 +148,19 @@ std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const Too
   OptionTable table;
   add_options(table);
   AddCommonOptions(table, info, common);
-  if (!table.Parse({argv + std::min(argc, 1), argv + argc}).ok()) return std::nullopt;
-  if (AnswerAboutItself(info, table, common) || !table.CheckRequired().ok()) return std::nullopt;
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  common.help_topic = TakeHelpTopic(arguments);
+  if (!table.Parse(arguments).ok() || common.help) return std::nullopt;
+  const auto about_itself = AnswerAboutItself(info, table, common);
+  if (!about_itself.ok() || *about_itself || !table.CheckRequired().ok()) return std::nullopt;
   return common;
 }
 
 int RunTool(int argc, const char* const* argv, const ToolInfo& info,
             const AddOptionsFunction& add_options, const RunFunction& run) {
-  const std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   CommonArgs common;
+  common.help_topic = TakeHelpTopic(arguments);
   common.jobs = std::min(UsableCpus(), 256);
   OptionTable table;
   add_options(table);
@@ -150,8 +171,9 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
   const Status parsed = table.Parse(arguments);
   const Outcome outcome(info, json, ColorOnStderr(common.color));
   if (!parsed.ok()) return outcome.Fail(parsed.error(), {});
-  if (std::optional<ToolAnswer> answer = AnswerAboutItself(info, table, common))
-    return outcome.Finish(*std::move(answer), {});
+  Result<std::optional<ToolAnswer>> about_itself = AnswerAboutItself(info, table, common);
+  if (!about_itself.ok()) return outcome.Fail(about_itself.error(), {});
+  if (*about_itself) return outcome.Finish(**std::move(about_itself), {});
   const Status complete = table.CheckRequired();
   if (!complete.ok()) return outcome.Fail(complete.error(), {});
 

@@ -43,6 +43,7 @@ struct ToolInfo {
 // takes.
 struct CommonArgs {
   bool help = false;
+  std::string help_topic;  // "nxd" of --help=nxd: what goes with this kind; "all"; "": the overview
   bool version = false;
   bool quiet = false;
   bool verbose = false;

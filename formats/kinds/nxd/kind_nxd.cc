@@ -13,6 +13,12 @@ namespace {
 
 std::optional<int> NxdTp(const BoundArtifact& bound) { return NxdLayoutOf(bound)->geometry.tp; }
 
+void TellHardware(const BoundArtifact& bound, InputHints& hints) {
+  if (!hints.Has("hw-if-unknown"))
+    hints.Set("hw-if-unknown",
+              std::string(models::HardwareName(NxdLayoutOf(bound)->geometry.hardware)));
+}
+
 constexpr unsigned kBoth = kAsInput | kAsTarget;
 constexpr std::string_view kOtherTag =
     "tag {value} is asked for, and this is {what}: only NxD roots have tags";
@@ -76,6 +82,7 @@ const Kind kNxd = {
     .holds_adapter = HoldsLora,
     .adapter_folders = LoraSetFolders,
     .bind_adapter = BindLoraSet,
+    .tell = TellHardware,
     .tensor_parallel = NxdTp,
     .heads = NxdHeads,
     .check = CheckNxd,

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "formats/artifact/artifact.h"
+#include "formats/kinds/open.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/temp_folder.h"
 

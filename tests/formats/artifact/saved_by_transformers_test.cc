@@ -5,6 +5,8 @@
 #include <string>
 
 #include "formats/artifact/bound.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/hash/digest.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 #include "formats/torch/archive.h"
 #include "tests/formats/dcp/folder_draft.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "formats/kinds/open.h"
 #include "tests/formats/words.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"
 #include "tests/formats/dcp/folder_draft.h"

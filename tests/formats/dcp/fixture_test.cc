@@ -11,6 +11,7 @@
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "formats/dcp/metadata_writer.h"
+#include "formats/kinds/open.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"

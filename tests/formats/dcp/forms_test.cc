@@ -14,6 +14,7 @@
 #include "formats/dcp/folder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/dcp/sharding.h"
+#include "formats/kinds/open.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/verify.h"
 #include "lib/hash/digest.h"

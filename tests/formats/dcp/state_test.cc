@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
 #include "formats/torch/pickle_writer.h"
 #include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"

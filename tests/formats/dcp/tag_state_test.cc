@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
 #include "formats/training/named_state.h"
-#include "formats/output/plan_dcp.h"
+#include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/torch/archive.h"
 #include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "formats/artifact/artifact.h"
+#include "formats/kinds/open.h"
 #include "formats/nxd/refuse.h"
 #include "formats/nxd/shard_set.h"
 #include "tests/formats/scratch.h"

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/verify.h"
 #include "tests/formats/words.h"

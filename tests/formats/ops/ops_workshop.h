@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/sample/make_model.h"
 #include "formats/ops/verify/verify.h"

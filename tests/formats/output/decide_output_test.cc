@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "formats/kinds/output.h"
+#include "formats/kinds/open.h"
 #include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/open.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/digest/manifest.h"
 #include "lib/json/json.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/open.h"
 #include "lib/json/json.h"
 #include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "formats/kinds/open.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"

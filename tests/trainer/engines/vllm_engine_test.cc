@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/engines/vllm_peer.h"
 #include "tests/trainer/rollout/rollout_lab.h"

@@ -1,5 +1,6 @@
 // The critic: what it begins with, that its values are read where tokens are predicted, and that it
 // learns what the returns are on every mesh.
+#include "formats/kinds/open.h"
 #include "trainer/learner/critic_model.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // Training state to files and back: as an NxD tag that the tools read, cut again for other ranks.
+#include "formats/kinds/open.h"
 #include "trainer/learner/training_tag.h"
 
 #include <gmock/gmock.h>

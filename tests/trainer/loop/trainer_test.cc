@@ -1,4 +1,5 @@
 // The whole loop on a toy task: the response that repeats the prompt's last token is right.
+#include "formats/kinds/open.h"
 #include "trainer/loop/trainer.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // A stale sync cannot pass: whatever is between the actor's memory and the engine's.
+#include "formats/kinds/open.h"
 #include "trainer/loop/weight_sync.h"
 
 #include <gmock/gmock.h>

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/sample/make_model.h"
 #include "tests/formats/ops/sample_config.h"
 #include "tests/formats/scratch.h"

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/digest/digest.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 

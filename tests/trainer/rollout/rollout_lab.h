@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/export/export.h"
 #include "formats/ops/sample/make_model.h"

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "formats/adapter/lora_kernel.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
 #include "tests/formats/words.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"

@@ -54,8 +54,8 @@ class ConvertResume : public ::testing::Test {
 
 TEST_F(ConvertResume, GoesOnFromEveryTask) {
   for (const Kind* to : {&ops::kNxd, &ops::kRollout, &ops::kHf, &ops::kTorch}) {
-    SCOPED_TRACE(ops::KindName(to));
-    const std::string whole = workshop_ / (std::string(ops::KindName(to)) + "/out");
+    SCOPED_TRACE(to->name);
+    const std::string whole = workshop_ / (std::string(to->name) + "/out");
     ops::ConvertRequest straight = Request(to, whole);
     int all = 0;
     StopAt(straight, -1, all);

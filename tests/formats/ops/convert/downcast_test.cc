@@ -1,5 +1,6 @@
 // --dtype downcast: the element types that XLA_DOWNCAST_BF16 makes on the device, in every output,
 // and what the configuration says of them.
+#include "formats/kinds/open.h"
 #include "tests/formats/ops/ops_workshop.h"
 
 namespace nxdkit::ops {
@@ -19,7 +20,7 @@ class DowncastOf : public ::testing::TestWithParam<Dtype> {
     const auto artifact = OpenArtifact(path, kind, {});
     ASSERT_TRUE(artifact.ok()) << artifact.error().ToString();
     ASSERT_TRUE(artifact->config);
-    EXPECT_EQ(artifact->config->dtype, lower_) << KindName(kind);
+    EXPECT_EQ(artifact->config->dtype, lower_) << kind->name;
   }
   static OutputOptions Lower() {
     OutputOptions options;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/open.h"
 #include "formats/models/sample_model.h"
 #include "formats/torch/archive.h"
 #include "tests/formats/words.h"

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 #include "formats/ops/digest/digest.h"
 #include "tests/formats/words.h"

@@ -1,5 +1,6 @@
 // One digest for all layouts of a model; every element counts in it; copies that differ are
 // refused.
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/files.h"
 #include "formats/ops/digest/manifest.h"
 

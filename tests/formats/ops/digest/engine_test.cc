@@ -1,5 +1,6 @@
 // What vLLM's ranks hold, said beforehand: equal to what its own classes and loader made
 // (testdata/goldens/vllm.json), from every layout of a model.
+#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/table.h"
 #include "tests/formats/words.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tests/lib/expect_error.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "formats/kinds/table.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tools/inspect/report.h"
 
