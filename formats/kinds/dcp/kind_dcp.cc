@@ -2,6 +2,7 @@
 #include "formats/kinds/dcp/bind_dcp.h"
 #include "formats/kinds/dcp/dcp_state.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -54,6 +55,8 @@ const Kind kDcp = {
     .options = kRows,
     .state = StateForm::kNamed,
     .archives = ArchivesOfDcp,
+    .describe = DescribeDcp,
+    .add_facts = AddDcpFacts,
     .decide = DecideDcp,
 };
 
