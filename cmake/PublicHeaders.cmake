@@ -11,6 +11,12 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/delta/delta.h
   formats/hardware/fit.h
   formats/hardware/instance.h
+  formats/kinds/dcp/facts_dcp.h
+  formats/kinds/delta/facts_delta.h
+  formats/kinds/hf/facts_hf.h
+  formats/kinds/nxd/facts_nxd.h
+  formats/kinds/rollout/facts_rollout.h
+  formats/kinds/survey.h
   formats/lora/config.h
   formats/manifest/manifest.h
   formats/models/family.h

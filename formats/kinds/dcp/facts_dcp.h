@@ -1,4 +1,4 @@
-// PRIVATE to formats and tools/inspect: what ckpt-inspect shows of a torch distributed checkpoint.
+// The facts of a torch distributed checkpoint, as ckpt-inspect shows them.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// PRIVATE to formats and tools/inspect: what ckpt-inspect shows of a delta: how much of a model
-// changed, and of which models it says so.
+// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and of which models
+// it says so.
 #pragma once
 
 #include <string>

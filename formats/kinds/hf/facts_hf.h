@@ -1,5 +1,4 @@
-// PRIVATE to formats and tools/inspect: what ckpt-inspect shows of a Hugging Face folder, or of one
-// file of safetensors.
+// The facts of a Hugging Face folder, or of one file of safetensors, as ckpt-inspect shows them.
 #pragma once
 
 #include <string>

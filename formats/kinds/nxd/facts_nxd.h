@@ -1,5 +1,4 @@
-// PRIVATE to formats and tools/inspect: what ckpt-inspect shows of an NxD set, or of a root of which
-// no tag is read.
+// The facts of an NxD set, or of a root of which no tag is read, as ckpt-inspect shows them.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// PRIVATE to formats and tools/inspect: what ckpt-inspect shows of a rollout bundle.
+// The facts of a rollout bundle, as ckpt-inspect shows them.
 #pragma once
 
 #include <optional>

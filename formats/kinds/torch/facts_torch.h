@@ -1,5 +1,5 @@
-// PRIVATE to formats: what ckpt-inspect shows of one torch archive, wherever in its values the
-// tensors are.
+// PRIVATE to formats: the facts of one torch archive, as ckpt-inspect shows them, wherever in its
+// values the tensors are.
 #pragma once
 
 #include <string>
@@ -8,8 +8,7 @@
 
 namespace nxdkit::ops {
 
-// The form of an archive of a program, which is no kind of artifact: of that nothing else is filled
-// in.
+// The form of an archive of a program. That is no kind of artifact, and all else stays empty.
 inline constexpr std::string_view kTorchProgram = "torchscript";
 
 // A state dict, nested values, a shard of an NxD set, or a TorchScript program.
