@@ -44,11 +44,11 @@ Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hi
 void AddDcpFacts(KindFacts& facts, const Survey& survey) {
   const DcpFacts* dcp = DcpFactsOf(survey);
   if (!dcp) return facts.last.Key("dcp", {});
-  facts.last.Add(
-      "entries",
-      fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
-                  dcp->objects.size()),
-      "dcp", {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
+  facts.last.Add("entries",
+                 fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
+                             dcp->objects.size()),
+                 "dcp",
+                 {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
   if (!dcp->objects.empty()) facts.last.Line("objects", Joined(dcp->objects, Short));
 }
 

@@ -1,5 +1,5 @@
-// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and of which models
-// it says so.
+// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and from which
+// version to which.
 #pragma once
 
 #include <string>

@@ -74,7 +74,9 @@ Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hin
 void AddHfFacts(KindFacts& facts, const Survey& survey) {
   const HfFacts* hf = HfFactsOf(survey);
   const std::vector<WeightSet> sets = hf ? hf->sets : std::vector<WeightSet>();
-  const auto text = [](const WeightSet& set) { return Short(set.file) + (set.read ? " (shown)" : ""); };
+  const auto text = [](const WeightSet& set) {
+    return Short(set.file) + (set.read ? " (shown)" : "");
+  };
   facts.files.Add(sets.empty() ? "" : "sets", Joined(sets, text), "weight_sets",
                   ArrayOf(sets, [](const WeightSet& set) -> Json {
                     return {{"file", set.file}, {"read", set.read}};

@@ -193,12 +193,12 @@ Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hi
   NXDKIT_TRY(DescribeSet(survey, *facts));
   if (AnyLora(survey.artifact))
     survey.not_checked = "the shards of a LoRA adapter, which is not a whole model";
-  survey.description = fmt::format("NxD training shard set, style {}",
-                                   nxd::SetStyleName(facts->location.style));
+  survey.description =
+      fmt::format("NxD training shard set, style {}", nxd::SetStyleName(facts->location.style));
   if (!facts->tags.empty())
-    survey.description = fmt::format("NxD checkpoint folder of {}; the tag {} is an {}",
-                                     TagCount(facts->tags.size()), facts->location.tag,
-                                     survey.description);
+    survey.description =
+        fmt::format("NxD checkpoint folder of {}; the tag {} is an {}",
+                    TagCount(facts->tags.size()), facts->location.tag, survey.description);
   return OkStatus();
 }
 

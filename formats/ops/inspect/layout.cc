@@ -68,7 +68,8 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
 }
 
 void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHints& hints) {
-  if (const auto describe = bound.artifact.kind->describe_layout) describe(inspection, bound, hints);
+  if (const auto describe = bound.artifact.kind->describe_layout)
+    describe(inspection, bound, hints);
   // Every rank may hold one of the same name.
   for (const std::string& name : std::set(bound.left_out.begin(), bound.left_out.end()))
     inspection.entries.push_back(name + " (not a parameter; nxd-convert drops it)");
