@@ -2,6 +2,7 @@
 #include "formats/kinds/dcp/bind_dcp.h"
 #include "formats/kinds/dcp/dcp_state.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -64,6 +65,8 @@ const Kind kDcp = {
     .check_options = CheckDcpOptions,
     .state = StateForm::kNamed,
     .archives = ArchivesOfDcp,
+    .describe = DescribeDcp,
+    .add_facts = AddDcpFacts,
     .decide = DecideDcp,
 };
 

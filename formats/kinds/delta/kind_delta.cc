@@ -1,5 +1,6 @@
 #include "formats/kinds/delta/bind_delta.h"
 #include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/facts_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
@@ -49,6 +50,8 @@ const Kind kDelta = {
     .open = OpenDelta,
     .bind = BindDelta,
     .reads_base = true,
+    .describe = DescribeDelta,
+    .add_facts = AddDeltaFacts,
 };
 
 }  // namespace nxdkit::ops

@@ -3,6 +3,7 @@
 #include "formats/kinds/nxd/bind_optimizer.h"
 #include "formats/kinds/nxd/check_nxd.h"
 #include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/open_nxd.h"
 #include "formats/kinds/table.h"
@@ -88,6 +89,9 @@ const Kind kNxd = {
     .check = CheckNxd,
     .name_checks = NameNxdChecks,
     .misplaced_by = MisplacedByConverter,
+    .describe = DescribeNxd,
+    .describe_layout = DescribeNxdLayout,
+    .add_facts = AddNxdFacts,
     .decide = DecideNxd,
 };
 

@@ -1,6 +1,7 @@
 #include "formats/kinds/rollout/bind_rollout.h"
 #include "formats/kinds/rollout/check_rollout.h"
 #include "formats/kinds/rollout/decide_rollout.h"
+#include "formats/kinds/rollout/facts_rollout.h"
 #include "formats/kinds/rollout/open_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
@@ -48,6 +49,9 @@ const Kind kRollout = {
     .heads = RolloutHeads,
     .check = CheckRollout,
     .name_checks = NameRolloutChecks,
+    .describe = DescribeRollout,
+    .describe_layout = DescribeRolloutLayout,
+    .add_facts = AddRolloutFacts,
     .decide = DecideRollout,
     .refreshes = true,
 };
