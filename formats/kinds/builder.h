@@ -61,9 +61,8 @@ class OutputBuilder {
   Status CarrySideFiles();
   // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
   // are refused before they are planned.
-  Status CheckPlanBytes(
-      uint64_t bytes, int64_t ranks,
-      std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
+  Status CheckPlanBytes(uint64_t bytes, int64_t ranks,
+                        std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
 
  private:
   const BoundArtifact& source_;

@@ -69,7 +69,7 @@ const std::vector<Room>& Rooms() {
       {"formats/manifest", {"formats/models"}},
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
-      {"formats/hardware", {}},        // what instances hold
+      {"formats/hardware", {}},  // what instances hold
       // The core knows no kind; of the formats, how adapters and optimizers' numbers are kept.
       {"formats/artifact", {"formats/models", "formats/nxd", "formats/torch", "formats/lora"}},
       {"formats/training", {"formats/artifact", "formats/models", "formats/nxd", "formats/torch"}},
@@ -81,7 +81,8 @@ const std::vector<Room>& Rooms() {
       {"formats/kinds/nxd", kKind({})},
       {"formats/kinds/rollout", kKind({})},
       {"formats/kinds/dcp", kKind({})},
-      {"formats/kinds/delta", kKind({"formats/kinds/rollout"})},  // whose versions record its digest
+      {"formats/kinds/delta",
+       kKind({"formats/kinds/rollout"})},  // whose versions record its digest
       {"formats/ops/verify", kOps({})},
       {"formats/ops/digest", kOps({"formats/ops/verify"})},
       {"formats/ops/diff", kOps({"formats/ops/verify"})},

@@ -4,12 +4,12 @@
 #include <map>
 #include <utility>
 
-#include "formats/kinds/dcp/state_options.h"
-#include "formats/training/numbered_form.h"
-#include "formats/kinds/dcp/dcp_state.h"
-#include "formats/training/state_keys.h"
 #include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/state_options.h"
 #include "formats/torch/pickle_writer.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -72,7 +72,8 @@ class DcpBinder {
                      ShapeText(tensor->shape));
     std::map<uint32_t, uint32_t> numbers;  // of what is kept, by the parameter
     for (const uint32_t i : ParamsOf(tensor->layout)) {
-      NXDKIT_ASSIGN(numbers[i], Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape));
+      NXDKIT_ASSIGN(numbers[i],
+                    Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape));
     }
     for (const dcp::StoredChunk& chunk : entry.chunks) {
       TensorLayout layout = dcp::CutChunk(*tensor, chunk.box);
@@ -120,7 +121,8 @@ class DcpBinder {
     const auto [name, what] =
         SplitStateKey(std::string_view(object.key).substr(kOptimizerState.size()));
     NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor, FindDcpTensor(known_, name));
-    NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(*DcpFolderOf(out_.artifact), object));
+    NXDKIT_ASSIGN(const PickleValue value,
+                  dcp::ReadObjectValue(*DcpFolderOf(out_.artifact), object));
     NXDKIT_ASSIGN(const std::string text, torch::WritePickle(value, {}));
     for (const uint32_t i : ParamsOf(tensor->layout)) {
       const OptimizerEntry* known = optimizer_.Find(i, what);

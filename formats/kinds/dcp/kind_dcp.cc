@@ -19,8 +19,8 @@ Status OpenDcp(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = folder.warnings;
   artifact.files = folder.files;
   artifact.folder = artifact.path;
-  artifact.state = std::make_shared<const DcpState>(
-      std::make_shared<const dcp::Folder>(std::move(folder)));
+  artifact.state =
+      std::make_shared<const DcpState>(std::make_shared<const dcp::Folder>(std::move(folder)));
   return LoadConfig(artifact, hints, {artifact.path, ParentPath(artifact.path)});
 }
 

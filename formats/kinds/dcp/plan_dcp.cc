@@ -8,11 +8,6 @@
 #include <utility>
 
 #include "formats/artifact/canonical.h"
-#include "formats/training/adam_options.h"
-#include "formats/training/state_keys.h"
-#include "formats/training/keep_params.h"
-#include "formats/training/numbered_form.h"
-#include "formats/training/run_progress.h"
 #include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
@@ -20,6 +15,11 @@
 #include "formats/kinds/dcp/dcp_state.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/torch/encoder.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/run_progress.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -62,7 +62,9 @@ Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source
 }
 
 // Whether the weights are a tag's, which its optimizer goes on from.
-bool IsOfMasters(const BoundArtifact& source) { return source.optimizer && !DcpFolderOf(source.artifact); }
+bool IsOfMasters(const BoundArtifact& source) {
+  return source.optimizer && !DcpFolderOf(source.artifact);
+}
 
 class DcpMaker {
  public:
@@ -104,8 +106,9 @@ class DcpMaker {
 
   // As the checkpoint stores it, where its names stay: with what programs have put around them.
   std::string OutputKey(const std::string& key) const {
-    return output_.names && DcpFolderOf(source_.artifact) ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
-                                                   : key;
+    return output_.names && DcpFolderOf(source_.artifact)
+               ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
+               : key;
   }
 
   void AddArchive(const std::string& short_key, std::string archive) {
@@ -315,8 +318,8 @@ Status CheckDcpBytes(const OutputBuilder& builder, const DcpOutput& output,
   return builder.CheckPlanBytes(bytes, output.mesh.ranks());
 }
 
-Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut, std::vector<dcp::ObjectArchive> objects,
-                   DcpContents& contents) {
+Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
+                   std::vector<dcp::ObjectArchive> objects, DcpContents& contents) {
   const std::string name = dcp::DataFileName(rank);
   const uint32_t file = builder.NewFile(name, -1, -1);
   std::vector<OutputTensor> outputs;

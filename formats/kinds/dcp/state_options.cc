@@ -4,11 +4,11 @@
 #include <map>
 #include <utility>
 
+#include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/dcp_state.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
-#include "formats/kinds/dcp/dcp_state.h"
 #include "formats/training/state_keys.h"
-#include "formats/dcp/folder.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {

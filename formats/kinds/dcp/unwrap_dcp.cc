@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "formats/training/state_keys.h"
-#include "formats/kinds/dcp/dcp_state.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/training/state_keys.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -18,8 +18,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
         .hint("nxd-convert --from delta takes it with --base");
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
   if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
-  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta,
-                delta::Delta::Open(artifact.path));
+  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(artifact.path));
   NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
   if (kind == artifact.kind)
     return Unsupported("the base of a delta is a delta, expected a model").in(base_path);

@@ -44,8 +44,8 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
     NXDKIT_TRY(nxd::CheckMpHeads(*state.mp_record, out.model->config));
     claims.push_back(state.mp_record->claims);
   }
-  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(state.set, out.model->config, claims,
-                                                          HardwareIfUnknown(hints)));
+  NXDKIT_ASSIGN(const nxd::Detected detected,
+                nxd::Detect(state.set, out.model->config, claims, HardwareIfUnknown(hints)));
   auto layout = std::make_shared<NxdLayout>();
   layout->geometry = detected.geometry;
   layout->replicas = detected.replicas;

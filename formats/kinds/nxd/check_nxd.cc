@@ -55,8 +55,8 @@ void CheckRank(const BoundArtifact& artifact, size_t file, const nxd::MpMetadata
     if (tensor.file != file) continue;
     const auto it = recorded.find(tensor.name);
     if (it == recorded.end()) continue;  // the second name of a tied pair
-    const std::string objection =
-        Objection(*it->second, CutDims(tensor, artifact.params), NxdLayoutOf(artifact)->geometry.tp);
+    const std::string objection = Objection(*it->second, CutDims(tensor, artifact.params),
+                                            NxdLayoutOf(artifact)->geometry.tp);
     if (!objection.empty()) findings.push_back(RecordFinding(metadata, tensor.name, objection));
   }
   std::unordered_set<std::string_view> stored;

@@ -47,9 +47,8 @@ constexpr OptionRow kRows[] = {
      "whose naming of the parameters; optimum: optimum-neuron's training checkpoint", kBoth,
      ValueKind::kOther, kOtherLayout},
     {"xser", "", "one file per tensor (xser), or all tensors of a rank in one file", kAsTarget},
-    {"layout-from", "FILE",
-     "take from a YAML configuration of NxD Training what no option says", kAsSource | kAsTarget,
-     ValueKind::kPath},
+    {"layout-from", "FILE", "take from a YAML configuration of NxD Training what no option says",
+     kAsSource | kAsTarget, ValueKind::kPath},
     {"instance", "NAME",
      "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget},
     {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
@@ -69,8 +68,7 @@ Status CheckNxdOptions(const Arguments& given) {
 const Kind kNxd = {
     .name = "nxd",
     .called = "an NxD set",
-    .recognised_by =
-        "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
+    .recognised_by = "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
     .precedence = 2,
     .is_folder = IsNxdFolder,
     .open = OpenNxd,

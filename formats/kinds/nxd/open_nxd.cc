@@ -24,8 +24,7 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
                                             artifact.path, fmt::join(set.skipped, ", ")));
   for (const nxd::Shard& shard : set.shards) {
     artifact.files.push_back(shard.tensors);
-    artifact.ranks.push_back(
-        {shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
+    artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
   }
   NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder));
   NXDKIT_ASSIGN(state->mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp));

@@ -36,16 +36,18 @@ class NxdPlanner {
     if (output_.optimum) NXDKIT_TRY(PlanTrnConfig());
     NXDKIT_TRY(builder_.CarrySideFiles());
     const std::string dtype(builder_.dtypes().empty() ? "" : TorchName(builder_.dtypes().front()));
-    builder_.plan.texts.push_back({InTag("nxdkit.json"),
-                           nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type,
-                                             dtype, NXDKIT_VERSION, output_.source_digest)});
+    builder_.plan.texts.push_back(
+        {InTag("nxdkit.json"),
+         nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type, dtype,
+                           NXDKIT_VERSION, output_.source_digest)});
     builder_.plan.texts.push_back({InTag("done"), "1"});
     return OkStatus();
   }
 
  private:
   Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
-    if (!source_.lora) return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);
+    if (!source_.lora)
+      return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);
     return nxd::LoraRankTensors(*source_.model, output_.geometry, source_.lora->pairs,
                                 output_.dtype.value_or(Dtype::kF32), t);
   }
@@ -64,8 +66,8 @@ class NxdPlanner {
       for (const nxd::RankTensor& tensor : tensors) {
         // A file of its own, which the expert parallel ranks share.
         const bool shared = output_.xser && !tensor.expert;
-        bytes +=
-            LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
+        bytes += LeastPlanBytes(tensor.layout) *
+                 static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
       }
       NXDKIT_TRY(builder_.CheckPlanBytes(bytes, ranks));
     }
@@ -73,14 +75,16 @@ class NxdPlanner {
       std::vector<nxd::RankTensor> here;
       std::vector<TensorLayout> layouts;
       for (const nxd::RankTensor& tensor : tensors) {
-        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, output_.geometry, p)) continue;
+        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, output_.geometry, p))
+          continue;
         here.push_back(tensor);
         layouts.push_back(tensor.layout);
       }
       if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
       if (output_.optimum && t == 0)
-        builder_.plan.texts.push_back({InTag(nxd::MpMetadataName(p)),
-                               nxd::WriteMpMetadata(source_.model->config, output_.geometry, p, here)});
+        builder_.plan.texts.push_back(
+            {InTag(nxd::MpMetadataName(p)),
+             nxd::WriteMpMetadata(source_.model->config, output_.geometry, p, here)});
       NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
     }
     return OkStatus();
@@ -134,7 +138,8 @@ class NxdPlanner {
     for (int d = 0; d < ranks; ++d) {
       NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, output_, params, d));
       NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
-                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t, p));
+                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t,
+                             p));
     }
     return OkStatus();
   }
@@ -186,16 +191,18 @@ class NxdPlanner {
                            {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
                            {{std::string("expert_model_parallel")}, {places[i].expert}}})});
       if (!places[i].here) continue;
-      const uint32_t file = builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      const uint32_t file =
+          builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
       NXDKIT_ASSIGN(OutputTensor output, builder_.Add(std::move(tensors[i]), file));
-      NXDKIT_TRY(
-          builder_.SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+      NXDKIT_TRY(builder_.SetEncoder(
+          file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }
     const uint32_t main = builder_.NewFile(path, t, p);
     NXDKIT_TRY(builder_.SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
     const uint32_t info_file = builder_.NewFile(path + ".info.pt", t, p);
-    return builder_.SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
-                                                    {}, Stem(path + ".info.pt")));
+    return builder_.SetEncoder(info_file,
+                               torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)), {},
+                                                  Stem(path + ".info.pt")));
   }
 
   const BoundArtifact& source_;

@@ -10,9 +10,8 @@
 namespace nxdkit::ops {
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle,
-                rollout::OpenBundle(artifact.path, OpenTensorFile,
-                                    hints.Text("slot").value_or("")));
+  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile,
+                                                            hints.Text("slot").value_or("")));
   if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
   artifact.warnings = bundle.warnings;
   if (bundle.choice) artifact.choices.push_back(*bundle.choice);

@@ -6,9 +6,9 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

@@ -10,15 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "formats/kinds/open.h"
-#include "formats/training/named_state.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/open.h"
 #include "formats/torch/archive.h"
-#include "tests/formats/words.h"
+#include "formats/training/named_state.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

@@ -7,8 +7,8 @@
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/verify.h"
-#include "tests/formats/words.h"
 #include "tests/formats/scratch.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit::ops {
 namespace {

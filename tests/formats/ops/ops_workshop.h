@@ -40,8 +40,8 @@ class OpsWorkshop {
   }
 
   // A converted artifact; its path.
-  std::string Make(const std::string& name, const std::string& input, const ops::Kind* from, const ops::Kind* to,
-                   const ops::OutputOptions& options = {}) const {
+  std::string Make(const std::string& name, const std::string& input, const ops::Kind* from,
+                   const ops::Kind* to, const ops::OutputOptions& options = {}) const {
     const Result<ops::ConvertReport> report =
         ops::Convert(Request(input, from, *this / name, to, options));
     EXPECT_TRUE(report.ok()) << report.error().ToString();
@@ -119,8 +119,7 @@ inline uint16_t BitsOf(const Stored& stored, int64_t element) {
 }
 
 inline uint64_t PlaceOf(const Stored& stored, int64_t element) {
-  return stored.tensor.offset +
-         static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype));
+  return stored.tensor.offset + static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype));
 }
 
 // Changes the lowest bit of one element of a packed tensor, as if it had been written so.

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "formats/kinds/output.h"
 #include "formats/kinds/open.h"
-#include "tests/formats/words.h"
+#include "formats/kinds/output.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

@@ -8,8 +8,8 @@
 #include "formats/ops/digest/manifest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

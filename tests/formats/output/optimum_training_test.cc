@@ -5,8 +5,8 @@
 
 #include "formats/kinds/open.h"
 #include "lib/json/json.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

@@ -9,9 +9,9 @@
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/sample/make_model.h"
-#include "tests/formats/words.h"
 #include "tests/formats/random_case.h"
 #include "tests/formats/scratch.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {

@@ -1,6 +1,6 @@
 // Training state to files and back: as an NxD tag that the tools read, cut again for other ranks.
-#include "formats/kinds/open.h"
 #include "trainer/learner/training_tag.h"
+#include "formats/kinds/open.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/torch/archive.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
 

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <string>
 
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {
@@ -34,7 +34,7 @@ constexpr testing_util::TinyModel kModel = {.family = "qwen3",
 
 struct Case {
   const char* name;
-  const Kind* from, to;
+  const Kind *from, to;
   std::optional<Dtype> dtype;
 };
 

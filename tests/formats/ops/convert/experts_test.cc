@@ -6,8 +6,8 @@
 #include "formats/kinds/open.h"
 #include "formats/models/sample_model.h"
 #include "formats/torch/archive.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {

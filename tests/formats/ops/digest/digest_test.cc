@@ -8,8 +8,8 @@
 
 #include "formats/safetensors/encoder.h"
 #include "lib/hash/tree_digest.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit {
@@ -25,7 +25,8 @@ using testing_util::FlipElement;
 using testing_util::OpsWorkshop;
 using testing_util::TinyModel;
 
-Result<ModelDigest> DigestOf(const std::string& path, const Kind* kind, const ops::RunOptions& run = {}) {
+Result<ModelDigest> DigestOf(const std::string& path, const Kind* kind,
+                             const ops::RunOptions& run = {}) {
   NXDKIT_ASSIGN(const ops::BoundArtifact artifact, ops::OpenAndBind(path, kind, {}));
   return ops::DigestModel(artifact, run);
 }

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "tests/formats/words.h"
 #include "tests/formats/compiled_blob.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit::ops {
 namespace {
