@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"

@@ -91,6 +91,13 @@ Status OutputBuilder::CarrySideFiles() {
   return OkStatus();
 }
 
+Status OutputBuilder::CarryFile(const std::string& folder, const std::string& name,
+                                std::string to) {
+  NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+  if (there) plan.copies.push_back({std::move(to), JoinPath(folder, name)});
+  return OkStatus();
+}
+
 Status OutputBuilder::AddSafetensors(std::string path, int64_t rank,
                                      std::vector<TensorLayout> tensors,
                                      const std::map<std::string, std::string>& metadata) {

@@ -1,4 +1,4 @@
-#include "formats/kinds/dcp/bind_dcp.h"
+#include "formats/kinds/dcp/read_dcp.h"
 
 #include <algorithm>
 #include <map>
@@ -9,9 +9,6 @@
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "formats/kinds/bind.h"
-#include "formats/kinds/dcp/bind_dcp_optimizer.h"
-#include "formats/kinds/dcp/dcp_state.h"
-#include "formats/kinds/dcp/unwrap_dcp.h"
 #include "formats/training/numbered_form.h"
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"

@@ -1,12 +1,10 @@
-#include "formats/kinds/dcp/bind_dcp_optimizer.h"
+#include "formats/kinds/dcp/read_dcp.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/dcp_state.h"
-#include "formats/kinds/dcp/state_options.h"
 #include "formats/torch/pickle_writer.h"
 #include "formats/training/numbered_form.h"
 #include "formats/training/state_keys.h"
@@ -177,6 +175,23 @@ class DcpBinder {
 
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known) {
   return DcpBinder(out, known).Run();
+}
+
+Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name) {
+  const std::string plain = WithoutWrappers(name);
+  for (const std::string& candidate :
+       {plain, plain.substr(plain.starts_with(kModelPrefix) ? kModelPrefix.size() : 0)})
+    if (const auto found = known.find(candidate); found != known.end()) return &found->second;
+  if (IsStateNumber(name))
+    return Unsupported(
+               "the optimizer's parameters have numbers and no names (found {}), as "
+               "optimizer.state_dict() gives them",
+               name)
+        .hint(
+            "save what get_optimizer_state_dict() of torch.distributed.checkpoint.state_dict "
+            "returns, which has names; --no-optimizer leaves the optimizer's state out");
+  return Unsupported("the optimizer keeps something of a parameter {}, which the model lacks", name)
+      .hint("--no-optimizer leaves the optimizer's state out");
 }
 
 }  // namespace nxdkit::ops

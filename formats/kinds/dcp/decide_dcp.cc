@@ -6,7 +6,7 @@
 #include <set>
 
 #include "formats/dcp/layout.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/plan_dcp.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"

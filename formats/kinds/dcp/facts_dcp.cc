@@ -1,7 +1,7 @@
 #include "formats/kinds/dcp/facts_dcp.h"
 
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/facts.h"
 #include "formats/kinds/table.h"
 

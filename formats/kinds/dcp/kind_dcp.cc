@@ -1,6 +1,5 @@
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/bind_dcp.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/table.h"

@@ -11,8 +11,7 @@
 #include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/carry_training.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
@@ -382,7 +381,7 @@ Status DcpOutput::Plan(OutputBuilder& builder) const {
   NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles(builder, *this));
   if (source.optimizer)
     for (const char* name : {kUserContentFile, kSchedulerFile})
-      NXDKIT_TRY(CarryTrainingFile(builder, source.artifact.folder, name, name));
+      NXDKIT_TRY(builder.CarryFile(source.artifact.folder, name, name));
   NXDKIT_TRY(builder.CarrySideFiles());
   NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
   builder.plan.texts.push_back({dcp::kMetadataFile, std::move(text)});

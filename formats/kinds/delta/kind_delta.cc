@@ -1,5 +1,4 @@
-#include "formats/kinds/delta/bind_delta.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/delta/facts_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
@@ -52,5 +51,14 @@ const Kind kDelta = {
     .describe = DescribeDelta,
     .add_facts = AddDeltaFacts,
 };
+
+const DeltaState* DeltaStateOf(const Artifact& artifact) {
+  return dynamic_cast<const DeltaState*>(artifact.state.get());
+}
+
+std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact) {
+  const DeltaState* const state = DeltaStateOf(artifact);
+  return state ? state->delta : nullptr;
+}
 
 }  // namespace nxdkit::ops

@@ -1,9 +1,7 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
-#include "formats/kinds/hf/adapter_hf.h"
-#include "formats/kinds/hf/bind_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/hf/facts_hf.h"
-#include "formats/kinds/hf/open_hf.h"
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/kinds/table.h"
 

@@ -1,9 +1,8 @@
-#include "formats/kinds/nxd/bind_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <map>
 
 #include "formats/kinds/bind.h"
-#include "formats/kinds/nxd/bind_optimizer.h"
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "lib/base/errors.h"

@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/bind_optimizer.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/core.h>
 

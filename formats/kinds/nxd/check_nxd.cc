@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/check_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "formats/kinds/checks.h"
+#include "formats/kinds/bind.h"
 #include "formats/kinds/nxd/nxd_state.h"
 
 namespace nxdkit::ops {

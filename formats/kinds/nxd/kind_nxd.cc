@@ -1,11 +1,7 @@
-#include "formats/kinds/nxd/adapter_nxd.h"
-#include "formats/kinds/nxd/bind_nxd.h"
-#include "formats/kinds/nxd/bind_optimizer.h"
-#include "formats/kinds/nxd/check_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
-#include "formats/kinds/nxd/open_nxd.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 

@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/open_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/format.h>
 
@@ -37,6 +37,14 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   state->set = std::move(set);
   artifact.state = std::move(state);
   return LoadConfig(artifact, hints, {tag, root, ParentPath(root)});
+}
+
+const NxdState* NxdStateOf(const Artifact& artifact) {
+  return dynamic_cast<const NxdState*>(artifact.state.get());
+}
+
+const NxdLayout* NxdLayoutOf(const BoundArtifact& bound) {
+  return dynamic_cast<const NxdLayout*>(bound.state.get());
 }
 
 }  // namespace nxdkit::ops

@@ -1,9 +1,10 @@
 #include <fmt/core.h>
+#include <algorithm>
+#include <map>
 
 #include "formats/adapter/lora_config.h"
 #include "formats/adapter/lora_forms.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/carry_training.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/plan_optimizer.h"
@@ -13,6 +14,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "formats/nxd/optimizer_set.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -96,18 +98,18 @@ class NxdPlanner {
     NXDKIT_ASSIGN(const UserContent content, UserContentOf(source_));
     if (content.kept == UserContent::Kept::kAsIs)
       NXDKIT_TRY(
-          CarryTrainingFile(builder_, from.folder, kUserContentFile, InTag(kUserContentFile)));
+          builder_.CarryFile(from.folder, kUserContentFile, InTag(kUserContentFile)));
     if (content.kept == UserContent::Kept::kMade)
       NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
     NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
     NXDKIT_TRY(scheduler ? PlanObject(kSchedulerFile, *scheduler)
-                         : CarryTrainingFile(builder_, from.folder, kSchedulerFile,
+                         : builder_.CarryFile(from.folder, kSchedulerFile,
                                              InTag(kSchedulerFile)));
     const NxdState* const state = NxdStateOf(from);
     if (!state || !output_.optimum || !state->mp_record) return OkStatus();
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
     for (const char* name : {kSchedulerFile, "trainer_state.json"})
-      NXDKIT_TRY(CarryTrainingFile(builder_, state->set.location.root, name, name));
+      NXDKIT_TRY(builder_.CarryFile(state->set.location.root, name, name));
     return OkStatus();
   }
 
@@ -227,6 +229,45 @@ Status NxdOutput::CheckName(const std::string& path) const {
              "checkpoint-100",
              nxd::kOptimumTag)
       .in(path);
+}
+
+namespace {
+
+// The main file of a rank: xser has a folder of that name for its tensors.
+std::string MainFile(const std::string& path) {
+  const size_t end = path.find(".pt");
+  return end == std::string::npos ? path : path.substr(0, end);
+}
+
+// Of the rank that holds most: the embedding makes the first or the last pipeline rank the largest.
+// An optimizer's states are counted by the rule of how they are kept in training.
+uint64_t MostElements(const OutputPlan& output) {
+  std::map<std::string, uint64_t> ranks;
+  for (size_t t = 0; t < output.outputs.size(); ++t) {
+    const std::string& path = output.layout.files[output.layout.tensors[t].file].path;
+    if (nxd::IsOptimizerPath(path)) continue;
+    ranks[MainFile(path)] +=
+        static_cast<uint64_t>(ElementCount(output.outputs[t].shape).value_or(0));
+  }
+  uint64_t most = 0;
+  for (const auto& [rank, elements] : ranks) most = std::max(most, elements);
+  return most;
+}
+
+}  // namespace
+
+Result<std::optional<hardware::Fit>> NxdOutput::FitOn(const BoundArtifact& source,
+                                                      const FitQuestion& question) const {
+  if (source.lora || !source.model) return std::optional<hardware::Fit>();
+  const models::ModelConfig& model = source.model->config;
+  hardware::TrainingUse use = question.training;
+  use.tp = geometry.tp;
+  use.pp = geometry.pp;
+  use.rank_elements = MostElements(question.plan);
+  use.hidden = model.hidden;
+  use.layers = model.layers;
+  use.vocab = model.vocab;
+  return std::optional(hardware::FitTraining(question.instance, use));
 }
 
 }  // namespace nxdkit::ops

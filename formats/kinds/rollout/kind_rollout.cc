@@ -1,8 +1,6 @@
-#include "formats/kinds/rollout/bind_rollout.h"
-#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/rollout/facts_rollout.h"
-#include "formats/kinds/rollout/open_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
 

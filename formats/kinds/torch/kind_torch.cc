@@ -1,6 +1,6 @@
 #include "formats/artifact/canonical.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/hf/bind_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/table.h"
 #include "formats/kinds/torch/facts_torch.h"

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "formats/kinds/adapter.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"

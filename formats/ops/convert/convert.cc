@@ -9,7 +9,7 @@
 #include "formats/artifact/inexact.h"
 #include "formats/artifact/proof.h"
 #include "formats/artifact/values.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"

@@ -1,6 +1,6 @@
 #include "formats/ops/convert/destination.h"
 
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/run_folder.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "formats/adapter/lora_config.h"
-#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/torch/facts_torch.h"
 #include "formats/models/model.h"
