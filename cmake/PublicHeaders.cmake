@@ -8,6 +8,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/artifact/finding.h
   formats/artifact/run.h
   formats/artifact/training_state.h
+  formats/artifact/words.h
   formats/compile_cache/cache.h
   formats/delta/block.h
   formats/delta/delta.h

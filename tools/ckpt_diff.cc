@@ -24,8 +24,8 @@ struct Args {
   bool optimizer = false;
   std::optional<std::string> a_from;
   std::optional<std::string> b_from;
-  ops::Arguments a_layout;
-  ops::Arguments b_layout;
+  artifact::Arguments a_layout;
+  artifact::Arguments b_layout;
 };
 
 constexpr size_t kShownTensors = 10;  // without --top and --json
@@ -145,7 +145,7 @@ std::string Verdict(const ops::DiffReport& report, const ops::DiffLimits& limits
 std::string ReportText(const ops::DiffReport& report, const Args& args,
                        const ops::DiffLimits& limits) {
   std::string text;
-  for (const ops::Finding& finding : report.findings)
+  for (const artifact::Finding& finding : report.findings)
     text += fmt::format("{}: {}\n", EscapeControl(finding.param), finding.message);
   size_t changed = 0;
   const size_t limit = args.top ? static_cast<size_t>(*args.top) : kShownTensors;
@@ -206,7 +206,7 @@ Json ReportJson(const ops::DiffReport& report, const Args& args) {
   for (const ops::ParamDiff& param : report.params)
     if (param.tally.changed > 0 && params.size() < limit) params.push_back(ParamJson(param));
   Json findings = Json::array();
-  for (const ops::Finding& finding : report.findings)
+  for (const artifact::Finding& finding : report.findings)
     findings.push_back(
         {{"check", finding.check}, {"parameter", finding.param}, {"message", finding.message}});
   return {{"a", args.a},
@@ -225,8 +225,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.optimizer = args.optimizer;
   request.a = {args.a, nullptr, HintsOf(args.a_layout, "--a-")};
   request.b = {args.b, nullptr, HintsOf(args.b_layout, "--b-")};
-  if (args.a_from) request.a.kind = ops::KindFromName(*args.a_from);
-  if (args.b_from) request.b.kind = ops::KindFromName(*args.b_from);
+  if (args.a_from) request.a.kind = kinds::KindFromName(*args.a_from);
+  if (args.b_from) request.b.kind = kinds::KindFromName(*args.b_from);
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));

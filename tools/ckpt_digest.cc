@@ -27,7 +27,7 @@ struct Args {
   std::optional<std::string> as;
   std::optional<std::string> dtype;
   bool expert_parallel = false;
-  ops::Arguments layout;
+  artifact::Arguments layout;
 };
 
 const ToolInfo kInfo = {
@@ -86,8 +86,8 @@ void AddOptions(OptionTable& table, Args& args) {
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 
-ops::InputHints HintsFor(const Args& args) {
-  ops::InputHints hints = HintsOf(args.layout);
+artifact::InputHints HintsFor(const Args& args) {
+  artifact::InputHints hints = HintsOf(args.layout);
   hints.Set("base", args.base);
   // What is recorded, and an engine's layout, cannot do without.
   hints.config_optional = !args.as && !args.manifest && !args.check;
@@ -116,9 +116,9 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
 // A base is what a delta changes.
 Status CheckBase(const Args& args) {
   if (!args.base) return OkStatus();
-  NXDKIT_ASSIGN(const ops::Kind* const kind,
-                args.from ? Result<const ops::Kind*>(ops::KindFromName(*args.from))
-                          : ops::Recognise(args.path));
+  NXDKIT_ASSIGN(const kinds::Kind* const kind,
+                args.from ? Result<const kinds::Kind*>(kinds::KindFromName(*args.from))
+                          : kinds::Recognise(args.path));
   if (kind->reads_base) return OkStatus();
   return BadUsage("--base is what a delta changes, and this is {}", kind->name).in(args.path);
 }
@@ -168,7 +168,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   const Runner runner(context);
   ops::EngineRequest request;
   request.path = args.path;
-  if (args.from) request.kind = ops::KindFromName(*args.from);
+  if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
   request.hints.Reset("tp");
   request.geometry = {args.layout.Number("tp").value_or(1), args.expert_parallel};
@@ -202,7 +202,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.as) return RunAsEngine(args, context);
   ops::DigestRequest request;
   request.path = args.path;
-  if (args.from) request.kind = ops::KindFromName(*args.from);
+  if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
   request.files = args.files;
   request.write_manifest = args.manifest;

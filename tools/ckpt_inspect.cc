@@ -22,7 +22,7 @@ struct Args {
   std::vector<std::string> filters;
   std::optional<int> top;
   bool stats = false;
-  ops::Arguments layout;
+  artifact::Arguments layout;
 };
 
 constexpr size_t kShownTensors = 20;  // without --top, --filter and --json
@@ -66,7 +66,7 @@ std::string MoreLine(size_t shown, size_t all) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, StopIfInterrupted};
-  if (args.from) request.kind = ops::KindFromName(*args.from);
+  if (args.from) request.kind = kinds::KindFromName(*args.from);
   const auto found = ops::Inspect(request);
   if (!found.ok()) {
     // Who asks of an empty folder asks where it lies.

@@ -79,12 +79,12 @@ Status CheckIsWhole(const std::string& input) {
       .hint("pack the folder that holds both");
 }
 
-tar::Hooks HooksOf(const ops::RunOptions& run) {
+tar::Hooks HooksOf(const artifact::RunOptions& run) {
   return {.poll = run.poll, .begin = run.begin, .on_bytes = run.on_bytes};
 }
 
 Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
-                                  const ops::RunOptions& run) {
+                                  const artifact::RunOptions& run) {
   if (args.strip || args.max_unpacked > 0)
     return BadUsage("{} is for --unpack", args.strip ? "--strip" : "--max-unpacked");
   NXDKIT_TRY(CheckIsWhole(args.input));
@@ -108,7 +108,7 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
 }
 
 Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context,
-                                    const ops::RunOptions& run) {
+                                    const artifact::RunOptions& run) {
   if (args.format || args.level)
     return BadUsage("--format and --level are for packing; an archive says what it is");
   tar::UnpackRequest request{.archive = args.input, .output = args.output};

@@ -28,9 +28,9 @@ struct Args {
   std::optional<std::string> weights;
   std::optional<std::string> weights_from;
   bool values = true;
-  ops::Arguments layout;
-  ops::Arguments against_layout;
-  ops::Arguments weights_layout;
+  artifact::Arguments layout;
+  artifact::Arguments against_layout;
+  artifact::Arguments weights_layout;
   std::optional<std::string> engine;
   std::optional<std::string> dtype;
   std::optional<int> timeout;
@@ -104,24 +104,24 @@ bool NamesOwnWeights(const Args& args) {
   if (!args.weights || args.weights_from) return false;
   if (KindForHint(args.path) != PathKind::kFolder) return false;
   if (args.from) return *args.from == "hf";
-  const Result<const ops::Kind*> kind = ops::Recognise(args.path);
-  return kind.ok() && *kind == &ops::kHf;
+  const Result<const kinds::Kind*> kind = kinds::Recognise(args.path);
+  return kind.ok() && *kind == &kinds::kHf;
 }
 
-ops::InputHints HintsFor(const Args& args) {
-  ops::InputHints hints = HintsOf(args.layout);
+artifact::InputHints HintsFor(const Args& args) {
+  artifact::InputHints hints = HintsOf(args.layout);
   if (NamesOwnWeights(args)) hints.Set("weights", *args.weights);
   return hints;
 }
 
-Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
+Result<ops::VerifyReport> Judge(const Args& args, const artifact::RunOptions& run) {
   if (args.against || args.against_from)
     return BadUsage("--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
     return BadUsage("--from {}: with --weights PATH is a rollout bundle", *args.from);
   ops::FitnessRequest request{args.path, *args.weights, nullptr, HintsOf(args.weights_layout, ""),
                               run.poll};
-  if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
+  if (args.weights_from) request.weights_kind = kinds::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);
 }
 
@@ -129,7 +129,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
 Status CheckSides(const Args& args) {
   const bool judges = args.weights && !NamesOwnWeights(args);
   struct Side {
-    const ops::Arguments& layout;
+    const artifact::Arguments& layout;
     const std::optional<std::string>& from;
     bool read;
     const char* prefix;
@@ -170,7 +170,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   const Runner runner(context);
   ops::EngineRequest request;
   request.path = args.path;
-  if (args.from) request.kind = ops::KindFromName(*args.from);
+  if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
@@ -217,10 +217,10 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   if (args.weights && !NamesOwnWeights(args)) return Judge(args, runner.options());
   ops::VerifyRequest request;
   request.path = args.path;
-  if (args.from) request.kind = ops::KindFromName(*args.from);
+  if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
   request.against = args.against;
-  if (args.against_from) request.against_kind = ops::KindFromName(*args.against_from);
+  if (args.against_from) request.against_kind = kinds::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout, "--against-");
   request.installations = InstalledHere();
   request.values = args.values;

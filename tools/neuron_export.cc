@@ -14,7 +14,7 @@ namespace {
 struct Args {
   std::string model;
   std::string output;
-  ops::Arguments layout;
+  artifact::Arguments layout;
   std::string target = "neuron";
   std::optional<std::string> compiler;
   std::vector<std::string> pass_env;
@@ -53,10 +53,10 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
-  AddKindOptions(
-      table, args.layout,
-      {{{&ops::kHf, ops::kAsSource}, {&ops::kRollout, ops::kAsTarget}}, {"merge-lora", "dtype"}},
-      "Bundle");
+  AddKindOptions(table, args.layout,
+                 {{{&kinds::kHf, kinds::kAsSource}, {&kinds::kRollout, kinds::kAsTarget}},
+                  {"merge-lora", "dtype"}},
+                 "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,
@@ -104,8 +104,8 @@ Status CheckTogether(const Args& args) {
 Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, ToolContext& context) {
   ops::ExportRequest request;
   NXDKIT_TRY(CheckTogether(args));
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, ops::kHf, ops::kRollout));
-  request.convert.to = &ops::kRollout;
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, kinds::kHf, kinds::kRollout));
+  request.convert.to = &kinds::kRollout;
   request.convert.input = args.model;
   request.convert.output = args.output;
   SetSides(std::move(sides), request.convert);

@@ -42,7 +42,7 @@ struct StateArgs {
 
 struct Args {
   Ends ends;
-  ops::Arguments layout;
+  artifact::Arguments layout;
   StateArgs state;
   DeltaArgs delta;
   std::optional<std::string> explain;
@@ -129,7 +129,7 @@ void AddOptions(OptionTable& table, Args& args) {
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
   AddKindOptions(table, args.layout,
-                 OfAllKinds(ops::kAsSource | ops::kAsTarget, {"config", "merge-lora", "dtype"}),
+                 OfAllKinds(kinds::kAsSource | kinds::kAsTarget, {"config", "merge-lora", "dtype"}),
                  "Layout");
   AddStateOptions(table, args.state);
   table.Group("What to do");
@@ -238,7 +238,7 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
 
 // Base and coding; kUsage where they have nothing to say.
 Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& request) {
-  const bool to_delta = request.to == &ops::kDelta;
+  const bool to_delta = request.to == &kinds::kDelta;
   if (args.base && !to_delta && !request.from->reads_base)
     return BadUsage("--base goes with --from delta and --to delta");
   if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
@@ -259,11 +259,11 @@ Status CheckEnds(const Ends& ends) {
 }
 
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
-Result<const ops::Kind*> FormatOf(const Ends& ends) {
-  if (!ends.from.empty()) return ops::KindFromName(ends.from);
-  NXDKIT_ASSIGN(const bool is_peft, ops::LooksLikePeft(ends.input));
-  if (is_peft) return &ops::kHf;
-  Result<const ops::Kind*> kind = ops::Recognise(ends.input);
+Result<const kinds::Kind*> FormatOf(const Ends& ends) {
+  if (!ends.from.empty()) return kinds::KindFromName(ends.from);
+  NXDKIT_ASSIGN(const bool is_peft, kinds::LooksLikePeft(ends.input));
+  if (is_peft) return &kinds::kHf;
+  Result<const kinds::Kind*> kind = kinds::Recognise(ends.input);
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
     return std::move(kind).error().hint("--from names the format of INPUT");
   return kind;
@@ -271,7 +271,7 @@ Result<const ops::Kind*> FormatOf(const Ends& ends) {
 
 // Formats that training goes on from hold its state, and it goes with the weights between them.
 Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
-  using ops::StateForm;
+  using kinds::StateForm;
   const StateForm from = request.from->state;
   const StateForm to = request.to->state;
   const bool with_names = from == StateForm::kNamed || to == StateForm::kNamed;
@@ -305,7 +305,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
   NXDKIT_ASSIGN(request.from, FormatOf(ends));
-  request.to = ops::KindFromName(ends.to);
+  request.to = kinds::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
@@ -313,7 +313,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
-  if (args.digest && request.to != &ops::kNxd)
+  if (args.digest && request.to != &kinds::kNxd)
     return BadUsage("--digest is recorded in nxdkit.json of an NxD set")
         .hint("ckpt-digest --manifest records the digest of anything");
   NXDKIT_TRY(TakeDelta(delta, args.layout.Has("dtype"), request));

@@ -18,13 +18,13 @@
 namespace nxdkit::tool {
 namespace {
 
-using ops::Kind;
+using kinds::Kind;
 
 struct Args {
   std::string input;
   std::string output;
   std::string to = "nxd";
-  ops::Arguments layout;
+  artifact::Arguments layout;
   std::optional<int> dp;
   std::optional<std::string> param_order;
   std::optional<bool> optimizer;
@@ -68,8 +68,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Format");
   table.Choice("to", {"nxd", "dcp"}, &args.to,
                "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
-  constexpr unsigned kBoth = ops::kAsSource | ops::kAsTarget;
-  AddKindOptions(table, args.layout, {{{&ops::kNxd, kBoth}, {&ops::kDcp, kBoth}}, {"config"}},
+  constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
+  AddKindOptions(table, args.layout, {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}}, {"config"}},
                  "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
@@ -105,11 +105,11 @@ Json OptimizerJson(const std::optional<ops::OptimizerReport>& optimizer) {
 }
 
 Json LayoutJson(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
-  if (request.to == &ops::kDcp) {
-    const dcp::Mesh& mesh = static_cast<const ops::DcpOutput&>(*report.target).mesh;
+  if (request.to == &kinds::kDcp) {
+    const dcp::Mesh& mesh = static_cast<const kinds::DcpOutput&>(*report.target).mesh;
     return {{"mesh", {{"dp", mesh.dp}, {"tp", mesh.tp}}}};
   }
-  const auto& tag = static_cast<const ops::NxdOutput&>(*report.target);
+  const auto& tag = static_cast<const kinds::NxdOutput&>(*report.target);
   return {{"tp", tag.geometry.tp},
           {"pp", tag.geometry.pp},
           {"vpp", tag.geometry.vpp},
@@ -144,11 +144,11 @@ std::string OptimizerText(const ops::OptimizerReport& optimizer) {
 }
 
 std::string LayoutText(const ops::ConvertReport& report, const ops::ConvertRequest& request) {
-  if (request.to == &ops::kDcp) {
-    const dcp::Mesh& mesh = static_cast<const ops::DcpOutput&>(*report.target).mesh;
+  if (request.to == &kinds::kDcp) {
+    const dcp::Mesh& mesh = static_cast<const kinds::DcpOutput&>(*report.target).mesh;
     return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
   }
-  const nxd::Geometry& geometry = static_cast<const ops::NxdOutput&>(*report.target).geometry;
+  const nxd::Geometry& geometry = static_cast<const kinds::NxdOutput&>(*report.target).geometry;
   return fmt::format("tp {} pp {}, ", geometry.tp, geometry.pp);
 }
 
@@ -165,27 +165,27 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 // says so, unless it is a tag.
 Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
   NXDKIT_ASSIGN(const bool is_dcp, dcp::LooksLikeFolder(input));
-  if (is_dcp) return &ops::kDcp;
+  if (is_dcp) return &kinds::kDcp;
   NXDKIT_ASSIGN(const bool there, IsThere(input));
-  if (to != &ops::kDcp || !there) return &ops::kNxd;
-  const Result<const Kind*> found = ops::Recognise(input);
+  if (to != &kinds::kDcp || !there) return &kinds::kNxd;
+  const Result<const Kind*> found = kinds::Recognise(input);
   if (!found.ok() && found.error().code() == Errc::kIo) return found.error();
-  return found.ok() && *found == &ops::kNxd ? &ops::kNxd : &ops::kDcp;
+  return found.ok() && *found == &kinds::kNxd ? &kinds::kNxd : &kinds::kDcp;
 }
 
 // A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
 Status CheckFormats(const Args& args, const Kind* from, const Kind* to) {
-  const bool is_tag = from == &ops::kNxd;
+  const bool is_tag = from == &kinds::kNxd;
   NXDKIT_ASSIGN(const bool there, IsThere(args.input));
-  if (is_tag && to == &ops::kDcp && !there)
+  if (is_tag && to == &kinds::kDcp && !there)
     return NotFound("no such file or folder").in(args.input);
-  if (is_tag && to == &ops::kDcp)
+  if (is_tag && to == &kinds::kDcp)
     return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
         .in(args.input)
         .hint("nxd-convert --from nxd --to dcp makes one of it, with the optimizer's state");
-  if (to == &ops::kDcp && args.dp)
+  if (to == &kinds::kDcp && args.dp)
     return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
-  if (to == &ops::kDcp && args.param_order)
+  if (to == &kinds::kDcp && args.param_order)
     return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
   return OkStatus();
 }
@@ -202,13 +202,13 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
   request.state_required = args.optimizer.value_or(false) || args.dp || args.param_order;
   request.hints.Set("param-order", args.param_order);
   request.options.Set("dp", args.dp);
-  if (request.to == &ops::kNxd) request.options.Set("training-tag", true);
+  if (request.to == &kinds::kNxd) request.options.Set("training-tag", true);
   return OkStatus();
 }
 
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
-  request.to = ops::KindFromName(args.to);
+  request.to = kinds::KindFromName(args.to);
   NXDKIT_ASSIGN(request.from, SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;

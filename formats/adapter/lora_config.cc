@@ -8,7 +8,7 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 namespace {
 
 constexpr int kMaxDepth = 8;
@@ -105,4 +105,4 @@ torch::PickleValue PickleOfJson(const std::string& text) {
   return FromJson(*json);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "formats/artifact/words.h"
 #include "formats/lora/config.h"
 #include "formats/torch/pickle_value.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 
 inline constexpr char kLoraConfigFile[] = "adapter_config.json";
 inline constexpr char kLoraConfigKey[] = "lora_config";  // in the state dict of NxD's shards
@@ -25,4 +26,4 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
 // A configuration in JSON as the dictionary that torch.save writes.
 torch::PickleValue PickleOfJson(const std::string& text);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

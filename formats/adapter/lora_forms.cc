@@ -7,7 +7,7 @@
 #include "formats/adapter/lora_parts.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
@@ -108,4 +108,4 @@ Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geome
   return lora::WriteNxdConfig(config, targets).in(parts.config_path);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -6,7 +6,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 
 inline constexpr char kPeftFile[] = "adapter_model.safetensors";
 
@@ -20,4 +20,4 @@ std::string PeftConfig(const BoundArtifact& adapter, bool is_peft);
 // no form for.
 Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geometry& geometry);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

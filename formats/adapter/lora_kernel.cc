@@ -5,7 +5,7 @@
 #include "lib/base/simd.h"
 
 // Compiled without contraction: a fused multiply-add would round once less.
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 namespace {
 
 constexpr int kLanes = 8;
@@ -47,4 +47,4 @@ void AddLoraTile(const float* a, const float* b, int64_t rank, int64_t rows, flo
     AddRows<1>(a, b + i * rank, rank, scale, out + i * stride, stride, first, end);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace nxdkit::ops {
+#include "formats/artifact/words.h"
+
+namespace nxdkit::adapter {
 
 // Columns of A that are worked on together.
 inline constexpr int kLoraTile = 16;
@@ -18,4 +20,4 @@ inline constexpr int kLoraTile = 16;
 void AddLoraTile(const float* a, const float* b, int64_t rank, int64_t rows, float scale,
                  std::byte* out, int64_t stride, int first, int end);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -2,7 +2,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 
 std::string ModuleOf(const std::string& weight) {
   constexpr std::string_view kEnd = ".weight";
@@ -54,4 +54,4 @@ uint32_t LoraNumbering::AddWhole(uint32_t target) {
   return number;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

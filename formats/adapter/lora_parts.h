@@ -7,7 +7,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight"; "" for another name.
 std::string ModuleOf(const std::string& weight);
@@ -45,4 +45,4 @@ class LoraNumbering {
   std::map<std::string, Module> modules_;
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -7,7 +7,7 @@
 #include "formats/artifact/computed_tensor.h"
 #include "lib/base/scratch_pool.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 namespace {
 
 constexpr uint64_t kStagingBytes = 256 << 10;  // of each of two gatherers
@@ -163,4 +163,4 @@ MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, Canon
   return [merger](size_t param) { return ComputedTensor(merger, param, merger->output(param)); };
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

@@ -7,7 +7,7 @@
 
 #include "formats/artifact/canonical.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::adapter {
 
 // Memory that a thread takes to read such tensors.
 uint64_t MergedReadingBytes();
@@ -20,4 +20,4 @@ MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, Canon
                                 std::shared_ptr<const BoundArtifact> adapter,
                                 CanonicalPlan adapter_plan);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::adapter

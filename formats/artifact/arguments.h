@@ -12,7 +12,7 @@
 
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 class Arguments {
  public:
@@ -55,4 +55,4 @@ class Arguments {
   std::map<std::string, std::any, std::less<>> values_;
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

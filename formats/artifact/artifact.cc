@@ -4,7 +4,7 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 // The first folder that holds a config.json.
@@ -74,4 +74,4 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

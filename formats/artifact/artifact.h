@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "formats/artifact/arguments.h"
+#include "formats/artifact/words.h"
 #include "formats/models/model.h"
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/tensor.h"
 
-namespace nxdkit::ops {
-
-struct Kind;  // formats/kinds/kind.h
+namespace nxdkit::artifact {
 
 // What a kind keeps of an artifact beside what all have; asked for by that kind's code.
 class KindState {
@@ -47,7 +46,7 @@ struct ArchiveRange {
 };
 
 struct Artifact {
-  const Kind* kind = nullptr;
+  const kinds::Kind* kind = nullptr;
   std::string path;         // as given
   std::string folder;       // whose files belong to it; "" for a single file
   std::string side_folder;  // where config.json and the tokenizer files lie; "" when there are none
@@ -72,4 +71,4 @@ struct Artifact {
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders, const std::string& instead = "");
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 size_t LoraParts::pair_count() const {
   return static_cast<size_t>(
@@ -20,4 +20,4 @@ bool StoresHead(const BoundArtifact& artifact) {
   });
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -12,7 +12,7 @@
 #include "formats/nxd/lora_layout.h"
 #include "lib/plan/plan.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // What the parameters of a LoRA adapter are to those of its base. Where the base's family is known,
 // the indices are those of Model::params, else of the base's BoundArtifact::params.
@@ -58,4 +58,4 @@ struct BoundArtifact {
 // Whether the embedding of a tied model is stored a second time, as the head.
 bool StoresHead(const BoundArtifact& artifact);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -2,7 +2,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source) {
   std::vector<TensorLayout> tensors;
@@ -53,4 +53,4 @@ Status CanonicalReader::Read(size_t param, uint64_t offset, std::span<std::byte>
   return gatherer.Read(plan_.plan.tensors[param], bound_, plan_.outputs[param], offset, to);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -10,7 +10,7 @@
 #include "lib/plan/gather.h"
 #include "lib/tensor/output.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // One tensor per parameter, in the order of source.params; all in file 0.
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source);
@@ -46,4 +46,4 @@ class CanonicalReader {
   const CanonicalPlan& plan_;
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -10,7 +10,7 @@
 #include "lib/tensor/output.h"
 #include "lib/tensor/tensor.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Parameter `param` of a maker, which has bytes(param), Read(param, offset, to) and path(); Read is
 // thread-safe.
@@ -46,4 +46,4 @@ StoredTensor ComputedTensor(std::shared_ptr<const Maker> maker, size_t param,
           std::make_shared<const ComputedStorage<Maker>>(std::move(maker), param)};
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

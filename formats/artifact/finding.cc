@@ -6,7 +6,7 @@
 
 #include "lib/base/text.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Names and the message are cut as those of an Error are: a file may have a name of a megabyte.
 Finding::Finding(std::string check_name, std::string text)
@@ -49,4 +49,4 @@ std::string Finding::ToString() const {
   return text + message;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

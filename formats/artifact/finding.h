@@ -6,9 +6,10 @@
 #include <optional>
 #include <string>
 
+#include "formats/artifact/words.h"
 #include "lib/plan/layout.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Built left to right, as an Error is:
 //   Finding("dtype", fmt::format("dtype {} here", found)).in(path).differs(found, expected)
@@ -38,4 +39,4 @@ struct Finding {
   std::string ToString() const;
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 // The tensors that are narrowed, as F64.
@@ -88,4 +88,4 @@ Result<std::vector<std::string>> InexactElements(const Plan& plan, const BoundLa
       elements, tensors, first)};
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -8,7 +8,7 @@
 #include "formats/artifact/run.h"
 #include "lib/plan/executor.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Reads what is stored as F64 and made F32 once more. One line with tensors and elements whose
 // value is another one afterwards; none where all are exact.
@@ -17,4 +17,4 @@ Result<std::vector<std::string>> InexactElements(const Plan& plan, const BoundLa
                                                  const std::vector<OutputTensor>& outputs,
                                                  const RunOptions& run);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

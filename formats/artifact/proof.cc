@@ -7,7 +7,7 @@
 #include "lib/base/parallel.h"
 #include "lib/tensor/checked_storage.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 struct Record {
@@ -82,4 +82,4 @@ std::vector<std::string> ProofNotes(const Proof& proof) {
                   proof.partly, proof.first)};
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -8,7 +8,7 @@
 #include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 struct Proof {
   size_t proved = 0;  // records that are what was written
@@ -28,4 +28,4 @@ Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOpt
 // What is not proved, as a note; none where all is.
 std::vector<std::string> ProofNotes(const Proof& proof);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

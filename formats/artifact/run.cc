@@ -5,7 +5,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/system.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 // Stacks, allocator slack, file tables: what grows after the buffers are taken.
@@ -56,4 +56,4 @@ Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligne
   return options;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -6,10 +6,11 @@
 #include <functional>
 #include <string>
 
+#include "formats/artifact/words.h"
 #include "lib/base/error.h"
 #include "lib/plan/executor.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 struct RunOptions {
   int jobs = 1;
@@ -31,4 +32,4 @@ RunOptions LessPerThread(RunOptions run, uint64_t bytes);
 Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
                                           uint64_t extra_bytes = 0);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 Dtype NamedDtypes::Of(const std::string& name) const {
   const auto other = others.find(name);
@@ -30,4 +30,4 @@ const OptimizerEntry* BoundOptimizer::Find(uint32_t param, std::string_view name
   return nullptr;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

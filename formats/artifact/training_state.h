@@ -14,7 +14,7 @@
 #include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // What an optimizer keeps of one parameter under one name: "exp_avg", "step".
 struct OptimizerEntry {
@@ -92,4 +92,4 @@ struct BoundOptimizer {
   const OptimizerEntry* Find(uint32_t param, std::string_view name) const;
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

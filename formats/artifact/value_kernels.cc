@@ -7,7 +7,7 @@
 #include "lib/base/simd.h"
 #include "lib/tensor/tally.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 // Bytes that are looked at before the answer may be known.
@@ -113,4 +113,4 @@ bool AllZero(Dtype dtype, std::span<const std::byte> elements) {
   return tally.zeros == tally.elements;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <span>
 
+#include "formats/artifact/words.h"
 #include "lib/tensor/dtype.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Whether no element is a NaN or an infinity. HasTally(dtype) holds.
 bool AllFinite(Dtype dtype, std::span<const std::byte> elements);
@@ -15,4 +16,4 @@ bool AllFinite(Dtype dtype, std::span<const std::byte> elements);
 // Whether every element is a zero, of either sign. HasTally(dtype) holds.
 bool AllZero(Dtype dtype, std::span<const std::byte> elements);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -11,7 +11,7 @@
 #include "lib/sinks/compare_sink.h"
 #include "lib/tensor/tally.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 namespace {
 
 // Calls `visit` with first element and size of every run of a box of a shape that lies together,
@@ -179,4 +179,4 @@ std::string NotFiniteText(const ParamValues& values) {
   return part(values.nan, "NaN") + " and " + part(values.inf, "infinite");
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -15,7 +15,7 @@
 #include "formats/artifact/bound.h"
 #include "lib/plan/executor.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::artifact {
 
 // Of one parameter.
 struct ParamValues {
@@ -96,4 +96,4 @@ bool MayNotBeZero(const BoundArtifact& source, uint32_t param);
 // "3 elements are NaN and 1 is infinite"
 std::string NotFiniteText(const ParamValues& values);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::artifact

@@ -4,7 +4,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // nullptr: it is none.
@@ -66,4 +66,4 @@ Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::L
   return out;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

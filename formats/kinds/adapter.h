@@ -6,7 +6,7 @@
 
 #include "formats/kinds/kind.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // Opens an adapter and lays out its tensors. Parameters whose modules share one A by `sharing` have
 // one parameter for it: stored copies of it must be equal (RequireSound).
@@ -20,4 +20,4 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
 Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
                                const InputHints& hints, const LoraParts* like = nullptr);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -4,7 +4,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 NameMap ByName(std::vector<TensorLayout> tensors) {
   NameMap map;
@@ -64,4 +64,4 @@ void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view as
                   ranks, bound.model->config.layers, assumed));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

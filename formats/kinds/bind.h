@@ -8,7 +8,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 using NameMap = std::unordered_map<std::string, TensorLayout>;
 NameMap ByName(std::vector<TensorLayout> tensors);
@@ -29,4 +29,4 @@ void WarnOfConfig(Artifact& artifact);
 void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
                  std::vector<std::string>& checks);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

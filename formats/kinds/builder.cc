@@ -7,7 +7,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 std::string Stem(const std::string& path) {
   const std::string name = BaseName(path);
@@ -128,4 +128,4 @@ Result<OutputPlan> PlanOutput(const BoundArtifact& source, const Output& output,
   return std::move(builder.plan);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

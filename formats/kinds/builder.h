@@ -11,7 +11,7 @@
 #include "lib/plan/executor.h"
 #include "lib/sinks/write_sink.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct OutputPlan {
   Layout layout;
@@ -81,4 +81,4 @@ uint64_t LeastPlanBytes(const TensorLayout& tensor);
 // torch names the top folder of an archive after the file's stem, up to the last dot.
 std::string Stem(const std::string& path);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -15,7 +15,7 @@
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct Fact {
   std::string label;  // "" for no line
@@ -90,4 +90,4 @@ inline Json ItemsJson(const std::vector<Item>& items) {
   });
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

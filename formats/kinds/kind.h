@@ -16,7 +16,7 @@
 #include "formats/kinds/output.h"
 #include "formats/models/gqa.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct KindFacts;  // formats/kinds/facts.h
 struct Survey;     // formats/kinds/survey.h
@@ -94,4 +94,4 @@ struct Kind {
   bool refreshes = false;  // its weights can be replaced while it is in use
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@
 #include "formats/kinds/kind.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // A tied model has one parameter for its embedding and its head; an adapter is of one of them.
@@ -160,4 +160,4 @@ Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   return MergedBinder(std::move(base), std::move(adapter)).Run();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -3,10 +3,10 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // The model is read as W + scale * B A, in F32 and rounded where it is written.
 // kUnsupported for an embedding that is shared with the head, which the adapter would not be.
 Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

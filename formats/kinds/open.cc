@@ -15,7 +15,7 @@
 #include "lib/sinks/write_sink.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // A staging place of ours: files have their sizes and names, but not yet their contents.
@@ -154,4 +154,4 @@ Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
   return MergeLora(std::move(base), hints);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@
 #include "formats/artifact/bound.h"
 #include "formats/kinds/kind.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 const Kind* KindFromName(std::string_view name);  // nullptr: there is none
 
@@ -27,4 +27,4 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
 Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
                                   const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -8,7 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 namespace {
 
@@ -52,4 +52,4 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
       .in(path);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

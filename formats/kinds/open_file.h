@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "formats/artifact/words.h"
 #include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // safetensors or a flat state dict of torch, told by the first bytes. kUnsupported otherwise.
 Result<TensorFile> OpenTensorFile(const std::string& path);
@@ -17,4 +18,4 @@ Result<TensorFile> OpenTensorFile(const std::string& path);
 Result<TensorFile> OpenStateDict(const std::string& path,
                                  std::vector<std::string>* warnings = nullptr);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

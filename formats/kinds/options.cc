@@ -9,7 +9,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr OptionRow kCommonRows[] = {
@@ -71,4 +71,4 @@ Status CheckNoHints(const std::string& path, const InputHints& hints) {
   return CheckAgainst({}, "no model's weights", path, hints);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

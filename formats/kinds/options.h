@@ -9,7 +9,7 @@
 
 #include "formats/artifact/artifact.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // What an option can describe.
 enum OptionSide : unsigned {
@@ -51,4 +51,4 @@ Status CheckHints(const Kind& kind, const std::string& path, const InputHints& h
 // The same for what holds no model's weights: nothing can be said of it.
 Status CheckNoHints(const std::string& path, const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

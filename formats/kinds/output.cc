@@ -3,7 +3,7 @@
 #include "formats/kinds/kind.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
                                              const OutputOptions& options) {
@@ -64,4 +64,4 @@ Status DecideConfig(const BoundArtifact& source, Output& output) {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "formats/artifact/bound.h"
 #include "formats/hardware/fit.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 class OutputBuilder;  // formats/kinds/builder.h
 struct OutputPlan;
@@ -86,4 +86,4 @@ Result<Dtype> CommonDtype(const BoundArtifact& source, bool downcast);
 // config.json beside the output: as it was, but for the dtype, which loaders go by.
 Status DecideConfig(const BoundArtifact& source, Output& output);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -12,7 +12,7 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr uint64_t kMaxTrackerBytes = 1 << 20;
@@ -162,4 +162,4 @@ Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path,
   return std::optional(std::move(named));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -11,10 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/artifact/words.h"
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 inline constexpr char kRunTracker[] = "checkpoint_tracker.json";
 inline constexpr std::string_view kStepPrefix = "global_step_";
@@ -61,4 +62,4 @@ Result<std::string> CheckpointIn(const std::string& path);  // its path alone
 // Of a run, where `tag` names one of its checkpoints.
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -3,7 +3,7 @@
 #include "formats/kinds/open.h"
 #include "lib/system/look.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Status SurveyWhole(Survey& survey, const Kind& kind, const std::string& path,
                    const InputHints& hints) {
@@ -19,4 +19,4 @@ Result<uint64_t> BytesOfFile(const std::string& path) {
   return info.kind == PathKind::kFile ? info.bytes : 0;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,12 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
-struct BoundArtifact;  // formats/artifact/bound.h
-struct KindFacts;      // formats/kinds/facts.h
+struct KindFacts;  // formats/kinds/facts.h
 
 // A tensor of which only the name is here (xser); its file could not be read.
 struct TensorReference {
@@ -56,4 +55,4 @@ Status SurveyWhole(Survey& survey, const Kind& kind, const std::string& path,
 // Bytes of a file; 0 when there is none.
 Result<uint64_t> BytesOfFile(const std::string& path);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -1,11 +1,11 @@
 // This file defines Kinds() alone: a program that is linked with another table has other kinds.
 #include "formats/kinds/table.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 std::span<const Kind* const> Kinds() {
   static constexpr const Kind* kRows[] = {&kHf, &kNxd, &kRollout, &kTorch, &kDelta, &kDcp};
   return kRows;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

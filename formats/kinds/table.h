@@ -5,7 +5,7 @@
 
 #include "formats/kinds/kind.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 extern const Kind kHf;       // a Hugging Face folder
 extern const Kind kNxd;      // an NxD shard set
@@ -17,4 +17,4 @@ extern const Kind kDcp;      // a torch distributed checkpoint
 // All of them, in the order in which they are named to people.
 std::span<const Kind* const> Kinds();
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

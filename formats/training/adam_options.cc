@@ -8,7 +8,7 @@
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/text.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 using torch::PickleDict;
@@ -118,4 +118,4 @@ Result<bool> SameOption(const PickleValue& a, const PickleValue& b) {
   return left == right;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

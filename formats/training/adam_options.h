@@ -6,10 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/artifact/words.h"
 #include "formats/torch/pickle_value.h"
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 inline constexpr char kInitialRate[] = "initial_lr";
 
@@ -48,4 +49,4 @@ const torch::PickleValue* SaidIn(const torch::PickleDict& group, std::string_vie
 // Whether two values are the same but for lists that are tuples, and whole numbers.
 Result<bool> SameOption(const torch::PickleValue& a, const torch::PickleValue& b);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

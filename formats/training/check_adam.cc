@@ -2,7 +2,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 Status CheckAdam(const BoundArtifact& source) {
   const BoundOptimizer& optimizer = *source.optimizer;
@@ -21,4 +21,4 @@ Status CheckAdam(const BoundArtifact& source) {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

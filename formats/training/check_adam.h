@@ -5,7 +5,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 // What Adam keeps of a parameter, in its order.
 inline constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_sq"};
@@ -13,4 +13,4 @@ inline constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_
 // kUnsupported, naming the parameter, for state that lacks one of Adam's numbers.
 Status CheckAdam(const BoundArtifact& source);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

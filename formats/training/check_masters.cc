@@ -9,7 +9,7 @@
 
 #include "lib/plan/gather.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 constexpr int64_t kRun = 64;  // elements in a row
@@ -164,4 +164,4 @@ std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& t
   return lines;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -9,7 +9,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 struct MasterCheck {
   struct Fault {
@@ -36,4 +36,4 @@ std::string FaultText(const MasterCheck& check, const BoundArtifact& tag);
 // One line for all faults, one for what is rounded otherwise; none when all is as it should be.
 std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& tag);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -8,7 +8,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 // New numbers of what is kept.
@@ -143,4 +143,4 @@ void LeaveState(BoundArtifact& artifact, std::string_view why) {
   artifact.artifact.warnings.push_back(fmt::format("the optimizer's state is left out: {}", why));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

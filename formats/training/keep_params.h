@@ -8,7 +8,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 // Leaves out the parameters that are not to be kept, and every tensor that stores one of them; the
 // numbers that the optimizer's entries have change with it. All of a tensor's parameters are kept,
@@ -39,4 +39,4 @@ void LeaveRun(BoundArtifact& artifact);
 // and why.
 void LeaveState(BoundArtifact& artifact, std::string_view why);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -12,7 +12,7 @@
 #include "formats/training/numbered_form.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 using EntryKind = OptimizerEntry::Kind;
@@ -185,4 +185,4 @@ Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes) {
   return is_named ? Namer(source, notes).RunNamed() : Namer(source, notes).Run();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -14,7 +14,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 // A tag as a checkpoint keeps it; nothing without an optimizer. Where parameters have master
 // weights, these are the weights; one that has none among them is its own, in F32. A parameter that
@@ -27,4 +27,4 @@ Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);
 // whose every step is a tensor, and which has zeros where there is no state yet.
 Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -4,7 +4,7 @@
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 using torch::PickleDict;
@@ -201,4 +201,4 @@ Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
   return form;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

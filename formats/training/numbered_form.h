@@ -6,7 +6,7 @@
 #include "formats/artifact/bound.h"
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 inline constexpr char kNumberedFormKey[] = "nxdkit.optimizer";
 
@@ -17,4 +17,4 @@ torch::PickleValue WriteNumberedForm(const NumberedForm& form);
 // kCorrupt for what WriteNumberedForm does not write.
 Result<NumberedForm> ReadNumberedForm(const torch::PickleValue& value);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -13,7 +13,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 using EntryKind = OptimizerEntry::Kind;
@@ -297,4 +297,4 @@ Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
   return Numberer(source, order, notes).Run();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -7,7 +7,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 // A checkpoint as a tag keeps it; nothing without an optimizer. In the form that it has a record
 // of, or in that of NxD's own trainers: two groups where options differ, master weights beside the
@@ -16,4 +16,4 @@ namespace nxdkit::ops {
 Status ToNumberedState(BoundArtifact& source, std::optional<nxd::GroupRule> order,
                        std::vector<std::string>& notes);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

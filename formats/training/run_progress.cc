@@ -18,7 +18,7 @@
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 using torch::PickleDict;
@@ -421,4 +421,4 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   return losses;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -10,7 +10,7 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 
 inline constexpr std::string_view kScheduler = "lr_scheduler.";
 inline constexpr char kLastEpochKey[] = "lr_scheduler.last_epoch";
@@ -54,4 +54,4 @@ Result<UserContent> UserContentOf(const BoundArtifact& checkpoint);
 // What the tag will not have of the checkpoint's run.
 Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

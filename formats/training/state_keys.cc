@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nxdkit::ops {
+namespace nxdkit::training {
 namespace {
 
 constexpr std::string_view kModulesAround[] = {"module", "_orig_mod", "_checkpoint_wrapped_module",
@@ -51,4 +51,4 @@ bool IsStateNumber(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

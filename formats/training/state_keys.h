@@ -13,7 +13,9 @@
 #include <string_view>
 #include <utility>
 
-namespace nxdkit::ops {
+#include "formats/artifact/words.h"
+
+namespace nxdkit::training {
 
 inline constexpr std::string_view kModelPrefix = "model.";  // before weights, or nothing
 inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
@@ -39,4 +41,4 @@ bool IsKeptName(std::string_view name);
 // "0", "12": of a group or of a parameter that has no name.
 bool IsStateNumber(std::string_view name);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::training

@@ -202,8 +202,9 @@ OptionRow OptionTable::Positionals(std::string_view name, std::vector<std::strin
   return OptionRow(option).completes(Completes::kPath);
 }
 
-void OptionTable::Argument(std::string_view names, const KindOption& option, ops::Arguments* to) {
-  const ops::OptionRow& row = option.row;
+void OptionTable::Argument(std::string_view names, const KindOption& option,
+                           artifact::Arguments* to) {
+  const kinds::OptionRow& row = option.row;
   const auto store = [to, name = std::string(row.name())](const auto& value) {
     to->Set(name, value);
   };
@@ -213,9 +214,9 @@ void OptionTable::Argument(std::string_view names, const KindOption& option, ops
     AddFlag(names, true, option.help, "", store);
   else
     AddText(names, row.value, option.choices, option.help, "", store)
-        .completes(row.names_a == ops::ValueKind::kPath     ? Completes::kPath
-                   : row.names_a == ops::ValueKind::kFolder ? Completes::kFolder
-                                                            : Completes::kNothing);
+        .completes(row.names_a == kinds::ValueKind::kPath     ? Completes::kPath
+                   : row.names_a == kinds::ValueKind::kFolder ? Completes::kFolder
+                                                              : Completes::kNothing);
   kinds_[app_->get_options().back()] = option.kinds;
 }
 

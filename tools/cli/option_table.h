@@ -111,12 +111,12 @@ class OptionTable {
   // An option of kinds of artifacts, as one of them has it: a number, a toggle, one of `choices`,
   // or a text goes to `to` under the row's main name.
   struct KindOption {
-    ops::OptionRow row;
+    kinds::OptionRow row;
     std::vector<std::string> choices;
     std::string help;
     std::vector<std::string> kinds;  // which have it; none: it goes with all
   };
-  void Argument(std::string_view names, const KindOption& option, ops::Arguments* to);
+  void Argument(std::string_view names, const KindOption& option, artifact::Arguments* to);
 
   // In the order of adding.
   std::vector<OptionFacts> Facts() const;

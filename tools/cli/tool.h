@@ -3,7 +3,7 @@
 //
 //   struct Args {
 //     std::string input;
-//     ops::Arguments layout;
+//     artifact::Arguments layout;
 //   };
 //   void AddOptions(OptionTable& table, Args& args) {
 //     table.Positional("INPUT", &args.input, "what to read");

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kShown = 20;
 
-Json FindingJson(const ops::Finding& finding) {
+Json FindingJson(const artifact::Finding& finding) {
   Json json = {{"check", finding.check}, {"message", finding.message}};
   if (!finding.file.empty()) json["file"] = finding.file;
   if (!finding.tensor.empty()) json["tensor"] = finding.tensor;
@@ -26,7 +26,7 @@ Json FindingJson(const ops::Finding& finding) {
 }  // namespace
 
 std::string FindingsText(const std::vector<std::string>& checks,
-                         const std::vector<ops::Finding>& findings, const std::string& path,
+                         const std::vector<artifact::Finding>& findings, const std::string& path,
                          const char* good) {
   std::string text;
   for (const std::string& check : checks) text += "ok: " + EscapeControl(check) + "\n";
@@ -39,9 +39,9 @@ std::string FindingsText(const std::vector<std::string>& checks,
   return text + fmt::format("{} finding{}\n", findings.size(), findings.size() == 1 ? "" : "s");
 }
 
-Json FindingsJson(const std::vector<ops::Finding>& findings) {
+Json FindingsJson(const std::vector<artifact::Finding>& findings) {
   Json json = Json::array();
-  for (const ops::Finding& finding : findings) json.push_back(FindingJson(finding));
+  for (const artifact::Finding& finding : findings) json.push_back(FindingJson(finding));
   return json;
 }
 

@@ -12,10 +12,10 @@ namespace nxdkit::tool {
 // A line for each check, then for each of the first twenty findings, then the verdict: "PATH:
 // <good>", or how many findings there are.
 std::string FindingsText(const std::vector<std::string>& checks,
-                         const std::vector<ops::Finding>& findings, const std::string& path,
+                         const std::vector<artifact::Finding>& findings, const std::string& path,
                          const char* good);
 
 // All of them, each with the keys that apply.
-Json FindingsJson(const std::vector<ops::Finding>& findings);
+Json FindingsJson(const std::vector<artifact::Finding>& findings);
 
 }  // namespace nxdkit::tool

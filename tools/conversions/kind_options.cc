@@ -7,7 +7,7 @@
 namespace nxdkit::tool {
 namespace {
 
-using ops::Kind;
+using kinds::Kind;
 
 using MergedRow = OptionTable::KindOption;
 
@@ -15,7 +15,7 @@ bool Contains(const auto& list, std::string_view name) {
   return std::ranges::find(list, name) != std::ranges::end(list);
 }
 
-void Merge(std::vector<MergedRow>& rows, const ops::OptionRow& row, const Kind* kind) {
+void Merge(std::vector<MergedRow>& rows, const kinds::OptionRow& row, const Kind* kind) {
   const std::string of(kind ? kind->name : "");
   const auto known = std::ranges::find_if(
       rows, [&](const MergedRow& merged) { return merged.row.name() == row.name(); });
@@ -33,9 +33,9 @@ void Merge(std::vector<MergedRow>& rows, const ops::OptionRow& row, const Kind* 
 std::vector<MergedRow> RowsOf(const OptionChoice& choice) {
   std::vector<MergedRow> rows;
   for (const auto& [kind, sides] : choice.kinds)
-    for (const ops::OptionRow& row : kind->options)
+    for (const kinds::OptionRow& row : kind->options)
       if ((row.sides & sides) != 0 && !Contains(choice.without, row.name())) Merge(rows, row, kind);
-  for (const ops::OptionRow& row : ops::CommonRows())
+  for (const kinds::OptionRow& row : kinds::CommonRows())
     if (Contains(choice.common, row.name())) Merge(rows, row, nullptr);
   return rows;
 }
@@ -45,15 +45,15 @@ std::vector<MergedRow> RowsOf(const OptionChoice& choice) {
 OptionChoice OfAllKinds(unsigned sides, std::vector<std::string_view> common,
                         std::vector<std::string_view> without) {
   OptionChoice choice{{}, std::move(common), std::move(without)};
-  for (const Kind* kind : ops::Kinds()) choice.kinds.push_back({kind, sides});
+  for (const Kind* kind : kinds::Kinds()) choice.kinds.push_back({kind, sides});
   return choice;
 }
 
 OptionChoice OfReader(std::vector<std::string_view> without) {
-  return OfAllKinds(ops::kAsRead, {"config"}, std::move(without));
+  return OfAllKinds(kinds::kAsRead, {"config"}, std::move(without));
 }
 
-void AddKindOptions(OptionTable& table, ops::Arguments& to, const OptionChoice& choice,
+void AddKindOptions(OptionTable& table, artifact::Arguments& to, const OptionChoice& choice,
                     std::string_view heading, std::string_view prefix) {
   table.Group(heading);
   for (const MergedRow& merged : RowsOf(choice))
@@ -64,12 +64,12 @@ void AddKindOptions(OptionTable& table, ops::Arguments& to, const OptionChoice& 
 
 std::vector<std::string> KindNames(std::vector<std::string_view> without) {
   std::vector<std::string> names;
-  for (const Kind* kind : ops::Kinds())
+  for (const Kind* kind : kinds::Kinds())
     if (!Contains(without, kind->name)) names.emplace_back(kind->name);
   return names;
 }
 
-std::optional<std::string> FirstOption(const ops::Arguments& given) {
+std::optional<std::string> FirstOption(const artifact::Arguments& given) {
   constexpr unsigned kAnySide = ~0u;
   for (const MergedRow& merged : RowsOf(OfAllKinds(kAnySide, {"config", "merge-lora", "dtype"})))
     if (given.Has(merged.row.name())) return "--" + std::string(merged.row.name());

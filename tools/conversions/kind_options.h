@@ -13,10 +13,10 @@
 
 namespace nxdkit::tool {
 
-// Which rows a command takes: of each kind those for these sides (ops::OptionSide bits), and of
+// Which rows a command takes: of each kind those for these sides (kinds::OptionSide bits), and of
 // those without a kind these.
 struct OptionChoice {
-  std::vector<std::pair<const ops::Kind*, unsigned>> kinds;
+  std::vector<std::pair<const kinds::Kind*, unsigned>> kinds;
   std::vector<std::string_view> common = {};
   std::vector<std::string_view> without = {};  // of the kinds' rows
 };
@@ -29,13 +29,13 @@ OptionChoice OfReader(std::vector<std::string_view> without = {});
 // Adds the rows under the heading `heading`; what is given goes to `to`, by the row's main name. A
 // row that several kinds have is one option. With a prefix, say "against-", the options are named
 // --against-tp and so on, and have no long aliases: for a command that reads two artifacts.
-void AddKindOptions(OptionTable& table, ops::Arguments& to, const OptionChoice& choice,
+void AddKindOptions(OptionTable& table, artifact::Arguments& to, const OptionChoice& choice,
                     std::string_view heading, std::string_view prefix = "");
 
 // The names of all kinds but those that are left out, as choices of an option.
 std::vector<std::string> KindNames(std::vector<std::string_view> without = {});
 
 // The first of these arguments in the order of the rows: "--bs"; nullopt: there is none.
-std::optional<std::string> FirstOption(const ops::Arguments& given);
+std::optional<std::string> FirstOption(const artifact::Arguments& given);
 
 }  // namespace nxdkit::tool

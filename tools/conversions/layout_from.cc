@@ -10,13 +10,14 @@ namespace nxdkit::tool {
 namespace {
 
 template <typename T>
-void SetUnlessSaid(ops::Arguments& said, std::string_view name, const std::optional<T>& value) {
+void SetUnlessSaid(artifact::Arguments& said, std::string_view name,
+                   const std::optional<T>& value) {
   if (value && !said.Has(name)) said.Set(name, *value);
 }
 
 // What the options say, and below them the file. Where the output has no such layout it describes
 // the input.
-void TakeLayout(const nxd::NxdtConfig& config, const ops::Kind& to, ops::Arguments& said) {
+void TakeLayout(const nxd::NxdtConfig& config, const kinds::Kind& to, artifact::Arguments& said) {
   const nxd::LayoutOptions& layout = config.layout;
   if (!to.refreshes) SetUnlessSaid(said, "tp", layout.tp);  // there it is the engine's
   SetUnlessSaid(said, "pp", layout.pp);
@@ -27,7 +28,7 @@ void TakeLayout(const nxd::NxdtConfig& config, const ops::Kind& to, ops::Argumen
   SetUnlessSaid(said, "qkv", text(nxd::QkvStyleName(*layout.qkv)));
   SetUnlessSaid(said, "hw", text(models::HardwareName(*layout.hardware)));
   if (layout.names) SetUnlessSaid(said, "style", text(nxd::NameStyleName(*layout.names)));
-  if (FindRow(to.options, "xser", ops::kAsTarget)) SetUnlessSaid(said, "xser", config.xser);
+  if (FindRow(to.options, "xser", kinds::kAsTarget)) SetUnlessSaid(said, "xser", config.xser);
 }
 
 // Its config.json, as it is named there or beside the file itself.
@@ -67,7 +68,7 @@ void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
 
 }  // namespace
 
-Status TakeLayoutFrom(const ops::Kind& to, ops::Arguments& said, Sides& sides) {
+Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& sides) {
   const std::optional<std::string> path = said.Text("layout-from");
   if (!path) return OkStatus();
   said.Reset("layout-from");
@@ -79,11 +80,11 @@ Status TakeLayoutFrom(const ops::Kind& to, ops::Arguments& said, Sides& sides) {
   return OkStatus();
 }
 
-Status TakeInstance(const ops::Kind& to, const ops::Arguments& said, Sides& sides) {
+Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said, Sides& sides) {
   sides.training.nodes = said.Number("nodes").value_or(1);
   if (const std::optional<int> seq = said.Number("seq")) sides.training.sequence = *seq;
   sides.instance = said.Text("instance");
-  if (!sides.instance || !FindRow(to.options, "hw", ops::kAsTarget)) return OkStatus();
+  if (!sides.instance || !FindRow(to.options, "hw", kinds::kAsTarget)) return OkStatus();
   NXDKIT_ASSIGN(const hardware::Instance* const found, hardware::FindInstance(*sides.instance));
   const std::optional<std::string> hw = said.Text("hw");
   if (hw && *hw != found->platform)

@@ -11,26 +11,26 @@
 namespace nxdkit::tool {
 namespace {
 
-using ops::Arguments;
-using ops::Kind;
+using artifact::Arguments;
+using kinds::Kind;
 
 // Whose option of this name describes the conversion's output or, failing that, its input; nullptr:
 // nobody's. What a kind reads of its base may be of any kind.
-const ops::OptionRow* RowOf(std::string_view name, const Kind& from, const Kind& to) {
-  if (const ops::OptionRow* row = FindRow(to.options, name, ops::kAsTarget)) return row;
-  if (const ops::OptionRow* row = FindRow(from.options, name, ops::kAsSource)) return row;
+const kinds::OptionRow* RowOf(std::string_view name, const Kind& from, const Kind& to) {
+  if (const kinds::OptionRow* row = FindRow(to.options, name, kinds::kAsTarget)) return row;
+  if (const kinds::OptionRow* row = FindRow(from.options, name, kinds::kAsSource)) return row;
   if (from.reads_base)
-    for (const Kind* kind : ops::Kinds())
-      if (const ops::OptionRow* row = FindRow(kind->options, name, ops::kAsSource)) return row;
-  return FindRow(ops::CommonRows(), name, ~0u);
+    for (const Kind* kind : kinds::Kinds())
+      if (const kinds::OptionRow* row = FindRow(kind->options, name, kinds::kAsSource)) return row;
+  return FindRow(kinds::CommonRows(), name, ~0u);
 }
 
 // A word that the same option of another kind takes.
-Status CheckWord(const ops::OptionRow& row, const std::string& word, const Kind& to) {
+Status CheckWord(const kinds::OptionRow& row, const std::string& word, const Kind& to) {
   const std::vector<std::string> choices = row.choices();
   if (choices.empty() || std::ranges::find(choices, word) != choices.end()) return OkStatus();
-  for (const Kind* kind : ops::Kinds())
-    for (const ops::OptionRow& other : kind->options) {
+  for (const Kind* kind : kinds::Kinds())
+    for (const kinds::OptionRow& other : kind->options) {
       const std::vector<std::string> words = other.choices();
       if (other.name() == row.name() && std::ranges::find(words, word) != words.end())
         return BadUsage("--{} {} names the parameters of {}, the output is {}", row.name(), word,
@@ -54,8 +54,8 @@ Status CheckMeaning(const Arguments& given, const Kind& from, const Kind& to) {
 // What is said, to where it belongs.
 void Distribute(const Arguments& given, const Kind& to, Sides& sides) {
   for (const auto& [name, value] : given.values()) {
-    if (FindRow(ops::CommonRows(), name, ~0u)) continue;
-    const bool of_output = FindRow(to.options, name, ops::kAsTarget) != nullptr;
+    if (FindRow(kinds::CommonRows(), name, ~0u)) continue;
+    const bool of_output = FindRow(to.options, name, kinds::kAsTarget) != nullptr;
     Arguments& side = of_output ? static_cast<Arguments&>(sides.output) : sides.input;
     side.SetAny(name, value);
   }
@@ -69,10 +69,10 @@ std::vector<rollout::Installation> InstalledHere() {
                                      .path = EnvironmentValue("PATH")});
 }
 
-ops::InputHints HintsOf(const Arguments& given, const std::string& prefix) {
-  ops::InputHints hints;
+artifact::InputHints HintsOf(const Arguments& given, const std::string& prefix) {
+  artifact::InputHints hints;
   static_cast<Arguments&>(hints) = given;
-  for (const ops::OptionRow& row : ops::CommonRows()) hints.Reset(row.name());
+  for (const kinds::OptionRow& row : kinds::CommonRows()) hints.Reset(row.name());
   hints.origin = "the command line";
   hints.prefix = prefix;
   hints.config = given.Text("config");
@@ -89,9 +89,10 @@ Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to) 
   NXDKIT_TRY(TakeLayoutFrom(to, said, sides));
   Distribute(said, to, sides);
   // How copies of heads are told from each other, where the set that is read does not say it.
-  if (FindRow(to.options, "hw", ops::kAsTarget)) sides.input.Set("hw-if-unknown", said.Text("hw"));
+  if (FindRow(to.options, "hw", kinds::kAsTarget))
+    sides.input.Set("hw-if-unknown", said.Text("hw"));
   NXDKIT_TRY(TakeInstance(to, said, sides));
-  if (FindRow(to.options, "optimum-version", ops::kAsTarget) && !said.Has("bundle"))
+  if (FindRow(to.options, "optimum-version", kinds::kAsTarget) && !said.Has("bundle"))
     sides.output.Set("installations", InstalledHere());
   const std::optional<std::string> dtype = said.Text("dtype");
   sides.output.downcast = dtype == "downcast";

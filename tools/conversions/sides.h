@@ -20,18 +20,19 @@
 namespace nxdkit::tool {
 
 struct Sides {
-  ops::InputHints input;
-  ops::OutputOptions output;
+  artifact::InputHints input;
+  kinds::OutputOptions output;
   std::vector<std::string> notes;                       // what was taken from --layout-from
   hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
   std::optional<std::string> instance;
 };
 
-Result<Sides> SidesOf(const ops::Arguments& given, const ops::Kind& from, const ops::Kind& to);
+Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,
+                      const kinds::Kind& to);
 
 // For a command that only reads: every option of a kind describes the input. `prefix`: how the
 // options are spelled ("--a-"), where the user can name one of several sets of weights; else "".
-ops::InputHints HintsOf(const ops::Arguments& given, const std::string& prefix = "--");
+artifact::InputHints HintsOf(const artifact::Arguments& given, const std::string& prefix = "--");
 
 // The vendor's packages that programs of this shell would meet.
 std::vector<rollout::Installation> InstalledHere();
@@ -42,10 +43,10 @@ class Runner {
   explicit Runner(const ToolContext& context);
   Runner(const Runner&) = delete;  // its options point into it
   Runner& operator=(const Runner&) = delete;
-  const ops::RunOptions& options() const { return options_; }
+  const artifact::RunOptions& options() const { return options_; }
 
  private:
-  ops::RunOptions options_;
+  artifact::RunOptions options_;
   Progress::Sink sink_;
   std::unique_ptr<Progress> progress_;
 };

@@ -5,10 +5,10 @@
 namespace nxdkit::tool {
 namespace {
 
-using ops::ArrayOf;
-using ops::Joined;
-using ops::kShownItems;
-using ops::OrNull;
+using kinds::ArrayOf;
+using kinds::Joined;
+using kinds::kShownItems;
+using kinds::OrNull;
 
 std::string NeffText(const ops::NeffFacts& facts) {
   const neff::Header& header = facts.neff.header;
@@ -55,20 +55,20 @@ Json NeffJson(const ops::NeffFacts& facts) {
 
 }  // namespace
 
-void AddNeffs(ops::Facts& facts, const std::vector<ops::NeffFacts>& neffs) {
+void AddNeffs(kinds::Facts& facts, const std::vector<ops::NeffFacts>& neffs) {
   facts.Key("neffs", ArrayOf(neffs, NeffJson));
   for (size_t i = 0; i < neffs.size() && i < kShownItems; ++i) {
     facts.Line("neff", NeffText(neffs[i]));
     if (const auto& members = neffs[i].listing.members; !members.empty())
       facts.Line("members", Joined(members, [](const neff::Member& member) {
-                   return ops::ItemText({ops::Short(member.name), member.bytes});
+                   return kinds::ItemText({kinds::Short(member.name), member.bytes});
                  }));
   }
   if (neffs.size() > kShownItems)
     facts.Line("neff", fmt::format("and {} more", neffs.size() - kShownItems));
 }
 
-void AddCache(ops::Facts& facts, const std::optional<neff::CacheListing>& cache) {
+void AddCache(kinds::Facts& facts, const std::optional<neff::CacheListing>& cache) {
   if (!cache) return facts.Key("cache", {});
   struct Count {
     uint64_t entries = 0, bytes = 0;

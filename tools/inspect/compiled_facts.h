@@ -6,7 +6,7 @@
 
 namespace nxdkit::tool {
 
-void AddNeffs(ops::Facts& facts, const std::vector<ops::NeffFacts>& neffs);
-void AddCache(ops::Facts& facts, const std::optional<neff::CacheListing>& cache);
+void AddNeffs(kinds::Facts& facts, const std::vector<ops::NeffFacts>& neffs);
+void AddCache(kinds::Facts& facts, const std::optional<neff::CacheListing>& cache);
 
 }  // namespace nxdkit::tool

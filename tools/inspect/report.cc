@@ -6,16 +6,16 @@
 namespace nxdkit::tool {
 namespace {
 
-using ops::ArrayOf;
-using ops::Fact;
-using ops::Facts;
-using ops::FiniteOrNull;
+using kinds::ArrayOf;
+using kinds::Fact;
+using kinds::Facts;
+using kinds::FiniteOrNull;
+using kinds::ItemsJson;
+using kinds::ItemText;
+using kinds::Joined;
+using kinds::OrNull;
+using kinds::Short;
 using ops::Inspection;
-using ops::ItemsJson;
-using ops::ItemText;
-using ops::Joined;
-using ops::OrNull;
-using ops::Short;
 using Outcome = ops::LayoutCheck::Outcome;
 
 std::string Large(uint64_t count) {
@@ -30,7 +30,7 @@ std::string Bytes(uint64_t bytes) {
   return bytes < 1000 ? HumanBytes(bytes) : fmt::format("{} ({} bytes)", HumanBytes(bytes), bytes);
 }
 
-Json ModelJson(const ops::Artifact& artifact) {
+Json ModelJson(const artifact::Artifact& artifact) {
   const models::ModelConfig& config = *artifact.config;
   const auto known = [&](const auto& value) { return config.family ? Json(value) : Json(); };
   return {{"model_type", config.model_type},
@@ -61,7 +61,7 @@ void AddFileSystem(Facts& facts, const Mount& mount) {
              {"lacks", lacks}});
 }
 
-void AddModel(Facts& facts, const ops::Artifact& artifact) {
+void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   if (!artifact.config) return facts.Key("model", {});
   const models::ModelConfig& config = *artifact.config;
   const std::string type = config.model_type.empty() ? "not said by the config" : config.model_type;
@@ -102,12 +102,12 @@ void AddCounts(Facts& facts, const Inspection& inspection) {
             }));
 }
 
-Json RankJson(const std::optional<ops::FileRank>& rank) {
+Json RankJson(const std::optional<kinds::FileRank>& rank) {
   if (!rank) return {};
   return {{"tp", rank->tp}, {"pp", OrNull(rank->pp)}, {"ep", OrNull(rank->ep)}};
 }
 
-Json WeightFilesJson(const ops::Artifact& artifact) {
+Json WeightFilesJson(const artifact::Artifact& artifact) {
   Json json = Json::array();
   for (size_t i = 0; i < artifact.files.size(); ++i) {
     const TensorFile& file = artifact.files[i];
@@ -206,12 +206,12 @@ void AddContents(Facts& facts, const Inspection& inspection) {
                }));
   if (!inspection.entries.empty()) facts.Line("also holds", Joined(inspection.entries, Short));
   if (!inspection.records.empty()) facts.Line("records", Joined(inspection.records, ItemText));
-  const auto text = [](const ops::TensorReference& reference) {
+  const auto text = [](const kinds::TensorReference& reference) {
     return fmt::format("{} in {}", reference.name, reference.file);
   };
   facts.Add(inspection.references.empty() ? "" : "references", Joined(inspection.references, text),
             "references",
-            ArrayOf(inspection.references, [](const ops::TensorReference& reference) -> Json {
+            ArrayOf(inspection.references, [](const kinds::TensorReference& reference) -> Json {
               return {{"name", reference.name}, {"file", reference.file}};
             }));
 }
@@ -228,9 +228,9 @@ std::string FileSystemText(const Mount& mount) {
 }
 
 // Lines and keys are in one order but for a few: those are two rows.
-ops::Facts FactsOf(const Inspection& inspection) {
-  ops::KindFacts kinds;
-  for (const ops::Kind* kind : ops::Kinds())
+kinds::Facts FactsOf(const Inspection& inspection) {
+  kinds::KindFacts kinds;
+  for (const kinds::Kind* kind : kinds::Kinds())
     if (kind->add_facts) kind->add_facts(kinds, inspection);
   Facts facts;
   facts.Add("path", inspection.artifact.path, "path", inspection.artifact.path);

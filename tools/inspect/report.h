@@ -12,7 +12,7 @@ namespace nxdkit::tool {
 std::string FileSystemText(const Mount& mount);
 
 // All that is known but the tensors, in the order in which it is shown.
-ops::Facts FactsOf(const ops::Inspection& inspection);
+kinds::Facts FactsOf(const ops::Inspection& inspection);
 
 // What it is, and one line for each fact that has one; every line ends with a line feed.
 std::string SummaryText(const ops::Inspection& inspection);

@@ -60,9 +60,9 @@ void AddStatistics(Row& row, const std::optional<ops::TensorStatistics>& statist
 
 Json StatisticsJson(const std::optional<ops::TensorStatistics>& statistics) {
   if (!statistics) return {};
-  return {{"min", ops::FiniteOrNull(statistics->min)},
-          {"max", ops::FiniteOrNull(statistics->max)},
-          {"mean", ops::FiniteOrNull(statistics->mean)},
+  return {{"min", kinds::FiniteOrNull(statistics->min)},
+          {"max", kinds::FiniteOrNull(statistics->max)},
+          {"mean", kinds::FiniteOrNull(statistics->mean)},
           {"nan", statistics->nan},
           {"inf", statistics->inf},
           {"zeros", statistics->zeros}};

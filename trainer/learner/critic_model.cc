@@ -20,7 +20,7 @@ constexpr char kCausal[] = "ForCausalLM";
 constexpr char kTokens[] = "ForTokenClassification";
 
 // The configuration of the same decoder with one score. No dropout: the trainer has none.
-Result<Json> CriticConfig(const ops::Artifact& artifact) {
+Result<Json> CriticConfig(const artifact::Artifact& artifact) {
   auto json = ParseJson(artifact.config_text, {.allow_nan = true, .allow_duplicate_keys = true});
   if (!json.ok()) return std::move(json).error().in(artifact.config_path);
   std::string architecture = artifact.config->family->architecture;
@@ -106,13 +106,13 @@ void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) 
 
 }  // namespace
 
-Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed) {
+Result<CriticModel> MakeCriticModel(artifact::BoundArtifact opened, uint64_t seed) {
   if (opened.base || opened.merged || opened.lora)
     return Unsupported("a critic begins with a model of its own, whole")
         .in(opened.artifact.path)
         .hint("convert it to a Hugging Face folder first");
   CriticModel critic;
-  ops::Artifact& artifact = opened.artifact;
+  artifact::Artifact& artifact = opened.artifact;
   NXDKIT_ASSIGN(const DecoderConfig before,
                 ParseDecoderConfig(artifact.config_text, artifact.config_path));
   NXDKIT_ASSIGN(const Json config, CriticConfig(artifact));

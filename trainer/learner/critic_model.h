@@ -13,7 +13,7 @@ namespace nxdkit::trainer {
 
 struct CriticModel {
   // With the configuration of the critic, which has no file, and its parameters.
-  ops::BoundArtifact source;
+  artifact::BoundArtifact source;
   DecoderConfig config;
   std::vector<std::string> notes;  // what was left out and what was made, for people
 };
@@ -22,6 +22,6 @@ struct CriticModel {
 // lacks is made: weights are drawn from a normal distribution of the config's initializer_range
 // (0.02), the same for the same seed; the bias is 0. kUnsupported for deltas and merged adapters,
 // and as ParseDecoderConfig.
-Result<CriticModel> MakeCriticModel(ops::BoundArtifact opened, uint64_t seed);
+Result<CriticModel> MakeCriticModel(artifact::BoundArtifact opened, uint64_t seed);
 
 }  // namespace nxdkit::trainer

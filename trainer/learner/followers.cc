@@ -31,7 +31,7 @@ Transport::Waiting Patient(const Transport& transport,
 
 // What a follower holds of one model of the run.
 struct Followed {
-  ops::BoundArtifact base;
+  artifact::BoundArtifact base;
   std::unique_ptr<const CriticModel> critic;
   std::unique_ptr<const DecoderConfig> config;
   std::unique_ptr<MeshModel> model;
@@ -72,8 +72,8 @@ class Follower {
   Status Make(const Json& order) {
     const std::string path = order["source"].get<std::string>();
     Followed made;
-    NXDKIT_ASSIGN(const ops::Kind* const kind, ops::Recognise(path));
-    NXDKIT_ASSIGN(made.base, ops::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(const kinds::Kind* const kind, kinds::Recognise(path));
+    NXDKIT_ASSIGN(made.base, kinds::OpenAndBind(path, kind, {}));
     if (made.base.artifact.config_text != order["config"].get<std::string>())
       return Corrupt("process {} finds another configuration of the model than process 0",
                      transport_.process())
@@ -82,7 +82,7 @@ class Follower {
     options.transport = &transport_;
     options.led = true;
     const DecoderConfig* config = nullptr;
-    const ops::BoundArtifact* source = nullptr;
+    const artifact::BoundArtifact* source = nullptr;
     if (order["critic"].get<bool>()) {
       NXDKIT_ASSIGN(CriticModel critic,
                     MakeCriticModel(std::move(made.base), order["seed"].get<uint64_t>()));

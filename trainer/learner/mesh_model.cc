@@ -114,7 +114,7 @@ struct MeshModel::State {
   size_t IndexOf(const Comm& comm) const { return IndexOf(comm.rank()); }
   Rank& of(const Comm& comm) { return ranks[IndexOf(comm)]; }
 
-  Status Load(const ops::BoundArtifact& source) {
+  Status Load(const artifact::BoundArtifact& source) {
     return world.Run([&](Comm& comm) -> Status {
       Rank& rank = of(comm);
       NXDKIT_ASSIGN(rank.mesh, Mesh::Make(comm, options.tp));
@@ -260,16 +260,16 @@ struct MeshModel::State {
   }
 
   // All, or one part of what several processes write.
-  Status WriteFiles(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
+  Status WriteFiles(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
                     const std::optional<ops::Part>& part) {
     OptimizerMemory optimizer = model.optimizer();
     optimizer.lr = request.lr;
     ops::ConvertRequest convert;
-    convert.source = [&]() -> Result<ops::BoundArtifact> {
+    convert.source = [&]() -> Result<artifact::BoundArtifact> {
       return BindTraining(base, config.model, model.weights(),
                           request.model_only ? nullptr : &optimizer);
     };
-    convert.to = &ops::kNxd;
+    convert.to = &kinds::kNxd;
     convert.output = request.folder;
     convert.options.Set("tp", options.tp);
     convert.options.Set("dp", options.dp);
@@ -283,7 +283,7 @@ struct MeshModel::State {
   }
 
   // All shares are written, which a file system over a network may show only after a while.
-  Status PutTogether(MeshModel& model, const ops::Artifact& base, const TagRequest& request,
+  Status PutTogether(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
                      ops::Part part) {
     part.puts_together = true;
     const auto begin = std::chrono::steady_clock::now();
@@ -319,7 +319,7 @@ struct MeshModel::State {
 
 Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
                                                    const MeshOptions& options,
-                                                   const ops::BoundArtifact& source) {
+                                                   const artifact::BoundArtifact& source) {
   NXDKIT_ASSIGN(const std::vector<int> ranks_of_process, RanksOfProcesses(options));
   try {
     auto state = std::make_unique<State>(config, options, ranks_of_process);
@@ -498,7 +498,8 @@ Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std:
   return OkStatus();
 }
 
-Status MeshModel::WriteTag(const ops::Artifact& base, const TagRequest& request, bool together) {
+Status MeshModel::WriteTag(const artifact::Artifact& base, const TagRequest& request,
+                           bool together) {
   State& s = *state_;
   if (!together || s.options.leader == nullptr) return s.WriteFiles(*this, base, request, {});
   NXDKIT_TRY(s.options.leader->TellAll({{"call", "write"},
@@ -511,7 +512,7 @@ Status MeshModel::WriteTag(const ops::Artifact& base, const TagRequest& request,
   return written.ok() ? written : Status(s.Failed(written));
 }
 
-Status MeshModel::WriteShare(const ops::Artifact& base, const TagRequest& request) {
+Status MeshModel::WriteShare(const artifact::Artifact& base, const TagRequest& request) {
   State& s = *state_;
   // Cores are given out in order: processes without ranks come last.
   const int processes = s.ProcessOf(s.options.tp * s.options.dp - 1) + 1;
@@ -551,7 +552,7 @@ std::vector<int> MeshModel::LedDataParallelRanks(int process) const {
 
 // Every process fills what it holds. Its files are read once; the other data-parallel ranks of the
 // process copy the weights that the first ones got.
-Status MeshModel::Restore(const std::string& tag_folder, const ops::RunOptions& run) {
+Status MeshModel::Restore(const std::string& tag_folder, const artifact::RunOptions& run) {
   State& s = *state_;
   if (s.options.leader != nullptr)
     NXDKIT_TRY(

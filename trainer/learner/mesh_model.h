@@ -84,7 +84,7 @@ class MeshModel {
   // model. kLimit when memory is short.
   static Result<std::unique_ptr<MeshModel>> Make(const DecoderConfig& config,
                                                  const MeshOptions& options,
-                                                 const ops::BoundArtifact& source);
+                                                 const artifact::BoundArtifact& source);
   ~MeshModel();
 
   // Of all rows, which are cut into dp contiguous shares: their number must be a multiple of dp.
@@ -106,14 +106,14 @@ class MeshModel {
   std::vector<RankMemory> weights();
   OptimizerMemory optimizer();
   // Weights and optimizer state from a checkpoint, into all data-parallel ranks.
-  Status Restore(const std::string& tag_folder, const ops::RunOptions& run);
+  Status Restore(const std::string& tag_folder, const artifact::RunOptions& run);
 
   // The state as a tag. `base` as in BindTraining. `together`: the folder's place is one that all
   // processes see, and each writes a share of the files; else this process reads what others hold,
   // and writes all. The same files either way. Together it cannot be stopped: poll is not asked.
-  Status WriteTag(const ops::Artifact& base, const TagRequest& request, bool together);
+  Status WriteTag(const artifact::Artifact& base, const TagRequest& request, bool together);
   // PRIVATE to followers: the share of this process.
-  Status WriteShare(const ops::Artifact& base, const TagRequest& request);
+  Status WriteShare(const artifact::Artifact& base, const TagRequest& request);
 
   // The processes beside the first one that hold some of it.
   std::vector<int> OthersWithRanks() const;

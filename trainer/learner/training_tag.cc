@@ -16,7 +16,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-using ops::OptimizerEntry;
+using artifact::OptimizerEntry;
 using torch::PickleValue;
 
 PickleValue Text(const char* text) { return {std::string(text)}; }
@@ -31,7 +31,7 @@ torch::PickleDict ParamGroup(const OptimizerMemory& memory) {
 
 class Binder {
  public:
-  Binder(ops::BoundArtifact& out, const models::Model& model, const OptimizerMemory& memory)
+  Binder(artifact::BoundArtifact& out, const models::Model& model, const OptimizerMemory& memory)
       : out_(out), model_(model), memory_(memory) {}
 
   void Run() {
@@ -103,14 +103,14 @@ class Binder {
     return static_cast<uint32_t>(out_.params.size() - 1);
   }
 
-  ops::BoundArtifact& out_;
+  artifact::BoundArtifact& out_;
   const models::Model& model_;
   const OptimizerMemory& memory_;
-  ops::BoundOptimizer optimizer_;
+  artifact::BoundOptimizer optimizer_;
 };
 
 // The one step that all parameters have made.
-Result<int64_t> ReadStep(const ops::BoundArtifact& source, const models::Model& model) {
+Result<int64_t> ReadStep(const artifact::BoundArtifact& source, const models::Model& model) {
   std::optional<int64_t> found;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
     const OptimizerEntry* entry = source.optimizer->Find(i, "step");
@@ -134,8 +134,8 @@ Result<int64_t> ReadStep(const ops::BoundArtifact& source, const models::Model& 
 }
 
 // Nothing else tells a damaged element: of most there is one copy.
-Status CheckRecords(const ops::Artifact& tag, const ops::RunOptions& run) {
-  NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(tag, run));
+Status CheckRecords(const artifact::Artifact& tag, const artifact::RunOptions& run) {
+  NXDKIT_ASSIGN(const std::vector<artifact::Finding> damaged, ops::CheckChecksums(tag, run));
   if (damaged.empty()) return OkStatus();
   std::string message = damaged.front().message;
   if (damaged.size() > 1) message += fmt::format("; {} more files are damaged", damaged.size() - 1);
@@ -146,11 +146,11 @@ Status CheckRecords(const ops::Artifact& tag, const ops::RunOptions& run) {
 
 }  // namespace
 
-ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& model,
-                                const std::vector<RankMemory>& weights,
-                                const OptimizerMemory* optimizer) {
-  ops::BoundArtifact out;
-  out.artifact.kind = &ops::kHf;
+artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const models::Model& model,
+                                     const std::vector<RankMemory>& weights,
+                                     const OptimizerMemory* optimizer) {
+  artifact::BoundArtifact out;
+  out.artifact.kind = &kinds::kHf;
   out.artifact.path = "memory of the trainer";
   out.artifact.side_folder = base.side_folder;
   out.artifact.config_path = base.config_path;
@@ -167,11 +167,12 @@ ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& 
 
 Status LoadTraining(const std::string& tag_folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
-                    const ops::RunOptions& run) {
-  ops::InputHints hints;
+                    const artifact::RunOptions& run) {
+  artifact::InputHints hints;
   hints.optimizer = true;
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
-  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(tag_folder, &ops::kNxd, hints));
+  NXDKIT_ASSIGN(const artifact::BoundArtifact source,
+                kinds::OpenAndBind(tag_folder, &kinds::kNxd, hints));
   if (!source.optimizer)
     return Corrupt("the tag has no optimizer state: training cannot go on from it")
         .in(tag_folder)

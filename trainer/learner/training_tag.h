@@ -32,16 +32,16 @@ struct OptimizerMemory {
 
 // `base` is the opened model that the training began from: its configuration and tokenizer go with
 // every output, its weights do not. The arrays must live and not change as long as the result does.
-ops::BoundArtifact BindTraining(const ops::Artifact& base, const models::Model& model,
-                                const std::vector<RankMemory>& weights,
-                                const OptimizerMemory* optimizer);
+artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const models::Model& model,
+                                     const std::vector<RankMemory>& weights,
+                                     const OptimizerMemory* optimizer);
 
 // Fills all arrays and `step` of `optimizer` from a tag, which may have been cut for other numbers
 // of ranks. kCorrupt when the tag lacks something of it or keeps it in another dtype, and when a
 // record of its files is damaged (its CRC-32 tells): then nothing has been filled.
 Status LoadTraining(const std::string& tag_folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
-                    const ops::RunOptions& run);
+                    const artifact::RunOptions& run);
 
 // How a tag is written: MeshModel::WriteTag.
 struct TagRequest {

@@ -26,10 +26,10 @@
 namespace nxdkit::trainer {
 namespace {
 
-using ops::StepFolder;
-using ops::StepOfFolder;
+using kinds::StepFolder;
+using kinds::StepOfFolder;
 
-constexpr const char* kTracker = ops::kRunTracker;
+constexpr const char* kTracker = kinds::kRunTracker;
 constexpr char kState[] = "trainer_state.json";
 constexpr std::string_view kAttemptMark = ".attempt-";
 constexpr int kVersion = 1;
@@ -100,7 +100,7 @@ Result<TrainerState> ReadState(const std::string& path) {
 Status WriteTracker(const SaveRequest& request) {
   Json json = {{"last_global_step", request.state.step},
                {"last_actor_path",
-                JoinPath(CheckpointFolder(request.root, request.state.step), ops::kActorFolder)}};
+                JoinPath(CheckpointFolder(request.root, request.state.step), kinds::kActorFolder)}};
   if (request.best) {
     json["best_global_step"] = request.best->step;
     json["best_val_reward_score"] = request.best->score;
@@ -132,17 +132,17 @@ Status DeleteObsolete(const SaveRequest& request) {
 
 // An NxD tag, and in it a model folder.
 Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
-                  const std::string& folder, bool together, const ops::RunOptions& run) {
+                  const std::string& folder, bool together, const artifact::RunOptions& run) {
   MeshModel& model = *trained.model;
   const std::string tag_folder = JoinPath(folder, trained.name);
   NXDKIT_TRY(model.WriteTag(
       *trained.base, {tag_folder, trained.lr, request.model_only, run.jobs, run.poll}, together));
   ops::ConvertRequest convert;
-  convert.source = [&]() -> Result<ops::BoundArtifact> {
+  convert.source = [&]() -> Result<artifact::BoundArtifact> {
     return BindTraining(*trained.base, model.config().model, model.weights(), nullptr);
   };
-  convert.to = &ops::kHf;
-  convert.output = JoinPath(tag_folder, ops::kRunModelFolder);
+  convert.to = &kinds::kHf;
+  convert.output = JoinPath(tag_folder, kinds::kRunModelFolder);
   convert.options.dtype = Dtype::kBF16;
   convert.run = run;
   NXDKIT_TRY(ops::Convert(convert));
@@ -177,7 +177,7 @@ Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
   return told;
 }
 
-std::optional<BestScore> BestOf(const std::optional<ops::RunTracker>& tracker) {
+std::optional<BestScore> BestOf(const std::optional<kinds::RunTracker>& tracker) {
   if (!tracker || !tracker->best_step || !tracker->best_score) return std::nullopt;
   return BestScore{*tracker->best_step, *tracker->best_score};
 }
@@ -190,7 +190,7 @@ Result<std::optional<FoundCheckpoint>> FindNone(const std::string& root) {
   constexpr const char* kHint =
       "there is no other checkpoint: remove the tracker to begin a new run, or name one with "
       "trainer.load_checkpoint_path";
-  const Result<std::optional<ops::RunTracker>> tracker = ops::ReadRunTracker(root);
+  const Result<std::optional<kinds::RunTracker>> tracker = kinds::ReadRunTracker(root);
   if (!tracker.ok()) return Error(tracker.error()).hint(kHint);
   if (!*tracker) return std::optional<FoundCheckpoint>();
   return Corrupt("{} is named by the tracker but missing", StepFolder((*tracker)->step))
@@ -217,7 +217,8 @@ Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel
 Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
   NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(run));
   if (!last)
-    return BadUsage("{} is not named {}N, and holds none that is", BaseName(run), ops::kStepPrefix)
+    return BadUsage("{} is not named {}N, and holds none that is", BaseName(run),
+                    kinds::kStepPrefix)
         .in(run);
   if (last->tracker_fault)
     return Error(*last->tracker_fault)
@@ -233,7 +234,8 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
   if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
-  const Result<std::optional<ops::RunTracker>> tracker = ops::ReadRunTracker(ParentPath(folder));
+  const Result<std::optional<kinds::RunTracker>> tracker =
+      kinds::ReadRunTracker(ParentPath(folder));
   if (!tracker.ok() && tracker.error().code() == Errc::kIo) return Error(tracker.error());
   if (tracker.ok())
     found.best = BestOf(*tracker);
@@ -302,7 +304,7 @@ std::string CheckpointFolder(const std::string& root, int64_t step) {
 }
 
 Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
-                      const ops::RunOptions& run) {
+                      const artifact::RunOptions& run) {
   const std::string folder = CheckpointFolder(request.root, request.state.step);
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
   bool together = false;
@@ -329,7 +331,7 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   for (const int64_t step : steps) {
     NXDKIT_ASSIGN(whole[step], IsWholeCheckpoint(CheckpointFolder(root, step)));
   }
-  NXDKIT_ASSIGN(ops::ChosenStep chosen, ops::ChooseRunStep(root, whole));
+  NXDKIT_ASSIGN(kinds::ChosenStep chosen, kinds::ChooseRunStep(root, whole));
   FoundCheckpoint found{CheckpointFolder(root, chosen.step), chosen.step, BestOf(chosen.tracker)};
   found.choice = chosen.choice;
   found.warnings = chosen.Warnings();
@@ -381,7 +383,7 @@ Status RemoveLeftovers(const std::string& root) {
 
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
-                                       const ops::RunOptions& run) {
+                                       const artifact::RunOptions& run) {
   Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
   if (state.ok() && state->step != found.step)
     state =

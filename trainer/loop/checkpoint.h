@@ -62,14 +62,14 @@ struct SaveRequest {
 
 // A model that is trained, and so belongs to every checkpoint.
 struct TrainedModel {
-  const char* name;           // of its folder: "actor", "critic"
-  MeshModel* model;           //
-  const ops::Artifact* base;  // that the run began with: its configuration and tokenizer
-  double lr = 0;              // for the optimizer's groups
+  const char* name;                // of its folder: "actor", "critic"
+  MeshModel* model;                //
+  const artifact::Artifact* base;  // that the run began with: its configuration and tokenizer
+  double lr = 0;                   // for the optimizer's groups
 };
 
 Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> models,
-                      const ops::RunOptions& run);
+                      const artifact::RunOptions& run);
 
 // "ROOT/global_step_N"
 std::string CheckpointFolder(const std::string& root, int64_t step);
@@ -83,7 +83,7 @@ struct FoundCheckpoint {
   std::optional<Error> tracker_fault{};
   std::vector<std::string> warnings{};  // of a tracker that is not followed, or is behind
 };
-// The one that the tracker names, else the last one that is whole (ops::ChooseRunStep); nullopt: a
+// The one that the tracker names, else the last one that is whole (kinds::ChooseRunStep); nullopt: a
 // new run. kCorrupt for a tracker that is damaged or names a checkpoint that is gone, and there is
 // no other.
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
@@ -113,6 +113,6 @@ Status RemoveLeftovers(const std::string& root);
 // the last earlier checkpoint beside it as a hint, but for a model that its run had not.
 Result<TrainerState> RestoreCheckpoint(const FoundCheckpoint& found,
                                        std::span<const TrainedModel> models,
-                                       const ops::RunOptions& run);
+                                       const artifact::RunOptions& run);
 
 }  // namespace nxdkit::trainer

@@ -69,8 +69,8 @@ Result<Json> Unpack(const Json& order, const Working& working) {
 Result<Json> Apply(const Json& order, const Working& working) {
   const TemporaryFile delta(order["delta"].get<std::string>());
   ops::ConvertRequest request;
-  request.from = &ops::kDelta;
-  request.to = &ops::kRollout;
+  request.from = &kinds::kDelta;
+  request.to = &kinds::kRollout;
   request.input = delta.path();
   request.output = order["bundle"].get<std::string>();
   request.hints.Set("base", request.output);

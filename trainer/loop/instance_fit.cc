@@ -19,7 +19,7 @@ Result<hardware::RolloutUse> EngineUse(const DecoderConfig& model, const EngineS
   made.tp = static_cast<int>(engine.tp);
   made.batch_size = engine.slots;
   made.sequence_length = engine.positions;
-  return ops::RolloutUseOf(model.model, made, engine.dtype);
+  return kinds::RolloutUseOf(model.model, made, engine.dtype);
 }
 
 hardware::States StatesOf(const OptimConfig& optim) {

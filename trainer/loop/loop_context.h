@@ -41,8 +41,8 @@ struct LoopContext {
   void Warn(const std::string& line) const {
     if (hooks.warn && !line.empty()) hooks.warn(line);
   }
-  ops::RunOptions FileOptions(std::function<Status()> poll) const {
-    ops::RunOptions run;
+  artifact::RunOptions FileOptions(std::function<Status()> poll) const {
+    artifact::RunOptions run;
     run.jobs = static_cast<int>(std::max<int64_t>(1, plan.cores / plan.nodes));
     run.max_memory = kNoMemoryCap;
     run.poll = std::move(poll);

@@ -67,9 +67,9 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
   if (on_devices && rollout.url.empty()) shape.place = EnginePlace::kDevice;
   shape.layout.flavor = rollout::Flavor::kNxdi;  // of vLLM Neuron, which compiles by itself
   if (!rollout.model_path) return shape;
-  NXDKIT_ASSIGN(const ops::Artifact opened,
-                ops::OpenArtifact(*rollout.model_path, &ops::kRollout, {}));
-  const rollout::Bundle& bundle = *ops::BundleOf(opened);
+  NXDKIT_ASSIGN(const artifact::Artifact opened,
+                kinds::OpenArtifact(*rollout.model_path, &kinds::kRollout, {}));
+  const rollout::Bundle& bundle = *kinds::BundleOf(opened);
   if (!bundle.config)
     return Unsupported("rank shards without a neuron_config.json are not a bundle")
         .in(*rollout.model_path);

@@ -12,7 +12,7 @@ namespace nxdkit::trainer {
 
 struct RunModels {
   std::unique_ptr<const DecoderConfig> config;
-  ops::BoundArtifact base;  // the model that the run begins with
+  artifact::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<MeshModel> actor;
   std::unique_ptr<MeshModel> reference;  // nullptr: no KL
   // What the critic begins with, and the critic; nullptr: the advantages need none.

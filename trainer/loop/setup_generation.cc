@@ -60,14 +60,14 @@ EngineOptions EngineFor(const SetupContext& setup, const std::string& bundle) {
   return engine;
 }
 
-Status MakeBundle(const SetupContext& setup, const ops::Kind* from, const EngineShape& engine,
+Status MakeBundle(const SetupContext& setup, const kinds::Kind* from, const EngineShape& engine,
                   SyncTarget& sync) {
   sync.bundle = JoinPath(setup.root(), "rollout_bundle");
   ops::ExportRequest request;
   request.cpu = true;
   request.cache.enabled = false;
   request.convert.from = from;
-  request.convert.to = &ops::kRollout;
+  request.convert.to = &kinds::kRollout;
   request.convert.input = *setup.config.worker.actor.model.model_path;
   request.convert.output = sync.bundle;
   request.convert.force = true;

@@ -16,9 +16,9 @@ ModelFacts FactsOf(const DecoderConfig& config) {
   return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
 }
 
-Result<ops::BoundArtifact> OpenSource(const SetupContext& setup, const std::string& path) {
-  NXDKIT_ASSIGN(const ops::Kind* const kind, ops::Recognise(path));
-  NXDKIT_ASSIGN(ops::BoundArtifact opened, ops::OpenAndBind(path, kind, {}));
+Result<artifact::BoundArtifact> OpenSource(const SetupContext& setup, const std::string& path) {
+  NXDKIT_ASSIGN(const kinds::Kind* const kind, kinds::Recognise(path));
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened, kinds::OpenAndBind(path, kind, {}));
   for (const std::string& warning : opened.artifact.warnings) setup.Warn(warning);
   for (const Choice& choice : opened.artifact.choices) setup.Tell(choice);
   return opened;
@@ -26,7 +26,7 @@ Result<ops::BoundArtifact> OpenSource(const SetupContext& setup, const std::stri
 
 Status OpenActor(const SetupContext& setup, RunModels& models) {
   NXDKIT_ASSIGN(models.base, OpenSource(setup, *setup.config.worker.actor.model.model_path));
-  const ops::Artifact& artifact = models.base.artifact;
+  const artifact::Artifact& artifact = models.base.artifact;
   NXDKIT_ASSIGN(DecoderConfig config,
                 ParseDecoderConfig(artifact.config_text, artifact.config_path));
   const std::vector<ConfigProblem> problems = CheckModel(setup.loaded, FactsOf(config));
@@ -36,7 +36,7 @@ Status OpenActor(const SetupContext& setup, RunModels& models) {
 }
 
 Status OpenCritic(const SetupContext& setup, RunModels& models) {
-  NXDKIT_ASSIGN(ops::BoundArtifact opened,
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened,
                 OpenSource(setup, *setup.config.worker.critic.model.model_path));
   NXDKIT_ASSIGN(CriticModel critic,
                 MakeCriticModel(std::move(opened), static_cast<uint64_t>(setup.config.data.seed)));
@@ -82,11 +82,12 @@ Result<MeshOptions> MeshOf(const SetupContext& setup, const UpdaterConfig& secti
 
 // The weights are read once, each from one place: a damaged element would be trained from, and of
 // copies that differ, as of a head beside tied embeddings, one would be taken.
-Status CheckWeights(const SetupContext& setup, const ops::BoundArtifact& source) {
-  ops::RunOptions run = setup.FileOptions(setup.hooks.poll);
-  run.max_memory = ops::RunOptions().max_memory;
+Status CheckWeights(const SetupContext& setup, const artifact::BoundArtifact& source) {
+  artifact::RunOptions run = setup.FileOptions(setup.hooks.poll);
+  run.max_memory = artifact::RunOptions().max_memory;
   NXDKIT_TRY(ops::RequireSound(source, run));
-  NXDKIT_ASSIGN(const std::vector<ops::Finding> damaged, ops::CheckChecksums(source.artifact, run));
+  NXDKIT_ASSIGN(const std::vector<artifact::Finding> damaged,
+                ops::CheckChecksums(source.artifact, run));
   return ops::FirstAsError(damaged);
 }
 
@@ -100,7 +101,7 @@ Status OpenModels(const SetupContext& setup, RunModels& models) {
 Status LoadModels(const SetupContext& setup, RunModels& models) {
   NXDKIT_TRY(CheckWeights(setup, models.base));
   if (models.critic_model) {
-    const ops::BoundArtifact& source = models.critic_model->source;
+    const artifact::BoundArtifact& source = models.critic_model->source;
     NXDKIT_TRY(CheckWeights(setup, source));
     NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.critic));
     options.origin.critic = true;

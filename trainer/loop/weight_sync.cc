@@ -16,14 +16,14 @@ namespace {
 
 // Of the weights that the bundle takes; nullopt: as they are.
 Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
-  NXDKIT_ASSIGN(const ops::Artifact opened, ops::OpenArtifact(bundle, &ops::kRollout, {}));
-  const std::optional<rollout::NeuronConfig>& config = ops::BundleOf(opened)->config;
+  NXDKIT_ASSIGN(const artifact::Artifact opened, kinds::OpenArtifact(bundle, &kinds::kRollout, {}));
+  const std::optional<rollout::NeuronConfig>& config = kinds::BundleOf(opened)->config;
   return config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
 }
 
 // Of the model as a whole, or of every parameter of the engine's ranks.
-Status Predict(const SyncTarget& target, ops::BoundArtifact actors, const ops::RunOptions& run,
-               SyncedWeights& synced) {
+Status Predict(const SyncTarget& target, artifact::BoundArtifact actors,
+               const artifact::RunOptions& run, SyncedWeights& synced) {
   if (target.engine) {
     NXDKIT_ASSIGN(const std::vector<ops::EngineParam> params,
                   ops::DigestForEngine(actors, *target.engine, target.dtype, run));
@@ -46,12 +46,12 @@ ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& labe
   request.input = "the trainer";
   request.sync = false;  // weights can be made again
   if (!target.bundle.empty()) {
-    request.to = &ops::kRollout;
+    request.to = &kinds::kRollout;
     request.output = target.bundle;
     request.place = ops::Slot{label};
     return request;
   }
-  request.to = &ops::kHf;
+  request.to = &kinds::kHf;
   request.output = JoinPath(target.folder, number % 2 == 0 ? "even" : "odd");
   request.options.dtype = target.dtype;
   request.force = true;
@@ -61,7 +61,7 @@ ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& labe
 // A folder is looked at as an engine would: names, shapes and sizes; engines do not find out.
 Status FinishFolder(const SyncTarget& target, const std::string& folder) {
   NXDKIT_TRY(WriteTextFiles(target.text, folder));
-  NXDKIT_TRY(ops::OpenAndBind(folder, &ops::kHf, {}));
+  NXDKIT_TRY(kinds::OpenAndBind(folder, &kinds::kHf, {}));
   return OkStatus();
 }
 
@@ -71,7 +71,7 @@ Status WriteDelta(const ops::ConvertRequest& sync, const std::string& path) {
   request.source = sync.source;
   request.input = sync.input;
   request.run = sync.run;
-  request.to = &ops::kDelta;
+  request.to = &kinds::kDelta;
   request.hints.Set("base", sync.output);
   request.output = path;
   request.force = true;
@@ -83,15 +83,15 @@ Status WriteDelta(const ops::ConvertRequest& sync, const std::string& path) {
 }  // namespace
 
 Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
-                                  const ops::Artifact& base, const SyncTarget& target,
+                                  const artifact::Artifact& base, const SyncTarget& target,
                                   const std::string& label, int64_t number,
-                                  const ops::RunOptions& run) {
-  const auto memory = [&]() -> Result<ops::BoundArtifact> {
+                                  const artifact::RunOptions& run) {
+  const auto memory = [&]() -> Result<artifact::BoundArtifact> {
     return BindTraining(base, config.model, actor.weights(), nullptr);
   };
   SyncedWeights synced;
   Stopwatch watch;
-  NXDKIT_ASSIGN(ops::BoundArtifact actors, memory());
+  NXDKIT_ASSIGN(artifact::BoundArtifact actors, memory());
   NXDKIT_TRY(Predict(target, std::move(actors), run, synced));
   synced.seconds["digest"] = watch.Lap();
   ops::ConvertRequest request = RequestFor(target, label, number);

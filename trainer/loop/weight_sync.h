@@ -48,8 +48,8 @@ struct SyncedWeights {
 // engine does not read are not proved by that; `ckpt-verify` looks at them. kCorrupt when the
 // ranks' copies differ.
 Result<SyncedWeights> SyncWeights(MeshModel& actor, const DecoderConfig& config,
-                                  const ops::Artifact& base, const SyncTarget& target,
+                                  const artifact::Artifact& base, const SyncTarget& target,
                                   const std::string& label, int64_t number,
-                                  const ops::RunOptions& run);
+                                  const artifact::RunOptions& run);
 
 }  // namespace nxdkit::trainer

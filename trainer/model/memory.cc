@@ -122,27 +122,27 @@ std::vector<uint32_t> Themselves(const models::Model& model) {
   return params;
 }
 
-Status Fill(const ops::BoundArtifact& source, const models::Model& model,
+Status Fill(const artifact::BoundArtifact& source, const models::Model& model,
             const std::vector<uint32_t>& params, const std::vector<RankMemory>& ranks,
-            const ops::RunOptions& run) {
+            const artifact::RunOptions& run) {
   const Layout layout = LayoutOf(model, params, ranks);
   std::vector<OutputTensor> outputs;
   for (const TensorLayout& tensor : layout.tensors)
     outputs.push_back({tensor.name, ranks[tensor.file].dtype, tensor.shape});
   NXDKIT_ASSIGN(const Plan plan, BuildPlan(source.params, source.bound, layout));
-  ops::RunOptions uncapped = run;
+  artifact::RunOptions uncapped = run;
   uncapped.max_memory = kNoMemoryCap;
-  NXDKIT_ASSIGN(const ExecuteOptions options, ops::MakeExecuteOptions(uncapped));
+  NXDKIT_ASSIGN(const ExecuteOptions options, artifact::MakeExecuteOptions(uncapped));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(plan, source.bound, layout, outputs, options));
   MemorySink sink(ranks);
   NXDKIT_TRY(executor.Run(sink));
-  const Result<ops::Proof> proof = ops::Prove(source, ops::Proving::kMost, uncapped);
+  const Result<artifact::Proof> proof = artifact::Prove(source, artifact::Proving::kMost, uncapped);
   return proof.ok() ? OkStatus() : Status(proof.error());
 }
 
 // The source may be of another class of artifact, and is of the same model when the parameters are.
-Status CheckSameModel(const ops::BoundArtifact& source, const models::Model& model) {
+Status CheckSameModel(const artifact::BoundArtifact& source, const models::Model& model) {
   const std::vector<LogicalTensor> params = model.Logical();
   if (source.model_params() != params.size())
     return Corrupt("found {} parameters, the configuration has {}", source.model_params(),
@@ -158,15 +158,15 @@ Status CheckSameModel(const ops::BoundArtifact& source, const models::Model& mod
 
 }  // namespace
 
-Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
-                   const std::vector<RankMemory>& ranks, const ops::RunOptions& run) {
+Status LoadWeights(const artifact::BoundArtifact& source, const models::Model& model,
+                   const std::vector<RankMemory>& ranks, const artifact::RunOptions& run) {
   NXDKIT_TRY(CheckSameModel(source, model));
   return Fill(source, model, Themselves(model), ranks, run);
 }
 
-Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+Status LoadEntry(const artifact::BoundArtifact& source, const models::Model& model,
                  const std::string& entry, const std::vector<RankMemory>& ranks,
-                 const ops::RunOptions& run) {
+                 const artifact::RunOptions& run) {
   NXDKIT_TRY(CheckSameModel(source, model));
   std::vector<uint32_t> params;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
@@ -175,9 +175,9 @@ Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
           .in(source.artifact.path)
           .on(model.params[i].name);
     };
-    const ops::OptimizerEntry* found =
+    const artifact::OptimizerEntry* found =
         source.optimizer ? source.optimizer->Find(i, entry) : nullptr;
-    if (!found || found->kind != ops::OptimizerEntry::Kind::kLike)
+    if (!found || found->kind != artifact::OptimizerEntry::Kind::kLike)
       return bad(fmt::format("the optimizer's state has no {} of it", entry));
     if (found->dtype != ranks.front().dtype)
       return bad(fmt::format("{} is {}, expected {}", entry, Name(found->dtype),

@@ -41,15 +41,15 @@ struct RankMemory {
 // Fills the ranks' arrays from an opened artifact of the same model, converted to their dtypes; a
 // rank reads only its own share. kCorrupt naming the first parameter that the artifact lacks or has
 // in another shape.
-Status LoadWeights(const ops::BoundArtifact& source, const models::Model& model,
-                   const std::vector<RankMemory>& ranks, const ops::RunOptions& run);
+Status LoadWeights(const artifact::BoundArtifact& source, const models::Model& model,
+                   const std::vector<RankMemory>& ranks, const artifact::RunOptions& run);
 
 // The same for what an optimizer keeps of every parameter under `entry` ("exp_avg"), or with
 // nxd::kMasterWeights its master weights. The arrays' dtype must be that of the files: state is not
 // rounded. kCorrupt when a parameter has no such entry.
-Status LoadEntry(const ops::BoundArtifact& source, const models::Model& model,
+Status LoadEntry(const artifact::BoundArtifact& source, const models::Model& model,
                  const std::string& entry, const std::vector<RankMemory>& ranks,
-                 const ops::RunOptions& run);
+                 const artifact::RunOptions& run);
 
 // Numbers of our own as storage to read a tensor from.
 std::shared_ptr<const Storage> StorageOf(std::vector<float> values);

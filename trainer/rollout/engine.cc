@@ -24,8 +24,8 @@ namespace {
 constexpr uint64_t kLoadBuffers = uint64_t{256} << 20;
 
 // The cap of the engines of formats/ops counts what the process holds already.
-ops::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
-  ops::RunOptions run;
+artifact::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
+  artifact::RunOptions run;
   run.jobs = jobs;
   run.max_memory = RssBytes() + kLoadBuffers;
   run.poll = poll;
@@ -53,8 +53,8 @@ Status CheckVersion(const ExpectedWeights& expect,
 
 // Of what is in memory, not of what the files say.
 Result<std::string> DigestOf(const models::Model& model, const std::vector<RankMemory>& ranks,
-                             const ops::RunOptions& run) {
-  ops::BoundArtifact memory;
+                             const artifact::RunOptions& run) {
+  artifact::BoundArtifact memory;
   memory.model = model;
   memory.params = model.Logical();
   std::vector<uint32_t> params(model.params.size());

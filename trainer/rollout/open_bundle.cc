@@ -40,7 +40,7 @@ Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
   const std::string path = JoinPath(bundle.folder, std::string(rollout::kCpuPlanFile));
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxPlanBytes));
   NXDKIT_ASSIGN(rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));
-  const std::vector<ops::Finding> findings = ops::CheckCpuPlan(bundle);
+  const std::vector<artifact::Finding> findings = kinds::CheckCpuPlan(bundle);
   if (findings.empty()) return plan;
   return Error(Errc::kCorrupt, findings.front().message)
       .in(path)
@@ -72,7 +72,7 @@ Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
   const auto refuse = [&](std::string what) {
     return Error(Errc::kUnsupported, std::move(what)).in(folder);
   };
-  const rollout::NeuronConfig& neuron = *ops::BundleOf(opened.artifact.artifact)->config;
+  const rollout::NeuronConfig& neuron = *kinds::BundleOf(opened.artifact.artifact)->config;
   const ParamTable& table = opened.tables.front();
   if (neuron.local_ranks != plan.tp)
     return refuse(fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
@@ -91,9 +91,10 @@ Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
 }  // namespace
 
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
-  NXDKIT_ASSIGN(ops::Artifact artifact, ops::OpenArtifact(options.bundle, &ops::kRollout, {}));
-  NXDKIT_TRY(CheckBlob(*ops::BundleOf(artifact)));
-  NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*ops::BundleOf(artifact)));
+  NXDKIT_ASSIGN(artifact::Artifact artifact,
+                kinds::OpenArtifact(options.bundle, &kinds::kRollout, {}));
+  NXDKIT_TRY(CheckBlob(*kinds::BundleOf(artifact)));
+  NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*kinds::BundleOf(artifact)));
   NXDKIT_TRY(CheckOverride(options.neuron_override, plan, options.bundle));
   if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
@@ -114,8 +115,8 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
                   .seq_len = plan.sequence_length,
                   .vocab = opened.config.model.config.vocab,
                   .dtype = *dtype,
-                  .version = ops::BundleOf(artifact)->version};
-  NXDKIT_ASSIGN(opened.artifact, ops::Bind(std::move(artifact), {}));
+                  .version = kinds::BundleOf(artifact)->version};
+  NXDKIT_ASSIGN(opened.artifact, kinds::Bind(std::move(artifact), {}));
   NXDKIT_TRY(CheckMeans(opened, plan, options.bundle));
   return opened;
 }

@@ -10,7 +10,7 @@
 namespace nxdkit::trainer {
 
 struct OpenedBundle {
-  ops::BoundArtifact artifact;  // holds the bundle's shared lock
+  artifact::BoundArtifact artifact;  // holds the bundle's shared lock
   DecoderConfig config;
   std::vector<ParamTable> tables;  // [tp]
   EngineFacts facts;               // what is known before the weights are

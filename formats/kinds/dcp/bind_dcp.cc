@@ -13,7 +13,7 @@
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
@@ -269,4 +269,4 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   return BindRunTensors(out, hints, run);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -10,7 +10,7 @@
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using EntryKind = OptimizerEntry::Kind;
@@ -194,4 +194,4 @@ Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const st
       .hint("--no-optimizer leaves the optimizer's state out");
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "formats/dcp/layout.h"
-#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
 #include "formats/training/numbered_form.h"
@@ -15,7 +15,7 @@
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using torch::PickleValue;
@@ -206,4 +206,4 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   return decided;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@
 #include "formats/dcp/options.h"
 #include "formats/kinds/output.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 class DcpOutput : public Output {
  public:
@@ -32,4 +32,4 @@ Result<dcp::Mesh> MeshOf(const Arguments& options);
 Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
                                           const OutputOptions& options);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -5,7 +5,7 @@
 #include "formats/kinds/facts.h"
 #include "formats/kinds/table.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 std::string DescriptionOf(dcp::FolderForm form) {
@@ -52,4 +52,4 @@ void AddDcpFacts(KindFacts& facts, const Survey& survey) {
   if (!dcp->objects.empty()) facts.last.Line("objects", Joined(dcp->objects, Short));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -6,7 +6,7 @@
 
 #include "formats/kinds/survey.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct DcpFacts : KindState {
   uint64_t tensors = 0;  // keys, each of one or more chunks
@@ -19,4 +19,4 @@ const DcpFacts* DcpFactsOf(const Survey& survey);  // nullptr where it is no suc
 Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hints);
 void AddDcpFacts(KindFacts& facts, const Survey& survey);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

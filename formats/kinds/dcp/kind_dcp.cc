@@ -1,12 +1,12 @@
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/kinds/dcp/facts_dcp.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 Status OpenDcp(Artifact& artifact, const InputHints& hints) {
@@ -69,4 +69,4 @@ const Kind kDcp = {
     .decide = DecideDcp,
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

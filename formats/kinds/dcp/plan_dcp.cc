@@ -11,8 +11,8 @@
 #include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
@@ -21,7 +21,7 @@
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 struct DcpObject {
@@ -388,4 +388,4 @@ Status DcpOutput::Plan(OutputBuilder& builder) const {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

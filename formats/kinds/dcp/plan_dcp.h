@@ -5,9 +5,9 @@
 
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // The dtype of each model parameter as it is stored.
 std::vector<Dtype> WeightDtypes(const BoundArtifact& source);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -14,7 +14,7 @@
 #include "formats/models/model.h"
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct DcpState : KindState {
   explicit DcpState(std::shared_ptr<const dcp::Folder> opened) : folder(std::move(opened)) {}
@@ -54,4 +54,4 @@ void UnwrapKeys(Artifact& artifact, const models::Model& model);
 Result<std::vector<torch::PickleDict>> ReadDcpOptions(const BoundArtifact& source,
                                                       const DcpTensors& known);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -10,7 +10,7 @@
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using torch::PickleDict;
@@ -132,4 +132,4 @@ Result<std::vector<PickleDict>> ReadDcpOptions(const BoundArtifact& source,
   return Reader(source, known).Run();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -14,7 +14,7 @@
 #include "formats/dcp/layout.h"
 #include "formats/training/state_keys.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr std::string_view kStatePart = "state.";
@@ -183,4 +183,4 @@ std::shared_ptr<const RunObjects> DcpObjectsOf(const Artifact& artifact) {
   return std::make_shared<DcpObjects>(StateOf(artifact)->folder);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -14,7 +14,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr uint64_t kStagingBytes = 1 << 20;
@@ -172,4 +172,4 @@ Status BindDelta(BoundArtifact& out, const InputHints& hints) {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -4,7 +4,7 @@
 #include "formats/kinds/table.h"
 #include "formats/manifest/manifest.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 const DeltaFacts* DeltaFactsOf(const Survey& survey) {
   return dynamic_cast<const DeltaFacts*>(survey.facts.get());
@@ -56,4 +56,4 @@ void AddDeltaFacts(KindFacts& facts, const Survey& survey) {
   rows.Line("result", delta->result);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

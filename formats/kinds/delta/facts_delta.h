@@ -7,7 +7,7 @@
 #include "formats/delta/delta.h"
 #include "formats/kinds/survey.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct DeltaFacts : KindState {
   delta::Coding coding = delta::Coding::kRaw;
@@ -25,4 +25,4 @@ const DeltaFacts* DeltaFactsOf(const Survey& survey);  // nullptr where it is no
 Status DescribeDelta(Survey& survey, const std::string& path, const InputHints& hints);
 void AddDeltaFacts(KindFacts& facts, const Survey& survey);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -1,11 +1,11 @@
-#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/delta/facts_delta.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // Changes alone are no model: everything but the changed elements comes from the base.
@@ -61,4 +61,4 @@ std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact) {
   return state ? state->delta : nullptr;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

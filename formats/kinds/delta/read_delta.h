@@ -7,7 +7,7 @@
 #include "formats/artifact/bound.h"
 #include "formats/delta/delta.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct DeltaState : KindState {
   DeltaState(std::shared_ptr<const delta::Delta> opened, Artifact changed)
@@ -23,4 +23,4 @@ std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact);
 // Binds out.artifact, a kDelta, and its base. kFindings when the base is not the delta's.
 Status BindDelta(BoundArtifact& out, const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -11,7 +11,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr std::string_view kPrefix = "base_model.model.";
@@ -280,4 +280,4 @@ Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing shari
   return Binder(out, base, sharing).Run();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@
 #include "formats/models/rank_tensors.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // A model that nobody wrote a table for: each tensor is its own parameter.
@@ -40,4 +40,4 @@ Status BindHf(BoundArtifact& out, const InputHints&) {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

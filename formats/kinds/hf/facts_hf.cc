@@ -7,7 +7,7 @@
 #include "formats/rollout/rollout_layout.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // "tp3_sharded_checkpoint.safetensors" is rank 3's file.
@@ -83,4 +83,4 @@ void AddHfFacts(KindFacts& facts, const Survey& survey) {
                   }));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

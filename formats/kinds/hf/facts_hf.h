@@ -6,7 +6,7 @@
 
 #include "formats/kinds/survey.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // One of several in a folder.
 struct WeightSet {
@@ -23,4 +23,4 @@ const HfFacts* HfFactsOf(const Survey& survey);  // nullptr: there are none
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints);
 void AddHfFacts(KindFacts& facts, const Survey& survey);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -1,11 +1,11 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
-#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/hf/facts_hf.h"
 #include "formats/kinds/hf/output_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/table.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr OptionRow kRows[] = {
@@ -46,4 +46,4 @@ const Kind kHf = {
     .decide = DecideHf,
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 Error WithWeightsHint(Error error, const std::string& folder, const InputHints& hints) {
@@ -68,4 +68,4 @@ Status OpenHf(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, {folder});
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -8,7 +8,7 @@
 #include "formats/kinds/builder.h"
 #include "formats/kinds/table.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 Status PlanAdapter(OutputBuilder& builder) {
@@ -64,4 +64,4 @@ Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source,
   return decided;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -3,7 +3,7 @@
 
 #include "formats/kinds/output.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 inline constexpr uint64_t kShardBytes = 5'000'000'000;  // of a file, as transformers has it
 
@@ -17,4 +17,4 @@ class HfOutput : public Output {
 
 Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source, const OutputOptions& options);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

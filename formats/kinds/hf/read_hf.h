@@ -8,7 +8,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Result<bool> IsHfFile(const std::string& path);
 // Beside a trainer's shards lies the model as transformers takes it.
@@ -29,4 +29,4 @@ Result<bool> LooksLikePeft(const std::string& path);
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
                 const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -12,7 +12,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // The tensors of a rank if every linear layer were adapted, or those that are.
@@ -158,4 +158,4 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

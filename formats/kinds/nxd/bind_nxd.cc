@@ -7,7 +7,7 @@
 #include "formats/kinds/nxd/nxd_state.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // The reference converter slices the experts for every expert parallel rank, and then stores all of
@@ -70,4 +70,4 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   return hints.optimizer ? BindOptimizer(out, hints) : OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

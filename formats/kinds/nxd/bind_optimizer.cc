@@ -11,7 +11,7 @@
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using nxd::OptimizerSet;
@@ -293,4 +293,4 @@ Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
   return Binder(out, hints).Run(*std::move(location));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

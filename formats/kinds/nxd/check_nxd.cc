@@ -9,7 +9,7 @@
 #include "formats/kinds/bind.h"
 #include "formats/kinds/nxd/nxd_state.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using Recorded = std::unordered_map<std::string_view, const nxd::MpParameter*>;
@@ -129,4 +129,4 @@ std::string MisplacedByConverter(const BoundArtifact& bound, const Finding& find
          "kv_size_multiplier above 1";
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

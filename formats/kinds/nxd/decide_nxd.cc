@@ -10,7 +10,7 @@
 #include "formats/nxd/optimum.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using models::Hardware;
@@ -257,4 +257,4 @@ Result<std::unique_ptr<Output>> DecideNxd(const BoundArtifact& source,
   return decided;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

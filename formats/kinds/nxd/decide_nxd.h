@@ -4,7 +4,7 @@
 #include "formats/kinds/output.h"
 #include "formats/nxd/nxd_layout.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 class NxdOutput : public Output {
  public:
@@ -32,4 +32,4 @@ class NxdOutput : public Output {
 Result<std::unique_ptr<Output>> DecideNxd(const BoundArtifact& source,
                                           const OutputOptions& options);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // What NxD keeps in a tag folder beside the weights.
@@ -224,4 +224,4 @@ void AddNxdFacts(KindFacts& facts, const Survey& survey) {
                   ItemsJson(nxd.beside));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "formats/nxd/detect.h"
 #include "formats/nxd/shard_set.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // How the hardware of an NxD set is known.
 enum class HardwareSource : uint8_t {
@@ -41,4 +41,4 @@ Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hi
 void DescribeNxdLayout(Survey& survey, const BoundArtifact& bound, const InputHints& hints);
 void AddNxdFacts(KindFacts& facts, const Survey& survey);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

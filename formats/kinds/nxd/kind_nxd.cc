@@ -1,11 +1,11 @@
-#include "formats/kinds/nxd/read_nxd.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
+#include "formats/kinds/nxd/read_nxd.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 std::optional<int> NxdTp(const BoundArtifact& bound) { return NxdLayoutOf(bound)->geometry.tp; }
@@ -89,4 +89,4 @@ const Kind kNxd = {
     .decide = DecideNxd,
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

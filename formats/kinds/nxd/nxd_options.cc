@@ -1,6 +1,6 @@
 #include "formats/kinds/nxd/nxd_options.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // Words were checked by whoever took them from the user.
@@ -51,4 +51,4 @@ std::optional<nxd::GroupRule> ParamOrderOf(const Arguments& arguments) {
   return rule ? nxd::GroupRuleFromName(*rule) : std::nullopt;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

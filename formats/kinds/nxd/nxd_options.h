@@ -6,7 +6,7 @@
 #include "formats/kinds/output.h"
 #include "formats/nxd/detect.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // --tp, --pp, --vpp, --ep, --kv-multiplier, --qkv, --hw, --style
 nxd::LayoutOptions LayoutOf(const Arguments& arguments);
@@ -21,4 +21,4 @@ void AssumeHardware(InputHints& hints);
 
 std::optional<nxd::GroupRule> ParamOrderOf(const Arguments& arguments);  // --param-order
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "formats/nxd/shard_set.h"
 #include "formats/nxd/sidecar.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // From opening on: Artifact::state.
 struct NxdState : KindState {
@@ -28,4 +28,4 @@ struct NxdLayout : KindState {
 const NxdState* NxdStateOf(const Artifact& artifact);
 const NxdLayout* NxdLayoutOf(const BoundArtifact& bound);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -6,7 +6,7 @@
 #include "formats/kinds/nxd/nxd_state.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Result<bool> IsNxdFolder(const std::string& path) {
   NXDKIT_ASSIGN(const bool is_hf, hf::HasWeights(path));
@@ -47,4 +47,4 @@ const NxdLayout* NxdLayoutOf(const BoundArtifact& bound) {
   return dynamic_cast<const NxdLayout*>(bound.state.get());
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -8,15 +8,15 @@
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/plan_optimizer.h"
+#include "formats/nxd/optimizer_set.h"
 #include "formats/nxd/optimum.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/run_progress.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "formats/nxd/optimizer_set.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr uint64_t kMaxTrnConfigBytes = 1 << 20;
@@ -97,14 +97,12 @@ class NxdPlanner {
     const Artifact& from = source_.artifact;
     NXDKIT_ASSIGN(const UserContent content, UserContentOf(source_));
     if (content.kept == UserContent::Kept::kAsIs)
-      NXDKIT_TRY(
-          builder_.CarryFile(from.folder, kUserContentFile, InTag(kUserContentFile)));
+      NXDKIT_TRY(builder_.CarryFile(from.folder, kUserContentFile, InTag(kUserContentFile)));
     if (content.kept == UserContent::Kept::kMade)
       NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
     NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
     NXDKIT_TRY(scheduler ? PlanObject(kSchedulerFile, *scheduler)
-                         : builder_.CarryFile(from.folder, kSchedulerFile,
-                                             InTag(kSchedulerFile)));
+                         : builder_.CarryFile(from.folder, kSchedulerFile, InTag(kSchedulerFile)));
     const NxdState* const state = NxdStateOf(from);
     if (!state || !output_.optimum || !state->mp_record) return OkStatus();
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
@@ -270,4 +268,4 @@ Result<std::optional<hardware::Fit>> NxdOutput::FitOn(const BoundArtifact& sourc
   return std::optional(hardware::FitTraining(question.instance, use));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using torch::PickleDict;
@@ -258,4 +258,4 @@ Result<OptimizerTree> MakeOptimizerTree(const BoundArtifact& source, const NxdOu
   return TreeMaker(source, output, params, dp_rank).Make();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

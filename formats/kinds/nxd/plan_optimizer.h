@@ -5,7 +5,7 @@
 
 #include "formats/kinds/nxd/decide_nxd.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // Decides style and data parallel size of the output's optimizer; `dp`: as it is asked for.
 Status DecideOptimizer(const BoundArtifact& source, std::optional<int> dp, NxdOutput& output);
@@ -21,4 +21,4 @@ struct OptimizerTree {
 Result<OptimizerTree> MakeOptimizerTree(const BoundArtifact& source, const NxdOutput& output,
                                         const std::vector<TensorLayout>& params, int dp_rank);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

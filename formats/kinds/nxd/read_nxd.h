@@ -11,7 +11,7 @@
 #include "formats/artifact/finding.h"
 #include "formats/models/gqa.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // Weights in the folder itself count before tags in folders below: shards that were made of a model
 // and put into its folder must not be taken for the model.
@@ -46,4 +46,4 @@ Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const I
 Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
                    const InputHints& hints);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -8,7 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // NxDI's shards have rank tensors that optimum-neuron's lack: they tell the flavor where no
@@ -92,4 +92,4 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
   return OkStatus();
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

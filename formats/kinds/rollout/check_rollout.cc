@@ -11,7 +11,7 @@
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // One rank's file of a bundle.
@@ -107,4 +107,4 @@ std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle) {
   return {Finding("cpu plan", place + error.message()).in(path)};
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -10,7 +10,7 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
@@ -139,4 +139,4 @@ std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
   return findings;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

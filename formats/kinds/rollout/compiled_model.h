@@ -11,7 +11,7 @@
 #include "formats/rollout/bundle.h"
 #include "lib/tensor/output.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // A model's configuration as its file says it; text "" when there is none.
 struct ConfigText {
@@ -35,4 +35,4 @@ std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
 // "8 query and 2 key heads stored as 8 and 8 (convert-to-mha)"
 std::string HeadsText(const models::ModelConfig& config, int64_t tp);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -14,7 +14,7 @@
 #include "lib/base/text.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 // What the user says of the output.
@@ -321,4 +321,4 @@ Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
   return decided;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

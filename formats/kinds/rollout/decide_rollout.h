@@ -7,7 +7,7 @@
 #include "formats/kinds/output.h"
 #include "formats/rollout/bundle.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 class RolloutOutput : public Output {
  public:
@@ -29,4 +29,4 @@ const RolloutOutput* AsRollout(const Output& output);
 Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
                                               const OutputOptions& options);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

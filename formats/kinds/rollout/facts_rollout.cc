@@ -6,7 +6,7 @@
 #include "formats/rollout/cpu_plan.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 std::string DescriptionOf(const std::optional<rollout::NeuronConfig>& config) {
@@ -126,4 +126,4 @@ void AddRolloutFacts(KindFacts& facts, const Survey& survey) {
                                             : Joined(rollout.blobs, ItemText));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -9,7 +9,7 @@
 #include "formats/models/gqa.h"
 #include "formats/rollout/bundle.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 struct RolloutFacts : KindState {
   std::optional<rollout::NeuronConfig> config;
@@ -26,4 +26,4 @@ Status DescribeRollout(Survey& survey, const std::string& path, const InputHints
 void DescribeRolloutLayout(Survey& survey, const BoundArtifact& bound, const InputHints& hints);
 void AddRolloutFacts(KindFacts& facts, const Survey& survey);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -1,10 +1,10 @@
-#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/rollout/facts_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 std::optional<int> RolloutTp(const BoundArtifact& bound) {
@@ -53,4 +53,4 @@ const Kind kRollout = {
     .refreshes = true,
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

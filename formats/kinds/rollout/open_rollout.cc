@@ -7,7 +7,7 @@
 #include "formats/rollout/weight_slots.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile,
@@ -41,4 +41,4 @@ const rollout::Geometry* RolloutGeometryOf(const BoundArtifact& bound) {
   return layout ? &layout->geometry : nullptr;
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 Status Refuse(const std::vector<Finding>& findings) {
@@ -80,4 +80,4 @@ Result<std::optional<hardware::Fit>> RolloutOutput::FitOn(const BoundArtifact& s
   return std::optional(hardware::FitRollout(question.instance, use));
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

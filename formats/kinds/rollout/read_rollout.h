@@ -9,7 +9,7 @@
 #include "formats/artifact/finding.h"
 #include "formats/rollout/bundle.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints);
 
@@ -23,4 +23,4 @@ void NameRolloutChecks(const BoundArtifact& bound, uint64_t ranks,
 // nxdkit-cpu-plan.json of a bundle against what its own configurations give; none without a plan.
 std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -5,7 +5,7 @@
 #include "formats/rollout/bundle.h"
 #include "formats/rollout/rollout_layout.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // From opening on: Artifact::state.
 struct RolloutState : KindState {
@@ -22,4 +22,4 @@ struct RolloutLayout : KindState {
 const rollout::Bundle* BundleOf(const Artifact& artifact);
 const rollout::Geometry* RolloutGeometryOf(const BoundArtifact& bound);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

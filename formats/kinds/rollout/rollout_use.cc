@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                                           const rollout::NeuronConfig& neuron, Dtype dtype) {
@@ -26,4 +26,4 @@ Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                               .element_bytes = ElementBytes(dtype)};
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

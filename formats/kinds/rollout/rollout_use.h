@@ -8,11 +8,11 @@
 #include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // Of `model` in a bundle as `neuron` says: ranks, batch size, sequence length, and how the shards
 // are laid out. `dtype`: of the weights and the cache. kUnsupported as rollout::RankTensors.
 Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                                           const rollout::NeuronConfig& neuron, Dtype dtype);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

@@ -13,7 +13,7 @@
 #include "lib/base/text.h"
 #include "lib/system/paths.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 using torch::PickleDict;
@@ -203,4 +203,4 @@ Result<TensorFile> ReadTreeOfTensors(const std::string& path) {
   return std::move(survey.artifact.files.front());
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

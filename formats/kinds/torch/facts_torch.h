@@ -6,7 +6,7 @@
 
 #include "formats/kinds/survey.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 
 // The form of an archive of a program. That is no kind of artifact, and all else stays empty.
 inline constexpr std::string_view kTorchProgram = "torchscript";
@@ -18,4 +18,4 @@ Status DescribeTorch(Survey& survey, const std::string& path, const InputHints& 
 // read from their own files.
 Result<TensorFile> ReadTreeOfTensors(const std::string& path);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

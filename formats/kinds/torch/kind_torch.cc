@@ -9,7 +9,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
-namespace nxdkit::ops {
+namespace nxdkit::kinds {
 namespace {
 
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
@@ -52,4 +52,4 @@ const Kind kTorch = {
     .decide = DecideTorch,
 };
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit::kinds

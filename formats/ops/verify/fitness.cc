@@ -4,8 +4,8 @@
 
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/open.h"
-#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/compiled_model.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
