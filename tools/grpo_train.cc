@@ -230,15 +230,14 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   NXDKIT_ASSIGN(trainer::Launch launch, LeadLaunch(loaded.config, plan, display, wishes));
   setup.transport = launch.transport();
   setup.leader = launch.leader();
+  const trainer::SetupContext context{{loaded.config, plan, hooks}, loaded, setup};
   const auto train = [&]() -> Result<trainer::TrainResult> {
-    NXDKIT_ASSIGN(trainer::RunParts parts,
-                  trainer::MakeParts({{loaded.config, plan, hooks}, loaded, setup}));
+    NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(context));
     parts.record.lock.emplace(std::move(lock));
     // Now that nothing is refused any more: it takes the run from an earlier attempt.
     NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
     parts.record.attempt.emplace(std::move(attempt));
-    return trainer::Train(loaded.config, plan, std::move(parts), trainer::ConfigJson(loaded.config),
-                          hooks);
+    return trainer::Train(context, std::move(parts), trainer::ConfigJson(loaded.config));
   };
   Result<trainer::TrainResult> result = train();
   if (!result.ok())

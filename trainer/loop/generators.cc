@@ -3,85 +3,53 @@
 #include <utility>
 
 #include "lib/base/errors.h"
-#include "trainer/rollout/rollout_engine.h"
-#include "trainer/rollout/worker_pool.h"
 
 namespace nxdkit::trainer {
-namespace {
 
-// The engine of this process, as a pool of workers is used.
-class EngineHere {
- public:
-  explicit EngineHere(std::unique_ptr<RolloutEngine> engine) : engine_(std::move(engine)) {}
-  Result<EngineFacts> Load(std::span<const EngineOptions> options,
-                           const std::function<Status()>& poll) {
-    return engine_->Load(options[0], poll);
-  }
-  Result<Generated> Generate(std::span<const RolloutRequest> requests, const GenerateHooks& hooks) {
-    return engine_->Generate(requests, hooks);
-  }
-  int64_t restarts() const { return 0; }
+Generator::Generator(std::unique_ptr<RolloutEngine> here, std::optional<WorkerPool> workers,
+                     std::vector<EngineOptions> options, std::function<Status()> poll,
+                     ProgressHook progress)
+    : here_(std::move(here)),
+      workers_(std::move(workers)),
+      options_(std::move(options)),
+      poll_(std::move(poll)),
+      progress_(std::move(progress)) {}
 
- private:
-  std::unique_ptr<RolloutEngine> engine_;
-};
-
-// Tells an EngineHere or a WorkerPool which weights to expect, and counts responses as they come.
-template <typename Rollout>
-class GeneratorOf : public Generator {
- public:
-  GeneratorOf(Rollout rollout, std::vector<EngineOptions> options, std::function<Status()> poll,
-              ProgressHook progress)
-      : rollout_(std::move(rollout)),
-        options_(std::move(options)),
-        poll_(std::move(poll)),
-        progress_(std::move(progress)) {}
-
-  Result<EngineFacts> Reload(const SyncedWeights& weights) override {
-    for (EngineOptions& options : options_) {
-      options.bundle = weights.path;
-      if (options.kind == EngineKind::kCpu) {
-        options.expect.serial = weights.version.serial;
-        options.expect.digest = weights.digest;
-      } else {
-        options.other.version = weights.version.label;
-        options.other.parameters = weights.parameters;
-      }
+Result<EngineFacts> Generator::Reload(const SyncedWeights& weights) {
+  for (EngineOptions& options : options_) {
+    options.bundle = weights.path;
+    if (options.kind == EngineKind::kCpu) {
+      options.expect.serial = weights.version.serial;
+      options.expect.digest = weights.digest;
+    } else {
+      options.other.version = weights.version.label;
+      options.other.parameters = weights.parameters;
     }
-    return rollout_.Load(options_, poll_);
   }
+  return workers_ ? workers_->Load(options_, poll_) : here_->Load(options_[0], poll_);
+}
 
-  Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests) override {
-    GenerateHooks hooks{.poll = poll_, .on_response = nullptr};
-    int64_t done = 0;
-    if (progress_) {
-      progress_(0, std::ssize(requests));
-      hooks.on_response = [&](size_t, const RolloutResponse&) {
-        progress_(++done, std::ssize(requests));
-      };
-    }
-    NXDKIT_ASSIGN(Generated generated, rollout_.Generate(requests, hooks));
-    return std::move(generated.responses);
+Result<std::vector<RolloutResponse>> Generator::Generate(std::span<const RolloutRequest> requests) {
+  GenerateHooks hooks{.poll = poll_, .on_response = nullptr};
+  int64_t done = 0;
+  if (progress_) {
+    progress_(0, std::ssize(requests));
+    hooks.on_response = [&](size_t, const RolloutResponse&) {
+      progress_(++done, std::ssize(requests));
+    };
   }
-
-  int64_t restarts() const override { return rollout_.restarts(); }
-
- private:
-  Rollout rollout_;
-  std::vector<EngineOptions> options_;
-  const std::function<Status()> poll_;
-  const ProgressHook progress_;
-};
-
-}  // namespace
+  NXDKIT_ASSIGN(Generated generated,
+                workers_ ? workers_->Generate(requests, hooks) : here_->Generate(requests, hooks));
+  return std::move(generated.responses);
+}
 
 std::unique_ptr<Generator> MakeEngineGenerator(const EngineOptions& engine,
                                                std::function<Status()> poll,
                                                ProgressHook progress) {
   Result<std::unique_ptr<RolloutEngine>> own = MakeOwnEngine(engine.kind);
   NXDKIT_CHECK(own.ok());
-  return std::make_unique<GeneratorOf<EngineHere>>(EngineHere(*std::move(own)), std::vector{engine},
-                                                   std::move(poll), std::move(progress));
+  return std::make_unique<Generator>(*std::move(own), std::nullopt, std::vector{engine},
+                                     std::move(poll), std::move(progress));
 }
 
 Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& pool,
@@ -89,8 +57,8 @@ Result<std::unique_ptr<Generator>> MakeWorkerGenerator(const WorkerPoolOptions& 
                                                        std::function<Status()> poll,
                                                        ProgressHook progress) {
   NXDKIT_ASSIGN(WorkerPool started, WorkerPool::Start(pool));
-  return std::unique_ptr<Generator>(std::make_unique<GeneratorOf<WorkerPool>>(
-      std::move(started), engines, std::move(poll), std::move(progress)));
+  return std::make_unique<Generator>(nullptr, std::move(started), engines, std::move(poll),
+                                     std::move(progress));
 }
 
 }  // namespace nxdkit::trainer

@@ -1,4 +1,4 @@
-// What the parts of the training loop share: the run that they serve, and who hears of it.
+// The run that the parts of the training loop serve, and who hears of it.
 #pragma once
 
 #include <algorithm>

@@ -16,7 +16,7 @@ namespace nxdkit::trainer {
 
 using BeginPhase = std::function<Status(const char* phase)>;  // "gen" and "reward", in turn
 
-// From what samples are made, and where it is told.
+// The sources of samples, and who hears of them.
 struct SampleMaking {
   const LoopContext& run;
   RunData& data;

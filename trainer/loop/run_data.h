@@ -1,5 +1,5 @@
-// What a run is asked, and how its answers end, are read and judged: the loop knows nothing of files
-// of data, tokenizers and programs that score.
+// The questions of a run, and how its answers end, are read and judged: the loop knows nothing of
+// files of data, tokenizers and programs that score.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "trainer/loop/loop_context.h"
+#include "trainer/loop/weight_sync.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/metric_log.h"
+#include "trainer/rollout/engine.h"
 
 namespace nxdkit::trainer {
 

@@ -15,7 +15,7 @@ struct RunModels {
   artifact::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<MeshModel> actor;
   std::unique_ptr<MeshModel> reference;  // nullptr: no KL
-  // What the critic begins with, and the critic; nullptr: the advantages need none.
+  // The model that the critic begins with, and the critic; nullptr: the advantages need none.
   std::unique_ptr<const CriticModel> critic_model;
   std::unique_ptr<MeshModel> critic;
 };

@@ -18,19 +18,19 @@ class Leader;
 class Transport;
 
 struct SetupOptions {
-  // What runs a rollout worker (rollout/worker.h); [0] is a path.
+  // The words that run a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
-  RolloutEnvironment rollout_environment;  // of the workers: `of` empty, or one for each
-  // What the run is to fit; nullptr: nothing is asked but this machine's memory.
+  RolloutEnvironment rollout_environment;  // for the workers: `of` empty, or one for each
+  // The instance that the run is to fit; nullptr: only this machine's memory is asked.
   const hardware::Instance* instance = nullptr;
-  // Of a run on several machines, led by this process; nullptr: it is alone.
+  // The wire of a run on several machines, led by this process; nullptr: it is alone.
   Transport* transport = nullptr;
   Leader* leader = nullptr;
   std::vector<std::string> worker_logs;  // where their standard error goes: empty, or a file each
-  std::function<void(const Choice&)> on_choice;  // what was taken of several, for programs
+  std::function<void(const Choice&)> on_choice;  // told what was taken of several
 };
 
-// Of the hooks poll, progress, note and warn are asked.
+// Setup asks the hooks poll, progress, note and warn, no others.
 struct SetupContext : LoopContext {
   const LoadedConfig& loaded;
   const SetupOptions& options;

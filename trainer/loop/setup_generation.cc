@@ -10,7 +10,6 @@
 #include "formats/ops/export/export.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 #include "lib/system/system.h"
 #include "trainer/loop/deliveries.h"
 #include "trainer/loop/others_engine.h"

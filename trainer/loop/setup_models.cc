@@ -5,7 +5,7 @@
 #include "formats/kinds/open.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
-#include "lib/system/paths.h"
+#include "lib/system/folders.h"
 #include "trainer/config/check_model.h"
 
 namespace nxdkit::trainer {

@@ -6,7 +6,7 @@
 
 namespace nxdkit::trainer {
 
-// What the configuration names, opened and held against it; the meshes are not made.
+// Opens the models that the configuration names, and holds their shapes against it.
 Status OpenModels(const SetupContext& setup, RunModels& models);
 
 // Reads the weights, and checks every element of them, into meshes of ranks.

@@ -7,7 +7,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
+#include "lib/system/system.h"
 #include "trainer/config/check_reward.h"
 #include "trainer/loop/dataset_feed.h"
 #include "trainer/loop/format_check.h"

@@ -14,6 +14,7 @@
 #include "trainer/loop/update_policy.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/report/metrics.h"
+#include "trainer/rollout/engine.h"
 
 namespace nxdkit::trainer {
 

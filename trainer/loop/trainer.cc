@@ -218,7 +218,7 @@ class Steps {
     return saved.ok() ? written : saved;
   }
 
-  // Of the step so far.
+  // The times of the step so far.
   void AddTimes(const std::vector<Sample>& samples, double started, Metrics& metrics) {
     const double seconds = timer_.Now() - started;
     AddStepTimes(run_, parts_.models, samples, timer_.Take(), seconds, metrics);
@@ -272,10 +272,9 @@ Error WhatEndedIt(const Error& error, const TrainHooks& hooks) {
 
 }  // namespace
 
-Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts parts,
-                          const std::string& config_json, const TrainHooks& hooks) {
-  const LoopContext run{config, plan, hooks};
-  NXDKIT_ASSIGN(const StepRules rules, MakeStepRules(config, plan, parts.record.training_steps));
+Result<TrainResult> Train(const LoopContext& run, RunParts parts, const std::string& config_json) {
+  NXDKIT_ASSIGN(const StepRules rules,
+                MakeStepRules(run.config, run.plan, parts.record.training_steps));
   RunState state(run, parts.models, *parts.data.train, parts.record);
   NXDKIT_TRY(state.Resume(rules));
   NXDKIT_ASSIGN(RunLogs logs, RunLogs::Open(run, state.resumed(), config_json));
@@ -283,7 +282,7 @@ Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts pa
   Steps steps(run, parts, rules, state, logs);
   const Status ran = steps.RunAll();
   if (!ran.ok()) {
-    const Error error = WhatEndedIt(ran.error(), hooks);
+    const Error error = WhatEndedIt(ran.error(), run.hooks);
     state.SaveBeforeLeaving(error, steps.phase(), logs);
     return error;
   }

@@ -26,9 +26,8 @@ struct TrainResult {
   MetricRecord last;  // metrics of the last step
 };
 
-// Runs to the end of parts.record.training_steps, from the last checkpoint if the configuration says so. The folder
-// of the run is config.trainer.save_checkpoint_path. `config_json` goes into it.
-Result<TrainResult> Train(const Config& config, const RunPlan& plan, RunParts parts,
-                          const std::string& config_json, const TrainHooks& hooks);
+// Runs to parts.record.training_steps, from the last checkpoint if the configuration says so.
+// `config_json` goes into the folder of the run.
+Result<TrainResult> Train(const LoopContext& run, RunParts parts, const std::string& config_json);
 
 }  // namespace nxdkit::trainer

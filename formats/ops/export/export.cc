@@ -97,7 +97,7 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
         CompilerWords(command, {convert.input, wanted.neuron, convert.output + ".compile"}));
     return FoundBlob{BlobOrigin::kCompiler};
   }
-  // What a conversion would refuse is refused before the compiler runs for an hour.
+  // The conversion says what it refuses before the compiler runs for an hour.
   if (sampling.ok()) NXDKIT_TRY(DryRun(convert));
   Result<FoundBlob> made = sampling.ok() ? MakeBlob(wanted, command, report) : sampling.error();
   if (made.ok() || !wanted.request.no_blob || made.error().code() != Errc::kUnsupported)
@@ -106,8 +106,8 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
   return FoundBlob{};
 }
 
-// What is decided goes with the blob found: the conversion opens the model again, and its buffers
-// get what memory is left.
+// The opened model goes when the blob is found: the conversion opens it again, and its buffers get
+// the memory.
 Result<FoundBlob> FindBlob(const ExportRequest& request, ExportReport& report) {
   if (request.cpu) return FoundBlob{BlobOrigin::kCpuPlan};
   if (const std::optional<std::string> bundle = request.convert.options.Text("bundle"))

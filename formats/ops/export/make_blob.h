@@ -40,10 +40,10 @@ bool IsOfTheBundle(const Error& error);
 struct FoundBlob {
   BlobOrigin origin = BlobOrigin::kNone;
   std::optional<std::string> bundle{};  // the folder that has it
-  std::shared_ptr<const void> held{};   // so long the folder is locked, or there at all
+  std::shared_ptr<const void> held{};   // keeps the folder locked, or there at all
 };
 
-// `command`: words of CompilerWords. kUnsupported when the compiler fails, failed before, or makes
+// `command`: as for CompilerWords. kUnsupported when the compiler fails, failed before, or makes
 // what does not fit. Tells `report` the command that ran.
 Result<FoundBlob> MakeBlob(const WantedBlob& wanted, const std::vector<std::string>& command,
                            ExportReport& report);

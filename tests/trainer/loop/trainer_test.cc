@@ -150,7 +150,7 @@ class Loop : public ::testing::Test {
     };
     hooks.note = [&](const std::string& line) { notes_.push_back(line); };
     const RunPlan plan = MakeRunPlan(config);
-    const auto result = Train(config, plan, MakeParts(config, steps), "{}", hooks);
+    const auto result = Train({config, plan, hooks}, MakeParts(config, steps), "{}");
     EXPECT_TRUE(result.ok()) << result.error().ToString();
     return metrics;
   }
@@ -232,7 +232,7 @@ TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
       return stop ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
     };
     hooks.note = [&](const std::string& line) { notes_.push_back(line); };
-    const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks);
+    const auto result = Train({config, MakeRunPlan(config), hooks}, MakeParts(config, 6), "{}");
     ASSERT_FALSE(result.ok());
     ASSERT_EQ(result.error().code(), Errc::kInterrupted) << result.error().ToString();
     // An update that has begun is finished first.
@@ -270,7 +270,7 @@ TEST_F(Loop, TheSameCommandGoesOnFromWhatAnInterruptedRunSaved) {
         return current > stop_at ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
       };
       hooks.note = [&](const std::string& line) { notes_.push_back(line); };
-      const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 8), "{}", hooks);
+      const auto result = Train({config, MakeRunPlan(config), hooks}, MakeParts(config, 8), "{}");
       ASSERT_FALSE(result.ok());
       ASSERT_EQ(result.error().code(), Errc::kInterrupted) << result.error().ToString();
       EXPECT_EQ(notes_.back(),
@@ -292,7 +292,7 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
   Run(Configure({}), 2);
   const auto log = ReadSmallFile(folder_.Path("run/experiment_log.jsonl"), 1 << 20);
   const Config config = Configure({"trainer.find_last_checkpoint=false"});
-  const auto refused = Train(config, MakeRunPlan(config), MakeParts(config, 2), "{}", {});
+  const auto refused = Train({config, MakeRunPlan(config), {}}, MakeParts(config, 2), "{}");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Errc::kUsage);
   EXPECT_THAT(refused.error().hint(), HasSubstr("trainer.find_last_checkpoint=true"));
@@ -305,7 +305,7 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
     return stop_ ? Status(Error(Errc::kInterrupted, "enough")) : OkStatus();
   };
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
-  EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", hooks).ok());
+  EXPECT_FALSE(Train({config, MakeRunPlan(config), hooks}, MakeParts(config, 6), "{}").ok());
   EXPECT_EQ(
       notes_.back(),
       "step 1 is saved: the command with trainer.find_last_checkpoint=true continues from it");
@@ -330,7 +330,7 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   const auto archive = torch::ReadArchive(file);
   ASSERT_TRUE(archive.ok()) << archive.error().ToString();
   testing_util::FlipFile(file, archive->tensors.back().storage->file_offset());
-  const auto refused = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", {});
+  const auto refused = Train({config, MakeRunPlan(config), {}}, MakeParts(config, 6), "{}");
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Errc::kCorrupt);
   EXPECT_EQ(refused.error().file(), file);
@@ -338,7 +338,7 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   EXPECT_THAT(refused.error().hint(), HasSubstr(earlier));
   // A file that has a hint of its own keeps it.
   fs::resize_file(file, fs::file_size(file) / 2);
-  const auto cut = Train(config, MakeRunPlan(config), MakeParts(config, 6), "{}", {});
+  const auto cut = Train({config, MakeRunPlan(config), {}}, MakeParts(config, 6), "{}");
   ASSERT_FALSE(cut.ok());
   EXPECT_EQ(cut.error().code(), Errc::kCorrupt);
   EXPECT_EQ(cut.error().file(), file);
@@ -361,7 +361,7 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   };
   TrainHooks hooks;
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
-  auto result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  auto result = Train({config, MakeRunPlan(config), hooks}, std::move(parts), "{}");
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().hint(), HasSubstr("It was asked: prompt \""));
   EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
@@ -373,7 +373,7 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
     const std::vector<float> wrong(weights[0].table->size, NAN);
     std::memcpy(weights[0].parts.front().data, wrong.data(), wrong.size() * sizeof(float));
   };
-  result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  result = Train({config, MakeRunPlan(config), hooks}, std::move(parts), "{}");
   ASSERT_FALSE(result.ok());
   EXPECT_FALSE(fs::exists(folder_.Path("run/global_step_4")));
   EXPECT_EQ(notes_.back(),
@@ -393,7 +393,7 @@ TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
     if (step == 2) phases.push_back(phase);
   };
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
-  const auto result = Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks);
+  const auto result = Train({config, MakeRunPlan(config), hooks}, std::move(parts), "{}");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code(), Errc::kCorrupt);
   EXPECT_EQ(phases.back(), "reward");
@@ -512,7 +512,7 @@ TEST_F(Loop, TellsHowFarAPhaseIs) {
   };
   parts.engines.generator =
       MakeEngineGenerator({.bundle = parts.engines.sync.bundle}, nullptr, hooks.progress);
-  ASSERT_TRUE(Train(config, MakeRunPlan(config), std::move(parts), "{}", hooks).ok());
+  ASSERT_TRUE(Train({config, MakeRunPlan(config), hooks}, std::move(parts), "{}").ok());
   EXPECT_EQ(last["gen"], std::pair(int64_t{32}, int64_t{32}));
   EXPECT_EQ(last["update_actor"], std::pair(int64_t{64}, int64_t{64}));
 }
@@ -576,7 +576,7 @@ TEST_F(Loop, ACriticIsResumedBitForBit) {
     return Error(Errc::kInterrupted, "enough");
   };
   const Config config = Configure(options);
-  EXPECT_FALSE(Train(config, MakeRunPlan(config), MakeParts(config, 5), "{}", hooks).ok());
+  EXPECT_FALSE(Train({config, MakeRunPlan(config), hooks}, MakeParts(config, 5), "{}").ok());
   const auto rest = Run(config, 5);
   ASSERT_EQ(rest.size(), 3u);
   for (int64_t step : {3, 4, 5})
@@ -588,7 +588,7 @@ TEST_F(Loop, ACriticIsResumedBitForBit) {
 TEST_F(Loop, ACheckpointWithoutACriticIsRefused) {
   Run(Configure({"trainer.save_freq=1"}), 1);
   const Config config = Configure(kGae);
-  const auto result = Train(config, MakeRunPlan(config), MakeParts(config, 2), "{}", {});
+  const auto result = Train({config, MakeRunPlan(config), {}}, MakeParts(config, 2), "{}");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code(), Errc::kNotFound);
   EXPECT_EQ(result.error().message(), "the checkpoint has no critic");
