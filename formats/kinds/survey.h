@@ -46,8 +46,15 @@ struct Survey {
   std::vector<std::string> entries;  // values beside the tensors: "epoch"
   std::vector<std::string> blobs;    // paths of files in which compiled graphs are looked for
   std::vector<std::string> warnings;
-  std::shared_ptr<KindState> facts;  // null: nothing that only its kind has
+  std::shared_ptr<KindState> facts;  // FactsAs
 };
+
+// What only this kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like. nullptr: it is
+// of another kind, or has nothing of its own.
+template <typename T>
+const T* FactsAs(const Survey& survey) {
+  return dynamic_cast<const T*>(survey.facts.get());
+}
 
 // Opens a whole artifact of the kind and takes its name for the form and the description.
 Status SurveyWhole(Survey& survey, const Kind& kind, const std::string& path,
