@@ -46,10 +46,10 @@ struct Survey {
   std::vector<std::string> entries;  // values beside the tensors: "epoch"
   std::vector<std::string> blobs;    // paths of files in which compiled graphs are looked for
   std::vector<std::string> warnings;
-  std::shared_ptr<KindState> facts;  // FactsAs
+  std::shared_ptr<KindState> facts;  // only its kind has them; see FactsAs
 };
 
-// What only this kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like. nullptr: it is
+// The facts that only one kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like. nullptr: it is
 // of another kind, or has nothing of its own.
 template <typename T>
 const T* FactsAs(const Survey& survey) {

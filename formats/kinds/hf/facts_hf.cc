@@ -31,7 +31,7 @@ Status DescribeFile(Survey& survey, const std::string& path, const InputHints& h
   return OkStatus();
 }
 
-// Of several sets that which transformers would load is shown; whoever does more with them asks.
+// Shows the one of several sets that transformers would load; whoever does more with them asks.
 Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const InputHints& asked) {
   Result<Artifact> opened = OpenArtifact(path, &kHf, asked);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();

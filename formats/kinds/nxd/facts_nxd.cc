@@ -11,7 +11,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// What NxD keeps in a tag folder beside the weights.
+// NxD keeps these in a tag folder beside the weights.
 constexpr const char* kBeside[] = {"optim", "scheduler.pt", "user_content.pt"};
 
 struct HardwareSourceRow {
@@ -42,7 +42,7 @@ Result<uint64_t> BytesBelow(const std::string& folder) {
   return bytes;
 }
 
-// What names tell of a set.
+// The facts that names tell.
 Status DescribeSet(Survey& survey, NxdFacts& facts) {
   const nxd::ShardSet& set = NxdStateOf(survey.artifact)->set;
   const nxd::SetLocation& location = set.location;

@@ -50,7 +50,7 @@ std::string ShardsText(const RolloutFacts& rollout) {
   return fmt::format("none; they are loaded from {}", rollout.config->checkpoint_id);
 }
 
-// What neuron_config.json names beside the engine.
+// The versions and settings that neuron_config.json names beside the engine.
 void AddVersions(Facts& rows, const rollout::NeuronConfig& config) {
   const auto text = [](const auto& version) {
     return Short(version.first) + " " + Short(version.second);
