@@ -1,5 +1,5 @@
-// What an artifact is and what is in it, as far as all kinds have it: the part of ckpt-inspect's
-// answer that a kind fills in (Kind::describe). What only one kind knows hangs on `facts`.
+// The part of ckpt-inspect's answer that a kind fills in (Kind::describe): what an artifact is and
+// what is in it, as far as all kinds have it. What only one kind knows hangs on `facts`.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ struct Survey {
   std::shared_ptr<KindState> facts;  // only its kind has them; see FactsAs
 };
 
-// The facts that only one kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like. nullptr: it is
-// of another kind, or has nothing of its own.
+// The facts that only one kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like.
+// nullptr: it is of another kind, or has nothing of its own.
 template <typename T>
 const T* FactsAs(const Survey& survey) {
   return dynamic_cast<const T*>(survey.facts.get());
