@@ -1,5 +1,5 @@
-// What an artifact is and what is in it, as far as all kinds have it: the part of ckpt-inspect's
-// answer that a kind fills in (Kind::describe). What only one kind knows hangs on `facts`.
+// The part of ckpt-inspect's answer that a kind fills in (Kind::describe): what an artifact is and
+// what is in it, as far as all kinds have it. What only one kind knows hangs on `facts`.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,15 @@ struct Survey {
   std::vector<std::string> entries;  // values beside the tensors: "epoch"
   std::vector<std::string> blobs;    // paths of files in which compiled graphs are looked for
   std::vector<std::string> warnings;
-  std::shared_ptr<KindState> facts;  // null: nothing that only its kind has
+  std::shared_ptr<KindState> facts;  // only its kind has them; see FactsAs
 };
+
+// The facts that only one kind has: NxdFacts (formats/kinds/nxd/facts_nxd.h) and their like.
+// nullptr: it is of another kind, or has nothing of its own.
+template <typename T>
+const T* FactsAs(const Survey& survey) {
+  return dynamic_cast<const T*>(survey.facts.get());
+}
 
 // Opens a whole artifact of the kind and takes its name for the form and the description.
 Status SurveyWhole(Survey& survey, const Kind& kind, const std::string& path,

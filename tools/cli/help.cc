@@ -93,8 +93,8 @@ bool GoesWith(const OptionFacts& row, const std::string& kind) {
 // "  nxd       --tag, --tp, --pp": the options that go with each kind.
 std::string KindLines(const ToolInfo& info, const std::vector<OptionFacts>& options) {
   constexpr size_t kNamesColumn = 12;
-  std::string out = "  " + Wrap(fmt::format("What goes with a format says {} --help=FORMAT, or "
-                                            "--help=all of all of them.",
+  std::string out = "  " + Wrap(fmt::format("{} --help=FORMAT describes the options of a format, "
+                                            "--help=all those of all formats.",
                                             info.name),
                                 2, 2);
   for (const std::string& kind : KindsIn(options)) {

@@ -1,5 +1,7 @@
 #include "formats/kinds/dcp/facts_dcp.h"
 
+#include <array>
+
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/facts.h"
@@ -8,30 +10,17 @@
 namespace nxdkit::kinds {
 namespace {
 
-std::string DescriptionOf(dcp::FolderForm form) {
-  switch (form) {
-    case dcp::FolderForm::kCheckpoint:
-      return "torch distributed checkpoint";
-    case dcp::FolderForm::kRankLocal:
-      return "torch distributed checkpoint, of each rank by itself";
-    case dcp::FolderForm::kRankFiles:
-      return "torch distributed checkpoint, files of ranks (torch_checkpointing)";
-    case dcp::FolderForm::kSafetensors:
-      return "torch distributed checkpoint, shards of safetensors";
-  }
-  return "";
-}
+constexpr std::array kDescriptions = {
+    "torch distributed checkpoint", "torch distributed checkpoint, of each rank by itself",
+    "torch distributed checkpoint, files of ranks (torch_checkpointing)",
+    "torch distributed checkpoint, shards of safetensors"};  // by dcp::FolderForm
 
 }  // namespace
-
-const DcpFacts* DcpFactsOf(const Survey& survey) {
-  return dynamic_cast<const DcpFacts*>(survey.facts.get());
-}
 
 Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hints) {
   NXDKIT_TRY(SurveyWhole(survey, kDcp, path, hints));
   const dcp::Folder& folder = *DcpFolderOf(survey.artifact);
-  survey.description = DescriptionOf(folder.form);
+  survey.description = kDescriptions[static_cast<size_t>(folder.form)];
   const auto facts = std::make_shared<DcpFacts>();
   facts->tensors = folder.tensors.size();
   for (const dcp::StoredEntry& entry : folder.tensors) facts->chunks += entry.chunks.size();
@@ -42,7 +31,7 @@ Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hi
 }
 
 void AddDcpFacts(KindFacts& facts, const Survey& survey) {
-  const DcpFacts* dcp = DcpFactsOf(survey);
+  const DcpFacts* dcp = FactsAs<DcpFacts>(survey);
   if (!dcp) return facts.last.Key("dcp", {});
   facts.last.Add("entries",
                  fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,

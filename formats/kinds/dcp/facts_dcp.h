@@ -14,8 +14,6 @@ struct DcpFacts : KindState {
   std::vector<std::string> objects;  // keys of what is no tensor
 };
 
-const DcpFacts* DcpFactsOf(const Survey& survey);  // nullptr where it is no such checkpoint
-
 Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hints);
 void AddDcpFacts(KindFacts& facts, const Survey& survey);
 

@@ -6,10 +6,6 @@
 
 namespace nxdkit::kinds {
 
-const DeltaFacts* DeltaFactsOf(const Survey& survey) {
-  return dynamic_cast<const DeltaFacts*>(survey.facts.get());
-}
-
 Status DescribeDelta(Survey& survey, const std::string& path, const InputHints&) {
   NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(path));
   const delta::Head& head = delta->head();
@@ -34,7 +30,7 @@ Status DescribeDelta(Survey& survey, const std::string& path, const InputHints&)
 }
 
 void AddDeltaFacts(KindFacts& facts, const Survey& survey) {
-  const DeltaFacts* delta = DeltaFactsOf(survey);
+  const DeltaFacts* delta = FactsAs<DeltaFacts>(survey);
   Facts& rows = facts.last;
   if (!delta) return rows.Key("delta", {});
   const char* coding = delta->coding == delta::Coding::kUlp ? "ulp" : "raw";

@@ -19,8 +19,6 @@ struct DeltaFacts : KindState {
   std::string base, result;    // digests, "sha256:..."
 };
 
-const DeltaFacts* DeltaFactsOf(const Survey& survey);  // nullptr where it is no delta
-
 // Needs nothing of the base.
 Status DescribeDelta(Survey& survey, const std::string& path, const InputHints& hints);
 void AddDeltaFacts(KindFacts& facts, const Survey& survey);

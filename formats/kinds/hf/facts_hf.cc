@@ -31,7 +31,7 @@ Status DescribeFile(Survey& survey, const std::string& path, const InputHints& h
   return OkStatus();
 }
 
-// Of several sets that which transformers would load is shown; whoever does more with them asks.
+// Shows the one of several sets that transformers would load; whoever does more with them asks.
 Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const InputHints& asked) {
   Result<Artifact> opened = OpenArtifact(path, &kHf, asked);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();
@@ -55,10 +55,6 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
 
 }  // namespace
 
-const HfFacts* HfFactsOf(const Survey& survey) {
-  return dynamic_cast<const HfFacts*>(survey.facts.get());
-}
-
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool folder, IsFolder(path));
   if (!folder) return DescribeFile(survey, path, hints);
@@ -72,7 +68,7 @@ Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hin
 }
 
 void AddHfFacts(KindFacts& facts, const Survey& survey) {
-  const HfFacts* hf = HfFactsOf(survey);
+  const HfFacts* hf = FactsAs<HfFacts>(survey);
   const std::vector<WeightSet> sets = hf ? hf->sets : std::vector<WeightSet>();
   const auto text = [](const WeightSet& set) {
     return Short(set.file) + (set.read ? " (shown)" : "");

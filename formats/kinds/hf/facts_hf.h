@@ -18,8 +18,6 @@ struct HfFacts : KindState {
   std::vector<WeightSet> sets;  // of a folder that has several
 };
 
-const HfFacts* HfFactsOf(const Survey& survey);  // nullptr: there are none
-
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints);
 void AddHfFacts(KindFacts& facts, const Survey& survey);
 

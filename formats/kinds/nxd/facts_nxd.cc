@@ -1,7 +1,6 @@
 #include "formats/kinds/nxd/facts_nxd.h"
 
 #include <algorithm>
-#include <array>
 
 #include "formats/kinds/facts.h"
 #include "formats/kinds/nxd/nxd_state.h"
@@ -12,8 +11,23 @@
 namespace nxdkit::kinds {
 namespace {
 
-// What NxD keeps in a tag folder beside the weights.
+// NxD keeps these in a tag folder beside the weights.
 constexpr const char* kBeside[] = {"optim", "scheduler.pt", "user_content.pt"};
+
+struct HardwareSourceRow {
+  const char* name;
+  const char* after_the_name;  // of the hardware, for people
+};
+const HardwareSourceRow& SourceRow(HardwareSource source) {
+  static constexpr HardwareSourceRow kRows[] = {
+      {"unknown", ""},
+      {"irrelevant", ""},
+      {"options", " by the options"},
+      {"sidecar", " by nxdkit.json"},
+      {"record", " by optimum-neuron's metadata"},
+      {"replicas", ", read off the copies of the key heads"}};
+  return kRows[static_cast<size_t>(source)];
+}
 
 std::string TagCount(size_t tags) { return fmt::format("{} tag{}", tags, tags == 1 ? "" : "s"); }
 
@@ -28,7 +42,7 @@ Result<uint64_t> BytesBelow(const std::string& folder) {
   return bytes;
 }
 
-// What names tell of a set.
+// The facts that names tell.
 Status DescribeSet(Survey& survey, NxdFacts& facts) {
   const nxd::ShardSet& set = NxdStateOf(survey.artifact)->set;
   const nxd::SetLocation& location = set.location;
@@ -89,21 +103,9 @@ const char* HardwareName(const NxdFacts& nxd) {
 }
 
 std::string HardwareText(const NxdFacts& nxd) {
-  const char* name = HardwareName(nxd);
-  switch (nxd.hardware) {
-    case HardwareSource::kIrrelevant:
-      return "trn1 and trn2 alike";
-    case HardwareSource::kOptions:
-      return fmt::format("{} by the options", name);
-    case HardwareSource::kSidecar:
-      return fmt::format("{} by nxdkit.json", name);
-    case HardwareSource::kRecord:
-      return fmt::format("{} by optimum-neuron's metadata", name);
-    case HardwareSource::kReplicas:
-      return fmt::format("{}, read off the copies of the key heads", name);
-    case HardwareSource::kUnknown:
-      break;
-  }
+  if (nxd.hardware == HardwareSource::kIrrelevant) return "trn1 and trn2 alike";
+  if (nxd.hardware != HardwareSource::kUnknown)
+    return std::string(HardwareName(nxd)) + SourceRow(nxd.hardware).after_the_name;
   return nxd.replicas == nxd::ReplicaOrder::kTiled
              ? "not known (copies of key heads are tiled: trn1, or trn2 from a faulty converter)"
              : "not known";
@@ -168,15 +170,7 @@ void AddTags(Facts& rows, const NxdFacts& nxd) {
 
 }  // namespace
 
-std::string_view HardwareSourceName(HardwareSource source) {
-  constexpr std::array<std::string_view, 6> kNames = {"unknown", "irrelevant", "options",
-                                                      "sidecar", "record",     "replicas"};
-  return kNames[static_cast<size_t>(source)];
-}
-
-const NxdFacts* NxdFactsOf(const Survey& survey) {
-  return dynamic_cast<const NxdFacts*>(survey.facts.get());
-}
+std::string_view HardwareSourceName(HardwareSource source) { return SourceRow(source).name; }
 
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints) {
   const auto facts = std::make_shared<NxdFacts>();
@@ -215,7 +209,7 @@ void DescribeNxdLayout(Survey& survey, const BoundArtifact& bound, const InputHi
 void AddNxdFacts(KindFacts& facts, const Survey& survey) {
   facts.LayoutKeys({"set_style", "tp", "pp", "vpp", "ep", "kv_multiplier", "qkv", "hw", "hw_source",
                     "source_digest", "style", "xser"});
-  const NxdFacts* known = NxdFactsOf(survey);
+  const NxdFacts* known = FactsAs<NxdFacts>(survey);
   const NxdFacts nxd = known ? *known : NxdFacts();
   if (nxd.read) AddSetKeys(facts.layout, nxd);
   AddGrid(facts.first, nxd);

@@ -35,8 +35,6 @@ struct NxdFacts : KindState {
   std::string source_digest;  // that nxdkit.json records; "" for none
 };
 
-const NxdFacts* NxdFactsOf(const Survey& survey);  // nullptr where it is neither
-
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints);
 void DescribeNxdLayout(Survey& survey, const BoundArtifact& bound, const InputHints& hints);
 void AddNxdFacts(KindFacts& facts, const Survey& survey);

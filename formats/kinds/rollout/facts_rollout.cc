@@ -50,7 +50,7 @@ std::string ShardsText(const RolloutFacts& rollout) {
   return fmt::format("none; they are loaded from {}", rollout.config->checkpoint_id);
 }
 
-// What neuron_config.json names beside the engine.
+// The versions and settings that neuron_config.json names beside the engine.
 void AddVersions(Facts& rows, const rollout::NeuronConfig& config) {
   const auto text = [](const auto& version) {
     return Short(version.first) + " " + Short(version.second);
@@ -72,10 +72,6 @@ void AddWeightsVersion(Facts& rows, const std::optional<rollout::WeightsVersion>
 }
 
 }  // namespace
-
-const RolloutFacts* RolloutFactsOf(const Survey& survey) {
-  return dynamic_cast<const RolloutFacts*>(survey.facts.get());
-}
 
 Status DescribeRollout(Survey& survey, const std::string& path, const InputHints& hints) {
   NXDKIT_TRY(SurveyWhole(survey, kRollout, path, hints));
@@ -107,7 +103,7 @@ void DescribeRolloutLayout(Survey& survey, const BoundArtifact& bound, const Inp
 void AddRolloutFacts(KindFacts& facts, const Survey& survey) {
   facts.LayoutKeys({"flavor", "bs", "seq", "dtype", "fused_qkv", "first_rank", "gqa_strategy",
                     "padded_heads", "padded_kv_heads"});
-  const RolloutFacts* known = RolloutFactsOf(survey);
+  const RolloutFacts* known = FactsAs<RolloutFacts>(survey);
   const RolloutFacts rollout = known ? *known : RolloutFacts();
   const rollout::NeuronConfig config = rollout.config.value_or(rollout::NeuronConfig());
   if (known) AddBundleKeys(facts.layout, rollout);

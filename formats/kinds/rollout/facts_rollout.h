@@ -20,8 +20,6 @@ struct RolloutFacts : KindState {
   std::optional<models::RolloutHeads> heads;       // when the configuration is known
 };
 
-const RolloutFacts* RolloutFactsOf(const Survey& survey);  // nullptr where it is no bundle
-
 Status DescribeRollout(Survey& survey, const std::string& path, const InputHints& hints);
 void DescribeRolloutLayout(Survey& survey, const BoundArtifact& bound, const InputHints& hints);
 void AddRolloutFacts(KindFacts& facts, const Survey& survey);

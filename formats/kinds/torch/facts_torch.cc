@@ -80,7 +80,7 @@ class TreeWalk {
   uint64_t name_bytes_ = 0;
 };
 
-// What the top of a tree of values says it is.
+// The description of a tree of values, by its top.
 std::string TreeDescription(const PickleValue& root) {
   if (root.tensor() != nullptr) return "torch archive of one tensor";
   if (root.Find("base_state") != nullptr || root.Find("shape_info") != nullptr)

@@ -4,8 +4,8 @@
 
 #include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/rollout/facts_rollout.h"
-#include "tests/formats/ops/inspect/inputs.h"
 #include "tests/formats/words.h"
+#include "tests/formats/ops/inspect/inputs.h"
 #include "tests/lib/expect_error.h"
 #include "tools/inspect/report.h"
 
@@ -68,9 +68,8 @@ TEST(InspectHf, FolderWithOneFile) {
 
 TEST(InspectHf, ShardedFolder) {
   const Models models;
-  const std::string path = models.Make("sharded", &ops::kHf, [](OutputOptions& options) {
-    options.Set("max-shard-size", "200000");
-  });
+  const std::string path = models.Make(
+      "sharded", &ops::kHf, [](OutputOptions& options) { options.Set("max-shard-size", "200000"); });
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.files, 3u);
   EXPECT_EQ(inspection.description, "Hugging Face model folder, 3 files and an index");
@@ -136,7 +135,7 @@ TEST(InspectNxd, RootWithTags) {
   EXPECT_EQ(inspection.form, "nxd");
   EXPECT_THAT(inspection.description, HasSubstr("NxD checkpoint folder of 3 tags; the tag step_2"));
   ExpectFits(inspection);
-  const NxdFacts& facts = *NxdFactsOf(inspection);
+  const NxdFacts& facts = *FactsAs<NxdFacts>(inspection);
   EXPECT_EQ(facts.location.tag, "step_2");
   ASSERT_EQ(facts.tags.size(), 3u);
   EXPECT_TRUE(facts.tags[0].finished);
@@ -149,8 +148,8 @@ TEST(InspectNxd, RootWithTags) {
   InputHints hints;
   hints.Set("tag", "step_3");
   const Inspection asked = InspectOk(models.path("root"), hints);
-  EXPECT_EQ(NxdFactsOf(asked)->location.tag, "step_3");
-  EXPECT_FALSE(NxdFactsOf(asked)->location.finished);
+  EXPECT_EQ(FactsAs<NxdFacts>(asked)->location.tag, "step_3");
+  EXPECT_FALSE(FactsAs<NxdFacts>(asked)->location.finished);
   EXPECT_THAT(asked.warnings, ElementsAre(HasSubstr("no `done` marker")));
 }
 
@@ -160,8 +159,8 @@ TEST(InspectNxd, RootWithoutAFinishedTagListsThem) {
   fs::remove(models.path("root/step_1/done"));
   const Inspection inspection = InspectOk(models.path("root"));
   EXPECT_EQ(inspection.form, "nxd_root");
-  ASSERT_EQ(NxdFactsOf(inspection)->tags.size(), 1u);
-  EXPECT_EQ(NxdFactsOf(inspection)->tags[0].name, "step_1");
+  ASSERT_EQ(FactsAs<NxdFacts>(inspection)->tags.size(), 1u);
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->tags[0].name, "step_1");
   EXPECT_EQ(inspection.tensors, 0u);
   EXPECT_THAT(inspection.warnings,
               ElementsAre(HasSubstr("no finished tag; without a `done` marker: step_1")));
@@ -177,17 +176,17 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   });
   const Inspection by_sidecar = InspectOk(path);
   ExpectFits(by_sidecar);
-  EXPECT_EQ(NxdFactsOf(by_sidecar)->hardware, HardwareSource::kSidecar);
-  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->kv_multiplier, 2);
-  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->qkv, nxd::QkvStyle::kFused);
-  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->hardware, models::Hardware::kTrn2);
-  EXPECT_EQ(NxdFactsOf(by_sidecar)->location.tp, 8);
+  EXPECT_EQ(FactsAs<NxdFacts>(by_sidecar)->hardware, HardwareSource::kSidecar);
+  EXPECT_EQ(FactsAs<NxdFacts>(by_sidecar)->geometry->kv_multiplier, 2);
+  EXPECT_EQ(FactsAs<NxdFacts>(by_sidecar)->geometry->qkv, nxd::QkvStyle::kFused);
+  EXPECT_EQ(FactsAs<NxdFacts>(by_sidecar)->geometry->hardware, models::Hardware::kTrn2);
+  EXPECT_EQ(FactsAs<NxdFacts>(by_sidecar)->location.tp, 8);
 
   fs::remove(path + "/nxdkit.json");
-  EXPECT_EQ(NxdFactsOf(InspectOk(path))->hardware, HardwareSource::kReplicas);
+  EXPECT_EQ(FactsAs<NxdFacts>(InspectOk(path))->hardware, HardwareSource::kReplicas);
   InputHints hints;
   hints.Set("hw", Word(models::Hardware::kTrn2));
-  EXPECT_EQ(NxdFactsOf(InspectOk(path, hints))->hardware, HardwareSource::kOptions);
+  EXPECT_EQ(FactsAs<NxdFacts>(InspectOk(path, hints))->hardware, HardwareSource::kOptions);
 
   const std::string tiled = models.Make("tiled", &ops::kNxd, [](OutputOptions& options) {
     options.Set("tp", 8);
@@ -197,8 +196,8 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   fs::remove(tiled + "/nxdkit.json");
   const Inspection unknown = InspectOk(tiled);
   ExpectFits(unknown);
-  EXPECT_EQ(NxdFactsOf(unknown)->hardware, HardwareSource::kUnknown);
-  EXPECT_EQ(NxdFactsOf(unknown)->replicas, nxd::ReplicaOrder::kTiled);
+  EXPECT_EQ(FactsAs<NxdFacts>(unknown)->hardware, HardwareSource::kUnknown);
+  EXPECT_EQ(FactsAs<NxdFacts>(unknown)->replicas, nxd::ReplicaOrder::kTiled);
 }
 
 TEST(InspectNxd, OptionThatContradictsIsAUsageError) {
@@ -220,9 +219,9 @@ TEST(InspectNxd, XserSetAndItsMainFile) {
   });
   const Inspection inspection = InspectOk(path);
   ExpectFits(inspection);
-  EXPECT_TRUE(NxdFactsOf(inspection)->xser);
-  EXPECT_EQ(NxdFactsOf(inspection)->location.style, nxd::SetStyle::kV2Xser);
-  EXPECT_EQ(NxdFactsOf(inspection)->location.pp, 2);
+  EXPECT_TRUE(FactsAs<NxdFacts>(inspection)->xser);
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->location.style, nxd::SetStyle::kV2Xser);
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->location.pp, 2);
   EXPECT_EQ(inspection.files, 4u + inspection.tensors);
   EXPECT_EQ(FileOf(inspection, {0, 0}),
             "model/dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors/tensor_0.pt");
@@ -253,11 +252,11 @@ TEST(InspectNxd, WhatLiesBesideTheModel) {
   models.scratch().Write("set/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", std::string(700, 'x'));
   models.scratch().Write("set/user_content.pt", "abc");
   const Inspection inspection = InspectOk(path);
-  ASSERT_EQ(NxdFactsOf(inspection)->beside.size(), 2u);
-  EXPECT_EQ(NxdFactsOf(inspection)->beside[0].name, "optim/");
-  EXPECT_EQ(NxdFactsOf(inspection)->beside[0].bytes, 700u);
-  EXPECT_EQ(NxdFactsOf(inspection)->beside[1].name, "user_content.pt");
-  EXPECT_EQ(NxdFactsOf(inspection)->beside[1].bytes, 3u);
+  ASSERT_EQ(FactsAs<NxdFacts>(inspection)->beside.size(), 2u);
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->beside[0].name, "optim/");
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->beside[0].bytes, 700u);
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->beside[1].name, "user_content.pt");
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->beside[1].bytes, 3u);
 }
 
 TEST(InspectNxd, OneShard) {
@@ -278,8 +277,8 @@ TEST(InspectNxd, WithoutAConfigTheGridIsShown) {
       models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(path + "/config.json");
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(NxdFactsOf(inspection)->location.tp, 2);
-  EXPECT_FALSE(NxdFactsOf(inspection)->geometry.has_value());
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->location.tp, 2);
+  EXPECT_FALSE(FactsAs<NxdFacts>(inspection)->geometry.has_value());
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
   EXPECT_THAT(inspection.layout.message, HasSubstr("--config"));
   InputHints hints;
@@ -297,7 +296,7 @@ TEST(InspectRollout, BothFlavors) {
   EXPECT_EQ(inspection.form, "rollout");
   EXPECT_EQ(inspection.description, "rollout bundle of optimum-neuron");
   ExpectFits(inspection);
-  const RolloutFacts& facts = *RolloutFactsOf(inspection);
+  const RolloutFacts& facts = *FactsAs<RolloutFacts>(inspection);
   EXPECT_EQ(facts.ranks, 8);
   EXPECT_EQ(facts.config->batch_size, 4);
   EXPECT_EQ(facts.config->sequence_length, 128);
@@ -316,8 +315,8 @@ TEST(InspectRollout, BothFlavors) {
   const Inspection other = InspectOk(nxdi);
   EXPECT_EQ(other.description, "rollout bundle of NxD Inference");
   ExpectFits(other);
-  EXPECT_FALSE(RolloutFactsOf(other)->config->fused_qkv);
-  EXPECT_THAT(RolloutFactsOf(other)->blobs, IsEmpty());
+  EXPECT_FALSE(FactsAs<RolloutFacts>(other)->config->fused_qkv);
+  EXPECT_THAT(FactsAs<RolloutFacts>(other)->blobs, IsEmpty());
 
   const Inspection rank = InspectOk(nxdi + "/weights/tp1_sharded_checkpoint.safetensors");
   EXPECT_EQ(rank.form, "rollout_shard");
@@ -326,7 +325,7 @@ TEST(InspectRollout, BothFlavors) {
 
   // The folder of the shards alone.
   const Inspection bare = InspectOk(nxdi + "/weights");
-  EXPECT_FALSE(RolloutFactsOf(bare)->config.has_value());
+  EXPECT_FALSE(FactsAs<RolloutFacts>(bare)->config.has_value());
   EXPECT_THAT(bare.description, HasSubstr("without neuron_config.json"));
 }
 
@@ -342,11 +341,11 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
   models.scratch().Write("bundle/checkpoint/weights/version.json",
                          rollout::WriteVersion({3, "step_120", "shards"}));
   const Inspection inspection = InspectOk(path);
-  EXPECT_THAT(RolloutFactsOf(inspection)->config->versions,
+  EXPECT_THAT(FactsAs<RolloutFacts>(inspection)->config->versions,
               ::testing::Contains(std::pair<std::string, std::string>("neuronxcc_version",
                                                                       "2.21.33363.0+82129205")));
-  ASSERT_TRUE(RolloutFactsOf(inspection)->weights);
-  EXPECT_EQ(RolloutFactsOf(inspection)->weights->serial, 3);
+  ASSERT_TRUE(FactsAs<RolloutFacts>(inspection)->weights);
+  EXPECT_EQ(FactsAs<RolloutFacts>(inspection)->weights->serial, 3);
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_EQ(inspection.neffs[0].record, "model.pt: model/data.pkl");
   EXPECT_FALSE(inspection.neffs[0].listed);
@@ -395,7 +394,7 @@ TEST(InspectRollout, WithoutShards) {
       models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 8); });
   fs::remove_all(path + "/checkpoint");
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(RolloutFactsOf(inspection)->ranks, 0);
+  EXPECT_EQ(FactsAs<RolloutFacts>(inspection)->ranks, 0);
   EXPECT_EQ(inspection.tensors, 0u);
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
   EXPECT_EQ(inspection.layout.message, "no tensors here");

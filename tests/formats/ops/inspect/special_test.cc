@@ -62,8 +62,8 @@ TEST(InspectNeff, FindsAllOfThemInACompiledModel) {
 TEST(InspectDelta, SaysWhatItMakesOfWhat) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/delta/ulp.delta");
   EXPECT_EQ(inspection.form, "delta");
-  ASSERT_NE(DeltaFactsOf(inspection), nullptr);
-  const DeltaFacts& facts = *DeltaFactsOf(inspection);
+  ASSERT_NE(FactsAs<DeltaFacts>(inspection), nullptr);
+  const DeltaFacts& facts = *FactsAs<DeltaFacts>(inspection);
   EXPECT_EQ(facts.coding, delta::Coding::kUlp);
   EXPECT_GT(facts.changed, 0u);
   EXPECT_LT(facts.changed, facts.elements);
@@ -235,7 +235,7 @@ TEST(InspectTrainer, AFolderOfOptimumNeuron) {
         R"({"parameters": {}, "model_weight_transformation_specs": []})");
   const Inspection inspection = InspectOk(folder);
   EXPECT_EQ(inspection.form, "nxd");
-  EXPECT_EQ(NxdFactsOf(inspection)->location.tag, "shards");
+  EXPECT_EQ(FactsAs<NxdFacts>(inspection)->location.tag, "shards");
   EXPECT_EQ(inspection.layout.outcome, LayoutCheck::Outcome::kFits);
   ASSERT_TRUE(inspection.trainer.has_value());
   EXPECT_EQ(inspection.trainer->step, 20);
