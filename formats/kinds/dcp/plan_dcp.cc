@@ -8,35 +8,20 @@
 #include <utility>
 
 #include "formats/artifact/canonical.h"
-#include "formats/training/adam_options.h"
-#include "formats/training/state_keys.h"
-#include "formats/training/keep_params.h"
-#include "formats/training/numbered_form.h"
-#include "formats/training/run_progress.h"
-#include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/carry_training.h"
 #include "formats/kinds/dcp/dcp_state.h"
-#include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/torch/encoder.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/run_progress.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
 namespace {
-
-struct DcpObject {
-  std::string key;
-  dcp::ObjectArchive archive;
-};
-
-// All that the checkpoint holds.
-struct DcpContents {
-  std::vector<dcp::GlobalTensor> tensors;  // the weights, then the optimizer's
-  std::vector<DcpObject> objects;
-  // An entry per tensor and object, in their order, still without dtypes and places.
-  dcp::Metadata metadata;
-};
 
 struct DcpChunk {
   size_t entry = 0;  // index into DcpContents::tensors
@@ -291,10 +276,6 @@ Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& out
   return entries * kEntryBytes;
 }
 
-Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output) {
-  return DcpMaker(source, output).Make();
-}
-
 // What each rank of the mesh writes.
 std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) {
   std::vector<DcpRank> ranks(static_cast<size_t>(mesh.ranks()));
@@ -355,6 +336,10 @@ Result<dcp::Metadata> PlanDcpFiles(OutputBuilder& builder, const DcpOutput& outp
 }
 
 }  // namespace
+
+Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output) {
+  return DcpMaker(source, output).Make();
+}
 
 std::vector<Dtype> WeightDtypes(const BoundArtifact& source) {
   std::vector<Dtype> dtypes(source.model_params(), Dtype::kF32);

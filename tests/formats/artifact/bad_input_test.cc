@@ -7,8 +7,8 @@
 #include <functional>
 #include <memory>
 
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {

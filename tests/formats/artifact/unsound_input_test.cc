@@ -32,7 +32,8 @@ class UnsoundInput : public ::testing::Test {
     options.dtype = dtype;
     return workshop_.Make(name, model, &ops::kHf, &ops::kNxd, options);
   }
-  Result<ops::ConvertReport> ToHf(const std::string& input, const Kind* from, bool verify = false) const {
+  Result<ops::ConvertReport> ToHf(const std::string& input, const Kind* from,
+                                  bool verify = false) const {
     ops::ConvertRequest request =
         OpsWorkshop::Request(input, from, workshop_ / "out", &ops::kHf, {});
     request.verify = verify;

@@ -109,8 +109,7 @@ std::string DigestText(const std::string& path, const ops::Kind* kind) {
 
 TEST_P(Fixture, HasTheDigestOfTheModelInEveryLayout) {
   OpsWorkshop shop;
-  ops::ConvertRequest request =
-      OpsWorkshop::Request(path_, &ops::kDcp, shop / "hf", &ops::kHf);
+  ops::ConvertRequest request = OpsWorkshop::Request(path_, &ops::kDcp, shop / "hf", &ops::kHf);
   request.hints.config = kConfig;
   const auto made = ops::Convert(request);
   ASSERT_TRUE(made.ok()) << made.error().ToString();

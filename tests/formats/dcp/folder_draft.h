@@ -11,9 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "formats/torch/encoder.h"
+#include "formats/dcp/encoder.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/metadata_writer.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/crc32.h"
 
 namespace nxdkit::testing_util {

@@ -78,8 +78,7 @@ TEST_P(Form, HasGoodChecksums) { EXPECT_TRUE(CheckSums(path_).empty()); }
 
 TEST_P(Form, BecomesTheModelThatItIs) {
   OpsWorkshop shop;
-  const auto made =
-      ops::Convert(OpsWorkshop::Request(path_, &ops::kDcp, shop / "dcp", &ops::kDcp));
+  const auto made = ops::Convert(OpsWorkshop::Request(path_, &ops::kDcp, shop / "dcp", &ops::kDcp));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   const auto folder = Open(shop / "dcp");
   ASSERT_TRUE(folder.ok()) << folder.error().ToString();
@@ -260,8 +259,7 @@ TEST_F(FormFault, AConversionStopsAtCopiesThatDiffer) {
   for (const auto& [form, key] : {std::pair{"local", "r"}, {"ranks", "model.r"}}) {
     const std::string path = Copy(form);
     ChangeChunk(path, key, 3);
-    const auto made =
-        ops::Convert(OpsWorkshop::Request(path, &ops::kDcp, shop / form, &ops::kDcp));
+    const auto made = ops::Convert(OpsWorkshop::Request(path, &ops::kDcp, shop / form, &ops::kDcp));
     const auto error = ExpectError(made, Errc::kCorrupt, "1 element differs from the other copy");
     EXPECT_EQ(error->tensor(), key);
   }

@@ -8,10 +8,10 @@
 #include <set>
 #include <string>
 
-#include "tests/formats/words.h"
 #include "tests/formats/dcp/folder_draft.h"
 #include "tests/formats/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {

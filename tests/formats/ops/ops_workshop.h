@@ -40,8 +40,8 @@ class OpsWorkshop {
   }
 
   // A converted artifact; its path.
-  std::string Make(const std::string& name, const std::string& input, const ops::Kind* from, const ops::Kind* to,
-                   const ops::OutputOptions& options = {}) const {
+  std::string Make(const std::string& name, const std::string& input, const ops::Kind* from,
+                   const ops::Kind* to, const ops::OutputOptions& options = {}) const {
     const Result<ops::ConvertReport> report =
         ops::Convert(Request(input, from, *this / name, to, options));
     EXPECT_TRUE(report.ok()) << report.error().ToString();

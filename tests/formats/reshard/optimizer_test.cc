@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "tests/formats/words.h"
 #include "tests/formats/reshard/reshard_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {

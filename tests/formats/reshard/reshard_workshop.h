@@ -7,9 +7,9 @@
 #include <string>
 
 #include "formats/ops/convert/convert.h"
-#include "tests/formats/words.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/formats/scratch.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit::testing_util {
 

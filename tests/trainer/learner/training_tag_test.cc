@@ -1,5 +1,4 @@
 // Training state to files and back: as an NxD tag that the tools read, cut again for other ranks.
-#include "formats/kinds/open.h"
 #include "trainer/learner/training_tag.h"
 
 #include <gmock/gmock.h>
@@ -10,12 +9,13 @@
 #include <filesystem>
 #include <random>
 
+#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/torch/archive.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 #include "tests/trainer/model/model_lab.h"
 
@@ -125,7 +125,7 @@ TEST_P(TrainingTag, IsSoundToTheToolsAndHasTheDigestOfTheMemory) {
   ops::InputHints hints;
   const auto bound = ops::OpenAndBind(tag, &ops::kNxd, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_EQ(bound->nxd_geometry.tp, 4);
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.tp, 4);
   const auto of_files = ops::DigestModel(*bound, {});
   const auto of_memory = ops::DigestModel(
       BindTraining(lab_.source().artifact, lab_.config().model, saved.weights, nullptr), {});

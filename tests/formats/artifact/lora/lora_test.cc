@@ -7,8 +7,8 @@
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
-#include "tests/formats/words.h"
 #include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::ops {
@@ -134,7 +134,8 @@ TEST_F(Lora, OfExpertsIsMergedWhateverHoldsThem) {
   const auto base = OpenAndBind(model_, &ops::kHf, {});
   ASSERT_TRUE(base.ok());
   OutputOptions options;
-  options.Set("tp", options.Set("ep", 2));
+  options.Set("tp", 2);
+  options.Set("ep", 2);
   const std::string set = shop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   const auto merged = Merged();
   const auto of_set = Merged(&ops::kNxd, set);

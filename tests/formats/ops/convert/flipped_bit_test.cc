@@ -8,8 +8,8 @@
 #include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 #include "formats/ops/digest/digest.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {

@@ -2,8 +2,8 @@
 // into a rollout bundle.
 #include "formats/kinds/open.h"
 #include "formats/ops/digest/digest.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 
 namespace nxdkit::ops {

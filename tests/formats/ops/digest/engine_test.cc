@@ -1,6 +1,5 @@
 // What vLLM's ranks hold, said beforehand: equal to what its own classes and loader made
 // (testdata/goldens/vllm.json), from every layout of a model.
-#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "formats/kinds/open.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "formats/models/sample_model.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/words.h"
 
 namespace nxdkit {
 namespace {
