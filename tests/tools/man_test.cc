@@ -1,5 +1,5 @@
 // The man pages say what the commands take: every option of --help=all stands in the page and the
-// other way round, the JSON is described, the examples are accepted, and mandoc finds nothing to mend.
+// other way round, the JSON is described, the examples are accepted, and mandoc finds no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
