@@ -13,10 +13,16 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/delta/delta.h
   formats/hardware/fit.h
   formats/hardware/instance.h
+  formats/kinds/dcp/facts_dcp.h
+  formats/kinds/delta/facts_delta.h
+  formats/kinds/hf/facts_hf.h
   formats/kinds/kind.h
+  formats/kinds/nxd/facts_nxd.h
   formats/kinds/open.h
   formats/kinds/options.h
   formats/kinds/output.h
+  formats/kinds/rollout/facts_rollout.h
+  formats/kinds/survey.h
   formats/kinds/table.h
   formats/lora/config.h
   formats/manifest/manifest.h

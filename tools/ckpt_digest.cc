@@ -70,8 +70,7 @@ void AddOptions(OptionTable& table, Args& args) {
             "first check the signature FILE.sig with this public key (PEM)")
       .completes(Completes::kPath);
   table.Group("Formats");
-  table.Choice("from", KindNames(), &args.from,
-               "format of PATH, where it cannot be recognised");
+  table.Choice("from", KindNames(), &args.from, "format of PATH, where it cannot be recognised");
   table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
       .completes(Completes::kPath);
   table.Group("Engine");
@@ -121,8 +120,7 @@ Status CheckBase(const Args& args) {
                 args.from ? Result<const ops::Kind*>(ops::KindFromName(*args.from))
                           : ops::Recognise(args.path));
   if (kind->reads_base) return OkStatus();
-  return BadUsage("--base is what a delta changes, and this is {}", kind->name)
-      .in(args.path);
+  return BadUsage("--base is what a delta changes, and this is {}", kind->name).in(args.path);
 }
 
 std::string ReportText(const ops::DigestReport& report, const Args& args) {

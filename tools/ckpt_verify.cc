@@ -119,8 +119,8 @@ Result<ops::VerifyReport> Judge(const Args& args, const ops::RunOptions& run) {
     return BadUsage("--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
     return BadUsage("--from {}: with --weights PATH is a rollout bundle", *args.from);
-  ops::FitnessRequest request{args.path, *args.weights, nullptr,
-                              HintsOf(args.weights_layout, ""), run.poll};
+  ops::FitnessRequest request{args.path, *args.weights, nullptr, HintsOf(args.weights_layout, ""),
+                              run.poll};
   if (args.weights_from) request.weights_kind = ops::KindFromName(*args.weights_from);
   return ops::JudgeFitness(request);
 }
@@ -174,8 +174,8 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   request.hints = HintsFor(args);
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
-  vllm::Server server{
-      *args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)), StopIfInterrupted};
+  vllm::Server server{*args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)),
+                      StopIfInterrupted};
   const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
   // Both questions have one time, and the second one what is left of it.

@@ -53,10 +53,10 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
-  AddKindOptions(table, args.layout,
-                 {{{&ops::kHf, ops::kAsSource}, {&ops::kRollout, ops::kAsTarget}},
-                  {"merge-lora", "dtype"}},
-                 "Bundle");
+  AddKindOptions(
+      table, args.layout,
+      {{{&ops::kHf, ops::kAsSource}, {&ops::kRollout, ops::kAsTarget}}, {"merge-lora", "dtype"}},
+      "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
   table.Text("compiler", "CMD", &args.compiler,

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
-#include "tools/conversions/launcher.h"
 #include "tools/conversions/kind_options.h"
+#include "tools/conversions/launcher.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -128,9 +128,9 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("to", KindNames(), &args.ends.to,
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
-  AddKindOptions(
-      table, args.layout,
-      OfAllKinds(ops::kAsSource | ops::kAsTarget, {"config", "merge-lora", "dtype"}), "Layout");
+  AddKindOptions(table, args.layout,
+                 OfAllKinds(ops::kAsSource | ops::kAsTarget, {"config", "merge-lora", "dtype"}),
+                 "Layout");
   AddStateOptions(table, args.state);
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,

@@ -11,8 +11,8 @@
 #include "lib/system/folders.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
-#include "tools/conversions/launcher.h"
 #include "tools/conversions/kind_options.h"
+#include "tools/conversions/launcher.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "formats/adapter/lora_kernel.h"
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/computed_tensor.h"
-#include "formats/adapter/lora_kernel.h"
 #include "lib/base/scratch_pool.h"
 
 namespace nxdkit::ops {

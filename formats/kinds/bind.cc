@@ -1,5 +1,7 @@
 #include "formats/kinds/bind.h"
 
+#include <fmt/core.h>
+
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -51,6 +53,15 @@ void WarnOfConfig(Artifact& artifact) {
   if (artifact.config_fault)
     artifact.warnings.push_back(artifact.config_fault->ToString() +
                                 "; without it every tensor counts as a parameter of its own");
+}
+
+void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
+                 std::vector<std::string>& checks) {
+  if (!SplitsQkv(*bound.model->config.family)) return;
+  checks.push_back(
+      fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
+                  "head, and o_proj's columns match{}",
+                  ranks, bound.model->config.layers, assumed));
 }
 
 }  // namespace nxdkit::ops

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -22,5 +23,10 @@ Status RequireFamily(BoundArtifact& out);
 
 // The warning for a configuration that cannot be read.
 void WarnOfConfig(Artifact& artifact);
+
+// What verify says of heads that are good, where the family has projections that are cut by them;
+// `assumed` ends it.
+void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
+                 std::vector<std::string>& checks);
 
 }  // namespace nxdkit::ops

@@ -48,7 +48,8 @@ Result<OutputTensor> OutputBuilder::Add(TensorLayout tensor, uint32_t file) {
   return output;
 }
 
-Result<std::vector<OutputTensor>> OutputBuilder::AddAll(std::vector<TensorLayout> tensors, uint32_t file) {
+Result<std::vector<OutputTensor>> OutputBuilder::AddAll(std::vector<TensorLayout> tensors,
+                                                        uint32_t file) {
   std::vector<OutputTensor> outputs;
   for (TensorLayout& tensor : tensors) {
     NXDKIT_ASSIGN(OutputTensor output, Add(std::move(tensor), file));
@@ -90,15 +91,22 @@ Status OutputBuilder::CarrySideFiles() {
   return OkStatus();
 }
 
-Status OutputBuilder::AddSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+Status OutputBuilder::CarryFile(const std::string& folder, const std::string& name,
+                                std::string to) {
+  NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+  if (there) plan.copies.push_back({std::move(to), JoinPath(folder, name)});
+  return OkStatus();
+}
+
+Status OutputBuilder::AddSafetensors(std::string path, int64_t rank,
+                                     std::vector<TensorLayout> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
   const uint32_t file = NewFile(std::move(path), rank, -1);
   NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, AddAll(std::move(tensors), file));
   return SetEncoder(file, safetensors::Encode(std::move(outputs), metadata));
 }
 
-Status OutputBuilder::CheckPlanBytes(
-uint64_t bytes, int64_t ranks, std::string_view hint) const {
+Status OutputBuilder::CheckPlanBytes(uint64_t bytes, int64_t ranks, std::string_view hint) const {
   if (bytes <= max_memory_) return OkStatus();
   return OverLimit("the plan alone for {} ranks takes {} bytes or more, the cap is {}", ranks,
                    bytes, max_memory_)

@@ -59,11 +59,13 @@ class OutputBuilder {
                         const std::map<std::string, std::string>& metadata);
   // Configuration and tokenizer files.
   Status CarrySideFiles();
+  // Copies `folder`/`name`, where it is there, to `to`: what such a file of a training run holds does
+  // not depend on the layout.
+  Status CarryFile(const std::string& folder, const std::string& name, std::string to);
   // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
   // are refused before they are planned.
-  Status CheckPlanBytes(
-      uint64_t bytes, int64_t ranks,
-      std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
+  Status CheckPlanBytes(uint64_t bytes, int64_t ranks,
+                        std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
 
  private:
   const BoundArtifact& source_;

@@ -18,6 +18,9 @@
 
 namespace nxdkit::ops {
 
+struct KindFacts;  // formats/kinds/facts.h
+struct Survey;     // formats/kinds/survey.h
+
 // How a kind keeps the state of training; see formats/training/named_state.h.
 enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
 
@@ -75,6 +78,15 @@ struct Kind {
                               int64_t stored_head) = nullptr;
   // Torch archives inside of files; null where a file is one.
   std::vector<ArchiveRange> (*archives)(const Artifact& artifact) = nullptr;
+
+  // --- what ckpt-inspect shows (formats/kinds/survey.h)
+  // What the path is; null: a whole artifact of this kind's name.
+  Status (*describe)(Survey& survey, const std::string& path, const InputHints& hints) = nullptr;
+  // What follows from a layout that fits.
+  void (*describe_layout)(Survey& survey, const BoundArtifact& bound,
+                          const InputHints& hints) = nullptr;
+  // The rows of what only this kind has; of other artifacts their keys alone.
+  void (*add_facts)(KindFacts& facts, const Survey& survey) = nullptr;
 
   // --- as an output
   Result<std::unique_ptr<Output>> (*decide)(const BoundArtifact& source,

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "formats/adapter/lora_tensors.h"
 #include "formats/kinds/adapter.h"
 #include "formats/kinds/kind.h"
-#include "formats/adapter/lora_tensors.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {

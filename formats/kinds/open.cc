@@ -120,8 +120,8 @@ Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const I
   Artifact artifact;
   artifact.kind = kind;
   if (checkpoint.choice) artifact.choices.push_back(*checkpoint.choice);
-  NXDKIT_ASSIGN(artifact.path, kind->place ? kind->place(checkpoint.path)
-                                           : Result<std::string>(checkpoint.path));
+  NXDKIT_ASSIGN(artifact.path,
+                kind->place ? kind->place(checkpoint.path) : Result<std::string>(checkpoint.path));
   NXDKIT_ASSIGN(const bool there, IsThere(artifact.path));
   if (!there) return NotFound("no such file or folder").in(artifact.path);
   NXDKIT_TRY(RefuseUnfinished(artifact.path));

@@ -55,9 +55,8 @@ std::vector<std::string> OptionRow::choices() const {
 }
 
 const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name, unsigned sides) {
-  const auto found = std::ranges::find_if(rows, [&](const OptionRow& row) {
-    return row.name() == name && (row.sides & sides) != 0;
-  });
+  const auto found = std::ranges::find_if(
+      rows, [&](const OptionRow& row) { return row.name() == name && (row.sides & sides) != 0; });
   return found == rows.end() ? nullptr : &*found;
 }
 

@@ -61,11 +61,11 @@ class Output {
     return std::optional<hardware::Fit>();
   }
 
-  std::optional<Dtype> dtype;     // nullopt: each its own
-  std::vector<Dtype> own_dtypes;  // instead: per model parameter, or empty
-  bool downcast = false;          // which Downcast() lowers
-  std::string config_text;    // config.json where it cannot be carried over as it is; else ""
-  std::string source_digest;  // for a record of it; "" when it was not asked for
+  std::optional<Dtype> dtype;      // nullopt: each its own
+  std::vector<Dtype> own_dtypes;   // instead: per model parameter, or empty
+  bool downcast = false;           // which Downcast() lowers
+  std::string config_text;         // config.json where it cannot be carried over as it is; else ""
+  std::string source_digest;       // for a record of it; "" when it was not asked for
   std::vector<std::string> notes;  // what was decided, and what the user should know
   std::vector<std::string> warnings;
 };

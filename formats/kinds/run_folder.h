@@ -59,7 +59,6 @@ struct RunCheckpoint {
 Result<RunCheckpoint> FindCheckpoint(const std::string& path);
 Result<std::string> CheckpointIn(const std::string& path);  // its path alone
 // Of a run, where `tag` names one of its checkpoints.
-Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path,
-                                                     std::string_view tag);
+Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag);
 
 }  // namespace nxdkit::ops

@@ -150,9 +150,10 @@ class SetReader {
   // The tensors of zip archives that have no checksum, as a warning.
   std::optional<std::string> Unchecked() const {
     if (unchecked_ == 0) return std::nullopt;
-    return fmt::format("{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the "
-                       "first is {}",
-                       unchecked_, first_unchecked_);
+    return fmt::format(
+        "{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the "
+        "first is {}",
+        unchecked_, first_unchecked_);
   }
 
  private:

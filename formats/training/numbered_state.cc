@@ -229,8 +229,8 @@ class Numberer {
       LogicalTensor master = source_.params[i];
       master.name += std::string("/") + nxd::kMasterWeights;
       source_.params.push_back(std::move(master));
-      optimizer_.masters[i] = {nxd::kMasterWeights, EntryKind::kLike, first + i, SIZE_MAX,
-                               Dtype::kF32,         {},          ""};
+      optimizer_.masters[i] = {
+          nxd::kMasterWeights, EntryKind::kLike, first + i, SIZE_MAX, Dtype::kF32, {}, ""};
     }
     for (size_t t = 0, stored = source_.bound.stored.size(); t < stored; ++t) {
       TensorLayout layout = source_.bound.layout.tensors[t];

@@ -7,13 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "formats/training/adam_options.h"
-#include "formats/training/state_keys.h"
-#include "formats/training/keep_params.h"
-#include "formats/training/numbered_form.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/encoder.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
@@ -368,8 +368,7 @@ UserContent WithStep(PickleValue root, int64_t step) {
 }  // namespace
 
 Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
-  if (!checkpoint.objects || !checkpoint.optimizer || IsAsMade(checkpoint))
-    return UserContent();
+  if (!checkpoint.objects || !checkpoint.optimizer || IsAsMade(checkpoint)) return UserContent();
   const std::string path = JoinPath(checkpoint.objects->path(), kUserContentFile);
   NXDKIT_ASSIGN(const bool there, IsFile(path));
   if (!there) return UserContent();

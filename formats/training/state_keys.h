@@ -13,7 +13,6 @@
 #include <string_view>
 #include <utility>
 
-
 namespace nxdkit::ops {
 
 inline constexpr std::string_view kModelPrefix = "model.";  // before weights, or nothing

@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
+#include "tests/lib/eventually.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/process.h"
 
@@ -66,7 +66,8 @@ class ClusterRun : public GrpoTrain {
     return workshop_ / fmt::format("{}/global_step_{}", run, step);
   }
   bool ComesToStep(const std::string& run, int step) const {
-    return Eventually(60, [&] { return std::filesystem::exists(Checkpoint(run, step)); });
+    return testing_util::Eventually(60,
+                                    [&] { return std::filesystem::exists(Checkpoint(run, step)); });
   }
   // Also those that no checkpoint has.
   int StepsDone(const std::string& run) const {
@@ -77,7 +78,7 @@ class ClusterRun : public GrpoTrain {
     return done;
   }
   bool HasDone(const std::string& run, int steps) const {
-    return Eventually(60, [&] { return StepsDone(run) >= steps; });
+    return testing_util::Eventually(60, [&] { return StepsDone(run) >= steps; });
   }
   // The processes of a run that hold ranks, on a host.
   size_t Trainers(const std::string& host, const std::string& run) const {
@@ -88,7 +89,7 @@ class ClusterRun : public GrpoTrain {
   }
   // Whether no process of the run is left on a host within this time.
   bool Ends(const std::string& host, const std::string& run, double seconds) const {
-    return Eventually(seconds, [&] { return Trainers(host, run) == 0; });
+    return testing_util::Eventually(seconds, [&] { return Trainers(host, run) == 0; });
   }
 
   // The last checkpoint of the run has the bytes of one that was left alone, on one machine.

@@ -8,12 +8,14 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/cluster/eventually.h"
+#include "lib/system/process.h"
+#include "tests/lib/eventually.h"
 
 namespace nxdkit::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing_util::Eventually;
 
 // Each of these lines was needed:
 //   AuthInfo        a munged of our own; a job that is requeued waits until its credential has
@@ -58,8 +60,7 @@ constexpr const char* kControlGroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=
 // The first that is not installed; "" when all are.
 std::string NotInstalled() {
   for (const char* program : {"munged", "slurmctld", "slurmd", "sbatch", "mpirun"})
-    if (RunProcess({"bash", "-c", fmt::format("command -v {} >/dev/null", program)}).exit_code != 0)
-      return program;
+    if (!FindProgram(program)) return program;
   return "";
 }
 

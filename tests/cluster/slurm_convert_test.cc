@@ -4,14 +4,16 @@
 
 #include <filesystem>
 
-#include "tests/cluster/eventually.h"
 #include "tests/cluster/slurm_cluster.h"
+#include "tests/lib/eventually.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing_util::Eventually;
+using testing_util::Stopwatch;
 
 constexpr int kParts = 4;
 

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using testing_util::Eventually;
+using testing_util::Stopwatch;
 
 constexpr const char* kA = TwoHosts::kHosts[0];
 constexpr const char* kB = TwoHosts::kHosts[1];
@@ -21,6 +22,7 @@ class SlurmTrain : public ClusterRun {
  protected:
   // Before Slurm gives a node up, as the trainer's README asks for.
   static constexpr int kPeerTimeout = 6;
+  static constexpr int kSlack = 20;  // what a busy machine may add, in seconds
 
   void SetUp() override {
     if (!slurm_.missing().empty()) GTEST_SKIP() << slurm_.missing();
@@ -77,8 +79,8 @@ class SlurmTrain : public ClusterRun {
     EXPECT_GE(Restarts(job), 1);
     EXPECT_LE(Restarts(job), most_restarts);
     EXPECT_EQ(slurm_.Job(job)["ExitCode"], "0:0");
-    EXPECT_TRUE(Ends(kA, "run", 5));
-    EXPECT_TRUE(Ends(kB, "run", 5));
+    EXPECT_TRUE(Ends(kA, "run", kSlack));
+    EXPECT_TRUE(Ends(kB, "run", kSlack));
     ExpectDone("run");
     ExpectTheBytesOfAnUninterruptedRun("run");
   }
@@ -110,7 +112,7 @@ TEST_F(SlurmTrain, AnErrorOfTheRunIsNotRequeued) {
   ASSERT_TRUE(slurm_.ComesTo(job, "FAILED", 30)) << slurm_.StateOf(job);
   EXPECT_EQ(slurm_.Job(job)["ExitCode"], "5:0");
   EXPECT_EQ(Restarts(job), 0);
-  EXPECT_TRUE(Ends(kB, "run", 5));
+  EXPECT_TRUE(Ends(kB, "run", kSlack));
   EXPECT_GE(Saved(), 3) << "the last whole step is kept";
 }
 
@@ -119,11 +121,11 @@ TEST_F(SlurmTrain, AProcessIsKilled) {
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
   hosts_.Kill(kB, "trainer.nnodes");
-  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + 5));
+  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + kSlack));
   Tell("the other process is gone after {:.1f} s", since.seconds());
-  EXPECT_TRUE(Says("hostB: task 1: Killed", 5));
-  EXPECT_TRUE(Says("the step has ended with 137: requeued", 5));
-  ExpectGoesOn(job, since, 40);
+  EXPECT_TRUE(Says("hostB: task 1: Killed", kSlack));
+  EXPECT_TRUE(Says("the step has ended with 137: requeued", kSlack));
+  ExpectGoesOn(job, since, 60);
 }
 
 // As Slurm's --signal=B:USR1@600 does it.
@@ -136,7 +138,7 @@ TEST_F(SlurmTrain, TheTimeLimitComes) {
   Tell("process 0 has saved and ended after {:.1f} s", since.seconds());
   EXPECT_TRUE(Ends(kB, "run", 15));
   Tell("both have ended after {:.1f} s", since.seconds());
-  EXPECT_TRUE(Says("the step has ended with 143: requeued", 5));
+  EXPECT_TRUE(Says("the step has ended with 143: requeued", kSlack));
   const int saved = Saved();
   EXPECT_GE(saved, 10);
   ExpectGoesOn(job, since, 60);
@@ -161,8 +163,8 @@ TEST_F(SlurmTrain, ACancelledJobIsSavedAndNotRequeued) {
   ASSERT_TRUE(HasDone("run", 3));
   slurm_.Run("scancel " + job);
   ASSERT_TRUE(slurm_.ComesTo(job, "CANCELLED", 30)) << slurm_.StateOf(job);
-  EXPECT_TRUE(Ends(kA, "run", 5));
-  EXPECT_TRUE(Ends(kB, "run", 5));
+  EXPECT_TRUE(Ends(kA, "run", kSlack));
+  EXPECT_TRUE(Ends(kB, "run", kSlack));
   EXPECT_GT(Saved(), 0);
   EXPECT_EQ(Restarts(job), 0);
 }
@@ -172,7 +174,7 @@ TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
   ASSERT_TRUE(ComesToStep("run", 10));
   const Stopwatch since;
   hosts_.Kill(kB);
-  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + 5));
+  EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + kSlack));
   Tell("the other process is gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);  // the machine is on again
@@ -182,12 +184,12 @@ TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
 // The run is not touched until Slurm gives the node up, and then ends in order.
 TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
   const std::string job = Start(0.1);
-  ASSERT_TRUE(ComesToStep("run", 5));
+  ASSERT_TRUE(ComesToStep("run", kSlack));
   SetPace(1.5);  // it has to be there still when Slurm gives the node up
   const Stopwatch since;
   hosts_.Kill(kB, "slurmd");
   EXPECT_TRUE(Ends(kA, "run", 45));
-  EXPECT_TRUE(Ends(kB, "run", kPeerTimeout + 5));
+  EXPECT_TRUE(Ends(kB, "run", kPeerTimeout + kSlack));
   Tell("both processes are gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
   slurm_.StartNode(kB);
@@ -215,10 +217,10 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
   const Stopwatch since;
   hosts_.CutWire();
   for (const char* host : {kA, kB}) {
-    EXPECT_TRUE(Ends(host, "run", kPeerTimeout + 5)) << host;
+    EXPECT_TRUE(Ends(host, "run", kPeerTimeout + kSlack)) << host;
     Tell("{}: gone after {:.1f} s", host, since.seconds());
   }
-  EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", 5));
+  EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", kSlack));
   EXPECT_TRUE(Eventually(30, [&] { return since.seconds() > 12; }));
   hosts_.HealWire();
   ExpectGoesOn(job, since, 120, 2);  // Slurm may take a minute to see a node that is healed
@@ -230,8 +232,12 @@ TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
   // One that has not yet saved that the job runs would try to start it again.
   const fs::path saved = hosts_.folder().path() + "/state/job_state";
   const auto runs = fs::last_write_time(workshop_.Write("runs", ""));
-  ASSERT_TRUE(Eventually(30, [&] { return fs::last_write_time(saved) > runs; }));
-  ASSERT_TRUE(ComesToStep("run", 5));
+  ASSERT_TRUE(Eventually(30, [&] {
+    std::error_code missing;  // Slurm takes the old one away before it names the new one
+    const auto time = fs::last_write_time(saved, missing);
+    return !missing && time > runs;
+  }));
+  ASSERT_TRUE(ComesToStep("run", kSlack));
   hosts_.Kill(kA, "slurmctld");
   slurm_.StartController();
   EXPECT_EQ(Trainers(kA, "run"), 1u) << "it was over before";

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -11,13 +12,14 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/cluster/eventually.h"
+#include "tests/lib/eventually.h"
 #include "tests/tools/kill.h"
 
 namespace nxdkit::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing_util::Eventually;
 
 // The first process of the room. It reaps what has lost its parents, as the first process of a
 // machine does. /run is where ip keeps the names of namespaces.
@@ -76,14 +78,21 @@ void TwoHosts::Start() {
   const std::string log = folder_.path() + "/room.log";
   room_ = fork();
   if (room_ == 0) KeepRoom(folder_.path() + "/room.sh", log);
-  const bool up = Eventually(10, [&] {
+  int status = 0;
+  const bool over = Eventually([&] {
     if (fs::exists(folder_.path() + "/up")) return true;
-    if (waitpid(room_, nullptr, WNOHANG) == room_) room_ = -1;
+    if (waitpid(room_, &status, WNOHANG) == room_) room_ = -1;
     return room_ < 0;
   });
-  const std::vector<pid_t> children = room_ < 0 ? std::vector<pid_t>{} : ChildrenOf(room_);
-  if (!up || children.empty()) {
+  // A step of the script was refused: its last words are why.
+  if (room_ < 0 && WIFEXITED(status)) {
     missing_ = "there are no network namespaces here: " + ReadFile(log);
+    return;
+  }
+  const std::vector<pid_t> children = room_ < 0 ? std::vector<pid_t>{} : ChildrenOf(room_);
+  if (!over || children.empty()) {
+    missing_ = "the room of the two hosts did not come up: " + ReadFile(log);
+    ADD_FAILURE() << missing_;
     return;
   }
   init_ = children.front();
@@ -96,7 +105,7 @@ TwoHosts::~TwoHosts() {
   kill(room_, SIGKILL);
   waitpid(room_, nullptr, 0);
   // The kernel takes the rest down one by one; they hold files of the folder until then.
-  Eventually(10, [&] { return Processes(kHosts[0]).empty() && Processes(kHosts[1]).empty(); });
+  Eventually([&] { return Processes(kHosts[0]).empty() && Processes(kHosts[1]).empty(); });
 }
 
 std::vector<std::string> TwoHosts::Inside(const std::vector<std::string>& words) const {
@@ -140,7 +149,7 @@ std::vector<pid_t> TwoHosts::Processes(const std::string& host, const std::strin
 }
 
 void TwoHosts::Kill(const std::string& host, const std::string& word) const {
-  Eventually(10, [&] {
+  Eventually([&] {
     const std::vector<pid_t> there = Processes(host, word);
     for (const pid_t process : there) kill(process, SIGKILL);
     return there.empty();
@@ -155,7 +164,7 @@ void TwoHosts::HealWire() const {
   RunProcess(Inside({"ip", "-n", kHosts[0], "link", "set", "cable", "up"}));
   // Who is refused has been heard. mpirun hangs when its daemon cannot reach it at first.
   const std::vector<std::string> knock = On(kHosts[0], "timeout 1 bash -c '</dev/tcp/hostB/9'");
-  Eventually(10, [&] { return RunProcess(knock).err.find("refused") != std::string::npos; });
+  Eventually([&] { return RunProcess(knock).err.find("refused") != std::string::npos; });
 }
 
 std::string Quoted(const std::vector<std::string>& words) {

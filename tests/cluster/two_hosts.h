@@ -37,7 +37,7 @@ class TwoHosts {
   // What runs one process on each by mpirun, and ends it after so many seconds.
   std::vector<std::string> OnBoth(const std::vector<std::string>& command,
                                   const std::string& options = kKeepalives,
-                                  int seconds = 120) const;
+                                  int seconds = 300) const;
 
   // The living processes of a host whose command lines hold `word`.
   std::vector<pid_t> Processes(const std::string& host, const std::string& word = "") const;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <thread>
@@ -21,7 +20,7 @@ struct PeerAnswer {
   int status = 200;
   std::string body = "{}";
   size_t promised = 0;  // Content-Length is so much longer than what is sent
-  int wait_ms = 0;      // before anything is said
+  int wait_ms = 0;      // before anything is said, unless the client hangs up
 };
 
 class HttpPeer {
@@ -91,8 +90,9 @@ class HttpPeer {
     const size_t path = request.find(' ') + 1;
     const PeerAnswer answer = answers_(request.substr(path, request.find(' ', path) - path),
                                        request.substr(request.find("\r\n\r\n") + 4));
+    pollfd hang_up{fd, POLLRDHUP, 0};
     for (int waited = 0; waited < answer.wait_ms && !done_; waited += kTickMs)
-      std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
+      if (::poll(&hang_up, 1, kTickMs) > 0) return;
     const std::string text = "HTTP/1.1 " + std::to_string(answer.status) +
                              " X\r\nConnection: close\r\nContent-Length: " +
                              std::to_string(answer.body.size() + answer.promised) + "\r\n\r\n" +

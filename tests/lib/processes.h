@@ -3,12 +3,11 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 
+#include "tests/lib/eventually.h"
 #include "tests/lib/rest_of.h"
 
 namespace nxdkit::testing_util {
@@ -41,13 +40,12 @@ inline int CountProcesses(const std::string& word) {
   return count;
 }
 
-// Within ten seconds.
+// Whether they go, in time.
 inline bool AreGone(const std::string& word) {
-  for (int i = 0; i < 200; ++i) {
-    if (CountProcesses(word) == 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return false;
+  return Eventually([&] { return CountProcesses(word) == 0; });
+}
+inline bool Ends(pid_t process) {
+  return Eventually([&] { return !Runs(process); });
 }
 
 }  // namespace nxdkit::testing_util

@@ -86,8 +86,8 @@ TEST(Sources, AskInOneWayWhatIsAtAPath) {
       "equivalent(", "::is_empty("};
   const std::set<std::string> exceptions = {
       "formats/ops/convert/places.cc",  // access: whether files may be made in the folder
-      "trainer/loop/run_folder.cc",   // the same
-      "trainer/base/core_share.cc"};  // files of /proc
+      "trainer/loop/run_folder.cc",     // the same
+      "trainer/base/core_share.cc"};    // files of /proc
   for (const char* folder : {"lib/", "formats/", "trainer/", "tools/"})
     for (const SourceFile* file : FilesIn(folder, {".h", ".cc"}))
       for (size_t i = 0; i < file->lines.size(); ++i)
@@ -153,10 +153,9 @@ TEST(Sources, NameNoParticularMachine) {
 
 TEST(Formats, EachReaderHasItsFormatPage) {
   // What is about all formats.
-  const std::set<std::string> about_all = {"formats/models",   "formats/hardware",
-                                           "formats/artifact", "formats/training",
-                                           "formats/adapter",  "formats/kinds",
-                                           "formats/ops"};
+  const std::set<std::string> about_all = {
+      "formats/models",  "formats/hardware", "formats/artifact", "formats/training",
+      "formats/adapter", "formats/kinds",    "formats/ops"};
   std::set<std::string> folders;
   for (const SourceFile* file : FilesIn("formats/", {".cc"})) {
     const std::string folder = file->path.substr(0, file->path.find('/', 8));

@@ -5,13 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "formats/ops/convert/parts.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/owner.h"
+#include "tests/lib/eventually.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {
@@ -173,14 +174,17 @@ TEST_F(ConvertParts, ASilentProcessOfAnotherMachineIsDead) {
   ExpectWholeOutput();
 }
 
-// Waits until `holds`, for at most a minute; false when it never did.
-bool Becomes(const std::function<bool()>& holds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
+// Whether a process comes to wait for the one that has its part: each time it looks, it touches the
+// folder of its attempt, which has other times only from its making.
+bool ComesToWait(const std::string& parts) {
+  std::set<fs::file_time_type> times;
+  return testing_util::Eventually([&] {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(parts, gone))
+      if (entry.path().filename().string().starts_with("part-0-"))
+        times.insert(fs::last_write_time(entry.path(), gone));
+    return times.size() >= 4;
+  });
 }
 
 // While it looks whether another one lives, that one is through, and the folder goes with it.
@@ -190,12 +194,7 @@ TEST_F(ConvertParts, WhoWaitsForAnotherSeesThatItIsThrough) {
   workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
   ProcessResult second;
   std::thread waiting([&] { second = Part("0/2"); });
-  const bool waits = Becomes([&] {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(parts, ignored))
-      if (entry.path().filename().string().starts_with("part-0-")) return true;
-    return false;
-  });
+  const bool waits = ComesToWait(parts);
   // As the other process has it: a whole output, and no folder.
   ExpectConverts(kPartsToNxd, model_, workshop_ / "other");
   fs::rename(workshop_ / "other", out_);
@@ -216,12 +215,7 @@ TEST_F(ConvertParts, WhoWaitsInAFolderThatIsRemovedEnds) {
   workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
   ProcessResult second;
   std::thread waiting([&] { second = Part("0/2"); });
-  EXPECT_TRUE(Becomes([&] {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(parts, ignored))
-      if (entry.path().filename().string().starts_with("part-0-")) return true;
-    return false;
-  }));
+  EXPECT_TRUE(ComesToWait(parts));
   fs::rename(parts, workshop_ / "gone");
   waiting.join();
   EXPECT_EQ(second.exit_code, 5) << second.out;

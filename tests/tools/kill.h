@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/lib/eventually.h"
 #include "tests/lib/processes.h"
 
 namespace nxdkit::test {
@@ -56,13 +57,9 @@ inline int RunAndSignal(std::vector<std::string> words, int signal,
   return WaitProcess(child);
 }
 
-// Whether the path comes to be within half a minute.
+// Whether the path comes to be, in time.
 inline bool WaitFor(const std::string& path) {
-  for (int i = 0; i < 3000 && access(path.c_str(), F_OK) != 0; ++i) {
-    const timespec wait{0, 10'000'000};
-    nanosleep(&wait, nullptr);
-  }
-  return access(path.c_str(), F_OK) == 0;
+  return testing_util::Eventually([&] { return access(path.c_str(), F_OK) == 0; });
 }
 
 // The processes that `parent` started and that are there now.

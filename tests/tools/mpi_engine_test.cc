@@ -8,8 +8,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
+#include "tests/lib/eventually.h"
 #include "tests/lib/processes.h"
 #include "tests/tools/grpo_peer.h"
 #include "tests/tools/kill.h"
@@ -20,11 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using testing_util::Eventually;
 
 class GrpoEngineMpi : public GrpoOnPeer {
  protected:
   void SetUp() override {
-    if (!CanLaunchMpi()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
+    if (const std::string missing = MpiMissing(); !missing.empty()) GTEST_SKIP() << missing;
     GrpoOnPeer::SetUp();
   }
   // Two workers, and two ranks that train: on one machine, or on two.

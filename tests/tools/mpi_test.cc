@@ -9,8 +9,8 @@
 #include <csignal>
 #include <filesystem>
 
-#include "tests/cluster/eventually.h"
 #include "tests/cluster/two_hosts.h"
+#include "tests/lib/eventually.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
@@ -22,11 +22,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing_util::Eventually;
 
 class Mpi : public ::testing::Test {
  public:
   void SetUp() override {
-    if (!CanLaunchMpi()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
+    if (const std::string missing = MpiMissing(); !missing.empty()) GTEST_SKIP() << missing;
   }
   static Words Probe(int tp, int dp, const Words& fault) {
     Words command = {NXDKIT_MESH_PROBE, kMpiPlugin, std::to_string(tp), std::to_string(dp)};
@@ -83,7 +84,7 @@ TEST_F(Mpi, FollowersComeToTheBitsOfOneProcess) {
 class GrpoTrainMpi : public GrpoTrain {
  protected:
   void SetUp() override {
-    if (!CanLaunchMpi()) GTEST_SKIP() << "Open MPI is not installed, or does not start here";
+    if (const std::string missing = MpiMissing(); !missing.empty()) GTEST_SKIP() << missing;
     GrpoTrain::SetUp();
   }
   static ProcessResult LaunchTwo(const Words& words) { return RunProcess(MpiWords(2, words)); }
@@ -295,8 +296,8 @@ TEST_F(GrpoTrainMpi, AsManyProcessesAsMachines) {
 
 // Its library finds none of the others, and each process would take itself for the first.
 TEST_F(GrpoTrainMpi, ALauncherOfAnotherMpiIsTold) {
-  Words words = {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                 "PMI_SIZE=2", "PMI_RANK=0"};
+  Words words = MpiEnvironment();
+  words.insert(words.end(), {"PMI_SIZE=2", "PMI_RANK=0"});
   const Words run = Words2("run", 2, 2, {"trainer.max_steps=1"});
   words.insert(words.end(), run.begin(), run.end());
   const ProcessResult alone = RunProcess(words);

@@ -1,8 +1,10 @@
 // PRIVATE to tests. What starts processes of Open MPI on this machine.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
+#include "lib/system/process.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/process.h"
 
@@ -14,36 +16,33 @@ inline constexpr const char* kMpiPlugin = NXDKIT_MPI_PLUGIN;
 inline constexpr const char* kMpiPlugin = "";
 #endif
 
-// For at most two minutes.
+// For one launch. Each removes the folders of its session when it ends, down to the one that all of
+// a user have in the temporary folder, where another one may be about to make its own; and its
+// shared memory would be in /dev/shm, which is small in containers and others fill.
+inline Words MpiEnvironment() {
+  static const TempFolder folder;
+  static int launches = 0;
+  const std::string own = folder.path() + "/" + std::to_string(++launches);
+  std::filesystem::create_directory(own);
+  return {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+          "TMPDIR=" + own, "OMPI_MCA_btl_vader_backing_directory=" + own};
+}
+
+// For at most five minutes.
 inline Words MpiWords(int processes, const Words& words) {
-  Words command = {"/usr/bin/env",
-                   "OMPI_ALLOW_RUN_AS_ROOT=1",
-                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                   "timeout",
-                   "-k",
-                   "10",
-                   "120",
-                   "mpirun",
-                   "--oversubscribe",
-                   "--bind-to",
-                   "none",
-                   "--mca",
-                   "pml",
-                   "ob1",
-                   "--mca",
-                   "btl",
-                   "self,vader",
-                   "--mca",
-                   "mpi_yield_when_idle",
-                   "1",
-                   "-np",
-                   std::to_string(processes)};
+  Words command = MpiEnvironment();
+  command.insert(command.end(),
+                 {"timeout", "-k", "10", "300", "mpirun", "--oversubscribe", "--bind-to", "none",
+                  "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca",
+                  "mpi_yield_when_idle", "1", "-np", std::to_string(processes)});
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 
-inline bool CanLaunchMpi() {
-  return !std::string(kMpiPlugin).empty() && RunProcess(MpiWords(2, {"true"})).exit_code == 0;
+// Why there is no Open MPI here; "" when there is: it has to work then.
+inline std::string MpiMissing() {
+  if (std::string(kMpiPlugin).empty()) return "built without Open MPI";
+  return FindProgram("mpirun") ? "" : "there is no mpirun";
 }
 
 }  // namespace nxdkit::test

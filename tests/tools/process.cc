@@ -50,8 +50,10 @@ Channel OpenTerminal() {
   _exit(127);
 }
 
+using Watch = std::function<void(const std::string&)>;
+
 // Reads both channels until both are closed. A terminal ends with an error (EIO) instead of 0.
-void Drain(int out_fd, std::string* out, int err_fd, std::string* err) {
+void Drain(int out_fd, std::string* out, int err_fd, std::string* err, const Watch& watch) {
   pollfd fds[2] = {{out_fd, POLLIN, 0}, {err_fd, POLLIN, 0}};
   std::string* const to[2] = {out, err};
   char buffer[65536];
@@ -64,12 +66,14 @@ void Drain(int out_fd, std::string* out, int err_fd, std::string* err) {
         to[i]->append(buffer, static_cast<size_t>(got));
       else
         fds[i].fd = -1;
+      if (watch) watch(*err);
     }
   }
 }
 
 ProcessResult RunOn(const std::vector<std::string>& command,
-                    const std::vector<std::string>& environment, Channel err) {
+                    const std::vector<std::string>& environment, Channel err,
+                    const Watch& watch = nullptr) {
   const Channel out = OpenPipe();
   ProcessResult result;
   const pid_t child = fork();
@@ -77,7 +81,7 @@ ProcessResult RunOn(const std::vector<std::string>& command,
   EXPECT_GT(child, 0) << "cannot start " << command[0];
   close(out.write_fd);
   close(err.write_fd);
-  Drain(out.read_fd, &result.out, err.read_fd, &result.err);
+  Drain(out.read_fd, &result.out, err.read_fd, &result.err, watch);
   close(out.read_fd);
   close(err.read_fd);
   int status = 0;
@@ -95,8 +99,14 @@ ProcessResult RunProcess(const std::vector<std::string>& command,
 }
 
 ProcessResult RunOnTerminal(const std::vector<std::string>& command,
-                            const std::vector<std::string>& environment) {
-  return RunOn(command, environment, OpenTerminal());
+                            const std::vector<std::string>& environment, const Watch& watch) {
+  return RunOn(command, environment, OpenTerminal(), watch);
+}
+
+std::string MountsMissing() {
+  const ProcessResult tried =
+      RunProcess({"unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/tmp"});
+  return tried.exit_code == 0 ? "" : "nothing can be mounted here: " + tried.err;
 }
 
 std::vector<std::string> BuiltTools() {

@@ -1,6 +1,7 @@
 // Runs a command and catches what it says: what every test of a tool starts with.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,13 @@ ProcessResult RunProcess(const std::vector<std::string>& command,
                          const std::vector<std::string>& environment = {});
 
 // The same with stderr on a pseudo terminal, so that the command takes it for a person's screen.
+// `watch` is called with all that is there so far whenever there is more.
 ProcessResult RunOnTerminal(const std::vector<std::string>& command,
-                            const std::vector<std::string>& environment = {});
+                            const std::vector<std::string>& environment = {},
+                            const std::function<void(const std::string&)>& watch = nullptr);
+
+// Why nothing can be mounted in a namespace of our own; "" when it can be.
+std::string MountsMissing();
 
 // Paths of the built commands, sorted: one for each .cc file of tools/.
 std::vector<std::string> BuiltTools();

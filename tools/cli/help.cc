@@ -130,7 +130,8 @@ std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& optio
     if (GoesWith(row, kind) || (row.kinds.empty() && row.group == first->group))
       rows.push_back(row);
   return UsageLine(info, options) +
-         Wrap(fmt::format("What goes with {}, as what is read or as what is written.", kind), 0, 0) +
+         Wrap(fmt::format("What goes with {}, as what is read or as what is written.", kind), 0,
+              0) +
          Rows(info, rows, false);
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lib/json/json.h"
 #include "lib/base/error.h"
+#include "lib/json/json.h"
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool_context.h"
 

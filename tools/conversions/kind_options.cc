@@ -34,8 +34,7 @@ std::vector<MergedRow> RowsOf(const OptionChoice& choice) {
   std::vector<MergedRow> rows;
   for (const auto& [kind, sides] : choice.kinds)
     for (const ops::OptionRow& row : kind->options)
-      if ((row.sides & sides) != 0 && !Contains(choice.without, row.name()))
-        Merge(rows, row, kind);
+      if ((row.sides & sides) != 0 && !Contains(choice.without, row.name())) Merge(rows, row, kind);
   for (const ops::OptionRow& row : ops::CommonRows())
     if (Contains(choice.common, row.name())) Merge(rows, row, nullptr);
   return rows;
@@ -72,8 +71,7 @@ std::vector<std::string> KindNames(std::vector<std::string_view> without) {
 
 std::optional<std::string> FirstOption(const ops::Arguments& given) {
   constexpr unsigned kAnySide = ~0u;
-  for (const MergedRow& merged :
-       RowsOf(OfAllKinds(kAnySide, {"config", "merge-lora", "dtype"})))
+  for (const MergedRow& merged : RowsOf(OfAllKinds(kAnySide, {"config", "merge-lora", "dtype"})))
     if (given.Has(merged.row.name())) return "--" + std::string(merged.row.name());
   return std::nullopt;
 }

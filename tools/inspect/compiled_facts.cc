@@ -5,6 +5,11 @@
 namespace nxdkit::tool {
 namespace {
 
+using ops::ArrayOf;
+using ops::Joined;
+using ops::kShownItems;
+using ops::OrNull;
+
 std::string NeffText(const ops::NeffFacts& facts) {
   const neff::Header& header = facts.neff.header;
   const char* hash = !facts.hash_matches   ? ""
@@ -50,20 +55,20 @@ Json NeffJson(const ops::NeffFacts& facts) {
 
 }  // namespace
 
-void AddNeffs(Facts& facts, const std::vector<ops::NeffFacts>& neffs) {
+void AddNeffs(ops::Facts& facts, const std::vector<ops::NeffFacts>& neffs) {
   facts.Key("neffs", ArrayOf(neffs, NeffJson));
   for (size_t i = 0; i < neffs.size() && i < kShownItems; ++i) {
     facts.Line("neff", NeffText(neffs[i]));
     if (const auto& members = neffs[i].listing.members; !members.empty())
       facts.Line("members", Joined(members, [](const neff::Member& member) {
-                   return ItemText({Short(member.name), member.bytes});
+                   return ops::ItemText({ops::Short(member.name), member.bytes});
                  }));
   }
   if (neffs.size() > kShownItems)
     facts.Line("neff", fmt::format("and {} more", neffs.size() - kShownItems));
 }
 
-void AddCache(Facts& facts, const std::optional<neff::CacheListing>& cache) {
+void AddCache(ops::Facts& facts, const std::optional<neff::CacheListing>& cache) {
   if (!cache) return facts.Key("cache", {});
   struct Count {
     uint64_t entries = 0, bytes = 0;

@@ -1,11 +1,12 @@
 // PRIVATE to tools/: facts of compiled graphs.
 #pragma once
 
-#include "tools/inspect/fact.h"
+#include "formats/kinds/facts.h"
+#include "formats/ops/inspect/inspect.h"
 
 namespace nxdkit::tool {
 
-void AddNeffs(Facts& facts, const std::vector<ops::NeffFacts>& neffs);
-void AddCache(Facts& facts, const std::optional<neff::CacheListing>& cache);
+void AddNeffs(ops::Facts& facts, const std::vector<ops::NeffFacts>& neffs);
+void AddCache(ops::Facts& facts, const std::optional<neff::CacheListing>& cache);
 
 }  // namespace nxdkit::tool

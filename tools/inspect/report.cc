@@ -1,12 +1,21 @@
 #include "tools/inspect/report.h"
 
+#include "formats/kinds/table.h"
 #include "tools/inspect/compiled_facts.h"
-#include "tools/inspect/layout_facts.h"
 
 namespace nxdkit::tool {
 namespace {
 
+using ops::ArrayOf;
+using ops::Fact;
+using ops::Facts;
+using ops::FiniteOrNull;
 using ops::Inspection;
+using ops::ItemsJson;
+using ops::ItemText;
+using ops::Joined;
+using ops::OrNull;
+using ops::Short;
 using Outcome = ops::LayoutCheck::Outcome;
 
 std::string Large(uint64_t count) {
@@ -93,11 +102,9 @@ void AddCounts(Facts& facts, const Inspection& inspection) {
             }));
 }
 
-Json RankJson(const Inspection& inspection) {
-  if (const auto& shard = inspection.shard)
-    return {{"tp", shard->tp}, {"pp", shard->pp}, {"ep", shard->ep}};
-  if (inspection.rank) return {{"tp", *inspection.rank}, {"pp", nullptr}, {"ep", nullptr}};
-  return {};
+Json RankJson(const std::optional<ops::FileRank>& rank) {
+  if (!rank) return {};
+  return {{"tp", rank->tp}, {"pp", OrNull(rank->pp)}, {"ep", OrNull(rank->ep)}};
 }
 
 Json WeightFilesJson(const ops::Artifact& artifact) {
@@ -117,16 +124,6 @@ Json WeightFilesJson(const ops::Artifact& artifact) {
                     {"metadata", std::move(metadata)}});
   }
   return json;
-}
-
-void AddWeightSets(Facts& facts, const Inspection& inspection) {
-  const auto text = [](const ops::WeightSet& set) {
-    return Short(set.file) + (set.read ? " (shown)" : "");
-  };
-  facts.Add(inspection.weight_sets.empty() ? "" : "sets", Joined(inspection.weight_sets, text),
-            "weight_sets", ArrayOf(inspection.weight_sets, [](const ops::WeightSet& set) -> Json {
-              return {{"file", set.file}, {"read", set.read}};
-            }));
 }
 
 Json CheckJson(const ops::LayoutCheck& check) {
@@ -198,41 +195,11 @@ void AddTrainer(Facts& facts, const std::optional<ops::TrainerFacts>& trainer) {
                }));
 }
 
-void AddDcp(Facts& facts, const std::optional<ops::DcpFacts>& dcp) {
-  if (!dcp) return facts.Key("dcp", {});
-  facts.Add("entries",
-            fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
-                        dcp->objects.size()),
-            "dcp", {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
-  if (!dcp->objects.empty()) facts.Line("objects", Joined(dcp->objects, Short));
-}
-
-void AddDelta(Facts& facts, const std::optional<ops::DeltaFacts>& delta) {
-  if (!delta) return facts.Key("delta", {});
-  const char* coding = delta->coding == delta::Coding::kUlp ? "ulp" : "raw";
-  facts.Add("changed",
-            fmt::format("{} of {} elements in {} parameters", delta->changed, delta->elements,
-                        delta->parameters),
-            "delta",
-            {{"coding", coding},
-             {"parameters", delta->parameters},
-             {"elements", delta->elements},
-             {"changed", delta->changed},
-             {"dense_bytes", delta->dense_bytes},
-             {"payload_bytes", delta->payload_bytes},
-             {"base_digest", delta->base},
-             {"result_digest", delta->result}});
-  facts.Line("payload", fmt::format("{} of {} dense; coding {}", HumanBytes(delta->payload_bytes),
-                                    HumanBytes(delta->dense_bytes), coding));
-  facts.Line("base", delta->base);
-  facts.Line("result", delta->result);
-}
-
 // What is in the files beside the weights.
 void AddContents(Facts& facts, const Inspection& inspection) {
-  if (const auto& shard = inspection.shard)
-    facts.Line("rank", fmt::format("tp {}, pp {}{}", shard->tp, shard->pp,
-                                   shard->ep > 0 ? fmt::format(", ep {}", shard->ep) : ""));
+  if (const auto& rank = inspection.rank; rank && rank->pp)
+    facts.Line("rank", fmt::format("tp {}, pp {}{}", rank->tp, *rank->pp,
+                                   rank->ep > 0 ? fmt::format(", ep {}", *rank->ep) : ""));
   if (const auto& files = inspection.artifact.files; !files.empty() && !files[0].metadata.empty())
     facts.Line("metadata", Joined(files[0].metadata, [](const auto& pair) {
                  return Short(pair.first) + "=" + Short(pair.second);
@@ -251,7 +218,6 @@ void AddContents(Facts& facts, const Inspection& inspection) {
 
 }  // namespace
 
-// Lines and keys are in one order but for a few: those are two rows.
 std::string FileSystemText(const Mount& mount) {
   const std::vector<std::string> lacks = Lacks(mount);
   std::string text =
@@ -261,31 +227,32 @@ std::string FileSystemText(const Mount& mount) {
   return text;
 }
 
-Facts FactsOf(const Inspection& inspection) {
+// Lines and keys are in one order but for a few: those are two rows.
+ops::Facts FactsOf(const Inspection& inspection) {
+  ops::KindFacts kinds;
+  for (const ops::Kind* kind : ops::Kinds())
+    if (kind->add_facts) kind->add_facts(kinds, inspection);
   Facts facts;
   facts.Add("path", inspection.artifact.path, "path", inspection.artifact.path);
-  facts.Key("format", FormName(inspection.form));
+  facts.Key("format", inspection.form);
   facts.Key("description", inspection.description);
   AddFileSystem(facts, inspection.mount);
   AddModel(facts, inspection.artifact);
   AddCounts(facts, inspection);
-  facts.Key("rank", RankJson(inspection));
-  AddLayout(facts, inspection);
+  facts.Key("rank", RankJson(inspection.rank));
+  facts.Key("layout", std::move(kinds.layout));
   facts.Key("layout_check", CheckJson(inspection.layout));
-  AddTag(facts, inspection);
+  facts.Append(kinds.first);
   facts.Key("entries", inspection.entries);
   facts.Key("weight_files", WeightFilesJson(inspection.artifact));
-  AddWeightSets(facts, inspection);
-  AddBeside(facts, inspection);
-  AddBundle(facts, inspection);
+  facts.Append(kinds.files);
   facts.Key("records", ItemsJson(inspection.records));
   AddNeffs(facts, inspection.neffs);
   AddCache(facts, inspection.cache);
   AddAdapter(facts, inspection.adapter);
   AddOptimizer(facts, inspection.optimizer);
   AddTrainer(facts, inspection.trainer);
-  AddDelta(facts, inspection.delta);
-  AddDcp(facts, inspection.dcp);
+  facts.Append(kinds.last);
   AddContents(facts, inspection);
   facts.Line("layout", CheckText(inspection.layout));
   return facts;

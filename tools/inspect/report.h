@@ -3,7 +3,8 @@
 
 #include <string>
 
-#include "tools/inspect/fact.h"
+#include "formats/kinds/facts.h"
+#include "formats/ops/inspect/inspect.h"
 
 namespace nxdkit::tool {
 
@@ -11,7 +12,7 @@ namespace nxdkit::tool {
 std::string FileSystemText(const Mount& mount);
 
 // All that is known but the tensors, in the order in which it is shown.
-Facts FactsOf(const ops::Inspection& inspection);
+ops::Facts FactsOf(const ops::Inspection& inspection);
 
 // What it is, and one line for each fact that has one; every line ends with a line feed.
 std::string SummaryText(const ops::Inspection& inspection);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "formats/kinds/facts.h"
 #include "formats/ops/inspect/tensors.h"
-#include "tools/inspect/fact.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -60,9 +60,9 @@ void AddStatistics(Row& row, const std::optional<ops::TensorStatistics>& statist
 
 Json StatisticsJson(const std::optional<ops::TensorStatistics>& statistics) {
   if (!statistics) return {};
-  return {{"min", FiniteOrNull(statistics->min)},
-          {"max", FiniteOrNull(statistics->max)},
-          {"mean", FiniteOrNull(statistics->mean)},
+  return {{"min", ops::FiniteOrNull(statistics->min)},
+          {"max", ops::FiniteOrNull(statistics->max)},
+          {"mean", ops::FiniteOrNull(statistics->mean)},
           {"nan", statistics->nan},
           {"inf", statistics->inf},
           {"zeros", statistics->zeros}};

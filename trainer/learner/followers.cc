@@ -9,9 +9,9 @@
 #include <new>
 #include <numeric>
 
-#include "formats/kinds/open.h"
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
+#include "formats/kinds/open.h"
 #include "lib/base/errors.h"
 #include "trainer/base/interval.h"
 #include "trainer/learner/critic_model.h"

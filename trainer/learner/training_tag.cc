@@ -171,8 +171,7 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
   ops::InputHints hints;
   hints.optimizer = true;
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
-  NXDKIT_ASSIGN(const ops::BoundArtifact source,
-                ops::OpenAndBind(tag_folder, &ops::kNxd, hints));
+  NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(tag_folder, &ops::kNxd, hints));
   if (!source.optimizer)
     return Corrupt("the tag has no optimizer state: training cannot go on from it")
         .in(tag_folder)

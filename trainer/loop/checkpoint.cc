@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "formats/kinds/table.h"
 #include "formats/kinds/run_folder.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"

@@ -7,10 +7,10 @@
 #include <span>
 #include <string_view>
 
+#include "formats/artifact/artifact.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
-#include "formats/artifact/artifact.h"
 #include "lib/base/errors.h"
 #include "lib/system/command_text.h"
 #include "lib/system/process.h"

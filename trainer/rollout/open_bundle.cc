@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "formats/kinds/open.h"
-#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/fitness.h"

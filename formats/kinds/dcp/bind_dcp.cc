@@ -1,4 +1,4 @@
-#include "formats/kinds/dcp/bind_dcp.h"
+#include "formats/kinds/dcp/read_dcp.h"
 
 #include <algorithm>
 #include <map>
@@ -6,14 +6,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "formats/kinds/dcp/bind_dcp_optimizer.h"
-#include "formats/training/numbered_form.h"
-#include "formats/kinds/dcp/unwrap_dcp.h"
-#include "formats/kinds/bind.h"
-#include "formats/kinds/dcp/dcp_state.h"
-#include "formats/training/state_keys.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "formats/kinds/bind.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {

@@ -1,15 +1,13 @@
-#include "formats/kinds/dcp/bind_dcp_optimizer.h"
+#include "formats/kinds/dcp/read_dcp.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
-#include "formats/kinds/dcp/state_options.h"
-#include "formats/training/numbered_form.h"
-#include "formats/kinds/dcp/dcp_state.h"
-#include "formats/training/state_keys.h"
 #include "formats/dcp/folder.h"
 #include "formats/torch/pickle_writer.h"
+#include "formats/training/numbered_form.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -72,7 +70,8 @@ class DcpBinder {
                      ShapeText(tensor->shape));
     std::map<uint32_t, uint32_t> numbers;  // of what is kept, by the parameter
     for (const uint32_t i : ParamsOf(tensor->layout)) {
-      NXDKIT_ASSIGN(numbers[i], Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape));
+      NXDKIT_ASSIGN(numbers[i],
+                    Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape));
     }
     for (const dcp::StoredChunk& chunk : entry.chunks) {
       TensorLayout layout = dcp::CutChunk(*tensor, chunk.box);
@@ -120,7 +119,8 @@ class DcpBinder {
     const auto [name, what] =
         SplitStateKey(std::string_view(object.key).substr(kOptimizerState.size()));
     NXDKIT_ASSIGN(const dcp::GlobalTensor* tensor, FindDcpTensor(known_, name));
-    NXDKIT_ASSIGN(const PickleValue value, dcp::ReadObjectValue(*DcpFolderOf(out_.artifact), object));
+    NXDKIT_ASSIGN(const PickleValue value,
+                  dcp::ReadObjectValue(*DcpFolderOf(out_.artifact), object));
     NXDKIT_ASSIGN(const std::string text, torch::WritePickle(value, {}));
     for (const uint32_t i : ParamsOf(tensor->layout)) {
       const OptimizerEntry* known = optimizer_.Find(i, what);
@@ -175,6 +175,23 @@ class DcpBinder {
 
 Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known) {
   return DcpBinder(out, known).Run();
+}
+
+Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name) {
+  const std::string plain = WithoutWrappers(name);
+  for (const std::string& candidate :
+       {plain, plain.substr(plain.starts_with(kModelPrefix) ? kModelPrefix.size() : 0)})
+    if (const auto found = known.find(candidate); found != known.end()) return &found->second;
+  if (IsStateNumber(name))
+    return Unsupported(
+               "the optimizer's parameters have numbers and no names (found {}), as "
+               "optimizer.state_dict() gives them",
+               name)
+        .hint(
+            "save what get_optimizer_state_dict() of torch.distributed.checkpoint.state_dict "
+            "returns, which has names; --no-optimizer leaves the optimizer's state out");
+  return Unsupported("the optimizer keeps something of a parameter {}, which the model lacks", name)
+      .hint("--no-optimizer leaves the optimizer's state out");
 }
 
 }  // namespace nxdkit::ops

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "formats/dcp/layout.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/plan_dcp.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
@@ -26,7 +26,7 @@ void NoteMissing(const BoundOptimizer& optimizer, DcpOutput& output) {
       std::ranges::count_if(optimizer.entries, [](const auto& entries) { return !entries; });
   if (missing > 0)
     output.notes.push_back(fmt::format("{} of {} parameters have no state, and get none", missing,
-                                     optimizer.entries.size()));
+                                       optimizer.entries.size()));
 }
 
 std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
@@ -78,8 +78,9 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
         "the parameters have different options (weight decay); TorchTitan takes those of the first "
         "parameter for each of its groups, so it has to be given the same groups");
   if (!others.empty())
-    output.notes.push_back(fmt::format("options that torch's AdamW does not have are kept in {}: {}",
-                                     kNumberedFormKey, fmt::join(others, ", ")));
+    output.notes.push_back(
+        fmt::format("options that torch's AdamW does not have are kept in {}: {}", kNumberedFormKey,
+                    fmt::join(others, ", ")));
   return OkStatus();
 }
 

@@ -1,7 +1,7 @@
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/bind_dcp.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -18,8 +18,8 @@ Status OpenDcp(Artifact& artifact, const InputHints& hints) {
   artifact.warnings = folder.warnings;
   artifact.files = folder.files;
   artifact.folder = artifact.path;
-  artifact.state = std::make_shared<const DcpState>(
-      std::make_shared<const dcp::Folder>(std::move(folder)));
+  artifact.state =
+      std::make_shared<const DcpState>(std::make_shared<const dcp::Folder>(std::move(folder)));
   return LoadConfig(artifact, hints, {artifact.path, ParentPath(artifact.path)});
 }
 
@@ -64,6 +64,8 @@ const Kind kDcp = {
     .check_options = CheckDcpOptions,
     .state = StateForm::kNamed,
     .archives = ArchivesOfDcp,
+    .describe = DescribeDcp,
+    .add_facts = AddDcpFacts,
     .decide = DecideDcp,
 };
 

@@ -10,8 +10,7 @@
 #include "formats/artifact/canonical.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/carry_training.h"
-#include "formats/kinds/dcp/dcp_state.h"
+#include "formats/kinds/dcp/read_dcp.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
@@ -47,7 +46,9 @@ Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source
 }
 
 // Whether the weights are a tag's, which its optimizer goes on from.
-bool IsOfMasters(const BoundArtifact& source) { return source.optimizer && !DcpFolderOf(source.artifact); }
+bool IsOfMasters(const BoundArtifact& source) {
+  return source.optimizer && !DcpFolderOf(source.artifact);
+}
 
 class DcpMaker {
  public:
@@ -89,8 +90,9 @@ class DcpMaker {
 
   // As the checkpoint stores it, where its names stay: with what programs have put around them.
   std::string OutputKey(const std::string& key) const {
-    return output_.names && DcpFolderOf(source_.artifact) ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
-                                                   : key;
+    return output_.names && DcpFolderOf(source_.artifact)
+               ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
+               : key;
   }
 
   void AddArchive(const std::string& short_key, std::string archive) {
@@ -296,8 +298,8 @@ Status CheckDcpBytes(const OutputBuilder& builder, const DcpOutput& output,
   return builder.CheckPlanBytes(bytes, output.mesh.ranks());
 }
 
-Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut, std::vector<dcp::ObjectArchive> objects,
-                   DcpContents& contents) {
+Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
+                   std::vector<dcp::ObjectArchive> objects, DcpContents& contents) {
   const std::string name = dcp::DataFileName(rank);
   const uint32_t file = builder.NewFile(name, -1, -1);
   std::vector<OutputTensor> outputs;
@@ -364,7 +366,7 @@ Status DcpOutput::Plan(OutputBuilder& builder) const {
   NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles(builder, *this));
   if (source.optimizer)
     for (const char* name : {kUserContentFile, kSchedulerFile})
-      NXDKIT_TRY(CarryTrainingFile(builder, source.artifact.folder, name, name));
+      NXDKIT_TRY(builder.CarryFile(source.artifact.folder, name, name));
   NXDKIT_TRY(builder.CarrySideFiles());
   NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
   builder.plan.texts.push_back({dcp::kMetadataFile, std::move(text)});

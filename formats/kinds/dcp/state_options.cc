@@ -1,14 +1,13 @@
-#include "formats/kinds/dcp/state_options.h"
+#include "formats/kinds/dcp/read_dcp.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "formats/dcp/folder.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
-#include "formats/kinds/dcp/dcp_state.h"
 #include "formats/training/state_keys.h"
-#include "formats/dcp/folder.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {

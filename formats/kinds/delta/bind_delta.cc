@@ -1,4 +1,4 @@
-#include "formats/kinds/delta/bind_delta.h"
+#include "formats/kinds/delta/read_delta.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,6 @@
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/computed_tensor.h"
 #include "formats/delta/delta.h"
-#include "formats/kinds/delta/delta_state.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/manifest/manifest.h"

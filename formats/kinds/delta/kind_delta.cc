@@ -1,5 +1,5 @@
-#include "formats/kinds/delta/bind_delta.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
+#include "formats/kinds/delta/facts_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
@@ -17,8 +17,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
         .hint("nxd-convert --from delta takes it with --base");
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
   if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
-  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta,
-                delta::Delta::Open(artifact.path));
+  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(artifact.path));
   NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
   if (kind == artifact.kind)
     return Unsupported("the base of a delta is a delta, expected a model").in(base_path);
@@ -49,6 +48,17 @@ const Kind kDelta = {
     .open = OpenDelta,
     .bind = BindDelta,
     .reads_base = true,
+    .describe = DescribeDelta,
+    .add_facts = AddDeltaFacts,
 };
+
+const DeltaState* DeltaStateOf(const Artifact& artifact) {
+  return dynamic_cast<const DeltaState*>(artifact.state.get());
+}
+
+std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact) {
+  const DeltaState* const state = DeltaStateOf(artifact);
+  return state ? state->delta : nullptr;
+}
 
 }  // namespace nxdkit::ops

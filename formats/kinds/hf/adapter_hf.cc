@@ -1,4 +1,4 @@
-#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 
 #include <algorithm>
 #include <map>

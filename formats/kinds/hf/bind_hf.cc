@@ -1,4 +1,4 @@
-#include "formats/kinds/hf/bind_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 
 #include <unordered_map>
 

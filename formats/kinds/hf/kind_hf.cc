@@ -1,8 +1,7 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
-#include "formats/kinds/hf/adapter_hf.h"
-#include "formats/kinds/hf/bind_hf.h"
-#include "formats/kinds/hf/open_hf.h"
+#include "formats/kinds/hf/read_hf.h"
+#include "formats/kinds/hf/facts_hf.h"
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/kinds/table.h"
 
@@ -42,6 +41,8 @@ const Kind kHf = {
     .is_adapter = LooksLikePeft,
     .bind_adapter = BindPeft,
     .stores_once = true,
+    .describe = DescribeHf,
+    .add_facts = AddHfFacts,
     .decide = DecideHf,
 };
 

@@ -1,9 +1,8 @@
-#include "formats/kinds/hf/open_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 
 #include <fmt/format.h>
 
 #include "formats/hf/hf.h"
-#include "formats/kinds/hf/adapter_hf.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/safetensors/safetensors.h"

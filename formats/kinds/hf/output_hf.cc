@@ -50,7 +50,6 @@ Status HfOutput::Plan(OutputBuilder& builder) const {
   return builder.CarrySideFiles();
 }
 
-
 Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source,
                                          const OutputOptions& options) {
   std::unique_ptr<Output> decided = std::make_unique<HfOutput>(options);

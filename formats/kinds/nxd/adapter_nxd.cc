@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/adapter_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <algorithm>
 #include <set>

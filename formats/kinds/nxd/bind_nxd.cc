@@ -1,9 +1,8 @@
-#include "formats/kinds/nxd/bind_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <map>
 
 #include "formats/kinds/bind.h"
-#include "formats/kinds/nxd/bind_optimizer.h"
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "lib/base/errors.h"
@@ -44,8 +43,8 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
     NXDKIT_TRY(nxd::CheckMpHeads(*state.mp_record, out.model->config));
     claims.push_back(state.mp_record->claims);
   }
-  NXDKIT_ASSIGN(const nxd::Detected detected, nxd::Detect(state.set, out.model->config, claims,
-                                                          HardwareIfUnknown(hints)));
+  NXDKIT_ASSIGN(const nxd::Detected detected,
+                nxd::Detect(state.set, out.model->config, claims, HardwareIfUnknown(hints)));
   auto layout = std::make_shared<NxdLayout>();
   layout->geometry = detected.geometry;
   layout->replicas = detected.replicas;

@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/bind_optimizer.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/core.h>
 
@@ -147,8 +147,7 @@ class Binder {
   }
 
   const RankParams& RankOf(const nxd::ShardFile& file) const {
-    return ranks_[static_cast<size_t>(file.tp) * set_.pp +
-                  static_cast<size_t>(file.pp)];
+    return ranks_[static_cast<size_t>(file.tp) * set_.pp + static_cast<size_t>(file.pp)];
   }
 
   Status AddShard(const OptimizerSet& set, const OptimizerShard& shard) {
@@ -196,8 +195,8 @@ class Binder {
         seen_[i] = true;
         optimizer_.entries[i] = entries;
         if (state.master)
-          optimizer_.masters[i] = {nxd::kMasterWeights, EntryKind::kLike, 0, 0,
-                                   state.master->dtype, {},          ""};
+          optimizer_.masters[i] = {
+              nxd::kMasterWeights, EntryKind::kLike, 0, 0, state.master->dtype, {}, ""};
         Number(i);
         continue;
       }

@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/check_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "formats/kinds/checks.h"
+#include "formats/kinds/bind.h"
 #include "formats/kinds/nxd/nxd_state.h"
 
 namespace nxdkit::ops {
@@ -55,8 +55,8 @@ void CheckRank(const BoundArtifact& artifact, size_t file, const nxd::MpMetadata
     if (tensor.file != file) continue;
     const auto it = recorded.find(tensor.name);
     if (it == recorded.end()) continue;  // the second name of a tied pair
-    const std::string objection =
-        Objection(*it->second, CutDims(tensor, artifact.params), NxdLayoutOf(artifact)->geometry.tp);
+    const std::string objection = Objection(*it->second, CutDims(tensor, artifact.params),
+                                            NxdLayoutOf(artifact)->geometry.tp);
     if (!objection.empty()) findings.push_back(RecordFinding(metadata, tensor.name, objection));
   }
   std::unordered_set<std::string_view> stored;

@@ -1,10 +1,7 @@
-#include "formats/kinds/nxd/adapter_nxd.h"
-#include "formats/kinds/nxd/bind_nxd.h"
-#include "formats/kinds/nxd/bind_optimizer.h"
-#include "formats/kinds/nxd/check_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 #include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
-#include "formats/kinds/nxd/open_nxd.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 
@@ -46,9 +43,8 @@ constexpr OptionRow kRows[] = {
      "whose naming of the parameters; optimum: optimum-neuron's training checkpoint", kBoth,
      ValueKind::kOther, kOtherLayout},
     {"xser", "", "one file per tensor (xser), or all tensors of a rank in one file", kAsTarget},
-    {"layout-from", "FILE",
-     "take from a YAML configuration of NxD Training what no option says", kAsSource | kAsTarget,
-     ValueKind::kPath},
+    {"layout-from", "FILE", "take from a YAML configuration of NxD Training what no option says",
+     kAsSource | kAsTarget, ValueKind::kPath},
     {"instance", "NAME",
      "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget},
     {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
@@ -68,8 +64,7 @@ Status CheckNxdOptions(const Arguments& given) {
 const Kind kNxd = {
     .name = "nxd",
     .called = "an NxD set",
-    .recognised_by =
-        "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
+    .recognised_by = "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
     .precedence = 2,
     .is_folder = IsNxdFolder,
     .open = OpenNxd,
@@ -88,6 +83,9 @@ const Kind kNxd = {
     .check = CheckNxd,
     .name_checks = NameNxdChecks,
     .misplaced_by = MisplacedByConverter,
+    .describe = DescribeNxd,
+    .describe_layout = DescribeNxdLayout,
+    .add_facts = AddNxdFacts,
     .decide = DecideNxd,
 };
 

@@ -1,4 +1,4 @@
-#include "formats/kinds/nxd/open_nxd.h"
+#include "formats/kinds/nxd/read_nxd.h"
 
 #include <fmt/format.h>
 
@@ -24,8 +24,7 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
                                             artifact.path, fmt::join(set.skipped, ", ")));
   for (const nxd::Shard& shard : set.shards) {
     artifact.files.push_back(shard.tensors);
-    artifact.ranks.push_back(
-        {shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
+    artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
   }
   NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder));
   NXDKIT_ASSIGN(state->mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp));
@@ -38,6 +37,14 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   state->set = std::move(set);
   artifact.state = std::move(state);
   return LoadConfig(artifact, hints, {tag, root, ParentPath(root)});
+}
+
+const NxdState* NxdStateOf(const Artifact& artifact) {
+  return dynamic_cast<const NxdState*>(artifact.state.get());
+}
+
+const NxdLayout* NxdLayoutOf(const BoundArtifact& bound) {
+  return dynamic_cast<const NxdLayout*>(bound.state.get());
 }
 
 }  // namespace nxdkit::ops

@@ -1,9 +1,10 @@
 #include <fmt/core.h>
+#include <algorithm>
+#include <map>
 
 #include "formats/adapter/lora_config.h"
 #include "formats/adapter/lora_forms.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/carry_training.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/plan_optimizer.h"
@@ -13,6 +14,7 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "formats/nxd/optimizer_set.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -36,16 +38,18 @@ class NxdPlanner {
     if (output_.optimum) NXDKIT_TRY(PlanTrnConfig());
     NXDKIT_TRY(builder_.CarrySideFiles());
     const std::string dtype(builder_.dtypes().empty() ? "" : TorchName(builder_.dtypes().front()));
-    builder_.plan.texts.push_back({InTag("nxdkit.json"),
-                           nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type,
-                                             dtype, NXDKIT_VERSION, output_.source_digest)});
+    builder_.plan.texts.push_back(
+        {InTag("nxdkit.json"),
+         nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type, dtype,
+                           NXDKIT_VERSION, output_.source_digest)});
     builder_.plan.texts.push_back({InTag("done"), "1"});
     return OkStatus();
   }
 
  private:
   Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
-    if (!source_.lora) return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);
+    if (!source_.lora)
+      return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);
     return nxd::LoraRankTensors(*source_.model, output_.geometry, source_.lora->pairs,
                                 output_.dtype.value_or(Dtype::kF32), t);
   }
@@ -64,8 +68,8 @@ class NxdPlanner {
       for (const nxd::RankTensor& tensor : tensors) {
         // A file of its own, which the expert parallel ranks share.
         const bool shared = output_.xser && !tensor.expert;
-        bytes +=
-            LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
+        bytes += LeastPlanBytes(tensor.layout) *
+                 static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
       }
       NXDKIT_TRY(builder_.CheckPlanBytes(bytes, ranks));
     }
@@ -73,14 +77,16 @@ class NxdPlanner {
       std::vector<nxd::RankTensor> here;
       std::vector<TensorLayout> layouts;
       for (const nxd::RankTensor& tensor : tensors) {
-        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, output_.geometry, p)) continue;
+        if (!nxd::OnPipelineRank(tensor, source_.model->config.layers, output_.geometry, p))
+          continue;
         here.push_back(tensor);
         layouts.push_back(tensor.layout);
       }
       if (source_.optimizer) NXDKIT_TRY(PlanOptimizer(layouts, t, p));
       if (output_.optimum && t == 0)
-        builder_.plan.texts.push_back({InTag(nxd::MpMetadataName(p)),
-                               nxd::WriteMpMetadata(source_.model->config, output_.geometry, p, here)});
+        builder_.plan.texts.push_back(
+            {InTag(nxd::MpMetadataName(p)),
+             nxd::WriteMpMetadata(source_.model->config, output_.geometry, p, here)});
       NXDKIT_TRY(PlanShard(here, std::move(layouts), t, p, e));
     }
     return OkStatus();
@@ -92,18 +98,18 @@ class NxdPlanner {
     NXDKIT_ASSIGN(const UserContent content, UserContentOf(source_));
     if (content.kept == UserContent::Kept::kAsIs)
       NXDKIT_TRY(
-          CarryTrainingFile(builder_, from.folder, kUserContentFile, InTag(kUserContentFile)));
+          builder_.CarryFile(from.folder, kUserContentFile, InTag(kUserContentFile)));
     if (content.kept == UserContent::Kept::kMade)
       NXDKIT_TRY(PlanObject(kUserContentFile, content.made));
     NXDKIT_ASSIGN(const auto scheduler, SchedulerOf(source_));
     NXDKIT_TRY(scheduler ? PlanObject(kSchedulerFile, *scheduler)
-                         : CarryTrainingFile(builder_, from.folder, kSchedulerFile,
+                         : builder_.CarryFile(from.folder, kSchedulerFile,
                                              InTag(kSchedulerFile)));
     const NxdState* const state = NxdStateOf(from);
     if (!state || !output_.optimum || !state->mp_record) return OkStatus();
     // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
     for (const char* name : {kSchedulerFile, "trainer_state.json"})
-      NXDKIT_TRY(CarryTrainingFile(builder_, state->set.location.root, name, name));
+      NXDKIT_TRY(builder_.CarryFile(state->set.location.root, name, name));
     return OkStatus();
   }
 
@@ -134,7 +140,8 @@ class NxdPlanner {
     for (int d = 0; d < ranks; ++d) {
       NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, output_, params, d));
       NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
-                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t, p));
+                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t,
+                             p));
     }
     return OkStatus();
   }
@@ -186,16 +193,18 @@ class NxdPlanner {
                            {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
                            {{std::string("expert_model_parallel")}, {places[i].expert}}})});
       if (!places[i].here) continue;
-      const uint32_t file = builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      const uint32_t file =
+          builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
       NXDKIT_ASSIGN(OutputTensor output, builder_.Add(std::move(tensors[i]), file));
-      NXDKIT_TRY(
-          builder_.SetEncoder(file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
+      NXDKIT_TRY(builder_.SetEncoder(
+          file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }
     const uint32_t main = builder_.NewFile(path, t, p);
     NXDKIT_TRY(builder_.SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
     const uint32_t info_file = builder_.NewFile(path + ".info.pt", t, p);
-    return builder_.SetEncoder(info_file, torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)),
-                                                    {}, Stem(path + ".info.pt")));
+    return builder_.SetEncoder(info_file,
+                               torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)), {},
+                                                  Stem(path + ".info.pt")));
   }
 
   const BoundArtifact& source_;
@@ -220,6 +229,45 @@ Status NxdOutput::CheckName(const std::string& path) const {
              "checkpoint-100",
              nxd::kOptimumTag)
       .in(path);
+}
+
+namespace {
+
+// The main file of a rank: xser has a folder of that name for its tensors.
+std::string MainFile(const std::string& path) {
+  const size_t end = path.find(".pt");
+  return end == std::string::npos ? path : path.substr(0, end);
+}
+
+// Of the rank that holds most: the embedding makes the first or the last pipeline rank the largest.
+// An optimizer's states are counted by the rule of how they are kept in training.
+uint64_t MostElements(const OutputPlan& output) {
+  std::map<std::string, uint64_t> ranks;
+  for (size_t t = 0; t < output.outputs.size(); ++t) {
+    const std::string& path = output.layout.files[output.layout.tensors[t].file].path;
+    if (nxd::IsOptimizerPath(path)) continue;
+    ranks[MainFile(path)] +=
+        static_cast<uint64_t>(ElementCount(output.outputs[t].shape).value_or(0));
+  }
+  uint64_t most = 0;
+  for (const auto& [rank, elements] : ranks) most = std::max(most, elements);
+  return most;
+}
+
+}  // namespace
+
+Result<std::optional<hardware::Fit>> NxdOutput::FitOn(const BoundArtifact& source,
+                                                      const FitQuestion& question) const {
+  if (source.lora || !source.model) return std::optional<hardware::Fit>();
+  const models::ModelConfig& model = source.model->config;
+  hardware::TrainingUse use = question.training;
+  use.tp = geometry.tp;
+  use.pp = geometry.pp;
+  use.rank_elements = MostElements(question.plan);
+  use.hidden = model.hidden;
+  use.layers = model.layers;
+  use.vocab = model.vocab;
+  return std::optional(hardware::FitTraining(question.instance, use));
 }
 
 }  // namespace nxdkit::ops

@@ -1,4 +1,4 @@
-#include "formats/kinds/rollout/bind_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 
 #include <algorithm>
 #include <unordered_set>

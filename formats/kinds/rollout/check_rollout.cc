@@ -1,10 +1,10 @@
-#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 
 #include <fmt/core.h>
 
 #include <unordered_set>
 
-#include "formats/kinds/checks.h"
+#include "formats/kinds/bind.h"
 #include "formats/kinds/rollout/compiled_model.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/rollout/cpu_plan.h"

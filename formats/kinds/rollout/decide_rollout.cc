@@ -233,7 +233,7 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
   const bool both = !found.optimum.empty() && !found.compiler.empty();
   if (both && !asked.optimum_version && !asked.compiler_version)
     output.notes.push_back(fmt::format("versions for the loader, as installed in {}: {}, {}",
-                                     found.folder, stamp.optimum, stamp.compiler));
+                                       found.folder, stamp.optimum, stamp.compiler));
   return OkStatus();
 }
 
@@ -251,17 +251,15 @@ Status DecideBundle(const BoundArtifact& source, const OutputOptions& options, c
     neuron.vocab_parallel = neuron.transposed_qkv = neuron.transposed_output =
         neuron.transposed_mlp = false;
   neuron.batch_size = asked.batch_size.value_or(neuron.batch_size);
-  neuron.sequence_length =
-      asked.sequence_length.value_or(from ? neuron.sequence_length : 4096);
+  neuron.sequence_length = asked.sequence_length.value_or(from ? neuron.sequence_length : 4096);
   const bool by_default = from ? neuron.fused_qkv
-                                       : neuron.flavor == rollout::Flavor::kOptimum &&
-                                             source.model->config.family->optimum_fuses_qkv;
+                               : neuron.flavor == rollout::Flavor::kOptimum &&
+                                     source.model->config.family->optimum_fuses_qkv;
   neuron.fused_qkv = asked.fused_qkv.value_or(by_default);
   neuron.transposed_qkv &= neuron.fused_qkv;
   neuron.on_device_sampling = asked.on_device_sampling.value_or(
-      has_config
-          ? neuron.on_device_sampling
-          : SamplesOnDevice(*source.model->config.family, neuron));
+      has_config ? neuron.on_device_sampling
+                 : SamplesOnDevice(*source.model->config.family, neuron));
   NXDKIT_TRY(DecideStamp(asked, output));
   NXDKIT_ASSIGN(const Dtype dtype,
                 asked.dtype ? Result<Dtype>(*asked.dtype) : CommonDtype(source, false));
@@ -314,13 +312,13 @@ Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
         "Hugging Face checkpoint",
         heads.padded_kv, config.kv_heads,
         output.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
-  if (output.neuron.fused_qkv && config.qkv_bias && output.neuron.flavor == rollout::Flavor::kOptimum)
+  if (output.neuron.fused_qkv && config.qkv_bias &&
+      output.neuron.flavor == rollout::Flavor::kOptimum)
     return Unsupported(
                "optimum-neuron does not fuse q/k/v biases: a fused bundle of this model cannot be "
                "loaded")
         .hint("use --no-fused-qkv, or --flavor nxdi");
   return decided;
 }
-
 
 }  // namespace nxdkit::ops

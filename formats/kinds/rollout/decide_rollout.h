@@ -17,8 +17,8 @@ class RolloutOutput : public Output {
                                              const FitQuestion& question) const override;
 
   rollout::NeuronConfig neuron;
-  std::string neuron_text;    // neuron_config.json as it will be written
-  std::string cpu_plan_text;  // nxdkit-cpu-plan.json; "" for none
+  std::string neuron_text;                // neuron_config.json as it will be written
+  std::string cpu_plan_text;              // nxdkit-cpu-plan.json; "" for none
   std::optional<rollout::Bundle> bundle;  // whose blob and settings it has
   bool only_weights = false;              // rank files alone, without folder
 };

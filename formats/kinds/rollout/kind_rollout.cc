@@ -1,7 +1,6 @@
-#include "formats/kinds/rollout/bind_rollout.h"
-#include "formats/kinds/rollout/check_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/decide_rollout.h"
-#include "formats/kinds/rollout/open_rollout.h"
+#include "formats/kinds/rollout/facts_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
 
@@ -37,8 +36,7 @@ constexpr OptionRow kRows[] = {
 const Kind kRollout = {
     .name = "rollout",
     .called = "a rollout bundle",
-    .recognised_by =
-        "rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors)",
+    .recognised_by = "rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors)",
     .precedence = 1,
     .is_folder = rollout::LooksLikeBundle,
     .open = OpenRollout,
@@ -48,6 +46,9 @@ const Kind kRollout = {
     .heads = RolloutHeads,
     .check = CheckRollout,
     .name_checks = NameRolloutChecks,
+    .describe = DescribeRollout,
+    .describe_layout = DescribeRolloutLayout,
+    .add_facts = AddRolloutFacts,
     .decide = DecideRollout,
     .refreshes = true,
 };

@@ -1,4 +1,4 @@
-#include "formats/kinds/rollout/open_rollout.h"
+#include "formats/kinds/rollout/read_rollout.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,8 @@
 namespace nxdkit::ops {
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle,
-                rollout::OpenBundle(artifact.path, OpenTensorFile,
-                                    hints.Text("slot").value_or("")));
+  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile,
+                                                            hints.Text("slot").value_or("")));
   if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
   artifact.warnings = bundle.warnings;
   if (bundle.choice) artifact.choices.push_back(*bundle.choice);
@@ -30,6 +29,16 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
   const std::string merged = is_nxdi ? JoinPath(bundle.folder, "neuron_config.json") : "";
   artifact.state = std::make_shared<const RolloutState>(std::move(bundle));
   return LoadConfig(artifact, hints, {artifact.path}, merged);
+}
+
+const rollout::Bundle* BundleOf(const Artifact& artifact) {
+  const auto* const state = dynamic_cast<const RolloutState*>(artifact.state.get());
+  return state ? &state->bundle : nullptr;
+}
+
+const rollout::Geometry* RolloutGeometryOf(const BoundArtifact& bound) {
+  const auto* const layout = dynamic_cast<const RolloutLayout*>(bound.state.get());
+  return layout ? &layout->geometry : nullptr;
 }
 
 }  // namespace nxdkit::ops

@@ -34,9 +34,9 @@ Status CheckAgainstBundle(const OutputBuilder& builder, const RolloutOutput& out
     NXDKIT_TRY(Refuse(CompareShard(bundle.shards[i], rank, model)));
   }
   NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
-  NXDKIT_ASSIGN(const std::vector<Finding> findings,
-                CompareModels({source.config_text, source.config_path},
-                              compiled, output.neuron.tp));
+  NXDKIT_ASSIGN(
+      const std::vector<Finding> findings,
+      CompareModels({source.config_text, source.config_path}, compiled, output.neuron.tp));
   return Refuse(findings);
 }
 
@@ -59,7 +59,7 @@ Status RolloutOutput::Plan(OutputBuilder& builder) const {
       NXDKIT_TRY(builder.CheckPlanBytes(bytes, neuron.tp));
     }
     NXDKIT_TRY(builder.AddSafetensors(only_weights ? name : JoinPath(folder, name), rank,
-                               std::move(tensors), {}));
+                                      std::move(tensors), {}));
   }
   if (only_weights) return CheckAgainstBundle(builder, *this);
   builder.plan.first_slot = folder;

@@ -1,8 +1,9 @@
 #include "formats/artifact/canonical.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/hf/bind_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/table.h"
+#include "formats/kinds/torch/facts_torch.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/encoder.h"
 #include "lib/base/errors.h"
@@ -47,6 +48,7 @@ const Kind kTorch = {
     .open = OpenTorch,
     .bind = BindHf,
     .stores_once = true,
+    .describe = DescribeTorch,
     .decide = DecideTorch,
 };
 

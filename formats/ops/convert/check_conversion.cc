@@ -3,15 +3,15 @@
 #include <fmt/core.h>
 
 #include "formats/kinds/adapter.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"
+#include "formats/ops/convert/places.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/compare.h"
-#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"

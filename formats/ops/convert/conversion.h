@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "formats/artifact/canonical.h"
-#include "formats/ops/convert/convert.h"
 #include "formats/kinds/builder.h"
+#include "formats/ops/convert/convert.h"
 
 namespace nxdkit::ops {
 

@@ -9,7 +9,7 @@
 #include "formats/artifact/inexact.h"
 #include "formats/artifact/proof.h"
 #include "formats/artifact/values.h"
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
@@ -100,8 +100,7 @@ Status RecordDigest(const ConvertRequest& request, Conversion& conversion) {
     return BadUsage("--digest: an adapter alone has no digest of a model").in(request.input);
   NXDKIT_ASSIGN(const ModelDigest digest, DigestModel(conversion.source, request.run));
   conversion.target->source_digest = manifest::DigestText(digest.digest);
-  NXDKIT_ASSIGN(conversion.output,
-                PlanRequested(request, conversion.source, *conversion.target));
+  NXDKIT_ASSIGN(conversion.output, PlanRequested(request, conversion.source, *conversion.target));
   return OkStatus();
 }
 
@@ -128,8 +127,8 @@ Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
 Status ProveSource(const ConvertRequest& request, const Conversion& conversion,
                    ConvertReport& report) {
   const Proving read = report.resumed_tasks > 0 ? Proving::kTouched : Proving::kMost;
-  NXDKIT_ASSIGN(const Proof proof, Prove(conversion.source, request.verify ? Proving::kAll : read,
-                                         request.run));
+  NXDKIT_ASSIGN(const Proof proof,
+                Prove(conversion.source, request.verify ? Proving::kAll : read, request.run));
   for (std::string& note : ProofNotes(proof)) report.notes.push_back(std::move(note));
   if (conversion.base) NXDKIT_TRY(Prove(conversion.base->artifact, read, request.run));
   return OkStatus();

@@ -128,7 +128,7 @@ struct ConvertReport {
   std::string source_digest;  // "sha256:..." when it was asked for
   bool blob_missing = false;  // a rollout bundle without model.pt
   bool verified = false;
-  bool already_published = false;  // the output was there, the same; nothing was written
+  bool already_published = false;        // the output was there, the same; nothing was written
   std::shared_ptr<const Output> target;  // what was decided of the output
   std::optional<OptimizerReport> optimizer;
   std::optional<Refreshed> refreshed;  // of a Slot

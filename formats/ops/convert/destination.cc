@@ -1,6 +1,6 @@
 #include "formats/ops/convert/destination.h"
 
-#include "formats/kinds/delta/delta_state.h"
+#include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/run_folder.h"
@@ -88,7 +88,8 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
   rollout::WeightsVersion version{before ? before->serial + 1 : 1,
                                   std::get<Slot>(request.place).label.value_or(name),
                                   request.input};
-  if (const auto delta = DeltaOf(source)) version.digest = manifest::DigestText(delta->head().result);
+  if (const auto delta = DeltaOf(source))
+    version.digest = manifest::DigestText(delta->head().result);
   return version;
 }
 
@@ -132,7 +133,9 @@ class BundleSlot : public Destination {
   Status Publish(ConvertReport&) override { return update_->Publish(); }
 
  private:
-  const std::string& WeightsLink() const { return AsRollout(*conversion_.target)->bundle->weights_link; }
+  const std::string& WeightsLink() const {
+    return AsRollout(*conversion_.target)->bundle->weights_link;
+  }
   rollout::SlotUpdate::Options Options() const {
     rollout::SlotUpdate::Options options{.files = {rollout::kVersionName},
                                          .sync = request_.sync,

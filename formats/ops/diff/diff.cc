@@ -1,5 +1,5 @@
-#include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
+#include "formats/kinds/open.h"
 
 #include <fmt/core.h>
 
@@ -8,11 +8,11 @@
 #include <mutex>
 
 #include "formats/artifact/canonical.h"
+#include "formats/artifact/proof.h"
+#include "formats/ops/verify/compare.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
 #include "formats/training/named_state.h"
-#include "formats/artifact/proof.h"
-#include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
 #include "lib/base/scratch_pool.h"
 #include "lib/sinks/compare_sink.h"
@@ -234,7 +234,8 @@ Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
 
 Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
                            NamedOptions& options, std::vector<std::string>& notes) {
-  NXDKIT_ASSIGN(const Kind* const kind, side.kind ? Result<const Kind*>(side.kind) : Recognise(side.path));
+  NXDKIT_ASSIGN(const Kind* const kind,
+                side.kind ? Result<const Kind*>(side.kind) : Recognise(side.path));
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, hints));

@@ -1,5 +1,5 @@
-#include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
+#include "formats/kinds/open.h"
 
 #include <algorithm>
 #include <map>
@@ -163,7 +163,8 @@ Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
 
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   EngineDigests out;
-  NXDKIT_ASSIGN(out.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(out.kind,
+                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(const BoundArtifact artifact, OpenAndBind(request.path, out.kind, request.hints));
   out.warnings = artifact.artifact.warnings;
   out.choices = artifact.artifact.choices;

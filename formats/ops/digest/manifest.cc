@@ -1,14 +1,14 @@
-#include "formats/kinds/open.h"
 #include "formats/ops/digest/manifest.h"
+#include "formats/kinds/open.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "formats/ops/convert/places.h"
 #include "formats/ops/digest/files.h"
 #include "formats/ops/verify/compare.h"
-#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/hash/signature.h"
 #include "lib/system/folders.h"
@@ -122,7 +122,8 @@ Result<DigestReport> Digest(const DigestRequest& request) {
     if (!read.ok()) return std::move(read).error().in(*request.check_manifest);
     recorded = *std::move(read);
   }
-  NXDKIT_ASSIGN(report.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(report.kind,
+                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, report.kind, request.hints));
   const Artifact& artifact = bound.artifact;
   report.warnings = artifact.warnings;

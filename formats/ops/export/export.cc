@@ -1,8 +1,7 @@
+#include "formats/ops/export/export.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
-#include "formats/kinds/open.h"
-#include "formats/ops/export/export.h"
 
 #include <fmt/core.h>
 
@@ -69,7 +68,8 @@ Status CheckSampling(const WantedBlob& wanted, const std::vector<std::string>& c
   options.Reset("on-device-sampling");
   NXDKIT_ASSIGN(const std::unique_ptr<Output> target,
                 DecideOutput(wanted.source, kRollout, options));
-  if (AsRollout(*target)->neuron.on_device_sampling == wanted.neuron.on_device_sampling) return OkStatus();
+  if (AsRollout(*target)->neuron.on_device_sampling == wanted.neuron.on_device_sampling)
+    return OkStatus();
   return Unsupported("the compiler {} cannot be told whether to sample on the device", command[0])
       .hint("--compiler takes a command with {output} and {sampling}, which is device or host");
 }

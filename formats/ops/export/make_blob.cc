@@ -1,7 +1,7 @@
+#include "formats/ops/export/make_blob.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
-#include "formats/ops/export/make_blob.h"
 
 #include <fmt/core.h>
 #include <stdlib.h>

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "formats/kinds/rollout/rollout_state.h"
+#include <algorithm>
+
 #include "formats/ops/verify/blob.h"
 #include "formats/torch/zip_format.h"
+#include "formats/torch/zip_reader.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
@@ -50,6 +52,20 @@ Status AddNeffs(Inspection& inspection, const File& file, const std::string& rec
   return OkStatus();
 }
 
+// The NEFFs in the stored records of an archive; `prefix` goes before the records' names. With
+// `list_members` their contents are listed, not the headers alone.
+Status AddNeffsOfRecords(Inspection& inspection, const File& file,
+                         const torch::ZipDirectory& directory, const std::string& prefix,
+                         const InspectRequest& request, bool list_members) {
+  for (const torch::ZipRecord& record : directory.records()) {
+    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
+    if (record.method != torch::zip::kStored) continue;
+    NXDKIT_TRY(AddNeffs(inspection, file, prefix + std::string(record.name), record.data_offset,
+                        record.data_offset + record.stored_bytes, request, list_members));
+  }
+  return OkStatus();
+}
+
 // Records of a TorchScript archive, or any file.
 Status AddBlob(Inspection& inspection, const std::string& path, const InspectRequest& request) {
   NXDKIT_ASSIGN(const BlobReport form, CheckBlob(path, BlobDepth::kForm, request.poll));
@@ -81,7 +97,8 @@ Result<bool> LooksLikeNeff(const std::string& path) {
 Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(request.path));
   NXDKIT_ASSIGN(const neff::Located neff, neff::ReadAt(file, 0, file.bytes()));
-  inspection.form = Form::kNeff;
+  inspection.form = "neff";
+  inspection.not_checked = "compiled graphs hold no weights";
   inspection.description = "NEFF: a compiled graph, which is not run and holds no weights";
   inspection.artifact.path = request.path;
   inspection.artifact.files.push_back({request.path, "neff", file.bytes(), {}, {}});
@@ -94,28 +111,33 @@ Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
 
 Status InspectCache(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(inspection.cache, neff::ListCache(request.path));
-  inspection.form = Form::kCompileCache;
+  inspection.form = "compile_cache";
+  inspection.not_checked = "compiled graphs hold no weights";
   inspection.description = "compile cache; neuron-cache lists, verifies and prunes it";
   inspection.artifact.path = request.path;
   return OkStatus();
 }
 
-Status AddNeffsOfRecords(Inspection& inspection, const File& file,
-                         const torch::ZipDirectory& directory, const std::string& prefix,
-                         const InspectRequest& request, bool list_members) {
-  for (const torch::ZipRecord& record : directory.records()) {
-    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
-    if (record.method != torch::zip::kStored) continue;
-    NXDKIT_TRY(AddNeffs(inspection, file, prefix + std::string(record.name), record.data_offset,
-                        record.data_offset + record.stored_bytes, request, list_members));
-  }
+Status InspectProgram(Inspection& inspection, const InspectRequest& request) {
+  const std::string& path = inspection.artifact.path;
+  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
+  Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
+  if (!directory.ok()) return std::move(directory).error().in(path);
+  inspection.description =
+      "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
+      "not run, and holds no weights that could be converted";
+  inspection.not_checked = "not a state dict of a model";
+  for (const torch::ZipRecord& record : directory->records())
+    inspection.records.push_back({std::string(record.name), record.bytes});
+  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, "", request, true));
+  std::ranges::stable_sort(inspection.records, std::greater(), &Item::bytes);
+  inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
   return OkStatus();
 }
 
 Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
-  const rollout::Bundle& bundle = *BundleOf(inspection.artifact);
-  for (const std::string& blob : bundle.blobs) {
-    const Status added = AddBlob(inspection, JoinPath(bundle.folder, blob), request);
+  for (const std::string& blob : inspection.blobs) {
+    const Status added = AddBlob(inspection, blob, request);
     if (added.ok()) continue;
     if (added.error().code() == Errc::kInterrupted) return added;
     inspection.warnings.push_back("the blob cannot be looked into: " + added.error().ToString());

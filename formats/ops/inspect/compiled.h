@@ -3,8 +3,6 @@
 #pragma once
 
 #include "formats/ops/inspect/inspect.h"
-#include "formats/torch/zip_reader.h"
-#include "lib/system/file.h"
 
 namespace nxdkit::ops {
 
@@ -14,13 +12,11 @@ Status InspectNeff(Inspection& inspection, const InspectRequest& request);
 
 Status InspectCache(Inspection& inspection, const InspectRequest& request);
 
-// The NEFFs in the stored records of an archive; `prefix` goes before the records' names. With
-// `list_members` their contents are listed, not the headers alone.
-Status AddNeffsOfRecords(Inspection& inspection, const File& file,
-                         const torch::ZipDirectory& directory, const std::string& prefix,
-                         const InspectRequest& request, bool list_members);
+// An archive of a program: its records are listed, and the compiled graphs in them found by their
+// headers; its code is not read.
+Status InspectProgram(Inspection& inspection, const InspectRequest& request);
 
-// The headers of the NEFFs in a bundle's blobs. A blob that cannot be read is a warning.
+// The headers of the NEFFs in the survey's blobs. A blob that cannot be read is a warning.
 Status AddBlobs(Inspection& inspection, const InspectRequest& request);
 
 }  // namespace nxdkit::ops

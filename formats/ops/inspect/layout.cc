@@ -2,52 +2,21 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "formats/kinds/nxd/nxd_options.h"
-#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/open.h"
-#include "formats/kinds/rollout/rollout_state.h"
 
 namespace nxdkit::ops {
 namespace {
 
 using Outcome = LayoutCheck::Outcome;
 
-// An adapter's shards are a set like a model's; only the names tell.
-bool HoldsLora(const Artifact& artifact) {
-  for (const TensorFile& file : artifact.files)
-    for (const StoredTensor& tensor : file.tensors)
-      if (tensor.name.find(".lora_") != std::string::npos) return true;
-  return false;
-}
-
-// Why the layout of this form is not looked at; "" when it is.
+// Why the layout is not looked at; "" when it is.
 std::string WhyNotChecked(const Inspection& inspection) {
-  switch (inspection.form) {
-    case Form::kNxdShard:
-    case Form::kRolloutShard:
-      return "one rank's file; the whole folder can be checked";
-    case Form::kTorchTree:
-    case Form::kTorchScript:
-      return "not a state dict of a model";
-    case Form::kNxdRoot:
-      return "no tag is read";
-    case Form::kNeff:
-    case Form::kCompileCache:
-      return "compiled graphs hold no weights";
-    case Form::kDelta:
-      return "a delta holds what changed; --base of nxd-convert makes the model";
-    case Form::kLoraAdapter:
-      return "an adapter is not a whole model";
-    case Form::kNxdOptimizer:
-      return "the state of an optimizer, no weights";
-    default:
-      break;
-  }
+  if (!inspection.not_checked.empty()) return inspection.not_checked;
   if (inspection.tensors == 0) return "no tensors here";
-  if (inspection.form == Form::kNxdSet && HoldsLora(inspection.artifact))
-    return "the shards of a LoRA adapter, which is not a whole model";
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
   if (inspection.artifact.config_fault) return inspection.artifact.config_fault->ToString();
   if (!config)
@@ -56,26 +25,13 @@ std::string WhyNotChecked(const Inspection& inspection) {
   return "";
 }
 
-bool AnyClaim(const InputHints& hints) {
-  for (const char* name :
-       {"tp", "pp", "vpp", "ep", "kv-multiplier", "qkv", "hw", "style", "fused-qkv"})
-    if (hints.Has(name)) return true;
-  return false;
-}
-
-HardwareSource SourceOf(const NxdState& state, const NxdLayout& layout, const InputHints& hints) {
-  if (layout.geometry.kv_multiplier == 1) return HardwareSource::kIrrelevant;
-  if (hints.Has("hw")) return HardwareSource::kOptions;
-  if (state.sidecar && state.sidecar->claims.hardware) return HardwareSource::kSidecar;
-  if (state.mp_record && state.mp_record->claims.hardware) return HardwareSource::kRecord;
-  if (layout.replicas == nxd::ReplicaOrder::kAdjacent) return HardwareSource::kReplicas;
-  return HardwareSource::kUnknown;
-}
-
-// A file or a part of a model may lack parameters; a whole artifact may not.
-bool IsWhole(Form form) {
-  return form == Form::kHfFolder || form == Form::kNxdSet || form == Form::kRolloutBundle ||
-         form == Form::kDcpFolder;
+// Whether something is said of how the artifact is laid out: a number, a choice or a toggle. A text
+// names something, such as a tag.
+bool AnyClaim(const Kind& kind, const InputHints& hints) {
+  return std::ranges::any_of(kind.options, [&](const OptionRow& row) {
+    return (row.sides & kAsInput) != 0 && hints.Has(row.name()) &&
+           (row.is_number() || row.is_toggle() || !row.choices().empty());
+  });
 }
 
 void DoesNotFit(Inspection& inspection, const Error& error) {
@@ -107,24 +63,13 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
   if (layout.missing_parameters == 0) return OkStatus();
   layout.message = fmt::format("{} of the model's {} parameters are not here, the first is {}",
                                layout.missing_parameters, layout.parameters, first_missing);
-  if (IsWhole(inspection.form)) inspection.warnings.push_back(layout.message);
+  if (inspection.is_whole) inspection.warnings.push_back(layout.message);
   return OkStatus();
 }
 
 void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHints& hints) {
-  if (inspection.nxd) {
-    const NxdState& state = *NxdStateOf(bound.artifact);
-    const NxdLayout& layout = *NxdLayoutOf(bound);
-    inspection.nxd->geometry = layout.geometry;
-    inspection.nxd->replicas = layout.replicas;
-    inspection.nxd->hardware = SourceOf(state, layout, hints);
-    if (state.sidecar) inspection.nxd->source_digest = state.sidecar->source_digest;
-  }
-  if (inspection.rollout) {
-    const models::ModelConfig& config = bound.model->config;
-    inspection.rollout->heads =
-        models::RolloutPlacement(config.heads, config.kv_heads, RolloutGeometryOf(bound)->tp);
-  }
+  if (const auto describe = bound.artifact.kind->describe_layout)
+    describe(inspection, bound, hints);
   // Every rank may hold one of the same name.
   for (const std::string& name : std::set(bound.left_out.begin(), bound.left_out.end()))
     inspection.entries.push_back(name + " (not a parameter; nxd-convert drops it)");
@@ -143,7 +88,8 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
   AssumeHardware(hints);
   // A copy: when the layout does not fit, the tensors are still to be shown.
   Result<BoundArtifact> bound = Bind(inspection.artifact, hints);
-  if (!bound.ok() && bound.error().code() == Errc::kUsage && AnyClaim(request.hints))
+  if (!bound.ok() && bound.error().code() == Errc::kUsage &&
+      AnyClaim(*inspection.artifact.kind, request.hints))
     return std::move(bound).error();
   if (!bound.ok()) {
     DoesNotFit(inspection, bound.error());

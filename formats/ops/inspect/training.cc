@@ -6,13 +6,11 @@
 #include <set>
 
 #include "formats/adapter/lora_config.h"
-#include "formats/kinds/hf/adapter_hf.h"
+#include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open_file.h"
-#include "formats/kinds/table.h"
-#include "formats/manifest/manifest.h"
+#include "formats/kinds/torch/facts_torch.h"
 #include "formats/models/model.h"
 #include "formats/nxd/shards_in.h"
-#include "formats/ops/inspect/torch.h"
 #include "lib/base/checked.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
@@ -96,7 +94,8 @@ Result<bool> LooksLikeAdapter(const std::string& path) {
 }
 
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
-  inspection.form = Form::kLoraAdapter;
+  inspection.form = "lora_adapter";
+  inspection.not_checked = "an adapter is not a whole model";
   inspection.artifact.path = request.path;
   NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, kLoraConfigFile),
                                                 models::kMaxConfigBytes, kLikePython));
@@ -116,8 +115,8 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
 }
 
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
-  inspection.form = Form::kNxdOptimizer;
-  inspection.artifact.kind = &kNxd;
+  inspection.form = "nxd_optimizer";
+  inspection.not_checked = "the state of an optimizer, no weights";
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
   NXDKIT_ASSIGN(const std::vector<nxd::ShardFile> shards, nxd::OptimizerFilesIn(request.path));
@@ -151,27 +150,6 @@ Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
     inspection.warnings.push_back(
         fmt::format("{} of the {} files of dp {}, tp {}, pp {} are missing", facts.missing,
                     facts.missing + facts.files, facts.dp, facts.tp, facts.pp));
-  return OkStatus();
-}
-
-Status InspectDelta(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(request.path));
-  const delta::Head& head = delta->head();
-  inspection.form = Form::kDelta;
-  inspection.description = "delta: what changed from one version of a model to another";
-  inspection.artifact.path = request.path;
-  inspection.artifact.files.push_back({request.path, "delta", delta->file_bytes(), {}, {}});
-  DeltaFacts& facts = inspection.delta.emplace();
-  facts.coding = head.coding;
-  facts.parameters = head.params.size();
-  for (const delta::Param& param : head.params) {
-    facts.elements += param.elements();
-    facts.changed += param.changed;
-    facts.dense_bytes += param.bytes();
-  }
-  facts.payload_bytes = delta->payload_bytes();
-  facts.base = manifest::DigestText(head.base);
-  facts.result = manifest::DigestText(head.result);
   return OkStatus();
 }
 

@@ -1,5 +1,5 @@
 // PRIVATE to formats/ops/inspect: what training leaves beside whole models: adapters, optimizer
-// states, deltas, a trainer's own files.
+// states, a trainer's own files.
 #pragma once
 
 #include <string>
@@ -11,7 +11,6 @@ namespace nxdkit::ops {
 Result<bool> LooksLikeAdapter(const std::string& path);
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request);
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request);
-Status InspectDelta(Inspection& inspection, const InspectRequest& request);
 
 // Fills `trainer` when optimum-neuron's trainer or transformers' left its files in the folder.
 Status DescribeTrainer(Inspection& inspection, const std::string& folder);

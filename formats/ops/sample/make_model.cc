@@ -1,10 +1,10 @@
 #include "formats/ops/sample/make_model.h"
 
 #include "formats/hf/split.h"
-#include "formats/models/model.h"
-#include "formats/models/sample_model.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/hf/output_hf.h"
+#include "formats/models/model.h"
+#include "formats/models/sample_model.h"
 #include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"

@@ -1,5 +1,5 @@
-#include "formats/kinds/open.h"
 #include "formats/ops/verify/against.h"
+#include "formats/kinds/open.h"
 
 #include <fmt/format.h>
 

@@ -17,9 +17,7 @@ Finding FromError(const Error& error) {
 }
 
 // Whether archives lie inside of its files.
-bool HasInnerArchives(const Artifact& artifact) {
-  return artifact.kind && artifact.kind->archives;
-}
+bool HasInnerArchives(const Artifact& artifact) { return artifact.kind && artifact.kind->archives; }
 
 // Reads it whole. The legacy form is only ever a whole file.
 Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options) {

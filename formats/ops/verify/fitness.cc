@@ -4,9 +4,9 @@
 
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/open.h"
-#include "formats/kinds/rollout/check_rollout.h"
-#include "formats/kinds/rollout/rollout_state.h"
+#include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/compiled_model.h"
+#include "formats/kinds/rollout/rollout_state.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/base/errors.h"
@@ -175,8 +175,9 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   if (!bundle.config)
     return NotFound("no neuron_config.json: what the bundle was compiled for is not known")
         .in(request.bundle);
-  NXDKIT_ASSIGN(const Kind* const kind, request.weights_kind ? Result<const Kind*>(request.weights_kind)
-                                                      : Recognise(request.weights));
+  NXDKIT_ASSIGN(const Kind* const kind, request.weights_kind
+                                            ? Result<const Kind*>(request.weights_kind)
+                                            : Recognise(request.weights));
   InputHints hints = request.hints;
   // Shapes are the same on both.
   AssumeHardware(hints);

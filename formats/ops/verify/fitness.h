@@ -17,7 +17,7 @@ struct FitnessRequest {
   std::string bundle;
   std::string weights;
   const Kind* weights_kind = nullptr;  // null: recognised
-  InputHints hints;                  // of the weights
+  InputHints hints;                    // of the weights
   std::function<Status()> poll;
 };
 

@@ -32,8 +32,8 @@ std::set<std::string> NamesIn(const TensorFile& file) {
 
 // Names that every rank of a pipeline stage must share.
 void CheckRanksAlike(const Artifact& artifact, std::vector<Finding>& findings) {
-  const bool has_experts = std::ranges::any_of(
-      artifact.ranks, [](const LayoutFile& file) { return file.ep_rank > 0; });
+  const bool has_experts =
+      std::ranges::any_of(artifact.ranks, [](const LayoutFile& file) { return file.ep_rank > 0; });
   // By pp and ep rank, from the first tp rank: NxD's converter stores with ep rank 0 alone what is
   // no expert's.
   std::map<std::pair<int64_t, int64_t>, std::set<std::string>> of_stage;

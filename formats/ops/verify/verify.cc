@@ -8,7 +8,6 @@
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/rollout_state.h"
-#include "formats/training/check_masters.h"
 #include "formats/ops/verify/against.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/check_values.h"
@@ -18,6 +17,7 @@
 #include "formats/ops/verify/loader.h"
 #include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
+#include "formats/training/check_masters.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -261,7 +261,8 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
 
 Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
-  NXDKIT_ASSIGN(report.kind, request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
+  NXDKIT_ASSIGN(report.kind,
+                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, report.kind, request.hints));
   report.warnings = opened.warnings;
   report.choices = opened.choices;
@@ -291,8 +292,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   if (request.against) NXDKIT_TRY(VerifyAgainst(request, artifact, see, against));
   if (request.values) NXDKIT_TRY(values.Read(request.run));
   Append(report.findings, values.Findings());
-  NXDKIT_ASSIGN(std::vector<Finding> damaged,
-                CheckChecksums(artifact.artifact, request.run));
+  NXDKIT_ASSIGN(std::vector<Finding> damaged, CheckChecksums(artifact.artifact, request.run));
   Append(report.findings, std::move(damaged));
   if (report.findings.empty()) {
     NameChecks(artifact, report);

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "formats/kinds/table.h"
-#include "formats/rollout/neuron_config.h"
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
+#include "formats/kinds/table.h"
 #include "formats/rollout/installed.h"
+#include "formats/rollout/neuron_config.h"
 
 namespace nxdkit::ops {
 

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 using ops::Kind;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using testing_util::FindStored;
 using testing_util::DamageElement;
+using testing_util::FindStored;
 using testing_util::OpsWorkshop;
 using testing_util::VerifyAgainst;
 

@@ -13,7 +13,7 @@
 namespace nxdkit::models {
 namespace {
 
-using Names = std::vector<std::string>;
+using NameList = std::vector<std::string>;
 using testing_util::ModelOf;
 using testing_util::SmallConfig;
 using testing_util::SmallMoeConfig;
@@ -39,22 +39,22 @@ TEST(RoleTable, ABiasIsCutWithRowsAndWholeBesideColumns) {
 // Weights with weights and biases with biases, in the order of their roles.
 TEST(RoleTable, FusedParametersComeWithTheirLeader) {
   const Model model = WithBiases();
-  std::vector<std::pair<std::string, Names>> fused;
+  std::vector<std::pair<std::string, NameList>> fused;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
     const Param& param = model.params[i];
     if (RowOf(param.role).fused == Fused::kAlone || !param.Leads()) continue;
-    Names names;
+    NameList names;
     for (const uint32_t other : FusedWith(model, i)) names.push_back(model.params[other].name);
     fused.emplace_back(FusedName(param), std::move(names));
   }
-  const auto in = [](std::string module, const Names& names, const std::string& end) {
-    Names full;
+  const auto in = [](std::string module, const NameList& names, const std::string& end) {
+    NameList full;
     for (const std::string& name : names) full.push_back(module + name + end);
     return full;
   };
   const std::string attention = "model.layers.0.self_attn.", mlp = "model.layers.0.mlp.";
-  const Names qkv = {"q_proj", "k_proj", "v_proj"}, gate_up = {"gate_proj", "up_proj"};
-  const std::vector<std::pair<std::string, Names>> expected = {
+  const NameList qkv = {"q_proj", "k_proj", "v_proj"}, gate_up = {"gate_proj", "up_proj"};
+  const std::vector<std::pair<std::string, NameList>> expected = {
       {attention + "qkv_proj.weight", in(attention, qkv, ".weight")},
       {attention + "qkv_proj.bias", in(attention, qkv, ".bias")},
       {mlp + "gate_up_proj.weight", in(mlp, gate_up, ".weight")},
@@ -65,13 +65,13 @@ TEST(RoleTable, FusedParametersComeWithTheirLeader) {
 TEST(RoleTable, TheFirstExpertsGateLeads) {
   for (const char* family : {"mixtral", "qwen3_moe"}) {
     const Model model = ModelOf(SmallMoeConfig(family, {{"num_hidden_layers", 1}}));
-    Names leaders;
+    NameList leaders;
     for (const Param& param : model.params)
       if (RowOf(param.role).fused == Fused::kExperts && param.Leads())
         leaders.push_back(param.name);
     const bool mixtral = std::string(family) == "mixtral";
-    EXPECT_EQ(leaders, Names{mixtral ? "model.layers.0.block_sparse_moe.experts.0.w1.weight"
-                                     : "model.layers.0.mlp.experts.0.gate_proj.weight"});
+    EXPECT_EQ(leaders, NameList{mixtral ? "model.layers.0.block_sparse_moe.experts.0.w1.weight"
+                                        : "model.layers.0.mlp.experts.0.gate_proj.weight"});
   }
 }
 

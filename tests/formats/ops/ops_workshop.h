@@ -119,8 +119,7 @@ inline uint16_t BitsOf(const Stored& stored, int64_t element) {
 }
 
 inline uint64_t PlaceOf(const Stored& stored, int64_t element) {
-  return stored.tensor.offset +
-         static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype));
+  return stored.tensor.offset + static_cast<uint64_t>(element * ElementBytes(stored.tensor.dtype));
 }
 
 // Changes the lowest bit of one element of a packed tensor, as if it had been written so.

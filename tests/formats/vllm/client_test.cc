@@ -20,12 +20,12 @@ TEST(ResetPrefixCache, IsNotAskedForWithoutAnEnd) {
     ++asked;
     return PeerAnswer{.body = R"({"success":false})"};
   });
-  const auto error = ExpectError(ResetPrefixCache({.url = busy.url(), .seconds = 0.3}), Errc::kIo,
+  const auto error = ExpectError(ResetPrefixCache({.url = busy.url(), .seconds = 1}), Errc::kIo,
                                  "the server keeps its prefix cache");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), busy.url() + "/reset_prefix_cache");
   EXPECT_GT(asked, 0);
-  EXPECT_LT(asked, 10) << "a question and 50 ms each, in 300 ms";
+  EXPECT_LE(asked, 21) << "a question and 50 ms each, in a second";
 }
 
 // Reading the answer is a part of the question: the time and Ctrl-C count for it too.

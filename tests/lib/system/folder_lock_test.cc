@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tests/lib/expect_error.h"
+#include "tests/lib/leases.h"
 #include "tests/lib/temp_folder.h"
 
 namespace nxdkit {
@@ -77,14 +78,11 @@ InUse Ask(const std::string& path) {
   return in_use.ok() ? *in_use : InUse::kUnknown;
 }
 
-// Whether the file system of the tests can answer at all.
-bool CannotTell(const std::string& path) { return Ask(path) == InUse::kUnknown; }
-
 TEST(AskInUse, AnOpenFileIsInUse) {
   const TempFolder folder;
   const std::string path = folder / "file";
   WriteText(path, "text");
-  if (CannotTell(path)) GTEST_SKIP() << "no leases on this file system";
+  if (!testing_util::HasLeases(path)) GTEST_SKIP() << "no leases on this file system";
   EXPECT_EQ(Ask(path), InUse::kNo);
   {
     const Result<File> reader = File::OpenRead(path);
@@ -99,7 +97,7 @@ TEST(AskInUse, AMappedFileIsInUse) {
   const TempFolder folder;
   const std::string path = folder / "file";
   WriteText(path, std::string(8192, 'x'));
-  if (CannotTell(path)) GTEST_SKIP() << "no leases on this file system";
+  if (!testing_util::HasLeases(path)) GTEST_SKIP() << "no leases on this file system";
   const int fd = ::open(path.c_str(), O_RDONLY);
   ASSERT_GE(fd, 0);
   void* map = ::mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE, fd, 0);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "lib/base/errors.h"
+#include "tests/lib/eventually.h"
 #include "tests/trainer/comm/memory_transport.h"
 
 namespace nxdkit::trainer {
@@ -58,8 +59,7 @@ class Process {
 void AwaitBeat(Process& first, Process& other) {
   first.taken = 0;
   other.signal = SIGUSR1;
-  for (int i = 0; i < 30'000 && first.taken == 0; ++i) std::this_thread::sleep_for(Time(1));
-  ASSERT_EQ(first.taken, SIGUSR1);
+  ASSERT_TRUE(testing_util::Eventually([&] { return first.taken == SIGUSR1; }));
 }
 
 TEST(Heartbeat, AProcessThatIsCutOffIsToldOfAndTellsOfTheFirst) {

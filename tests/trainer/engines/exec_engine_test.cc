@@ -35,8 +35,8 @@ class ExecEngines : public ::testing::Test {
     if (!fault.empty()) other.command.push_back(fault);
     other.vocab = lab_.vocab();
     other.seq_len = 32;
-    other.start_seconds = 5;
-    other.answer_seconds = 5;
+    other.start_seconds = 60;
+    other.answer_seconds = 60;
     other.version = "step 1";
     other.parameters = PredictedOf(lab_.model());
     return options;

@@ -49,8 +49,8 @@ class VllmEngines : public ::testing::Test {
     other.vocab = lab_.vocab();
     other.seq_len = 32;
     other.in_flight = 3;
-    other.start_seconds = 1;
-    other.answer_seconds = 1;
+    other.start_seconds = 60;
+    other.answer_seconds = 60;
     other.version = version;
     other.parameters = PredictedOf(lab_.model());
     return options;
@@ -247,7 +247,7 @@ TEST_F(VllmEngines, MissingAndUnknownParametersAreFound) {
 TEST_F(VllmEngines, AnyCallThatFailsFailsTheSync) {
   const PeerAnswer faults[] = {{.status = 500, .body = R"({"error":{"message":"dead engine"}})"},
                                {.body = "{}", .promised = 100},
-                               {.wait_ms = 3000}};
+                               {.wait_ms = 60'000}};
   for (const char* path : {"/pause", "/collective_rpc", "/weight_checker", "/reset_prefix_cache",
                            "/update_weight_version"})
     for (const PeerAnswer& fault : faults) {
@@ -255,7 +255,9 @@ TEST_F(VllmEngines, AnyCallThatFailsFailsTheSync) {
       SetUp();
       peer_.Forget();
       peer_.Fails(On(path, fault));
-      const auto facts = Load();
+      EngineOptions options = Options("step 1");
+      if (fault.wait_ms > 0) options.other.answer_seconds = 1;
+      const auto facts = engine_->Load(options, nullptr);
       ExpectError(facts, Errc::kIo, fault.status == 500 ? "500: dead engine" : "no answer");
       EXPECT_THAT(peer_.asked(), Not(Contains("/resume"))) << path;
     }
@@ -335,7 +337,7 @@ TEST_F(VllmEngines, WaitingEndsWhenItIsNotWantedAnyMore) {
   const auto stop = [] { return Status(Error(Errc::kInterrupted, "stopped")); };
   ExpectError(engine_->Load(options, stop), Errc::kInterrupted, "stopped");
   ASSERT_TRUE(Load().ok());
-  peer_.Fails(On("/inference/v1/generate", {.wait_ms = 5000}));
+  peer_.Fails(On("/inference/v1/generate", {.wait_ms = 60'000}));
   ExpectError(
       engine_->Generate(SampleRequests(4, 2, Sampled()), {.poll = stop, .on_response = nullptr}),
       Errc::kInterrupted, "stopped");

@@ -1,5 +1,6 @@
 // Training state to files and back: as an NxD tag that the tools read, cut again for other ranks.
 #include "trainer/learner/training_tag.h"
+#include "formats/kinds/open.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

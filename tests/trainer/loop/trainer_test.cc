@@ -1,5 +1,6 @@
 // The whole loop on a toy task: the response that repeats the prompt's last token is right.
 #include "trainer/loop/trainer.h"
+#include "formats/kinds/open.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // A stale sync cannot pass: whatever is between the actor's memory and the engine's.
 #include "trainer/loop/weight_sync.h"
+#include "formats/kinds/open.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,6 +19,8 @@
 namespace nxdkit::trainer {
 namespace {
 
+using testing_util::Ends;
+using testing_util::Eventually;
 using testing_util::Runs;
 
 class ExecReward : public testing::Test {
@@ -212,8 +214,7 @@ TEST_F(ExecReward, WhatItStartedEndsWithIt) {
   ASSERT_GT(pid, 0);
   EXPECT_TRUE(Runs(pid));
   reward_.reset();
-  for (int i = 0; i < 1000 && Runs(pid); ++i) ::usleep(1000);
-  EXPECT_FALSE(Runs(pid));
+  EXPECT_TRUE(Ends(pid));
 }
 
 TEST_F(ExecReward, TellsHowFarItIs) {
@@ -248,8 +249,7 @@ TEST_F(ExecReward, AnInterruptionEndsItAtOnce) {
   pid_t pid = 0;
   std::ifstream(Path("pid")) >> pid;
   ASSERT_GT(pid, 0);
-  for (int i = 0; i < 1000 && Runs(pid); ++i) ::usleep(1000);
-  EXPECT_FALSE(Runs(pid));
+  EXPECT_TRUE(Ends(pid));
 }
 
 // Who ends what the program starts is there before the program hears of its first sample.
@@ -261,15 +261,14 @@ TEST_F(ExecReward, NothingOutlivesATrainerThatIsKilled) {
     (void)Score(1);
     ::_exit(1);
   }
-  for (int i = 0; i < 10000 && !std::filesystem::exists(Path("ready")); ++i) ::usleep(1000);
+  EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(Path("ready")); }));
   ::kill(trainer, SIGKILL);
   ASSERT_EQ(::waitpid(trainer, nullptr, 0), trainer);
   for (const char* name : {"program", "started"}) {
     pid_t pid = 0;
     std::ifstream(Path(name)) >> pid;
     ASSERT_GT(pid, 0) << name;
-    for (int i = 0; i < 10000 && Runs(pid); ++i) ::usleep(1000);
-    EXPECT_FALSE(Runs(pid)) << name;
+    EXPECT_TRUE(Ends(pid)) << name;
   }
 }
 

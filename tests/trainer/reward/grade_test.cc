@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -246,9 +246,10 @@ std::string Repeat(const std::string& what, int times) {
   return out;
 }
 
-// Each takes milliseconds; one that grows with the square of the length would take minutes.
+// Each takes milliseconds; one that grows with the square of the length would take minutes. What
+// counts is this process's own time.
 TEST(Grade, HostileAnswersEndSoon) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   for (const int times : {3000, 9900, 300000})
     for (const char* piece : {"{",
                               "}",
@@ -291,8 +292,7 @@ TEST(Grade, HostileAnswersEndSoon) {
       GradeAnswer(text + "1" + text, text + "2");
       ExtractBoxed("\\boxed{" + text);
     }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(took.count(), 60);
+  EXPECT_LT(std::clock() - begin, 60 * CLOCKS_PER_SEC);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/safetensors/encoder.h"
 #include "formats/kinds/adapter.h"
+#include "formats/safetensors/encoder.h"
 #include "lib/json/json.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tests/formats/ops/ops_workshop.h"

@@ -1,6 +1,7 @@
 // What vLLM's ranks hold, said beforehand: equal to what its own classes and loader made
 // (testdata/goldens/vllm.json), from every layout of a model.
 #include "formats/ops/digest/engine.h"
+#include "formats/kinds/open.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

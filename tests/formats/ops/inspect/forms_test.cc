@@ -2,9 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "formats/kinds/table.h"
-#include "tests/formats/words.h"
+#include "formats/kinds/nxd/facts_nxd.h"
+#include "formats/kinds/rollout/facts_rollout.h"
 #include "tests/formats/ops/inspect/inputs.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 #include "tools/inspect/report.h"
 
@@ -52,7 +53,7 @@ uint64_t BytesIn(const std::string& folder, std::string_view suffix) {
 TEST(InspectHf, FolderWithOneFile) {
   const Models models;
   const Inspection inspection = InspectOk(models.path("model"));
-  EXPECT_EQ(inspection.form, Form::kHfFolder);
+  EXPECT_EQ(inspection.form, "hf");
   EXPECT_EQ(inspection.description, "Hugging Face model folder");
   ExpectFits(inspection);
   EXPECT_EQ(inspection.tensors, 46u);
@@ -67,15 +68,16 @@ TEST(InspectHf, FolderWithOneFile) {
 
 TEST(InspectHf, ShardedFolder) {
   const Models models;
-  const std::string path = models.Make(
-      "sharded", &ops::kHf, [](OutputOptions& options) { options.Set("max-shard-size", "200000"); });
+  const std::string path = models.Make("sharded", &ops::kHf, [](OutputOptions& options) {
+    options.Set("max-shard-size", "200000");
+  });
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.files, 3u);
   EXPECT_EQ(inspection.description, "Hugging Face model folder, 3 files and an index");
   ExpectFits(inspection);
   // One file of them by itself: each tensor has its place, and most parameters are elsewhere.
   const Inspection one = InspectOk(path + "/model-00002-of-00003.safetensors");
-  EXPECT_EQ(one.form, Form::kSafetensorsFile);
+  EXPECT_EQ(one.form, "safetensors");
   EXPECT_EQ(one.layout.outcome, Outcome::kFits);
   EXPECT_EQ(one.layout.missing_parameters, 46u - one.tensors);
   EXPECT_THAT(one.layout.message, HasSubstr("of the model's 46 parameters are not here"));
@@ -131,10 +133,10 @@ TEST(InspectNxd, RootWithTags) {
   fs::last_write_time(models.path("root/step_2/done"),
                       fs::last_write_time(models.path("root/step_1/done")) + std::chrono::hours(1));
   const Inspection inspection = InspectOk(models.path("root"));
-  EXPECT_EQ(inspection.form, Form::kNxdSet);
+  EXPECT_EQ(inspection.form, "nxd");
   EXPECT_THAT(inspection.description, HasSubstr("NxD checkpoint folder of 3 tags; the tag step_2"));
   ExpectFits(inspection);
-  const NxdFacts& facts = *inspection.nxd;
+  const NxdFacts& facts = *NxdFactsOf(inspection);
   EXPECT_EQ(facts.location.tag, "step_2");
   ASSERT_EQ(facts.tags.size(), 3u);
   EXPECT_TRUE(facts.tags[0].finished);
@@ -147,8 +149,8 @@ TEST(InspectNxd, RootWithTags) {
   InputHints hints;
   hints.Set("tag", "step_3");
   const Inspection asked = InspectOk(models.path("root"), hints);
-  EXPECT_EQ(asked.nxd->location.tag, "step_3");
-  EXPECT_FALSE(asked.nxd->location.finished);
+  EXPECT_EQ(NxdFactsOf(asked)->location.tag, "step_3");
+  EXPECT_FALSE(NxdFactsOf(asked)->location.finished);
   EXPECT_THAT(asked.warnings, ElementsAre(HasSubstr("no `done` marker")));
 }
 
@@ -157,9 +159,9 @@ TEST(InspectNxd, RootWithoutAFinishedTagListsThem) {
   models.Make("root/step_1", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(models.path("root/step_1/done"));
   const Inspection inspection = InspectOk(models.path("root"));
-  EXPECT_EQ(inspection.form, Form::kNxdRoot);
-  ASSERT_EQ(inspection.nxd->tags.size(), 1u);
-  EXPECT_EQ(inspection.nxd->tags[0].name, "step_1");
+  EXPECT_EQ(inspection.form, "nxd_root");
+  ASSERT_EQ(NxdFactsOf(inspection)->tags.size(), 1u);
+  EXPECT_EQ(NxdFactsOf(inspection)->tags[0].name, "step_1");
   EXPECT_EQ(inspection.tensors, 0u);
   EXPECT_THAT(inspection.warnings,
               ElementsAre(HasSubstr("no finished tag; without a `done` marker: step_1")));
@@ -175,17 +177,17 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   });
   const Inspection by_sidecar = InspectOk(path);
   ExpectFits(by_sidecar);
-  EXPECT_EQ(by_sidecar.nxd->hardware, HardwareSource::kSidecar);
-  EXPECT_EQ(by_sidecar.nxd->geometry->kv_multiplier, 2);
-  EXPECT_EQ(by_sidecar.nxd->geometry->qkv, nxd::QkvStyle::kFused);
-  EXPECT_EQ(by_sidecar.nxd->geometry->hardware, models::Hardware::kTrn2);
-  EXPECT_EQ(by_sidecar.nxd->location.tp, 8);
+  EXPECT_EQ(NxdFactsOf(by_sidecar)->hardware, HardwareSource::kSidecar);
+  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->kv_multiplier, 2);
+  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->qkv, nxd::QkvStyle::kFused);
+  EXPECT_EQ(NxdFactsOf(by_sidecar)->geometry->hardware, models::Hardware::kTrn2);
+  EXPECT_EQ(NxdFactsOf(by_sidecar)->location.tp, 8);
 
   fs::remove(path + "/nxdkit.json");
-  EXPECT_EQ(InspectOk(path).nxd->hardware, HardwareSource::kReplicas);
+  EXPECT_EQ(NxdFactsOf(InspectOk(path))->hardware, HardwareSource::kReplicas);
   InputHints hints;
   hints.Set("hw", Word(models::Hardware::kTrn2));
-  EXPECT_EQ(InspectOk(path, hints).nxd->hardware, HardwareSource::kOptions);
+  EXPECT_EQ(NxdFactsOf(InspectOk(path, hints))->hardware, HardwareSource::kOptions);
 
   const std::string tiled = models.Make("tiled", &ops::kNxd, [](OutputOptions& options) {
     options.Set("tp", 8);
@@ -195,8 +197,8 @@ TEST(InspectNxd, HardwareByTheSidecarByOptionsAndByTheCopies) {
   fs::remove(tiled + "/nxdkit.json");
   const Inspection unknown = InspectOk(tiled);
   ExpectFits(unknown);
-  EXPECT_EQ(unknown.nxd->hardware, HardwareSource::kUnknown);
-  EXPECT_EQ(unknown.nxd->replicas, nxd::ReplicaOrder::kTiled);
+  EXPECT_EQ(NxdFactsOf(unknown)->hardware, HardwareSource::kUnknown);
+  EXPECT_EQ(NxdFactsOf(unknown)->replicas, nxd::ReplicaOrder::kTiled);
 }
 
 TEST(InspectNxd, OptionThatContradictsIsAUsageError) {
@@ -218,19 +220,19 @@ TEST(InspectNxd, XserSetAndItsMainFile) {
   });
   const Inspection inspection = InspectOk(path);
   ExpectFits(inspection);
-  EXPECT_TRUE(inspection.nxd->xser);
-  EXPECT_EQ(inspection.nxd->location.style, nxd::SetStyle::kV2Xser);
-  EXPECT_EQ(inspection.nxd->location.pp, 2);
+  EXPECT_TRUE(NxdFactsOf(inspection)->xser);
+  EXPECT_EQ(NxdFactsOf(inspection)->location.style, nxd::SetStyle::kV2Xser);
+  EXPECT_EQ(NxdFactsOf(inspection)->location.pp, 2);
   EXPECT_EQ(inspection.files, 4u + inspection.tensors);
   EXPECT_EQ(FileOf(inspection, {0, 0}),
             "model/dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors/tensor_0.pt");
 
   const std::string main = path + "/model/dp_rank_00_tp_rank_01_pp_rank_01.pt";
   const Inspection resolved = InspectOk(main);
-  EXPECT_EQ(resolved.form, Form::kNxdShard);
+  EXPECT_EQ(resolved.form, "nxd_shard");
   EXPECT_THAT(resolved.description, HasSubstr("xser"));
-  EXPECT_EQ(resolved.shard->tp, 1);
-  EXPECT_EQ(resolved.shard->pp, 1);
+  EXPECT_EQ(resolved.rank->tp, 1);
+  EXPECT_EQ(resolved.rank->pp, 1);
   EXPECT_EQ(resolved.tensors, 21u);
   EXPECT_THAT(resolved.references, IsEmpty());
   EXPECT_THAT(resolved.layout.message, HasSubstr("one rank's file"));
@@ -251,11 +253,11 @@ TEST(InspectNxd, WhatLiesBesideTheModel) {
   models.scratch().Write("set/optim/dp_rank_00_tp_rank_00_pp_rank_00.pt", std::string(700, 'x'));
   models.scratch().Write("set/user_content.pt", "abc");
   const Inspection inspection = InspectOk(path);
-  ASSERT_EQ(inspection.nxd->beside.size(), 2u);
-  EXPECT_EQ(inspection.nxd->beside[0].name, "optim/");
-  EXPECT_EQ(inspection.nxd->beside[0].bytes, 700u);
-  EXPECT_EQ(inspection.nxd->beside[1].name, "user_content.pt");
-  EXPECT_EQ(inspection.nxd->beside[1].bytes, 3u);
+  ASSERT_EQ(NxdFactsOf(inspection)->beside.size(), 2u);
+  EXPECT_EQ(NxdFactsOf(inspection)->beside[0].name, "optim/");
+  EXPECT_EQ(NxdFactsOf(inspection)->beside[0].bytes, 700u);
+  EXPECT_EQ(NxdFactsOf(inspection)->beside[1].name, "user_content.pt");
+  EXPECT_EQ(NxdFactsOf(inspection)->beside[1].bytes, 3u);
 }
 
 TEST(InspectNxd, OneShard) {
@@ -263,9 +265,9 @@ TEST(InspectNxd, OneShard) {
   const std::string path =
       models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 4); });
   const Inspection inspection = InspectOk(path + "/model/dp_rank_00_tp_rank_03_pp_rank_00.pt");
-  EXPECT_EQ(inspection.form, Form::kNxdShard);
+  EXPECT_EQ(inspection.form, "nxd_shard");
   EXPECT_EQ(inspection.description, "one shard of an NxD training set");
-  EXPECT_EQ(inspection.shard->tp, 3);
+  EXPECT_EQ(inspection.rank->tp, 3);
   EXPECT_EQ(inspection.tensors, 42u);
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
 }
@@ -276,8 +278,8 @@ TEST(InspectNxd, WithoutAConfigTheGridIsShown) {
       models.Make("set", &ops::kNxd, [](OutputOptions& options) { options.Set("tp", 2); });
   fs::remove(path + "/config.json");
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.nxd->location.tp, 2);
-  EXPECT_FALSE(inspection.nxd->geometry.has_value());
+  EXPECT_EQ(NxdFactsOf(inspection)->location.tp, 2);
+  EXPECT_FALSE(NxdFactsOf(inspection)->geometry.has_value());
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
   EXPECT_THAT(inspection.layout.message, HasSubstr("--config"));
   InputHints hints;
@@ -292,10 +294,10 @@ TEST(InspectRollout, BothFlavors) {
   const std::string blob = testing_util::CompiledBlob();
   models.scratch().Write("optimum/model.pt", blob);
   const Inspection inspection = InspectOk(optimum);
-  EXPECT_EQ(inspection.form, Form::kRolloutBundle);
+  EXPECT_EQ(inspection.form, "rollout");
   EXPECT_EQ(inspection.description, "rollout bundle of optimum-neuron");
   ExpectFits(inspection);
-  const RolloutFacts& facts = *inspection.rollout;
+  const RolloutFacts& facts = *RolloutFactsOf(inspection);
   EXPECT_EQ(facts.ranks, 8);
   EXPECT_EQ(facts.config->batch_size, 4);
   EXPECT_EQ(facts.config->sequence_length, 128);
@@ -314,17 +316,17 @@ TEST(InspectRollout, BothFlavors) {
   const Inspection other = InspectOk(nxdi);
   EXPECT_EQ(other.description, "rollout bundle of NxD Inference");
   ExpectFits(other);
-  EXPECT_FALSE(other.rollout->config->fused_qkv);
-  EXPECT_THAT(other.rollout->blobs, IsEmpty());
+  EXPECT_FALSE(RolloutFactsOf(other)->config->fused_qkv);
+  EXPECT_THAT(RolloutFactsOf(other)->blobs, IsEmpty());
 
   const Inspection rank = InspectOk(nxdi + "/weights/tp1_sharded_checkpoint.safetensors");
-  EXPECT_EQ(rank.form, Form::kRolloutShard);
-  EXPECT_EQ(rank.rank, 1);
+  EXPECT_EQ(rank.form, "rollout_shard");
+  EXPECT_EQ(rank.rank->tp, 1);
   EXPECT_EQ(rank.layout.outcome, Outcome::kNotChecked);
 
   // The folder of the shards alone.
   const Inspection bare = InspectOk(nxdi + "/weights");
-  EXPECT_FALSE(bare.rollout->config.has_value());
+  EXPECT_FALSE(RolloutFactsOf(bare)->config.has_value());
   EXPECT_THAT(bare.description, HasSubstr("without neuron_config.json"));
 }
 
@@ -340,11 +342,11 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
   models.scratch().Write("bundle/checkpoint/weights/version.json",
                          rollout::WriteVersion({3, "step_120", "shards"}));
   const Inspection inspection = InspectOk(path);
-  EXPECT_THAT(inspection.rollout->config->versions,
+  EXPECT_THAT(RolloutFactsOf(inspection)->config->versions,
               ::testing::Contains(std::pair<std::string, std::string>("neuronxcc_version",
                                                                       "2.21.33363.0+82129205")));
-  ASSERT_TRUE(inspection.rollout->weights);
-  EXPECT_EQ(inspection.rollout->weights->serial, 3);
+  ASSERT_TRUE(RolloutFactsOf(inspection)->weights);
+  EXPECT_EQ(RolloutFactsOf(inspection)->weights->serial, 3);
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_EQ(inspection.neffs[0].record, "model.pt: model/data.pkl");
   EXPECT_FALSE(inspection.neffs[0].listed);
@@ -393,7 +395,7 @@ TEST(InspectRollout, WithoutShards) {
       models.Make("bundle", &ops::kRollout, [](OutputOptions& options) { options.Set("tp", 8); });
   fs::remove_all(path + "/checkpoint");
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.rollout->ranks, 0);
+  EXPECT_EQ(RolloutFactsOf(inspection)->ranks, 0);
   EXPECT_EQ(inspection.tensors, 0u);
   EXPECT_EQ(inspection.layout.outcome, Outcome::kNotChecked);
   EXPECT_EQ(inspection.layout.message, "no tensors here");
@@ -403,7 +405,7 @@ TEST(InspectTorch, StateDict) {
   const Models models;
   const Inspection inspection =
       InspectOk(models.Make("model/weights.pt", &ops::kTorch, [](OutputOptions&) {}));
-  EXPECT_EQ(inspection.form, Form::kTorchStateDict);
+  EXPECT_EQ(inspection.form, "torch");
   EXPECT_EQ(inspection.description, "torch state dict");
   ExpectFits(inspection);  // config.json lies beside it
 }
@@ -427,7 +429,7 @@ TEST(InspectTorch, OptimizerIsListedByPath) {
                                                              {"", Dtype::kF32, {5}},
                                                              {"", Dtype::kF64, {}}}));
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.form, Form::kTorchTree);
+  EXPECT_EQ(inspection.form, "torch_tree");
   EXPECT_EQ(inspection.description, "torch archive of a ZeRO-1 optimizer's state");
   EXPECT_THAT(Names(inspection),
               ElementsAre("base_state.0.exp_avg", "base_state.0.exp_avg_sq", "base_state.7.exp_avg",
@@ -444,7 +446,7 @@ TEST(InspectTorch, WrappedStateDictKeepsItsNames) {
        {Text("epoch"), Number(3)}});
   const Inspection inspection =
       InspectOk(scratch.Write("wrapped.pt", testing_util::TorchOf(root, {{"", Dtype::kF32, {2}}})));
-  EXPECT_EQ(inspection.form, Form::kTorchStateDict);
+  EXPECT_EQ(inspection.form, "torch");
   EXPECT_THAT(Names(inspection), ElementsAre("a.weight"));
   EXPECT_THAT(inspection.entries, ElementsAre("epoch"));
 }
@@ -453,7 +455,7 @@ TEST(InspectTorch, OneBareTensor) {
   const Scratch scratch;
   const Inspection inspection = InspectOk(
       scratch.Write("tensor_5.pt", testing_util::TorchOf(Tensor(0), {{"", Dtype::kI64, {3}}})));
-  EXPECT_EQ(inspection.form, Form::kTorchTree);
+  EXPECT_EQ(inspection.form, "torch_tree");
   EXPECT_EQ(inspection.description, "torch archive of one tensor");
   EXPECT_THAT(Names(inspection), ElementsAre(""));
 }
@@ -464,7 +466,7 @@ TEST(InspectTorch, ReferencesOfALoneMainFile) {
       PickleValue::MakeDict({{Text("a"), Reference(0)}, {Text("b"), Reference(1)}});
   const Inspection inspection = InspectOk(
       scratch.Write("dp_rank_00_tp_rank_00_pp_rank_00.pt", testing_util::TorchOf(root, {})));
-  EXPECT_EQ(inspection.form, Form::kNxdShard);
+  EXPECT_EQ(inspection.form, "nxd_shard");
   ASSERT_EQ(inspection.references.size(), 2u);
   EXPECT_EQ(inspection.references[1].name, "b");
   EXPECT_EQ(inspection.references[1].file, "tensor_1.pt");
@@ -479,7 +481,7 @@ TEST(InspectTorch, TorchScriptSaysWhatItIs) {
                                        {"model/constants.pkl", "\x80\x02)."},
                                        {"model/version", "3\n"}}));
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.form, Form::kTorchScript);
+  EXPECT_EQ(inspection.form, "torchscript");
   EXPECT_THAT(inspection.description, HasSubstr("TorchScript archive"));
   ASSERT_EQ(inspection.records.size(), 4u);
   EXPECT_EQ(inspection.records[0].name, "model/code/__torch__.py");

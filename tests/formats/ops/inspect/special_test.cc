@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "formats/kinds/table.h"
+#include "formats/kinds/delta/facts_delta.h"
+#include "formats/kinds/nxd/facts_nxd.h"
 #include "tests/formats/ops/inspect/inputs.h"
 #include "tools/inspect/report.h"
 
@@ -43,7 +44,7 @@ TEST(InspectNeff, FindsAllOfThemInACompiledModel) {
   const std::string path =
       scratch.Write("model.pt", ProgramOf("\x80\x02X" + Toy() + "between" + Plain() + "."));
   const Inspection inspection = InspectOk(path);
-  EXPECT_EQ(inspection.form, Form::kTorchScript);
+  EXPECT_EQ(inspection.form, "torchscript");
   ASSERT_EQ(inspection.neffs.size(), 2u);
   for (const NeffFacts& facts : inspection.neffs) {
     EXPECT_EQ(facts.record, "model/data.pkl");
@@ -60,9 +61,9 @@ TEST(InspectNeff, FindsAllOfThemInACompiledModel) {
 // How much changed, and between which models; nothing of the base is needed.
 TEST(InspectDelta, SaysWhatItMakesOfWhat) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/delta/ulp.delta");
-  EXPECT_EQ(inspection.form, Form::kDelta);
-  ASSERT_TRUE(inspection.delta);
-  const DeltaFacts& facts = *inspection.delta;
+  EXPECT_EQ(inspection.form, "delta");
+  ASSERT_NE(DeltaFactsOf(inspection), nullptr);
+  const DeltaFacts& facts = *DeltaFactsOf(inspection);
   EXPECT_EQ(facts.coding, delta::Coding::kUlp);
   EXPECT_GT(facts.changed, 0u);
   EXPECT_LT(facts.changed, facts.elements);
@@ -81,7 +82,7 @@ TEST(InspectDelta, SaysWhatItMakesOfWhat) {
 
 TEST(InspectNeff, AFileOfItsOwn) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/neff/toy.neff");
-  EXPECT_EQ(inspection.form, Form::kNeff);
+  EXPECT_EQ(inspection.form, "neff");
   ASSERT_EQ(inspection.neffs.size(), 1u);
   EXPECT_FALSE(inspection.neffs[0].hash_matches.has_value()) << "nobody asked";
   EXPECT_EQ(inspection.layout.message, "compiled graphs hold no weights");
@@ -126,7 +127,7 @@ TEST(InspectCache, CountsItsStates) {
   scratch.Write(entry + "model.neff", Toy());
   scratch.Write(entry + "model.done", "");
   const Inspection inspection = InspectOk(scratch.Path("cache"));
-  EXPECT_EQ(inspection.form, Form::kCompileCache);
+  EXPECT_EQ(inspection.form, "compile_cache");
   EXPECT_THAT(tool::SummaryText(inspection),
               AllOf(HasSubstr("entries     1 (1.37 kB)"), HasSubstr("done        1 (1.37 kB)")));
   EXPECT_EQ(tool::SummaryJson(inspection)["cache"]["entries"][0]["state"], "done");
@@ -151,7 +152,7 @@ class InspectAdapter : public ::testing::Test {
 TEST_F(InspectAdapter, ShowsWhatItIs) {
   WriteTensors({4, 64}, {32, 4});
   const Inspection inspection = InspectOk(scratch_.folder());
-  EXPECT_EQ(inspection.form, Form::kLoraAdapter);
+  EXPECT_EQ(inspection.form, "lora_adapter");
   EXPECT_EQ(inspection.tensors, 2u);
   EXPECT_EQ(inspection.adapter->pairs, 1u);
   EXPECT_EQ(inspection.adapter->rank, 4);
@@ -192,7 +193,7 @@ TEST_F(InspectAdapter, OddValuesOfTheConfigAreNoFacts) {
 
 TEST(InspectOptimizer, ShowsTheGridOfRanks) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/nxd/v2/step_10/optim");
-  EXPECT_EQ(inspection.form, Form::kNxdOptimizer);
+  EXPECT_EQ(inspection.form, "nxd_optimizer");
   EXPECT_EQ(inspection.optimizer->tp, 2);
   EXPECT_EQ(inspection.optimizer->dp, 1);
   EXPECT_EQ(inspection.optimizer->missing, 0u);
@@ -233,8 +234,8 @@ TEST(InspectTrainer, AFolderOfOptimumNeuron) {
   write("shards/mp_metadata_pp_rank_0.json",
         R"({"parameters": {}, "model_weight_transformation_specs": []})");
   const Inspection inspection = InspectOk(folder);
-  EXPECT_EQ(inspection.form, Form::kNxdSet);
-  EXPECT_EQ(inspection.nxd->location.tag, "shards");
+  EXPECT_EQ(inspection.form, "nxd");
+  EXPECT_EQ(NxdFactsOf(inspection)->location.tag, "shards");
   EXPECT_EQ(inspection.layout.outcome, LayoutCheck::Outcome::kFits);
   ASSERT_TRUE(inspection.trainer.has_value());
   EXPECT_EQ(inspection.trainer->step, 20);

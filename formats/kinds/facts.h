@@ -1,19 +1,21 @@
-// PRIVATE to tools/: what ckpt-inspect knows of an artifact, as rows. Each is described once and
-// shown twice: as a line for people and as a key of --json, or as one of the two.
+// PRIVATE to formats/kinds and tools/inspect: what ckpt-inspect knows of an artifact, as rows. Each
+// is described once and shown twice: as a line for people and as a key of --json, or as one of the
+// two.
 #pragma once
 
 #include <fmt/core.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "formats/ops/inspect/inspect.h"
+#include "formats/kinds/survey.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 
-namespace nxdkit::tool {
+namespace nxdkit::ops {
 
 struct Fact {
   std::string label;  // "" for no line
@@ -28,8 +30,23 @@ struct Facts {
   void Add(std::string_view label, std::string text, std::string_view key, Json value) {
     rows.push_back({std::string(label), std::move(text), std::string(key), std::move(value)});
   }
+  void Append(const Facts& more) { rows.insert(rows.end(), more.rows.begin(), more.rows.end()); }
   void Line(std::string_view label, std::string text) { Add(label, std::move(text), "", {}); }
   void Key(std::string_view key, Json value) { Add("", "", key, std::move(value)); }
+};
+
+// The rows of the kinds, by where they stand among those that every artifact has. All kinds add
+// their keys to every answer: null, or an empty list, where the artifact is of another kind.
+struct KindFacts {
+  Json layout = Json::object();  // the key `layout`: how the ranks share the model
+  Facts first;                   // after it
+  Facts files;                   // after the files of the weights
+  Facts last;                    // after what training leaves beside any artifact
+
+  // Keys of `layout` that no other kind has set before.
+  void LayoutKeys(std::initializer_list<const char*> keys) {
+    for (const char* key : keys) layout.emplace(key, nullptr);
+  }
 };
 
 inline constexpr size_t kShownItems = 8;    // of lists inside one line
@@ -64,13 +81,13 @@ inline Json FiniteOrNull(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json();
 }
 
-inline std::string ItemText(const ops::Item& item) {  // "model.pt (1.5 MB)"
+inline std::string ItemText(const Item& item) {  // "model.pt (1.5 MB)"
   return fmt::format("{} ({})", item.name, HumanBytes(item.bytes));
 }
-inline Json ItemsJson(const std::vector<ops::Item>& items) {
-  return ArrayOf(items, [](const ops::Item& item) -> Json {
+inline Json ItemsJson(const std::vector<Item>& items) {
+  return ArrayOf(items, [](const Item& item) -> Json {
     return {{"name", item.name}, {"bytes", item.bytes}};
   });
 }
 
-}  // namespace nxdkit::tool
+}  // namespace nxdkit::ops

@@ -1,14 +1,19 @@
-// PRIVATE to formats: what only a rollout bundle can have wrong.
+// PRIVATE to formats and trainer: a rollout bundle, read: opened, bound, checked.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"
 #include "formats/rollout/bundle.h"
 
 namespace nxdkit::ops {
+
+Status OpenRollout(Artifact& artifact, const InputHints& hints);
+
+Status BindRollout(BoundArtifact& out, const InputHints& hints);
 
 // Configuration, dtypes, names, and nxdkit-cpu-plan.json.
 std::vector<Finding> CheckRollout(const BoundArtifact& bound);

@@ -1,4 +1,5 @@
-// PRIVATE to formats: what is known of a delta beside what all artifacts have.
+// PRIVATE to formats: a delta as an artifact like any other: its parameters are those of its base,
+// changed as they are read.
 #pragma once
 
 #include <memory>
@@ -18,5 +19,8 @@ struct DeltaState : KindState {
 // nullptr where it is no delta.
 const DeltaState* DeltaStateOf(const Artifact& artifact);
 std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact);
+
+// Binds out.artifact, a kDelta, and its base. kFindings when the base is not the delta's.
+Status BindDelta(BoundArtifact& out, const InputHints& hints);
 
 }  // namespace nxdkit::ops

@@ -1,12 +1,21 @@
-// PRIVATE to formats. An adapter as PEFT saves it: one file of tensors, and what they mean in
-// adapter_config.json.
+// PRIVATE to formats: a Hugging Face folder, or an adapter as PEFT saves it, read: opened and bound.
+// An adapter is one file of tensors, and what they mean in adapter_config.json.
 #pragma once
 
 #include <string>
 
 #include "formats/adapter/lora_parts.h"
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/bound.h"
 
 namespace nxdkit::ops {
+
+Result<bool> IsHfFile(const std::string& path);
+// Beside a trainer's shards lies the model as transformers takes it.
+Result<std::string> PlaceOfHf(const std::string& path);
+Status OpenHf(Artifact& artifact, const InputHints& hints);
+
+Status BindHf(BoundArtifact& out, const InputHints& hints);
 
 // The files of adapters' tensors in a folder, as PEFT and NxD name them, in the order in which PEFT
 // looks for them. Several are of several saves.

@@ -1,18 +1,16 @@
-#include "formats/ops/inspect/torch.h"
+#include "formats/kinds/torch/facts_torch.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <unordered_set>
 
+#include "formats/kinds/options.h"
 #include "formats/kinds/table.h"
 #include "formats/nxd/shard_set.h"
-#include "formats/ops/inspect/compiled.h"
 #include "formats/torch/archive.h"
-#include "formats/torch/zip_reader.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::ops {
@@ -109,64 +107,50 @@ std::vector<std::string> OtherEntries(const PickleValue& root) {
 }
 
 // A main file of an xser set: the tensors that it refers to, by the reader of such sets.
-Status ResolveReferences(Inspection& inspection, const std::string& path) {
+Status ResolveReferences(Survey& survey, const std::string& path) {
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
-  inspection.artifact.files.push_back(std::move(set.shards.front().tensors));
-  inspection.entries = std::move(set.skipped);
+  survey.artifact.files.push_back(std::move(set.shards.front().tensors));
+  survey.entries = std::move(set.skipped);
   return OkStatus();
 }
 
-void AddTree(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
-  inspection.artifact.files.push_back(
+void AddTree(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
+  survey.artifact.files.push_back(
       {archive.path, archive.format, archive.file_bytes, std::move(walk.tensors), {}});
-  inspection.entries = OtherEntries(archive.root);
+  survey.entries = OtherEntries(archive.root);
 }
 
-void AddReferences(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
-  inspection.form = Form::kNxdShard;
-  inspection.description =
-      inspection.shard
-          ? "main file of an NxD shard saved with xser: its tensors lie in files of their own"
-          : "main file of torch_xla's serialization (xser): its tensors lie in files of their own";
-  const Status resolved = ResolveReferences(inspection, archive.path);
+void MakeShard(Survey& survey, const char* description) {
+  survey.form = "nxd_shard";
+  survey.description = description;
+  survey.not_checked = "one rank's file; the whole folder can be checked";
+}
+
+void AddReferences(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
+  MakeShard(survey, survey.rank ? "main file of an NxD shard saved with xser: its tensors lie in "
+                                  "files of their own"
+                                : "main file of torch_xla's serialization (xser): its tensors lie "
+                                  "in files of their own");
+  const Status resolved = ResolveReferences(survey, archive.path);
   if (resolved.ok()) return;
-  inspection.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
-  inspection.references = std::move(walk.references);
-  AddTree(inspection, archive, walk);
+  survey.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
+  survey.references = std::move(walk.references);
+  AddTree(survey, archive, walk);
 }
 
-void AddTensors(Inspection& inspection, const torch::Archive& archive, TreeWalk& walk) {
+void AddTensors(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
   Result<TensorFile> flat = torch::FlattenStateDict(archive);
   if (!flat.ok() || flat->tensors.size() != walk.tensors.size()) {
-    inspection.form = Form::kTorchTree;
-    inspection.description = TreeDescription(archive.root);
-    return AddTree(inspection, archive, walk);
+    survey.form = "torch_tree";
+    survey.description = TreeDescription(archive.root);
+    survey.not_checked = "not a state dict of a model";
+    return AddTree(survey, archive, walk);
   }
-  inspection.artifact.files.push_back(*std::move(flat));
-  inspection.entries = OtherEntries(archive.root);
-  inspection.form = inspection.shard ? Form::kNxdShard : Form::kTorchStateDict;
-  inspection.description =
-      inspection.shard ? "one shard of an NxD training set" : "torch state dict";
-}
-
-// A program: its records are listed, and the compiled graphs in them found by their headers; its
-// code is not read.
-Status DescribeProgram(Inspection& inspection, const InspectRequest& request) {
-  const std::string& path = inspection.artifact.path;
-  NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
-  if (!directory.ok()) return std::move(directory).error().in(path);
-  inspection.form = Form::kTorchScript;
-  inspection.description =
-      "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
-      "not run, and holds no weights that could be converted";
-  for (const torch::ZipRecord& record : directory->records())
-    inspection.records.push_back({std::string(record.name), record.bytes});
-  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, "", request, true));
-  std::stable_sort(inspection.records.begin(), inspection.records.end(),
-                   [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
-  inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
-  return OkStatus();
+  survey.artifact.files.push_back(*std::move(flat));
+  survey.entries = OtherEntries(archive.root);
+  if (survey.rank) return MakeShard(survey, "one shard of an NxD training set");
+  survey.form = kTorch.name;
+  survey.description = "torch state dict";
 }
 
 // "checkpoint_epoch_3.pt", what xm.save is mostly called with, is of epoch 3.
@@ -185,35 +169,38 @@ bool IsProgram(const Error& error) {
 
 }  // namespace
 
-Status InspectTorchFile(Inspection& inspection, const InspectRequest& request) {
-  Artifact& artifact = inspection.artifact;
+Status DescribeTorch(Survey& survey, const std::string& path, const InputHints& hints) {
+  NXDKIT_TRY(CheckHints(kTorch, path, hints));
+  Artifact& artifact = survey.artifact;
   artifact.kind = &kTorch;
-  artifact.path = request.path;
-  Result<torch::Archive> archive = torch::ReadArchive(request.path);
-  if (!archive.ok() && IsProgram(archive.error())) return DescribeProgram(inspection, request);
+  artifact.path = path;
+  Result<torch::Archive> archive = torch::ReadArchive(path);
+  if (!archive.ok() && IsProgram(archive.error())) {
+    survey.form = kTorchProgram;
+    return OkStatus();
+  }
   if (!archive.ok()) return std::move(archive).error();
   artifact.warnings = archive->warnings;
-  NXDKIT_ASSIGN(inspection.shard, nxd::ShardOfPath(request.path));
+  NXDKIT_ASSIGN(const std::optional<nxd::ShardFile> shard, nxd::ShardOfPath(path));
+  if (shard) survey.rank = FileRank{shard->tp, shard->pp, shard->ep};
   TreeWalk walk(*archive);
   NXDKIT_TRY(walk.Walk(archive->root, ""));
   const auto add = walk.references.empty() ? AddTensors : AddReferences;
-  add(inspection, *archive, walk);
-  if (const std::optional<int64_t> epoch = EpochOf(BaseName(request.path)))
-    inspection.description = fmt::format("checkpoint of epoch {}, as training loops write it: {}",
-                                         *epoch, inspection.description);
+  add(survey, *archive, walk);
+  if (const std::optional<int64_t> epoch = EpochOf(BaseName(path)))
+    survey.description = fmt::format("checkpoint of epoch {}, as training loops write it: {}",
+                                     *epoch, survey.description);
   for (const TensorFile& file : artifact.files) artifact.ranks.push_back({file.path, -1, -1});
-  return LoadConfig(artifact, request.hints, {ParentPath(request.path)});
+  return LoadConfig(artifact, hints, {ParentPath(path)});
 }
 
 Result<TensorFile> ReadTreeOfTensors(const std::string& path) {
-  Inspection inspection;
-  InspectRequest request;
-  request.path = path;
-  NXDKIT_TRY(InspectTorchFile(inspection, request));
-  if (inspection.form == Form::kTorchScript || !inspection.references.empty())
+  Survey survey;
+  NXDKIT_TRY(DescribeTorch(survey, path, {}));
+  if (survey.form == kTorchProgram || !survey.references.empty())
     return Unsupported("the tensors of this file cannot be read").in(path);
-  NXDKIT_CHECK(inspection.artifact.files.size() == 1);
-  return std::move(inspection.artifact.files.front());
+  NXDKIT_CHECK(survey.artifact.files.size() == 1);
+  return std::move(survey.artifact.files.front());
 }
 
 }  // namespace nxdkit::ops

@@ -1,0 +1,55 @@
+#include "formats/kinds/dcp/facts_dcp.h"
+
+#include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/read_dcp.h"
+#include "formats/kinds/facts.h"
+#include "formats/kinds/table.h"
+
+namespace nxdkit::ops {
+namespace {
+
+std::string DescriptionOf(dcp::FolderForm form) {
+  switch (form) {
+    case dcp::FolderForm::kCheckpoint:
+      return "torch distributed checkpoint";
+    case dcp::FolderForm::kRankLocal:
+      return "torch distributed checkpoint, of each rank by itself";
+    case dcp::FolderForm::kRankFiles:
+      return "torch distributed checkpoint, files of ranks (torch_checkpointing)";
+    case dcp::FolderForm::kSafetensors:
+      return "torch distributed checkpoint, shards of safetensors";
+  }
+  return "";
+}
+
+}  // namespace
+
+const DcpFacts* DcpFactsOf(const Survey& survey) {
+  return dynamic_cast<const DcpFacts*>(survey.facts.get());
+}
+
+Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hints) {
+  NXDKIT_TRY(SurveyWhole(survey, kDcp, path, hints));
+  const dcp::Folder& folder = *DcpFolderOf(survey.artifact);
+  survey.description = DescriptionOf(folder.form);
+  const auto facts = std::make_shared<DcpFacts>();
+  facts->tensors = folder.tensors.size();
+  for (const dcp::StoredEntry& entry : folder.tensors) facts->chunks += entry.chunks.size();
+  for (const dcp::ObjectEntry& object : folder.metadata.objects)
+    facts->objects.push_back(object.key);
+  survey.facts = facts;
+  return OkStatus();
+}
+
+void AddDcpFacts(KindFacts& facts, const Survey& survey) {
+  const DcpFacts* dcp = DcpFactsOf(survey);
+  if (!dcp) return facts.last.Key("dcp", {});
+  facts.last.Add("entries",
+                 fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
+                             dcp->objects.size()),
+                 "dcp",
+                 {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
+  if (!dcp->objects.empty()) facts.last.Line("objects", Joined(dcp->objects, Short));
+}
+
+}  // namespace nxdkit::ops

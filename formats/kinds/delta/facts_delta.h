@@ -1,0 +1,28 @@
+// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and from which
+// version to which.
+#pragma once
+
+#include <string>
+
+#include "formats/delta/delta.h"
+#include "formats/kinds/survey.h"
+
+namespace nxdkit::ops {
+
+struct DeltaFacts : KindState {
+  delta::Coding coding = delta::Coding::kRaw;
+  uint64_t parameters = 0;  // tensors
+  uint64_t elements = 0;
+  uint64_t changed = 0;        // of them
+  uint64_t dense_bytes = 0;    // of all elements
+  uint64_t payload_bytes = 0;  // of the changes
+  std::string base, result;    // digests, "sha256:..."
+};
+
+const DeltaFacts* DeltaFactsOf(const Survey& survey);  // nullptr where it is no delta
+
+// Needs nothing of the base.
+Status DescribeDelta(Survey& survey, const std::string& path, const InputHints& hints);
+void AddDeltaFacts(KindFacts& facts, const Survey& survey);
+
+}  // namespace nxdkit::ops

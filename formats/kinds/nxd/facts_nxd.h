@@ -1,0 +1,44 @@
+// The facts of an NxD set, or of a root of which no tag is read, as ckpt-inspect shows them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/kinds/survey.h"
+#include "formats/nxd/detect.h"
+#include "formats/nxd/shard_set.h"
+
+namespace nxdkit::ops {
+
+// How the hardware of an NxD set is known.
+enum class HardwareSource : uint8_t {
+  kUnknown,     // copies of the key heads are here, and nothing says in which order
+  kIrrelevant,  // kv multiplier 1: both orders are the same
+  kOptions,
+  kSidecar,
+  kRecord,    // optimum-neuron's metadata in the set
+  kReplicas,  // the order of the copies, read off the contents
+};
+std::string_view HardwareSourceName(HardwareSource source);
+
+struct NxdFacts : KindState {
+  bool read = false;                      // else a root alone: `tags` is all there is
+  nxd::SetLocation location;              // style, sizes, tag and its marker `done`
+  bool xser = false;                      // each tensor in a file of its own
+  bool checkpoint = false;                // the marker `checkpoint`
+  std::vector<nxd::TagFolder> tags;       // when the path is a root
+  std::vector<Item> beside;               // optim/, scheduler.pt, user_content.pt of the tag
+  std::optional<nxd::Geometry> geometry;  // when the configuration is known
+  nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
+  HardwareSource hardware = HardwareSource::kUnknown;
+  std::string source_digest;  // that nxdkit.json records; "" for none
+};
+
+const NxdFacts* NxdFactsOf(const Survey& survey);  // nullptr where it is neither
+
+Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints);
+void DescribeNxdLayout(Survey& survey, const BoundArtifact& bound, const InputHints& hints);
+void AddNxdFacts(KindFacts& facts, const Survey& survey);
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,49 @@
+// PRIVATE to formats: an NxD shard set, read: opened, bound, checked; a model's or an adapter's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/adapter/lora_parts.h"
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/bound.h"
+#include "formats/artifact/finding.h"
+#include "formats/models/gqa.h"
+
+namespace nxdkit::ops {
+
+// Weights in the folder itself count before tags in folders below: shards that were made of a model
+// and put into its folder must not be taken for the model.
+Result<bool> IsNxdFolder(const std::string& path);
+Status OpenNxd(Artifact& artifact, const InputHints& hints);
+
+// With hints.optimizer the optimizer's state too.
+Status BindNxd(BoundArtifact& out, const InputHints& hints);
+
+// Adds the state of the tag's optimizer to a bound NxD set: files, layout, logical parameters. A
+// tag without one stays as it is. kUnsupported where a number cannot be mapped to its parameter
+// with certainty; kCorrupt for state that is not whole, which the known faulty writers leave.
+Status BindOptimizer(BoundArtifact& out, const InputHints& hints);
+
+// What the metadata of optimum-neuron's trainer records otherwise than it is stored.
+std::vector<Finding> CheckNxd(const BoundArtifact& artifact);
+void NameNxdChecks(const BoundArtifact& bound, uint64_t ranks, std::vector<std::string>& checks);
+
+std::optional<models::Placement> NxdHeads(const BoundArtifact& bound);
+
+// The reference converter, where it has put the query heads as it does for trn2.
+std::string MisplacedByConverter(const BoundArtifact& bound, const Finding& finding,
+                                 int64_t stored_head);
+
+// Whether this NxD set, whose layout nobody knows yet, is one of an adapter: by its first shard.
+bool HoldsLora(const Artifact& set);
+
+// Where the configuration of the base is looked for.
+Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints);
+
+// Fills in `out`, whose artifact has its path.
+Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
+                   const InputHints& hints);
+
+}  // namespace nxdkit::ops
