@@ -7,7 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "formats/artifact/artifact.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 
 using namespace nxdkit;
 

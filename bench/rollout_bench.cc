@@ -238,7 +238,7 @@ Status Run(const Setup& setup, const std::string& folder) {
              setup.batch, products.ours * 1e3, products.dnnl * 1e3);
   NXDKIT_ASSIGN(const std::string bundle, MakeBundle(folder, setup));
   EngineOptions options;
-  options.Set("bundle", bundle);
+  options.bundle = bundle;
   options.threads = setup.threads / static_cast<int>(setup.tp);
   const double start = Seconds();
   NXDKIT_ASSIGN(Engine engine, Engine::Load(options));

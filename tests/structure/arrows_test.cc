@@ -182,7 +182,8 @@ bool IsOf(std::string_view path, std::initializer_list<std::string_view> parts) 
 TEST(Arrows, WhatReadsAKindDoesNotWriteIt) {
   size_t readers = 0;
   for (const SourceFile* file : FilesIn("formats/kinds/", {".h", ".cc"})) {
-    if (!IsOf(file->path, {"open", "bind", "facts", "check", "read", "unwrap", "adapter"})) continue;
+    if (!IsOf(file->path, {"open", "bind", "facts", "check", "read", "unwrap", "adapter"}))
+      continue;
     ++readers;
     for (const Include& include : QuotedIncludes(*file))
       EXPECT_FALSE(LiesIn(include.path, "formats/kinds") &&

@@ -1,5 +1,5 @@
-// The man pages say what the commands take: every option of --help stands in the page and the other
-// way round, the JSON is described, the examples are accepted, and mandoc finds nothing to mend.
+// The man pages say what the commands take: every option of --help=all stands in the page and the
+// other way round, the JSON is described, the examples are accepted, and mandoc finds no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(ManPages, EveryToolHasOne) {
 
 TEST(ManPages, DescribeTheOptionsOfTheHelpAndNoOthers) {
   for (const std::string& tool : BuiltTools()) {
-    const ProcessResult help = RunProcess({tool, "--help"});
+    const ProcessResult help = RunProcess({tool, "--help=all"});
     ASSERT_EQ(help.exit_code, 0) << tool;
     const Names in_help = HelpOptions(help.out);
     const std::string page = ReadFile(PagePath(tool));
@@ -182,7 +182,7 @@ TEST(Readme, NamesOnlyOptionsThatExist) {
   Names known = {"--install"};  // of cmake
   const std::string quickstart = ReadFile(NXDKIT_SOURCE_DIR "/tools/quickstart.sh");
   for (const std::string& tool : BuiltTools())
-    known.merge(HelpOptions(RunProcess({tool, "--help"}).out));
+    known.merge(HelpOptions(RunProcess({tool, "--help=all"}).out));
   static const std::regex option("(^|[ `(])(--[a-z][a-z-]*)");
   for (const char* readme : {"/README.md", "/tools/README.md", "/formats/README.md"}) {
     const std::string text = ReadFile(std::string(NXDKIT_SOURCE_DIR) + readme);

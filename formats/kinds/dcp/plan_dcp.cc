@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "formats/artifact/canonical.h"
-#include "formats/dcp/encoder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/kinds/dcp/read_dcp.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
@@ -23,19 +21,6 @@
 
 namespace nxdkit::kinds {
 namespace {
-
-struct DcpObject {
-  std::string key;
-  dcp::ObjectArchive archive;
-};
-
-// All that the checkpoint holds.
-struct DcpContents {
-  std::vector<dcp::GlobalTensor> tensors;  // the weights, then the optimizer's
-  std::vector<DcpObject> objects;
-  // An entry per tensor and object, in their order, still without dtypes and places.
-  dcp::Metadata metadata;
-};
 
 struct DcpChunk {
   size_t entry = 0;  // index into DcpContents::tensors
@@ -293,10 +278,6 @@ Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& out
   return entries * kEntryBytes;
 }
 
-Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output) {
-  return DcpMaker(source, output).Make();
-}
-
 // What each rank of the mesh writes.
 std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) {
   std::vector<DcpRank> ranks(static_cast<size_t>(mesh.ranks()));
@@ -357,6 +338,10 @@ Result<dcp::Metadata> PlanDcpFiles(OutputBuilder& builder, const DcpOutput& outp
 }
 
 }  // namespace
+
+Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output) {
+  return DcpMaker(source, output).Make();
+}
 
 std::vector<Dtype> WeightDtypes(const BoundArtifact& source) {
   std::vector<Dtype> dtypes(source.model_params(), Dtype::kF32);

@@ -51,8 +51,9 @@ class CarriedState : public ::testing::Test {
 
   void WriteTag() const { testing_util::WriteTrainingTag(shop_ / "tag", tag_); }
 
-  Result<ops::ConvertReport> Carry(const std::string& from, Kind from_kind, const std::string& to,
-                                   Kind to_kind, ops::OutputOptions options = {}) {
+  Result<ops::ConvertReport> Carry(const std::string& from, const Kind* from_kind,
+                                   const std::string& to, const Kind* to_kind,
+                                   ops::OutputOptions options = {}) {
     options.Set("training-tag", to_kind == &ops::kNxd);
     if (to_kind == &ops::kNxd) {
       options.Set("tp", tag_.geometry.tp);

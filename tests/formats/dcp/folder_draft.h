@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/dcp/encoder.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/metadata_writer.h"
 #include "formats/torch/encoder.h"

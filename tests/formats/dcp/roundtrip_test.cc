@@ -170,8 +170,8 @@ TEST(TitanNames, CutsOfManyHeadsTakeTheirOwn) {
 
 // --- with the optimizer's state
 
-ops::ConvertRequest WithState(const std::string& from, Kind from_kind, const std::string& to,
-                              Kind to_kind, ops::OutputOptions options) {
+ops::ConvertRequest WithState(const std::string& from, const Kind* from_kind, const std::string& to,
+                              const Kind* to_kind, ops::OutputOptions options) {
   options.Set("training-tag", to_kind == &ops::kNxd);
   ops::ConvertRequest request = OpsWorkshop::Request(from, from_kind, to, to_kind, options);
   request.hints.optimizer = true;
@@ -243,12 +243,12 @@ class StateRoundtrip : public ::testing::TestWithParam<StateCase> {};
 TEST_P(StateRoundtrip, ATagComesBackByteForByte) {
   const TrainingTag& tag = GetParam().tag;
   ops::OutputOptions as_tag;
-  as_tag.tp = tag.geometry.tp;
-  as_tag.pp = tag.geometry.pp;
-  as_tag.dp = tag.dp;
-  as_tag.qkv = tag.geometry.qkv;
-  as_tag.kv_multiplier = tag.geometry.kv_multiplier;
-  as_tag.hardware = models::Hardware::kTrn1;
+  as_tag.Set("tp", tag.geometry.tp);
+  as_tag.Set("pp", tag.geometry.pp);
+  as_tag.Set("dp", tag.dp);
+  as_tag.Set("qkv", Word(tag.geometry.qkv));
+  as_tag.Set("kv-multiplier", tag.geometry.kv_multiplier);
+  as_tag.Set("hw", "trn1");
   for (const dcp::Mesh mesh : {dcp::Mesh{2, 2}, dcp::Mesh{3, 1}}) {
     OpsWorkshop shop;
     testing_util::WriteTrainingTag(shop / "tag", tag);

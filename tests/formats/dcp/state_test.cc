@@ -332,7 +332,7 @@ TEST_F(SavedState, OfAnotherOptimizerGoesAlongAsItIs) {
 TEST_F(SavedState, GetsNoOptionsUnderOtherNames) {
   MakeSgd(draft_);
   ops::OutputOptions style;
-  style.dcp_style = dcp::Style::kHf;
+  style.Set("style", "hf");
   const auto made =
       Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp, style));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -350,7 +350,7 @@ TEST_F(SavedState, NamesOptionsThatOtherNamesHaveNoPlaceFor) {
   draft_.tensors.push_back(
       {"optimizer.param_groups.norm.weight.lr", Dtype::kF32, {}, BytesOf(0.25f)});
   ops::OutputOptions style;
-  style.dcp_style = dcp::Style::kHf;
+  style.Set("style", "hf");
   const auto made =
       Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp, style));
   ASSERT_TRUE(made.ok()) << made.error().ToString();

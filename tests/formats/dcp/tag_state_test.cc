@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/dcp/plan_dcp.h"
 #include "formats/kinds/open.h"
 #include "formats/torch/archive.h"
 #include "formats/training/named_state.h"
@@ -551,9 +551,9 @@ TEST_F(TagState, HasEachArchiveInMemoryOnce) {
   ASSERT_TRUE(source.ok()) << source.error().ToString();
   std::vector<std::string> notes;
   ASSERT_TRUE(ops::ToNamedState(*source, notes).ok());
-  const auto spec = ops::DecideOutput(*source, &ops::kDcp, {});
+  const auto spec = ops::DecideOutput(*source, ops::kDcp, {});
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  const auto contents = ops::MakeDcpContents(*source, *spec);
+  const auto contents = ops::MakeDcpContents(*source, static_cast<const ops::DcpOutput&>(**spec));
   ASSERT_TRUE(contents.ok()) << contents.error().ToString();
   std::set<std::string> values;
   std::set<const std::string*> places;

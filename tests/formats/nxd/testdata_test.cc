@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
@@ -65,16 +66,17 @@ TEST_P(Sets, AreRecognisedAndEqualTheirModel) {
   const Sample& sample = GetParam();
   const Result<const Kind*> kind = Recognise(Source(sample.folder));
   ASSERT_TRUE(kind.ok()) << kind.error().ToString();
-  EXPECT_EQ(KindName(*kind), "nxd");
+  EXPECT_EQ((*kind)->name, "nxd");
 
   const BoundArtifact set = Bound(Source(sample.folder), &ops::kNxd, hints());
-  ASSERT_TRUE(set.artifact.set);
-  EXPECT_EQ(nxd::SetStyleName(set.artifact.set->location.style), sample.style);
-  EXPECT_EQ(set.nxd_geometry.tp, sample.tp);
-  EXPECT_EQ(set.nxd_geometry.pp, sample.pp);
-  EXPECT_EQ(set.nxd_geometry.kv_multiplier, sample.kv_multiplier);
-  EXPECT_EQ(nxd::QkvStyleName(set.nxd_geometry.qkv), sample.qkv);
-  EXPECT_EQ(set.nxd_geometry.hardware, sample.hardware);
+  ASSERT_TRUE(NxdStateOf(set.artifact));
+  EXPECT_EQ(nxd::SetStyleName(NxdStateOf(set.artifact)->set.location.style), sample.style);
+  const nxd::Geometry& geometry = NxdLayoutOf(set)->geometry;
+  EXPECT_EQ(geometry.tp, sample.tp);
+  EXPECT_EQ(geometry.pp, sample.pp);
+  EXPECT_EQ(geometry.kv_multiplier, sample.kv_multiplier);
+  EXPECT_EQ(nxd::QkvStyleName(geometry.qkv), sample.qkv);
+  EXPECT_EQ(geometry.hardware, sample.hardware);
 
   const BoundArtifact hf = Bound(Source(std::string("hf-") + sample.model), &ops::kHf, {});
   for (const auto& [expected, actual] : {std::pair(&hf, &set), std::pair(&set, &hf)}) {

@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/open.h"
-#include "formats/kinds/output.h"
+#include "formats/kinds/rollout/decide_rollout.h"
+#include "formats/rollout/installed.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
@@ -34,6 +36,10 @@ class DecideOutput : public ::testing::Test {
   const ops::BoundArtifact model_ = Open(path_, &ops::kHf);
 };
 
+const nxd::Geometry& GeometryOf(const ops::Output& output) {
+  return static_cast<const ops::NxdOutput&>(output).geometry;
+}
+
 struct Refusal {
   const char* name;
   const Kind* to;
@@ -46,7 +52,7 @@ class DecideOutputRefuses : public DecideOutput, public ::testing::WithParamInte
 TEST_P(DecideOutputRefuses, Layout) {
   ops::OutputOptions options;
   GetParam().ask(options);
-  ExpectError(ops::DecideOutput(model_, GetParam().to, options), GetParam().code, GetParam().part);
+  ExpectError(ops::DecideOutput(model_, *GetParam().to, options), GetParam().code, GetParam().part);
 }
 
 using Options = ops::OutputOptions;
@@ -54,30 +60,25 @@ const Refusal kRefusals[] = {
     {"NxdWithoutTp", &ops::kNxd, Errc::kUsage, "--to nxd needs --tp", [](Options&) {}},
     {"RolloutWithoutTp", &ops::kRollout, Errc::kUsage, "--to rollout needs --tp", [](Options&) {}},
     {"RepeatedHeadsWithoutHardware", &ops::kNxd, Errc::kUsage, "say --hw trn1 or --hw trn2",
-     [](Options& o) { o.tp = 4; }},
-    {"UnevenTp", &ops::kNxd, Errc::kUnsupported, "cannot be split", [](Options& o) { o.tp = 3; }},
+     [](Options& o) { o.Set("tp", 4); }},
+    {"UnevenTp", &ops::kNxd, Errc::kUnsupported, "cannot be split",
+     [](Options& o) { o.Set("tp", 3); }},
     {"MoreStagesThanLayers", &ops::kNxd, Errc::kUnsupported, "4 layers cannot fill 8",
-     [](Options& o) { o.tp = 2, o.pp = 8; }},
+     [](Options& o) { o.Set("tp", 2), o.Set("pp", 8); }},
     {"CoalescedGroupedHeads", &ops::kNxd, Errc::kUnsupported, "coalesced",
-     [](Options& o) { o.tp = 2, o.qkv = nxd::QkvStyle::kCoalesced; }},
+     [](Options& o) { o.Set("tp", 2), o.Set("qkv", "coalesced"); }},
     {"SeparateRepeatedHeads", &ops::kNxd, Errc::kUnsupported,
      "needs the linear or fused q/k/v style",
-     [](Options& o) {
-       o.tp = 4, o.hardware = models::Hardware::kTrn1, o.qkv = nxd::QkvStyle::kSeparate;
-     }},
+     [](Options& o) { o.Set("tp", 4), o.Set("hw", "trn1"), o.Set("qkv", "separate"); }},
     {"MegatronWithRepeatedHeads", &ops::kNxd, Errc::kUnsupported, "Megatron",
-     [](Options& o) {
-       o.tp = 4, o.hardware = models::Hardware::kTrn1, o.names = nxd::NameStyle::kMegatron;
-     }},
+     [](Options& o) { o.Set("tp", 4), o.Set("hw", "trn1"), o.Set("style", "megatron"); }},
     {"QkvOfMegatron", &ops::kNxd, Errc::kUsage, "--style megatron has one way",
-     [](Options& o) {
-       o.tp = 2, o.names = nxd::NameStyle::kMegatron, o.qkv = nxd::QkvStyle::kSeparate;
-     }},
+     [](Options& o) { o.Set("tp", 2), o.Set("style", "megatron"), o.Set("qkv", "separate"); }},
     {"ExpertsOfADenseModel", &ops::kNxd, Errc::kUnsupported, "has no experts to spread over ep 2",
-     [](Options& o) { o.tp = 2, o.ep = 2; }},
+     [](Options& o) { o.Set("tp", 2), o.Set("ep", 2); }},
     {"ExpertNamesOfADenseModel", &ops::kNxd, Errc::kUsage,
      "--style nxdt names the experts of a model",
-     [](Options& o) { o.tp = 2, o.names = nxd::NameStyle::kNxdt; }},
+     [](Options& o) { o.Set("tp", 2), o.Set("style", "nxdt"); }},
 };
 INSTANTIATE_TEST_SUITE_P(Layouts, DecideOutputRefuses, ::testing::ValuesIn(kRefusals),
                          [](const auto& row) { return std::string(row.param.name); });
@@ -90,29 +91,30 @@ TEST_F(DecideOutput, RefusesAModelWithoutConfiguration) {
   ops::OutputOptions options;
   options.Set("tp", 2);
   for (const Kind* to : {&ops::kNxd, &ops::kRollout})
-    ExpectError(ops::DecideOutput(source, to, options), Errc::kNotFound, "no config.json");
+    ExpectError(ops::DecideOutput(source, *to, options), Errc::kNotFound, "no config.json");
 }
 
 TEST_F(DecideOutput, TakesTheRestOfABundleFromTheModel) {
   ops::OutputOptions options;
   options.Set("tp", 2);
-  const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
+  const auto spec = ops::DecideOutput(model_, ops::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->neuron.tp, 2);
-  EXPECT_EQ(spec->neuron.sequence_length, 4096);
-  EXPECT_EQ(spec->neuron.torch_dtype, "bfloat16");
-  EXPECT_EQ(spec->dtype, Dtype::kBF16);
-  EXPECT_THAT(spec->notes, Contains(HasSubstr("the compiled blob (model.pt) is missing")));
+  const ops::RolloutOutput& bundle = *ops::AsRollout(**spec);
+  EXPECT_EQ(bundle.neuron.tp, 2);
+  EXPECT_EQ(bundle.neuron.sequence_length, 4096);
+  EXPECT_EQ(bundle.neuron.torch_dtype, "bfloat16");
+  EXPECT_EQ(bundle.dtype, Dtype::kBF16);
+  EXPECT_THAT(bundle.notes, Contains(HasSubstr("the compiled blob (model.pt) is missing")));
 }
 
 TEST_F(DecideOutput, RepeatsKeyHeadsAsOftenAsRanksNeed) {
   ops::OutputOptions options;
   options.Set("tp", 4);  // over 2 key heads
   options.Set("hw", Word(models::Hardware::kTrn2));
-  const auto spec = ops::DecideOutput(model_, &ops::kNxd, options);
+  const auto spec = ops::DecideOutput(model_, ops::kNxd, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->nxd.kv_multiplier, 2);
-  EXPECT_EQ(spec->nxd.qkv, nxd::QkvStyle::kLinear);
+  EXPECT_EQ(GeometryOf(**spec).kv_multiplier, 2);
+  EXPECT_EQ(GeometryOf(**spec).qkv, nxd::QkvStyle::kLinear);
 }
 
 // The heads of the input are stored once, so that its shards do not tell; its record does.
@@ -124,11 +126,11 @@ TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
   options = {};
   options.Set("tp", 4);
   options.Set("training-tag", true);
-  const auto spec = ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options);
+  const auto spec = ops::DecideOutput(Open(set, &ops::kNxd), ops::kNxd, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->nxd.hardware, models::Hardware::kTrn2);
+  EXPECT_EQ(GeometryOf(**spec).hardware, models::Hardware::kTrn2);
   std::filesystem::remove(set + "/nxdkit.json");
-  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options), Errc::kUsage,
+  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), ops::kNxd, options), Errc::kUsage,
               "say --hw trn1 or --hw trn2");
 }
 
@@ -139,22 +141,24 @@ TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
   const std::string set = workshop_.Make("set", path_, &ops::kHf, &ops::kNxd, options);
   options.Set("tp", 4);
   options.Set("training-tag", true);
-  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), &ops::kNxd, options), Errc::kUsage,
+  ExpectError(ops::DecideOutput(Open(set, &ops::kNxd), ops::kNxd, options), Errc::kUsage,
               "say --hw trn1 or --hw trn2");
 }
 
 // A compiled bundle has decided most of it; an option may only say the same.
 // --- the versions that optimum-neuron compares when it loads a bundle
 
+using Installed = std::vector<rollout::Installation>;
+
 class DecideStamp : public DecideOutput {
  protected:
-  ops::OutputSpec Decide(ops::OutputOptions options) const {
+  ops::RolloutOutput Decide(ops::OutputOptions options) const {
     options.Set("tp", 2);
-    const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
+    const auto spec = ops::DecideOutput(model_, ops::kRollout, options);
     EXPECT_TRUE(spec.ok()) << spec.error().ToString();
-    return spec.ok() ? *spec : ops::OutputSpec();
+    return spec.ok() ? *ops::AsRollout(**spec) : ops::RolloutOutput(options);
   }
-  static bool Warns(const ops::OutputSpec& spec, const std::string& part) {
+  static bool Warns(const ops::Output& spec, const std::string& part) {
     return std::ranges::any_of(spec.warnings, [&](const std::string& warning) {
       return warning.find(part) != std::string::npos;
     });
@@ -162,7 +166,7 @@ class DecideStamp : public DecideOutput {
 };
 
 TEST_F(DecideStamp, OursAreAGuessAndSaidToBeOne) {
-  const ops::OutputSpec spec = Decide({});
+  const ops::RolloutOutput spec = Decide({});
   EXPECT_EQ(spec.neuron.stamp,
             (rollout::VersionStamp{rollout::kOptimumVersion, rollout::kCompilerVersion}));
   EXPECT_TRUE(Warns(spec,
@@ -172,8 +176,9 @@ TEST_F(DecideStamp, OursAreAGuessAndSaidToBeOne) {
 
 TEST_F(DecideStamp, AreThoseInstalled) {
   ops::OutputOptions options;
-  options.Set("installations", {{"/a", "", "2.1"}, {"/b", "0.5", "2.2"}, {"/c", "0.6", "2.3"}});
-  const ops::OutputSpec spec = Decide(options);
+  options.Set("installations",
+              Installed{{"/a", "", "2.1"}, {"/b", "0.5", "2.2"}, {"/c", "0.6", "2.3"}});
+  const ops::RolloutOutput spec = Decide(options);
   EXPECT_EQ(spec.neuron.stamp, (rollout::VersionStamp{"0.5", "2.2"})) << "the first with both";
   EXPECT_TRUE(spec.warnings.empty());
   EXPECT_THAT(spec.notes, Contains("versions for the loader, as installed in /b: 0.5, 2.2"));
@@ -182,13 +187,13 @@ TEST_F(DecideStamp, AreThoseInstalled) {
 
 TEST_F(DecideStamp, OptionsWinAndOneMayBeMissing) {
   ops::OutputOptions options;
-  options.Set("installations", {{"/a", "0.5", ""}});
-  const ops::OutputSpec half = Decide(options);
+  options.Set("installations", Installed{{"/a", "0.5", ""}});
+  const ops::RolloutOutput half = Decide(options);
   EXPECT_EQ(half.neuron.stamp, (rollout::VersionStamp{"0.5", rollout::kCompilerVersion}));
   EXPECT_TRUE(Warns(half, "says neuronxcc_version 2.21.33363.0+82129205: "));
   options.Set("optimum-version", "1.0");
   options.Set("compiler-version", "3.0+x");
-  const ops::OutputSpec both = Decide(options);
+  const ops::RolloutOutput both = Decide(options);
   EXPECT_EQ(both.neuron.stamp, (rollout::VersionStamp{"1.0", "3.0+x"}));
   EXPECT_TRUE(both.warnings.empty());
 }
@@ -198,7 +203,7 @@ TEST_F(DecideStamp, AWordThatIsNoVersionIsRefused) {
     ops::OutputOptions options;
     options.Set("tp", 2);
     options.Set("compiler-version", word);
-    const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
+    const auto spec = ops::DecideOutput(model_, ops::kRollout, options);
     ASSERT_FALSE(spec.ok()) << word;
     EXPECT_EQ(spec.error().code(), Errc::kUsage);
     EXPECT_THAT(spec.error().message(),
@@ -212,8 +217,8 @@ TEST_F(DecideStamp, AWordThatIsNoVersionIsRefused) {
 
 TEST_F(DecideStamp, AnEditableInstallationHasNone) {
   ops::OutputOptions options;
-  options.Set("installations", {{"/src", "", "2.2+a", true}});
-  const ops::OutputSpec spec = Decide(options);
+  options.Set("installations", Installed{{"/src", "", "2.2+a", true}});
+  const ops::RolloutOutput spec = Decide(options);
   EXPECT_TRUE(Warns(spec, "that in /src is editable, of an unknown version"));
   for (const std::string& note : spec.notes)
     EXPECT_EQ(note.find("as installed in"), std::string::npos) << note;
@@ -222,7 +227,7 @@ TEST_F(DecideStamp, AnEditableInstallationHasNone) {
 TEST_F(DecideStamp, NoneWhereNobodyCompares) {
   ops::OutputOptions options;
   options.Set("cpu-plan", true);
-  const ops::OutputSpec cpu = Decide(options);
+  const ops::RolloutOutput cpu = Decide(options);
   EXPECT_EQ(cpu.neuron.stamp, rollout::VersionStamp());
   EXPECT_EQ(cpu.neuron_text.find("neuronxcc_version"), std::string::npos);
   EXPECT_TRUE(cpu.warnings.empty());
@@ -241,9 +246,9 @@ TEST_F(DecideStamp, SamplingFollowsTheFamilyUnlessSaid) {
     options.Set("tp", tp);
     options.Set("bs", batch);
     options.Set("on-device-sampling", said);
-    const auto spec = ops::DecideOutput(model, &ops::kRollout, options);
+    const auto spec = ops::DecideOutput(model, ops::kRollout, options);
     EXPECT_TRUE(spec.ok()) << spec.error().ToString();
-    return spec.ok() && spec->neuron.on_device_sampling;
+    return spec.ok() && ops::AsRollout(**spec)->neuron.on_device_sampling;
   };
   EXPECT_TRUE(samples(model_, 2, 8, std::nullopt)) << "Llama";
   EXPECT_FALSE(samples(qwen, 2, 8, std::nullopt)) << "garbage at tp 2 with batches";
@@ -261,24 +266,25 @@ TEST_F(DecideOutput, AgreesWithACompiledBundle) {
   const std::string bundle = workshop_.Make("bundle", path_, &ops::kHf, &ops::kRollout, options);
   options = {};
   options.Set("bundle", bundle);
-  ExpectError(ops::DecideOutput(model_, &ops::kRollout, options), Errc::kNotFound,
+  ExpectError(ops::DecideOutput(model_, ops::kRollout, options), Errc::kNotFound,
               "no compiled blob");
   std::ofstream(bundle + "/model.pt") << "blob";
-  const auto spec = ops::DecideOutput(model_, &ops::kRollout, options);
+  const auto spec = ops::DecideOutput(model_, ops::kRollout, options);
   ASSERT_TRUE(spec.ok()) << spec.error().ToString();
-  EXPECT_EQ(spec->neuron.tp, 2);
-  EXPECT_EQ(spec->neuron.batch_size, 4);
+  EXPECT_EQ(ops::AsRollout(**spec)->neuron.tp, 2);
+  EXPECT_EQ(ops::AsRollout(**spec)->neuron.batch_size, 4);
   const auto refused = [&](void (*ask)(ops::OutputOptions&), const char* part) {
     ops::OutputOptions more = options;
     ask(more);
-    ExpectError(ops::DecideOutput(model_, &ops::kRollout, more), Errc::kUsage, part);
+    ExpectError(ops::DecideOutput(model_, ops::kRollout, more), Errc::kUsage, part);
   };
-  refused([](Options& o) { o.tp = 4; }, "--tp 4 was asked for, but the bundle was compiled for 2");
-  refused([](Options& o) { o.batch_size = 8; }, "--bs 8 was asked for");
-  refused([](Options& o) { o.sequence_length = 512; }, "--seq 512 was asked for");
+  refused([](Options& o) { o.Set("tp", 4); },
+          "--tp 4 was asked for, but the bundle was compiled for 2");
+  refused([](Options& o) { o.Set("bs", 8); }, "--bs 8 was asked for");
+  refused([](Options& o) { o.Set("seq", 512); }, "--seq 512 was asked for");
   refused([](Options& o) { o.dtype = Dtype::kF32; }, "the bundle was compiled for bfloat16");
-  refused([](Options& o) { o.fused_qkv = false; }, "--no-fused-qkv was asked for");
-  refused([](Options& o) { o.flavor = rollout::Flavor::kNxdi; }, "the bundle is of flavor optimum");
+  refused([](Options& o) { o.Set("fused-qkv", false); }, "--no-fused-qkv was asked for");
+  refused([](Options& o) { o.Set("flavor", "nxdi"); }, "the bundle is of flavor optimum");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/nxd/decide_nxd.h"
+#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/open.h"
 #include "formats/nxd/optimum.h"
 #include "formats/ops/digest/manifest.h"
@@ -62,10 +64,11 @@ TEST_P(OptimumLayouts, ComeBackWithTheSameDigest) {
   const std::string out = workshop.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, options);
   const auto bound = ops::OpenAndBind(out, &ops::kNxd, {});
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_EQ(bound->nxd_geometry.qkv, row.qkv);
-  EXPECT_EQ(bound->nxd_geometry.kv_multiplier, row.multiplier);
-  ASSERT_TRUE(bound->artifact.mp_record);
-  EXPECT_EQ(static_cast<int>(bound->artifact.mp_record->ranks.size()), options.pp.value_or(1));
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.qkv, row.qkv);
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.kv_multiplier, row.multiplier);
+  const ops::NxdState& state = *ops::NxdStateOf(bound->artifact);
+  ASSERT_TRUE(state.mp_record);
+  EXPECT_EQ(static_cast<int>(state.mp_record->ranks.size()), options.Number("pp").value_or(1));
   EXPECT_TRUE(FindingsOf(out, model).empty());
   EXPECT_EQ(DigestOf(out), DigestOf(model));
   // Without our own record, the metadata is enough.
@@ -80,20 +83,20 @@ INSTANTIATE_TEST_SUITE_P(Of, OptimumLayouts,
                                                nxd::QkvStyle::kLinear, 4},
                                            Row{"FusedStages", testing_util::TinyQwen3(),
                                                [](auto& o) {
-                                                 o.qkv = nxd::QkvStyle::kFused;
-                                                 o.pp = 2;
+                                                 o.Set("qkv", "fused");
+                                                 o.Set("pp", 2);
                                                },
                                                4, nxd::QkvStyle::kFused, 2},
                                            Row{"Coalesced", testing_util::TinyMha(),
                                                [](auto& o) {
-                                                 o.qkv = nxd::QkvStyle::kCoalesced;
-                                                 o.xser = false;
+                                                 o.Set("qkv", "coalesced");
+                                                 o.Set("xser", false);
                                                },
                                                4, nxd::QkvStyle::kCoalesced, 1},
                                            Row{"VirtualStages", testing_util::TinyLlama(),
                                                [](auto& o) {
-                                                 o.pp = 2;
-                                                 o.vpp = 2;
+                                                 o.Set("pp", 2);
+                                                 o.Set("vpp", 2);
                                                },
                                                2, nxd::QkvStyle::kSeparate, 1}),
                          [](const auto& row) { return row.param.name; });
@@ -191,7 +194,7 @@ TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   request.verify = true;
   const auto report = ops::Convert(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
-  EXPECT_TRUE(report->xser);
+  EXPECT_TRUE(static_cast<const ops::NxdOutput&>(*report->target).xser);
   const Json config = JsonOf(request.output + "/trn_config.json");
   EXPECT_EQ(config["tensor_parallel_size"], 2);
   EXPECT_EQ(config["gradient_checkpointing"], true);
@@ -246,18 +249,17 @@ INSTANTIATE_TEST_SUITE_P(
         OptimumRefusal{
             "AnotherStyleOfCopies", testing_util::TinyLlama(), 4,
             [](auto& o) {
-              o.qkv = nxd::QkvStyle::kSeparate;
-              o.kv_multiplier = 2;
+              o.Set("qkv", "separate");
+              o.Set("kv-multiplier", 2);
             },
             Errc::kUnsupported,
             "optimum-neuron stores 2 key heads on tp 4 in the linear style, not separate"},
         OptimumRefusal{
             "ALayerThatItHasNot", testing_util::TinyLlama(), 2,
-            [](auto& o) { o.qkv = nxd::QkvStyle::kLinear; }, Errc::kUnsupported,
+            [](auto& o) { o.Set("qkv", "linear"); }, Errc::kUnsupported,
             "optimum-neuron stores 2 key heads on tp 2 in the separate style, not linear"},
-        OptimumRefusal{"Trn2", testing_util::TinyLlama(), 4,
-                       [](auto& o) { o.hardware = models::Hardware::kTrn2; }, Errc::kUsage,
-                       "optimum-neuron stores repeated key heads as for trn1"}),
+        OptimumRefusal{"Trn2", testing_util::TinyLlama(), 4, [](auto& o) { o.Set("hw", "trn2"); },
+                       Errc::kUsage, "optimum-neuron stores repeated key heads as for trn1"}),
     [](const auto& row) { return row.param.name; });
 
 TEST_F(OptimumOutput, OfAModelThatItsModulesLackSomethingForIsRefused) {

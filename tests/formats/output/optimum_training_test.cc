@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/open.h"
 #include "lib/json/json.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -81,8 +82,8 @@ class OptimumTraining : public ::testing::Test {
 TEST_F(OptimumTraining, NeedsNoOptions) {
   const auto bound = ops::OpenAndBind(root_, &ops::kNxd, {});
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_EQ(bound->nxd_geometry.kv_multiplier, 2);
-  EXPECT_EQ(bound->nxd_geometry.hardware, models::Hardware::kTrn1);
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.kv_multiplier, 2);
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.hardware, models::Hardware::kTrn1);
   EXPECT_TRUE(FindingsOf(root_).empty());
   EXPECT_TRUE(FindingsOf(root_, llama_).empty());
   const std::string back = workshop_.Make("back", root_, &ops::kNxd, &ops::kHf);

@@ -22,8 +22,9 @@ class PlanOutput : public ::testing::Test {
  protected:
   Result<ops::OutputPlan> Plan(const Kind* kind, const ops::OutputOptions& options) const {
     NXDKIT_ASSIGN(const ops::BoundArtifact source, ops::OpenAndBind(model_, &ops::kHf, {}));
-    NXDKIT_ASSIGN(const ops::OutputSpec spec, ops::DecideOutput(source, kind, options));
-    return ops::PlanOutput(source, spec, "out", kMemory);
+    NXDKIT_ASSIGN(const std::unique_ptr<ops::Output> output,
+                  ops::DecideOutput(source, *kind, options));
+    return ops::PlanOutput(source, *output, "out", kMemory);
   }
   static std::vector<std::string> Paths(const ops::OutputPlan& plan) {
     std::vector<std::string> paths;

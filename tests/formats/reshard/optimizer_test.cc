@@ -432,7 +432,7 @@ void ExpectRefusedButForTheModel(const ReshardWorkshop& shop, const std::string&
   EXPECT_EQ(error.hint(), "--no-optimizer leaves the optimizer's state out");
   ops::ConvertRequest request = ReshardWorkshop::Request(input, shop / "out", Two());
   request.hints.optimizer = false;
-  request.options.dp.reset();
+  request.options.Reset("dp");
   const auto without = ops::Convert(request);
   EXPECT_TRUE(without.ok()) << without.error().ToString();
 }

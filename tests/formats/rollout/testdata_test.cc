@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/verify.h"
@@ -44,14 +45,16 @@ class Bundles : public ::testing::TestWithParam<Sample> {};
 TEST_P(Bundles, AreRecognisedAndEqualTheirModel) {
   const Result<const Kind*> kind = Recognise(Source(GetParam().bundle));
   ASSERT_TRUE(kind.ok()) << kind.error().ToString();
-  EXPECT_EQ(KindName(*kind), "rollout");
+  EXPECT_EQ((*kind)->name, "rollout");
   const BoundArtifact bundle = Bound(Source(GetParam().bundle), &ops::kRollout);
-  EXPECT_EQ(bundle.rollout_geometry.tp, 4);
-  EXPECT_TRUE(bundle.rollout_geometry.fused_qkv);
-  EXPECT_EQ(bundle.rollout_geometry.transposed_qkv, GetParam().transposed);
-  EXPECT_EQ(bundle.rollout_geometry.transposed_output, GetParam().transposed);
-  EXPECT_EQ(bundle.rollout_geometry.transposed_mlp, GetParam().transposed);
-  EXPECT_EQ(bundle.rollout_geometry.vocab_parallel, GetParam().transposed);
+  ASSERT_TRUE(RolloutGeometryOf(bundle));
+  const rollout::Geometry& geometry = *RolloutGeometryOf(bundle);
+  EXPECT_EQ(geometry.tp, 4);
+  EXPECT_TRUE(geometry.fused_qkv);
+  EXPECT_EQ(geometry.transposed_qkv, GetParam().transposed);
+  EXPECT_EQ(geometry.transposed_output, GetParam().transposed);
+  EXPECT_EQ(geometry.transposed_mlp, GetParam().transposed);
+  EXPECT_EQ(geometry.vocab_parallel, GetParam().transposed);
   const BoundArtifact hf = Bound(Source(GetParam().model), &ops::kHf);
   for (const auto& [expected, actual] : {std::pair(&hf, &bundle), std::pair(&bundle, &hf)}) {
     const auto findings = CompareArtifacts(*expected, *actual, {});

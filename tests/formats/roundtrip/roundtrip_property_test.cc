@@ -52,13 +52,13 @@ void MakeOptimum(Journey& journey) {
   c.config["model_type"] = Coin() ? "llama" : "qwen3";
   c.config["attention_bias"] = c.config["mlp_bias"] = false;
   c.config["hidden_size"] = c.config["num_attention_heads"].get<int>() * testing_util::Number(1, 2);
-  c.nxd.Set("ep", 1);
+  c.nxd.ep = 1;
   c.nxd.names = nxd::NameStyle::kHf;
   c.nxd.hardware = models::Hardware::kTrn1;
   const models::Model model = testing_util::ModelOf(c.config);
   c.nxd.qkv = nxd::OptimumQkv(model.config, c.nxd, Coin());
   if (c.nxd.qkv == nxd::QkvStyle::kSeparate || c.nxd.qkv == nxd::QkvStyle::kCoalesced)
-    c.nxd.Set("kv-multiplier", 1);
+    c.nxd.kv_multiplier = 1;
   journey.optimum = nxd::CheckOptimum(model.config, c.nxd).ok();
 }
 
@@ -71,7 +71,7 @@ Journey AnyJourney(bool training_only) {
   const models::Model model = testing_util::ModelOf(c.config);
   // What a bundle's module cannot hold is refused by the command; tests of that are elsewhere.
   if (c.rollout.flavor == rollout::Flavor::kOptimum && model.config.qkv_bias)
-    c.rollout.Set("fused-qkv", false);
+    c.rollout.fused_qkv = false;
   journey.xser = Coin();
   journey.style = journey.xser ? SetStyle::kV2Xser : SetStyle::kV2;
   if (!journey.optimum) journey.style = AnyStyle(c.nxd, journey.xser);
@@ -150,9 +150,8 @@ ops::OutputOptions SetOptions(const Journey& journey) {
   options.Set("ep", geometry.ep);
   options.Set("kv-multiplier", geometry.kv_multiplier);
   options.Set("hw", Word(geometry.hardware));
-  options.Set("style", Word(geometry.names));
+  options.Set("style", journey.optimum ? "optimum" : Word(geometry.names));
   options.Set("xser", journey.xser);
-  options.optimum = journey.optimum;
   return options;
 }
 
@@ -194,7 +193,7 @@ void Travel(const Journey& journey) {
     RC_ASSERT(DigestOf(last, kind) == digest);
   }
   ops::OutputOptions shards;
-  shards.max_shard_bytes = journey.max_shard_bytes;
+  shards.Set("max-shard-size", std::to_string(journey.max_shard_bytes));
   const std::string back = traveller.Convert(last, kind, "back", &ops::kHf, shards);
   RC_ASSERT(DigestOf(back, &ops::kHf) == digest);
   const auto first = ops::OpenAndBind(model, &ops::kHf, {});

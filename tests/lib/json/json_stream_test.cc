@@ -19,7 +19,7 @@ class Recorder : public JsonHandler {
   Status Key(std::string_view key) override { return Add("k:" + std::string(key)); }
   Status String(std::string_view value) override { return Add("s:" + std::string(value)); }
   Status Unsigned(uint64_t value) override { return Add("u:" + std::to_string(value)); }
-  Status Scalar(JsonKind kind) override { return Add(std::string(Jsonkind->name)); }
+  Status Scalar(JsonKind kind) override { return Add(std::string(JsonKindName(kind))); }
   Status Begin(JsonKind kind, uint64_t offset) override {
     return Add((kind == JsonKind::kObject ? "{@" : "[@") + std::to_string(offset));
   }

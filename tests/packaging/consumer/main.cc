@@ -1,7 +1,7 @@
 // Opens an artifact through the installed library and prints how many tensors it has.
 #include <cstdio>
 
-#include "formats/artifact/artifact.h"
+#include "formats/kinds/open.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
@@ -9,7 +9,6 @@ int main(int argc, char** argv) {
   if (!kind.ok()) return nxdkit::ExitCode(kind.error().code());
   const auto artifact = nxdkit::ops::OpenArtifact(argv[1], *kind, {});
   if (!artifact.ok()) return nxdkit::ExitCode(artifact.error().code());
-  std::printf("%s %zu\n", std::string(nxdkit::ops::KindName(*kind)).c_str(),
-              artifact->tensor_count());
+  std::printf("%s %zu\n", std::string((*kind)->name).c_str(), artifact->tensor_count());
   return 0;
 }

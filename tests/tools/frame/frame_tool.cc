@@ -6,11 +6,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "formats/kinds/table.h"
 #include "lib/system/signals.h"
 #include "tools/cli/tool.h"
-#include "tools/conversions/layout_options.h"
+#include "tools/conversions/kind_options.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -18,13 +20,18 @@ namespace {
 struct Args {
   std::string input;
   std::string output = "none";
-  LayoutArgs layout;
-  LayoutArgs against;
+  ops::Arguments layout;
+  ops::Arguments against;
   std::optional<int> top;
   std::vector<std::string> filters;
   bool stats = false;
   bool sync = true;
 };
+
+// The others are few enough for --help to list them all.
+const std::vector<std::string_view> kLeftOut = {
+    "layout-from",        "instance",        "nodes",           "seq", "bs", "fused-qkv",
+    "on-device-sampling", "optimum-version", "compiler-version"};
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
@@ -35,8 +42,13 @@ void AddOptions(OptionTable& table, Args& args) {
   table.TextList("filter", "GLOB", &args.filters, "a list");
   table.Flag("stats", &args.stats, "a flag");
   table.Toggle("sync", &args.sync, "a toggle");
-  AddLayoutOptions(table, args.layout, kNxdLayout | kRolloutLayout | kOutputLayout, "Layout");
-  AddLayoutOptions(table, args.against, kNxdLayout, "Layout of the other", "against-");
+  AddKindOptions(table, args.layout,
+                 {{{&ops::kNxd, ops::kAsSource | ops::kAsTarget}, {&ops::kRollout, ops::kAsTarget}},
+                  {"config", "dtype"},
+                  kLeftOut},
+                 "Layout");
+  AddKindOptions(table, args.against, {{{&ops::kNxd, ops::kAsRead}}, {"config"}},
+                 "Layout of the other", "against-");
 }
 
 Result<ToolAnswer> EndBadly(const std::string& how) {
@@ -72,13 +84,14 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.input != "good" && args.input != "findings" && args.input != "warn" &&
       args.input != "-5")
     return EndBadly(args.input);
+  const std::optional<bool> xser = args.layout.Toggle("xser");
   ToolAnswer answer;
   answer.findings = args.input == "findings";
-  answer.fields = {{"tp", args.layout.tp.value_or(0)},
-                   {"against_tp", args.against.tp.value_or(0)},
-                   {"qkv", args.layout.qkv.value_or("")},
-                   {"tag", args.layout.tag.value_or("")},
-                   {"xser", args.layout.xser ? (*args.layout.xser ? "yes" : "no") : "unset"},
+  answer.fields = {{"tp", args.layout.Number("tp").value_or(0)},
+                   {"against_tp", args.against.Number("tp").value_or(0)},
+                   {"qkv", args.layout.Text("qkv").value_or("")},
+                   {"tag", args.layout.Text("tag").value_or("")},
+                   {"xser", xser ? (*xser ? "yes" : "no") : "unset"},
                    {"top", args.top.value_or(-1)},
                    {"filters", args.filters},
                    {"stats", args.stats},
@@ -90,7 +103,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                    {"dry_run", context.common().dry_run},
                    {"force", context.common().force},
                    {"not_utf8", "\xff"}};
-  answer.text = fmt::format("tp {}\n", args.layout.tp.value_or(0));
+  answer.text = fmt::format("tp {}\n", args.layout.Number("tp").value_or(0));
   return answer;
 }
 

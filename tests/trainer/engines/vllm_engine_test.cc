@@ -43,7 +43,7 @@ class VllmEngines : public ::testing::Test {
   EngineOptions Options(const std::string& version) const {
     EngineOptions options;
     options.kind = EngineKind::kVllm;
-    options.Set("bundle", lab_.model());
+    options.bundle = lab_.model();
     OtherEngine& other = options.other;
     other.url = peer_.url();
     other.vocab = lab_.vocab();

@@ -46,8 +46,8 @@ class CriticTest : public ::testing::Test {
   }
   static MeshOptions Options(int tp, int dp) {
     MeshOptions options;
-    options.Set("tp", tp);
-    options.Set("dp", dp);
+    options.tp = tp;
+    options.dp = dp;
     options.update.max_tokens = options.experience.max_tokens = 40;
     return options;
   }

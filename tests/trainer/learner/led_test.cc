@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "lib/base/errors.h"
 #include "lib/system/file.h"

@@ -30,8 +30,8 @@ std::vector<Row> SampleRows(size_t count) {
 
 MeshOptions Options(int tp, int dp) {
   MeshOptions options;
-  options.Set("tp", tp);
-  options.Set("dp", dp);
+  options.tp = tp;
+  options.dp = dp;
   options.update.max_tokens = options.experience.max_tokens = 40;
   options.optimizer.adam.weight_decay = 0.1;
   return options;

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <random>
 
+#include "formats/kinds/nxd/nxd_state.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/verify/verify.h"
@@ -125,7 +126,7 @@ TEST_P(TrainingTag, IsSoundToTheToolsAndHasTheDigestOfTheMemory) {
   ops::InputHints hints;
   const auto bound = ops::OpenAndBind(tag, &ops::kNxd, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_EQ(bound->nxd_geometry.tp, 4);
+  EXPECT_EQ(ops::NxdLayoutOf(*bound)->geometry.tp, 4);
   const auto of_files = ops::DigestModel(*bound, {});
   const auto of_memory = ops::DigestModel(
       BindTraining(lab_.source().artifact, lab_.config().model, saved.weights, nullptr), {});

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 
+#include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
 #include "formats/torch/archive.h"
 #include "lib/json/json.h"
@@ -100,7 +101,7 @@ class Loop : public ::testing::Test {
     EXPECT_TRUE(base.ok());
     parts.models.base = *std::move(base);
     MeshOptions options;
-    options.Set("tp", 2);
+    options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
     parts.engines.sync.bundle = MakeBundle("bundle");
     auto actor = MeshModel::Make(*parts.models.config, options, parts.models.base);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "formats/kinds/open.h"
 #include "formats/manifest/manifest.h"
 #include "formats/ops/digest/digest.h"
 #include "formats/ops/export/export.h"
@@ -46,7 +47,7 @@ class WeightSync : public ::testing::Test {
     const auto report = ops::Export(request);
     ASSERT_TRUE(report.ok()) << report.error().ToString();
     MeshOptions options;
-    options.Set("tp", 2);
+    options.tp = 2;
     options.update.max_tokens = options.experience.max_tokens = 100;
     auto actor = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE(actor.ok()) << actor.error().ToString();

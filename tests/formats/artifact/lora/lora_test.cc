@@ -134,7 +134,8 @@ TEST_F(Lora, OfExpertsIsMergedWhateverHoldsThem) {
   const auto base = OpenAndBind(model_, &ops::kHf, {});
   ASSERT_TRUE(base.ok());
   OutputOptions options;
-  options.Set("tp", options.Set("ep", 2));
+  options.Set("tp", 2);
+  options.Set("ep", 2);
   const std::string set = shop_.Make("set", model_, &ops::kHf, &ops::kNxd, options);
   const auto merged = Merged();
   const auto of_set = Merged(&ops::kNxd, set);

@@ -34,7 +34,8 @@ constexpr testing_util::TinyModel kModel = {.family = "qwen3",
 
 struct Case {
   const char* name;
-  const Kind *from, to;
+  const Kind* from;
+  const Kind* to;
   std::optional<Dtype> dtype;
 };
 
@@ -49,10 +50,10 @@ TEST_P(ConvertReads, TheSourceOnce) {
   options.Set("qkv", Word(nxd::QkvStyle::kLinear));
   std::string input = model;
   if (test.from == &ops::kNxd) input = workshop.Make("nxd", model, &ops::kHf, &ops::kNxd, options);
-  options.qkv.reset();
+  options.Reset("qkv");
   if (test.from == &ops::kRollout)
     input = workshop.Make("rollout", model, &ops::kHf, &ops::kRollout, options);
-  if (test.to == &ops::kHf) options.tp.reset();
+  if (test.to == &ops::kHf) options.Reset("tp");
   options.dtype = test.dtype;
   const ops::ConvertRequest request =
       OpsWorkshop::Request(input, test.from, workshop / "out", test.to, options);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/kinds/open.h"
+#include "formats/kinds/rollout/rollout_state.h"
 #include "formats/models/sample_model.h"
 #include "formats/torch/archive.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -185,7 +186,7 @@ TEST_F(Experts, BareShardsOfBothFlavorsAreRead) {
     std::filesystem::remove(bundle + "/neuron_config.json");
     const auto bound = ops::OpenAndBind(bundle, &ops::kRollout, {});
     ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-    EXPECT_EQ(rollout::FlavorName(bound->rollout_geometry.flavor), name);
+    EXPECT_EQ(rollout::FlavorName(ops::RolloutGeometryOf(*bound)->flavor), name);
   }
 }
 

@@ -64,8 +64,8 @@ std::vector<Layout> Layouts() {
     layouts.push_back({name, kind, {}});
     return layouts.back().options;
   };
-  add("split", &ops::kHf).max_shard_bytes = 9000;
-  add("nxd2", &ops::kNxd).tp = 2;
+  add("split", &ops::kHf).Set("max-shard-size", "9000");
+  add("nxd2", &ops::kNxd).Set("tp", 2);
   ops::OutputOptions& copies = add("nxd8", &ops::kNxd);
   copies.Set("tp", 8);
   copies.Set("qkv", Word(nxd::QkvStyle::kLinear));
@@ -75,7 +75,7 @@ std::vector<Layout> Layouts() {
   stages.Set("pp", 2);
   stages.Set("qkv", Word(nxd::QkvStyle::kFused));
   stages.Set("xser", true);
-  add("rollout3", &ops::kRollout).tp = 3;
+  add("rollout3", &ops::kRollout).Set("tp", 3);
   ops::OutputOptions& nxdi = add("nxdi4", &ops::kRollout);
   nxdi.Set("tp", 4);
   nxdi.Set("flavor", Word(rollout::Flavor::kNxdi));

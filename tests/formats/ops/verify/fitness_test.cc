@@ -70,7 +70,7 @@ TEST_P(Fitness, OfTheSameModelInEveryForm) {
   const std::string bundle = MakeBundle("bundle", model_);
   OutputOptions nxd;
   nxd.Set("tp", 4);
-  nxd.hardware = models::Hardware::kTrn2;
+  nxd.Set("hw", "trn2");
   const std::string set = workshop_.Make("set", model_, &ops::kHf, &ops::kNxd, nxd);
   EXPECT_THAT(Found(bundle, model_), IsEmpty());
   EXPECT_THAT(Found(bundle, set), IsEmpty());
