@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/man_page.h"
 

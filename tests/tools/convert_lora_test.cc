@@ -1,5 +1,5 @@
 // nxd-convert --merge-lora, and adapters alone, through the command.
-#include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 
 namespace nxdkit::test {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/export_workshop.h"
 
 namespace nxdkit::test {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/json_schema.h"
 #include "tests/tools/man_page.h"

@@ -7,7 +7,7 @@
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/verify/compare.h"
-#include "tests/formats/artifact/lora/lora_workshop.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tests/formats/dcp/folder_draft.h"
-#include "tests/formats/dcp/state_hints.h"
+#include "tests/formats/kinds/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/words.h"
 

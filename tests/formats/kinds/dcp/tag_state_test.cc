@@ -15,7 +15,7 @@
 #include "formats/torch/archive.h"
 #include "formats/training/named_state.h"
 #include "tests/formats/dcp/folder_draft.h"
-#include "tests/formats/dcp/state_hints.h"
+#include "tests/formats/kinds/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/formats/words.h"

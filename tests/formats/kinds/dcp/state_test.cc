@@ -12,7 +12,7 @@
 #include "formats/kinds/open.h"
 #include "formats/torch/pickle_writer.h"
 #include "tests/formats/dcp/folder_draft.h"
-#include "tests/formats/dcp/state_hints.h"
+#include "tests/formats/kinds/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
