@@ -22,6 +22,9 @@ class ClusterRun : public GrpoTrain {
  protected:
   static constexpr int kSteps = 40;
   static constexpr int kSaveFrequency = 5;
+  // So long a run may take to come to something, in seconds: all of it takes 5, or a minute where
+  // twenty others want two processors.
+  static constexpr double kToCome = 180;
 
   void SetUp() override {
     if (!hosts_.missing().empty()) GTEST_SKIP() << hosts_.missing();
@@ -66,8 +69,8 @@ class ClusterRun : public GrpoTrain {
     return workshop_ / fmt::format("{}/global_step_{}", run, step);
   }
   bool ComesToStep(const std::string& run, int step) const {
-    return testing_util::Eventually(60,
-                                    [&] { return std::filesystem::exists(Checkpoint(run, step)); });
+    const std::string checkpoint = Checkpoint(run, step);
+    return testing_util::Eventually(kToCome, [&] { return std::filesystem::exists(checkpoint); });
   }
   // Also those that no checkpoint has.
   int StepsDone(const std::string& run) const {
@@ -78,7 +81,7 @@ class ClusterRun : public GrpoTrain {
     return done;
   }
   bool HasDone(const std::string& run, int steps) const {
-    return testing_util::Eventually(60, [&] { return StepsDone(run) >= steps; });
+    return testing_util::Eventually(kToCome, [&] { return StepsDone(run) >= steps; });
   }
   // The processes of a run that hold ranks, on a host.
   size_t Trainers(const std::string& host, const std::string& run) const {

@@ -74,7 +74,7 @@ class SlurmTrain : public ClusterRun {
     SetPace(0);
     EXPECT_TRUE(Says("resumed from ", seconds)) << "it does not go on";
     const double resumed = since.seconds();
-    ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 120)) << slurm_.StateOf(job);
+    ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", kToCome)) << slurm_.StateOf(job);
     Tell("goes on after {:.1f} s, is done after {:.1f} s", resumed, since.seconds());
     EXPECT_GE(Restarts(job), 1);
     EXPECT_LE(Restarts(job), most_restarts);
@@ -91,7 +91,7 @@ class SlurmTrain : public ClusterRun {
 
 TEST_F(SlurmTrain, RunsToItsEnd) {
   const std::string job = Start(0);
-  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", kToCome)) << slurm_.StateOf(job);
   EXPECT_EQ(Restarts(job), 0);
   ExpectDone("run");
   ExpectTheBytesOfAnUninterruptedRun("run");
@@ -153,7 +153,7 @@ TEST_F(SlurmTrain, AStepThatIsToldToSaveGoesOn) {
   ASSERT_TRUE(Eventually(10, [&] { return Saved() > 0; }));
   EXPECT_LT(Saved(), 40);
   SetPace(0);
-  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", kToCome)) << slurm_.StateOf(job);
   EXPECT_EQ(Restarts(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");
 }
@@ -242,7 +242,7 @@ TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
   slurm_.StartController();
   EXPECT_EQ(Trainers(kA, "run"), 1u) << "it was over before";
   SetPace(0);
-  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", 60)) << slurm_.StateOf(job);
+  ASSERT_TRUE(slurm_.ComesTo(job, "COMPLETED", kToCome)) << slurm_.StateOf(job);
   EXPECT_EQ(Restarts(job), 0);
   ExpectTheBytesOfAnUninterruptedRun("run");
 }
