@@ -12,7 +12,6 @@
 #include "formats/compile_cache/slot.h"
 #include "formats/ops/export/compile.h"
 #include "formats/ops/verify/blob.h"
-#include "formats/output/plan_output.h"
 #include "lib/base/errors.h"
 #include "lib/system/command_text.h"
 #include "lib/system/file.h"
