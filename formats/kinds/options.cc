@@ -13,10 +13,17 @@ namespace nxdkit::kinds {
 namespace {
 
 constexpr OptionRow kCommonRows[] = {
-    {"config", "FILE", "config.json of the model, where the input has none", kAsInput | kAsTarget,
+    {"config",
+     "FILE",
+     "config.json of the model, where the input has none",
+     kAsInput | kAsTarget,
+     {},
      ValueKind::kPath},
-    {"merge-lora", "ADAPTER",
-     "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards", kAsSource,
+    {"merge-lora",
+     "ADAPTER",
+     "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards",
+     kAsSource,
+     {},
      ValueKind::kPath},
     {"dtype", "keep|bf16|f16|f32|downcast",
      "element type of the floating point weights; downcast: F32 to BF16, F64 to F32", kAsTarget}};

@@ -26,10 +26,10 @@ struct OptionRow {
   std::string_view value;  // "N" of a number from 1 on; "trn1|trn2"; "" of a toggle; else of a text
   std::string_view help;   // a phrase, no full stop
   unsigned sides = 0;      // OptionSide bits
-  ValueKind names_a = ValueKind::kOther;
   // Why an input of another kind cannot be asked for it; in it {value}, {option}, {origin} and
   // {what}, the input in words. "": it is passed over there.
   std::string_view misfit = {};
+  ValueKind names_a = ValueKind::kOther;
 
   std::string_view name() const { return names.substr(0, names.find(',')); }
   bool is_number() const { return value == "N"; }

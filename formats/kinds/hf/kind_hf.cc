@@ -11,8 +11,8 @@ namespace {
 constexpr OptionRow kRows[] = {
     {"weights", "FILE",
      "which weights of a Hugging Face folder with several sets: a file of it, or its index",
-     kAsInput, ValueKind::kPath,
-     "{option} chooses weights of a Hugging Face folder, and this is {what}"},
+     kAsInput, "{option} chooses weights of a Hugging Face folder, and this is {what}",
+     ValueKind::kPath},
     {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
      kAsTarget}};
 

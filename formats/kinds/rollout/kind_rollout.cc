@@ -26,7 +26,11 @@ constexpr OptionRow kRows[] = {
     {"on-device-sampling", "", "whether the compiled graph samples, or gives logits", kAsTarget},
     {"optimum-version", "V", "version of optimum-neuron that is to load the bundle", kAsTarget},
     {"compiler-version", "V", "version of neuronx-cc beside it, with its +hash", kAsTarget},
-    {"bundle", "DIR", "compiled bundle to take the blob and neuron_config.json from", kAsTarget,
+    {"bundle",
+     "DIR",
+     "compiled bundle to take the blob and neuron_config.json from",
+     kAsTarget,
+     {},
      ValueKind::kFolder},
     {"instance", "NAME",
      "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget}};
