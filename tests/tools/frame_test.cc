@@ -403,6 +403,25 @@ TEST(Frame, HelpFitsEightyColumns) {
   }
 }
 
+TEST(Frame, HelpOfAKindIsAboutWhatGoesWithIt) {
+  const std::string help = Frame({"--help=rollout"}).out;
+  EXPECT_THAT(help, HasSubstr("\n      --flavor optimum|nxdi"));
+  EXPECT_THAT(help, Not(HasSubstr("--pp")));
+  const ProcessResult other = Frame({"--help=cpu"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("--help: found \"cpu\", expected one of nxd|rollout|all"));
+}
+
+// nxd-convert has more of them than anybody reads.
+TEST(Frame, HelpNamesManyOptionsOfKindsAlone) {
+  const std::string tool = NXDKIT_TOOLS "/nxd-convert";
+  const std::string row = "\n      --flavor optimum|nxdi";
+  const std::string overview = RunProcess({tool, "--help"}).out;
+  EXPECT_THAT(overview, HasSubstr("\n  rollout   --tp, "));
+  EXPECT_THAT(overview, Not(HasSubstr(row)));
+  EXPECT_THAT(RunProcess({tool, "--help=all"}).out, HasSubstr(row));
+}
+
 TEST(Frame, HelpAsJsonListsTheTable) {
   const SortedJson options = SortedJson::parse(Frame({"--help", "--json"}).out)["options"];
   const auto find = [&](const std::string& name) {

@@ -7,6 +7,7 @@
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/ops/digest/digest.h"
+#include "lib/system/folder_lock.h"
 #include "tests/trainer/rollout/rollout_lab.h"
 
 namespace nxdkit::trainer {
