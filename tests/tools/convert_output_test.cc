@@ -184,7 +184,7 @@ TEST_F(ConvertOutput, RefusesOptionsThatSayNothing) {
     ExpectRefused(row.options, model_, out_, 2, row.part);
 }
 
-// Which layouts are refused: tests/formats/output/decide_output_test.cc.
+// Which layouts are refused: tests/formats/kinds/output_test.cc.
 TEST_F(ConvertOutput, ExitsByTheKindOfRefusal) {
   ExpectRefused("--from hf --to nxd", model_, out_, 2, "--to nxd needs --tp");
   ExpectRefused("--from hf --to nxd --tp 3", model_, out_, 4, "cannot be split");

@@ -4,7 +4,7 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfDistributedCheckpointsIsTrue) {
-  testing_util::ExpectPageHolds("dcp", {"tests/formats/dcp"});
+  testing_util::ExpectPageHolds("dcp", {"tests/formats/dcp", "tests/formats/kinds"});
   EXPECT_FALSE(HasFailure());
 }
 

@@ -6,7 +6,7 @@ namespace {
 TEST(FormatPage, OfNxdIsTrue) {
   testing_util::ExpectPageHolds(
       "nxd", {"tests/formats/nxd", "tests/formats/models", "tests/formats/ops",
-              "tests/formats/output", "tests/formats/reshard", "tests/lib", "tests/tools"});
+              "tests/formats/kinds", "tests/formats/reshard", "tests/lib", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 
