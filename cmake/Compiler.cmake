@@ -36,7 +36,8 @@ if(NXDKIT_SANITIZE)
 endif()
 
 # Two ways to read the same headers less often. Unity: the files of a folder are compiled as one, a third of the
-# time from scratch, for whoever builds once. Precompiled headers, else: a changed file is compiled alone.
+# time from scratch, for whoever builds once. Precompiled headers, which serve a changed file that is compiled alone
+# too.
 option(NXDKIT_UNITY "compile the files of each folder as one" OFF)
 option(NXDKIT_PRECOMPILE "precompile the headers that most files include" ON)
 # The files of a folder as one, or as several of `most` files.
@@ -55,11 +56,29 @@ function(nxdkit_unity target most)
   # A private struct with members from the unnamed namespace of its own file looks like one of a header.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
+if(NXDKIT_UNITY)
+  set(NXDKIT_PRECOMPILED_TOO <nlohmann/json.hpp>)  # nearly every unit reads it; of single files, too few do
+  # Looking for memory to use again is an eighth of the time of a unit, and the large ones need 900 MB all the same.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(--param=ggc-min-heapsize=700000)
+  endif()
+endif()
+# nxdkit_precompiled(TARGET OWNER): the headers that were precompiled for the owner, whose options are the same.
+function(nxdkit_precompiled target owner)
+  if(NXDKIT_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Winvalid-pch>)
+  endif()
+endfunction()
+# nxdkit_compile_fast(TARGET [OWNER]): of its own where no owner is named.
 function(nxdkit_compile_fast target)
   if(NXDKIT_UNITY)
-    nxdkit_unity(${target} 100)
+    nxdkit_unity(${target} 16)  # a unit of 23 files alone would be the end of every build
+  endif()
+  if(ARGN)
+    nxdkit_precompiled(${target} ${ARGN})
   elseif(NXDKIT_PRECOMPILE)
-    target_precompile_headers(${target} PRIVATE <cmake/precompiled.h>)
+    target_precompile_headers(${target} PRIVATE <cmake/precompiled.h> ${NXDKIT_PRECOMPILED_TOO})
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Winvalid-pch>)
   endif()
 endfunction()
