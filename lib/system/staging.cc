@@ -65,7 +65,8 @@ Result<std::string> ResolveOutput(const std::string& output) {
   if (::stat(path.c_str(), &info) != 0 && errno == ENOENT)
     return BadUsage("the output is a symbolic link to nothing").in(output);
   NXDKIT_ASSIGN(std::string real, RealPath(path));
-  if (real == "/") return BadUsage("the root folder cannot be an output").in(output);
+  // The root alone is one character; compared as a text, it is "uninitialised" to g++ 12.
+  if (real.size() == 1) return BadUsage("the root folder cannot be an output").in(output);
   return real;
 }
 

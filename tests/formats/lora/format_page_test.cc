@@ -6,7 +6,7 @@ namespace nxdkit::lora {
 namespace {
 
 TEST(FormatPage, OfLoraIsTrue) {
-  testing_util::ExpectPageHolds("lora", {"tests/formats/lora", "tests/formats/artifact", "tests/formats/kinds"});
+  testing_util::ExpectPageHolds("lora", {"tests/formats/lora", "tests/formats/kinds"});
   EXPECT_FALSE(HasFailure());
 }
 
