@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <utility>

@@ -7,7 +7,6 @@
 
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
-#include "formats/torch/zip_format.h"
 
 namespace nxdkit::torch {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <vector>
-
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"

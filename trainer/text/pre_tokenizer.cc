@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "trainer/text/normalizer.h"
 #include "trainer/text/regex_syntax.h"
