@@ -9,6 +9,7 @@
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
 #include "formats/torch/pickle_opcodes.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 
 namespace nxdkit::torch {
@@ -49,13 +50,11 @@ Result<Pickles> ReadPickles(const File& file) {
     }
     if (part == kPartCount) return out;
     if (out.bytes.size() == file.bytes())
-      return Error(Errc::kCorrupt,
-                   fmt::format("the file ends after {} bytes, inside the pickle", file.bytes()))
+      return Corrupt("the file ends after {} bytes, inside the pickle", file.bytes())
           .member(kPartNames[part])
           .at(position);
     if (out.bytes.size() == kMaxPickleBytes)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the pickles have more than {} bytes", kMaxPickleBytes))
+      return Unsupported("the pickles have more than {} bytes", kMaxPickleBytes)
           .member(kPartNames[part])
           .at(position);
   }
@@ -187,9 +186,7 @@ class LegacyReader {
       at += claim.bytes;
     }
     if (at != file_->bytes())
-      return Error(Errc::kCorrupt, fmt::format("{} bytes are left over after the last storage",
-                                               file_->bytes() - at))
-          .at(at);
+      return Corrupt("{} bytes are left over after the last storage", file_->bytes() - at).at(at);
     return storages;
   }
 

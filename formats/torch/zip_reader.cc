@@ -10,6 +10,7 @@
 
 #include "formats/torch/byte_reader.h"
 #include "formats/torch/zip_format.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 
 namespace nxdkit::torch {
@@ -71,8 +72,7 @@ Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::st
   const ZipEnd end{LoadLittle<Count>(fields, counts + sizeof(Count)),
                    LoadLittle<Size>(fields, sizes), LoadLittle<Size>(fields, sizes + sizeof(Size))};
   if (disk != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the zip archive spans several disks (disk number {})", disk))
+    return Unsupported("the zip archive spans several disks (disk number {})", disk)
         .at(record_offset);
   if (entries_here != end.entries)
     return Corrupt(record_offset, fmt::format("the {} counts {} entries on this disk and {} in all",
@@ -101,9 +101,8 @@ Status CheckPlace(const ZipEnd& end, uint64_t limit) {
     return Corrupt(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
                                       end.entries, end.directory_bytes));
   if (end.directory_bytes > kMaxDirectoryBytes)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the central directory has {} bytes, the limit is {}",
-                             end.directory_bytes, kMaxDirectoryBytes))
+    return Unsupported("the central directory has {} bytes, the limit is {}", end.directory_bytes,
+                       kMaxDirectoryBytes)
         .at(end.directory_offset);
   return OkStatus();
 }

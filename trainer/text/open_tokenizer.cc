@@ -1,7 +1,6 @@
 #include "trainer/text/open_tokenizer.h"
 
-#include <fmt/core.h>
-
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "trainer/text/token_settings.h"
@@ -53,8 +52,7 @@ Result<Tokenizer> OpenTokenizer(const std::string& folder) {
   NXDKIT_ASSIGN(const TokenSettings settings, ReadTokenSettings(folder));
   NXDKIT_ASSIGN(Json file, ReadJsonFile(path, kMaxTokenizerFile));
   if (!file.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(file)))
-        .in(path);
+    return Corrupt("found {}, expected an object", JsonTypeText(file)).in(path);
   ApplyTokenSettings(settings, &file);
   Result<Tokenizer> tokenizer = TokenizerMaker::FromJson(file);
   if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "trainer/text/normalizer.h"
 #include "trainer/text/regex_syntax.h"
 
@@ -43,8 +44,7 @@ Result<SplitBehavior> BehaviorOf(const Json& json) {
 // {"Regex": "..."} or {"String": "..."}
 Result<Regex> PatternOf(const Json& json) {
   const Json* pattern = JsonFind(json, "pattern");
-  if (pattern == nullptr)
-    return Error(Errc::kCorrupt, "Split without a pattern").member(kPreTokenizerKey);
+  if (pattern == nullptr) return Corrupt("Split without a pattern").member(kPreTokenizerKey);
   if (JsonFind(*pattern, "String") != nullptr) {
     NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "String"));
     return Regex::Compile(EscapeRegex(text));
@@ -134,8 +134,7 @@ Status PreTokenizer::Add(const Json& json, int depth) {
         "type '{}' is not known, expected Split, Digits, Metaspace, ByteLevel or Sequence", type));
   const Json* list = JsonFind(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
-    return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'")
-        .member(kPreTokenizerKey);
+    return Corrupt("Sequence without an array 'pretokenizers'").member(kPreTokenizerKey);
   for (const Json& step : *list) NXDKIT_TRY(Add(step, depth + 1));
   return OkStatus();
 }

@@ -1,11 +1,10 @@
 #include "trainer/text/token_settings.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 
@@ -24,16 +23,14 @@ Result<Json> ReadObject(const std::string& folder, const char* name) {
   if (!there) return Json::object();
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxSettingsFile, {.allow_nan = true}));
   if (json.is_object()) return json;
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
-      .in(path);
+  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
 }
 
 Result<bool> FlagOf(const Json& json, const char* key, bool fallback) {
   const Json* value = JsonFind(json, key);
   if (value == nullptr) return fallback;
   if (value->is_boolean()) return value->get<bool>();
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected a bool", JsonTypeText(*value)))
-      .member(key);
+  return Corrupt("found {}, expected a bool", JsonTypeText(*value)).member(key);
 }
 
 // "<s>", or an object with its flags.
@@ -44,8 +41,7 @@ Result<AddedToken> TokenFrom(const Json& value, bool special) {
     token.content = value.get<std::string>();
     return token;
   }
-  if (!value.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected a token", JsonTypeText(value)));
+  if (!value.is_object()) return Corrupt("found {}, expected a token", JsonTypeText(value));
   NXDKIT_ASSIGN(token.content, JsonString(value, "content"));
   NXDKIT_ASSIGN(const bool says_special, FlagOf(value, "special", false));
   token.special = special || says_special;
@@ -60,14 +56,11 @@ Result<AddedToken> TokenFrom(const Json& value, bool special) {
 Status ReadDecoder(const Json& rows, TokenSettings* settings) {
   constexpr std::string_view kKey = "added_tokens_decoder";
   if (!rows.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(rows)))
-        .member(kKey);
+    return Corrupt("found {}, expected an object", JsonTypeText(rows)).member(kKey);
   std::map<int32_t, AddedToken> by_id;
   for (const auto& [key, row] : rows.items()) {
     const std::optional<int32_t> id = ParseNumber<int32_t>(key);
-    if (!id)
-      return Error(Errc::kCorrupt, fmt::format("'{}' is not an id", EscapeControl(key)))
-          .member(kKey);
+    if (!id) return Corrupt("'{}' is not an id", EscapeControl(key)).member(kKey);
     Result<AddedToken> token = TokenFrom(row, false);
     if (!token.ok()) return std::move(token).error().member(kKey);
     by_id[*id] = *std::move(token);
@@ -86,8 +79,7 @@ Status ReadLegacyTokens(const Json& json, TokenSettings* settings) {
   };
   for (const auto& [content, id] : json.items()) {
     if (!id.is_number_integer())
-      return Error(Errc::kCorrupt, fmt::format("found {}, expected an id", JsonTypeText(id)))
-          .member(content);
+      return Corrupt("found {}, expected an id", JsonTypeText(id)).member(content);
     AddedToken token;
     token.content = content;
     token.special = is_special(content);
@@ -113,9 +105,7 @@ Status ReadNamed(const Json& json, TokenSettings* settings) {
     const Json* list = JsonFind(json, key);
     if (list == nullptr) continue;
     if (!list->is_structured())
-      return Error(Errc::kCorrupt,
-                   fmt::format("found {}, expected a list of tokens", JsonTypeText(*list)))
-          .member(key);
+      return Corrupt("found {}, expected a list of tokens", JsonTypeText(*list)).member(key);
     for (const Json& value : *list) {  // of an object, its values
       Result<AddedToken> token = TokenFrom(value, true);
       if (!token.ok()) return std::move(token).error().member(key);
@@ -165,7 +155,7 @@ Status CheckSplits(const Json& config) {
   constexpr const char* kKey = "split_special_tokens";
   NXDKIT_ASSIGN(const bool splits, FlagOf(config, kKey, false));
   if (!splits) return OkStatus();
-  return Error(Errc::kUnsupported, "special tokens that are not found in texts").member(kKey);
+  return Unsupported("special tokens that are not found in texts").member(kKey);
 }
 
 }  // namespace
