@@ -97,10 +97,9 @@ Result<bool> LooksLikeArchive(const std::string& path) {
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options) {
   NXDKIT_ASSIGN(File opened, File::OpenRead(path));
   auto file = std::make_shared<const File>(std::move(opened));  // shared by all its storages
-  Result<Archive> archive = ReadAny(file, options);
-  if (!archive.ok()) return std::move(archive).error().in(path);
-  archive->path = path;
-  archive->file_bytes = file->bytes();
+  NXDKIT_ASSIGN(Archive archive, ReadAny(file, options).in(path));
+  archive.path = path;
+  archive.file_bytes = file->bytes();
   return archive;
 }
 
@@ -131,12 +130,11 @@ bool RefersToFiles(const Archive& archive) {
 }
 
 Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped) {
-  Result<const PickleDict*> found = FindStateDict(archive.root);
-  if (!found.ok()) return std::move(found).error().in(archive.path);
+  NXDKIT_ASSIGN(const PickleDict* found, FindStateDict(archive.root).in(archive.path));
   // What a trainer keeps beside the weights.
-  if (skipped != nullptr && *found != archive.root.dict())
+  if (skipped != nullptr && found != archive.root.dict())
     for (const auto& [key, value] : *archive.root.dict())
-      if (value.dict() != *found) skipped->push_back(KeyText(key));
+      if (value.dict() != found) skipped->push_back(KeyText(key));
   TensorFile file;
   file.path = archive.path;
   file.format = archive.format;

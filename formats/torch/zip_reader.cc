@@ -235,17 +235,17 @@ Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) 
     const bool last = i + 1 == order.size();
     const uint64_t limit = last ? directory_offset : records_[order[i + 1]].header_offset;
     const uint64_t header_bytes = zip::kLocalBytes + record.name.size();
-    Result<std::string_view> header = window.At(record.header_offset, header_bytes);
-    if (!header.ok()) return std::move(header).error().member(record.name);
-    const uint32_t signature = LoadLittle<uint32_t>(*header);
-    const uint16_t method = LoadLittle<uint16_t>(*header, 8);
-    const uint64_t name_bytes = LoadLittle<uint16_t>(*header, 26);
-    const uint64_t extra_bytes = LoadLittle<uint16_t>(*header, 28);
+    NXDKIT_ASSIGN(const std::string_view header,
+                  window.At(record.header_offset, header_bytes).member(record.name));
+    const uint32_t signature = LoadLittle<uint32_t>(header);
+    const uint16_t method = LoadLittle<uint16_t>(header, 8);
+    const uint64_t name_bytes = LoadLittle<uint16_t>(header, 26);
+    const uint64_t extra_bytes = LoadLittle<uint16_t>(header, 28);
     if (signature != zip::kLocalSignature)
       return Corrupt(record,
                      fmt::format("the local header has signature {:#010x}, expected {:#010x}",
                                  signature, zip::kLocalSignature));
-    if (name_bytes != record.name.size() || header->substr(zip::kLocalBytes) != record.name)
+    if (name_bytes != record.name.size() || header.substr(zip::kLocalBytes) != record.name)
       return Corrupt(record, "the local header has another name than the central directory");
     if (method != record.method)
       return Corrupt(

@@ -54,9 +54,8 @@ Result<Tokenizer> OpenTokenizer(const std::string& folder) {
   if (!file.is_object())
     return Corrupt("found {}, expected an object", JsonTypeText(file)).in(path);
   ApplyTokenSettings(settings, &file);
-  Result<Tokenizer> tokenizer = TokenizerMaker::FromJson(file);
-  if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
-  if (!IsLlamaClass(settings.config) || tokenizer->byte_level()) return tokenizer;
+  NXDKIT_ASSIGN(Tokenizer tokenizer, TokenizerMaker::FromJson(file).in(path));
+  if (!IsLlamaClass(settings.config) || tokenizer.byte_level()) return tokenizer;
   return TokenizerMaker::FromJson(AsLlamaTokenizer(std::move(file), settings.config)).in(path);
 }
 

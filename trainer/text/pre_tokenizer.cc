@@ -50,9 +50,7 @@ Result<Regex> PatternOf(const Json& json) {
     return Regex::Compile(EscapeRegex(text));
   }
   NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "Regex"));
-  Result<Regex> regex = Regex::Compile(text);
-  if (!regex.ok()) return std::move(regex).error().member(kPreTokenizerKey);
-  return regex;
+  return Regex::Compile(text).member(kPreTokenizerKey);
 }
 
 struct Piece {

@@ -123,9 +123,7 @@ Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::st
   };
   NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
   NXDKIT_ASSIGN(files.config, of_model("config.json"));
-  Result<SpecialTokens> special = Read(files, tokenizer);
-  if (!special.ok()) return std::move(special).error().in(folder);
-  return special;
+  return Read(files, tokenizer).in(folder);
 }
 
 }  // namespace nxdkit::trainer

@@ -61,9 +61,7 @@ Status ReadDecoder(const Json& rows, TokenSettings* settings) {
   for (const auto& [key, row] : rows.items()) {
     const std::optional<int32_t> id = ParseNumber<int32_t>(key);
     if (!id) return Corrupt("'{}' is not an id", EscapeControl(key)).member(kKey);
-    Result<AddedToken> token = TokenFrom(row, false);
-    if (!token.ok()) return std::move(token).error().member(kKey);
-    by_id[*id] = *std::move(token);
+    NXDKIT_ASSIGN(by_id[*id], TokenFrom(row, false).member(kKey));
   }
   for (auto& [id, token] : by_id) settings->rows.push_back(std::move(token));
   return OkStatus();
@@ -94,12 +92,11 @@ Status ReadNamed(const Json& json, TokenSettings* settings) {
   for (const std::string_view key : kNamed) {
     const Json* value = JsonFind(json, key);
     if (value == nullptr) continue;
-    Result<AddedToken> token = TokenFrom(*value, true);
-    if (!token.ok()) return std::move(token).error().member(key);
-    if (key == "bos_token") settings->bos = token->content;
-    if (key == "eos_token") settings->eos = token->content;
-    if (key == "pad_token") settings->pad = token->content;
-    if (!token->content.empty()) settings->named.push_back(*std::move(token));
+    NXDKIT_ASSIGN(AddedToken token, TokenFrom(*value, true).member(key));
+    if (key == "bos_token") settings->bos = token.content;
+    if (key == "eos_token") settings->eos = token.content;
+    if (key == "pad_token") settings->pad = token.content;
+    if (!token.content.empty()) settings->named.push_back(std::move(token));
   }
   for (const std::string_view key : kFurther) {
     const Json* list = JsonFind(json, key);
@@ -107,9 +104,8 @@ Status ReadNamed(const Json& json, TokenSettings* settings) {
     if (!list->is_structured())
       return Corrupt("found {}, expected a list of tokens", JsonTypeText(*list)).member(key);
     for (const Json& value : *list) {  // of an object, its values
-      Result<AddedToken> token = TokenFrom(value, true);
-      if (!token.ok()) return std::move(token).error().member(key);
-      settings->further.push_back(*std::move(token));
+      NXDKIT_ASSIGN(AddedToken token, TokenFrom(value, true).member(key));
+      settings->further.push_back(std::move(token));
     }
   }
   return OkStatus();

@@ -198,9 +198,7 @@ Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::Open(const std::string& path) {
   NXDKIT_ASSIGN(const std::string json, ReadSmallFile(path, kMaxTokenizerBytes));
-  Result<Tokenizer> tokenizer = Parse(json);
-  if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
-  return tokenizer;
+  return Parse(json).in(path);
 }
 
 Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
