@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <memory>
-#include <span>
 #include <string_view>
 #include <thread>
 

@@ -1,7 +1,6 @@
 // nxdkit-make-model: a Hugging Face folder with a real model's shapes and made-up weights.
 #include <fmt/core.h>
 
-#include "formats/models/sample_model.h"
 #include "formats/ops/sample/make_model.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"

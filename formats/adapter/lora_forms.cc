@@ -1,9 +1,7 @@
 #include "formats/adapter/lora_forms.h"
 
 #include <map>
-#include <set>
 
-#include "formats/adapter/lora_config.h"
 #include "formats/adapter/lora_parts.h"
 #include "lib/base/errors.h"
 

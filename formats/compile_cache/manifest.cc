@@ -63,9 +63,7 @@ std::string WriteManifest(const Manifest& manifest) {
 
 Result<Manifest> ReadManifest(const std::string& path) {
   NXDKIT_ASSIGN(const Json json, ReadJsonFile(path, kMaxManifestBytes));
-  Result<Manifest> manifest = Parse(json);
-  if (!manifest.ok()) return std::move(manifest).error().in(path);
-  return manifest;
+  return Parse(json).in(path);
 }
 
 Result<std::string> DigestFile(const std::string& path, const std::function<Status()>& poll) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "formats/compile_cache/entry_lock.h"
 #include "lib/base/errors.h"

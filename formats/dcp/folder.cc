@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "formats/dcp/encoder.h"
 #include "formats/dcp/item_folder.h"
 #include "formats/dcp/rank_folder.h"
 #include "formats/dcp/rank_metadata.h"

@@ -1,7 +1,5 @@
 #include "formats/dcp/metadata_globals.h"
 
-#include <utility>
-
 namespace nxdkit::dcp {
 namespace {
 

@@ -11,7 +11,6 @@
 #include "formats/dcp/folder_files.h"
 #include "formats/dcp/metadata.h"
 #include "formats/torch/bare_pickle.h"
-#include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json_parse.h"

@@ -1,7 +1,6 @@
 #include "formats/dcp/safetensors_folder.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <unordered_map>
 #include <utility>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lib/base/checked.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::dcp {

@@ -39,8 +39,7 @@ Result<Param> ReadParam(const Json& json) {
     return Unsupported("a delta of elements of dtype \"{}\"", dtype).on(param.name);
   param.dtype = *known;
   NXDKIT_ASSIGN(param.shape, ReadShape(json));
-  const Result<uint64_t> bytes = PackedBytes(param.dtype, param.shape);
-  if (!bytes.ok()) return Error(bytes.error()).on(param.name);
+  NXDKIT_TRY(PackedBytes(param.dtype, param.shape).on(param.name));
   NXDKIT_ASSIGN(const int64_t changed, JsonInt(json, "changed"));
   if (changed < 0 || static_cast<uint64_t>(changed) > param.elements())
     return Error(Errc::kCorrupt,

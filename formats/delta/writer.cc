@@ -1,7 +1,5 @@
 #include "formats/delta/writer.h"
 
-#include <cstring>
-
 #include "formats/delta/file_format.h"
 #include "lib/base/errors.h"
 #include "lib/hash/crc32.h"

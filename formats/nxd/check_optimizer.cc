@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"

@@ -9,7 +9,6 @@
 #include "formats/nxd/shards_in.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/torch/archive.h"
-#include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 

@@ -1,7 +1,6 @@
 #include "formats/nxd/shards_in.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "formats/nxd/refuse.h"

@@ -3,7 +3,6 @@
 // (optimum/neuron/configuration_utils.py: both must be equal, to the last character).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

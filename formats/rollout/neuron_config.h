@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "formats/models/model.h"
 #include "formats/rollout/rollout_layout.h"
 #include "lib/base/error.h"
 

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <array>
-
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
 #include "lib/base/errors.h"

@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -60,9 +58,7 @@ Result<TensorFile> Read(std::shared_ptr<const File> file) {
 
 Result<TensorFile> Open(const std::string& path) {
   NXDKIT_ASSIGN(File file, File::OpenRead(path));
-  Result<TensorFile> result = Read(std::make_shared<const File>(std::move(file)));
-  if (!result.ok()) return std::move(result).error().in(path);
-  return result;
+  return Read(std::make_shared<const File>(std::move(file))).in(path);
 }
 
 Result<bool> LooksLikeSafetensors(const std::string& path) {

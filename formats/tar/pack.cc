@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -228,9 +227,8 @@ Result<TransportReport> PackTo(const PackRequest& request, const Listing& listin
     report.bytes += member.bytes;
   }
   if (request.hooks.begin) request.hooks.begin("packing", report.bytes);
-  Result<Compressor> compressor = MakeCompressor(request, target);
-  if (!compressor.ok()) return std::move(compressor).error();
-  Stream stream{*std::move(compressor), {}, {}};
+  NXDKIT_ASSIGN(Compressor compressor, MakeCompressor(request, target));
+  Stream stream{std::move(compressor), {}, {}};
   NXDKIT_ASSIGN(const Writer writer, OpenWriter(stream, target.path));
   Packer packer(request, writer.get(), stream);
   for (const Member& member : listing.members) NXDKIT_TRY(packer.Add(member));

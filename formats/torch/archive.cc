@@ -7,6 +7,7 @@
 #include "formats/torch/byte_reader.h"
 #include "formats/torch/legacy_archive.h"
 #include "formats/torch/zip_archive.h"
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/paths.h"
 
@@ -29,21 +30,20 @@ bool StartsLikePickle(std::string_view start) {
 }
 
 Error NotAnArchive(std::string_view start) {
-  if (start.empty()) return Error(Errc::kCorrupt, "the file is empty").at(0);
-  if (start.starts_with(kEmptyZipMagic))
-    return Error(Errc::kCorrupt, "a zip archive without any record").at(0);
+  if (start.empty()) return Corrupt("the file is empty").at(0);
+  if (start.starts_with(kEmptyZipMagic)) return Corrupt("a zip archive without any record").at(0);
   if (start.size() >= kTarMagicOffset + kTarMagic.size() &&
       start.substr(kTarMagicOffset, kTarMagic.size()) == kTarMagic)
-    return Error(Errc::kUnsupported, "a tar archive, as torch wrote them before version 0.1.10")
+    return Unsupported("a tar archive, as torch wrote them before version 0.1.10")
         .at(kTarMagicOffset)
         .hint("load it with a torch of today, and save it again");
   std::string bytes;
   for (const char c : start.substr(0, 8))
     bytes += fmt::format("{}{:02x}", bytes.empty() ? "" : " ", static_cast<unsigned char>(c));
-  return Error(Errc::kUnsupported,
-               fmt::format("not a torch archive: the file starts with the bytes {}, neither a zip "
-                           "archive (50 4b 03 04) nor a pickle (80 02)",
-                           bytes))
+  return Unsupported(
+             "not a torch archive: the file starts with the bytes {}, neither a zip "
+             "archive (50 4b 03 04) nor a pickle (80 02)",
+             bytes)
       .at(0);
 }
 
@@ -69,7 +69,7 @@ bool HoldsTensors(const PickleDict& dict) {
 Result<const PickleDict*> FindStateDict(const PickleValue& root) {
   const PickleDict* top = root.dict();
   if (top == nullptr)
-    return Error(Errc::kUnsupported, "the file holds no dict of tensors")
+    return Unsupported("the file holds no dict of tensors")
         .hint(root.tensor() != nullptr ? "it holds one bare tensor" : "");
   for (const char* wrapper : kWrappers) {
     const PickleValue* inner = root.Find(wrapper);
@@ -77,8 +77,8 @@ Result<const PickleDict*> FindStateDict(const PickleValue& root) {
       return inner->dict();
   }
   if (top->empty() || HoldsTensors(*top)) return top;
-  return Error(Errc::kUnsupported,
-               "the dict holds no tensor, and none under \"model\", \"state_dict\" or \"module\"");
+  return Unsupported(
+      "the dict holds no tensor, and none under \"model\", \"state_dict\" or \"module\"");
 }
 
 std::string KeyText(const PickleValue& key) {
@@ -97,10 +97,9 @@ Result<bool> LooksLikeArchive(const std::string& path) {
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options) {
   NXDKIT_ASSIGN(File opened, File::OpenRead(path));
   auto file = std::make_shared<const File>(std::move(opened));  // shared by all its storages
-  Result<Archive> archive = ReadAny(file, options);
-  if (!archive.ok()) return std::move(archive).error().in(path);
-  archive->path = path;
-  archive->file_bytes = file->bytes();
+  NXDKIT_ASSIGN(Archive archive, ReadAny(file, options).in(path));
+  archive.path = path;
+  archive.file_bytes = file->bytes();
   return archive;
 }
 
@@ -131,22 +130,21 @@ bool RefersToFiles(const Archive& archive) {
 }
 
 Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped) {
-  Result<const PickleDict*> found = FindStateDict(archive.root);
-  if (!found.ok()) return std::move(found).error().in(archive.path);
+  NXDKIT_ASSIGN(const PickleDict* found, FindStateDict(archive.root).in(archive.path));
   // What a trainer keeps beside the weights.
-  if (skipped != nullptr && *found != archive.root.dict())
+  if (skipped != nullptr && found != archive.root.dict())
     for (const auto& [key, value] : *archive.root.dict())
-      if (value.dict() != *found) skipped->push_back(KeyText(key));
+      if (value.dict() != found) skipped->push_back(KeyText(key));
   TensorFile file;
   file.path = archive.path;
   file.format = archive.format;
   file.file_bytes = archive.file_bytes;
   for (const auto& [key, value] : **found) {
     if (value.reference() != nullptr)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the tensor is not in this file, but in tensor_{}.pt "
-                               "of the folder {}.tensors",
-                               value.reference()->tid, BaseName(archive.path)))
+      return Unsupported(
+                 "the tensor is not in this file, but in tensor_{}.pt "
+                 "of the folder {}.tensors",
+                 value.reference()->tid, BaseName(archive.path))
           .in(archive.path)
           .on(KeyText(key))
           .hint(
@@ -157,9 +155,7 @@ Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::str
       continue;
     }
     if (key.string() == nullptr)
-      return Error(Errc::kUnsupported,
-                   fmt::format("a tensor has the key {}, expected a name", KeyText(key)))
-          .in(archive.path);
+      return Unsupported("a tensor has the key {}, expected a name", KeyText(key)).in(archive.path);
     StoredTensor tensor = archive.tensors[value.tensor()->index];
     tensor.name = *key.string();
     file.tensors.push_back(std::move(tensor));

@@ -1,9 +1,9 @@
 #include "formats/torch/byte_reader.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <span>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::torch {
 
@@ -39,9 +39,8 @@ Result<std::string> ReadBytes(FileView file, uint64_t offset, uint64_t bytes) {
 
 Result<std::string_view> ReadWindow::At(uint64_t offset, uint64_t bytes) {
   if (offset > limit_ || bytes > limit_ - offset)
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} bytes at offset {} are expected, but they end at most at {}",
-                             bytes, offset, limit_))
+    return Corrupt("{} bytes at offset {} are expected, but they end at most at {}", bytes, offset,
+                   limit_)
         .at(offset);
   const bool inside =
       offset >= start_ && offset + bytes <= start_ + static_cast<uint64_t>(buffer_.size());

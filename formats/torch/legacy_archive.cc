@@ -9,6 +9,7 @@
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
 #include "formats/torch/pickle_opcodes.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 
 namespace nxdkit::torch {
@@ -42,20 +43,17 @@ Result<Pickles> ReadPickles(const File& file) {
     out.bytes.resize(static_cast<size_t>(std::min({want, file.bytes(), kMaxPickleBytes})));
     NXDKIT_TRY(file.ReadAt(old, std::as_writable_bytes(std::span(out.bytes).subspan(old))));
     for (; part < kPartCount; ++part) {
-      Result<bool> whole = SkipPickle(out.bytes, position);
-      if (!whole.ok()) return std::move(whole).error().member(kPartNames[part]);
-      if (!*whole) break;
+      NXDKIT_ASSIGN(const bool whole, SkipPickle(out.bytes, position).member(kPartNames[part]));
+      if (!whole) break;
       out.begins[part + 1] = position;
     }
     if (part == kPartCount) return out;
     if (out.bytes.size() == file.bytes())
-      return Error(Errc::kCorrupt,
-                   fmt::format("the file ends after {} bytes, inside the pickle", file.bytes()))
+      return Corrupt("the file ends after {} bytes, inside the pickle", file.bytes())
           .member(kPartNames[part])
           .at(position);
     if (out.bytes.size() == kMaxPickleBytes)
-      return Error(Errc::kUnsupported,
-                   fmt::format("the pickles have more than {} bytes", kMaxPickleBytes))
+      return Unsupported("the pickles have more than {} bytes", kMaxPickleBytes)
           .member(kPartNames[part])
           .at(position);
   }
@@ -80,9 +78,7 @@ class LegacyReader {
 
     Archive archive;
     archive.format = "torch legacy";
-    Result<PickleValue> value = ToValue(object.graph, object.root);
-    if (!value.ok()) return std::move(value).error().member(kPartNames[kObjectPart]);
-    archive.root = std::move(*value);
+    NXDKIT_ASSIGN(archive.root, ToValue(object.graph, object.root).member(kPartNames[kObjectPart]));
     archive.tensors = std::move(object.graph.tensors);
     for (size_t i = 0; i < archive.tensors.size(); ++i)
       archive.tensors[i].storage = storages[object.graph.tensor_storages[i]];
@@ -171,9 +167,8 @@ class LegacyReader {
       const auto corrupt = [&](std::string message) {
         return Error(Errc::kCorrupt, std::move(message)).member(member).at(at);
       };
-      Result<std::string_view> count = window.At(at, sizeof(uint64_t));
-      if (!count.ok()) return std::move(count).error().member(member);
-      const auto elements = LoadLittle<uint64_t>(*count);
+      NXDKIT_ASSIGN(const std::string_view count, window.At(at, sizeof(uint64_t)).member(member));
+      const auto elements = LoadLittle<uint64_t>(count);
       const uint64_t expected = claim.bytes / static_cast<uint64_t>(claim.element_bytes);
       if (elements != expected)
         return corrupt(
@@ -187,9 +182,7 @@ class LegacyReader {
       at += claim.bytes;
     }
     if (at != file_->bytes())
-      return Error(Errc::kCorrupt, fmt::format("{} bytes are left over after the last storage",
-                                               file_->bytes() - at))
-          .at(at);
+      return Corrupt("{} bytes are left over after the last storage", file_->bytes() - at).at(at);
     return storages;
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "formats/torch/tensor_rebuild.h"
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
@@ -15,8 +16,7 @@ namespace {
 using Arguments = std::span<const NodeId>;
 
 Error WrongArguments(const Global& callee, std::string_view expected) {
-  return Error(Errc::kCorrupt,
-               fmt::format("{} called with other arguments than {}", callee.name, expected));
+  return Corrupt("{} called with other arguments than {}", callee.name, expected);
 }
 
 Error CopiesTooMuch(const Global& callee) {
@@ -78,9 +78,7 @@ Result<NodeId> BytesFromLatin1(PickleGraph& graph, const Global& callee, Argumen
   for (size_t at = 0; at < text.size();) {
     const std::optional<CodePoint> point = DecodeUtf8(text, at);
     NXDKIT_CHECK(point.has_value());  // strings were validated when they were read
-    if (point->value > 0xff)
-      return Error(Errc::kCorrupt,
-                   fmt::format("{} of U+{:04X} as latin1", callee.name, point->value));
+    if (point->value > 0xff) return Corrupt("{} of U+{:04X} as latin1", callee.name, point->value);
     bytes.push_back(static_cast<char>(point->value));
     at += static_cast<size_t>(point->bytes);
   }
@@ -106,10 +104,8 @@ Result<NodeId> CallSize(PickleGraph& graph, const Global& callee, Arguments argu
 
 Error NotCallable(const PickleGraph& graph, NodeId callee, std::string_view how) {
   if (graph.kind(callee) != NodeKind::kGlobal)
-    return Error(Errc::kCorrupt, fmt::format("{} of a value of type {}, expected a global", how,
-                                             graph.kind_name(callee)));
-  return Error(Errc::kUnsupported,
-               fmt::format("{} of {} is not supported", how, graph.AsGlobal(callee).name));
+    return Corrupt("{} of a value of type {}, expected a global", how, graph.kind_name(callee));
+  return Unsupported("{} of {} is not supported", how, graph.AsGlobal(callee).name);
 }
 
 // The attributes of a reference. Each class has these and no others.
@@ -119,9 +115,8 @@ constexpr std::array<std::string_view, 4> kInternalAttributes = {"tid", "shape",
 
 Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
   if (graph.kind(state) != NodeKind::kDict)
-    return Error(Errc::kCorrupt,
-                 fmt::format("BUILD of a tensor reference from a {}, expected a dict",
-                             graph.kind_name(state)));
+    return Corrupt("BUILD of a tensor reference from a {}, expected a dict",
+                   graph.kind_name(state));
   const std::span<const std::string_view> known =
       graph.IsInternalReference(object) ? std::span<const std::string_view>(kInternalAttributes)
                                         : std::span<const std::string_view>(kReferenceAttributes);
@@ -129,11 +124,10 @@ Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
   for (size_t i = 0; i < items.size(); i += 2) {
     const std::string_view name = IsString(graph, items[i]) ? graph.AsText(items[i]) : "";
     if (std::ranges::find(known, name) == known.end())
-      return Error(Errc::kUnsupported,
-                   fmt::format("a tensor reference has the unknown attribute \"{}\"", name));
+      return Unsupported("a tensor reference has the unknown attribute \"{}\"", name);
     if (name != "tid") continue;
     if (graph.kind(items[i + 1]) != NodeKind::kInt || graph.AsInt(items[i + 1]) < 0)
-      return Error(Errc::kCorrupt, "the tid of a tensor reference is not an integer of 0 or more");
+      return Corrupt("the tid of a tensor reference is not an integer of 0 or more");
     graph.SetTid(object, graph.AsInt(items[i + 1]));
   }
   return OkStatus();
@@ -144,8 +138,7 @@ Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
 Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "REDUCE");
   if (graph.kind(arguments) != NodeKind::kTuple)
-    return Error(Errc::kCorrupt, fmt::format("REDUCE with a {} for arguments, expected a tuple",
-                                             graph.kind_name(arguments)));
+    return Corrupt("REDUCE with a {} for arguments, expected a tuple", graph.kind_name(arguments));
   const Global& global = graph.AsGlobal(callee);
   // A copy: a call may add tuples, and so move the place where their items are.
   const std::span<const NodeId> tuple = graph.TupleItems(arguments);
@@ -183,8 +176,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "NEWOBJ");
   if (graph.kind(arguments) != NodeKind::kTuple)
-    return Error(Errc::kCorrupt, fmt::format("NEWOBJ with a {} for arguments, expected a tuple",
-                                             graph.kind_name(arguments)));
+    return Corrupt("NEWOBJ with a {} for arguments, expected a tuple", graph.kind_name(arguments));
   const GlobalKind kind = graph.AsGlobal(callee).kind;
   if (kind == GlobalKind::kOrderedDict || kind == GlobalKind::kSize)
     return Call(graph, callee, arguments);
@@ -199,17 +191,16 @@ Status Build(PickleGraph& graph, NodeId object, NodeId state) {
   const NodeKind kind = graph.kind(object);
   if (kind == NodeKind::kRecord) {
     if (graph.AsRecord(object).state)
-      return Error(Errc::kUnsupported,
-                   fmt::format("a second BUILD of one {}; no pickler writes this",
-                               graph.AsRecord(object).global->name));
+      return Unsupported("a second BUILD of one {}; no pickler writes this",
+                         graph.AsRecord(object).global->name);
     graph.SetState(object, state);
     return OkStatus();
   }
   if (kind == NodeKind::kReference) return BuildReference(graph, object, state);
   // An OrderedDict's attributes, of which torch uses one, _metadata: no tensor, so left out.
   if (kind == NodeKind::kOrderedDict && graph.kind(state) == NodeKind::kDict) return OkStatus();
-  return Error(Errc::kUnsupported, fmt::format("BUILD of a {} from a {} is not supported",
-                                               KindName(kind), graph.kind_name(state)));
+  return Unsupported("BUILD of a {} from a {} is not supported", KindName(kind),
+                     graph.kind_name(state));
 }
 
 }  // namespace nxdkit::torch

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "formats/torch/pickle_numbers.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -28,10 +29,7 @@ bool IsContainer(NodeKind kind) {
          kind == NodeKind::kDict || kind == NodeKind::kOrderedDict || kind == NodeKind::kRecord;
 }
 
-Error TooDeep() {
-  return Error(Errc::kUnsupported,
-               fmt::format("values are nested more than {} levels deep", kMaxNesting));
-}
+Error TooDeep() { return Unsupported("values are nested more than {} levels deep", kMaxNesting); }
 
 Converted Leaf(decltype(PickleValue::value) value, uint64_t visits = 1) {
   return {PickleValue{std::move(value)}, visits, 0};
@@ -117,7 +115,7 @@ class Converter {
       case NodeKind::kReference:
         return ConvertReference(id);
       case NodeKind::kStorage:
-        return Error(Errc::kUnsupported, "the file holds a bare storage, outside of any tensor")
+        return Unsupported("the file holds a bare storage, outside of any tensor")
             .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
       default:
         return Leaf(PickleValue::None{});
@@ -142,13 +140,11 @@ class Converter {
       const NodeKind kind = graph_.kind(items[i]);
       if (kind == NodeKind::kList || kind == NodeKind::kSet || kind == NodeKind::kDict ||
           kind == NodeKind::kOrderedDict)
-        return Error(Errc::kCorrupt, fmt::format("a {} as the key of a dict", KindName(kind)));
+        return Corrupt("a {} as the key of a dict", KindName(kind));
       if (kind == NodeKind::kString && !names.insert(graph_.AsText(items[i])).second)
-        return Error(Errc::kCorrupt,
-                     fmt::format("a dict has the key \"{}\" twice", graph_.AsText(items[i])));
+        return Corrupt("a dict has the key \"{}\" twice", graph_.AsText(items[i]));
       if (kind == NodeKind::kInt && !numbers.insert(graph_.AsInt(items[i])).second)
-        return Error(Errc::kCorrupt,
-                     fmt::format("a dict has the key {} twice", graph_.AsInt(items[i])));
+        return Corrupt("a dict has the key {} twice", graph_.AsInt(items[i]));
     }
     return OkStatus();
   }
@@ -225,8 +221,7 @@ class Converter {
     }
     if (depth > kMaxNesting) return TooDeep();
     if (!open_.insert(id).second)
-      return Error(Errc::kUnsupported,
-                   fmt::format("a {} that contains itself", graph_.kind_name(id)));
+      return Unsupported("a {} that contains itself", graph_.kind_name(id));
     const NodeKind kind = graph_.kind(id);
     Result<Converted> out = ConvertOpen(id, kind, depth);
     open_.erase(id);
@@ -257,7 +252,7 @@ class Converter {
 
   Result<Converted> ConvertReference(NodeId id) {
     const std::optional<int64_t> tid = graph_.Tid(id);
-    if (!tid) return Error(Errc::kCorrupt, "a tensor reference has no tid");
+    if (!tid) return Corrupt("a tensor reference has no tid");
     return Leaf(TensorReference{*tid});
   }
 

@@ -13,6 +13,7 @@
 #include "formats/torch/pickle_calls.h"
 #include "formats/torch/pickle_numbers.h"
 #include "formats/torch/pickle_opcodes.h"
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
@@ -55,9 +56,8 @@ class Machine {
       if (status.ok()) status = Execute(in);
       if (!status.ok()) return std::move(status).error().at(offset);
       if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
-        return Error(Errc::kUnsupported,
-                     fmt::format("the pickle has more than {} values or {} containers", kMaxNodes,
-                                 kMaxContainers))
+        return Unsupported("the pickle has more than {} values or {} containers", kMaxNodes,
+                           kMaxContainers)
             .at(offset);
       if (in.info->op != Op::kStop) continue;
       if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
@@ -110,8 +110,7 @@ class Machine {
   Status PushLong(std::string_view bytes) {
     if (const std::optional<int64_t> small = LongToInt64(bytes)) return Push(graph_.Int(*small));
     if (bytes.size() > kMaxLongBytes)
-      return Error(Errc::kUnsupported, fmt::format("an integer of {} bytes, the limit is {}",
-                                                   bytes.size(), kMaxLongBytes));
+      return Unsupported("an integer of {} bytes, the limit is {}", bytes.size(), kMaxLongBytes);
     return Push(graph_.Text(NodeKind::kBigInt, bytes));
   }
 
@@ -204,7 +203,7 @@ class Machine {
   Status NewObjectEx() {
     const NodeId keywords = Top();
     if (graph_.kind(keywords) != NodeKind::kDict || !graph_.Items(keywords).empty())
-      return Error(Errc::kUnsupported, "NEWOBJ_EX with keyword arguments");
+      return Unsupported("NEWOBJ_EX with keyword arguments");
     return Replace(3, NewObject(graph_, Top(2), Top(1)));
   }
 
@@ -237,8 +236,8 @@ class Machine {
     switch (in.info->op) {
       case Op::kProto:
         if (in.number > kNewestProtocol)
-          return Error(Errc::kUnsupported, fmt::format("pickle protocol {}, the newest known is {}",
-                                                       in.number, kNewestProtocol));
+          return Unsupported("pickle protocol {}, the newest known is {}", in.number,
+                             kNewestProtocol);
         return OkStatus();
       case Op::kFrame:
         return CheckFrame(in);

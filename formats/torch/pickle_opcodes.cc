@@ -1,11 +1,10 @@
 #include "formats/torch/pickle_opcodes.h"
 
-#include <fmt/core.h>
-
 #include <array>
 #include <utility>
 
 #include "formats/torch/byte_reader.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -128,10 +127,8 @@ Error UnknownOpcode(std::string_view pickle, size_t offset) {
   const auto code = static_cast<unsigned char>(pickle[offset]);
   for (const auto& [refused, name] : kRefused)
     if (refused == code)
-      return Error(Errc::kUnsupported,
-                   fmt::format("pickle opcode {} ({:#04x}) is not supported", name, code))
-          .at(offset);
-  return Error(Errc::kCorrupt, fmt::format("{:#04x} is not a pickle opcode", code)).at(offset);
+      return Unsupported("pickle opcode {} ({:#04x}) is not supported", name, code).at(offset);
+  return Corrupt("{:#04x} is not a pickle opcode", code).at(offset);
 }
 
 Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out) {

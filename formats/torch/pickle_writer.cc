@@ -10,6 +10,7 @@
 #include "formats/torch/pickle_emitter.h"
 #include "formats/torch/pickle_globals.h"
 #include "formats/torch/pickle_numbers.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -103,8 +104,7 @@ class Writer {
     NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(tensor.dtype, tensor.shape));
     const int64_t element_bytes = ElementBytes(tensor.dtype);
     if (element_bytes == 0 || TorchName(tensor.dtype).empty())
-      return Error(Errc::kUnsupported,
-                   fmt::format("a torch file cannot hold elements of {}", Name(tensor.dtype)))
+      return Unsupported("a torch file cannot hold elements of {}", Name(tensor.dtype))
           .on(tensor.name);
     const char* storage_class = StorageClassName(tensor.dtype);
 
@@ -266,8 +266,7 @@ class Writer {
 
   Status Value(const PickleValue& value, int depth) {
     if (depth > kMaxNesting)
-      return Error(Errc::kUnsupported,
-                   fmt::format("values are nested more than {} levels deep", kMaxNesting));
+      return Unsupported("values are nested more than {} levels deep", kMaxNesting);
     return std::visit(
         Overloaded{
             [&](const PickleValue::None&) { return emit_.Put(Op::kNone), OkStatus(); },
@@ -279,9 +278,8 @@ class Writer {
             [&](const PickleValue::BigInt& number) -> Status {
               const std::optional<std::string> bytes = DecimalToLong(number.decimal);
               if (!bytes)
-                return Error(Errc::kUnsupported,
-                             fmt::format("\"{:.40}\" is not an integer of at most {} bytes",
-                                         number.decimal, kMaxLongBytes));
+                return Unsupported("\"{:.40}\" is not an integer of at most {} bytes",
+                                   number.decimal, kMaxLongBytes);
               return emit_.Long(*bytes), OkStatus();
             },
             [&](const PickleValue::List& list) {
@@ -303,15 +301,14 @@ class Writer {
             },
             [&](Dtype dtype) -> Status {
               if (TorchName(dtype).empty())
-                return Error(Errc::kUnsupported, fmt::format("torch has no dtype {}", Name(dtype)));
+                return Unsupported("torch has no dtype {}", Name(dtype));
               return emit_.Global("torch", std::string(TorchName(dtype))), OkStatus();
             },
             [&](const std::shared_ptr<const PickleRecord>& record) {
               return Shared(record.get()) ? OkStatus() : Record(*record, depth);
             },
             [&](const OpaqueObject& object) -> Status {
-              return Error(Errc::kUnsupported,
-                           fmt::format("an object of {} cannot be written", object.qualified_name));
+              return Unsupported("an object of {} cannot be written", object.qualified_name);
             },
         },
         value.value);

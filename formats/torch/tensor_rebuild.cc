@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -67,8 +68,8 @@ Status ApplyView(const PickleGraph& graph, NodeId view, int64_t element_bytes, S
 
 Error WrongArgument(const Global& function, size_t index, NodeKind found,
                     std::string_view expected) {
-  return Error(Errc::kCorrupt, fmt::format("argument {} of {} is a {}, expected {}", index + 1,
-                                           function.name, KindName(found), expected));
+  return Corrupt("argument {} of {} is a {}, expected {}", index + 1, function.name,
+                 KindName(found), expected);
 }
 
 struct Signature {
@@ -92,9 +93,8 @@ Status CheckCount(const Global& function, size_t count) {
   for (const Signature& signature : kSignatures) {
     if (signature.kind != function.kind) continue;
     if (count >= signature.least && count <= signature.most) return OkStatus();
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} called with {} arguments, expected {} to {}", function.name, count,
-                             signature.least, signature.most));
+    return Corrupt("{} called with {} arguments, expected {} to {}", function.name, count,
+                   signature.least, signature.most);
   }
   return Error(Errc::kInternal, fmt::format("no signature of {}", function.name));
 }
@@ -109,8 +109,8 @@ Result<Shape> Integers(const PickleGraph& graph, const Global& function, Argumen
     if (graph.kind(item) != NodeKind::kInt)
       return WrongArgument(function, index, kind, "a tuple of integers");
     if (graph.AsInt(item) < 0)
-      return Error(Errc::kCorrupt, fmt::format("argument {} of {} has the negative number {}",
-                                               index + 1, function.name, graph.AsInt(item)));
+      return Corrupt("argument {} of {} has the negative number {}", index + 1, function.name,
+                     graph.AsInt(item));
     out.push_back(graph.AsInt(item));
   }
   return out;
@@ -128,8 +128,8 @@ Status CheckMetadata(const PickleGraph& graph, const Global& function, Arguments
   for (size_t i = 0; i < items.size(); i += 2) {
     const bool named = graph.kind(items[i]) == NodeKind::kString;
     if (graph.kind(items[i + 1]) == NodeKind::kBool && !graph.AsBool(items[i + 1])) continue;
-    return Error(Errc::kUnsupported, fmt::format("a tensor with the {} bit set is not supported",
-                                                 named ? graph.AsText(items[i]) : "?"))
+    return Unsupported("a tensor with the {} bit set is not supported",
+                       named ? graph.AsText(items[i]) : "?")
         .hint("save Tensor.resolve_conj() or Tensor.resolve_neg() instead");
   }
   return OkStatus();
@@ -151,8 +151,8 @@ std::optional<uint64_t> ExtentInElements(const Shape& shape, const Shape& stride
 // Places the tensor into its storage: every element must lie inside.
 Status Place(StoredTensor& tensor, int64_t offset, const StorageRef& storage) {
   if (tensor.shape.size() != tensor.strides.size())
-    return Error(Errc::kCorrupt, fmt::format("a tensor has {} dimensions and {} strides",
-                                             tensor.shape.size(), tensor.strides.size()));
+    return Corrupt("a tensor has {} dimensions and {} strides", tensor.shape.size(),
+                   tensor.strides.size());
   NXDKIT_ASSIGN(const uint64_t packed, PackedBytes(tensor.dtype, tensor.shape));
   if (packed == 0) return OkStatus();  // no element to place; torch allows any offset
   const auto element = static_cast<uint64_t>(ElementBytes(tensor.dtype));
@@ -160,11 +160,11 @@ Status Place(StoredTensor& tensor, int64_t offset, const StorageRef& storage) {
   const auto end = extent ? CheckedAdd(*extent, static_cast<uint64_t>(offset)) : std::nullopt;
   const auto end_bytes = end ? CheckedMul(*end, element) : std::nullopt;
   if (!end_bytes || *end_bytes > storage.bytes)
-    return Error(Errc::kCorrupt,
-                 fmt::format("a tensor of shape {}, strides {} and offset {} ({}) is not within "
-                             "its storage of {} bytes",
-                             ShapeText(tensor.shape), ShapeText(tensor.strides), offset,
-                             TorchName(tensor.dtype), storage.bytes));
+    return Corrupt(
+        "a tensor of shape {}, strides {} and offset {} ({}) is not within "
+        "its storage of {} bytes",
+        ShapeText(tensor.shape), ShapeText(tensor.strides), offset, TorchName(tensor.dtype),
+        storage.bytes);
   tensor.offset = storage.base + static_cast<uint64_t>(offset) * element;
   return OkStatus();
 }
@@ -176,7 +176,7 @@ Result<Dtype> DtypeArgument(const PickleGraph& graph, const Global& function, Ar
   const Global& global = graph.AsGlobal(arguments[index]);
   // float4_e2m1fn_x2 has two numbers in one element, which no shape of ours can say.
   if (global.kind != GlobalKind::kDtype || ElementBytes(global.dtype) == 0)
-    return Error(Errc::kUnsupported, fmt::format("tensors of {} are not supported", global.name));
+    return Unsupported("tensors of {} are not supported", global.name);
   return global.dtype;
 }
 
@@ -195,15 +195,14 @@ Result<NodeId> RebuildFromStorage(PickleGraph& graph, const Global& function, Ar
   } else if (storage.dtype) {
     tensor.dtype = *storage.dtype;
   } else {
-    return Error(Errc::kCorrupt, fmt::format("{} of an untyped storage", function.name));
+    return Corrupt("{} of an untyped storage", function.name);
   }
   NXDKIT_ASSIGN(tensor.shape, Integers(graph, function, arguments, 2));
   NXDKIT_ASSIGN(tensor.strides, Integers(graph, function, arguments, 3));
   NXDKIT_TRY(Place(tensor, graph.AsInt(arguments[1]), storage));
   // The shortest spelling of a tensor has 45 bytes; one that is called again and again has 5.
   if (!graph.PayForCopy(16 + 2 * tensor.shape.size()))
-    return Error(Errc::kUnsupported,
-                 "the same tensor is rebuilt over and over; no pickler does so");
+    return Unsupported("the same tensor is rebuilt over and over; no pickler does so");
   return graph.Tensor(std::move(tensor), storage.storage);
 }
 
@@ -220,8 +219,7 @@ Result<NodeId> RebuildFromCpuTensor(PickleGraph& graph, const Global& function,
   NXDKIT_ASSIGN(const Dtype dtype, DtypeArgument(graph, function, arguments, 1));
   const Dtype stored = graph.tensors[graph.AsTensor(inner)].dtype;
   if (stored == dtype) return inner;
-  return Error(Errc::kUnsupported, fmt::format("a tensor of {} that was saved as {}",
-                                               TorchName(dtype), TorchName(stored)));
+  return Unsupported("a tensor of {} that was saved as {}", TorchName(dtype), TorchName(stored));
 }
 
 // _rebuild_from_type_v2(function, type, arguments, state) calls function(*arguments) and gives the
@@ -255,7 +253,7 @@ Result<NodeId> LoadStorage(PickleGraph& graph, NodeId id, PickleFlavor flavor, u
   const bool named = !fields.empty() && graph.kind(fields[0]) == NodeKind::kString;
   const std::string_view what = named ? graph.AsText(fields[0]) : "";
   if (what == "module")
-    return Error(Errc::kUnsupported, "the file holds a whole module (a Python class)")
+    return Unsupported("the file holds a whole module (a Python class)")
         .hint("save module.state_dict() instead of the module");
   if (what != "storage") return BadId(fmt::format("names a \"{}\", expected a \"storage\"", what));
   if (fields.size() != expected)
@@ -271,8 +269,8 @@ Result<NodeId> LoadStorage(PickleGraph& graph, NodeId id, PickleFlavor flavor, u
 
 Result<NodeId> RebuildTensor(PickleGraph& graph, const Global& function, NodeId arguments) {
   if (graph.kind(arguments) != NodeKind::kTuple)
-    return Error(Errc::kCorrupt, fmt::format("{} called with a {}, expected a tuple", function.name,
-                                             graph.kind_name(arguments)));
+    return Corrupt("{} called with a {}, expected a tuple", function.name,
+                   graph.kind_name(arguments));
   const Arguments values = graph.TupleItems(arguments);  // nothing below adds a tuple
   NXDKIT_TRY(CheckCount(function, values.size()));
   switch (function.kind) {

@@ -7,7 +7,6 @@
 
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
-#include "formats/torch/zip_format.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -97,14 +96,12 @@ class ZipArchiveReader {
           .member(Name("data.pkl"));
     NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place_.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
-    Result<PickleResult> run = RunPickle(graph, PickleFlavor::kZip, globals);
-    if (!run.ok()) return std::move(run).error().member(record->name);
-    Result<PickleValue> root = ToValue(graph, run->root);
-    if (!root.ok()) return std::move(root).error().member(record->name);
-    archive_.root = std::move(*root);
-    if (run->bytes != pickle.size())
+    NXDKIT_ASSIGN(const PickleResult run,
+                  RunPickle(graph, PickleFlavor::kZip, globals).member(record->name));
+    NXDKIT_ASSIGN(archive_.root, ToValue(graph, run.root).member(record->name));
+    if (run.bytes != pickle.size())
       Warn(fmt::format("record data.pkl: {} bytes after the end of the pickle",
-                       pickle.size() - run->bytes));
+                       pickle.size() - run.bytes));
     return BindStorages(graph);
   }
 
@@ -166,9 +163,10 @@ class ZipArchiveReader {
       if (missing++ == 0) first = record.name.substr(folder.size());
     }
     if (missing > 0)
-      Warn(fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
-                       "seen; the first is {}",
-                       missing, directory_.records().size(), first));
+      Warn(
+          fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
+                      "seen; the first is {}",
+                      missing, directory_.records().size(), first));
   }
 
   ArchivePlace place_;

@@ -10,6 +10,7 @@
 
 #include "formats/torch/byte_reader.h"
 #include "formats/torch/zip_format.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 
 namespace nxdkit::torch {
@@ -71,8 +72,7 @@ Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::st
   const ZipEnd end{LoadLittle<Count>(fields, counts + sizeof(Count)),
                    LoadLittle<Size>(fields, sizes), LoadLittle<Size>(fields, sizes + sizeof(Size))};
   if (disk != 0)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the zip archive spans several disks (disk number {})", disk))
+    return Unsupported("the zip archive spans several disks (disk number {})", disk)
         .at(record_offset);
   if (entries_here != end.entries)
     return Corrupt(record_offset, fmt::format("the {} counts {} entries on this disk and {} in all",
@@ -101,9 +101,8 @@ Status CheckPlace(const ZipEnd& end, uint64_t limit) {
     return Corrupt(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
                                       end.entries, end.directory_bytes));
   if (end.directory_bytes > kMaxDirectoryBytes)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the central directory has {} bytes, the limit is {}",
-                             end.directory_bytes, kMaxDirectoryBytes))
+    return Unsupported("the central directory has {} bytes, the limit is {}", end.directory_bytes,
+                       kMaxDirectoryBytes)
         .at(end.directory_offset);
   return OkStatus();
 }
@@ -236,17 +235,17 @@ Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) 
     const bool last = i + 1 == order.size();
     const uint64_t limit = last ? directory_offset : records_[order[i + 1]].header_offset;
     const uint64_t header_bytes = zip::kLocalBytes + record.name.size();
-    Result<std::string_view> header = window.At(record.header_offset, header_bytes);
-    if (!header.ok()) return std::move(header).error().member(record.name);
-    const uint32_t signature = LoadLittle<uint32_t>(*header);
-    const uint16_t method = LoadLittle<uint16_t>(*header, 8);
-    const uint64_t name_bytes = LoadLittle<uint16_t>(*header, 26);
-    const uint64_t extra_bytes = LoadLittle<uint16_t>(*header, 28);
+    NXDKIT_ASSIGN(const std::string_view header,
+                  window.At(record.header_offset, header_bytes).member(record.name));
+    const uint32_t signature = LoadLittle<uint32_t>(header);
+    const uint16_t method = LoadLittle<uint16_t>(header, 8);
+    const uint64_t name_bytes = LoadLittle<uint16_t>(header, 26);
+    const uint64_t extra_bytes = LoadLittle<uint16_t>(header, 28);
     if (signature != zip::kLocalSignature)
       return Corrupt(record,
                      fmt::format("the local header has signature {:#010x}, expected {:#010x}",
                                  signature, zip::kLocalSignature));
-    if (name_bytes != record.name.size() || header->substr(zip::kLocalBytes) != record.name)
+    if (name_bytes != record.name.size() || header.substr(zip::kLocalBytes) != record.name)
       return Corrupt(record, "the local header has another name than the central directory");
     if (method != record.method)
       return Corrupt(

@@ -104,8 +104,7 @@ class InflatedStorage : public Storage {
       written += piece.size();
       return OkStatus();
     };
-    Status done = StreamRecord(place_.view(), record_, write);
-    if (!done.ok()) return std::move(done).error().in(path());
+    NXDKIT_TRY(StreamRecord(place_.view(), record_, write).in(path()));
     return temporary;
   }
 

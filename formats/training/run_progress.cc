@@ -14,7 +14,6 @@
 #include "formats/training/keep_params.h"
 #include "formats/training/numbered_form.h"
 #include "formats/training/state_keys.h"
-#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -250,9 +249,7 @@ Result<Json> ParseJson(std::string_view text, const JsonOptions& options) {
 
 Result<Json> ReadJsonFile(const std::string& path, uint64_t max_bytes, const JsonOptions& options) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, max_bytes));
-  Result<Json> json = ParseJson(text, options);
-  if (!json.ok()) return std::move(json).error().in(path);
-  return json;
+  return ParseJson(text, options).in(path);
 }
 
 }  // namespace nxdkit

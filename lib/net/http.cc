@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 
 #define CURL_DISABLE_TYPECHECK  // its macros stand in the way of pointers to functions

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/look.h"
 

@@ -1,7 +1,6 @@
 // PRIVATE to tools/: what the process is connected to.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "lib/base/error.h"

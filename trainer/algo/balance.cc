@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <queue>
 #include <utility>
 
 #include "lib/base/errors.h"

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 
 namespace nxdkit::trainer {

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <span>
 
 #include "lib/base/text.h"
 #include "trainer/config/key_table.h"

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "lib/base/text.h"
 #include "trainer/base/characters.h"

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"

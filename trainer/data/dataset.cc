@@ -210,9 +210,8 @@ Result<Dataset> Dataset::Load(std::string_view source, const PromptMaker& maker,
   const EachRow add = [&](const Json& row, uint64_t) { return loader.AddRow(row); };
   std::vector<std::string> empty;
   NXDKIT_TRY(ReadAll(parsed, options, add, empty));
-  Result<Dataset> data = loader.Finish();
-  if (!data.ok()) return std::move(data).error().in(parsed.path);
-  data->empty_files_ = std::move(empty);
+  NXDKIT_ASSIGN(Dataset data, loader.Finish().in(parsed.path));
+  data.empty_files_ = std::move(empty);
   return data;
 }
 

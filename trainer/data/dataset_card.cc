@@ -2,8 +2,6 @@
 
 #include <fnmatch.h>
 
-#include <algorithm>
-
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"

@@ -9,8 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "lib/base/errors.h"
-
 namespace nxdkit::trainer {
 namespace {
 

@@ -3,7 +3,6 @@
 #include <compare>
 #include <dnnl.hpp>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 

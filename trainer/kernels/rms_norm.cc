@@ -1,7 +1,6 @@
 #include "trainer/kernels/rms_norm.h"
 
 #include <cmath>
-#include <vector>
 
 #include "trainer/base/lanes.h"
 #include "trainer/base/parallel.h"

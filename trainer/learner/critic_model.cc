@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <utility>

@@ -2,14 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <map>
 #include <new>
-#include <numeric>
 
-#include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 #include "formats/kinds/open.h"
 #include "lib/base/errors.h"

@@ -8,10 +8,8 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "lib/json/json.h"
 #include "trainer/comm/messages.h"
 #include "trainer/comm/transport.h"
 #include "trainer/learner/mesh_model.h"

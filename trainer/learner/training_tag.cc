@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <bit>
 #include <cmath>
 #include <memory>
 #include <numeric>

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/json/json_parse.h"

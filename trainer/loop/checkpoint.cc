@@ -63,10 +63,9 @@ Result<Json> ReadJson(const std::string& path) {
 // 0 to `most`.
 Result<int64_t> Count(const Json& json, const char* key, const std::string& path,
                       int64_t most = INT64_MAX) {
-  Result<int64_t> count = JsonInt(json, key);
-  if (!count.ok()) return std::move(count).error().in(path);
-  if (*count >= 0 && *count <= most) return count;
-  return Corrupt("found {}, expected 0 to {}", *count, most).in(path).member(key);
+  NXDKIT_ASSIGN(const int64_t count, JsonInt(json, key).in(path));
+  if (count >= 0 && count <= most) return count;
+  return Corrupt("found {}, expected 0 to {}", count, most).in(path).member(key);
 }
 
 Result<TrainerState> ReadState(const std::string& path) {
@@ -82,9 +81,7 @@ Result<TrainerState> ReadState(const std::string& path) {
   NXDKIT_ASSIGN(const int64_t dp, Count(json, "dp", path, INT_MAX));
   state.tp = static_cast<int>(tp);
   state.dp = static_cast<int>(dp);
-  const Result<double> beta = JsonDouble(json, "kl_beta");
-  if (!beta.ok()) return Error(beta.error()).in(path);
-  state.kl_beta = *beta;
+  NXDKIT_ASSIGN(state.kl_beta, JsonDouble(json, "kl_beta").in(path));
   if (const Json* data = JsonFind(json, "data")) state.data = data->dump();
   if (const Json* from = JsonFind(json, "started_from"); from && from->is_string())
     state.started_from = from->get<std::string>();

@@ -5,7 +5,6 @@
 // include it from .cc files only.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "lib/base/errors.h"
-
 namespace nxdkit::trainer {
 
 Generator::Generator(std::unique_ptr<RolloutEngine> here, std::optional<WorkerPool> workers,

@@ -1,7 +1,5 @@
 #include "trainer/loop/instance_fit.h"
 
-#include <utility>
-
 #include "formats/kinds/rollout/rollout_use.h"
 #include "trainer/model/param_table.h"
 

@@ -8,7 +8,6 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "trainer/algo/advantage.h"
 #include "trainer/algo/selection.h"
 
 namespace nxdkit::trainer {

@@ -8,7 +8,6 @@
 #include <map>
 #include <utility>
 
-#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "trainer/comm/relay.h"
 #include "trainer/loop/others_engine.h"

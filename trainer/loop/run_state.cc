@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <utility>
-
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/algo/schedule.h"

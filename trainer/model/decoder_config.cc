@@ -74,9 +74,7 @@ std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig
 Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::string& path) {
   DecoderConfig config;
   NXDKIT_ASSIGN(const models::ModelConfig shapes, models::ParseConfig(json_text, path));
-  auto model = models::MakeModel(shapes);
-  if (!model.ok()) return std::move(model).error().in(path);
-  config.model = *std::move(model);
+  NXDKIT_ASSIGN(config.model, models::MakeModel(shapes).in(path));
   NXDKIT_ASSIGN(const Json json,
                 ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}));
   const std::string& type = shapes.model_type;

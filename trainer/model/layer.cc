@@ -1,7 +1,5 @@
 #include "trainer/model/layer.h"
 
-#include <algorithm>
-
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/swiglu.h"

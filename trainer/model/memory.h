@@ -9,7 +9,6 @@
 
 #include "formats/artifact/bound.h"
 #include "formats/artifact/run.h"
-#include "trainer/model/decoder_config.h"
 #include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {

@@ -1,9 +1,7 @@
 // TensorBoard event files: TFRecord frames around Event messages, written by hand. See README.md.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 

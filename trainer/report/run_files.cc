@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lib/base/errors.h"
 #include "lib/json/json.h"

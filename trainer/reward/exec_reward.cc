@@ -16,7 +16,6 @@
 #include "lib/system/command_text.h"
 #include "lib/system/last_words.h"
 #include "lib/system/process.h"
-#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -2,7 +2,6 @@
 // Everything here is linear in the length of the text.
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -5,7 +5,6 @@
 // ranks) has the same bits whatever other rows go with it.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "trainer/base/core_share.h"

@@ -1,7 +1,6 @@
 #include "trainer/rollout/rollout_engine.h"
 
 #include <optional>
-#include <utility>
 
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"

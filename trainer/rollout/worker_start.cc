@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "lib/base/errors.h"
 #include "lib/system/process.h"
 
 namespace nxdkit::trainer {

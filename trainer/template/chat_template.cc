@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <vector>
-
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
@@ -63,9 +61,7 @@ Result<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
   if (has_file) return Open(file);
   const std::string config = JoinPath(folder, "tokenizer_config.json");
   NXDKIT_ASSIGN(const std::string source, In(SourceFromConfig(config), config));
-  Result<ChatTemplate> made = Parse(source);
-  if (!made.ok()) return std::move(made).error().in(config).member("chat_template");
-  return made;
+  return Parse(source).in(config).member("chat_template");
 }
 
 Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,

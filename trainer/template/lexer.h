@@ -2,7 +2,6 @@
 // the signs '-' and '+' say. Follows what Jinja 3.1 does with the settings of transformers.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "lib/base/errors.h"
-#include "trainer/base/characters.h"
 #include "trainer/template/operators.h"
 #include "trainer/template/print.h"
 #include "trainer/template/python_case.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "trainer/base/characters.h"
 #include "trainer/text/byte_level.h"
@@ -25,8 +26,7 @@ Error Corrupt(std::string_view member, std::string message) {
 Status RefuseOption(const Json& model, std::string_view key) {
   const Json* value = JsonFind(model, key);
   if (value == nullptr || *value == "" || (value->is_number() && *value == 0)) return OkStatus();
-  return Error(Errc::kUnsupported, fmt::format("{} {}, expected null", key, JsonExcerpt(*value)))
-      .member("model");
+  return Unsupported("{} {}, expected null", key, JsonExcerpt(*value)).member("model");
 }
 
 // A pair as [left, right], or as "left right".
@@ -137,8 +137,7 @@ class Word {
 Result<Bpe> Bpe::FromJson(const Json& model, bool byte_level) {
   NXDKIT_ASSIGN(const std::string type, JsonString(model, "type"));
   if (type != "BPE")
-    return Error(Errc::kUnsupported, fmt::format("type '{}' is not known, expected BPE", type))
-        .member("model");
+    return Unsupported("type '{}' is not known, expected BPE", type).member("model");
   for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
     NXDKIT_TRY(RefuseOption(model, key));
   const Json* vocabulary = JsonFind(model, "vocab");
@@ -249,13 +248,12 @@ Status Bpe::CheckWord(std::string_view word) const {
     const auto byte = static_cast<uint8_t>(word[at]);
     at = end;
     if (byte_level_ && byte_ids_[byte] < 0)
-      return Error(Errc::kUnsupported, fmt::format("no token '{}' for the byte 0x{:02x} of '{}'",
-                                                   TokenOfByte(byte), byte, EscapeControl(word)))
+      return Unsupported("no token '{}' for the byte 0x{:02x} of '{}'", TokenOfByte(byte), byte,
+                         EscapeControl(word))
           .member("model.vocab");
     if (!byte_level_ && IdOf(symbol) < 0 && !HasBytes(symbol))
-      return Error(Errc::kUnsupported,
-                   fmt::format("no token for the character '{}', and no unknown token",
-                               EscapeControl(symbol)))
+      return Unsupported("no token for the character '{}', and no unknown token",
+                         EscapeControl(symbol))
           .member("model.vocab");
   }
   return OkStatus();

@@ -1,7 +1,6 @@
 #include "trainer/text/open_tokenizer.h"
 
-#include <fmt/core.h>
-
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "trainer/text/token_settings.h"
@@ -53,12 +52,10 @@ Result<Tokenizer> OpenTokenizer(const std::string& folder) {
   NXDKIT_ASSIGN(const TokenSettings settings, ReadTokenSettings(folder));
   NXDKIT_ASSIGN(Json file, ReadJsonFile(path, kMaxTokenizerFile));
   if (!file.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(file)))
-        .in(path);
+    return Corrupt("found {}, expected an object", JsonTypeText(file)).in(path);
   ApplyTokenSettings(settings, &file);
-  Result<Tokenizer> tokenizer = TokenizerMaker::FromJson(file);
-  if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
-  if (!IsLlamaClass(settings.config) || tokenizer->byte_level()) return tokenizer;
+  NXDKIT_ASSIGN(Tokenizer tokenizer, TokenizerMaker::FromJson(file).in(path));
+  if (!IsLlamaClass(settings.config) || tokenizer.byte_level()) return tokenizer;
   return TokenizerMaker::FromJson(AsLlamaTokenizer(std::move(file), settings.config)).in(path);
 }
 

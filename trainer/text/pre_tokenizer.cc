@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <optional>
 
+#include "lib/base/errors.h"
 #include "trainer/text/normalizer.h"
 #include "trainer/text/regex_syntax.h"
 
@@ -44,16 +44,13 @@ Result<SplitBehavior> BehaviorOf(const Json& json) {
 // {"Regex": "..."} or {"String": "..."}
 Result<Regex> PatternOf(const Json& json) {
   const Json* pattern = JsonFind(json, "pattern");
-  if (pattern == nullptr)
-    return Error(Errc::kCorrupt, "Split without a pattern").member(kPreTokenizerKey);
+  if (pattern == nullptr) return Corrupt("Split without a pattern").member(kPreTokenizerKey);
   if (JsonFind(*pattern, "String") != nullptr) {
     NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "String"));
     return Regex::Compile(EscapeRegex(text));
   }
   NXDKIT_ASSIGN(const std::string text, JsonString(*pattern, "Regex"));
-  Result<Regex> regex = Regex::Compile(text);
-  if (!regex.ok()) return std::move(regex).error().member(kPreTokenizerKey);
-  return regex;
+  return Regex::Compile(text).member(kPreTokenizerKey);
 }
 
 struct Piece {
@@ -135,8 +132,7 @@ Status PreTokenizer::Add(const Json& json, int depth) {
         "type '{}' is not known, expected Split, Digits, Metaspace, ByteLevel or Sequence", type));
   const Json* list = JsonFind(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
-    return Error(Errc::kCorrupt, "Sequence without an array 'pretokenizers'")
-        .member(kPreTokenizerKey);
+    return Corrupt("Sequence without an array 'pretokenizers'").member(kPreTokenizerKey);
   for (const Json& step : *list) NXDKIT_TRY(Add(step, depth + 1));
   return OkStatus();
 }

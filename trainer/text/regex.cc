@@ -1,7 +1,5 @@
 #include "trainer/text/regex.h"
 
-#include <fmt/core.h>
-
 #include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/text/regex_syntax.h"
@@ -57,8 +55,8 @@ struct Regex::Compiled {
 
 Result<Regex> Regex::Compile(std::string_view pattern) {
   if (pattern.size() > kMaxPatternBytes)
-    return Error(Errc::kUnsupported, fmt::format("regular expression of {} bytes, the limit is {}",
-                                                 pattern.size(), kMaxPatternBytes));
+    return Unsupported("regular expression of {} bytes, the limit is {}", pattern.size(),
+                       kMaxPatternBytes);
   NXDKIT_ASSIGN(const std::string translated, TranslateOniguruma(pattern));
   const CompileContext context(pcre2_compile_context_create(nullptr));
   const auto compiled = std::make_shared<Compiled>();
@@ -77,8 +75,8 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
                                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &reason,
                                      &offset, context.get()));
   if (!compiled->code)
-    return Error(Errc::kUnsupported, fmt::format("regular expression '{}': {} near '{}'", pattern,
-                                                 Reason(reason), translated.substr(offset, 20)));
+    return Unsupported("regular expression '{}': {} near '{}'", pattern, Reason(reason),
+                       translated.substr(offset, 20));
   // Without a JIT the interpreter does it: slower, and the same.
   static_cast<void>(pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE));
   return Regex(compiled);

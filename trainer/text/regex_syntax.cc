@@ -5,7 +5,6 @@
 #include <cctype>
 
 #include "lib/base/text.h"
-#include "trainer/base/characters.h"
 
 namespace nxdkit::trainer {
 namespace {

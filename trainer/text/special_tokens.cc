@@ -22,8 +22,7 @@ Result<Json> ReadIfThere(const std::string& path) {
   if (!there) return Json::object();
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxFileBytes, {.allow_nan = true}));
   if (json.is_object()) return json;
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
-      .in(path);
+  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
 }
 
 Result<std::optional<int32_t>> IdOf(const std::string& token, std::string_view key,
@@ -31,15 +30,13 @@ Result<std::optional<int32_t>> IdOf(const std::string& token, std::string_view k
   if (token.empty()) return std::optional<int32_t>();
   const std::optional<int32_t> id = tokenizer.TokenId(token);
   if (id) return id;
-  return Error(Errc::kCorrupt, fmt::format("'{}' is not a token", EscapeControl(token)))
-      .member(key);
+  return Corrupt("'{}' is not a token", EscapeControl(token)).member(key);
 }
 
 Result<int32_t> CheckId(const Json& value, std::string_view key, const Tokenizer& tokenizer) {
   if (value.is_number_unsigned() && value.get<uint64_t>() < uint64_t(tokenizer.id_limit()))
     return static_cast<int32_t>(value.get<int64_t>());
-  return Error(Errc::kCorrupt, fmt::format("{} is not an id, expected 0 to {}", JsonExcerpt(value),
-                                           tokenizer.id_limit() - 1))
+  return Corrupt("{} is not an id, expected 0 to {}", JsonExcerpt(value), tokenizer.id_limit() - 1)
       .member(key);
 }
 
@@ -51,8 +48,7 @@ Result<std::vector<int32_t>> Ids(const Json& config, std::string_view key,
   if (value == nullptr) return ids;
   const Json list = value->is_array() ? *value : Json::array({*value});
   if (list.size() > kMaxEosIds)
-    return Error(Errc::kCorrupt, fmt::format("{} ids, the limit is {}", list.size(), kMaxEosIds))
-        .member(key);
+    return Corrupt("{} ids, the limit is {}", list.size(), kMaxEosIds).member(key);
   for (const Json& item : list) {
     NXDKIT_ASSIGN(const int32_t id, CheckId(item, key, tokenizer));
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
@@ -74,9 +70,8 @@ Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
     const std::optional<int32_t> id = ParseNumber<int32_t>(key);
     NXDKIT_ASSIGN(const std::string content, JsonString(row, "content"));
     if (id && tokenizer.TokenId(content) == id) continue;
-    return Error(Errc::kCorrupt,
-                 fmt::format("'{}' has id {} here, and {}", EscapeControl(content),
-                             EscapeControl(key), IdText(tokenizer.TokenId(content))))
+    return Corrupt("'{}' has id {} here, and {}", EscapeControl(content), EscapeControl(key),
+                   IdText(tokenizer.TokenId(content)))
         .member(kKey);
   }
   return OkStatus();
@@ -128,9 +123,7 @@ Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::st
   };
   NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
   NXDKIT_ASSIGN(files.config, of_model("config.json"));
-  Result<SpecialTokens> special = Read(files, tokenizer);
-  if (!special.ok()) return std::move(special).error().in(folder);
-  return special;
+  return Read(files, tokenizer).in(folder);
 }
 
 }  // namespace nxdkit::trainer

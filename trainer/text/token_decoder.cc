@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "lib/base/errors.h"
 #include "lib/base/utf8.h"
 #include "trainer/text/byte_level.h"
 #include "trainer/text/normalizer.h"
@@ -75,7 +76,7 @@ Result<size_t> CountOf(const Json& json, const char* key) {
   const Json* value = JsonFind(json, key);
   if (value != nullptr && value->is_number_unsigned() && value->get<uint64_t>() <= kMaxStrip)
     return value->get<size_t>();
-  return Error(Errc::kCorrupt, fmt::format("Strip without a count '{}'", key)).member(kDecoderKey);
+  return Corrupt("Strip without a count '{}'", key).member(kDecoderKey);
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ Result<TokenDecoder::Step> TokenDecoder::ReadStep(std::string_view type, const J
     NXDKIT_ASSIGN(step.pattern, JsonString(json, "content"));
     NXDKIT_ASSIGN(step.begin, CountOf(json, "start"));
     NXDKIT_ASSIGN(step.end, CountOf(json, "stop"));
-    if (step.pattern.empty()) return Error(Errc::kCorrupt, "Strip of nothing").member(kDecoderKey);
+    if (step.pattern.empty()) return Corrupt("Strip of nothing").member(kDecoderKey);
   }
   if (type == "Metaspace") {
     step.kind = Kind::kMetaspace;
@@ -118,8 +119,7 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
       {"ByteLevel", "Fuse", "Replace", "ByteFallback", "Strip", "Metaspace"},
       "ByteLevel, Fuse, Replace, ByteFallback, Strip, Metaspace or a flat Sequence"};
   if (json == nullptr)
-    return Error(Errc::kUnsupported, "found none, expected ByteLevel or Metaspace")
-        .member(kDecoderKey);
+    return Unsupported("found none, expected ByteLevel or Metaspace").member(kDecoderKey);
   TokenDecoder made;
   size_t byte_levels = 0, others = 0;
   const auto read = [&](std::string_view type, const Json& step) -> Status {
@@ -131,16 +131,14 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
   };
   NXDKIT_TRY(ForEachStep(*json, part, read));
   if (byte_levels > 1)
-    return Error(Errc::kUnsupported, fmt::format("ByteLevel {} times, expected once", byte_levels))
-        .member(kDecoderKey);
+    return Unsupported("ByteLevel {} times, expected once", byte_levels).member(kDecoderKey);
   if (byte_levels + others == 0)
-    return Error(Errc::kUnsupported, "ByteLevel 0 times, and nothing in its place")
-        .member(kDecoderKey);
+    return Unsupported("ByteLevel 0 times, and nothing in its place").member(kDecoderKey);
   if (byte_levels > 0 && others > 0)
-    return Error(Errc::kUnsupported, "ByteLevel beside other steps").member(kDecoderKey);
+    return Unsupported("ByteLevel beside other steps").member(kDecoderKey);
   // The joined token is not in the alphabet where any part of it is not.
   if (byte_levels > 0 && made.steps_.front().kind == Kind::kFuse)
-    return Error(Errc::kUnsupported, "Fuse before ByteLevel").member(kDecoderKey);
+    return Unsupported("Fuse before ByteLevel").member(kDecoderKey);
   if (byte_levels > 0) made.steps_ = {{Kind::kByteLevel, "", "", 0, 0, false}};
   return made;
 }

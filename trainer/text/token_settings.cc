@@ -1,11 +1,10 @@
 #include "trainer/text/token_settings.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 
@@ -24,16 +23,14 @@ Result<Json> ReadObject(const std::string& folder, const char* name) {
   if (!there) return Json::object();
   NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxSettingsFile, {.allow_nan = true}));
   if (json.is_object()) return json;
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)))
-      .in(path);
+  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
 }
 
 Result<bool> FlagOf(const Json& json, const char* key, bool fallback) {
   const Json* value = JsonFind(json, key);
   if (value == nullptr) return fallback;
   if (value->is_boolean()) return value->get<bool>();
-  return Error(Errc::kCorrupt, fmt::format("found {}, expected a bool", JsonTypeText(*value)))
-      .member(key);
+  return Corrupt("found {}, expected a bool", JsonTypeText(*value)).member(key);
 }
 
 // "<s>", or an object with its flags.
@@ -44,8 +41,7 @@ Result<AddedToken> TokenFrom(const Json& value, bool special) {
     token.content = value.get<std::string>();
     return token;
   }
-  if (!value.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected a token", JsonTypeText(value)));
+  if (!value.is_object()) return Corrupt("found {}, expected a token", JsonTypeText(value));
   NXDKIT_ASSIGN(token.content, JsonString(value, "content"));
   NXDKIT_ASSIGN(const bool says_special, FlagOf(value, "special", false));
   token.special = special || says_special;
@@ -60,17 +56,12 @@ Result<AddedToken> TokenFrom(const Json& value, bool special) {
 Status ReadDecoder(const Json& rows, TokenSettings* settings) {
   constexpr std::string_view kKey = "added_tokens_decoder";
   if (!rows.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(rows)))
-        .member(kKey);
+    return Corrupt("found {}, expected an object", JsonTypeText(rows)).member(kKey);
   std::map<int32_t, AddedToken> by_id;
   for (const auto& [key, row] : rows.items()) {
     const std::optional<int32_t> id = ParseNumber<int32_t>(key);
-    if (!id)
-      return Error(Errc::kCorrupt, fmt::format("'{}' is not an id", EscapeControl(key)))
-          .member(kKey);
-    Result<AddedToken> token = TokenFrom(row, false);
-    if (!token.ok()) return std::move(token).error().member(kKey);
-    by_id[*id] = *std::move(token);
+    if (!id) return Corrupt("'{}' is not an id", EscapeControl(key)).member(kKey);
+    NXDKIT_ASSIGN(by_id[*id], TokenFrom(row, false).member(kKey));
   }
   for (auto& [id, token] : by_id) settings->rows.push_back(std::move(token));
   return OkStatus();
@@ -86,8 +77,7 @@ Status ReadLegacyTokens(const Json& json, TokenSettings* settings) {
   };
   for (const auto& [content, id] : json.items()) {
     if (!id.is_number_integer())
-      return Error(Errc::kCorrupt, fmt::format("found {}, expected an id", JsonTypeText(id)))
-          .member(content);
+      return Corrupt("found {}, expected an id", JsonTypeText(id)).member(content);
     AddedToken token;
     token.content = content;
     token.special = is_special(content);
@@ -102,24 +92,20 @@ Status ReadNamed(const Json& json, TokenSettings* settings) {
   for (const std::string_view key : kNamed) {
     const Json* value = JsonFind(json, key);
     if (value == nullptr) continue;
-    Result<AddedToken> token = TokenFrom(*value, true);
-    if (!token.ok()) return std::move(token).error().member(key);
-    if (key == "bos_token") settings->bos = token->content;
-    if (key == "eos_token") settings->eos = token->content;
-    if (key == "pad_token") settings->pad = token->content;
-    if (!token->content.empty()) settings->named.push_back(*std::move(token));
+    NXDKIT_ASSIGN(AddedToken token, TokenFrom(*value, true).member(key));
+    if (key == "bos_token") settings->bos = token.content;
+    if (key == "eos_token") settings->eos = token.content;
+    if (key == "pad_token") settings->pad = token.content;
+    if (!token.content.empty()) settings->named.push_back(std::move(token));
   }
   for (const std::string_view key : kFurther) {
     const Json* list = JsonFind(json, key);
     if (list == nullptr) continue;
     if (!list->is_structured())
-      return Error(Errc::kCorrupt,
-                   fmt::format("found {}, expected a list of tokens", JsonTypeText(*list)))
-          .member(key);
+      return Corrupt("found {}, expected a list of tokens", JsonTypeText(*list)).member(key);
     for (const Json& value : *list) {  // of an object, its values
-      Result<AddedToken> token = TokenFrom(value, true);
-      if (!token.ok()) return std::move(token).error().member(key);
-      settings->further.push_back(*std::move(token));
+      NXDKIT_ASSIGN(AddedToken token, TokenFrom(value, true).member(key));
+      settings->further.push_back(std::move(token));
     }
   }
   return OkStatus();
@@ -165,7 +151,7 @@ Status CheckSplits(const Json& config) {
   constexpr const char* kKey = "split_special_tokens";
   NXDKIT_ASSIGN(const bool splits, FlagOf(config, kKey, false));
   if (!splits) return OkStatus();
-  return Error(Errc::kUnsupported, "special tokens that are not found in texts").member(kKey);
+  return Unsupported("special tokens that are not found in texts").member(kKey);
 }
 
 }  // namespace

@@ -60,12 +60,11 @@ Status CheckAgainstModel(const AddedToken& token, const Bpe& model) {
   if ((model_id < 0 && other == nullptr) || model_id == token.id) return OkStatus();
   const std::string shown = EscapeControl(token.content);
   if (model_id >= 0)
-    return Error(Errc::kCorrupt,
-                 fmt::format("'{}' has id {}, and {} in the vocabulary of the model", shown,
-                             token.id, model_id))
+    return Corrupt("'{}' has id {}, and {} in the vocabulary of the model", shown, token.id,
+                   model_id)
         .member("added_tokens");
-  return Error(Errc::kCorrupt, fmt::format("'{}' has id {}, which is '{}' in the model", shown,
-                                           token.id, EscapeControl(*other)))
+  return Corrupt("'{}' has id {}, which is '{}' in the model", shown, token.id,
+                 EscapeControl(*other))
       .member("added_tokens");
 }
 
@@ -103,9 +102,8 @@ Status CheckIds(const Bpe& model, const std::vector<AddedToken>& tokens) {
   IdCounter counter(model);
   for (const AddedToken& token : tokens) {
     if (token.id != counter.IdFor(token.content))
-      return Error(Errc::kUnsupported,
-                   fmt::format("'{}' has id {}, and the library `tokenizers` gives it {}",
-                               EscapeControl(token.content), token.id, counter.next()))
+      return Unsupported("'{}' has id {}, and the library `tokenizers` gives it {}",
+                         EscapeControl(token.content), token.id, counter.next())
           .member("added_tokens");
     counter.Take(token.id);
   }
@@ -134,8 +132,8 @@ Status Index(const Bpe& model, const Normalizer& normalizer, AddedVocabulary* ad
     NXDKIT_TRY(CheckAgainstModel(token, model));
     if (!added->by_content.emplace(token.content, &token).second ||
         !added->by_id.emplace(token.id, &token).second)
-      return Error(Errc::kCorrupt, fmt::format("'{}' with id {}: its content or id occurs twice",
-                                               EscapeControl(token.content), token.id))
+      return Corrupt("'{}' with id {}: its content or id occurs twice",
+                     EscapeControl(token.content), token.id)
           .member("added_tokens");
   }
   for (const AddedToken& token : added->tokens) {
@@ -200,9 +198,7 @@ Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::Open(const std::string& path) {
   NXDKIT_ASSIGN(const std::string json, ReadSmallFile(path, kMaxTokenizerBytes));
-  Result<Tokenizer> tokenizer = Parse(json);
-  if (!tokenizer.ok()) return std::move(tokenizer).error().in(path);
-  return tokenizer;
+  return Parse(json).in(path);
 }
 
 Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
@@ -211,10 +207,9 @@ Result<Tokenizer> Tokenizer::Parse(std::string_view text) {
 }
 
 Result<Tokenizer> TokenizerMaker::FromJson(const Json& json) {
-  if (!json.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
+  if (!json.is_object()) return Corrupt("found {}, expected an object", JsonTypeText(json));
   const Json* model = JsonFind(json, "model");
-  if (model == nullptr) return Error(Errc::kCorrupt, "the key is missing").member("model");
+  if (model == nullptr) return Corrupt("the key is missing").member("model");
 
   AddedVocabulary added;
   NXDKIT_ASSIGN(added.tokens, ReadAddedTokens(JsonFind(json, "added_tokens")));
@@ -240,7 +235,7 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text,
   if (text.size() > kMaxTextBytes)
     return OverLimit("text of {} bytes is over the limit of {}", text.size(), kMaxTextBytes);
   if (const auto bad = ValidateUtf8(text))
-    return Error(Errc::kCorrupt, "the text to encode is not UTF-8").at(*bad);
+    return Corrupt("the text to encode is not UTF-8").at(*bad);
   std::vector<int32_t> ids;
   if (add_special_tokens) ids = parts_->around.before;
   std::vector<TextPart> parts;

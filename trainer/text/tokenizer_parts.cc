@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "trainer/text/step_list.h"
 
@@ -14,14 +15,12 @@ constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
 Result<int32_t> IdOf(const Json& json, std::string_view member) {
   if (!json.is_number_unsigned() || json.get<uint64_t>() > uint64_t{kMaxId})
-    return Error(Errc::kCorrupt, fmt::format("id {}, expected 0 to {}", JsonExcerpt(json), kMaxId))
-        .member(member);
+    return Corrupt("id {}, expected 0 to {}", JsonExcerpt(json), kMaxId).member(member);
   return static_cast<int32_t>(json.get<int64_t>());
 }
 
 Result<AddedToken> ReadAddedToken(const Json& json) {
-  if (!json.is_object())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an object", JsonTypeText(json)));
+  if (!json.is_object()) return Corrupt("found {}, expected an object", JsonTypeText(json));
   AddedToken token;
   const Json* id = JsonFind(json, "id");
   NXDKIT_ASSIGN(token.content, JsonString(json, "content"));
@@ -34,8 +33,7 @@ Result<AddedToken> ReadAddedToken(const Json& json) {
   NXDKIT_ASSIGN(token.rstrip, JsonBool(json, "rstrip"));
   NXDKIT_ASSIGN(token.normalized, JsonBool(json, "normalized"));
   if (token.content.empty() || token.content.size() > kMaxContentBytes)
-    return Error(Errc::kCorrupt, fmt::format("content of {} bytes, expected 1 to {}",
-                                             token.content.size(), kMaxContentBytes));
+    return Corrupt("content of {} bytes, expected 1 to {}", token.content.size(), kMaxContentBytes);
   return token;
 }
 
@@ -48,27 +46,23 @@ Status ApplyTemplate(const Json& json, Surroundings* around) {
   bool passed = false;  // the text itself
   for (const Json& part : *single) {
     if (JsonFind(part, "Sequence") != nullptr) {
-      if (passed) return Error(Errc::kUnsupported, "a template with two sequences").member(kMember);
+      if (passed) return Unsupported("a template with two sequences").member(kMember);
       passed = true;
       continue;
     }
     const Json* special = JsonFind(part, "SpecialToken");
-    if (special == nullptr)
-      return Error(Errc::kCorrupt, fmt::format("template part {}", JsonExcerpt(part)))
-          .member(kMember);
+    if (special == nullptr) return Corrupt("template part {}", JsonExcerpt(part)).member(kMember);
     NXDKIT_ASSIGN(const std::string name, JsonString(*special, "id"));
     const Json* table = JsonFind(json, "special_tokens");
     const Json* entry = table == nullptr ? nullptr : JsonFind(*table, name);
-    if (entry == nullptr)
-      return Error(Errc::kCorrupt, fmt::format("template token '{}' has no ids", name))
-          .member(kMember);
+    if (entry == nullptr) return Corrupt("template token '{}' has no ids", name).member(kMember);
     NXDKIT_ASSIGN(const Json* ids, ListOf(*entry, "ids", kMember));
     for (const Json& value : *ids) {
       NXDKIT_ASSIGN(const int32_t id, IdOf(value, kMember));
       (passed ? after : before).push_back(id);
     }
   }
-  if (!passed) return Error(Errc::kUnsupported, "a template without a sequence").member(kMember);
+  if (!passed) return Unsupported("a template without a sequence").member(kMember);
   around->before.insert(around->before.begin(), before.begin(), before.end());
   around->after.insert(around->after.end(), after.begin(), after.end());
   return OkStatus();
@@ -80,8 +74,7 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
   std::vector<AddedToken> tokens;
   if (json == nullptr) return tokens;
   if (!json->is_array())
-    return Error(Errc::kCorrupt, fmt::format("found {}, expected an array", JsonTypeText(*json)))
-        .member("added_tokens");
+    return Corrupt("found {}, expected an array", JsonTypeText(*json)).member("added_tokens");
   size_t all_bytes = 0;
   for (const Json& row : *json) {
     Result<AddedToken> token = ReadAddedToken(row);
@@ -89,9 +82,7 @@ Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json) {
       return std::move(token).error().member(fmt::format("added_tokens[{}]", tokens.size()));
     all_bytes += token->content.size();
     if (all_bytes > kMaxAllContentBytes)
-      return Error(Errc::kCorrupt,
-                   fmt::format("contents of more than {} bytes", kMaxAllContentBytes))
-          .member("added_tokens");
+      return Corrupt("contents of more than {} bytes", kMaxAllContentBytes).member("added_tokens");
     tokens.push_back(*std::move(token));
   }
   return tokens;

@@ -1,7 +1,6 @@
 // How two models differ, parameter by parameter, whatever their layouts.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

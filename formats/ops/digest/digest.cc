@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/proof.h"
 #include "lib/hash/tree_digest.h"

@@ -118,9 +118,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
                   ReadSmallFile(*request.check_manifest, manifest::kMaxManifestBytes));
     if (request.public_key) NXDKIT_TRY(CheckSignature(request, text, report));
     if (!report.findings.empty()) return report;
-    Result<Manifest> read = manifest::ReadManifest(text);
-    if (!read.ok()) return std::move(read).error().in(*request.check_manifest);
-    recorded = *std::move(read);
+    NXDKIT_ASSIGN(recorded, manifest::ReadManifest(text).in(*request.check_manifest));
   }
   NXDKIT_ASSIGN(report.kind,
                 request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));

@@ -1,6 +1,5 @@
 #include "formats/ops/export/export.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 
 #include <fmt/core.h>

@@ -120,8 +120,7 @@ Error Remember(const neff::CacheKey& key, neff::CacheSlot& slot, const std::stri
   std::string whole = text.ok() ? *std::move(text) : "the log is too long\n";
   if (!whole.empty() && whole.back() != '\n') whole += '\n';
   whole += fmt::format("{}{}\n", kReason, error.message());
-  const Status kept = slot.Fail(key, whole);
-  if (!kept.ok()) return kept.error();
+  NXDKIT_TRY(slot.Fail(key, whole));
   return Error(error.code(), error.message())
       .in(JoinPath(slot.path(), neff::kFailureFile))
       .hint("--retry-failed-compilation compiles it again once the cause is fixed");

@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "formats/models/gqa.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/structure.h"
 #include "lib/plan/gather.h"

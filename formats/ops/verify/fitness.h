@@ -3,11 +3,8 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "formats/artifact/finding.h"
 #include "formats/ops/verify/verify.h"
 #include "formats/rollout/bundle.h"
 
