@@ -7,7 +7,7 @@ namespace nxdkit::kinds {
 
 Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
                                              const OutputOptions& options) {
-  if (!kind.decide) return Error(Errc::kInternal, "a delta has no layout");
+  if (!kind.decide) return Unsupported("nothing is written as {}", kind.called);
   if (source.lora && !kind.bind_adapter)
     return Unsupported("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) or nxd",
                        kind.name)
