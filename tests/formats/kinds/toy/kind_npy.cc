@@ -1,0 +1,74 @@
+#include "tests/formats/kinds/toy/kind_npy.h"
+
+#include "formats/kinds/hf/read_hf.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+#include "tests/formats/kinds/toy/npy_file.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+constexpr size_t kOpenFiles = 64;  // a model has more tensors than a process may have files open
+
+Result<std::vector<std::string>> NpyNames(const std::string& folder) {
+  NXDKIT_ASSIGN(std::vector<std::string> names, ListIfThere(folder));
+  std::erase_if(names, [](const std::string& name) {
+    return name.starts_with('.') || !name.ends_with(kSuffix);
+  });
+  return names;
+}
+
+// One file that is whole is enough: a damaged one is reported as what it was meant to be.
+Result<bool> IsNpyFolder(const std::string& path) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(path));
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(const bool is_npy, npy::LooksLikeNpy(JoinPath(path, name)));
+    if (is_npy) return true;
+  }
+  return false;
+}
+
+Status OpenNpyFolder(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  if (!is_folder) return Unsupported("an npy folder is expected; this is a file").in(artifact.path);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(artifact.path));
+  if (names.empty()) return NotFound("no .npy file").in(artifact.path);
+  const std::string prefix = hints.Text("strip").value_or("");
+  const auto cache = std::make_shared<FileCache>(FileCache::Mode::kRead, kOpenFiles);
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(artifact.path, name);
+    if (!name.starts_with(prefix))
+      return BadUsage("{}strip {}: the file's name begins otherwise", hints.prefix, prefix)
+          .in(path);
+    const size_t length = name.size() - kSuffix.size();
+    if (length <= prefix.size())
+      return BadUsage("{}strip {} leaves nothing of the file's name", hints.prefix, prefix)
+          .in(path);
+    NXDKIT_ASSIGN(TensorFile file,
+                  npy::OpenNpy(path, name.substr(prefix.size(), length - prefix.size()), cache));
+    artifact.files.push_back(std::move(file));
+  }
+  artifact.folder = artifact.path;
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+constexpr OptionRow kNpyRows[] = {
+    {"strip", "PREFIX", "what the names of .npy files have before the parameter's", kAsInput,
+     ValueKind::kOther, "{option} is of the names of .npy files, and this is {what}"}};
+
+}  // namespace
+
+const Kind kNpy = {
+    .name = "npy",
+    .called = "a folder of .npy files",
+    .recognised_by = "npy folder (PARAMETER.npy)",
+    .precedence = 7,
+    .is_folder = IsNpyFolder,
+    .open = OpenNpyFolder,
+    .bind = BindHf,
+    .options = kNpyRows,
+    .stores_once = true,
+};
+
+}  // namespace nxdkit::kinds
