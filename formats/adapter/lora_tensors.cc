@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "formats/adapter/lora_kernel.h"
-#include "formats/artifact/canonical.h"
 #include "formats/artifact/computed_tensor.h"
 #include "lib/base/scratch_pool.h"
 

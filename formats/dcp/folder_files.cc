@@ -1,7 +1,6 @@
 #include "formats/dcp/folder_files.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"

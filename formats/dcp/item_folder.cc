@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -12,7 +11,6 @@
 
 #include "formats/dcp/folder_files.h"
 #include "formats/dcp/zstd_item.h"
-#include "formats/torch/archive.h"
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"

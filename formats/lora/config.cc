@@ -23,6 +23,19 @@ T ByPattern(const std::vector<std::pair<std::string, T>>& pattern, std::string_v
   return otherwise;
 }
 
+Json ListOrNull(const std::vector<std::string>& names) {
+  return names.empty() ? Json() : Json(names);
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+// 16 and not 16.0, as PEFT has it from its callers.
+Json Number(double value) {
+  constexpr double kExact = 1e15;
+  if (value == std::floor(value) && std::abs(value) < kExact) return static_cast<int64_t>(value);
+  return value;
+}
+
 }  // namespace
 
 std::string_view BiasName(Bias bias) { return kBiasNames[static_cast<size_t>(bias)]; }
@@ -56,23 +69,6 @@ bool Config::Saves(std::string_view module) const {
   return std::ranges::any_of(modules_to_save,
                              [&](const std::string& name) { return EndsIn(module, name); });
 }
-
-namespace {
-
-Json ListOrNull(const std::vector<std::string>& names) {
-  return names.empty() ? Json() : Json(names);
-}
-
-Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
-// 16 and not 16.0, as PEFT has it from its callers.
-Json Number(double value) {
-  constexpr double kExact = 1e15;
-  if (value == std::floor(value) && std::abs(value) < kExact) return static_cast<int64_t>(value);
-  return value;
-}
-
-}  // namespace
 
 std::string WriteConfig(const Config& config) {
   Json ranks = Json::object();

@@ -117,76 +117,6 @@ void ReadExperts(JsonReader& reader, ModelConfig& config) {
                                         config.experts, config.layers, kMaxExpertsInAll));
 }
 
-}  // namespace
-
-Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
-  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kConfigJson).in(path));
-  if (!json.is_object())
-    return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
-
-  JsonReader reader(json, path);
-  ModelConfig config;
-  config.model_type = reader.Text("model_type");
-  config.architecture = Architecture(reader);
-  NXDKIT_TRY(reader.status());
-  if (config.model_type.empty() && config.architecture.empty())
-    return Corrupt("neither model_type nor architectures is there: it says of no model what it is")
-        .in(path);
-  config.family = FindFamily(config.model_type, config.architecture);
-  config.dtype = ConfigDtype(reader);
-  NXDKIT_TRY(reader.status());
-  if (!config.family) return config;
-
-  config.hidden = reader.Int("hidden_size", std::nullopt, 1, kMaxExtent);
-  config.intermediate = reader.Int("intermediate_size", std::nullopt, 1, kMaxExtent);
-  config.layers = reader.Int("num_hidden_layers", std::nullopt, 1, kMaxLayers);
-  config.heads = reader.Int("num_attention_heads", std::nullopt, 1, kMaxHeads);
-  config.kv_heads = config.heads;
-  if (SplitsQkv(*config.family))
-    config.kv_heads = reader.Int("num_key_value_heads", config.heads, 1, kMaxHeads);
-  config.vocab = reader.Int("vocab_size", std::nullopt, 1, kMaxExtent);
-  const int64_t head_dim = config.family->head_dim;
-  config.head_dim =
-      reader.Int("head_dim", head_dim > 0 ? head_dim : config.hidden / config.heads, 1, kMaxExtent);
-  if (Uses(*config.family, Dim::kPositions))
-    config.positions = reader.Int("max_position_embeddings", std::nullopt, 1, kMaxExtent);
-  if (Uses(*config.family, Dim::kTokenTypes))
-    config.token_types = reader.Int("type_vocab_size", std::nullopt, 1, kMaxExtent);
-  config.tied = reader.Flag("tie_word_embeddings", config.family->tied_by_default);
-  const bool attention_bias =
-      reader.Flag("attention_bias", config.family->qkv_bias == Family::Bias::kUnlessConfig);
-  config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
-  config.output_bias = BiasOf(config.family->output_bias, attention_bias);
-  config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias");
-  ReadScoreHead(reader, config);
-  ReadExperts(reader, config);
-  NXDKIT_TRY(reader.status());
-  if (config.heads % config.kv_heads != 0)
-    return Corrupt("{} is not a divisor of num_attention_heads {}", config.kv_heads, config.heads)
-        .in(path)
-        .member("num_key_value_heads");
-  if (!JsonFind(json, "head_dim") && head_dim == 0 && config.hidden % config.heads != 0)
-    return Corrupt("missing, and hidden_size {} is not a multiple of num_attention_heads {}",
-                   config.hidden, config.heads)
-        .in(path)
-        .member("head_dim");
-  if (config.heads * config.head_dim > kMaxExtent)
-    return Corrupt("{} heads of {} rows are over the limit of {} rows", config.heads,
-                   config.head_dim, kMaxExtent)
-        .in(path)
-        .member("head_dim");
-  return config;
-}
-
-Result<std::string> WithDtype(std::string_view json_text, Dtype dtype) {
-  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kConfigJson));
-  for (const char* key : {"dtype", "torch_dtype"})
-    if (const auto it = json.find(key); it != json.end()) *it = TorchName(dtype);
-  return DumpPython(json, /*sort_keys=*/false) + "\n";
-}
-
-namespace {
-
 int64_t Extent(const ModelConfig& config, Dim dim) {
   switch (dim) {
     case Dim::kVocab:
@@ -291,6 +221,72 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
 }
 
 }  // namespace
+
+Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kConfigJson).in(path));
+  if (!json.is_object())
+    return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
+
+  JsonReader reader(json, path);
+  ModelConfig config;
+  config.model_type = reader.Text("model_type");
+  config.architecture = Architecture(reader);
+  NXDKIT_TRY(reader.status());
+  if (config.model_type.empty() && config.architecture.empty())
+    return Corrupt("neither model_type nor architectures is there: it says of no model what it is")
+        .in(path);
+  config.family = FindFamily(config.model_type, config.architecture);
+  config.dtype = ConfigDtype(reader);
+  NXDKIT_TRY(reader.status());
+  if (!config.family) return config;
+
+  config.hidden = reader.Int("hidden_size", std::nullopt, 1, kMaxExtent);
+  config.intermediate = reader.Int("intermediate_size", std::nullopt, 1, kMaxExtent);
+  config.layers = reader.Int("num_hidden_layers", std::nullopt, 1, kMaxLayers);
+  config.heads = reader.Int("num_attention_heads", std::nullopt, 1, kMaxHeads);
+  config.kv_heads = config.heads;
+  if (SplitsQkv(*config.family))
+    config.kv_heads = reader.Int("num_key_value_heads", config.heads, 1, kMaxHeads);
+  config.vocab = reader.Int("vocab_size", std::nullopt, 1, kMaxExtent);
+  const int64_t head_dim = config.family->head_dim;
+  config.head_dim =
+      reader.Int("head_dim", head_dim > 0 ? head_dim : config.hidden / config.heads, 1, kMaxExtent);
+  if (Uses(*config.family, Dim::kPositions))
+    config.positions = reader.Int("max_position_embeddings", std::nullopt, 1, kMaxExtent);
+  if (Uses(*config.family, Dim::kTokenTypes))
+    config.token_types = reader.Int("type_vocab_size", std::nullopt, 1, kMaxExtent);
+  config.tied = reader.Flag("tie_word_embeddings", config.family->tied_by_default);
+  const bool attention_bias =
+      reader.Flag("attention_bias", config.family->qkv_bias == Family::Bias::kUnlessConfig);
+  config.qkv_bias = BiasOf(config.family->qkv_bias, attention_bias);
+  config.output_bias = BiasOf(config.family->output_bias, attention_bias);
+  config.mlp_bias = config.family->mlp_bias_key && reader.Flag("mlp_bias");
+  ReadScoreHead(reader, config);
+  ReadExperts(reader, config);
+  NXDKIT_TRY(reader.status());
+  if (config.heads % config.kv_heads != 0)
+    return Corrupt("{} is not a divisor of num_attention_heads {}", config.kv_heads, config.heads)
+        .in(path)
+        .member("num_key_value_heads");
+  if (!JsonFind(json, "head_dim") && head_dim == 0 && config.hidden % config.heads != 0)
+    return Corrupt("missing, and hidden_size {} is not a multiple of num_attention_heads {}",
+                   config.hidden, config.heads)
+        .in(path)
+        .member("head_dim");
+  if (config.heads * config.head_dim > kMaxExtent)
+    return Corrupt("{} heads of {} rows are over the limit of {} rows", config.heads,
+                   config.head_dim, kMaxExtent)
+        .in(path)
+        .member("head_dim");
+  return config;
+}
+
+Result<std::string> WithDtype(std::string_view json_text, Dtype dtype) {
+  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kConfigJson));
+  for (const char* key : {"dtype", "torch_dtype"})
+    if (const auto it = json.find(key); it != json.end()) *it = TorchName(dtype);
+  return DumpPython(json, /*sort_keys=*/false) + "\n";
+}
 
 int Param::CutDim() const {
   const int axis = RowOf(role).axis;

@@ -25,39 +25,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kNameStyles = {"hf", "nxdt", "megatron"};
 
-}  // namespace
-
-std::string_view NameStyleName(NameStyle style) { return kNameStyles[static_cast<size_t>(style)]; }
-
-std::optional<NameStyle> NameStyleFromName(std::string_view name) {
-  const auto it = std::ranges::find(kNameStyles, name);
-  if (it == kNameStyles.end()) return std::nullopt;
-  return static_cast<NameStyle>(it - kNameStyles.begin());
-}
-
-Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
-                                        const Geometry& geometry) {
-  const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
-  if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
-    return Unsupported(
-        "Megatron style sets have no replicated key heads; kv multiplier {} cannot be stored",
-        geometry.kv_multiplier);
-  if (!replicates && geometry.kv_multiplier != 1)
-    return Unsupported("kv multiplier {} needs the linear or fused q/k/v style, not {}",
-                       geometry.kv_multiplier, QkvStyleName(geometry.qkv));
-  if (geometry.qkv == QkvStyle::kCoalesced && config.heads != config.kv_heads)
-    return Unsupported(
-        "the coalesced q/k/v style is for models with one key head per query head; this one has {} "
-        "and {}",
-        config.heads, config.kv_heads);
-  if (!replicates || geometry.names == NameStyle::kMegatron)
-    return models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
-  return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier,
-                                   geometry.tp, geometry.hardware);
-}
-
-namespace {
-
 // Substring renames from Hugging Face to NxDT's Megatron names, in this order, as the reference
 // converter has them; but it renames the experts' projections too, to names that no module has.
 constexpr std::pair<const char*, const char*> kMegatronNames[] = {
@@ -203,6 +170,35 @@ class Builder {
 };
 
 }  // namespace
+
+std::string_view NameStyleName(NameStyle style) { return kNameStyles[static_cast<size_t>(style)]; }
+
+std::optional<NameStyle> NameStyleFromName(std::string_view name) {
+  const auto it = std::ranges::find(kNameStyles, name);
+  if (it == kNameStyles.end()) return std::nullopt;
+  return static_cast<NameStyle>(it - kNameStyles.begin());
+}
+
+Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
+                                        const Geometry& geometry) {
+  const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
+  if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
+    return Unsupported(
+        "Megatron style sets have no replicated key heads; kv multiplier {} cannot be stored",
+        geometry.kv_multiplier);
+  if (!replicates && geometry.kv_multiplier != 1)
+    return Unsupported("kv multiplier {} needs the linear or fused q/k/v style, not {}",
+                       geometry.kv_multiplier, QkvStyleName(geometry.qkv));
+  if (geometry.qkv == QkvStyle::kCoalesced && config.heads != config.kv_heads)
+    return Unsupported(
+        "the coalesced q/k/v style is for models with one key head per query head; this one has {} "
+        "and {}",
+        config.heads, config.kv_heads);
+  if (!replicates || geometry.names == NameStyle::kMegatron)
+    return models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
+  return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier,
+                                   geometry.tp, geometry.hardware);
+}
 
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
                                             int rank, bool aliases, int ep_rank) {

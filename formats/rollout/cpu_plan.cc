@@ -41,6 +41,58 @@ std::optional<uint64_t> CacheBytes(const CpuPlan& plan) {
   return CheckedCast<uint64_t>(*bytes);
 }
 
+// Ascending numbers of tokens, the last of them `most`.
+std::vector<int64_t> ReadBuckets(JsonReader& reader, const char* key, int64_t most) {
+  const Json* buckets = reader.Find("buckets");
+  const Json* list = buckets ? JsonFind(*buckets, key) : nullptr;
+  std::vector<int64_t> out;
+  if (list && list->is_array() && !list->empty() && list->size() <= kMaxBuckets)
+    for (const Json& item : *list) {
+      const int64_t least = out.empty() ? 1 : out.back() + 1;
+      if (!item.is_number_integer() || item < least || item > most) break;
+      out.push_back(item.get<int64_t>());
+    }
+  if (!list || out.size() != list->size() || out.empty() || out.back() != most)
+    reader.Fail(key, fmt::format("found {}, expected 1 to {} ascending numbers that end with {}",
+                                 list ? JsonExcerpt(*list) : "nothing", kMaxBuckets, most));
+  return out;
+}
+
+std::optional<models::GqaStrategy> StrategyFromName(std::string_view name) {
+  for (const models::GqaStrategy strategy :
+       {models::GqaStrategy::kReplicateToTpDegree, models::GqaStrategy::kConvertToMha})
+    if (models::GqaStrategyName(strategy) == name) return strategy;
+  return std::nullopt;
+}
+
+Status CheckSchema(const Json& json) {
+  NXDKIT_ASSIGN(const std::string schema, JsonString(json, "schema"));
+  if (schema != kSchema)
+    return Corrupt("found \"{}\", expected \"{}\"", schema, kSchema).member("schema");
+  NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "version"));
+  if (version == kVersion) return OkStatus();
+  return Unsupported("version {} found, this program knows {}", version, kVersion)
+      .member("version");
+}
+
+// The parts of "kv_cache" are told by the others; one that says something else is damaged.
+void CheckCache(JsonReader& reader, CpuPlan& plan) {
+  const Json* cache = reader.Find("kv_cache");
+  const Json* shape = cache ? JsonFind(*cache, "shape") : nullptr;
+  const Json expected = CacheShape(plan);
+  if (!shape || *shape != expected)
+    return reader.Fail("kv_cache.shape",
+                       fmt::format("found {}, expected {}", shape ? JsonExcerpt(*shape) : "nothing",
+                                   JsonExcerpt(expected)));
+  const std::optional<uint64_t> bytes = CacheBytes(plan);
+  const Json* found = JsonFind(*cache, "bytes_per_rank");
+  if (!bytes || !found || *found != *bytes)
+    return reader.Fail("kv_cache.bytes_per_rank",
+                       fmt::format("found {}, expected {}", found ? JsonExcerpt(*found) : "nothing",
+                                   bytes ? fmt::format("{}", *bytes) : "fewer than 2^63"));
+  plan.kv_cache_bytes = *bytes;
+}
+
 }  // namespace
 
 std::vector<int64_t> MakeBuckets(int64_t least, int64_t most) {
@@ -113,62 +165,6 @@ std::string WriteCpuPlan(const CpuPlan& plan) {
       {"version", kVersion}};
   return DumpPython(json) + "\n";
 }
-
-namespace {
-
-// Ascending numbers of tokens, the last of them `most`.
-std::vector<int64_t> ReadBuckets(JsonReader& reader, const char* key, int64_t most) {
-  const Json* buckets = reader.Find("buckets");
-  const Json* list = buckets ? JsonFind(*buckets, key) : nullptr;
-  std::vector<int64_t> out;
-  if (list && list->is_array() && !list->empty() && list->size() <= kMaxBuckets)
-    for (const Json& item : *list) {
-      const int64_t least = out.empty() ? 1 : out.back() + 1;
-      if (!item.is_number_integer() || item < least || item > most) break;
-      out.push_back(item.get<int64_t>());
-    }
-  if (!list || out.size() != list->size() || out.empty() || out.back() != most)
-    reader.Fail(key, fmt::format("found {}, expected 1 to {} ascending numbers that end with {}",
-                                 list ? JsonExcerpt(*list) : "nothing", kMaxBuckets, most));
-  return out;
-}
-
-std::optional<models::GqaStrategy> StrategyFromName(std::string_view name) {
-  for (const models::GqaStrategy strategy :
-       {models::GqaStrategy::kReplicateToTpDegree, models::GqaStrategy::kConvertToMha})
-    if (models::GqaStrategyName(strategy) == name) return strategy;
-  return std::nullopt;
-}
-
-Status CheckSchema(const Json& json) {
-  NXDKIT_ASSIGN(const std::string schema, JsonString(json, "schema"));
-  if (schema != kSchema)
-    return Corrupt("found \"{}\", expected \"{}\"", schema, kSchema).member("schema");
-  NXDKIT_ASSIGN(const int64_t version, JsonInt(json, "version"));
-  if (version == kVersion) return OkStatus();
-  return Unsupported("version {} found, this program knows {}", version, kVersion)
-      .member("version");
-}
-
-// The parts of "kv_cache" are told by the others; one that says something else is damaged.
-void CheckCache(JsonReader& reader, CpuPlan& plan) {
-  const Json* cache = reader.Find("kv_cache");
-  const Json* shape = cache ? JsonFind(*cache, "shape") : nullptr;
-  const Json expected = CacheShape(plan);
-  if (!shape || *shape != expected)
-    return reader.Fail("kv_cache.shape",
-                       fmt::format("found {}, expected {}", shape ? JsonExcerpt(*shape) : "nothing",
-                                   JsonExcerpt(expected)));
-  const std::optional<uint64_t> bytes = CacheBytes(plan);
-  const Json* found = JsonFind(*cache, "bytes_per_rank");
-  if (!bytes || !found || *found != *bytes)
-    return reader.Fail("kv_cache.bytes_per_rank",
-                       fmt::format("found {}, expected {}", found ? JsonExcerpt(*found) : "nothing",
-                                   bytes ? fmt::format("{}", *bytes) : "fewer than 2^63"));
-  plan.kv_cache_bytes = *bytes;
-}
-
-}  // namespace
 
 Result<CpuPlan> ParseCpuPlan(std::string_view json_text, const std::string& path) {
   NXDKIT_ASSIGN(const Json json, ParseJson(json_text).in(path));

@@ -139,21 +139,6 @@ class RolloutBuilder {
   std::vector<TensorLayout> tensors_;
 };
 
-}  // namespace
-
-Status CheckFamily(const models::ModelConfig& config) {
-  if (config.labels > 0)
-    return Unsupported("a {} has a score head and no lm_head: no engine generates with it",
-                       config.architecture);
-  if (config.family->has_bundles) return OkStatus();
-  return Unsupported(
-      "how rollout bundles hold a {} model is not known: it can be converted between hf, torch and "
-      "nxd",
-      config.family->model_type);
-}
-
-namespace {
-
 // Models with experts are built without padding, but for their heads.
 Status CheckExperts(const models::Model& model, const Geometry& geometry) {
   const models::ModelConfig& config = model.config;
@@ -178,6 +163,17 @@ Status CheckExperts(const models::Model& model, const Geometry& geometry) {
 }
 
 }  // namespace
+
+Status CheckFamily(const models::ModelConfig& config) {
+  if (config.labels > 0)
+    return Unsupported("a {} has a score head and no lm_head: no engine generates with it",
+                       config.architecture);
+  if (config.family->has_bundles) return OkStatus();
+  return Unsupported(
+      "how rollout bundles hold a {} model is not known: it can be converted between hf, torch and "
+      "nxd",
+      config.family->model_type);
+}
 
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank) {

@@ -139,7 +139,7 @@ Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::str
   file.path = archive.path;
   file.format = archive.format;
   file.file_bytes = archive.file_bytes;
-  for (const auto& [key, value] : **found) {
+  for (const auto& [key, value] : *found) {
     if (value.reference() != nullptr)
       return Unsupported(
                  "the tensor is not in this file, but in tensor_{}.pt "

@@ -27,14 +27,12 @@ constexpr NodeId kNoNode = UINT32_MAX;
 constexpr size_t kMaxNodes = 64 << 20;
 constexpr size_t kMaxContainers = 4 << 20;
 
-Error Corrupt(std::string message) { return Error(Errc::kCorrupt, std::move(message)); }
-
 template <typename T>
 Result<T> Parse(std::string_view text, std::string_view what) {
   T value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc() && end == text.data() + text.size()) return value;
-  return Corrupt(fmt::format("\"{:.40}\" is not {}", text, what));
+  return Corrupt("\"{:.40}\" is not {}", text, what);
 }
 
 class Machine {
@@ -49,9 +47,7 @@ class Machine {
       const Decoded decoded = DecodeInstruction(pickle, offset, in);
       if (decoded == Decoded::kUnknown) return UnknownOpcode(pickle, offset);
       if (decoded == Decoded::kCutOff)
-        return Corrupt(
-                   fmt::format("the pickle ends after {} bytes, before its STOP", pickle.size()))
-            .at(offset);
+        return Corrupt("the pickle ends after {} bytes, before its STOP", pickle.size()).at(offset);
       Status status = CheckStack(in);
       if (status.ok()) status = Execute(in);
       if (!status.ok()) return std::move(status).error().at(offset);
@@ -61,9 +57,8 @@ class Machine {
             .at(offset);
       if (in.info->op != Op::kStop) continue;
       if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
-      return Corrupt(
-                 fmt::format("STOP with {} values and {} marks on the stack, expected one value",
-                             stack_.size(), marks_.size()))
+      return Corrupt("STOP with {} values and {} marks on the stack, expected one value",
+                     stack_.size(), marks_.size())
           .at(offset);
     }
   }
@@ -116,8 +111,7 @@ class Machine {
 
   Status PushString(std::string_view text) {
     if (const std::optional<size_t> bad = ValidateUtf8(text))
-      return Corrupt(
-          fmt::format("a string of {} bytes is not UTF-8 at its byte {}", text.size(), *bad));
+      return Corrupt("a string of {} bytes is not UTF-8 at its byte {}", text.size(), *bad);
     return Push(graph_.Text(NodeKind::kString, text));
   }
 
@@ -130,15 +124,15 @@ class Machine {
     const NodeId module = Top(1);
     const NodeId name = Top(0);
     if (graph_.kind(module) != NodeKind::kString || graph_.kind(name) != NodeKind::kString)
-      return Corrupt(fmt::format("STACK_GLOBAL of {} and {}, expected two strings",
-                                 graph_.kind_name(module), graph_.kind_name(name)));
+      return Corrupt("STACK_GLOBAL of {} and {}, expected two strings", graph_.kind_name(module),
+                     graph_.kind_name(name));
     stack_.resize(stack_.size() - 2);
     return PushGlobal(graph_.AsText(module), graph_.AsText(name));
   }
 
   Status PushMemo(uint64_t index) {
     if (index >= memo_.size() || memo_[index] == kNoNode)
-      return Corrupt(fmt::format("nothing was stored under memo number {}", index));
+      return Corrupt("nothing was stored under memo number {}", index);
     return Push(memo_[index]);
   }
 
@@ -171,7 +165,7 @@ class Machine {
   Status PushMarked(NodeKind kind) {
     std::vector<NodeId> items = PopMarked();
     if (kind == NodeKind::kDict && items.size() % 2 != 0)
-      return Corrupt(fmt::format("DICT of {} values, expected pairs", items.size()));
+      return Corrupt("DICT of {} values, expected pairs", items.size());
     const NodeId container = graph_.Container(kind);
     graph_.Items(container) = std::move(items);
     return Push(container);
@@ -185,10 +179,9 @@ class Machine {
     const bool pairs = op == Op::kSetItem || op == Op::kSetItems;
     const bool fits = pairs ? kind == NodeKind::kDict || kind == NodeKind::kOrderedDict
                             : kind == (op == Op::kAddItems ? NodeKind::kSet : NodeKind::kList);
-    if (!fits)
-      return Corrupt(fmt::format("{} on a value of type {}", in.info->name, KindName(kind)));
+    if (!fits) return Corrupt("{} on a value of type {}", in.info->name, KindName(kind));
     if (pairs && items.size() % 2 != 0)
-      return Corrupt(fmt::format("{} with {} values, expected pairs", in.info->name, items.size()));
+      return Corrupt("{} with {} values, expected pairs", in.info->name, items.size());
     std::vector<NodeId>& into = graph_.Items(target);
     into.insert(into.end(), items.begin(), items.end());
     return OkStatus();
@@ -217,19 +210,18 @@ class Machine {
   Status CheckFrame(const Instruction& in) const {
     const size_t left = graph_.pickle().size() - in.next;
     if (in.number <= left) return OkStatus();
-    return Corrupt(fmt::format("FRAME of {} bytes, but only {} are left", in.number, left));
+    return Corrupt("FRAME of {} bytes, but only {} are left", in.number, left);
   }
 
   Status CheckStack(const Instruction& in) const {
     const OpInfo& info = *in.info;
     size_t depth = Depth();
     if (info.marked) {
-      if (marks_.empty()) return Corrupt(fmt::format("{} without a MARK", info.name));
+      if (marks_.empty()) return Corrupt("{} without a MARK", info.name);
       depth = marks_.back() - (marks_.size() > 1 ? marks_[marks_.size() - 2] : 0);
     }
     if (depth >= info.pops) return OkStatus();
-    return Corrupt(
-        fmt::format("{} needs {} values on the stack, found {}", info.name, info.pops, depth));
+    return Corrupt("{} needs {} values on the stack, found {}", info.name, info.pops, depth);
   }
 
   Status Execute(const Instruction& in) {

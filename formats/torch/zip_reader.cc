@@ -21,11 +21,11 @@ constexpr uint64_t kMaxDirectoryBytes = 1 << 30;  // 5 million records; bounds o
 // Deflate cannot expand by more than this (258 bytes from 2 bits), so a larger claim is a lie.
 constexpr uint64_t kMaxInflation = 1032;
 
-Error Corrupt(uint64_t offset, std::string message) {
+Error Damaged(uint64_t offset, std::string message) {
   return Error(Errc::kCorrupt, std::move(message)).at(offset);
 }
-Error Corrupt(const ZipRecord& record, std::string message) {
-  return Corrupt(record.header_offset, std::move(message)).member(record.name);
+Error Damaged(const ZipRecord& record, std::string message) {
+  return Damaged(record.header_offset, std::move(message)).member(record.name);
 }
 
 // What the end record says: where the central directory is.
@@ -55,7 +55,7 @@ Result<std::optional<uint64_t>> FindEnd64(FileView file, uint64_t end) {
   if (LoadLittle<uint32_t>(locator) != zip::kLocatorSignature) return std::optional<uint64_t>();
   const uint64_t offset = LoadLittle<uint64_t>(locator, 8);
   if (at < zip::kEnd64Bytes || offset > at - zip::kEnd64Bytes)
-    return Corrupt(at, fmt::format("the zip64 locator says the end record is at {}, but it ends "
+    return Damaged(at, fmt::format("the zip64 locator says the end record is at {}, but it ends "
                                    "before the locator at {}",
                                    offset, at));
   return std::optional<uint64_t>(offset);
@@ -75,7 +75,7 @@ Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::st
     return Unsupported("the zip archive spans several disks (disk number {})", disk)
         .at(record_offset);
   if (entries_here != end.entries)
-    return Corrupt(record_offset, fmt::format("the {} counts {} entries on this disk and {} in all",
+    return Damaged(record_offset, fmt::format("the {} counts {} entries on this disk and {} in all",
                                               name, entries_here, end.entries));
   return end;
 }
@@ -84,7 +84,7 @@ Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
   NXDKIT_ASSIGN(const std::string record, ReadBytes(file, offset, zip::kEnd64Bytes));
   const uint32_t signature = LoadLittle<uint32_t>(record);
   if (signature != zip::kEnd64Signature)
-    return Corrupt(offset,
+    return Damaged(offset,
                    fmt::format("the zip64 end record has signature {:#010x}, expected {:#010x}",
                                signature, zip::kEnd64Signature));
   return ParseEnd<uint32_t, uint64_t, uint64_t>(std::string_view(record).substr(16), offset,
@@ -94,11 +94,11 @@ Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
 // The directory must be before its end record, at `limit`.
 Status CheckPlace(const ZipEnd& end, uint64_t limit) {
   if (end.directory_offset > limit || end.directory_bytes > limit - end.directory_offset)
-    return Corrupt(limit, fmt::format("the central directory ({} bytes at offset {}) is not before "
+    return Damaged(limit, fmt::format("the central directory ({} bytes at offset {}) is not before "
                                       "its end record at {}",
                                       end.directory_bytes, end.directory_offset, limit));
   if (end.entries > end.directory_bytes / zip::kDirectoryEntryBytes)
-    return Corrupt(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
+    return Damaged(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
                                       end.entries, end.directory_bytes));
   if (end.directory_bytes > kMaxDirectoryBytes)
     return Unsupported("the central directory has {} bytes, the limit is {}", end.directory_bytes,
@@ -124,7 +124,7 @@ Result<ZipEnd> ReadEnd(FileView file) {
   NXDKIT_ASSIGN(const std::string tail, ReadBytes(file, tail_offset, tail_bytes));
   const std::optional<size_t> found = FindEndRecord(tail);
   if (!found)
-    return Corrupt(file.bytes(), fmt::format("no end of a zip archive in the last {} bytes of {}",
+    return Damaged(file.bytes(), fmt::format("no end of a zip archive in the last {} bytes of {}",
                                              tail_bytes, file.bytes()))
         .hint("the file is cut off, or is still being written");
   const uint64_t offset = tail_offset + *found;
@@ -146,12 +146,12 @@ Status ApplyZip64(std::string_view extra, ZipRecord& record) {
   while (reader.left() >= 4 && reader.Number(2, id) && reader.Number(2, bytes)) {
     std::string_view field;
     if (!reader.Take(bytes, field))
-      return Corrupt(record, fmt::format("extra field {:#06x} of {} bytes is cut off", id, bytes));
+      return Damaged(record, fmt::format("extra field {:#06x} of {} bytes is cut off", id, bytes));
     if (id != zip::kZip64Extra) continue;
     ByteReader numbers(field);
     for (uint64_t* value : {&record.bytes, &record.stored_bytes, &record.header_offset})
       if (*value == zip::kIn64 && !numbers.Number(8, *value))
-        return Corrupt(record, fmt::format("the zip64 extra field has only {} bytes", bytes));
+        return Damaged(record, fmt::format("the zip64 extra field has only {} bytes", bytes));
     return OkStatus();
   }
   return OkStatus();
@@ -173,10 +173,10 @@ Status CheckKind(const ZipRecord& record, uint16_t flags, uint16_t disk) {
         fmt::format("the record is compressed by method {}, expected 0 (stored) or 8 (deflated)",
                     record.method));
   if (record.method == zip::kStored && record.stored_bytes != record.bytes)
-    return Corrupt(record, fmt::format("the stored record has {} bytes in the file but claims {}",
+    return Damaged(record, fmt::format("the stored record has {} bytes in the file but claims {}",
                                        record.stored_bytes, record.bytes));
   if (record.method == zip::kDeflated && record.bytes / kMaxInflation > record.stored_bytes)
-    return Corrupt(record, fmt::format("{} deflated bytes cannot hold {} bytes",
+    return Damaged(record, fmt::format("{} deflated bytes cannot hold {} bytes",
                                        record.stored_bytes, record.bytes));
   return OkStatus();
 }
@@ -197,13 +197,13 @@ Status ZipDirectory::Parse(uint64_t entries, uint64_t directory_offset) {
     std::string_view fixed, extra, comment;
     if (!reader.Take(zip::kDirectoryEntryBytes, fixed) ||
         LoadLittle<uint32_t>(fixed) != zip::kDirectorySignature)
-      return Corrupt(
+      return Damaged(
           at, fmt::format("no central directory entry here (entry {} of {})", i + 1, entries));
     ZipRecord record;
     if (!reader.Take(LoadLittle<uint16_t>(fixed, 28), record.name) ||
         !reader.Take(LoadLittle<uint16_t>(fixed, 30), extra) ||
         !reader.Take(LoadLittle<uint16_t>(fixed, 32), comment))
-      return Corrupt(at,
+      return Damaged(at,
                      fmt::format("central directory entry {} of {} is cut off", i + 1, entries));
     record.method = LoadLittle<uint16_t>(fixed, 10);
     record.crc = LoadLittle<uint32_t>(fixed, 16);
@@ -213,11 +213,11 @@ Status ZipDirectory::Parse(uint64_t entries, uint64_t directory_offset) {
     NXDKIT_TRY(ApplyZip64(extra, record));
     NXDKIT_TRY(CheckKind(record, LoadLittle<uint16_t>(fixed, 8), LoadLittle<uint16_t>(fixed, 34)));
     if (!by_name_.emplace(record.name, records_.size()).second)
-      return Corrupt(at, "two records have this name").member(record.name);
+      return Damaged(at, "two records have this name").member(record.name);
     records_.push_back(record);
   }
   if (reader.left() == 0) return OkStatus();
-  return Corrupt(directory_offset + reader.position(),
+  return Damaged(directory_offset + reader.position(),
                  fmt::format("{} bytes are left over after the {} entries of the central directory",
                              reader.left(), entries));
 }
@@ -242,18 +242,18 @@ Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) 
     const uint64_t name_bytes = LoadLittle<uint16_t>(header, 26);
     const uint64_t extra_bytes = LoadLittle<uint16_t>(header, 28);
     if (signature != zip::kLocalSignature)
-      return Corrupt(record,
+      return Damaged(record,
                      fmt::format("the local header has signature {:#010x}, expected {:#010x}",
                                  signature, zip::kLocalSignature));
     if (name_bytes != record.name.size() || header.substr(zip::kLocalBytes) != record.name)
-      return Corrupt(record, "the local header has another name than the central directory");
+      return Damaged(record, "the local header has another name than the central directory");
     if (method != record.method)
-      return Corrupt(
+      return Damaged(
           record, fmt::format("the local header says method {}, the central directory {}", method,
                               record.method));
     record.data_offset = record.header_offset + header_bytes + extra_bytes;
     if (record.data_offset > limit || record.stored_bytes > limit - record.data_offset)
-      return Corrupt(record, fmt::format("the record's {} bytes at offset {} run into {} at {}",
+      return Damaged(record, fmt::format("the record's {} bytes at offset {} run into {} at {}",
                                          record.stored_bytes, record.data_offset,
                                          last ? "the directory" : "the next record", limit));
   }

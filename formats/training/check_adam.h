@@ -1,4 +1,4 @@
-// PRIVATE to formats/training: which optimizers are carried from one form to the other.
+// Which optimizers are carried from one form to the other.
 #pragma once
 
 #include <string_view>

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "lib/base/errors.h"

@@ -268,6 +268,46 @@ void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& loss
         options));
 }
 
+// What the checkpoint says, or what its optimizer has counted.
+Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
+  NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, kTrainStepKey));
+  const int64_t* const step = value ? value->integer() : nullptr;
+  return step ? Result<int64_t>(*step) : StepsDone(checkpoint);
+}
+
+UserContent LeftOut(const std::string& why) {
+  UserContent out;
+  out.kept = UserContent::Kept::kNot;
+  out.note = fmt::format("{} beside the checkpoint is left out: {}", kUserContentFile, why);
+  return out;
+}
+
+// The file's root, with the step in the place of those that it says.
+UserContent WithStep(PickleValue root, int64_t step) {
+  UserContent out;
+  std::vector<std::string> said;
+  bool is_other = false;
+  for (auto& [key, value] : *std::get<PickleValue::Dict>(root.value).items) {
+    if (!key.string() || (*key.string() != "global_step" && *key.string() != "step")) continue;
+    if (!value.integer())
+      return LeftOut(
+          fmt::format("its {} is {}, which is not a count", *key.string(), OptionText(value)));
+    said.push_back(fmt::format("{} {}", *key.string(), *value.integer()));
+    is_other |= *value.integer() != step;
+    value = {step};
+  }
+  if (said.empty())
+    return LeftOut("it may be of another step, which it does not say (global_step)");
+  if (!is_other) return out;
+  out.note = fmt::format("{} beside the checkpoint is of another step ({}): step {} is written",
+                         kUserContentFile, fmt::join(said, ", "), step);
+  if (const PickleValue* samples = root.Find("consumed_samples"))
+    out.note += fmt::format("; its consumed_samples, {}, stays", OptionText(*samples));
+  out.kept = UserContent::Kept::kMade;
+  out.made = std::move(root);
+  return out;
+}
+
 }  // namespace
 
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
@@ -321,50 +361,6 @@ Result<std::optional<PickleValue>> SchedulerOf(const BoundArtifact& checkpoint) 
   AddIfNone(state, "lr_lambdas", PickleValue::MakeList(std::move(lambdas)));
   return Scheduler(PickleValue::MakeDict(std::move(state)));
 }
-
-namespace {
-
-// What the checkpoint says, or what its optimizer has counted.
-Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
-  NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, kTrainStepKey));
-  const int64_t* const step = value ? value->integer() : nullptr;
-  return step ? Result<int64_t>(*step) : StepsDone(checkpoint);
-}
-
-UserContent LeftOut(const std::string& why) {
-  UserContent out;
-  out.kept = UserContent::Kept::kNot;
-  out.note = fmt::format("{} beside the checkpoint is left out: {}", kUserContentFile, why);
-  return out;
-}
-
-// The file's root, with the step in the place of those that it says.
-UserContent WithStep(PickleValue root, int64_t step) {
-  UserContent out;
-  std::vector<std::string> said;
-  bool is_other = false;
-  for (auto& [key, value] : *std::get<PickleValue::Dict>(root.value).items) {
-    if (!key.string() || (*key.string() != "global_step" && *key.string() != "step")) continue;
-    if (!value.integer())
-      return LeftOut(
-          fmt::format("its {} is {}, which is not a count", *key.string(), OptionText(value)));
-    said.push_back(fmt::format("{} {}", *key.string(), *value.integer()));
-    is_other |= *value.integer() != step;
-    value = {step};
-  }
-  if (said.empty())
-    return LeftOut("it may be of another step, which it does not say (global_step)");
-  if (!is_other) return out;
-  out.note = fmt::format("{} beside the checkpoint is of another step ({}): step {} is written",
-                         kUserContentFile, fmt::join(said, ", "), step);
-  if (const PickleValue* samples = root.Find("consumed_samples"))
-    out.note += fmt::format("; its consumed_samples, {}, stays", OptionText(*samples));
-  out.kept = UserContent::Kept::kMade;
-  out.made = std::move(root);
-  return out;
-}
-
-}  // namespace
 
 Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
   if (!checkpoint.objects || !checkpoint.optimizer || IsAsMade(checkpoint)) return UserContent();

@@ -1,6 +1,5 @@
 #include "lib/plan/box_tree.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace nxdkit {

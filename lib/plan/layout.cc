@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "lib/base/errors.h"
 #include "lib/plan/box_tree.h"
@@ -136,6 +135,37 @@ void AddSlice(TensorLayout& tensor, uint32_t param, const Shape& shape, size_t d
   tensor.pieces.push_back(std::move(piece));
 }
 
+Error LayoutError(const TensorLayout& tensor, std::string what) {
+  return Error(Errc::kInternal, "layout: " + std::move(what)).on(tensor.name);
+}
+
+bool Inside(const Box& box, const Shape& shape) {
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (box.lo[d] < 0 || box.extent[d] < 0 || box.lo[d] + box.extent[d] > shape[d]) return false;
+  return true;
+}
+
+Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& tensor,
+                  const Piece& piece) {
+  if (piece.param >= params.size()) return LayoutError(tensor, "piece of an unknown parameter");
+  const LogicalTensor& param = params[piece.param];
+  if (piece.logical.lo.size() != param.shape.size() || piece.axes.size() != param.shape.size())
+    return LayoutError(tensor, fmt::format("piece of {} has the wrong rank", param.name));
+  if (piece.stored_lo.size() != tensor.shape.size())
+    return LayoutError(tensor, "piece has the wrong stored rank");
+  std::vector<bool> taken(tensor.shape.size(), false);
+  for (const uint8_t axis : piece.axes) {
+    if (axis >= taken.size() || taken[axis])
+      return LayoutError(
+          tensor, fmt::format("axes of a piece of {} are not distinct dimensions", param.name));
+    taken[axis] = true;
+  }
+  if (!Inside(piece.logical, param.shape))
+    return LayoutError(tensor, fmt::format("piece {} is outside of {} {}", BoxText(piece.logical),
+                                           param.name, ShapeText(param.shape)));
+  return OkStatus();
+}
+
 }  // namespace
 
 void AddRows(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_t row, int64_t rows,
@@ -228,41 +258,6 @@ Box StoredBox(const Piece& piece, size_t stored_rank) {
     box.extent[piece.axes[d]] = piece.logical.extent[d];
   return box;
 }
-
-namespace {
-
-Error LayoutError(const TensorLayout& tensor, std::string what) {
-  return Error(Errc::kInternal, "layout: " + std::move(what)).on(tensor.name);
-}
-
-bool Inside(const Box& box, const Shape& shape) {
-  for (size_t d = 0; d < shape.size(); ++d)
-    if (box.lo[d] < 0 || box.extent[d] < 0 || box.lo[d] + box.extent[d] > shape[d]) return false;
-  return true;
-}
-
-Status CheckPiece(const std::vector<LogicalTensor>& params, const TensorLayout& tensor,
-                  const Piece& piece) {
-  if (piece.param >= params.size()) return LayoutError(tensor, "piece of an unknown parameter");
-  const LogicalTensor& param = params[piece.param];
-  if (piece.logical.lo.size() != param.shape.size() || piece.axes.size() != param.shape.size())
-    return LayoutError(tensor, fmt::format("piece of {} has the wrong rank", param.name));
-  if (piece.stored_lo.size() != tensor.shape.size())
-    return LayoutError(tensor, "piece has the wrong stored rank");
-  std::vector<bool> taken(tensor.shape.size(), false);
-  for (const uint8_t axis : piece.axes) {
-    if (axis >= taken.size() || taken[axis])
-      return LayoutError(
-          tensor, fmt::format("axes of a piece of {} are not distinct dimensions", param.name));
-    taken[axis] = true;
-  }
-  if (!Inside(piece.logical, param.shape))
-    return LayoutError(tensor, fmt::format("piece {} is outside of {} {}", BoxText(piece.logical),
-                                           param.name, ShapeText(param.shape)));
-  return OkStatus();
-}
-
-}  // namespace
 
 Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layout) {
   for (const TensorLayout& tensor : layout.tensors) {

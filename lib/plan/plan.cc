@@ -149,28 +149,6 @@ Result<std::vector<Place>> FirstPlaces(const std::vector<Place>& pieces,
   return places;
 }
 
-}  // namespace
-
-Result<PrimaryPlaces> PrimaryPlaces::Find(const std::vector<LogicalTensor>& params,
-                                          const Layout& layout, bool allow_missing) {
-  PrimaryPlaces out;
-  for (const std::vector<Place>& pieces : PiecesByParam(params.size(), layout)) {
-    const LogicalTensor& param = params[out.places_.size()];
-    const Box whole = WholeBox(param.shape);
-    NXDKIT_ASSIGN(std::vector<Place> first, FirstPlaces(pieces, param));
-    const std::vector<Place>& places = out.places_.emplace_back(std::move(first));
-    const BoxTree& tree = out.trees_.emplace_back(TreeOf(places));
-    if (CountIn(places) == whole.Volume() || (places.empty() && allow_missing)) continue;
-    if (places.empty()) return Corrupt("the parameter is stored nowhere").on(param.name);
-    return Corrupt("elements {} of {} are stored nowhere", BoxText(GapOf(whole, places, tree)),
-                   ShapeText(param.shape))
-        .on(param.name);
-  }
-  return out;
-}
-
-namespace {
-
 // Copies the logical box `part` from where `from` stores it to where `to` stores it.
 CopyOp MakeCopy(const Box& part, const BoundLayout& source, const PrimaryPlaces::Place& from,
                 const TensorLayout& output, uint32_t to_piece) {
@@ -225,6 +203,24 @@ Status AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlace
 }
 
 }  // namespace
+
+Result<PrimaryPlaces> PrimaryPlaces::Find(const std::vector<LogicalTensor>& params,
+                                          const Layout& layout, bool allow_missing) {
+  PrimaryPlaces out;
+  for (const std::vector<Place>& pieces : PiecesByParam(params.size(), layout)) {
+    const LogicalTensor& param = params[out.places_.size()];
+    const Box whole = WholeBox(param.shape);
+    NXDKIT_ASSIGN(std::vector<Place> first, FirstPlaces(pieces, param));
+    const std::vector<Place>& places = out.places_.emplace_back(std::move(first));
+    const BoxTree& tree = out.trees_.emplace_back(TreeOf(places));
+    if (CountIn(places) == whole.Volume() || (places.empty() && allow_missing)) continue;
+    if (places.empty()) return Corrupt("the parameter is stored nowhere").on(param.name);
+    return Corrupt("elements {} of {} are stored nowhere", BoxText(GapOf(whole, places, tree)),
+                   ShapeText(param.shape))
+        .on(param.name);
+  }
+  return out;
+}
 
 Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayout& source,
                        const Layout& output) {

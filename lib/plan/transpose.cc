@@ -1,7 +1,6 @@
 #include "lib/plan/transpose.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "lib/base/error.h"

@@ -7,7 +7,6 @@
 #include <array>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 
 #include "lib/system/folders.h"
 

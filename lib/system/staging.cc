@@ -126,6 +126,23 @@ int Exchange(const std::string& fresh, const std::string& output) {
   return 0;
 }
 
+// Whether the staging place can be made: what Begin would find out by making it.
+Status CheckPlace(const std::string& output) {
+  const std::string staging = output + ".partial";
+  NXDKIT_ASSIGN(const PathInfo there, LookAtLink(staging));
+  if (there.kind != PathKind::kMissing && there.kind != PathKind::kFolder)
+    return NoStagingFolder(staging);
+  const std::string parent = NearestExisting(ParentPath(output));
+  if (::access(parent.c_str(), W_OK | X_OK) != 0)
+    return OutputError("write into the folder", errno).in(parent);
+  // Folders of the kernel take no files, whatever their permissions say.
+  struct statfs system;
+  if (::statfs(parent.c_str(), &system) == 0 &&
+      (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC))
+    return Error(Errc::kIo, "no files can be made in this folder").in(parent);
+  return OkStatus();
+}
+
 }  // namespace
 
 Error AsOutputFault(Error error) {
@@ -177,27 +194,6 @@ Status Staging::Prepare() {
   resumed_ = !left.empty();
   return OkStatus();
 }
-
-namespace {
-
-// Whether the staging place can be made: what Begin would find out by making it.
-Status CheckPlace(const std::string& output) {
-  const std::string staging = output + ".partial";
-  NXDKIT_ASSIGN(const PathInfo there, LookAtLink(staging));
-  if (there.kind != PathKind::kMissing && there.kind != PathKind::kFolder)
-    return NoStagingFolder(staging);
-  const std::string parent = NearestExisting(ParentPath(output));
-  if (::access(parent.c_str(), W_OK | X_OK) != 0)
-    return OutputError("write into the folder", errno).in(parent);
-  // Folders of the kernel take no files, whatever their permissions say.
-  struct statfs system;
-  if (::statfs(parent.c_str(), &system) == 0 &&
-      (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC))
-    return Error(Errc::kIo, "no files can be made in this folder").in(parent);
-  return OkStatus();
-}
-
-}  // namespace
 
 Status Staging::Check(const std::string& output, const Options& options) {
   Staging staging;

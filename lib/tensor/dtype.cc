@@ -65,83 +65,6 @@ constexpr Alias kAliases[] = {
     {"cdouble", Dtype::kC128},
 };
 
-}  // namespace
-
-const DtypeInfo& Info(Dtype dtype) {
-  NXDKIT_CHECK(static_cast<size_t>(dtype) < std::size(kTable));
-  return kTable[static_cast<size_t>(dtype)];
-}
-
-Dtype Downcast(Dtype dtype) {
-  if (dtype == Dtype::kF32) return Dtype::kBF16;
-  return dtype == Dtype::kF64 ? Dtype::kF32 : dtype;
-}
-
-int64_t ElementBytes(Dtype dtype) { return Info(dtype).bits / 8; }
-
-std::optional<Dtype> DtypeFromName(std::string_view safetensors_name) {
-  for (const DtypeInfo& info : kTable)
-    if (safetensors_name == info.name) return info.dtype;
-  return std::nullopt;
-}
-
-std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name) {
-  constexpr std::string_view kPrefix = "torch.";
-  if (torch_name.substr(0, kPrefix.size()) == kPrefix) torch_name.remove_prefix(kPrefix.size());
-  if (torch_name.empty()) return std::nullopt;
-  for (const DtypeInfo& info : kTable)
-    if (torch_name == info.torch_name) return info.dtype;
-  for (const Alias& alias : kAliases)
-    if (torch_name == alias.name) return alias.dtype;
-  return std::nullopt;
-}
-
-std::optional<int64_t> ElementCount(const Shape& shape) {
-  int64_t count = 1;
-  for (const int64_t dim : shape) {
-    if (dim < 0) return std::nullopt;
-    const std::optional<int64_t> product = CheckedMul(count, dim);
-    if (!product) return std::nullopt;
-    count = *product;
-  }
-  return count;
-}
-
-Result<uint64_t> PackedBytes(Dtype dtype, const Shape& shape) {
-  const std::optional<int64_t> count = ElementCount(shape);
-  if (!count)
-    return Corrupt("shape {} has a negative dimension or more than 2^63 - 1 elements",
-                   ShapeText(shape));
-  const auto bits =
-      CheckedMul<uint64_t>(static_cast<uint64_t>(*count),
-                           Info(dtype).bits % 8 == 0 ? Info(dtype).bits / 8 : Info(dtype).bits);
-  if (!bits)
-    return Corrupt("shape {} of {} has more than 2^64 - 1 bytes", ShapeText(shape), Name(dtype));
-  if (Info(dtype).bits % 8 == 0) return *bits;
-  if (*bits % 8 != 0)
-    return Corrupt("shape {} of {} has {} bits, expected a multiple of 8", ShapeText(shape),
-                   Name(dtype), *bits);
-  return *bits / 8;
-}
-
-Shape RowMajorStrides(const Shape& shape) {
-  Shape strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    // As torch does it for empty tensors. Before a dimension of 0 the product may still overflow;
-    // nothing is addressed with it then.
-    (void)__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride);
-  }
-  return strides;
-}
-
-std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-// All narrowing is done on the bits: the conversion instructions of AVX512-BF16 flush subnormal
-// inputs to zero.
-namespace {
-
 template <typename T>
 inline T Load(const std::byte* from) {
   T value;
@@ -299,6 +222,79 @@ double SmallFloat(uint8_t bits, int mantissa_bits, int bias) {
 
 }  // namespace
 
+const DtypeInfo& Info(Dtype dtype) {
+  NXDKIT_CHECK(static_cast<size_t>(dtype) < std::size(kTable));
+  return kTable[static_cast<size_t>(dtype)];
+}
+
+Dtype Downcast(Dtype dtype) {
+  if (dtype == Dtype::kF32) return Dtype::kBF16;
+  return dtype == Dtype::kF64 ? Dtype::kF32 : dtype;
+}
+
+int64_t ElementBytes(Dtype dtype) { return Info(dtype).bits / 8; }
+
+std::optional<Dtype> DtypeFromName(std::string_view safetensors_name) {
+  for (const DtypeInfo& info : kTable)
+    if (safetensors_name == info.name) return info.dtype;
+  return std::nullopt;
+}
+
+std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name) {
+  constexpr std::string_view kPrefix = "torch.";
+  if (torch_name.substr(0, kPrefix.size()) == kPrefix) torch_name.remove_prefix(kPrefix.size());
+  if (torch_name.empty()) return std::nullopt;
+  for (const DtypeInfo& info : kTable)
+    if (torch_name == info.torch_name) return info.dtype;
+  for (const Alias& alias : kAliases)
+    if (torch_name == alias.name) return alias.dtype;
+  return std::nullopt;
+}
+
+std::optional<int64_t> ElementCount(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t dim : shape) {
+    if (dim < 0) return std::nullopt;
+    const std::optional<int64_t> product = CheckedMul(count, dim);
+    if (!product) return std::nullopt;
+    count = *product;
+  }
+  return count;
+}
+
+Result<uint64_t> PackedBytes(Dtype dtype, const Shape& shape) {
+  const std::optional<int64_t> count = ElementCount(shape);
+  if (!count)
+    return Corrupt("shape {} has a negative dimension or more than 2^63 - 1 elements",
+                   ShapeText(shape));
+  const auto bits =
+      CheckedMul<uint64_t>(static_cast<uint64_t>(*count),
+                           Info(dtype).bits % 8 == 0 ? Info(dtype).bits / 8 : Info(dtype).bits);
+  if (!bits)
+    return Corrupt("shape {} of {} has more than 2^64 - 1 bytes", ShapeText(shape), Name(dtype));
+  if (Info(dtype).bits % 8 == 0) return *bits;
+  if (*bits % 8 != 0)
+    return Corrupt("shape {} of {} has {} bits, expected a multiple of 8", ShapeText(shape),
+                   Name(dtype), *bits);
+  return *bits / 8;
+}
+
+Shape RowMajorStrides(const Shape& shape) {
+  Shape strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    // As torch does it for empty tensors. Before a dimension of 0 the product may still overflow;
+    // nothing is addressed with it then.
+    (void)__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride);
+  }
+  return strides;
+}
+
+std::string ShapeText(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+// All narrowing is done on the bits: the conversion instructions of AVX512-BF16 flush subnormal
+// inputs to zero.
 bool Convertible(Dtype from, Dtype to) {
   return from == to || (Info(from).floating && Info(to).floating);
 }

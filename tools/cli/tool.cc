@@ -82,25 +82,6 @@ void HandleAbort(int) {
   _exit(ExitCode(Errc::kInternal));
 }
 
-}  // namespace
-
-void PrepareSignals(const ToolInfo& info, bool json) {
-  abort_document[0] = 0;
-  if (json) {
-    const Error error(Errc::kInternal, "internal error: a check failed, see standard error");
-    const std::string document =
-        JsonDocument(info.name, ExitCode(Errc::kInternal), &error, {}, Json::object());
-    if (document.size() < sizeof abort_document)
-      std::memcpy(abort_document, document.c_str(), document.size() + 1);
-  }
-  InstallSignalHandlers();
-  std::signal(SIGABRT, HandleAbort);
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
-  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows over `ulimit -f`
-}
-
-namespace {
-
 // A shell's way to say that a signal ended a command: 130 for SIGINT, 143 for SIGTERM.
 int FailureCode(const Error& error) {
   const std::optional<int> signal = Interrupted();
@@ -141,6 +122,21 @@ class Outcome {
 };
 
 }  // namespace
+
+void PrepareSignals(const ToolInfo& info, bool json) {
+  abort_document[0] = 0;
+  if (json) {
+    const Error error(Errc::kInternal, "internal error: a check failed, see standard error");
+    const std::string document =
+        JsonDocument(info.name, ExitCode(Errc::kInternal), &error, {}, Json::object());
+    if (document.size() < sizeof abort_document)
+      std::memcpy(abort_document, document.c_str(), document.size() + 1);
+  }
+  InstallSignalHandlers();
+  std::signal(SIGABRT, HandleAbort);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows over `ulimit -f`
+}
 
 std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,
                                     const AddOptionsFunction& add_options) {

@@ -9,7 +9,6 @@
 #include "lib/base/progress.h"
 #include "lib/base/text.h"
 #include "tools/conversions/launcher.h"
-#include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -33,6 +32,16 @@ Json ValuesJson(const ops::ValueReport& values) {
           {"infinite", values.inf},
           {"not_finite", values.not_finite},
           {"zero", values.zero}};
+}
+
+// "parts 0, 3"; the first of many.
+std::string PartNames(const std::vector<int>& parts) {
+  constexpr size_t kShown = 16;
+  const std::vector<int> shown(parts.begin(), parts.begin() + std::min(parts.size(), kShown));
+  std::string text =
+      fmt::format("{} {}", parts.size() == 1 ? "part" : "parts", fmt::join(shown, ", "));
+  if (parts.size() > kShown) text += fmt::format(" and {} more", parts.size() - kShown);
+  return text;
 }
 
 }  // namespace
@@ -75,20 +84,6 @@ Json PartJson(const ops::PartReport& part) {
   return {{"index", part.index}, {"count", part.count},         {"files", part.files},
           {"bytes", part.bytes}, {"published", part.published}, {"missing", part.missing}};
 }
-
-namespace {
-
-// "parts 0, 3"; the first of many.
-std::string PartNames(const std::vector<int>& parts) {
-  constexpr size_t kShown = 16;
-  const std::vector<int> shown(parts.begin(), parts.begin() + std::min(parts.size(), kShown));
-  std::string text =
-      fmt::format("{} {}", parts.size() == 1 ? "part" : "parts", fmt::join(shown, ", "));
-  if (parts.size() > kShown) text += fmt::format(" and {} more", parts.size() - kShown);
-  return text;
-}
-
-}  // namespace
 
 std::string PartText(const ops::PartReport& part, bool dry_run) {
   std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,

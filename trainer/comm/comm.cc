@@ -9,7 +9,6 @@
 #include <new>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "lib/base/errors.h"
 #include "trainer/base/parallel.h"

@@ -40,6 +40,33 @@ void PlaceOnMachines(const RolloutConfig& rollout, RunPlan& plan) {
 
 int64_t RoundedUp(int64_t a, int64_t b) { return b == 0 ? 0 : (a + b - 1) / b; }
 
+// "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3; rollout workers 4 to 5"
+std::string MachineText(const RunPlan& plan, int64_t machine) {
+  const auto range = [](const char* what, int64_t first, int64_t count) {
+    return count == 1 ? fmt::format("{} {}", what, first)
+                      : fmt::format("{}s {} to {}", what, first, first + count - 1);
+  };
+  std::string text = fmt::format("machine {}: process {}", machine, machine);
+  const auto ranks = plan.ranks_of_machine.begin();
+  const int64_t threads = ranks[machine];
+  const int64_t first = std::reduce(ranks, ranks + machine);
+  if (threads > 0 && first % plan.train_tp == 0 && threads % plan.train_tp == 0)
+    text += fmt::format(", {} threads, TP ranks 0 to {} of {}", threads, plan.train_tp - 1,
+                        range("DP rank", first / plan.train_tp, threads / plan.train_tp));
+  else if (threads > 0)
+    text += fmt::format(", {} threads, {} of the mesh (the TP rank changes fastest)", threads,
+                        range("rank", first, threads));
+  std::vector<size_t> workers;
+  for (size_t w = 0; w < plan.machine_of_worker.size(); ++w)
+    if (plan.machine_of_worker[w] == machine) workers.push_back(w);
+  if (!workers.empty() && workers.back() - workers.front() + 1 == workers.size())
+    text +=
+        "; " + range("rollout worker", static_cast<int64_t>(workers.front()), std::ssize(workers));
+  else if (!workers.empty())
+    text += fmt::format("; rollout workers {}", fmt::join(workers, ", "));
+  return text + (machine == 0 ? "; the loop and the rewards\n" : "\n");
+}
+
 }  // namespace
 
 RunPlan MakeRunPlan(const Config& config) {
@@ -78,37 +105,6 @@ RunPlan MakeRunPlan(const Config& config) {
       Quotient(plan.prompts, critic.global_batch_size) * critic.ppo_epochs;
   return plan;
 }
-
-namespace {
-
-// "machine 1: process 1, 4 threads, TP ranks 0 to 1 of DP ranks 2 to 3; rollout workers 4 to 5"
-std::string MachineText(const RunPlan& plan, int64_t machine) {
-  const auto range = [](const char* what, int64_t first, int64_t count) {
-    return count == 1 ? fmt::format("{} {}", what, first)
-                      : fmt::format("{}s {} to {}", what, first, first + count - 1);
-  };
-  std::string text = fmt::format("machine {}: process {}", machine, machine);
-  const auto ranks = plan.ranks_of_machine.begin();
-  const int64_t threads = ranks[machine];
-  const int64_t first = std::reduce(ranks, ranks + machine);
-  if (threads > 0 && first % plan.train_tp == 0 && threads % plan.train_tp == 0)
-    text += fmt::format(", {} threads, TP ranks 0 to {} of {}", threads, plan.train_tp - 1,
-                        range("DP rank", first / plan.train_tp, threads / plan.train_tp));
-  else if (threads > 0)
-    text += fmt::format(", {} threads, {} of the mesh (the TP rank changes fastest)", threads,
-                        range("rank", first, threads));
-  std::vector<size_t> workers;
-  for (size_t w = 0; w < plan.machine_of_worker.size(); ++w)
-    if (plan.machine_of_worker[w] == machine) workers.push_back(w);
-  if (!workers.empty() && workers.back() - workers.front() + 1 == workers.size())
-    text +=
-        "; " + range("rollout worker", static_cast<int64_t>(workers.front()), std::ssize(workers));
-  else if (!workers.empty())
-    text += fmt::format("; rollout workers {}", fmt::join(workers, ", "));
-  return text + (machine == 0 ? "; the loop and the rewards\n" : "\n");
-}
-
-}  // namespace
 
 std::string RunPlanText(const RunPlan& plan) {
   std::string text =

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 
-#include <chrono>
 #include <optional>
 #include <utility>
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
 
 #include "lib/base/errors.h"
 #include "lib/system/file.h"

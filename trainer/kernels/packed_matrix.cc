@@ -1,7 +1,6 @@
 #include "trainer/kernels/packed_matrix.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "lib/base/errors.h"
 #include "trainer/base/parallel.h"

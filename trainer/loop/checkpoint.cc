@@ -6,7 +6,6 @@
 #include <climits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"

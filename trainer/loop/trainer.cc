@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "trainer/algo/schedule.h"
-#include "trainer/loop/loop_context.h"
 #include "trainer/loop/make_batch.h"
 #include "trainer/loop/reward_watch.h"
 #include "trainer/loop/run_logs.h"

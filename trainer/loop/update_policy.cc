@@ -1,7 +1,6 @@
 #include "trainer/loop/update_policy.h"
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <new>
 #include <numeric>
-#include <utility>
 
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"

@@ -9,9 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <span>
-#include <string_view>
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"

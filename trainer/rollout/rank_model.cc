@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "lib/base/errors.h"
-#include "trainer/base/parallel.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/embedding.h"

@@ -147,9 +147,11 @@ Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budg
   return Value(std::move(out));
 }
 
-// "a.b" of an element, where a part that is a number is an index.
-Result<Value> DottedAttribute(Value value, std::string_view path, Budget& budget) {
-  while (true) {
+// "a.b" of an element, where a part that is a number is an index; itself without a path.
+Result<Value> DottedAttribute(Value value, const std::optional<std::string>& whole,
+                              Budget& budget) {
+  if (!whole) return value;
+  for (std::string_view path = *whole;;) {
     const std::string part(path.substr(0, path.find('.')));
     const bool is_index = !part.empty() && std::ranges::all_of(part, IsDigit);
     const std::optional<int64_t> index = ParseNumber<int64_t>(part);
@@ -166,10 +168,7 @@ Result<Value> Join(const Value& value, const Arguments& arguments, Budget& budge
   NXDKIT_ASSIGN(const List items, Iterate(value, budget));
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
-    Value item = items[i];
-    if (attribute) {
-      NXDKIT_ASSIGN(item, DottedAttribute(item, *attribute, budget));
-    }
+    NXDKIT_ASSIGN(const Value item, DottedAttribute(items[i], attribute, budget));
     NXDKIT_ASSIGN(const std::string text, ToText(item, budget));
     if (i > 0 && separator) out += *separator;
     out += text;
@@ -248,10 +247,7 @@ Result<std::vector<Value>> SortKeys(const List& items, const Arguments& argument
   const bool folds = case_sensitive == nullptr || !IsTrue(*case_sensitive);
   std::vector<Value> keys;
   for (const Value& item : items) {
-    Value key = item;
-    if (attribute) {
-      NXDKIT_ASSIGN(key, DottedAttribute(item, *attribute, budget));
-    }
+    NXDKIT_ASSIGN(const Value key, DottedAttribute(item, attribute, budget));
     NXDKIT_TRY(budget.Charge(key.text() == nullptr ? 0 : key.text()->size() * 4));
     keys.push_back(folds && key.text() != nullptr ? Value(PythonLower(*key.text())) : key);
   }
@@ -335,10 +331,7 @@ Result<Value> Sum(const Value& value, const Arguments& arguments, Budget& budget
   const Value* start = arguments.Get(1, "start");
   Value sum = start == nullptr ? Value(int64_t{0}) : *start;
   for (const Value& item : items) {
-    Value term = item;
-    if (attribute) {
-      NXDKIT_ASSIGN(term, DottedAttribute(item, *attribute, budget));
-    }
+    NXDKIT_ASSIGN(const Value term, DottedAttribute(item, attribute, budget));
     NXDKIT_ASSIGN(sum, Binary("+", sum, term, budget));
   }
   return sum;
@@ -438,10 +431,7 @@ Result<Value> Select(const Value& value, const Arguments& arguments, Budget& bud
   NXDKIT_ASSIGN(const auto test, arguments.Text(kTest, "test"));
   List kept;
   for (const Value& item : items) {
-    Value tested = item;
-    if (attribute) {
-      NXDKIT_ASSIGN(tested, DottedAttribute(item, *attribute, budget));
-    }
+    NXDKIT_ASSIGN(const Value tested, DottedAttribute(item, attribute, budget));
     bool passes = IsTrue(tested);
     if (test) {
       NXDKIT_ASSIGN(passes, ApplyTest(*test, tested, Rest(arguments, kTest + 1), budget));

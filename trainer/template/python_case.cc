@@ -16,7 +16,7 @@ struct Expansion {
   const char* upper;
 };
 // The characters whose upper case is several, in order: the rows of Unicode's SpecialCasing.txt
-// without conditions.
+// without conditions, but for the vowels from 0x1f80 to 0x1faf.
 constexpr Expansion kExpansions[] = {{0xdf, "SS"},
                                      {0x149, "\u02bcN"},
                                      {0x1f0, "J\u030c"},
@@ -32,54 +32,6 @@ constexpr Expansion kExpansions[] = {{0xdf, "SS"},
                                      {0x1f52, "\u03a5\u0313\u0300"},
                                      {0x1f54, "\u03a5\u0313\u0301"},
                                      {0x1f56, "\u03a5\u0313\u0342"},
-                                     {0x1f80, "\u1f08\u0399"},
-                                     {0x1f81, "\u1f09\u0399"},
-                                     {0x1f82, "\u1f0a\u0399"},
-                                     {0x1f83, "\u1f0b\u0399"},
-                                     {0x1f84, "\u1f0c\u0399"},
-                                     {0x1f85, "\u1f0d\u0399"},
-                                     {0x1f86, "\u1f0e\u0399"},
-                                     {0x1f87, "\u1f0f\u0399"},
-                                     {0x1f88, "\u1f08\u0399"},
-                                     {0x1f89, "\u1f09\u0399"},
-                                     {0x1f8a, "\u1f0a\u0399"},
-                                     {0x1f8b, "\u1f0b\u0399"},
-                                     {0x1f8c, "\u1f0c\u0399"},
-                                     {0x1f8d, "\u1f0d\u0399"},
-                                     {0x1f8e, "\u1f0e\u0399"},
-                                     {0x1f8f, "\u1f0f\u0399"},
-                                     {0x1f90, "\u1f28\u0399"},
-                                     {0x1f91, "\u1f29\u0399"},
-                                     {0x1f92, "\u1f2a\u0399"},
-                                     {0x1f93, "\u1f2b\u0399"},
-                                     {0x1f94, "\u1f2c\u0399"},
-                                     {0x1f95, "\u1f2d\u0399"},
-                                     {0x1f96, "\u1f2e\u0399"},
-                                     {0x1f97, "\u1f2f\u0399"},
-                                     {0x1f98, "\u1f28\u0399"},
-                                     {0x1f99, "\u1f29\u0399"},
-                                     {0x1f9a, "\u1f2a\u0399"},
-                                     {0x1f9b, "\u1f2b\u0399"},
-                                     {0x1f9c, "\u1f2c\u0399"},
-                                     {0x1f9d, "\u1f2d\u0399"},
-                                     {0x1f9e, "\u1f2e\u0399"},
-                                     {0x1f9f, "\u1f2f\u0399"},
-                                     {0x1fa0, "\u1f68\u0399"},
-                                     {0x1fa1, "\u1f69\u0399"},
-                                     {0x1fa2, "\u1f6a\u0399"},
-                                     {0x1fa3, "\u1f6b\u0399"},
-                                     {0x1fa4, "\u1f6c\u0399"},
-                                     {0x1fa5, "\u1f6d\u0399"},
-                                     {0x1fa6, "\u1f6e\u0399"},
-                                     {0x1fa7, "\u1f6f\u0399"},
-                                     {0x1fa8, "\u1f68\u0399"},
-                                     {0x1fa9, "\u1f69\u0399"},
-                                     {0x1faa, "\u1f6a\u0399"},
-                                     {0x1fab, "\u1f6b\u0399"},
-                                     {0x1fac, "\u1f6c\u0399"},
-                                     {0x1fad, "\u1f6d\u0399"},
-                                     {0x1fae, "\u1f6e\u0399"},
-                                     {0x1faf, "\u1f6f\u0399"},
                                      {0x1fb2, "\u1fba\u0399"},
                                      {0x1fb3, "\u0391\u0399"},
                                      {0x1fb4, "\u0386\u0399"},
@@ -123,9 +75,17 @@ constexpr Expansion kExpansions[] = {{0xdf, "SS"},
 constexpr uint32_t kDottedI = 0x130, kSigma = 0x3a3, kFinalSigma = 0x3c2, kIota = 0x399;
 constexpr uint32_t kIotaBelow = 0x345, kApostropheN = 0x149, kCapitalSharpS = 0x1e9e;
 
-const char* UpperExpansion(uint32_t point) {
+// Empty where the upper case is one character.
+std::string UpperExpansion(uint32_t point) {
+  std::string upper;
+  if (point >= 0x1f80 && point < 0x1fb0) {  // small and capital eights of three vowels, with iota
+    constexpr uint32_t kCapitals[] = {0x1f08, 0x1f28, 0x1f68};
+    AppendUtf8(kCapitals[(point - 0x1f80) / 16] + point % 8, &upper);
+    AppendUtf8(kIota, &upper);
+    return upper;
+  }
   const auto* found = std::ranges::lower_bound(kExpansions, point, {}, &Expansion::point);
-  return found != std::end(kExpansions) && found->point == point ? found->upper : nullptr;
+  return found != std::end(kExpansions) && found->point == point ? found->upper : upper;
 }
 
 template <typename Map>
@@ -194,8 +154,8 @@ std::string PythonLower(std::string_view text) {
 
 std::string PythonUpper(std::string_view text) {
   return MapEach(text, [](uint32_t point, size_t, std::string* out) {
-    if (const char* expansion = UpperExpansion(point))
-      *out += expansion;
+    if (const std::string upper = UpperExpansion(point); !upper.empty())
+      *out += upper;
     else
       AppendUtf8(Simple(utf8proc_toupper, point), out);
   });
@@ -204,19 +164,18 @@ std::string PythonUpper(std::string_view text) {
 std::string PythonTitle(std::string_view character) {
   return MapEach(character, [](uint32_t point, size_t, std::string* out) {
     const uint32_t title = Simple(utf8proc_totitle, point);
-    const char* expansion = UpperExpansion(point);
+    const std::string upper = UpperExpansion(point);
     // With an upper case of several, the first of them, then the others as small letters.
-    if (expansion == nullptr || (title != point && title != kCapitalSharpS))
-      return AppendUtf8(title, out);
-    const std::string_view upper = expansion;
+    if (upper.empty() || (title != point && title != kCapitalSharpS)) return AppendUtf8(title, out);
     const size_t first = CharBytes(upper, 0);
     *out += upper.substr(0, first);
-    *out += MapEach(upper.substr(first), [&](uint32_t rest, size_t, std::string* small) {
-      AppendUtf8(rest == kIota           ? kIotaBelow
-                 : point == kApostropheN ? rest
-                                         : Simple(utf8proc_tolower, rest),
-                 small);
-    });
+    *out += MapEach(std::string_view(upper).substr(first),
+                    [&](uint32_t rest, size_t, std::string* small) {
+                      AppendUtf8(rest == kIota           ? kIotaBelow
+                                 : point == kApostropheN ? rest
+                                                         : Simple(utf8proc_tolower, rest),
+                                 small);
+                    });
   });
 }
 

@@ -4,11 +4,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include <optional>
-
 #include "lib/base/errors.h"
 #include "lib/base/utf8.h"
-#include "trainer/base/characters.h"
 #include "trainer/template/python_case.h"
 
 namespace nxdkit::trainer::jinja {

@@ -18,10 +18,6 @@ constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr uint64_t kMostIdsPerToken = 8;
 constexpr uint64_t kIdsForFree = 4096;
 
-Error Corrupt(std::string_view member, std::string message) {
-  return Error(Errc::kCorrupt, std::move(message)).member(member);
-}
-
 // null, absent, and for text the empty one, are what every byte-level tokenizer has.
 Status RefuseOption(const Json& model, std::string_view key) {
   const Json* value = JsonFind(model, key);
@@ -40,8 +36,8 @@ Result<std::pair<std::string_view, std::string_view>> PairOf(const Json& merge, 
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return std::pair(text.substr(0, space), text.substr(space + 1));
   }
-  return Corrupt("model.merges",
-                 fmt::format("merge {} is {}, expected two tokens", index, JsonExcerpt(merge)));
+  return Corrupt("merge {} is {}, expected two tokens", index, JsonExcerpt(merge))
+      .member("model.merges");
 }
 
 // Bytes 0xc0, 0xc1 and from 0xf5 on are in no UTF-8 text.
@@ -143,9 +139,9 @@ Result<Bpe> Bpe::FromJson(const Json& model, bool byte_level) {
   const Json* vocabulary = JsonFind(model, "vocab");
   const Json* merges = JsonFind(model, "merges");
   if (vocabulary == nullptr || !vocabulary->is_object())
-    return Corrupt("model.vocab", "found no object of tokens and ids");
+    return Corrupt("found no object of tokens and ids").member("model.vocab");
   if (merges == nullptr || !merges->is_array())
-    return Corrupt("model.merges", "found no array of pairs");
+    return Corrupt("found no array of pairs").member("model.merges");
   Bpe bpe;
   bpe.byte_level_ = byte_level;
   if (JsonFind(model, "ignore_merges") != nullptr) {
@@ -160,20 +156,22 @@ Result<Bpe> Bpe::FromJson(const Json& model, bool byte_level) {
 
 Status Bpe::ReadVocabulary(const Json& vocabulary) {
   if (vocabulary.size() > kMaxTokens)
-    return Corrupt("model.vocab",
-                   fmt::format("{} tokens, the limit is {}", vocabulary.size(), kMaxTokens));
+    return Corrupt("{} tokens, the limit is {}", vocabulary.size(), kMaxTokens)
+        .member("model.vocab");
   const uint64_t most = vocabulary.size() * kMostIdsPerToken + kIdsForFree;
   ids_.reserve(vocabulary.size());
   for (const auto& [token, value] : vocabulary.items()) {
     if (!value.is_number_unsigned() || value.get<uint64_t>() > most)
-      return Corrupt("model.vocab", fmt::format("token '{}' has id {}, expected 0 to {}",
-                                                EscapeControl(token), JsonExcerpt(value), most));
+      return Corrupt("token '{}' has id {}, expected 0 to {}", EscapeControl(token),
+                     JsonExcerpt(value), most)
+          .member("model.vocab");
     const auto id = value.get<size_t>();
     const auto entry = ids_.emplace(token, static_cast<int32_t>(id)).first;
     if (id >= tokens_.size()) tokens_.resize(id + 1);
     if (tokens_[id] != nullptr)
-      return Corrupt("model.vocab", fmt::format("id {} belongs to '{}' and to '{}'", id,
-                                                EscapeControl(*tokens_[id]), EscapeControl(token)));
+      return Corrupt("id {} belongs to '{}' and to '{}'", id, EscapeControl(*tokens_[id]),
+                     EscapeControl(token))
+          .member("model.vocab");
     tokens_[id] = &entry->first;
   }
   return OkStatus();
@@ -189,8 +187,7 @@ Status Bpe::ReadUnknown(const Json& model) {
   NXDKIT_ASSIGN(const std::string token, JsonString(model, "unk_token"));
   unknown_ = IdOf(token);
   if (unknown_ >= 0) return OkStatus();
-  return Corrupt("model.unk_token",
-                 fmt::format("'{}' is not in the vocabulary", EscapeControl(token)));
+  return Corrupt("'{}' is not in the vocabulary", EscapeControl(token)).member("model.unk_token");
 }
 
 void Bpe::FindBytes() {
@@ -261,8 +258,7 @@ Status Bpe::CheckWord(std::string_view word) const {
 
 Status Bpe::ReadMerges(const Json& merges) {
   if (merges.size() > kMaxTokens)
-    return Corrupt("model.merges",
-                   fmt::format("{} merges, the limit is {}", merges.size(), kMaxTokens));
+    return Corrupt("{} merges, the limit is {}", merges.size(), kMaxTokens).member("model.merges");
   merges_ = std::make_unique<MergeTable>(merges.size());
   uint32_t rank = 0;
   for (const Json& merge : merges) {
@@ -278,12 +274,12 @@ Status Bpe::AddMerge(uint32_t rank, std::string_view left, std::string_view righ
   const std::string whole = std::string(left).append(right);
   const int32_t left_id = IdOf(left), right_id = IdOf(right), id = IdOf(whole);
   if (left_id < 0 || right_id < 0 || id < 0)
-    return Corrupt("model.merges",
-                   fmt::format("merge {} of '{}' and '{}': '{}' is not in the vocabulary", rank,
-                               EscapeControl(left), EscapeControl(right),
-                               EscapeControl(left_id < 0    ? left
-                                             : right_id < 0 ? right
-                                                            : std::string_view(whole))));
+    return Corrupt("merge {} of '{}' and '{}': '{}' is not in the vocabulary", rank,
+                   EscapeControl(left), EscapeControl(right),
+                   EscapeControl(left_id < 0    ? left
+                                 : right_id < 0 ? right
+                                                : std::string_view(whole)))
+        .member("model.merges");
   merges_->Insert(left_id, right_id, {rank, id});
   return OkStatus();
 }

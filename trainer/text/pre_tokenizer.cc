@@ -30,7 +30,7 @@ constexpr BehaviorName kBehaviors[] = {
     {"Contiguous", SplitBehavior::kContiguous},
 };
 
-Error Unsupported(std::string_view what) {
+Error CannotSplit(std::string_view what) {
   return Error(Errc::kUnsupported, std::string(what)).member(kPreTokenizerKey);
 }
 
@@ -38,7 +38,7 @@ Result<SplitBehavior> BehaviorOf(const Json& json) {
   NXDKIT_ASSIGN(const std::string name, JsonString(json, "behavior"));
   for (const BehaviorName& row : kBehaviors)
     if (row.name == name) return row.behavior;
-  return Unsupported(fmt::format("Split with behavior '{}' is not known", name));
+  return CannotSplit(fmt::format("Split with behavior '{}' is not known", name));
 }
 
 // {"Regex": "..."} or {"String": "..."}
@@ -116,19 +116,19 @@ Result<PreTokenizer> PreTokenizer::FromJson(const Json* json) {
 
 Status PreTokenizer::Add(const Json& json, int depth) {
   if (depth > kMaxDepth)
-    return Unsupported(fmt::format("Sequences nest deeper than {}", kMaxDepth));
+    return CannotSplit(fmt::format("Sequences nest deeper than {}", kMaxDepth));
   if (!json.is_object())
-    return Unsupported(fmt::format("found {}, expected an object", JsonTypeText(json)));
+    return CannotSplit(fmt::format("found {}, expected an object", JsonTypeText(json)));
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
   if (byte_level_ && type != "Sequence")
-    return Unsupported(type == "ByteLevel" ? "ByteLevel twice"
+    return CannotSplit(type == "ByteLevel" ? "ByteLevel twice"
                                            : fmt::format("{} after ByteLevel", type));
   if (type == "Split") return AddSplit(json);
   if (type == "Digits") return AddDigits(json);
   if (type == "Metaspace") return AddMetaspace(json);
   if (type == "ByteLevel") return AddByteLevel(json);
   if (type != "Sequence")
-    return Unsupported(fmt::format(
+    return CannotSplit(fmt::format(
         "type '{}' is not known, expected Split, Digits, Metaspace, ByteLevel or Sequence", type));
   const Json* list = JsonFind(json, "pretokenizers");
   if (list == nullptr || !list->is_array())
@@ -164,17 +164,17 @@ Status PreTokenizer::AddMetaspace(const Json& json) {
     NXDKIT_ASSIGN(scheme, JsonString(json, "prepend_scheme"));
   }
   if (scheme != "always" && scheme != "first" && scheme != "never")
-    return Unsupported(fmt::format("Metaspace with prepend_scheme '{}' is not known", scheme));
+    return CannotSplit(fmt::format("Metaspace with prepend_scheme '{}' is not known", scheme));
   const Json* prefix = JsonFind(json, "add_prefix_space");
   if (prefix != nullptr && *prefix == false && scheme != "never")
-    return Unsupported("Metaspace whose add_prefix_space and prepend_scheme contradict each other");
+    return CannotSplit("Metaspace whose add_prefix_space and prepend_scheme contradict each other");
   step.scheme = scheme == "always"  ? Scheme::kAlways
                 : scheme == "first" ? Scheme::kFirst
                                     : Scheme::kNever;
   const bool removed = std::ranges::any_of(
       steps_, [](const Step& one) { return one.behavior == SplitBehavior::kRemoved; });
   if (step.scheme == Scheme::kFirst && removed)
-    return Unsupported("Metaspace with prepend_scheme 'first' after a Split that removes text");
+    return CannotSplit("Metaspace with prepend_scheme 'first' after a Split that removes text");
   bool split = true;
   if (JsonFind(json, "split") != nullptr) {
     NXDKIT_ASSIGN(split, JsonBool(json, "split"));

@@ -156,34 +156,6 @@ CanonicalPlan Choose(const CanonicalPlan& b, const std::vector<Pair>& pairs) {
   return out;
 }
 
-}  // namespace
-
-Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
-                              const DiffLimits& limits, const RunOptions& run) {
-  NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
-  NXDKIT_ASSIGN(const CanonicalPlan b_plan, PlanCanonical(b));
-  DiffReport report;
-  report.a_kind = a.artifact.kind;
-  report.b_kind = b.artifact.kind;
-  const std::vector<Pair> pairs = PairUp(a_plan, b_plan, report);
-  const CanonicalPlan chosen = Choose(b_plan, pairs);
-  NXDKIT_ASSIGN(const ExecuteOptions options,
-                MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(chosen.plan, b.bound, chosen.layout, chosen.outputs, options));
-  if (run.begin) run.begin("comparing", executor.workload().bytes);
-  DiffSink sink(a_plan, a, b_plan, pairs, limits);
-  NXDKIT_TRY(executor.Run(sink));
-  for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
-  report.params = sink.Finish();
-  for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
-  report.total.worst = -1;
-  std::ranges::sort(report.params, IsWorse);
-  return report;
-}
-
-namespace {
-
 // The options of every parameter that has state, by name.
 using NamedOptions = std::map<std::string, torch::PickleDict>;
 
@@ -246,6 +218,30 @@ Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOption
 }
 
 }  // namespace
+
+Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
+                              const DiffLimits& limits, const RunOptions& run) {
+  NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
+  NXDKIT_ASSIGN(const CanonicalPlan b_plan, PlanCanonical(b));
+  DiffReport report;
+  report.a_kind = a.artifact.kind;
+  report.b_kind = b.artifact.kind;
+  const std::vector<Pair> pairs = PairUp(a_plan, b_plan, report);
+  const CanonicalPlan chosen = Choose(b_plan, pairs);
+  NXDKIT_ASSIGN(const ExecuteOptions options,
+                MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(chosen.plan, b.bound, chosen.layout, chosen.outputs, options));
+  if (run.begin) run.begin("comparing", executor.workload().bytes);
+  DiffSink sink(a_plan, a, b_plan, pairs, limits);
+  NXDKIT_TRY(executor.Run(sink));
+  for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
+  report.params = sink.Finish();
+  for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
+  report.total.worst = -1;
+  std::ranges::sort(report.params, IsWorse);
+  return report;
+}
 
 Result<DiffReport> Diff(const DiffRequest& request) {
   std::vector<std::string> notes;

@@ -31,26 +31,6 @@ class DigestSink : public Sink {
   std::vector<std::vector<Sha256Bytes>> leaves_;
 };
 
-}  // namespace
-
-Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions& run) {
-  NXDKIT_ASSIGN(const CanonicalPlan plan, PlanCanonical(artifact));
-  NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kChunkBytes));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(plan.plan, artifact.bound, plan.layout, plan.outputs, options));
-  if (run.begin) run.begin("hashing tensors", executor.workload().bytes);
-  DigestSink sink(plan.outputs);
-  NXDKIT_TRY(executor.Run(sink));
-  NXDKIT_TRY(Prove(artifact, Proving::kTouched, run));
-  std::vector<manifest::ParamDigest> params;
-  for (size_t i = 0; i < plan.outputs.size(); ++i)
-    params.push_back(
-        {plan.outputs[i].name, plan.outputs[i].dtype, plan.outputs[i].shape, sink.Root(i)});
-  return manifest::MakeModelDigest(std::move(params));
-}
-
-namespace {
-
 Finding ParamFinding(const manifest::ParamDigest& param, const char* check, std::string message) {
   return Finding(check, std::move(message)).on(param.name).of(param.name);
 }
@@ -101,6 +81,22 @@ std::vector<Finding> Walk(const std::vector<Row>& recorded, const std::vector<Ro
 }
 
 }  // namespace
+
+Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions& run) {
+  NXDKIT_ASSIGN(const CanonicalPlan plan, PlanCanonical(artifact));
+  NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kChunkBytes));
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan.plan, artifact.bound, plan.layout, plan.outputs, options));
+  if (run.begin) run.begin("hashing tensors", executor.workload().bytes);
+  DigestSink sink(plan.outputs);
+  NXDKIT_TRY(executor.Run(sink));
+  NXDKIT_TRY(Prove(artifact, Proving::kTouched, run));
+  std::vector<manifest::ParamDigest> params;
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    params.push_back(
+        {plan.outputs[i].name, plan.outputs[i].dtype, plan.outputs[i].shape, sink.Root(i)});
+  return manifest::MakeModelDigest(std::move(params));
+}
 
 std::vector<Finding> CompareModels(const ModelDigest& recorded, const ModelDigest& found) {
   using manifest::ParamDigest;

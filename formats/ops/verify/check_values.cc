@@ -4,19 +4,13 @@
 
 #include <utility>
 
+#include "formats/ops/verify/compare.h"
 #include "lib/plan/executor.h"
 #include "lib/plan/gather.h"
 #include "lib/sinks/compare_sink.h"
 
 namespace nxdkit::ops {
 namespace {
-
-std::vector<OutputTensor> AsTheyAreStored(const BoundLayout& bound) {
-  std::vector<OutputTensor> outputs;
-  for (const StoredTensor& stored : bound.stored)
-    outputs.push_back({stored.name, stored.dtype, stored.shape});
-  return outputs;
-}
 
 // Some of the stored tensors, each as it is.
 struct Selection {
@@ -58,7 +52,7 @@ class ScanSink : public Sink {
 
 ValueCheck::ValueCheck(const BoundArtifact& artifact)
     : artifact_(artifact),
-      tensors_(AsTheyAreStored(artifact.bound)),
+      tensors_(StoredAsOutputs(artifact.bound)),
       scan_(artifact.bound.layout, tensors_) {}
 
 Status ValueCheck::Read(const RunOptions& run, size_t first) {

@@ -32,6 +32,16 @@ Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options
   return archive.ok() ? OkStatus() : Status(archive.error());
 }
 
+// By file, the places of the records that whoever read the artifact has proved.
+std::map<std::string, std::set<uint64_t>> ProvedRecords(const Artifact& artifact) {
+  std::map<std::string, std::set<uint64_t>> proved;
+  for (const TensorFile& file : artifact.files)
+    for (const StoredTensor& tensor : file.tensors)
+      if (const CheckedStorage* record = tensor.storage->checked(); record && record->is_proved())
+        proved[record->path()].insert(record->file_offset());
+  return proved;
+}
+
 }  // namespace
 
 std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact) {
@@ -58,20 +68,6 @@ void DeferChecksums(const Artifact& artifact) {
     for (const StoredTensor& tensor : file.tensors)
       if (const CheckedStorage* record = tensor.storage->checked()) record->Defer();
 }
-
-namespace {
-
-// By file, the places of the records that whoever read the artifact has proved.
-std::map<std::string, std::set<uint64_t>> ProvedRecords(const Artifact& artifact) {
-  std::map<std::string, std::set<uint64_t>> proved;
-  for (const TensorFile& file : artifact.files)
-    for (const StoredTensor& tensor : file.tensors)
-      if (const CheckedStorage* record = tensor.storage->checked(); record && record->is_proved())
-        proved[record->path()].insert(record->file_offset());
-  return proved;
-}
-
-}  // namespace
 
 Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run) {
   std::vector<ArchiveRange> archives = ArchivesWithChecksums(artifact);

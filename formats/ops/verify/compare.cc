@@ -9,13 +9,6 @@ namespace nxdkit::ops {
 
 namespace {
 
-std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {
-  std::vector<OutputTensor> outputs;
-  for (const StoredTensor& stored : bound.stored)
-    outputs.push_back({stored.name, stored.dtype, stored.shape});
-  return outputs;
-}
-
 // Something about a stored tensor, with its file and rank.
 Finding At(const BoundArtifact& artifact, const TensorLayout& tensor, std::string check,
            std::string message) {
@@ -107,6 +100,13 @@ Result<std::vector<Difference>> RunComparison(const Plan& plan, const BoundLayou
 }
 
 }  // namespace
+
+std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound) {
+  std::vector<OutputTensor> outputs;
+  for (const StoredTensor& stored : bound.stored)
+    outputs.push_back({stored.name, stored.dtype, stored.shape});
+  return outputs;
+}
 
 Result<Layout> Renumber(const BoundArtifact& expected, const BoundArtifact& actual) {
   std::unordered_map<std::string, uint32_t> index;

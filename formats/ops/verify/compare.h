@@ -11,6 +11,9 @@
 
 namespace nxdkit::ops {
 
+// The stored tensors as outputs: each as it is.
+std::vector<OutputTensor> StoredAsOutputs(const BoundLayout& bound);
+
 // Replicas bit-equal, padding zero, rank tensors right, the tied pair equal.
 Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunOptions& run);
 

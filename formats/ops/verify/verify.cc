@@ -17,6 +17,7 @@
 #include "formats/ops/verify/loader.h"
 #include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
+#include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "lib/base/errors.h"
 
@@ -158,17 +159,14 @@ Status CheckMasters(const BoundArtifact& training, size_t model_files, const Run
   return OkStatus();
 }
 
-// What Adam and AdamW keep of a parameter.
-constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_sq"};
-
 // Parameters of which some of these are there, and not all.
 std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
   std::vector<Finding> findings;
   const BoundOptimizer& optimizer = *training.optimizer;
   for (uint32_t i = 0; i < optimizer.entries.size(); ++i) {
     const auto is_kept = [&](std::string_view name) { return optimizer.Find(i, name) != nullptr; };
-    if (std::ranges::none_of(kAdamEntries, is_kept)) continue;
-    for (const std::string_view name : kAdamEntries)
+    if (std::ranges::none_of(training::kAdamEntries, is_kept)) continue;
+    for (const std::string_view name : training::kAdamEntries)
       if (!is_kept(name))
         findings.push_back(Finding("optimizer", fmt::format("the optimizer keeps no {} of it, but "
                                                             "other numbers of Adam",
