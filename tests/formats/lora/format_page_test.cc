@@ -1,6 +1,7 @@
 #include "tests/formats/format_page.h"
 
 #include "formats/lora/read_config.h"
+#include "tests/formats/scratch.h"
 
 namespace nxdkit::lora {
 namespace {
