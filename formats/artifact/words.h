@@ -1,5 +1,5 @@
-// The rooms above the core speak its words: what is declared in artifact, and what kinds and the use
-// cases are made of, is named without its room there.
+// The rooms above the core speak its words: what is declared in artifact, and what kinds and the
+// use cases are made of, is named without its room there.
 #pragma once
 
 namespace nxdkit::artifact {}

@@ -86,8 +86,7 @@ StoredTensor FolderFiles::Kept(StoredTensor tensor) {
   if (!cache_ || !tensor.storage->is_file_range()) return tensor;
   std::shared_ptr<const Storage>& again =
       reopened_[{tensor.storage->path(), tensor.storage->file_offset()}];
-  if (!again || again->bytes() != tensor.storage->bytes())
-    again = Reopened(tensor.storage, cache_);
+  if (!again || again->bytes() != tensor.storage->bytes()) again = Reopened(tensor.storage, cache_);
   tensor.storage = again;
   return tensor;
 }

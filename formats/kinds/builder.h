@@ -59,8 +59,8 @@ class OutputBuilder {
                         const std::map<std::string, std::string>& metadata);
   // Configuration and tokenizer files.
   Status CarrySideFiles();
-  // Copies `folder`/`name`, where it is there, to `to`: what such a file of a training run holds does
-  // not depend on the layout.
+  // Copies `folder`/`name`, where it is there, to `to`: what such a file of a training run holds
+  // does not depend on the layout.
   Status CarryFile(const std::string& folder, const std::string& name, std::string to);
   // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
   // are refused before they are planned.

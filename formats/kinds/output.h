@@ -75,7 +75,7 @@ class Output {
 Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
                                              const OutputOptions& options);
 
-// --- rules that kinds share; PRIVATE to formats/kinds
+// --- rules that the folders of kinds share
 
 // The tensor parallel size that is asked for, else the source's; kUsage where neither says one.
 Result<int> DecideTp(const BoundArtifact& source, const Kind& kind, const OutputOptions& options);

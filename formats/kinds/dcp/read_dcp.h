@@ -48,9 +48,10 @@ Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known);
 // any more, stays as it is.
 void UnwrapKeys(Artifact& artifact, const models::Model& model);
 
-// The options of each model parameter of `source`, sorted by name; empty for one that has none. An option may
-// be stored as an object or as a tensor without dimensions, which then is its number. kCorrupt for
-// two names of one parameter that disagree, and for a group that does not say what is in it.
+// The options of each model parameter of `source`, sorted by name; empty for one that has none.
+// An option may be stored as an object or as a tensor without dimensions, which then is its number.
+// kCorrupt for two names of one parameter that disagree, and for a group that does not say what is
+// in it.
 Result<std::vector<torch::PickleDict>> ReadDcpOptions(const BoundArtifact& source,
                                                       const DcpTensors& known);
 

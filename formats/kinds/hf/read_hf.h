@@ -1,5 +1,5 @@
-// PRIVATE to formats: a Hugging Face folder, or an adapter as PEFT saves it, read: opened and bound.
-// An adapter is one file of tensors, and what they mean in adapter_config.json.
+// PRIVATE to formats: a Hugging Face folder, or an adapter as PEFT saves it, opened and bound. An
+// adapter is one file of tensors, and what they mean in adapter_config.json.
 #pragma once
 
 #include <string>

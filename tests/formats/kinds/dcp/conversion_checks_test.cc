@@ -7,8 +7,8 @@
 #include <string>
 
 #include "formats/kinds/open.h"
-#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/dcp/folder_draft.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/kinds/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"

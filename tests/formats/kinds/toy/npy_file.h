@@ -1,6 +1,6 @@
 // One array of NumPy's format 1.0 as a file of one tensor: the bytes of the toy kind.
 //
-//   "\x93NUMPY\x01\x00", u16 length, a header that is a Python dict, padded with spaces to "\n"; data
+//   "\x93NUMPY\x01\x00", u16 length, a header that is a Python dict, spaces up to "\n"; data
 //
 // Source: numpy.lib.format's own description. NumPy writes the keys in this order, with these
 // spaces; another order is refused.

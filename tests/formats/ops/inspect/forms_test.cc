@@ -4,8 +4,8 @@
 
 #include "formats/kinds/nxd/facts_nxd.h"
 #include "formats/kinds/rollout/facts_rollout.h"
-#include "tests/formats/words.h"
 #include "tests/formats/ops/inspect/inputs.h"
+#include "tests/formats/words.h"
 #include "tests/lib/expect_error.h"
 #include "tools/inspect/report.h"
 
@@ -68,8 +68,9 @@ TEST(InspectHf, FolderWithOneFile) {
 
 TEST(InspectHf, ShardedFolder) {
   const Models models;
-  const std::string path = models.Make(
-      "sharded", &ops::kHf, [](OutputOptions& options) { options.Set("max-shard-size", "200000"); });
+  const std::string path = models.Make("sharded", &ops::kHf, [](OutputOptions& options) {
+    options.Set("max-shard-size", "200000");
+  });
   const Inspection inspection = InspectOk(path);
   EXPECT_EQ(inspection.files, 3u);
   EXPECT_EQ(inspection.description, "Hugging Face model folder, 3 files and an index");
