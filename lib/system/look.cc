@@ -84,11 +84,15 @@ Status ForEachIn(const std::string& path, Each each) {
 }
 
 // The entry's own kind, which most file systems say with its name.
-Result<PathKind> KindOfEntry(const dirent& entry, const std::string& path) {
+std::optional<PathKind> KindOfEntry(const dirent& entry) {
   if (entry.d_type == DT_REG) return PathKind::kFile;
   if (entry.d_type == DT_DIR) return PathKind::kFolder;
   if (entry.d_type == DT_LNK) return PathKind::kLink;
-  if (entry.d_type != DT_UNKNOWN) return PathKind::kOther;
+  return entry.d_type == DT_UNKNOWN ? std::nullopt : std::optional(PathKind::kOther);
+}
+
+Result<PathKind> KindOfEntry(const dirent& entry, const std::string& path) {
+  if (const std::optional<PathKind> kind = KindOfEntry(entry)) return *kind;
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
   return info.kind;
 }
@@ -170,6 +174,16 @@ Result<std::vector<std::string>> ListIfThere(const std::string& path) {
   NXDKIT_ASSIGN(const bool folder, IsFolder(path));
   if (folder) return names;
   return std::vector<std::string>();
+}
+
+Result<std::vector<FolderEntry>> ListEntries(const std::string& path) {
+  std::vector<FolderEntry> entries;
+  NXDKIT_TRY(ForEachIn(path, [&](const dirent& entry) {
+    const std::optional<PathKind> kind = KindOfEntry(entry);
+    entries.push_back({entry.d_name, kind == PathKind::kLink ? std::nullopt : kind});
+    return OkStatus();
+  }));
+  return entries;
 }
 
 Result<std::vector<TreeEntry>> ListTree(const std::string& folder) {
