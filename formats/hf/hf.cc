@@ -68,7 +68,8 @@ Result<std::string> FirstStray(const std::string& folder, const std::vector<std:
 }
 
 // Those of WeightSets. What `read` names was read already.
-Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read, const Looker& look) {
+Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read,
+                                        const Looker& look) {
   NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder, look));
   std::vector<std::string> shards;
   for (const std::string& set : sets) {
@@ -166,8 +167,8 @@ Result<std::string> NameOfWeights(const std::string& folder, const std::string& 
                                   const Looker& look) {
   if (!weights.empty()) {
     const std::string name = BaseName(weights);
-    NXDKIT_ASSIGN(const bool here, name == weights ? Result<bool>(true)
-                                                   : SamePath(ParentPath(weights), folder));
+    NXDKIT_ASSIGN(const bool here,
+                  name == weights ? Result<bool>(true) : SamePath(ParentPath(weights), folder));
     NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (here && there) return name;
     return BadUsage("{} is not a file of this folder", EscapeControl(weights)).in(folder);
@@ -260,13 +261,13 @@ Result<std::vector<std::string>> SideFiles(const std::string& folder, const Look
   return present;
 }
 
-Status CheckSideFile(const std::string& path) {
+Result<std::optional<std::string>> ReadSettings(const std::string& path) {
   if (!path.ends_with("_config.json") && !path.ends_with("special_tokens_map.json"))
-    return OkStatus();
+    return std::optional<std::string>();
   constexpr uint64_t kMaxSettings = uint64_t{64} << 20;
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSettings));
+  NXDKIT_ASSIGN(std::string text, ReadSmallFile(path, kMaxSettings));
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] == '{') return OkStatus();
+  if (first != std::string::npos && text[first] == '{') return std::optional(std::move(text));
   return Corrupt("found {}, expected a JSON object: the file sets nothing",
                  first == std::string::npos ? "nothing"
                                             : "'" + EscapeControl(text.substr(first, 1)) + "'")

@@ -51,9 +51,9 @@ Result<bool> HasWeights(const std::string& folder, const Looker& look = {});
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
 Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look = {});
 
-// Of a side file that a loader reads as settings (..._config.json, special_tokens_map.json):
-// kCorrupt when it begins with something else than a JSON object, as one that is empty or a list.
-// Others are fine.
-Status CheckSideFile(const std::string& path);
+// The text of a side file that a loader reads as settings (..._config.json,
+// special_tokens_map.json); nullopt of any other. kCorrupt when it begins with something else than a
+// JSON object, as one that is empty or a list.
+Result<std::optional<std::string>> ReadSettings(const std::string& path);
 
 }  // namespace nxdkit::hf

@@ -42,8 +42,7 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
 }
 
 Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
-                               const InputHints& hints, const Looker& look,
-                               const LoraParts* like) {
+                               const InputHints& hints, const Looker& look, const LoraParts* like) {
   Artifact found;  // of the base, but for its weights
   found.path = path;
   found.kind = &kind;

@@ -76,8 +76,11 @@ Status OutputBuilder::CarrySideFiles() {
     for (const std::string& name : names) {
       if (name == "config.json") continue;
       std::string path = JoinPath(from.side_folder, name);
-      NXDKIT_TRY(hf::CheckSideFile(path));
-      plan.copies.push_back({name, std::move(path)});
+      NXDKIT_ASSIGN(std::optional<std::string> settings, hf::ReadSettings(path));
+      if (settings)
+        plan.texts.push_back({name, *std::move(settings)});
+      else
+        plan.copies.push_back({name, std::move(path)});
     }
   }
   // NxDI's merged file stands for a config, but is none to carry on.

@@ -127,8 +127,8 @@ Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const I
   artifact.kind = kind;
   artifact.look = look;
   if (checkpoint.choice) artifact.choices.push_back(*checkpoint.choice);
-  NXDKIT_ASSIGN(artifact.path,
-                kind->place ? kind->place(checkpoint.path, look) : Result<std::string>(checkpoint.path));
+  NXDKIT_ASSIGN(artifact.path, kind->place ? kind->place(checkpoint.path, look)
+                                           : Result<std::string>(checkpoint.path));
   NXDKIT_ASSIGN(const bool there, look.IsThere(artifact.path));
   if (!there) return NotFound("no such file or folder").in(artifact.path);
   NXDKIT_TRY(RefuseUnfinished(artifact.path, look));

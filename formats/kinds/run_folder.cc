@@ -147,8 +147,8 @@ Result<std::string> CheckpointIn(const std::string& path, const Looker& look) {
   return std::move(found.path);
 }
 
-Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path,
-                                                     std::string_view tag, const Looker& look) {
+Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
+                                                     const Looker& look) {
   const std::optional<int64_t> step = StepOfFolder(tag);
   if (!step) return std::optional<RunCheckpoint>();
   RunCheckpoint named{ActorOf(path, *step), {}, {}};

@@ -348,7 +348,8 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
     NXDKIT_ASSIGN(const bool is_folder, look.IsFolder(tag_folder));
     if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
     NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder, look));
-    const Result<std::vector<TagFolder>> tags = ListTags(path, look);  // of the others nothing is asked
+    const Result<std::vector<TagFolder>> tags =
+        ListTags(path, look);  // of the others nothing is asked
     if (tags.ok() && tags->size() > 1) named.choice = Choice{tag_folder, tags->size(), "option"};
     return named;
   }

@@ -11,7 +11,7 @@ struct Looker::Seen {
   // By name; no kind where the listing does not tell it.
   using Listing = std::map<std::string, std::optional<PathKind>>;
 
-  std::map<std::string, PathKind> kinds;              // by path as it was asked
+  std::map<std::string, PathKind> kinds;                  // by path as it was asked
   std::map<std::string, std::optional<Listing>> folders;  // nullopt: it cannot be listed
 
   // What earlier answers tell of the path.
@@ -60,18 +60,13 @@ Result<PathKind> Looker::KindOf(const std::string& path) const {
 }
 
 Result<bool> Looker::IsThere(const std::string& path) const {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind != PathKind::kMissing;
+  NXDKIT_ASSIGN(const bool missing, Is(path, PathKind::kMissing));
+  return !missing;
 }
 
-Result<bool> Looker::IsFile(const std::string& path) const {
+Result<bool> Looker::Is(const std::string& path, PathKind wanted) const {
   NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind == PathKind::kFile;
-}
-
-Result<bool> Looker::IsFolder(const std::string& path) const {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind == PathKind::kFolder;
+  return kind == wanted;
 }
 
 Result<bool> Looker::HasFile(const std::string& folder, std::string_view name) const {
@@ -89,9 +84,9 @@ Result<std::vector<std::string>> Looker::ListFolder(const std::string& path) con
 
 Result<std::vector<std::string>> Looker::ListIfThere(const std::string& path) const {
   if (seen_->List(path)) return ListFolder(path);
-  const bool nothing = seen_->KindOf(path).value_or(PathKind::kFolder) != PathKind::kFolder;
-  return nothing ? Result<std::vector<std::string>>(std::vector<std::string>())
-                 : nxdkit::ListIfThere(path);
+  if (seen_->KindOf(path).value_or(PathKind::kFolder) == PathKind::kFolder)
+    return nxdkit::ListIfThere(path);
+  return std::vector<std::string>();
 }
 
 }  // namespace nxdkit

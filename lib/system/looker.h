@@ -23,13 +23,15 @@ class Looker {
 
   Result<PathKind> KindOf(const std::string& path) const;
   Result<bool> IsThere(const std::string& path) const;
-  Result<bool> IsFile(const std::string& path) const;
-  Result<bool> IsFolder(const std::string& path) const;
+  Result<bool> IsFile(const std::string& path) const { return Is(path, PathKind::kFile); }
+  Result<bool> IsFolder(const std::string& path) const { return Is(path, PathKind::kFolder); }
   Result<bool> HasFile(const std::string& folder, std::string_view name) const;
   Result<std::vector<std::string>> ListFolder(const std::string& path) const;
   Result<std::vector<std::string>> ListIfThere(const std::string& path) const;
 
  private:
+  Result<bool> Is(const std::string& path, PathKind kind) const;
+
   struct Seen;
   std::shared_ptr<Seen> seen_;
 };

@@ -59,8 +59,7 @@ Status OpenHf(Artifact& artifact, const InputHints& hints) {
     return LoadConfig(artifact, hints, {folder});
   }
   Result<hf::Checkpoint> checkpoint =
-      hf::Open(folder, OpenTensorFile,
-                                               is_file ? BaseName(artifact.path) : weights, artifact.look);
+      hf::Open(folder, OpenTensorFile, is_file ? BaseName(artifact.path) : weights, artifact.look);
   if (!checkpoint.ok())
     return WithWeightsHint(std::move(checkpoint).error(), folder, hints, artifact.look);
   if (checkpoint->choice) artifact.choices.push_back(*checkpoint->choice);

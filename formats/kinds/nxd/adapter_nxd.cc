@@ -118,8 +118,7 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
                "no parameter table here")
         .in(out.artifact.path);
   const Looker look = out.artifact.look;
-  NXDKIT_ASSIGN(nxd::SetLocation location,
-                nxd::Locate(out.artifact.path, hints.Text("tag"), look));
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.Text("tag"), look));
   out.artifact.warnings = location.warnings;
   if (location.choice) out.artifact.choices.push_back(*location.choice);
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location), look));

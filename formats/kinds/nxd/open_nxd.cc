@@ -28,7 +28,8 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
     artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
   }
   NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder, look));
-  NXDKIT_ASSIGN(state->mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp, look));
+  NXDKIT_ASSIGN(state->mp_record,
+                nxd::ReadMpRecord(set.location.tag_folder, set.location.pp, look));
   if (state->mp_record)
     artifact.warnings.insert(artifact.warnings.end(), state->mp_record->warnings.begin(),
                              state->mp_record->warnings.end());

@@ -28,7 +28,8 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
     return OpenAndBind(request.input, request.from, request.hints, request.look);
   NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input, request.look));
   if (is_peft) return OpenLora(request.input, from, {}, request.hints, request.look);
-  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(request.input, request.from, request.hints, request.look));
+  NXDKIT_ASSIGN(Artifact artifact,
+                OpenArtifact(request.input, request.from, request.hints, request.look));
   if (from.holds_adapter && from.holds_adapter(artifact))
     return OpenLora(request.input, from, {}, request.hints, request.look);
   return Bind(std::move(artifact), request.hints);
@@ -108,13 +109,14 @@ class NoLayout : public Output {
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
   out.target = std::make_shared<NoLayout>(request.options);
-  NXDKIT_ASSIGN(out.source, request.source
-                                ? request.source()
-                                : OpenAndBind(request.input, request.from, request.hints, request.look));
+  NXDKIT_ASSIGN(out.source, request.source ? request.source()
+                                           : OpenAndBind(request.input, request.from, request.hints,
+                                                         request.look));
   const std::string base_path = request.hints.Text("base").value_or("");
   NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path, request.look));
   Conversion::Base base;
-  NXDKIT_ASSIGN(base.artifact, OpenAndBind(base_path, kind, BaseHints(request, kind), request.look));
+  NXDKIT_ASSIGN(base.artifact,
+                OpenAndBind(base_path, kind, BaseHints(request, kind), request.look));
   NXDKIT_ASSIGN(base.plan, PlanCanonical(base.artifact));
   NXDKIT_ASSIGN(out.source.bound.layout, Renumber(base.artifact, out.source));
   out.source.params = base.artifact.params;

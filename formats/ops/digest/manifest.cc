@@ -122,8 +122,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
     if (!read.ok()) return std::move(read).error().in(*request.check_manifest);
     recorded = *std::move(read);
   }
-  NXDKIT_ASSIGN(const BoundArtifact bound,
-                OpenAndBind(request.path, request.kind, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, request.kind, request.hints));
   const Artifact& artifact = bound.artifact;
   report.kind = artifact.kind;
   report.warnings = artifact.warnings;

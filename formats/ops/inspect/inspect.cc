@@ -60,8 +60,9 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
                 special ? Result<const Kind*>(nullptr) : FindChanges(request.path));
   if (special || changes) NXDKIT_TRY(CheckNoHints(request.path, request.hints));
   if (special) return special->inspect(inspection, request);
-  NXDKIT_ASSIGN(const Kind* const kind,
-                changes ? Result<const Kind*>(changes) : Recognise(request.path, inspection.artifact.look));
+  NXDKIT_ASSIGN(const Kind* const kind, changes
+                                            ? Result<const Kind*>(changes)
+                                            : Recognise(request.path, inspection.artifact.look));
   return OpenAsKind(inspection, *kind, request);
 }
 

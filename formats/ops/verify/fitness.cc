@@ -178,7 +178,8 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   InputHints hints = request.hints;
   // Shapes are the same on both.
   AssumeHardware(hints);
-  NXDKIT_ASSIGN(const BoundArtifact weights, OpenAndBind(request.weights, request.weights_kind, hints));
+  NXDKIT_ASSIGN(const BoundArtifact weights,
+                OpenAndBind(request.weights, request.weights_kind, hints));
   if (!weights.model)
     return NotFound("the weights have no config.json with a known family")
         .in(request.weights)
