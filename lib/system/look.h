@@ -14,7 +14,7 @@
 
 namespace nxdkit {
 
-// kLink is said by LookAtLink and ListTree alone.
+// kLink is said by LookAtLink and the lists alone.
 enum class PathKind { kMissing, kFile, kFolder, kLink, kOther };
 
 struct PathInfo {
@@ -50,8 +50,8 @@ PathKind KindForHint(const std::string& path);
 Result<std::vector<std::string>> ListFolder(const std::string& path);
 // The same, and nothing where there is no folder.
 Result<std::vector<std::string>> ListIfThere(const std::string& path);
-// The same children, in no order, each with its own kind where the file system says it with the
-// name; not of links, which may lead anywhere.
+// The same children, each with its own kind (kLink for a link) where the file system says it with
+// the name.
 struct FolderEntry {
   std::string name;
   std::optional<PathKind> kind;

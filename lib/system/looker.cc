@@ -46,7 +46,8 @@ const std::optional<Looker::Seen::Listing>& Looker::Seen::List(const std::string
     return at->second;
   }
   at->second.emplace();
-  for (const FolderEntry& entry : *entries) at->second->emplace(entry.name, entry.kind);
+  for (const auto& [name, kind] : *entries)  // where a link leads is asked
+    at->second->emplace(name, kind == PathKind::kLink ? std::nullopt : kind);
   return at->second;
 }
 
