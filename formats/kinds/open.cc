@@ -90,18 +90,19 @@ const Kind* KindFromName(std::string_view name) {
 
 Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
   NXDKIT_ASSIGN(const std::string given, Located(asked));
-  NXDKIT_ASSIGN(const std::string path, CheckpointIn(given, look));
+  NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(given, look));
+  const std::string& path = found.path;
   NXDKIT_TRY(RefuseUnfinished(path, look));
   NXDKIT_ASSIGN(const PathKind is, look.KindOf(path));
   if (is == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (is != PathKind::kFile && is != PathKind::kFolder)
     return Unsupported("neither a regular file nor a folder").in(path);
   for (const Kind* kind : ByPrecedence()) {
-    Result<bool> found = false;
-    if (is == PathKind::kFile && kind->is_file) found = kind->is_file(path);
-    if (is == PathKind::kFolder && kind->is_folder) found = kind->is_folder(path, look);
-    if (!found.ok()) return std::move(found).error();
-    if (*found) return kind;
+    Result<bool> fits = false;
+    if (is == PathKind::kFile && kind->is_file) fits = kind->is_file(path);
+    if (is == PathKind::kFolder && kind->is_folder) fits = kind->is_folder(path, look);
+    if (!fits.ok()) return std::move(fits).error();
+    if (*fits) return kind;
   }
   if (is == PathKind::kFile)
     return Unsupported("neither a safetensors file nor a torch archive").in(path);

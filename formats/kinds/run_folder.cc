@@ -142,11 +142,6 @@ Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look
   return RunCheckpoint{ActorOf(path, chosen.step), chosen.choice, chosen.Warnings()};
 }
 
-Result<std::string> CheckpointIn(const std::string& path, const Looker& look) {
-  NXDKIT_ASSIGN(RunCheckpoint found, FindCheckpoint(path, look));
-  return std::move(found.path);
-}
-
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
                                                      const Looker& look) {
   const std::optional<int64_t> step = StepOfFolder(tag);

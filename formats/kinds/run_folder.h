@@ -59,8 +59,6 @@ struct RunCheckpoint {
   std::vector<std::string> warnings;
 };
 Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look = {});
-// Its path alone.
-Result<std::string> CheckpointIn(const std::string& path, const Looker& look = {});
 // Of a run, where `tag` names one of its checkpoints.
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
                                                      const Looker& look = {});
