@@ -259,11 +259,11 @@ Status CheckEnds(const Ends& ends) {
 }
 
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
-Result<const kinds::Kind*> FormatOf(const Ends& ends) {
+Result<const kinds::Kind*> FormatOf(const Ends& ends, const Looker& look) {
   if (!ends.from.empty()) return kinds::KindFromName(ends.from);
-  NXDKIT_ASSIGN(const bool is_peft, kinds::LooksLikePeft(ends.input));
+  NXDKIT_ASSIGN(const bool is_peft, kinds::LooksLikePeft(ends.input, look));
   if (is_peft) return &kinds::kHf;
-  Result<const kinds::Kind*> kind = kinds::Recognise(ends.input);
+  Result<const kinds::Kind*> kind = kinds::Recognise(ends.input, look);
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
     return std::move(kind).error().hint("--from names the format of INPUT");
   return kind;
@@ -304,7 +304,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
-  NXDKIT_ASSIGN(request.from, FormatOf(ends));
+  NXDKIT_ASSIGN(request.from, FormatOf(ends, request.look));
   request.to = kinds::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;

@@ -8,10 +8,10 @@ namespace nxdkit::artifact {
 namespace {
 
 // The first folder that holds a config.json.
-Result<std::string> FindConfigFolder(const std::vector<std::string>& folders) {
+Result<std::string> FindConfigFolder(const Looker& look, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (folder.empty()) continue;
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, "config.json"));
+    NXDKIT_ASSIGN(const bool there, look.IsFile(JoinPath(folder, "config.json")));
     if (there) return folder;
   }
   return std::string();
@@ -23,7 +23,7 @@ Status NoteOtherConfigs(Artifact& artifact, const std::vector<std::string>& fold
   for (const std::string& folder : folders) {
     const std::string path = folder.empty() ? "" : JoinPath(folder, "config.json");
     if (path.empty() || path == artifact.config_path) continue;
-    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    NXDKIT_ASSIGN(const bool there, artifact.look.IsFile(path));
     if (!there) continue;
     const Result<std::string> text = ReadSmallFile(path, models::kMaxConfigBytes);
     others += !text.ok() || *text != artifact.config_text;
@@ -49,7 +49,7 @@ size_t Artifact::tensor_count() const {
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders, const std::string& instead) {
   if (hints.no_config) return OkStatus();
-  NXDKIT_ASSIGN(artifact.side_folder, FindConfigFolder(folders));
+  NXDKIT_ASSIGN(artifact.side_folder, FindConfigFolder(artifact.look, folders));
   std::optional<std::string> named = hints.config;
   if (!named && artifact.side_folder.empty() && instead.empty()) named = hints.config_if_none;
   if (named) {

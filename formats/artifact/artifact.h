@@ -13,6 +13,7 @@
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/plan/layout.h"
+#include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::artifact {
@@ -48,6 +49,7 @@ struct ArchiveRange {
 struct Artifact {
   const kinds::Kind* kind = nullptr;
   std::string path;         // as given
+  Looker look;              // what lay there when it was opened
   std::string folder;       // whose files belong to it; "" for a single file
   std::string side_folder;  // where config.json and the tokenizer files lie; "" when there are none
   std::string config_path;  // "" when there is no config, or it is made and not read

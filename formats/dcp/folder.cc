@@ -25,13 +25,13 @@ constexpr size_t kMaxWarnings = 20;
 using MaybeForm = std::optional<FolderForm>;
 
 // By the file that its reader in torch would look for; nullopt when there is none of them.
-Result<MaybeForm> FormOf(const std::string& path) {
-  NXDKIT_ASSIGN(const bool has_metadata, HasFile(path, kMetadataFile));
+Result<MaybeForm> FormOf(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool has_metadata, look.HasFile(path, kMetadataFile));
   if (has_metadata) return MaybeForm(FolderForm::kCheckpoint);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
   if (std::ranges::any_of(names, [](const auto& name) { return RankOfMetadata(name).has_value(); }))
     return MaybeForm(FolderForm::kRankLocal);
-  NXDKIT_ASSIGN(const bool has_rank_metadata, HasFile(path, kRankMetadataFile));
+  NXDKIT_ASSIGN(const bool has_rank_metadata, look.HasFile(path, kRankMetadataFile));
   if (has_rank_metadata) return MaybeForm(FolderForm::kRankFiles);
   if (std::ranges::any_of(names, [](const auto& name) { return name.ends_with(".distcp"); }))
     return MaybeForm(FolderForm::kCheckpoint);
@@ -45,18 +45,18 @@ Error Unfinished(const std::string& path) {
       .hint("torch writes it last; take an earlier checkpoint");
 }
 
-Result<Folder> OpenAs(FolderForm form, const std::string& path) {
+Result<Folder> OpenAs(FolderForm form, const std::string& path, const Looker& look) {
   switch (form) {
     case FolderForm::kRankLocal:
-      return OpenRankLocal(path);
+      return OpenRankLocal(path, look);
     case FolderForm::kRankFiles:
-      return OpenRankFolder(path);
+      return OpenRankFolder(path, look);
     case FolderForm::kSafetensors:
-      return OpenShards(path);
+      return OpenShards(path, look);
     case FolderForm::kCheckpoint:
       break;
   }
-  NXDKIT_ASSIGN(const bool has_metadata, IsThere(JoinPath(path, kMetadataFile)));
+  NXDKIT_ASSIGN(const bool has_metadata, look.IsThere(JoinPath(path, kMetadataFile)));
   if (!has_metadata) return Unfinished(path);
   return OpenCheckpoint(path);
 }
@@ -79,10 +79,10 @@ Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
 
 }  // namespace
 
-Result<bool> LooksLikeFolder(const std::string& path) {
-  NXDKIT_ASSIGN(const bool folder, IsFolder(path));
+Result<bool> LooksLikeFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));
   if (!folder) return false;
-  NXDKIT_ASSIGN(const MaybeForm form, FormOf(path));
+  NXDKIT_ASSIGN(const MaybeForm form, FormOf(path, look));
   return form.has_value();
 }
 
@@ -101,13 +101,13 @@ void WarnOfDifference(Folder& folder, const std::string& key) {
                          folder.path, EscapeControl(key)));
 }
 
-Result<Folder> Open(const std::string& path) {
-  NXDKIT_ASSIGN(MaybeForm form, FormOf(path));
+Result<Folder> Open(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(MaybeForm form, FormOf(path, look));
   if (!form) {
-    NXDKIT_ASSIGN(const bool has_rank_files, HasRankFiles(path));
+    NXDKIT_ASSIGN(const bool has_rank_files, HasRankFiles(path, look));
     if (has_rank_files) form = FolderForm::kRankFiles;
   }
-  NXDKIT_ASSIGN(Folder folder, OpenAs(form.value_or(FolderForm::kCheckpoint), path));
+  NXDKIT_ASSIGN(Folder folder, OpenAs(form.value_or(FolderForm::kCheckpoint), path, look));
   for (const StoredEntry& entry : folder.tensors)
     if (entry.shape.empty() && entry.chunks.size() > 1)
       NXDKIT_TRY(CheckScalar(folder, entry).on(entry.key));

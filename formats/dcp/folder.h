@@ -9,6 +9,7 @@
 
 #include "formats/dcp/metadata.h"
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::dcp {
@@ -65,13 +66,13 @@ void WarnOfDifference(Folder& folder, const std::string& key);
 
 // Whether the folder is meant as one: it has a file of metadata, files named *.distcp, or shards
 // of safetensors that say where they belong.
-Result<bool> LooksLikeFolder(const std::string& path);
+Result<bool> LooksLikeFolder(const std::string& path, const Looker& look = {});
 
 // Reads the metadata and the structure of every chunk's archive, never tensor data. kCorrupt naming
 // file, key and offset for items that are outside of their file or overlap, and for archives that
 // hold something else than the metadata says. A folder without metadata is kCorrupt: its save did
 // not come to its end. Items that were compressed are decompressed here, into a temporary file.
-Result<Folder> Open(const std::string& path);
+Result<Folder> Open(const std::string& path, const Looker& look = {});
 
 // The bytes of an object's archive.
 Result<std::string> ReadObject(const Folder& folder, const ObjectEntry& entry);

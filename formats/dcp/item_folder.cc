@@ -324,8 +324,8 @@ Result<std::shared_ptr<const File>> OpenItem(const Folder& folder, const ObjectE
 std::string RankMetadataName(int64_t rank) { return fmt::format("__{}{}", rank, kMetadataFile); }
 
 // Of all ranks, from 0 on without a gap.
-Result<int64_t> CountRanks(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+Result<int64_t> CountRanks(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
   std::set<int64_t> ranks;
   for (const std::string& name : names)
     if (const auto rank = RankOfMetadata(name)) ranks.insert(*rank);
@@ -358,8 +358,8 @@ std::optional<int64_t> RankOfMetadata(std::string_view name) {
   return rank && *rank >= 0 && std::to_string(*rank) == name ? rank : std::nullopt;
 }
 
-Result<Folder> OpenRankLocal(const std::string& path) {
-  NXDKIT_ASSIGN(const int64_t ranks, CountRanks(path));
+Result<Folder> OpenRankLocal(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const int64_t ranks, CountRanks(path, look));
   RankJoiner joiner(path);
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const std::string name = RankMetadataName(rank);

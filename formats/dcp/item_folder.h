@@ -8,13 +8,14 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/torch/archive.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::dcp {
 
 // With .metadata.
 Result<Folder> OpenCheckpoint(const std::string& path);
 // With __0.metadata, __1.metadata, ...: saved without collectives, every rank by itself.
-Result<Folder> OpenRankLocal(const std::string& path);
+Result<Folder> OpenRankLocal(const std::string& path, const Looker& look);
 
 // The rank whose metadata the file is, from its name "__3.metadata".
 std::optional<int64_t> RankOfMetadata(std::string_view name);

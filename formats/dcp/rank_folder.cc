@@ -55,7 +55,7 @@ struct RankFile {
 
 class RankOpener {
  public:
-  explicit RankOpener(const std::string& path) {
+  RankOpener(const std::string& path, const Looker& look) : look_(look) {
     out_.path = path;
     out_.form = FolderForm::kRankFiles;
   }
@@ -83,7 +83,7 @@ class RankOpener {
   std::string SaidBy() const { return JoinPath(out_.path, kRankMetadataFile); }
 
   Status ReadMetadata() {
-    NXDKIT_ASSIGN(const bool has_metadata, IsThere(SaidBy()));
+    NXDKIT_ASSIGN(const bool has_metadata, look_.IsThere(SaidBy()));
     if (!has_metadata) return OkStatus();
     NXDKIT_ASSIGN(const std::string text,
                   ReadFolderFile(out_.path, kRankMetadataFile, kMaxMetadataBytes));
@@ -94,7 +94,7 @@ class RankOpener {
   // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
   // are called like one.
   Status ListFiles() {
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out_.path));
+    NXDKIT_ASSIGN(const std::vector<std::string> names, look_.ListFolder(out_.path));
     there_.insert(names.begin(), names.end());
     std::set<std::string> known;
     if (metadata_)
@@ -353,6 +353,7 @@ class RankOpener {
     return CheckCover(std::move(boxes), entry.shape);
   }
 
+  Looker look_;
   Folder out_;
   std::optional<RankMetadata> metadata_;
   std::set<std::string> there_;  // names in the folder
@@ -369,14 +370,16 @@ class RankOpener {
 
 }  // namespace
 
-Result<bool> HasRankFiles(const std::string& path) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+Result<bool> HasRankFiles(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
   return std::ranges::any_of(names, [](const std::string& name) {
     const auto file = ParseFileName(name);
     return file && file->rank == 0;
   });
 }
 
-Result<Folder> OpenRankFolder(const std::string& path) { return RankOpener(path).Run(); }
+Result<Folder> OpenRankFolder(const std::string& path, const Looker& look) {
+  return RankOpener(path, look).Run();
+}
 
 }  // namespace nxdkit::dcp

@@ -5,12 +5,13 @@
 #include <string>
 
 #include "formats/dcp/folder.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::dcp {
 
 // Whether there are files that are called as it calls them: "<item>_0.pt".
-Result<bool> HasRankFiles(const std::string& path);
+Result<bool> HasRankFiles(const std::string& path, const Looker& look);
 
-Result<Folder> OpenRankFolder(const std::string& path);
+Result<Folder> OpenRankFolder(const std::string& path, const Looker& look);
 
 }  // namespace nxdkit::dcp

@@ -61,13 +61,13 @@ std::string_view CountInName(std::string_view name) {
 
 class ShardOpener {
  public:
-  explicit ShardOpener(const std::string& path) {
+  ShardOpener(const std::string& path, const Looker& look) : look_(look) {
     out_.path = path;
     out_.form = FolderForm::kSafetensors;
   }
 
   Result<Folder> Run() {
-    NXDKIT_ASSIGN(const std::vector<std::string> all, ListFolder(out_.path));
+    NXDKIT_ASSIGN(const std::vector<std::string> all, look_.ListFolder(out_.path));
     std::set<std::string> names;
     for (const std::string& name : all)
       if (name.ends_with(kShardEnd)) names.insert(name);
@@ -157,6 +157,7 @@ class ShardOpener {
     return CheckCover(std::move(boxes), entry.shape);
   }
 
+  Looker look_;
   Folder out_;
   FolderFiles files_;
   std::unordered_map<std::string, size_t> numbers_;  // of entries, by name
@@ -175,6 +176,8 @@ Result<bool> HasShards(const std::string& path, const std::vector<std::string>& 
   return false;
 }
 
-Result<Folder> OpenShards(const std::string& path) { return ShardOpener(path).Run(); }
+Result<Folder> OpenShards(const std::string& path, const Looker& look) {
+  return ShardOpener(path, look).Run();
+}
 
 }  // namespace nxdkit::dcp

@@ -27,10 +27,10 @@ constexpr std::array<std::string_view, 4> kLookups = {
 constexpr std::string_view kConsolidated = "consolidated.safetensors";
 constexpr std::string_view kIndexEnd = ".index.json";
 
-Result<std::vector<std::string>> LookedFor(const std::string& folder) {
+Result<std::vector<std::string>> LookedFor(const std::string& folder, const Looker& look) {
   std::vector<std::string> found;
   for (const std::string_view name : kLookups) {
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (there) found.emplace_back(name);
   }
   return found;
@@ -59,16 +59,18 @@ bool IsShardName(std::string_view name) {
 }
 
 // The first shard of the folder that is not in `named`, which is sorted; "" when there is none.
-Result<std::string> FirstStray(const std::string& folder, const std::vector<std::string>& named) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+Result<std::string> FirstStray(const std::string& folder, const std::vector<std::string>& named,
+                               const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
   for (const std::string& name : names)
     if (IsShardName(name) && !std::ranges::binary_search(named, name)) return name;
   return std::string();
 }
 
 // Those of WeightSets. What `read` names was read already.
-Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read) {
-  NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder));
+Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read,
+                                        const Looker& look) {
+  NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder, look));
   std::vector<std::string> shards;
   for (const std::string& set : sets) {
     if (!IsIndexName(set)) continue;
@@ -81,19 +83,19 @@ Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* 
     shards.insert(shards.end(), index.files.begin(), index.files.end());
   }
   std::ranges::sort(shards);
-  NXDKIT_ASSIGN(const bool has_consolidated, HasFile(folder, kConsolidated));
+  NXDKIT_ASSIGN(const bool has_consolidated, look.HasFile(folder, kConsolidated));
   if (has_consolidated) sets.emplace_back(kConsolidated);
-  NXDKIT_ASSIGN(std::string stray, FirstStray(folder, shards));
+  NXDKIT_ASSIGN(std::string stray, FirstStray(folder, shards, look));
   if (!stray.empty()) sets.push_back(std::move(stray));
   return sets;
 }
 
 // All at once, so that one message shows what a broken download lacks.
-Status CheckPresent(const std::string& folder, const Index& index) {
+Status CheckPresent(const std::string& folder, const Index& index, const Looker& look) {
   size_t missing = 0;
   std::string first;
   for (const std::string& name : index.files) {
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (there) continue;
     if (missing++ == 0) first = name;
   }
@@ -133,8 +135,8 @@ Status CheckNoGhosts(const Index& index, const std::vector<bool>& found) {
 }
 
 Result<Checkpoint> OpenSharded(const std::string& folder, const Index& index,
-                               const OpenTensorFile& open) {
-  NXDKIT_TRY(CheckPresent(folder, index));
+                               const OpenTensorFile& open, const Looker& look) {
+  NXDKIT_TRY(CheckPresent(folder, index, look));
   Checkpoint checkpoint{folder, {}, true, {}};
   std::vector<bool> found(index.entries.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
@@ -161,16 +163,17 @@ Error NoWeights(const std::string& folder) {
 }
 
 // The one that is read.
-Result<std::string> NameOfWeights(const std::string& folder, const std::string& weights) {
+Result<std::string> NameOfWeights(const std::string& folder, const std::string& weights,
+                                  const Looker& look) {
   if (!weights.empty()) {
     const std::string name = BaseName(weights);
-    NXDKIT_ASSIGN(const bool here, name == weights ? Result<bool>(true)
-                                                   : SamePath(ParentPath(weights), folder));
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    NXDKIT_ASSIGN(const bool here,
+                  name == weights ? Result<bool>(true) : SamePath(ParentPath(weights), folder));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (here && there) return name;
     return BadUsage("{} is not a file of this folder", EscapeControl(weights)).in(folder);
   }
-  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder));
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
   if (found.empty()) return NoWeights(folder);
   return found.front();
 }
@@ -183,8 +186,8 @@ Error SeveralSets(const std::string& folder, const std::vector<std::string>& set
 
 }  // namespace
 
-Result<bool> HasWeights(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder));
+Result<bool> HasWeights(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
   return !found.empty();
 }
 
@@ -192,23 +195,23 @@ bool IsIndexName(std::string_view path) {
   return path.ends_with(".safetensors.index.json") || path.ends_with(".bin.index.json");
 }
 
-Result<std::vector<std::string>> WeightSets(const std::string& folder) {
-  return SetsIn(folder, nullptr);
+Result<std::vector<std::string>> WeightSets(const std::string& folder, const Looker& look) {
+  return SetsIn(folder, nullptr, look);
 }
 
 Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
-                        const std::string& weights) {
-  NXDKIT_ASSIGN(const std::string name, NameOfWeights(folder, weights));
+                        const std::string& weights, const Looker& look) {
+  NXDKIT_ASSIGN(const std::string name, NameOfWeights(folder, weights, look));
   std::optional<Index> index;
   if (IsIndexName(name)) {
     NXDKIT_ASSIGN(index, ReadIndex(JoinPath(folder, name), ShardExtension(name)));
   }
   // Of the others nothing is asked where one is named: they may be what is broken.
-  const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr);
+  const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr, look);
   if (weights.empty() && !sets.ok()) return sets.error();
   if (weights.empty() && sets->size() > 1) return SeveralSets(folder, *sets);
   NXDKIT_ASSIGN(Checkpoint checkpoint,
-                index ? OpenSharded(folder, *index, open) : OpenSingle(folder, name, open));
+                index ? OpenSharded(folder, *index, open, look) : OpenSingle(folder, name, open));
   if (sets.ok() && sets->size() > 1)
     checkpoint.choice = Choice{JoinPath(folder, name), sets->size(), "option"};
   return checkpoint;
@@ -249,22 +252,22 @@ constexpr std::array<std::string_view, 26> kSideFiles = {
 
 }  // namespace
 
-Result<std::vector<std::string>> SideFiles(const std::string& folder) {
+Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look) {
   std::vector<std::string> present;
   for (const std::string_view name : kSideFiles) {
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (there) present.emplace_back(name);
   }
   return present;
 }
 
-Status CheckSideFile(const std::string& path) {
+Result<std::optional<std::string>> ReadSettings(const std::string& path) {
   if (!path.ends_with("_config.json") && !path.ends_with("special_tokens_map.json"))
-    return OkStatus();
+    return std::optional<std::string>();
   constexpr uint64_t kMaxSettings = uint64_t{64} << 20;
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSettings));
+  NXDKIT_ASSIGN(std::string text, ReadSmallFile(path, kMaxSettings));
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text[first] == '{') return OkStatus();
+  if (first != std::string::npos && text[first] == '{') return std::optional(std::move(text));
   return Corrupt("found {}, expected a JSON object: the file sets nothing",
                  first == std::string::npos ? "nothing"
                                             : "'" + EscapeControl(text.substr(first, 1)) + "'")

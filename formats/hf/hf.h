@@ -10,6 +10,7 @@
 
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::hf {
@@ -30,7 +31,7 @@ struct Checkpoint {
 // (model.safetensors, model.safetensors.index.json, pytorch_model.bin,
 // pytorch_model.bin.index.json), then consolidated.safetensors, then the first of the shards that
 // no index names. Nothing says which of several is the model: they may be of two saves.
-Result<std::vector<std::string>> WeightSets(const std::string& folder);
+Result<std::vector<std::string>> WeightSets(const std::string& folder, const Looker& look = {});
 
 // Whether the path is an index of shards, by its name.
 bool IsIndexName(std::string_view path);
@@ -41,18 +42,18 @@ bool IsIndexName(std::string_view path);
 // names (a ghost entry is an error that names it), and a tensor of a file that the index does not
 // name is an error. File names are single path components (no "..", no "/", no "\").
 Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
-                        const std::string& weights = "");
+                        const std::string& weights = "", const Looker& look = {});
 
 // Whether Open would find weights there (by file names only).
-Result<bool> HasWeights(const std::string& folder);
+Result<bool> HasWeights(const std::string& folder, const Looker& look = {});
 
 // The files next to the weights that travel with a model byte for byte, those present in `folder`,
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
-Result<std::vector<std::string>> SideFiles(const std::string& folder);
+Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look = {});
 
-// Of a side file that a loader reads as settings (..._config.json, special_tokens_map.json):
-// kCorrupt when it begins with something else than a JSON object, as one that is empty or a list.
-// Others are fine.
-Status CheckSideFile(const std::string& path);
+// The text of a side file that a loader reads as settings (..._config.json,
+// special_tokens_map.json); nullopt of any other. kCorrupt when it begins with something else than a
+// JSON object, as one that is empty or a list.
+Result<std::optional<std::string>> ReadSettings(const std::string& path);
 
 }  // namespace nxdkit::hf

@@ -8,9 +8,10 @@ namespace nxdkit::kinds {
 namespace {
 
 // nullptr: it is none.
-Result<const Kind*> KindOfAdapter(const std::string& path) {
+Result<const Kind*> KindOfAdapter(const std::string& path, const Looker& look) {
   for (const Kind* kind : Kinds()) {
-    NXDKIT_ASSIGN(const bool is, kind->is_adapter ? kind->is_adapter(path) : Result<bool>(false));
+    NXDKIT_ASSIGN(const bool is,
+                  kind->is_adapter ? kind->is_adapter(path, look) : Result<bool>(false));
     if (is) return kind;
   }
   return nullptr;
@@ -19,13 +20,15 @@ Result<const Kind*> KindOfAdapter(const std::string& path) {
 }  // namespace
 
 Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
-                               nxd::LoraSharing sharing, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool there, IsThere(path));
+                               nxd::LoraSharing sharing, const InputHints& hints,
+                               const Looker& look) {
+  NXDKIT_ASSIGN(const bool there, look.IsThere(path));
   if (!there) return NotFound("no such file or folder").in(path);
   BoundArtifact out;
   out.artifact.path = path;
+  out.artifact.look = look;
   out.lora.emplace();
-  NXDKIT_ASSIGN(const Kind* const kind, KindOfAdapter(path));
+  NXDKIT_ASSIGN(const Kind* const kind, KindOfAdapter(path, look));
   if (!kind)
     return Unsupported(
                "no LoRA adapter: neither a folder with adapter_config.json and "
@@ -39,14 +42,15 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
 }
 
 Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
-                               const InputHints& hints, const LoraParts* like) {
+                               const InputHints& hints, const Looker& look, const LoraParts* like) {
   Artifact found;  // of the base, but for its weights
   found.path = path;
   found.kind = &kind;
-  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+  found.look = look;
+  NXDKIT_ASSIGN(const bool is_file, look.IsFile(path));
   std::vector<std::string> folders = {is_file ? ParentPath(path) : path};
   if (kind.adapter_folders) {
-    NXDKIT_ASSIGN(folders, kind.adapter_folders(path, hints));
+    NXDKIT_ASSIGN(folders, kind.adapter_folders(path, hints, look));
   }
   NXDKIT_TRY(LoadConfig(found, hints, folders));
   if (!found.config)
@@ -58,7 +62,7 @@ Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::L
   NXDKIT_ASSIGN(const models::Model model, MakeModel(*found.config).in(found.config_path));
   const std::vector<LogicalTensor> params = model.Logical();
   NXDKIT_ASSIGN(BoundArtifact out,
-                BindLora(path, {&params, &model, found.config_path, like}, sharing, hints));
+                BindLora(path, {&params, &model, found.config_path, like}, sharing, hints, look));
   out.artifact.kind = &kind;
   out.artifact.config_path = found.config_path;
   out.artifact.config_text = found.config_text;

@@ -14,10 +14,12 @@ namespace nxdkit::kinds {
 // base's, an adapted module without tensors. kUnsupported: a module that the base does not have, an
 // option that changes what the tensors mean.
 Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
-                               nxd::LoraSharing sharing, const InputHints& hints);
+                               nxd::LoraSharing sharing, const InputHints& hints,
+                               const Looker& look = {});
 
 // The same for an adapter by itself: its base's config.json is hints.config, or beside it.
 Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
-                               const InputHints& hints, const LoraParts* like = nullptr);
+                               const InputHints& hints, const Looker& look = {},
+                               const LoraParts* like = nullptr);
 
 }  // namespace nxdkit::kinds

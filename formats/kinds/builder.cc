@@ -72,22 +72,21 @@ Status OutputBuilder::SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncod
 Status OutputBuilder::CarrySideFiles() {
   const Artifact& from = source_.artifact;
   if (!from.side_folder.empty()) {
-    NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder));
+    NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder, from.look));
     for (const std::string& name : names) {
       if (name == "config.json") continue;
       std::string path = JoinPath(from.side_folder, name);
-      NXDKIT_TRY(hf::CheckSideFile(path));
-      plan.copies.push_back({name, std::move(path)});
+      NXDKIT_ASSIGN(std::optional<std::string> settings, hf::ReadSettings(path));
+      if (settings)
+        plan.texts.push_back({name, *std::move(settings)});
+      else
+        plan.copies.push_back({name, std::move(path)});
     }
   }
   // NxDI's merged file stands for a config, but is none to carry on.
   if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();
-  if (!output_.config_text.empty())
-    plan.texts.push_back({"config.json", output_.config_text});
-  else if (!from.config_path.empty())
-    plan.copies.push_back({"config.json", from.config_path});
-  else if (!from.config_text.empty())
-    plan.texts.push_back({"config.json", from.config_text});
+  const std::string& text = output_.config_text.empty() ? from.config_text : output_.config_text;
+  if (!text.empty()) plan.texts.push_back({"config.json", text});
   return OkStatus();
 }
 

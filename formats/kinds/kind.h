@@ -32,12 +32,12 @@ struct Kind {
   // Of two kinds that a path may be, the one with the lower number counts.
   int precedence = 0;
   Result<bool> (*is_file)(const std::string& path) = nullptr;
-  Result<bool> (*is_folder)(const std::string& path) = nullptr;
+  Result<bool> (*is_folder)(const std::string& path, const Looker& look) = nullptr;
   // Where it lies in a folder that is known to be one of a training run.
-  Result<std::string> (*place)(const std::string& path) = nullptr;
+  Result<std::string> (*place)(const std::string& path, const Looker& look) = nullptr;
 
   // Structure and configuration, not the layout: works for families without a table too.
-  // `artifact` has its kind and path.
+  // `artifact` has its kind, path and look.
   Status (*open)(Artifact& artifact, const InputHints& hints) = nullptr;
   // Maps every stored tensor to parameters; `bound` has the opened artifact.
   Status (*bind)(BoundArtifact& bound, const InputHints& hints) = nullptr;
@@ -52,13 +52,14 @@ struct Kind {
   Status (*bind_state)(BoundArtifact& bound, const InputHints& hints) = nullptr;
 
   // --- LoRA adapters
-  Result<bool> (*is_adapter)(const std::string& path) = nullptr;
+  Result<bool> (*is_adapter)(const std::string& path, const Looker& look) = nullptr;
   // Whether what was opened as a model's is an adapter; null: is_adapter tells.
   bool (*holds_adapter)(const Artifact& artifact) = nullptr;
   // Where the configuration of the adapter's base is looked for; null: in its folder.
   Result<std::vector<std::string>> (*adapter_folders)(const std::string& path,
-                                                      const InputHints& hints) = nullptr;
-  // Fills in `bound`, whose artifact has its path.
+                                                      const InputHints& hints,
+                                                      const Looker& look) = nullptr;
+  // Fills in `bound`, whose artifact has its path and look.
   Status (*bind_adapter)(BoundArtifact& bound, const LoraBase& base, nxd::LoraSharing sharing,
                          const InputHints& hints) = nullptr;
 

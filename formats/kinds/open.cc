@@ -19,8 +19,8 @@ namespace nxdkit::kinds {
 namespace {
 
 // A staging place of ours: files have their sizes and names, but not yet their contents.
-Status RefuseUnfinished(const std::string& path) {
-  NXDKIT_ASSIGN(const bool has_journal, HasFile(path, WriteSink::kJournalName));
+Status RefuseUnfinished(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool has_journal, look.HasFile(path, WriteSink::kJournalName));
   if (!has_journal) return OkStatus();
   return Corrupt("an unfinished output of nxd-convert, not an artifact")
       .in(path)
@@ -51,7 +51,7 @@ std::string RecognisedText() {
 // Nothing of this kind is there: perhaps the user has mistaken the format.
 Error WithKindHint(Error error, const Artifact& artifact) {
   if (error.code() != Errc::kNotFound) return error;
-  const Result<const Kind*> kind = Recognise(artifact.path);
+  const Result<const Kind*> kind = Recognise(artifact.path, artifact.look);
   if (!kind.ok() || *kind == artifact.kind) return error;
   if (artifact.kind != &kHf || *kind != &kNxd)
     return std::move(error).hint(fmt::format("it looks like {}", (*kind)->name));
@@ -88,43 +88,51 @@ const Kind* KindFromName(std::string_view name) {
   return found == Kinds().end() ? nullptr : *found;
 }
 
-Result<const Kind*> Recognise(const std::string& asked) {
+Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
   NXDKIT_ASSIGN(const std::string given, Located(asked));
-  NXDKIT_ASSIGN(const std::string path, CheckpointIn(given));
-  NXDKIT_TRY(RefuseUnfinished(path));
-  NXDKIT_ASSIGN(const PathKind is, KindOf(path));
+  NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(given, look));
+  const std::string& path = found.path;
+  NXDKIT_TRY(RefuseUnfinished(path, look));
+  NXDKIT_ASSIGN(const PathKind is, look.KindOf(path));
   if (is == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (is != PathKind::kFile && is != PathKind::kFolder)
     return Unsupported("neither a regular file nor a folder").in(path);
   for (const Kind* kind : ByPrecedence()) {
-    const auto looks_like = is == PathKind::kFile ? kind->is_file : kind->is_folder;
-    NXDKIT_ASSIGN(const bool found, looks_like ? looks_like(path) : Result<bool>(false));
-    if (found) return kind;
+    Result<bool> fits = false;
+    if (is == PathKind::kFile && kind->is_file) fits = kind->is_file(path);
+    if (is == PathKind::kFolder && kind->is_folder) fits = kind->is_folder(path, look);
+    if (!fits.ok()) return std::move(fits).error();
+    if (*fits) return kind;
   }
   if (is == PathKind::kFile)
     return Unsupported("neither a safetensors file nor a torch archive").in(path);
-  NXDKIT_TRY(nxd::RefuseByName(path));
+  NXDKIT_TRY(nxd::RefuseByName(path, look));
   return Unsupported("no artifact recognised: {}", RecognisedText()).in(path);
 }
 
-Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked) {
+Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked,
+                              const Looker& look) {
+  if (!kind) {
+    NXDKIT_ASSIGN(kind, Recognise(said, look));
+  }
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));
   std::optional<RunCheckpoint> named;
   if (const std::optional<std::string> tag = hints.Text("tag")) {
-    NXDKIT_ASSIGN(named, CheckpointNamed(given, *tag));
+    NXDKIT_ASSIGN(named, CheckpointNamed(given, *tag, look));
   }
   if (named) hints.Reset("tag");
   NXDKIT_ASSIGN(const RunCheckpoint checkpoint,
-                named ? Result<RunCheckpoint>(*std::move(named)) : FindCheckpoint(given));
+                named ? Result<RunCheckpoint>(*std::move(named)) : FindCheckpoint(given, look));
   Artifact artifact;
   artifact.kind = kind;
+  artifact.look = look;
   if (checkpoint.choice) artifact.choices.push_back(*checkpoint.choice);
-  NXDKIT_ASSIGN(artifact.path,
-                kind->place ? kind->place(checkpoint.path) : Result<std::string>(checkpoint.path));
-  NXDKIT_ASSIGN(const bool there, IsThere(artifact.path));
+  NXDKIT_ASSIGN(artifact.path, kind->place ? kind->place(checkpoint.path, look)
+                                           : Result<std::string>(checkpoint.path));
+  NXDKIT_ASSIGN(const bool there, look.IsThere(artifact.path));
   if (!there) return NotFound("no such file or folder").in(artifact.path);
-  NXDKIT_TRY(RefuseUnfinished(artifact.path));
+  NXDKIT_TRY(RefuseUnfinished(artifact.path, look));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
   artifact.warnings.insert(artifact.warnings.begin(), checkpoint.warnings.begin(),
@@ -146,8 +154,8 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
 }
 
 Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
-                                  const InputHints& hints) {
-  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints));
+                                  const InputHints& hints, const Looker& look) {
+  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(path, kind, hints, look));
   if (hints.lora.empty()) return Bind(std::move(artifact), hints);
   NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
   LeaveState(base, "it is of the weights before the adapter is merged");

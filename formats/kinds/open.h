@@ -12,11 +12,14 @@ namespace nxdkit::kinds {
 const Kind* KindFromName(std::string_view name);  // nullptr: there is none
 
 // Which kind the path is; kUnsupported when it is none of them. Here and below "ORG/NAME", where
-// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h).
-Result<const Kind*> Recognise(const std::string& path);
+// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h). Who asks
+// several of these questions hands the same Looker to all.
+Result<const Kind*> Recognise(const std::string& path, const Looker& look = {});
 
-// Opens structure and configuration, not the layout: works for families without a table too.
-Result<Artifact> OpenArtifact(const std::string& path, const Kind* kind, const InputHints& hints);
+// Opens structure and configuration, not the layout: works for families without a table too. `kind`:
+// nullptr for what Recognise says.
+Result<Artifact> OpenArtifact(const std::string& path, const Kind* kind, const InputHints& hints,
+                              const Looker& look = {});
 
 // Maps every stored tensor to parameters. kUnsupported for a tensor that the family does not know,
 // kCorrupt for shapes that are not the layout's. A family without a table can be bound only where
@@ -25,6 +28,6 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
 
 // Open and Bind, with hints.lora merged.
 Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
-                                  const InputHints& hints);
+                                  const InputHints& hints, const Looker& look = {});
 
 }  // namespace nxdkit::kinds

@@ -21,30 +21,28 @@ std::string ActorOf(const std::string& root, int64_t step) {
   return JoinPath(JoinPath(root, StepFolder(step)), kActorFolder);
 }
 
-Result<bool> IsFinished(const std::string& actor) { return HasFile(actor, "done"); }
-
 // Those of a run, by step: whether they are whole.
-Result<std::map<int64_t, bool>> ActorsIn(const std::string& root) {
+Result<std::map<int64_t, bool>> ActorsIn(const std::string& root, const Looker& look) {
   std::map<int64_t, bool> actors;
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(root));
   for (const std::string& name : names) {
     const auto step = StepOfFolder(name);
     if (!step) continue;
     const std::string actor = ActorOf(root, *step);
-    NXDKIT_ASSIGN(const bool there, IsFolder(actor));
+    NXDKIT_ASSIGN(const bool there, look.IsFolder(actor));
     if (!there) continue;
-    NXDKIT_ASSIGN(const bool finished, IsFinished(actor));
+    NXDKIT_ASSIGN(const bool finished, look.IsFile(JoinPath(actor, "done")));
     actors.emplace(*step, finished);
   }
   return actors;
 }
 
-Result<bool> IsCheckpointItself(const std::string& path) {
+Result<bool> IsCheckpointItself(const std::string& path, const Looker& look) {
   for (const char* name : {"config.json", "neuron_config.json"}) {
-    NXDKIT_ASSIGN(const bool there, HasFile(path, name));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(path, name));
     if (there) return true;
   }
-  return IsFolder(JoinPath(path, "model"));
+  return look.IsFolder(JoinPath(path, "model"));
 }
 
 }  // namespace
@@ -130,33 +128,28 @@ Result<ChosenStep> ChooseRunStep(const std::string& root, const std::map<int64_t
   return chosen;
 }
 
-Result<RunCheckpoint> FindCheckpoint(const std::string& path) {
-  NXDKIT_ASSIGN(const bool itself, IsCheckpointItself(path));
+Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool itself, IsCheckpointItself(path, look));
   if (itself) return RunCheckpoint{path, {}, {}};
   if (StepOfFolder(BaseName(path))) {
     std::string actor = JoinPath(path, kActorFolder);
-    NXDKIT_ASSIGN(const bool there, IsFolder(actor));
+    NXDKIT_ASSIGN(const bool there, look.IsFolder(actor));
     if (there) return RunCheckpoint{std::move(actor), {}, {}};
   }
-  NXDKIT_ASSIGN(const auto actors, ActorsIn(path));
+  NXDKIT_ASSIGN(const auto actors, ActorsIn(path, look));
   if (actors.empty()) return RunCheckpoint{path, {}, {}};
   NXDKIT_ASSIGN(const ChosenStep chosen, ChooseRunStep(path, actors));
   return RunCheckpoint{ActorOf(path, chosen.step), chosen.choice, chosen.Warnings()};
 }
 
-Result<std::string> CheckpointIn(const std::string& path) {
-  NXDKIT_ASSIGN(RunCheckpoint found, FindCheckpoint(path));
-  return std::move(found.path);
-}
-
-Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path,
-                                                     std::string_view tag) {
+Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
+                                                     const Looker& look) {
   const std::optional<int64_t> step = StepOfFolder(tag);
   if (!step) return std::optional<RunCheckpoint>();
   RunCheckpoint named{ActorOf(path, *step), {}, {}};
-  NXDKIT_ASSIGN(const bool there, IsFolder(named.path));
+  NXDKIT_ASSIGN(const bool there, look.IsFolder(named.path));
   if (!there) return std::optional<RunCheckpoint>();
-  NXDKIT_ASSIGN(const auto actors, ActorsIn(path));
+  NXDKIT_ASSIGN(const auto actors, ActorsIn(path, look));
   if (actors.size() > 1)
     named.choice = Choice{JoinPath(path, StepFolder(*step)), actors.size(), "option"};
   return std::optional(std::move(named));

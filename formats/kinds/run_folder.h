@@ -14,6 +14,7 @@
 #include "formats/artifact/words.h"
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::kinds {
 
@@ -57,9 +58,9 @@ struct RunCheckpoint {
   std::optional<Choice> choice;
   std::vector<std::string> warnings;
 };
-Result<RunCheckpoint> FindCheckpoint(const std::string& path);
-Result<std::string> CheckpointIn(const std::string& path);  // its path alone
+Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look = {});
 // Of a run, where `tag` names one of its checkpoints.
-Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag);
+Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
+                                                     const Looker& look = {});
 
 }  // namespace nxdkit::kinds

@@ -7,7 +7,7 @@ namespace nxdkit::kinds {
 
 Status SurveyWhole(Survey& survey, const Kind& kind, const std::string& path,
                    const InputHints& hints) {
-  NXDKIT_ASSIGN(survey.artifact, OpenArtifact(path, &kind, hints));
+  NXDKIT_ASSIGN(survey.artifact, OpenArtifact(path, &kind, hints, survey.artifact.look));
   survey.form = kind.name;
   survey.description = kind.name;
   survey.is_whole = true;

@@ -36,7 +36,7 @@ struct FileRank {
 struct Survey {
   std::string_view form;    // "hf", "nxd_shard", ...: a static name, for --json
   std::string description;  // in plain words
-  Artifact artifact;        // holds the tensors
+  Artifact artifact;        // holds the tensors; before it is opened, its look alone counts
   bool is_whole = false;    // no parameter may lack
   // Why it is not compared with the layout of a model; "" when it is.
   std::string not_checked;

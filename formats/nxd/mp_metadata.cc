@@ -139,8 +139,9 @@ Result<MpMetadata> ParseMpMetadata(std::string_view json_text, const std::string
   return metadata;
 }
 
-Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int pp) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(tag_folder));
+Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int pp,
+                                             const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(tag_folder));
   std::map<int, std::string> paths;
   MpRecord record;
   for (const std::string& name : names) {

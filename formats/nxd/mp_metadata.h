@@ -11,6 +11,7 @@
 
 #include "formats/nxd/detect.h"
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::nxd {
 
@@ -44,7 +45,8 @@ struct MpRecord {
 
 // nullopt when the folder has none. kCorrupt when the files contradict each other, or one is of a
 // pipeline rank that the set lacks.
-Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int pp);
+Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int pp,
+                                             const Looker& look = {});
 
 // kCorrupt when the record is of a model with other heads.
 Status CheckMpHeads(const MpRecord& record, const models::ModelConfig& config);

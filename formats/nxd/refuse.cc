@@ -58,19 +58,19 @@ constexpr Row kRows[] = {
 
 bool IsLegacyOptimizer(std::string_view name) { return name.starts_with("optim.dp_rank_"); }
 
-Result<bool> IsOptimizerFolder(const std::string& path) {
+Result<bool> IsOptimizerFolder(const std::string& path, const Looker& look) {
   if (BaseName(path) != "optim") return false;
-  NXDKIT_ASSIGN(const Names names, ListIfThere(path));
+  NXDKIT_ASSIGN(const Names names, look.ListIfThere(path));
   return Starts(names, "dp_rank_");
 }
 
-Status RefuseByName(const std::string& path) {
-  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(path));
+Status RefuseByName(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(path, look));
   if (is_optimizer)
     return Unsupported("optimizer state (optim/); it holds no weights")
         .in(path)
         .hint("name the tag folder, whose model/ holds the weights");
-  NXDKIT_ASSIGN(const Names names, ListIfThere(path));
+  NXDKIT_ASSIGN(const Names names, look.ListIfThere(path));
   for (const Row& row : kRows)
     if (row.is(names)) return Error(Errc::kUnsupported, row.what).in(path).hint(row.hint);
   if (Has(names, "optim") && !Has(names, "model"))

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::nxd {
 
@@ -13,10 +14,10 @@ namespace nxdkit::nxd {
 bool IsLegacyOptimizer(std::string_view name);
 
 // An `optim` folder of rank files: their names are those of model shards, so it comes first.
-Result<bool> IsOptimizerFolder(const std::string& path);
+Result<bool> IsOptimizerFolder(const std::string& path, const Looker& look = {});
 
 // kUnsupported saying what the folder is and what to do; OK when it is none of these. By names
 // only, and only for folders that hold no shard set.
-Status RefuseByName(const std::string& path);
+Status RefuseByName(const std::string& path, const Looker& look = {});
 
 }  // namespace nxdkit::nxd

@@ -24,7 +24,7 @@ namespace {
 bool IsPartial(const std::string& folder) { return BaseName(folder).ends_with(".partial"); }
 
 Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::string& shard_folder,
-                                 ShardsFound found) {
+                                 ShardsFound found, const Looker& look) {
   SetLocation set;
   set.shard_folder = shard_folder;
   set.tag_folder = tag_folder;
@@ -33,7 +33,7 @@ Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::strin
   NXDKIT_ASSIGN(set.style, OneStyle(found.styles, shard_folder));
   set.files = std::move(found.files);
   set.has_markers = IsV2(set.style);
-  NXDKIT_ASSIGN(const bool done, HasFile(tag_folder, "done"));
+  NXDKIT_ASSIGN(const bool done, look.IsFile(JoinPath(tag_folder, "done")));
   set.finished = done && !IsPartial(tag_folder);
   NXDKIT_ASSIGN(const GridSizes sizes, OrderGrid(set.files, shard_folder));
   set.tp = sizes.tp;
@@ -45,8 +45,8 @@ Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::strin
   return set;
 }
 
-Error NothingHere(const std::string& path, std::string what) {
-  if (Status refused = RefuseByName(path); !refused.ok()) return std::move(refused).error();
+Error NothingHere(const std::string& path, std::string what, const Looker& look) {
+  if (Status refused = RefuseByName(path, look); !refused.ok()) return std::move(refused).error();
   return Error(Errc::kNotFound, std::move(what)).in(path);
 }
 
@@ -56,26 +56,27 @@ struct LatestTag {
   std::string doubt;  // as Newest::doubt
 };
 
-Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unfinished) {
+Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unfinished,
+                    const Looker& look) {
   if (unfinished.empty())
-    return NothingHere(root,
-                       "no NxD shard set found: neither shard files, nor model/, nor tag folders");
+    return NothingHere(
+        root, "no NxD shard set found: neither shard files, nor model/, nor tag folders", look);
   return Corrupt("no finished tag; without a `done` marker: {}", FirstNames(unfinished, 20))
       .in(root)
       .hint("name one with --tag to read it all the same");
 }
 
 // The newest finished tag.
-Result<LatestTag> FindLatestTag(const std::string& root) {
+Result<LatestTag> FindLatestTag(const std::string& root, const Looker& look) {
   std::vector<DatedName> finished;
   std::vector<std::string> names, unfinished;
-  Result<std::vector<TagFolder>> tags = ListTags(root);
+  Result<std::vector<TagFolder>> tags = ListTags(root, look);
   if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to pass this by");
   for (const TagFolder& tag : *tags) {
     (tag.finished ? names : unfinished).push_back(tag.name);
     if (tag.finished) finished.push_back({tag.name, tag.done_at});
   }
-  if (finished.empty()) return NoFinishedTag(root, unfinished);
+  if (finished.empty()) return NoFinishedTag(root, unfinished, look);
   const std::optional<Newest> newest = FindNewest(finished);
   if (!newest)
     return BadUsage("neither names nor times tell which of {} finished tags is the newest: {}",
@@ -88,22 +89,22 @@ Result<LatestTag> FindLatestTag(const std::string& root) {
   return latest;
 }
 
-Result<SetLocation> LocateTag(const std::string& tag_folder) {
+Result<SetLocation> LocateTag(const std::string& tag_folder, const Looker& look) {
   for (const std::string& folder : {JoinPath(tag_folder, "model"), tag_folder}) {
-    NXDKIT_ASSIGN(ShardsFound shards, ShardsIn(folder));
-    if (!shards.files.empty()) return MakeLocation(tag_folder, folder, std::move(shards));
+    NXDKIT_ASSIGN(ShardsFound shards, ShardsIn(folder, look));
+    if (!shards.files.empty()) return MakeLocation(tag_folder, folder, std::move(shards), look);
   }
-  return NothingHere(tag_folder, "the tag folder holds no shard files");
+  return NothingHere(tag_folder, "the tag folder holds no shard files", look);
 }
 
 // A folder that holds the shards itself: model/ of a tag, or an old style's own folder.
-Result<SetLocation> LocateShards(const std::string& path, ShardsFound shards) {
+Result<SetLocation> LocateShards(const std::string& path, ShardsFound shards, const Looker& look) {
   const std::string above = FolderAbove(path);
-  NXDKIT_ASSIGN(const bool has_checkpoint, HasFile(above, "checkpoint"));
-  NXDKIT_ASSIGN(const bool has_done, HasFile(above, "done"));
+  NXDKIT_ASSIGN(const bool has_checkpoint, look.IsFile(JoinPath(above, "checkpoint")));
+  NXDKIT_ASSIGN(const bool has_done, look.IsFile(JoinPath(above, "done")));
   const bool inside_tag =
       IsV2(*shards.styles.begin()) && (BaseName(path) == "model" || has_checkpoint || has_done);
-  return MakeLocation(inside_tag ? above : path, path, std::move(shards));
+  return MakeLocation(inside_tag ? above : path, path, std::move(shards), look);
 }
 
 Status CheckTagName(std::string_view tag) {
@@ -114,8 +115,8 @@ Status CheckTagName(std::string_view tag) {
 
 class SetReader {
  public:
-  explicit SetReader(const SetLocation& location)
-      : location_(location), files_(location.files.size()) {}
+  SetReader(const SetLocation& location, const Looker& look)
+      : location_(location), look_(look), files_(location.files.size()) {}
 
   Result<Shard> ReadShard(const ShardFile& file) {
     NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(file.path));
@@ -211,10 +212,10 @@ class SetReader {
   // Adds the size of the tensor's file to `file_bytes`.
   Result<StoredTensor> Resolve(const ShardFile& file, int64_t tid, uint64_t& file_bytes) {
     std::string path = TensorFiles::PathOf(file.path, tid);
-    NXDKIT_ASSIGN(bool there, IsFile(path));
+    NXDKIT_ASSIGN(bool there, look_.IsFile(path));
     if (!there && file.ep > 0) {
       path = TensorFiles::PathOf(FirstExpertRank(file), tid);
-      NXDKIT_ASSIGN(there, IsFile(path));
+      NXDKIT_ASSIGN(there, look_.IsFile(path));
     }
     if (!there) return MissingTensorFile(file, path);
     return files_.Open(path, file_bytes);
@@ -239,6 +240,7 @@ class SetReader {
   }
 
   const SetLocation& location_;
+  const Looker& look_;
   TensorFiles files_;
   std::set<std::string> skipped_;
   std::string optimizer_entry_;
@@ -273,8 +275,8 @@ Result<std::optional<ShardFile>> ShardOfPath(const std::string& path) {
 
 namespace {
 
-Result<bool> HasShards(const std::string& folder) {
-  NXDKIT_ASSIGN(const ShardsFound found, ShardsIn(folder));
+Result<bool> HasShards(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(const ShardsFound found, ShardsIn(folder, look));
   return !found.files.empty();
 }
 
@@ -293,33 +295,33 @@ Result<bool> IsOtherName(const std::string& root, const std::string& name) {
 }  // namespace
 
 // What lies beside the tags may be anybody's: it fails only where nothing else is a set.
-Result<bool> LooksLikeShardSet(const std::string& path) {
-  NXDKIT_ASSIGN(const bool folder, IsFolder(path));
+Result<bool> LooksLikeShardSet(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));
   if (!folder) return false;
   for (const std::string& place : {path, JoinPath(path, "model")}) {
-    NXDKIT_ASSIGN(const bool has_shards, HasShards(place));
+    NXDKIT_ASSIGN(const bool has_shards, HasShards(place, look));
     if (has_shards) return true;
   }
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(path));
   Result<bool> none = false;
   for (const std::string& name : names) {
     if (IsNoTag(name)) continue;
-    Result<bool> has_shards = HasShards(JoinPath(JoinPath(path, name), "model"));
+    Result<bool> has_shards = HasShards(JoinPath(JoinPath(path, name), "model"), look);
     if (has_shards.ok() && *has_shards) return true;
     if (!has_shards.ok() && none.ok()) none = std::move(has_shards);
   }
   return none;
 }
 
-Result<std::vector<TagFolder>> ListTags(const std::string& path) {
+Result<std::vector<TagFolder>> ListTags(const std::string& path, const Looker& look) {
   std::vector<TagFolder> tags;
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
   for (const std::string& name : names) {
     const std::string folder = JoinPath(path, name);
     if (IsNoTag(name)) continue;
     NXDKIT_ASSIGN(const bool other_name, IsOtherName(path, name));
     if (other_name) continue;
-    NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+    NXDKIT_ASSIGN(const bool is_folder, look.IsFolder(folder));
     if (!is_folder) continue;
     NXDKIT_ASSIGN(const PathInfo done, LookAt(JoinPath(folder, "done")));
     if (done.kind == PathKind::kFile) {
@@ -327,43 +329,45 @@ Result<std::vector<TagFolder>> ListTags(const std::string& path) {
       tags.push_back({name, true, {done.written_ns / kSecond, done.written_ns % kSecond}});
       continue;
     }
-    NXDKIT_ASSIGN(const bool has_checkpoint, HasFile(folder, "checkpoint"));
-    NXDKIT_ASSIGN(const bool has_shards, HasShards(JoinPath(folder, "model")));
+    NXDKIT_ASSIGN(const bool has_checkpoint, look.IsFile(JoinPath(folder, "checkpoint")));
+    NXDKIT_ASSIGN(const bool has_shards, HasShards(JoinPath(folder, "model"), look));
     if (has_checkpoint || has_shards) tags.push_back({name});
   }
   return tags;
 }
 
-Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag) {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag,
+                           const Looker& look) {
+  NXDKIT_ASSIGN(const PathKind kind, look.KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind != PathKind::kFolder)
     return Unsupported("an NxD shard set is a folder; this is a file").in(path);
   if (tag) {
     NXDKIT_TRY(CheckTagName(*tag));
     const std::string tag_folder = JoinPath(path, *tag);
-    NXDKIT_ASSIGN(const bool is_folder, IsFolder(tag_folder));
+    NXDKIT_ASSIGN(const bool is_folder, look.IsFolder(tag_folder));
     if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
-    NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder));
-    const Result<std::vector<TagFolder>> tags = ListTags(path);  // of the others nothing is asked
+    NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder, look));
+    const Result<std::vector<TagFolder>> tags =
+        ListTags(path, look);  // of the others nothing is asked
     if (tags.ok() && tags->size() > 1) named.choice = Choice{tag_folder, tags->size(), "option"};
     return named;
   }
-  NXDKIT_ASSIGN(ShardsFound direct, ShardsIn(path));
-  if (!direct.files.empty()) return LocateShards(path, std::move(direct));
-  NXDKIT_ASSIGN(const bool is_tag, HasShards(JoinPath(path, "model")));
-  if (is_tag) return LocateTag(path);
-  NXDKIT_ASSIGN(const LatestTag latest, FindLatestTag(path));
-  NXDKIT_ASSIGN(SetLocation found, LocateTag(JoinPath(path, latest.name)));
+  NXDKIT_ASSIGN(ShardsFound direct, ShardsIn(path, look));
+  if (!direct.files.empty()) return LocateShards(path, std::move(direct), look);
+  NXDKIT_ASSIGN(const bool is_tag, HasShards(JoinPath(path, "model"), look));
+  if (is_tag) return LocateTag(path, look);
+  NXDKIT_ASSIGN(const LatestTag latest, FindLatestTag(path, look));
+  NXDKIT_ASSIGN(SetLocation found, LocateTag(JoinPath(path, latest.name), look));
   found.choice = latest.choice;
   if (!latest.doubt.empty())
     found.warnings.push_back(fmt::format("{}: {}; --tag names another", path, latest.doubt));
   return found;
 }
 
-Result<ShardSet> Read(SetLocation location) {
+Result<ShardSet> Read(SetLocation location, const Looker& look) {
   ShardSet set;
-  SetReader reader(location);
+  SetReader reader(location, look);
   for (const ShardFile& file : location.files) {
     NXDKIT_ASSIGN(Shard shard, reader.ReadShard(file).in(file.path).rank(file.tp));
     set.shards.push_back(std::move(shard));

@@ -7,6 +7,7 @@
 
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::nxd {
@@ -52,10 +53,11 @@ struct SetLocation {
 // set, kUnsupported when there is something else of the NxD world (refuse.h); kCorrupt when the
 // grid has holes (names the first missing files).
 // A tag named *.partial is output that is still being built, and never found.
-Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag);
+Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag,
+                           const Looker& look = {});
 
 // Whether Locate could find something there: by names only.
-Result<bool> LooksLikeShardSet(const std::string& path);
+Result<bool> LooksLikeShardSet(const std::string& path, const Looker& look = {});
 
 // The tags of an NxD root, sorted by name: the folders that have a marker, or (a converter's
 // output) shards in model/. Empty when `path` is not a root.
@@ -64,7 +66,7 @@ struct TagFolder {
   bool finished = false;   // `done` is there
   TimeStamp done_at = {};  // when it was written
 };
-Result<std::vector<TagFolder>> ListTags(const std::string& path);
+Result<std::vector<TagFolder>> ListTags(const std::string& path, const Looker& look = {});
 
 // The ranks of one main file of a set, as its path says; nullopt when the path is not such.
 Result<std::optional<ShardFile>> ShardOfPath(const std::string& path);
@@ -87,7 +89,7 @@ struct ShardSet {
 // are resolved in "<main>.tensors/"; a tensor whose file is missing is kCorrupt with its name and
 // path, except when every file of the folder is missing (weights left out on purpose: kUnsupported,
 // says where they are).
-Result<ShardSet> Read(SetLocation location);
+Result<ShardSet> Read(SetLocation location, const Looker& look = {});
 
 // One main file by itself: any that torch_xla.utils.serialization.save wrote.
 Result<ShardSet> ReadMainFile(const std::string& path);

@@ -40,25 +40,25 @@ std::optional<RankName> ParseRankName(std::string_view name) {
 namespace {
 
 // What a main file of v2 is: its tensors may lie in a folder beside it.
-Result<SetStyle> StyleOfV2(const std::string& path) {
+Result<SetStyle> StyleOfV2(const std::string& path, const Looker& look) {
   const std::string tensors = path + kTensorFolder;
-  NXDKIT_ASSIGN(const bool has_folder, IsFolder(tensors));
+  NXDKIT_ASSIGN(const bool has_folder, look.IsFolder(tensors));
   if (!has_folder) return SetStyle::kV2;
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(tensors));
-  NXDKIT_ASSIGN(const bool has_info, IsFile(path + ".info.pt"));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(tensors));
+  NXDKIT_ASSIGN(const bool has_info, look.IsFile(path + ".info.pt"));
   return !names.empty() || has_info ? SetStyle::kV2Xser : SetStyle::kInlineXser;
 }
 
 }  // namespace
 
-Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name) {
+Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name, const Looker& look) {
   const std::optional<RankName> ranks = ParseRankName(name);
   if (!ranks) return MaybeShard();
   if (ranks->dp > 0) return MaybeShard();  // copies that data parallel ranks wrote
   ShardFile file{JoinPath(folder, name), ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep)};
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(file.path));
+  NXDKIT_ASSIGN(const PathKind kind, look.KindOf(file.path));
   if (ranks->suffix == ".pt" && ranks->pp >= 0 && kind == PathKind::kFile) {
-    NXDKIT_ASSIGN(const SetStyle style, StyleOfV2(file.path));
+    NXDKIT_ASSIGN(const SetStyle style, StyleOfV2(file.path, look));
     return MaybeShard({file, style});
   }
   if (!ranks->suffix.empty()) return MaybeShard();
@@ -70,7 +70,7 @@ Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name) {
   for (const auto& [inner, style] :
        {std::pair{"checkpoint.pt", SetStyle::kV1}, {"model_optim_rng.ckpt", SetStyle::kNnm}}) {
     const std::string path = JoinPath(file.path, inner);
-    NXDKIT_ASSIGN(const bool there, IsFile(path));
+    NXDKIT_ASSIGN(const bool there, look.IsFile(path));
     if (!there) continue;
     file.path = path;
     return MaybeShard({file, style});
@@ -78,13 +78,13 @@ Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name) {
   return MaybeShard();
 }
 
-Result<ShardsFound> ShardsIn(const std::string& folder) {
+Result<ShardsFound> ShardsIn(const std::string& folder, const Looker& look) {
   ShardsFound found;
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(folder));
-  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(folder));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(folder));
+  NXDKIT_ASSIGN(const bool is_optimizer, IsOptimizerFolder(folder, look));
   if (is_optimizer) return found;
   for (const std::string& name : names) {
-    NXDKIT_ASSIGN(MaybeShard shard, ShardOf(folder, name));
+    NXDKIT_ASSIGN(MaybeShard shard, ShardOf(folder, name, look));
     if (!shard) continue;
     found.styles.insert(shard->second);
     found.files.push_back(std::move(shard->first));
@@ -92,14 +92,14 @@ Result<ShardsFound> ShardsIn(const std::string& folder) {
   return found;
 }
 
-Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder) {
+Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder, const Looker& look) {
   std::vector<ShardFile> files;
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(folder));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(folder));
   for (const std::string& name : names) {
     const std::optional<RankName> ranks = ParseRankName(name);
     if (!ranks || ranks->suffix != ".pt" || ranks->dp < 0) continue;
     const std::string path = JoinPath(folder, name);
-    NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+    NXDKIT_ASSIGN(const bool is_file, look.IsFile(path));
     if (!is_file) continue;
     files.push_back({path, ranks->tp, std::max(0, ranks->pp), std::max(0, ranks->ep), ranks->dp});
   }

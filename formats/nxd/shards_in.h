@@ -23,7 +23,8 @@ std::optional<RankName> ParseRankName(std::string_view name);
 
 // The shard that an entry of a folder is, and its style.
 using MaybeShard = std::optional<std::pair<ShardFile, SetStyle>>;
-Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name);
+Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name,
+                           const Looker& look = {});
 
 struct ShardsFound {
   std::vector<ShardFile> files;  // in the order of their names
@@ -32,11 +33,11 @@ struct ShardsFound {
 
 // Empty when there is no folder, or it holds an optimizer. Files of data parallel ranks above
 // 0 are copies, and left out.
-Result<ShardsFound> ShardsIn(const std::string& folder);
+Result<ShardsFound> ShardsIn(const std::string& folder, const Looker& look = {});
 
 // The files of an optimizer's state in `folder` (optim/ of a tag), of every rank, in the order of
 // their names.
-Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder);
+Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder, const Looker& look = {});
 
 bool IsV2(SetStyle style);
 

@@ -79,9 +79,9 @@ Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path
   return ReadRecord(json).in(path);
 }
 
-Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder) {
+Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder, const Looker& look) {
   const std::string path = JoinPath(tag_folder, kSidecarName);
-  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  NXDKIT_ASSIGN(const bool there, look.IsFile(path));
   if (!there) return std::optional<Sidecar>();
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxSidecarBytes));
   NXDKIT_ASSIGN(Sidecar sidecar, ParseSidecar(text, path));

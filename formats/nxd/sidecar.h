@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "formats/nxd/detect.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::nxd {
 
@@ -18,7 +19,7 @@ struct Sidecar {
   std::string source_digest;  // of the model that the set was made from; "" when not recorded
 };
 // nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
-Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder);
+Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder, const Looker& look = {});
 Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
 std::string WriteSidecar(const Geometry& geometry, const std::string& family,
                          const std::string& dtype, const std::string& tool_version,

@@ -43,23 +43,36 @@ Result<std::map<int64_t, std::string>> RanksIn(const std::string& weights) {
   return ranks;
 }
 
-// In the order in which optimum-neuron looks; "" is a bare folder of shards.
-constexpr const char* kPlaces[] = {"checkpoint/weights", "weights", ""};
+// In the order in which optimum-neuron looks; a bare folder of shards comes last.
+constexpr const char* kPlaces[] = {"checkpoint/weights", "weights"};
 
-Result<std::vector<std::string>> FindWeights(const std::string& folder) {
+// Whether there may be shards in a place: what leads to them, or is left of it, has its name.
+Result<bool> MayHoldWeights(const std::string& place, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(ParentPath(place)));
+  return std::ranges::any_of(names, [](std::string_view name) {
+    return name.starts_with("weights") || name.starts_with(".weights");
+  });
+}
+
+Result<std::vector<std::string>> FindWeights(const std::string& folder, const Looker& look) {
   std::vector<std::string> found;
   for (const char* place : kPlaces) {
-    std::string path = *place ? JoinPath(folder, place) : folder;
+    std::string path = JoinPath(folder, place);
+    NXDKIT_ASSIGN(const bool may, MayHoldWeights(path, look));
+    if (!may) continue;
     NXDKIT_ASSIGN(const auto ranks, RanksIn(path));
     if (!ranks.empty()) found.push_back(std::move(path));
   }
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(folder));
+  if (std::ranges::any_of(names, [](const std::string& name) { return RankOf(name).has_value(); }))
+    found.push_back(folder);
   return found;
 }
 
 // checkpoint/<name>/weights of models with several blobs; "" when there is none.
-Result<std::string> FindNamedWeights(const std::string& folder) {
+Result<std::string> FindNamedWeights(const std::string& folder, const Looker& look) {
   const std::string checkpoint = JoinPath(folder, "checkpoint");
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(checkpoint));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(checkpoint));
   for (const std::string& name : names) {
     std::string path = JoinPath(JoinPath(checkpoint, name), "weights");
     NXDKIT_ASSIGN(const auto ranks, RanksIn(path));
@@ -72,17 +85,16 @@ Result<std::string> FindNamedWeights(const std::string& folder) {
 // copying.
 Result<std::string> FindLostSlot(const std::string& folder) {
   for (const char* place : kPlaces) {
-    if (!*place) continue;
     NXDKIT_ASSIGN(const std::optional<std::string> newest, NewestWhole(JoinPath(folder, place)));
     if (newest) return *newest;
   }
   return std::string();
 }
 
-Status ChooseWeights(Bundle& bundle) {
-  NXDKIT_ASSIGN(const std::vector<std::string> found, FindWeights(bundle.folder));
+Status ChooseWeights(Bundle& bundle, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> found, FindWeights(bundle.folder, look));
   if (found.empty()) {
-    NXDKIT_ASSIGN(const std::string named, FindNamedWeights(bundle.folder));
+    NXDKIT_ASSIGN(const std::string named, FindNamedWeights(bundle.folder, look));
     if (named.empty()) {
       NXDKIT_ASSIGN(bundle.lost_slot, FindLostSlot(bundle.folder));
       return OkStatus();
@@ -107,9 +119,9 @@ bool IsBlobName(std::string_view name) {
   return name == "model.pt" || (name.starts_with("model_") && name.ends_with(".pt"));
 }
 
-Status LoadConfig(Bundle& bundle) {
+Status LoadConfig(Bundle& bundle, const Looker& look) {
   const std::string path = JoinPath(bundle.folder, "neuron_config.json");
-  NXDKIT_ASSIGN(const bool there, IsFile(path));
+  NXDKIT_ASSIGN(const bool there, look.IsFile(path));
   if (!there) return OkStatus();
   NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, models::kMaxConfigBytes));
   NXDKIT_ASSIGN(bundle.config, ParseNeuronConfig(bundle.config_text, path));
@@ -155,17 +167,18 @@ Status CheckRanks(Bundle& bundle) {
   return OkStatus();
 }
 
-Status Open(Bundle& bundle, const OpenTensorFile& open, const std::string& weights) {
+Status Open(Bundle& bundle, const OpenTensorFile& open, const std::string& weights,
+            const Looker& look) {
   const std::string& path = bundle.folder;
-  NXDKIT_TRY(LoadConfig(bundle));
+  NXDKIT_TRY(LoadConfig(bundle, look));
   bundle.weights_link = bundle.weights_folder = weights;
-  if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle));
+  if (weights.empty()) NXDKIT_TRY(ChooseWeights(bundle, look));
   if (!bundle.config && bundle.weights_folder.empty())
     return NotFound("no rollout bundle: neither neuron_config.json nor rank shards").in(path);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(path));
   for (const std::string& name : names)
     if (IsBlobName(name)) bundle.blobs.push_back(name);
-  NXDKIT_ASSIGN(bundle.has_cpu_plan, HasFile(path, kCpuPlanFile));
+  NXDKIT_ASSIGN(bundle.has_cpu_plan, look.HasFile(path, kCpuPlanFile));
   if (!bundle.weights_folder.empty()) {
     NXDKIT_TRY(LoadShards(bundle, open));
     NXDKIT_ASSIGN(bundle.version, ReadVersion(bundle.weights_folder));
@@ -190,7 +203,7 @@ bool IsGone(const Bundle& bundle) {
 bool LeadsNowhere(const Bundle& bundle) {
   return bundle.weights_folder.empty() && std::ranges::any_of(kPlaces, [&](const char* place) {
            const std::string path = JoinPath(bundle.folder, place);
-           const Result<bool> link = *place ? IsLink(path) : Result<bool>(false);
+           const Result<bool> link = IsLink(path);
            return link.ok() && *link && KindForHint(path) != PathKind::kFolder;
          });
 }
@@ -201,16 +214,16 @@ std::string WeightsFolder(Flavor flavor) {
   return flavor == Flavor::kOptimum ? "checkpoint/weights" : "weights";
 }
 
-Result<bool> LooksLikeBundle(const std::string& path) {
-  NXDKIT_ASSIGN(const bool has_config, HasFile(path, "neuron_config.json"));
+Result<bool> LooksLikeBundle(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool has_config, look.HasFile(path, "neuron_config.json"));
   if (has_config) return true;
-  NXDKIT_ASSIGN(const std::vector<std::string> weights, FindWeights(path));
+  NXDKIT_ASSIGN(const std::vector<std::string> weights, FindWeights(path, look));
   return !weights.empty();
 }
 
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
-                          const std::string& weights) {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+                          const std::string& weights, const Looker& look) {
+  NXDKIT_ASSIGN(const PathKind kind, look.KindOf(path));
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind != PathKind::kFolder)
     return Unsupported("a rollout bundle is a folder; this is a file").in(path);
@@ -218,7 +231,7 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
   for (int i = 1;; ++i) {
     Bundle bundle;
     bundle.folder = path;
-    Status opened = Open(bundle, open, weights);
+    Status opened = Open(bundle, open, weights, i == 1 ? look : Looker());
     const bool gone = IsGone(bundle);
     const bool again = gone || (LeadsNowhere(bundle) && i < kTries);
     if (!again && opened.ok()) return bundle;
@@ -231,7 +244,6 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
 
 Result<std::string> RepairBundle(const std::string& path, bool sync) {
   for (const char* place : kPlaces) {
-    if (!*place) continue;
     NXDKIT_ASSIGN(std::string done, Repair(JoinPath(path, place), sync));
     if (!done.empty()) return done;
   }

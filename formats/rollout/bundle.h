@@ -11,6 +11,7 @@
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
 #include "lib/system/folder_lock.h"
+#include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::rollout {
@@ -38,7 +39,7 @@ struct Bundle {
 };
 
 // Whether the folder (or its checkpoint/) looks like a bundle: by names only.
-Result<bool> LooksLikeBundle(const std::string& path);
+Result<bool> LooksLikeBundle(const std::string& path, const Looker& look = {});
 
 // Reads configuration and shard headers. Shards are looked for in checkpoint/weights, weights and
 // the folder itself; the first that has some counts. Ranks must be first_rank, first_rank + 1, ...
@@ -47,7 +48,7 @@ Result<bool> LooksLikeBundle(const std::string& path);
 // `weights` names the folder of shards to open instead of the bundle's own, unlocked: a slot that
 // is not published yet.
 Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
-                          const std::string& weights = "");
+                          const std::string& weights = "", const Looker& look = {});
 
 // Completes what a killed refresh of the bundle's weights left (adoption.h: Repair), so that it can
 // be opened. Returns what was done, for a message; "" when all was well.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -59,9 +60,11 @@ Installation Read(const std::string& folder) {
 std::vector<std::string> OnPath(const std::string& path) {
   std::vector<std::string> folders;
   std::istringstream words(path);
+  std::set<std::string> seen;  // a shell may name a folder twice
   for (std::string bin; std::getline(words, bin, ':');)
     for (const char* command : {"neuronx-cc", "optimum-cli"})
-      if (!bin.empty() && KindForHint(JoinPath(bin, command)) == PathKind::kFile)
+      if (!bin.empty() && seen.insert(JoinPath(bin, command)).second &&
+          KindForHint(JoinPath(bin, command)) == PathKind::kFile)
         folders.push_back(ParentPath(bin));
   return folders;
 }

@@ -65,32 +65,12 @@ Result<PathInfo> LookAgain(const std::string& path) {
   return at == path ? InfoOf(found) : PathInfo();
 }
 
-using Folder = std::unique_ptr<DIR, int (*)(DIR*)>;
-
-// Calls `each` with every entry; kNotFound when there is no folder.
-template <typename Each>
-Status ForEachIn(const std::string& path, Each each) {
-  const Folder folder(::opendir(path.c_str()), ::closedir);
-  if (folder == nullptr) return SystemError("open the folder", errno).in(path);
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr && errno == 0) return OkStatus();
-    // Its own kind: a folder that could be opened is not missing.
-    if (entry == nullptr) return OutputError("list the folder", errno).in(path);
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") NXDKIT_TRY(each(*entry));
-  }
-}
-
-// The entry's own kind, which most file systems say with its name.
-Result<PathKind> KindOfEntry(const dirent& entry, const std::string& path) {
+// Most file systems say it with the name.
+std::optional<PathKind> OwnKind(const dirent& entry) {
   if (entry.d_type == DT_REG) return PathKind::kFile;
   if (entry.d_type == DT_DIR) return PathKind::kFolder;
   if (entry.d_type == DT_LNK) return PathKind::kLink;
-  if (entry.d_type != DT_UNKNOWN) return PathKind::kOther;
-  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
-  return info.kind;
+  return entry.d_type == DT_UNKNOWN ? std::nullopt : std::optional(PathKind::kOther);
 }
 
 }  // namespace
@@ -154,13 +134,26 @@ PathKind KindForHint(const std::string& path) {
   return kind.ok() ? *kind : PathKind::kOther;
 }
 
+Result<std::vector<FolderEntry>> ListEntries(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  if (folder == nullptr) return SystemError("open the folder", errno).in(path);
+  std::vector<FolderEntry> entries;
+  errno = 0;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") entries.push_back({entry->d_name, OwnKind(*entry)});
+    errno = 0;
+  }
+  // Its own kind: a folder that could be opened is not missing.
+  if (errno != 0) return OutputError("list the folder", errno).in(path);
+  std::ranges::sort(entries, {}, &FolderEntry::name);
+  return entries;
+}
+
 Result<std::vector<std::string>> ListFolder(const std::string& path) {
+  NXDKIT_ASSIGN(std::vector<FolderEntry> entries, ListEntries(path));
   std::vector<std::string> names;
-  NXDKIT_TRY(ForEachIn(path, [&](const dirent& entry) {
-    names.emplace_back(entry.d_name);
-    return OkStatus();
-  }));
-  std::sort(names.begin(), names.end());
+  for (FolderEntry& entry : entries) names.push_back(std::move(entry.name));
   return names;
 }
 
@@ -180,19 +173,18 @@ Result<std::vector<TreeEntry>> ListTree(const std::string& folder) {
     left.pop_back();
     const std::string here = below.empty() ? folder : JoinPath(folder, below);
     const size_t first = all.size();
-    Status listed = ForEachIn(here, [&](const dirent& entry) -> Status {
-      const std::string path = below.empty() ? entry.d_name : JoinPath(below, entry.d_name);
-      NXDKIT_ASSIGN(const PathKind kind, KindOfEntry(entry, JoinPath(folder, path)));
-      if (kind != PathKind::kMissing) all.push_back({path, kind});
-      return OkStatus();
-    });
+    const Result<std::vector<FolderEntry>> listed = ListEntries(here);
     if (!listed.ok() && listed.error().code() == Errc::kNotFound) {
       NXDKIT_ASSIGN(const bool there, IsFolder(here));
       if (!there) continue;
     }
-    if (!listed.ok()) return std::move(listed).error();
-    std::sort(all.begin() + static_cast<ptrdiff_t>(first), all.end(),
-              [](const TreeEntry& a, const TreeEntry& b) { return a.path < b.path; });
+    if (!listed.ok()) return listed.error();
+    for (const FolderEntry& entry : *listed) {
+      const std::string path = below.empty() ? entry.name : JoinPath(below, entry.name);
+      NXDKIT_ASSIGN(const PathInfo info, entry.kind ? Result<PathInfo>(PathInfo{*entry.kind})
+                                                    : LookAtLink(JoinPath(folder, path)));
+      if (info.kind != PathKind::kMissing) all.push_back({path, info.kind});
+    }
     for (size_t i = all.size(); i-- > first;)
       if (all[i].kind == PathKind::kFolder) left.push_back(all[i].path);
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace nxdkit {
 
-// kLink is said by LookAtLink and ListTree alone.
+// kLink is said by LookAtLink and the lists alone.
 enum class PathKind { kMissing, kFile, kFolder, kLink, kOther };
 
 struct PathInfo {
@@ -49,6 +50,13 @@ PathKind KindForHint(const std::string& path);
 Result<std::vector<std::string>> ListFolder(const std::string& path);
 // The same, and nothing where there is no folder.
 Result<std::vector<std::string>> ListIfThere(const std::string& path);
+// The same children, each with its own kind (kLink for a link) where the file system says it with
+// the name.
+struct FolderEntry {
+  std::string name;
+  std::optional<PathKind> kind;
+};
+Result<std::vector<FolderEntry>> ListEntries(const std::string& path);
 
 // All that is below a folder, a folder before what is in it. Links are not followed; what goes
 // meanwhile is left out.

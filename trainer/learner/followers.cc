@@ -69,8 +69,7 @@ class Follower {
   Status Make(const Json& order) {
     const std::string path = order["source"].get<std::string>();
     Followed made;
-    NXDKIT_ASSIGN(const kinds::Kind* const kind, kinds::Recognise(path));
-    NXDKIT_ASSIGN(made.base, kinds::OpenAndBind(path, kind, {}));
+    NXDKIT_ASSIGN(made.base, kinds::OpenAndBind(path, nullptr, {}));
     if (made.base.artifact.config_text != order["config"].get<std::string>())
       return Corrupt("process {} finds another configuration of the model than process 0",
                      transport_.process())

@@ -17,8 +17,7 @@ ModelFacts FactsOf(const DecoderConfig& config) {
 }
 
 Result<artifact::BoundArtifact> OpenSource(const SetupContext& setup, const std::string& path) {
-  NXDKIT_ASSIGN(const kinds::Kind* const kind, kinds::Recognise(path));
-  NXDKIT_ASSIGN(artifact::BoundArtifact opened, kinds::OpenAndBind(path, kind, {}));
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened, kinds::OpenAndBind(path, nullptr, {}));
   for (const std::string& warning : opened.artifact.warnings) setup.Warn(warning);
   for (const Choice& choice : opened.artifact.choices) setup.Tell(choice);
   return opened;

@@ -10,11 +10,11 @@ namespace nxdkit::kinds {
 namespace {
 
 Status OpenDcp(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (!is_folder)
     return Unsupported("a torch distributed checkpoint is a folder; this is a file")
         .in(artifact.path);
-  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path));
+  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path, artifact.look));
   artifact.warnings = folder.warnings;
   artifact.files = folder.files;
   artifact.folder = artifact.path;

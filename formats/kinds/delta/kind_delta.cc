@@ -15,15 +15,15 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
     return BadUsage("a delta holds what changed in a model; its base is not named")
         .in(artifact.path)
         .hint("nxd-convert --from delta takes it with --base");
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(artifact.path));
-  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
+  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path, artifact.look));
   if (kind == artifact.kind)
     return Unsupported("the base of a delta is a delta, expected a model").in(base_path);
   InputHints base_hints = hints;
   base_hints.Reset("base");
-  NXDKIT_ASSIGN(Artifact base, OpenArtifact(base_path, kind, base_hints));
+  NXDKIT_ASSIGN(Artifact base, OpenArtifact(base_path, kind, base_hints, artifact.look));
   artifact.side_folder = base.side_folder;
   artifact.config_path = base.config_path;
   artifact.config_text = base.config_text;

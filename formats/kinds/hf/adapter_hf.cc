@@ -233,34 +233,34 @@ class Binder {
 
 }  // namespace
 
-Result<std::vector<std::string>> LoraFiles(const std::string& folder) {
+Result<std::vector<std::string>> LoraFiles(const std::string& folder, const Looker& look) {
   std::vector<std::string> files;
   for (const char* name : {"adapter_model.safetensors", "adapter_model.bin", "adapter_model.pt"}) {
-    NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
     if (there) files.push_back(JoinPath(folder, name));
   }
   return files;
 }
 
-Result<std::string> LoraFile(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(folder));
+Result<std::string> LoraFile(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(folder, look));
   return files.empty() ? std::string() : files.front();
 }
 
-Result<bool> LooksLikePeft(const std::string& path) {
-  NXDKIT_ASSIGN(const bool is_file, IsFile(path));
+Result<bool> LooksLikePeft(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool is_file, look.IsFile(path));
   if (is_file) return BaseName(path).starts_with("adapter_model.");
-  NXDKIT_ASSIGN(const std::string file, LoraFile(path));
-  NXDKIT_ASSIGN(const bool has_weights, hf::HasWeights(path));
+  NXDKIT_ASSIGN(const std::string file, LoraFile(path, look));
+  NXDKIT_ASSIGN(const bool has_weights, hf::HasWeights(path, look));
   return !file.empty() && !has_weights;
 }
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
                 const InputHints&) {
-  NXDKIT_ASSIGN(const bool is_file, IsFile(out.artifact.path));
+  NXDKIT_ASSIGN(const bool is_file, out.artifact.look.IsFile(out.artifact.path));
   std::vector<std::string> files = {out.artifact.path};
   if (!is_file) {
-    NXDKIT_ASSIGN(files, LoraFiles(out.artifact.path));
+    NXDKIT_ASSIGN(files, LoraFiles(out.artifact.path, out.artifact.look));
   }
   if (files.size() > 1)
     return BadUsage("{} adapters are in the folder, and nothing says which counts: {} and {}",

@@ -19,7 +19,7 @@ std::optional<int> RolloutRank(const std::string& name) {
 }
 
 Status DescribeFile(Survey& survey, const std::string& path, const InputHints& hints) {
-  NXDKIT_ASSIGN(survey.artifact, OpenArtifact(path, &kHf, hints));
+  NXDKIT_ASSIGN(survey.artifact, OpenArtifact(path, &kHf, hints, survey.artifact.look));
   survey.form = "safetensors";
   survey.description = "safetensors file";
   const std::optional<int> rank = RolloutRank(BaseName(path));
@@ -33,9 +33,9 @@ Status DescribeFile(Survey& survey, const std::string& path, const InputHints& h
 
 // Shows the one of several sets that transformers would load; whoever does more with them asks.
 Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const InputHints& asked) {
-  Result<Artifact> opened = OpenArtifact(path, &kHf, asked);
+  Result<Artifact> opened = OpenArtifact(path, &kHf, asked, survey.artifact.look);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();
-  const Result<std::vector<std::string>> sets = hf::WeightSets(folder);
+  const Result<std::vector<std::string>> sets = hf::WeightSets(folder, survey.artifact.look);
   if (!sets.ok() || sets->size() < 2) return opened;
   InputHints hints = asked;
   if (!hints.Has("weights")) {
@@ -44,7 +44,7 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
         "every other command asks which counts",
         folder, sets->size(), sets->front()));
     hints.Set("weights", sets->front());
-    opened = OpenArtifact(path, &kHf, hints);
+    opened = OpenArtifact(path, &kHf, hints, survey.artifact.look);
   }
   const auto facts = std::make_shared<HfFacts>();
   for (const std::string& set : *sets)
@@ -56,7 +56,7 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
 }  // namespace
 
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool folder, IsFolder(path));
+  NXDKIT_ASSIGN(const bool folder, survey.artifact.look.IsFolder(path));
   if (!folder) return DescribeFile(survey, path, hints);
   NXDKIT_ASSIGN(survey.artifact, OpenOneSet(survey, path, hints));
   survey.form = kHf.name;

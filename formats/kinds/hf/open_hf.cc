@@ -12,8 +12,9 @@
 namespace nxdkit::kinds {
 namespace {
 
-Error WithWeightsHint(Error error, const std::string& folder, const InputHints& hints) {
-  const Result<std::vector<std::string>> sets = hf::WeightSets(folder);
+Error WithWeightsHint(Error error, const std::string& folder, const InputHints& hints,
+                      const Looker& look) {
+  const Result<std::vector<std::string>> sets = hf::WeightSets(folder, look);
   if (error.code() != Errc::kUsage || !sets.ok() || sets->size() < 2) return error;
   const std::string named = hints.prefix.empty()
                                 ? "name the file in the place of the folder"
@@ -23,7 +24,7 @@ Error WithWeightsHint(Error error, const std::string& folder, const InputHints& 
 
 // transformers would load such an adapter too, into the model.
 Status WarnOfAdapter(Artifact& artifact) {
-  NXDKIT_ASSIGN(const std::string adapter, LoraFile(artifact.path));
+  NXDKIT_ASSIGN(const std::string adapter, LoraFile(artifact.path, artifact.look));
   if (!adapter.empty())
     artifact.warnings.push_back(fmt::format(
         "{}: an adapter beside the weights; they are read without it (--merge-lora adds it)",
@@ -38,15 +39,15 @@ Result<bool> IsHfFile(const std::string& path) {
   return safetensors::LooksLikeSafetensors(path);
 }
 
-Result<std::string> PlaceOfHf(const std::string& path) {
+Result<std::string> PlaceOfHf(const std::string& path, const Looker& look) {
   std::string inside = JoinPath(path, kRunModelFolder);
-  NXDKIT_ASSIGN(const bool here, hf::HasWeights(path));
-  NXDKIT_ASSIGN(const bool below, hf::HasWeights(inside));
+  NXDKIT_ASSIGN(const bool here, hf::HasWeights(path, look));
+  NXDKIT_ASSIGN(const bool below, hf::HasWeights(inside, look));
   return !here && below ? inside : path;
 }
 
 Status OpenHf(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool is_file, IsFile(artifact.path));
+  NXDKIT_ASSIGN(const bool is_file, artifact.look.IsFile(artifact.path));
   const std::string folder = is_file ? ParentPath(artifact.path) : artifact.path;
   const std::string weights = hints.Text("weights").value_or("");
   if (is_file && !weights.empty())
@@ -58,13 +59,13 @@ Status OpenHf(Artifact& artifact, const InputHints& hints) {
     return LoadConfig(artifact, hints, {folder});
   }
   Result<hf::Checkpoint> checkpoint =
-      hf::Open(folder, OpenTensorFile, is_file ? BaseName(artifact.path) : weights);
-  if (!checkpoint.ok()) return WithWeightsHint(std::move(checkpoint).error(), folder, hints);
+      hf::Open(folder, OpenTensorFile, is_file ? BaseName(artifact.path) : weights, artifact.look);
+  if (!checkpoint.ok())
+    return WithWeightsHint(std::move(checkpoint).error(), folder, hints, artifact.look);
   if (checkpoint->choice) artifact.choices.push_back(*checkpoint->choice);
   artifact.files = std::move(checkpoint->files);
-  if (is_file) return LoadConfig(artifact, hints, {folder});
-  artifact.folder = folder;
-  NXDKIT_TRY(WarnOfAdapter(artifact));
+  if (!is_file) artifact.folder = folder;
+  if (!is_file) NXDKIT_TRY(WarnOfAdapter(artifact));
   return LoadConfig(artifact, hints, {folder});
 }
 

@@ -7,23 +7,25 @@
 #include "formats/adapter/lora_parts.h"
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::kinds {
 
 Result<bool> IsHfFile(const std::string& path);
 // Beside a trainer's shards lies the model as transformers takes it.
-Result<std::string> PlaceOfHf(const std::string& path);
+Result<std::string> PlaceOfHf(const std::string& path, const Looker& look);
 Status OpenHf(Artifact& artifact, const InputHints& hints);
 
 Status BindHf(BoundArtifact& out, const InputHints& hints);
 
 // The files of adapters' tensors in a folder, as PEFT and NxD name them, in the order in which PEFT
 // looks for them. Several are of several saves.
-Result<std::vector<std::string>> LoraFiles(const std::string& folder);
-Result<std::string> LoraFile(const std::string& folder);  // the first; "" when there is none
+Result<std::vector<std::string>> LoraFiles(const std::string& folder, const Looker& look = {});
+// The first; "" when there is none.
+Result<std::string> LoraFile(const std::string& folder, const Looker& look = {});
 
 // Whether this is an adapter in PEFT's form: a folder, or its file of tensors.
-Result<bool> LooksLikePeft(const std::string& path);
+Result<bool> LooksLikePeft(const std::string& path, const Looker& look = {});
 
 // Fills in `out`, whose artifact has its path.
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,

@@ -104,8 +104,9 @@ bool HoldsLora(const Artifact& set) {
          });
 }
 
-Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints) {
-  NXDKIT_ASSIGN(const nxd::SetLocation location, nxd::Locate(path, hints.Text("tag")));
+Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints,
+                                                const Looker& look) {
+  NXDKIT_ASSIGN(const nxd::SetLocation location, nxd::Locate(path, hints.Text("tag"), look));
   return std::vector<std::string>{location.tag_folder, location.root, ParentPath(location.root)};
 }
 
@@ -116,10 +117,11 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
                "how the shards of this adapter are cut follows from its base's family, which has "
                "no parameter table here")
         .in(out.artifact.path);
-  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.Text("tag")));
+  const Looker look = out.artifact.look;
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(out.artifact.path, hints.Text("tag"), look));
   out.artifact.warnings = location.warnings;
   if (location.choice) out.artifact.choices.push_back(*location.choice);
-  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location), look));
   NXDKIT_ASSIGN(
       LoraConfigFile config,
       FindLoraConfig(set.shards.front().file.path,
@@ -127,7 +129,7 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
   out.lora->config = std::move(config.config);
   out.lora->config_path = std::move(config.path);
   auto state = std::make_shared<NxdState>();
-  NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder));
+  NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder, look));
   std::vector<nxd::Claims> claims{ClaimsOf(hints)};
   if (state->sidecar) claims.push_back(state->sidecar->claims);
   auto layout = std::make_shared<NxdLayout>();

@@ -175,8 +175,9 @@ std::string_view HardwareSourceName(HardwareSource source) { return SourceRow(so
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints) {
   const auto facts = std::make_shared<NxdFacts>();
   survey.facts = facts;
-  NXDKIT_ASSIGN(facts->tags, nxd::ListTags(path));
-  const Result<nxd::SetLocation> located = nxd::Locate(path, hints.Text("tag"));
+  NXDKIT_ASSIGN(facts->tags, nxd::ListTags(path, survey.artifact.look));
+  const Result<nxd::SetLocation> located =
+      nxd::Locate(path, hints.Text("tag"), survey.artifact.look);
   const bool undecided =
       !located.ok() && (!AnyFinished(facts->tags) || located.error().code() == Errc::kUsage);
   if (undecided && !facts->tags.empty() && !hints.Has("tag")) {

@@ -8,17 +8,18 @@
 
 namespace nxdkit::kinds {
 
-Result<bool> IsNxdFolder(const std::string& path) {
-  NXDKIT_ASSIGN(const bool is_hf, hf::HasWeights(path));
-  return is_hf ? Result<bool>(false) : nxd::LooksLikeShardSet(path);
+Result<bool> IsNxdFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool is_hf, hf::HasWeights(path, look));
+  return is_hf ? Result<bool>(false) : nxd::LooksLikeShardSet(path, look);
 }
 
 Status OpenNxd(Artifact& artifact, const InputHints& hints) {
   auto state = std::make_shared<NxdState>();
-  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.Text("tag")));
+  const Looker& look = artifact.look;
+  NXDKIT_ASSIGN(nxd::SetLocation location, nxd::Locate(artifact.path, hints.Text("tag"), look));
   artifact.warnings = location.warnings;
   if (location.choice) artifact.choices.push_back(*location.choice);
-  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location)));
+  NXDKIT_ASSIGN(nxd::ShardSet set, nxd::Read(std::move(location), look));
   if (!set.skipped.empty())
     artifact.warnings.push_back(fmt::format("{}: left out, not tensors of the model: {}",
                                             artifact.path, fmt::join(set.skipped, ", ")));
@@ -26,8 +27,9 @@ Status OpenNxd(Artifact& artifact, const InputHints& hints) {
     artifact.files.push_back(shard.tensors);
     artifact.ranks.push_back({shard.file.path, shard.file.tp, shard.file.pp, shard.file.ep});
   }
-  NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder));
-  NXDKIT_ASSIGN(state->mp_record, nxd::ReadMpRecord(set.location.tag_folder, set.location.pp));
+  NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder, look));
+  NXDKIT_ASSIGN(state->mp_record,
+                nxd::ReadMpRecord(set.location.tag_folder, set.location.pp, look));
   if (state->mp_record)
     artifact.warnings.insert(artifact.warnings.end(), state->mp_record->warnings.begin(),
                              state->mp_record->warnings.end());

@@ -15,7 +15,7 @@ namespace nxdkit::kinds {
 
 // Weights in the folder itself count before tags in folders below: shards that were made of a model
 // and put into its folder must not be taken for the model.
-Result<bool> IsNxdFolder(const std::string& path);
+Result<bool> IsNxdFolder(const std::string& path, const Looker& look);
 Status OpenNxd(Artifact& artifact, const InputHints& hints);
 
 // With hints.optimizer the optimizer's state too.
@@ -40,7 +40,8 @@ std::string MisplacedByConverter(const BoundArtifact& bound, const Finding& find
 bool HoldsLora(const Artifact& set);
 
 // Where the configuration of the base is looked for.
-Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints);
+Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints,
+                                                const Looker& look);
 
 // Fills in `out`, whose artifact has its path.
 Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,

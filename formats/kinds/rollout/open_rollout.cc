@@ -10,8 +10,9 @@
 namespace nxdkit::kinds {
 
 Status OpenRollout(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(rollout::Bundle bundle, rollout::OpenBundle(artifact.path, OpenTensorFile,
-                                                            hints.Text("slot").value_or("")));
+  NXDKIT_ASSIGN(rollout::Bundle bundle,
+                rollout::OpenBundle(artifact.path, OpenTensorFile, hints.Text("slot").value_or(""),
+                                    artifact.look));
   if (bundle.half_done) return rollout::HalfWritten(bundle.weights_folder);
   artifact.warnings = bundle.warnings;
   if (bundle.choice) artifact.choices.push_back(*bundle.choice);

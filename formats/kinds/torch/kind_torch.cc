@@ -13,7 +13,7 @@ namespace nxdkit::kinds {
 namespace {
 
 Status OpenTorch(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (is_folder)
     return Unsupported("a torch state dict is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(TensorFile file, OpenStateDict(artifact.path, &artifact.warnings));

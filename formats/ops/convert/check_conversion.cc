@@ -95,7 +95,7 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(conversion.source, request.run));
   if (findings.empty()) return OkStatus();
   NXDKIT_ASSIGN(const BoundArtifact apart,
-                OpenLora(request.input, *request.from, {}, request.hints));
+                OpenLora(request.input, *request.from, {}, request.hints, request.look));
   NXDKIT_TRY(RequireSound(apart, request.run));
   const Finding& first = findings.front();
   const bool qkv = first.param.find("qkv_proj") != std::string::npos;
@@ -109,7 +109,8 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
 
 // A tag as it lies there: in the conversion its weights have given way to the master weights.
 Status RequireSoundTag(const ConvertRequest& request) {
-  NXDKIT_ASSIGN(const BoundArtifact tag, OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact tag,
+                OpenAndBind(request.input, request.from, request.hints, request.look));
   return RequireSound(tag, request.run);
 }
 
@@ -217,10 +218,10 @@ Status CheckWritten(const ConvertRequest& request, const Conversion& conversion,
       conversion.base ? nullptr : DeltaOf(source.artifact);
   if (!request.verify && !applied) return OkStatus();
   const InputHints hints = HintsOfMade(request, conversion, made);
-  NXDKIT_ASSIGN(const BoundArtifact written,
-                source.lora
-                    ? OpenLora(made.path, *request.to, source.lora->sharing, hints, &*source.lora)
-                    : OpenAndBind(made.path, request.to, hints));
+  NXDKIT_ASSIGN(
+      const BoundArtifact written,
+      source.lora ? OpenLora(made.path, *request.to, source.lora->sharing, hints, {}, &*source.lora)
+                  : OpenAndBind(made.path, request.to, hints));
   if (applied) NXDKIT_TRY(RequireResult(applied->head(), written, request.run));
   if (request.verify) NXDKIT_TRY(VerifyWritten(conversion, written, request.run));
   report.verified = request.verify;

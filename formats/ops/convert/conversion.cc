@@ -25,12 +25,13 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
   if (request.source) return request.source();
   const Kind& from = *request.from;
   if (!from.bind_adapter || !request.hints.lora.empty())
-    return OpenAndBind(request.input, request.from, request.hints);
-  NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input));
-  if (is_peft) return OpenLora(request.input, from, {}, request.hints);
-  NXDKIT_ASSIGN(Artifact artifact, OpenArtifact(request.input, request.from, request.hints));
+    return OpenAndBind(request.input, request.from, request.hints, request.look);
+  NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input, request.look));
+  if (is_peft) return OpenLora(request.input, from, {}, request.hints, request.look);
+  NXDKIT_ASSIGN(Artifact artifact,
+                OpenArtifact(request.input, request.from, request.hints, request.look));
   if (from.holds_adapter && from.holds_adapter(artifact))
-    return OpenLora(request.input, from, {}, request.hints);
+    return OpenLora(request.input, from, {}, request.hints, request.look);
   return Bind(std::move(artifact), request.hints);
 }
 
@@ -40,7 +41,7 @@ Status ShareModules(const ConvertRequest& request, const Output& target, BoundAr
   if (!shares) return OkStatus();
   const nxd::LoraSharing own = adapter.lora->sharing;
   const nxd::LoraSharing both{shares->qkv || own.qkv, shares->gate_up || own.gate_up};
-  NXDKIT_ASSIGN(adapter, OpenLora(request.input, *request.from, both, request.hints));
+  NXDKIT_ASSIGN(adapter, OpenLora(request.input, *request.from, both, request.hints, request.look));
   return OkStatus();
 }
 
@@ -108,13 +109,14 @@ class NoLayout : public Output {
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
   out.target = std::make_shared<NoLayout>(request.options);
-  NXDKIT_ASSIGN(out.source, request.source
-                                ? request.source()
-                                : OpenAndBind(request.input, request.from, request.hints));
+  NXDKIT_ASSIGN(out.source, request.source ? request.source()
+                                           : OpenAndBind(request.input, request.from, request.hints,
+                                                         request.look));
   const std::string base_path = request.hints.Text("base").value_or("");
-  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path));
+  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path, request.look));
   Conversion::Base base;
-  NXDKIT_ASSIGN(base.artifact, OpenAndBind(base_path, kind, BaseHints(request, kind)));
+  NXDKIT_ASSIGN(base.artifact,
+                OpenAndBind(base_path, kind, BaseHints(request, kind), request.look));
   NXDKIT_ASSIGN(base.plan, PlanCanonical(base.artifact));
   NXDKIT_ASSIGN(out.source.bound.layout, Renumber(base.artifact, out.source));
   out.source.params = base.artifact.params;

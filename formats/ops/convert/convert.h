@@ -37,6 +37,7 @@ struct ConvertRequest {
   const Kind* from = &kHf;
   const Kind* to = &kHf;
   std::string input;
+  Looker look;  // at the input and what it is made of, from the first question on
   // Instead of opening `input`, which is then only a name for messages: a trainer's weights lie in
   // its memory.
   std::function<Result<BoundArtifact>()> source;

@@ -206,11 +206,9 @@ Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
 
 Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
                            NamedOptions& options, std::vector<std::string>& notes) {
-  NXDKIT_ASSIGN(const Kind* const kind,
-                side.kind ? Result<const Kind*>(side.kind) : Recognise(side.path));
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
-  NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, kind, hints));
+  NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, side.kind, hints));
   NXDKIT_TRY(RequireSound(bound, run));
   if (optimizer && bound.optimizer) options = OptionsOf(bound);
   if (optimizer) NXDKIT_TRY(TakeState(bound, notes));

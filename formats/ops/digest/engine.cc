@@ -163,9 +163,9 @@ Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
 
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   EngineDigests out;
-  NXDKIT_ASSIGN(out.kind,
-                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
-  NXDKIT_ASSIGN(const BoundArtifact artifact, OpenAndBind(request.path, out.kind, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact artifact,
+                OpenAndBind(request.path, request.kind, request.hints));
+  out.kind = artifact.artifact.kind;
   out.warnings = artifact.artifact.warnings;
   out.choices = artifact.artifact.choices;
   out.left_out = artifact.left_out;

@@ -120,10 +120,9 @@ Result<DigestReport> Digest(const DigestRequest& request) {
     if (!report.findings.empty()) return report;
     NXDKIT_ASSIGN(recorded, manifest::ReadManifest(text).in(*request.check_manifest));
   }
-  NXDKIT_ASSIGN(report.kind,
-                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
-  NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, report.kind, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, request.kind, request.hints));
   const Artifact& artifact = bound.artifact;
+  report.kind = artifact.kind;
   report.warnings = artifact.warnings;
   report.choices = artifact.choices;
   report.left_out = bound.left_out;

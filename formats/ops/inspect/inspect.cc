@@ -45,7 +45,7 @@ Result<const Kind*> FindChanges(const std::string& path) {
 }
 
 Status OpenAsKind(Inspection& inspection, const Kind& kind, const InspectRequest& request) {
-  NXDKIT_ASSIGN(const bool folder, IsFolder(request.path));
+  NXDKIT_ASSIGN(const bool folder, inspection.artifact.look.IsFolder(request.path));
   if (folder) NXDKIT_TRY(DescribeTrainer(inspection, request.path));
   NXDKIT_TRY(kind.describe ? kind.describe(inspection, request.path, request.hints)
                            : SurveyWhole(inspection, kind, request.path, request.hints));
@@ -60,8 +60,9 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
                 special ? Result<const Kind*>(nullptr) : FindChanges(request.path));
   if (special || changes) NXDKIT_TRY(CheckNoHints(request.path, request.hints));
   if (special) return special->inspect(inspection, request);
-  NXDKIT_ASSIGN(const Kind* const kind,
-                changes ? Result<const Kind*>(changes) : Recognise(request.path));
+  NXDKIT_ASSIGN(const Kind* const kind, changes
+                                            ? Result<const Kind*>(changes)
+                                            : Recognise(request.path, inspection.artifact.look));
   return OpenAsKind(inspection, *kind, request);
 }
 

@@ -139,9 +139,8 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
                      const CompareSink::Seen& seen, VerifyReport& report) {
   const std::string& path = *request.against;
-  NXDKIT_ASSIGN(const Kind* const kind,
-                request.against_kind ? Result<const Kind*>(request.against_kind) : Recognise(path));
-  NXDKIT_ASSIGN(const BoundArtifact other, OpenAndBind(path, kind, request.against_hints));
+  NXDKIT_ASSIGN(const BoundArtifact other,
+                OpenAndBind(path, request.against_kind, request.against_hints));
   report.warnings = other.artifact.warnings;
   report.choices = other.artifact.choices;
   Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);

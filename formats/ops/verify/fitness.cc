@@ -175,13 +175,11 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   if (!bundle.config)
     return NotFound("no neuron_config.json: what the bundle was compiled for is not known")
         .in(request.bundle);
-  NXDKIT_ASSIGN(const Kind* const kind, request.weights_kind
-                                            ? Result<const Kind*>(request.weights_kind)
-                                            : Recognise(request.weights));
   InputHints hints = request.hints;
   // Shapes are the same on both.
   AssumeHardware(hints);
-  NXDKIT_ASSIGN(const BoundArtifact weights, OpenAndBind(request.weights, kind, hints));
+  NXDKIT_ASSIGN(const BoundArtifact weights,
+                OpenAndBind(request.weights, request.weights_kind, hints));
   if (!weights.model)
     return NotFound("the weights have no config.json with a known family")
         .in(request.weights)

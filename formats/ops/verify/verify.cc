@@ -259,9 +259,8 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
 
 Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
-  NXDKIT_ASSIGN(report.kind,
-                request.kind ? Result<const Kind*>(request.kind) : Recognise(request.path));
-  NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, report.kind, request.hints));
+  NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, request.kind, request.hints));
+  report.kind = opened.kind;
   report.warnings = opened.warnings;
   report.choices = opened.choices;
   report.tensors = opened.tensor_count();

@@ -286,14 +286,14 @@ TEST(Open, ABrokenShardNamesItself) {
 TEST(SideFiles, SettingsAreAnObject) {
   const Scratch scratch;
   for (const char* text : {"", " \n", "[]", "\"text\"", "null"}) {
-    const Status status = CheckSideFile(scratch.Write("generation_config.json", text));
+    const auto status = ReadSettings(scratch.Write("generation_config.json", text));
     ASSERT_FALSE(status.ok()) << text;
     EXPECT_EQ(status.error().code(), Errc::kCorrupt);
     EXPECT_EQ(status.error().file(), scratch.Path("generation_config.json"));
     EXPECT_THAT(status.error().message(), HasSubstr("expected a JSON object"));
-    EXPECT_TRUE(CheckSideFile(scratch.Write("merges.txt", text)).ok());
+    EXPECT_TRUE(ReadSettings(scratch.Write("merges.txt", text)).ok());
   }
-  EXPECT_TRUE(CheckSideFile(scratch.Write("tokenizer_config.json", "\n{}")).ok());
+  EXPECT_TRUE(ReadSettings(scratch.Write("tokenizer_config.json", "\n{}")).ok());
 }
 
 TEST(SideFiles, ThoseThatAreThereSorted) {
