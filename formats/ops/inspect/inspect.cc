@@ -22,7 +22,8 @@ struct Special {
 constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
                                 {neff::LooksLikeCache, InspectCache},
                                 {LooksLikeAdapter, InspectAdapter},
-                                {nxd::IsOptimizerFolder, InspectOptimizer}};
+                                {[](const std::string& path) { return nxd::IsOptimizerFolder(path); },
+                                 InspectOptimizer}};
 
 // nullptr: it is none of them.
 Result<const Special*> FindSpecial(const std::string& path) {
