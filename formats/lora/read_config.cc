@@ -260,8 +260,7 @@ Result<Config> Read(const Json& json, const std::string& path) {
 
 Result<Config> ParseConfig(std::string_view json_text, const std::string& path) {
   // Python writes it: NaN may stand in it, and the last of equal keys counts.
-  NXDKIT_ASSIGN(const Json json,
-                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}).in(path));
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
   if (!json.is_object())
     return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
   return Read(json, path).in(path);

@@ -87,6 +87,7 @@ class Placed {
   Self&& in(std::string_view file) && { return Place(&Error::in, file); }
   Self&& member(std::string_view member) && { return Place(&Error::member, member); }
   Self&& on(std::string_view tensor) && { return Place(&Error::on, tensor); }
+  Self&& at(uint64_t offset) && { return Place(&Error::at, offset); }
   Self&& rank(int64_t rank) && { return Place(&Error::rank, rank); }
 
  private:

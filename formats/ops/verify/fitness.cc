@@ -189,7 +189,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   report.ranks = static_cast<uint64_t>(bundle.config->tp);
   for (const LogicalTensor& param : weights.params)
     report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
-  NXDKIT_TRY(Judge{bundle, weights, report}.Run());
+  NXDKIT_TRY((Judge{bundle, weights, report}.Run()));
   NXDKIT_TRY(CheckBlobs(bundle, request.poll, report));
   return report;
 }
