@@ -168,7 +168,7 @@ struct Packer {
   const PackRequest& request;
   archive* writer;
   const Stream& stream;
-  std::vector<std::byte> buffer = kBufferBytes;
+  std::vector<std::byte> buffer = std::vector<std::byte>(kBufferBytes);
 
   Status Add(const Member& member) {
     const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),

@@ -147,7 +147,7 @@ struct Unpacker {
   ReadState& state;
   archive* reader;
   const std::string folder;
-  std::vector<std::byte> buffer = kReadBytes;
+  std::vector<std::byte> buffer = std::vector<std::byte>(kReadBytes);
   uint64_t entries = 0;
   std::set<std::string> names = {};
   std::set<std::string> folders = {};
