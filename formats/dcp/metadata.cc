@@ -95,8 +95,8 @@ Status CheckVersion(const PickleValue& version) {
 
 struct MetadataParser {
   bool whole;
-  std::unordered_map<std::string, ItemPlace> places =
-      {};  // by IndexKey; those that nobody asked for
+  // By IndexKey; those that nobody asked for.
+  std::unordered_map<std::string, ItemPlace> places = {};
   Metadata out = {};
 
   Result<Metadata> Parse(torch::BareRecord& root) {

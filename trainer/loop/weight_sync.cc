@@ -7,7 +7,6 @@
 #include "formats/ops/digest/digest.h"
 #include "lib/base/stopwatch.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/loop/deliveries.h"
 

@@ -8,7 +8,6 @@
 #include "formats/torch/zip_record.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

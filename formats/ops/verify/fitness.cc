@@ -12,7 +12,6 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
