@@ -26,6 +26,11 @@ std::string WithLast(const std::string& module, std::string_view last) {
 }
 
 struct LoraBuilder {
+  struct Module {
+    LoraPair pair;  // of one of its parameters: rank and A are those of all
+    bool has_a;     // A is among the tensors
+  };
+
   const models::Model& model;
   const std::vector<std::optional<LoraPair>>& pairs;
   const Dtype dtype;
@@ -44,11 +49,6 @@ struct LoraBuilder {
     }
     return std::move(tensors);
   }
-
-  struct Module {
-    LoraPair pair;  // of one of its parameters: rank and A are those of all
-    bool has_a;     // A is among the tensors
-  };
 
   const std::optional<LoraPair>& PairOf(const Piece& piece) const { return pairs[piece.param]; }
 

@@ -54,6 +54,11 @@ uint64_t Apart(Dtype dtype, double a, double b) {
 }
 
 struct Sampler {
+  struct Sample {
+    uint32_t param;
+    size_t weight, master;  // index into the layout's tensors
+  };
+
   const BoundArtifact& tag;
   Layout layout = {};
   Plan plan = {};
@@ -68,11 +73,6 @@ struct Sampler {
     for (size_t first = 0; first < samples.size(); first += 3) NXDKIT_TRY(Judge(first, check));
     return check;
   }
-
-  struct Sample {
-    uint32_t param;
-    size_t weight, master;  // index into the layout's tensors
-  };
 
   void AddSamples(uint32_t i) {
     const auto& master = tag.optimizer->masters[i];
