@@ -124,9 +124,7 @@ struct MetadataParser {
     const PickleValue* offset = state->Find("offset");
     const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
     Shape lo;
-    if (is_tensor) {
-      NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
-    }
+    if (is_tensor) NXDKIT_TRY(SizeOf(offset, "the offset of a MetadataIndex").on(key).To(lo));
     NXDKIT_ASSIGN(ItemPlace place, PlaceOf(info).on(key));
     if (!places.emplace(IndexKey(key, lo, is_tensor), std::move(place)).second)
       return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);

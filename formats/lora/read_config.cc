@@ -250,9 +250,8 @@ Result<Config> Read(const Json& json, const std::string& path) {
   NXDKIT_TRY(ReadLayers(json, config));
   NXDKIT_TRY(ReadPattern(json, "rank_pattern", RankIn, config.rank_pattern));
   NXDKIT_TRY(ReadPattern(json, "alpha_pattern", NumberIn, config.alpha_pattern));
-  if (const Json* dropout = JsonFind(json, "lora_dropout")) {
-    NXDKIT_ASSIGN(config.dropout, NumberIn("lora_dropout", *dropout));
-  }
+  if (const Json* dropout = JsonFind(json, "lora_dropout"))
+    NXDKIT_TRY(NumberIn("lora_dropout", *dropout).To(config.dropout));
   return config;
 }
 

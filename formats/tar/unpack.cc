@@ -289,9 +289,7 @@ Status MakeSlotOfABundle(const std::string& folder) {
 Result<TransportReport> Unpack(const UnpackRequest& request) {
   const Utf8Locale utf8;
   File file;
-  if (request.archive != kStream) {
-    NXDKIT_ASSIGN(file, File::OpenRead(request.archive));
-  }
+  if (request.archive != kStream) NXDKIT_TRY(File::OpenRead(request.archive).To(file));
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output, {.replace = request.force, .sync = request.sync}));
   Input input(request, file);
