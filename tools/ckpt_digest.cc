@@ -88,7 +88,7 @@ void AddOptions(OptionTable& table, Args& args) {
 
 artifact::InputHints HintsFor(const Args& args) {
   artifact::InputHints hints = HintsOf(args.layout);
-  hints.Set("base", args.base);
+  if (args.base != "") hints.Set("base", args.base);
   // What is recorded, and an engine's layout, cannot do without.
   hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;

@@ -345,9 +345,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     return BadUsage("{} is about the page that `grpo-train report RUN` writes",
                     args.out ? "--out" : "--force");
   const hardware::Instance* instance = nullptr;
-  if (args.instance) {
-    NXDKIT_ASSIGN(instance, hardware::FindInstance(*args.instance));
-  }
+  if (args.instance) NXDKIT_TRY(hardware::FindInstance(*args.instance).To(instance));
   NXDKIT_ASSIGN(trainer::LoadedConfig loaded,
                 trainer::LoadConfig(args.config.value_or(""), args.words));
   NXDKIT_TRY(TakeCores(instance, loaded, context));

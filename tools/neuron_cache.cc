@@ -168,9 +168,7 @@ Result<ToolAnswer> Remove(const Args& args, const neff::CachePlace& place, ToolC
   const std::string& root = place.root;
   neff::PruneReport report;
   NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, root));
-  if (!not_made_yet) {
-    NXDKIT_ASSIGN(report, neff::Prune(root, options));
-  }
+  if (!not_made_yet) NXDKIT_TRY(neff::Prune(root, options).To(report));
   ToolAnswer answer;
   const char* verb = options.dry_run ? "would remove" : "removed";
   for (const neff::Pruned& pruned : report.removed)
@@ -195,9 +193,7 @@ Result<ToolAnswer> Look(const Args& args, const std::string& root) {
   neff::CacheListing listing;
   listing.root = root;
   NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, root));
-  if (!not_made_yet) {
-    NXDKIT_ASSIGN(listing, neff::ListCache(root));
-  }
+  if (!not_made_yet) NXDKIT_TRY(neff::ListCache(root).To(listing));
   if (args.command == "ls") return List(listing);
   return VerifyAll(listing);
 }
@@ -226,11 +222,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (place.root.find("://") != std::string::npos)
     return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
   ToolAnswer answer;
-  if (args.command == "prune" || args.command == "clear") {
-    NXDKIT_ASSIGN(answer, Remove(args, place, context));
-  } else {
-    NXDKIT_ASSIGN(answer, Look(args, place.root));
-  }
+  if (args.command == "prune" || args.command == "clear")
+    NXDKIT_TRY(Remove(args, place, context).To(answer));
+  else
+    NXDKIT_TRY(Look(args, place.root).To(answer));
   answer.fields["command"] = args.command;
   answer.fields["root"] = place.root;
   return answer;

@@ -244,7 +244,7 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& r
   if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
-  request.hints.Set("base", args.base);
+  if (args.base != "") request.hints.Set("base", args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
 }

@@ -7,7 +7,6 @@
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {

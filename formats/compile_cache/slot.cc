@@ -9,7 +9,6 @@
 #include "formats/compile_cache/entry_lock.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "formats/compile_cache/cache.h"
 #include "formats/compile_cache/manifest.h"
-#include "lib/base/error.h"
 #include "lib/system/folder_lock.h"
 
 namespace nxdkit::neff {

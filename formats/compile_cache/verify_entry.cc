@@ -11,7 +11,6 @@
 #include "lib/compress/decompressor.h"
 #include "lib/hash/digest.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {

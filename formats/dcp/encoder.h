@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/output.h"
 
 namespace nxdkit::dcp {

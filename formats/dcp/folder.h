@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "formats/dcp/metadata.h"
-#include "lib/base/error.h"
 #include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"
 

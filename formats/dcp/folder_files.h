@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/file_cache.h"
 #include "lib/tensor/tensor.h"
 

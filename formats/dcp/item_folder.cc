@@ -225,24 +225,24 @@ class ItemOpener {
 };
 
 // One metadata of those of all ranks, each of which knows of its own items only.
-class RankJoiner {
- public:
-  explicit RankJoiner(const std::string& folder) : folder_(folder) {}
+struct RankJoiner {
+  std::string folder;
+  Metadata out = {};
+  std::unordered_map<std::string, size_t> tensors = {};  // numbers, by key
 
   Status Add(int64_t rank, Metadata metadata) {
     for (TensorEntry& entry : metadata.tensors) NXDKIT_TRY(AddTensor(rank, entry).on(entry.key));
     for (ObjectEntry& entry : metadata.objects) NXDKIT_TRY(AddObject(rank, entry).on(entry.key));
-    out_.paths.merge(metadata.paths);
+    out.paths.merge(metadata.paths);
     return OkStatus();
   }
 
   Result<Metadata> Finish() {
-    for (const TensorEntry& entry : out_.tensors)
-      NXDKIT_TRY(CheckCover(entry).in(folder_).on(entry.key));
-    return std::move(out_);
+    for (const TensorEntry& entry : out.tensors)
+      NXDKIT_TRY(CheckCover(entry).in(folder).on(entry.key));
+    return std::move(out);
   }
 
- private:
   // The item of one rank in a file of another one would be told twice, or belong to an older save.
   static Status CheckOwner(int64_t rank, const ItemPlace& place) {
     if (place.file.starts_with(fmt::format("__{}_", rank))) return OkStatus();
@@ -252,12 +252,12 @@ class RankJoiner {
 
   Status AddTensor(int64_t rank, TensorEntry& entry) {
     for (const Chunk& chunk : entry.chunks) NXDKIT_TRY(CheckOwner(rank, chunk.place));
-    const auto [number, added] = tensors_.emplace(entry.key, out_.tensors.size());
+    const auto [number, added] = tensors.emplace(entry.key, out.tensors.size());
     if (added) {
-      out_.tensors.push_back(std::move(entry));
+      out.tensors.push_back(std::move(entry));
       return OkStatus();
     }
-    TensorEntry& known = out_.tensors[number->second];
+    TensorEntry& known = out.tensors[number->second];
     if (known.shape != entry.shape || known.dtype != entry.dtype)
       return Corrupt("rank {} says {} {}, ranks before it {} {}", rank, Name(entry.dtype),
                      ShapeText(entry.shape), Name(known.dtype), ShapeText(known.shape));
@@ -268,13 +268,9 @@ class RankJoiner {
   // All of them for now: FoldObjects compares them when their places have been looked at.
   Status AddObject(int64_t rank, ObjectEntry& entry) {
     NXDKIT_TRY(CheckOwner(rank, entry.place));
-    out_.objects.push_back(std::move(entry));
+    out.objects.push_back(std::move(entry));
     return OkStatus();
   }
-
-  std::string folder_;
-  Metadata out_;
-  std::unordered_map<std::string, size_t> tensors_;  // numbers, by key
 };
 
 // Whether the two are the same bytes. Both are in their files, and beside all others: what is read
@@ -360,7 +356,7 @@ std::optional<int64_t> RankOfMetadata(std::string_view name) {
 
 Result<Folder> OpenRankLocal(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const int64_t ranks, CountRanks(path, look));
-  RankJoiner joiner(path);
+  RankJoiner joiner{path};
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const std::string name = RankMetadataName(rank);
     const std::string file = JoinPath(path, name);

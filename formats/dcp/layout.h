@@ -13,7 +13,6 @@
 
 #include "formats/dcp/options.h"
 #include "formats/models/model.h"
-#include "lib/base/error.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/tensor.h"
 

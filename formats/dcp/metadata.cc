@@ -93,9 +93,11 @@ Status CheckVersion(const PickleValue& version) {
                      EscapeControl(version.string()->substr(0, 40)));
 }
 
-class MetadataParser {
- public:
-  explicit MetadataParser(bool whole) : whole_(whole) {}
+struct MetadataParser {
+  bool whole;
+  // By IndexKey; those that nobody asked for.
+  std::unordered_map<std::string, ItemPlace> places = {};
+  Metadata out = {};
 
   Result<Metadata> Parse(torch::BareRecord& root) {
     NXDKIT_ASSIGN(const PickleValue version, root.Value("version"));
@@ -109,12 +111,11 @@ class MetadataParser {
                                 return Corrupt("a key of state_dict_metadata is not a string");
                               return ReadEntry(*key.string(), value).on(*key.string());
                             }));
-    if (!places_.empty()) return LeftOver();
+    if (!places.empty()) return LeftOver();
     if (root.Has("planner_data")) NXDKIT_TRY(ReadPaths(root));
-    return std::move(out_);
+    return std::move(out);
   }
 
- private:
   Status ReadPlace(const PickleValue& index, const PickleValue& info) {
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(index, kIndexClass));
     const PickleValue* fqn = state->Find("fqn");
@@ -123,11 +124,9 @@ class MetadataParser {
     const PickleValue* offset = state->Find("offset");
     const bool is_tensor = offset && !std::holds_alternative<PickleValue::None>(offset->value);
     Shape lo;
-    if (is_tensor) {
-      NXDKIT_ASSIGN(lo, SizeOf(offset, "the offset of a MetadataIndex").on(key));
-    }
+    if (is_tensor) NXDKIT_TRY(SizeOf(offset, "the offset of a MetadataIndex").on(key).To(lo));
     NXDKIT_ASSIGN(ItemPlace place, PlaceOf(info).on(key));
-    if (!places_.emplace(IndexKey(key, lo, is_tensor), std::move(place)).second)
+    if (!places.emplace(IndexKey(key, lo, is_tensor), std::move(place)).second)
       return Corrupt("storage_data has two places for the chunk at {}", ShapeText(lo)).on(key);
     return OkStatus();
   }
@@ -168,7 +167,7 @@ class MetadataParser {
 
   Error LeftOver() const {
     std::string first;
-    for (const auto& [key, place] : places_)
+    for (const auto& [key, place] : places)
       if (first.empty() || key < first) first = key;
     return Corrupt("storage_data has a place for a chunk or object that state_dict_metadata lacks")
         .on(first.substr(first.find('\n') + 1));
@@ -176,12 +175,12 @@ class MetadataParser {
 
   // The place of a chunk or an object, which is used up.
   Result<ItemPlace> TakePlace(const std::string& key, const Shape& lo, bool is_tensor) {
-    const auto found = places_.find(IndexKey(key, lo, is_tensor));
-    if (found == places_.end())
+    const auto found = places.find(IndexKey(key, lo, is_tensor));
+    if (found == places.end())
       return is_tensor ? Corrupt("storage_data has no place for the chunk at {}", ShapeText(lo))
                        : Corrupt("storage_data has no place for the object");
     ItemPlace place = std::move(found->second);
-    places_.erase(found);
+    places.erase(found);
     return place;
   }
 
@@ -189,7 +188,7 @@ class MetadataParser {
     const PickleRecord* record = value.record();
     if (record && record->name == kBytesClass) {
       NXDKIT_ASSIGN(ItemPlace place, TakePlace(key, {}, false));
-      out_.objects.push_back({key, std::move(place)});
+      out.objects.push_back({key, std::move(place)});
       return OkStatus();
     }
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kTensorClass));
@@ -201,9 +200,9 @@ class MetadataParser {
     if (!chunks || !chunks->list()) return Corrupt("chunks is missing, or not a list");
     std::vector<Shape> empty;
     for (const PickleValue& chunk : *chunks->list()) NXDKIT_TRY(ReadChunk(entry, chunk, empty));
-    for (const Shape& lo : empty) places_.erase(IndexKey(key, lo, true));
-    if (whole_) NXDKIT_TRY(CheckCover(entry));
-    out_.tensors.push_back(std::move(entry));
+    for (const Shape& lo : empty) places.erase(IndexKey(key, lo, true));
+    if (whole) NXDKIT_TRY(CheckCover(entry));
+    out.tensors.push_back(std::move(entry));
     return OkStatus();
   }
 
@@ -241,19 +240,15 @@ class MetadataParser {
     for (const PickleValue& part : *path.list())
       if (!part.string() && !part.integer())
         return Corrupt("planner_data names a path of other things than strings and numbers");
-    out_.SetPath(key, path);
+    out.SetPath(key, path);
     return OkStatus();
   }
-
-  bool whole_;
-  std::unordered_map<std::string, ItemPlace> places_;  // by IndexKey; those that nobody asked for
-  Metadata out_;
 };
 
 Result<Metadata> Parse(std::string_view pickle, bool whole) {
   NXDKIT_ASSIGN(const std::unique_ptr<torch::BareRecord> root,
                 torch::BareRecord::Read(pickle, MetadataGlobals(), kMetadataClass));
-  return MetadataParser(whole).Parse(*root);
+  return MetadataParser{whole}.Parse(*root);
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/dtype.h"
 

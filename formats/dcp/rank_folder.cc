@@ -256,9 +256,8 @@ class RankOpener {
       LocalShard shard{tensor.stored.shape, {}};
       const Box box = WholeBox(tensor.stored.shape);
       if (whole && box.Volume() > 0) shard.parts.push_back({box, Shape(box.lo.size(), 0)});
-      if (tensor.place) {
-        NXDKIT_ASSIGN(shard, ShardAt(tensor.place->sharding, tensor.place->coordinate).on(key));
-      }
+      if (tensor.place)
+        NXDKIT_TRY(ShardAt(tensor.place->sharding, tensor.place->coordinate).on(key).To(shard));
       const Shape shape = tensor.place ? tensor.place->sharding.shape : tensor.stored.shape;
       NXDKIT_TRY(PackedBytes(tensor.stored.dtype, shape).on(key));
       NXDKIT_TRY(AddParts(file, number, key, shape, tensor.stored.dtype, tensor, shard));

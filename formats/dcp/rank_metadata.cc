@@ -178,9 +178,7 @@ class RankMetadataParser {
     if (out_.world_size < 1 || out_.world_size > kMaxWorld)
       return Unsupported("a world_size of {}, expected 1 to {}", out_.world_size, kMaxWorld);
     std::string version = "1.0";  // what its own reader takes a missing one for
-    if (root.Find("version")) {
-      NXDKIT_ASSIGN(version, TextIn(root, "version"));
-    }
+    if (root.Find("version")) NXDKIT_TRY(TextIn(root, "version").To(version));
     if (version == "2.0") {
       NXDKIT_TRY(ParseItems(root));
     } else if (version == "1.0") {

@@ -10,7 +10,6 @@
 
 #include "formats/dcp/sharding.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::dcp {

@@ -130,51 +130,51 @@ bool IsPlain(const PickleValue& value) {
   return !value.list() || std::ranges::all_of(*value.list(), IsPlain);
 }
 
-class Walker {
- public:
-  explicit Walker(const torch::Archive& archive) : archive_(archive) {}
+struct Walker {
+  const torch::Archive& archive;
+  ValuePath path = {};
+  RankValues out = {};
 
   Status Walk(const PickleValue& value) {
-    if (IsTensor(value)) return AddTensor(value).on(path_.Text());
+    if (IsTensor(value)) return AddTensor(value).on(path.Text());
     if (value.dict()) return WalkDict(*value.dict());
     if (value.list() && HasParts(value)) return WalkList(*value.list());
     if (IsPlain(value))
-      out_.objects.push_back({path_, value});
+      out.objects.push_back({path, value});
     else
-      out_.left_out.push_back(path_);
+      out.left_out.push_back(path);
     return OkStatus();
   }
 
-  RankValues Take() { return std::move(out_); }
+  RankValues Take() { return std::move(out); }
 
- private:
   Status WalkDict(const PickleDict& dict) {
     for (const auto& [key, value] : dict) {
       if (key.string())
-        path_.parts.emplace_back(*key.string());
+        path.parts.emplace_back(*key.string());
       else if (key.integer())
-        path_.parts.emplace_back(*key.integer());
+        path.parts.emplace_back(*key.integer());
       else
         return Unsupported("a dict has a key that is not a string and not a number")
-            .on(path_.Text());
+            .on(path.Text());
       NXDKIT_TRY(Walk(value));
-      path_.parts.pop_back();
+      path.parts.pop_back();
     }
     return OkStatus();
   }
 
   Status WalkList(const PickleList& list) {
     for (size_t i = 0; i < list.size(); ++i) {
-      path_.parts.emplace_back(static_cast<int64_t>(i));
+      path.parts.emplace_back(static_cast<int64_t>(i));
       NXDKIT_TRY(Walk(list[i]));
-      path_.parts.pop_back();
+      path.parts.pop_back();
     }
     return OkStatus();
   }
 
   Status AddTensor(const PickleValue& value) {
     if (const torch::TensorIndex* index = value.tensor()) {
-      out_.tensors.push_back({path_, archive_.tensors.at(index->index), std::nullopt});
+      out.tensors.push_back({path, archive.tensors.at(index->index), std::nullopt});
       return OkStatus();
     }
     const PickleValue* slots = SlotsOf(*value.record());
@@ -183,19 +183,15 @@ class Walker {
     if (!local || !local->tensor() || !spec)
       return Corrupt("a distributed tensor without _local_tensor or _spec");
     NXDKIT_ASSIGN(OwnPlace place, SpecPlace(*spec));
-    out_.tensors.push_back({path_, archive_.tensors.at(local->tensor()->index), std::move(place)});
+    out.tensors.push_back({path, archive.tensors.at(local->tensor()->index), std::move(place)});
     return OkStatus();
   }
-
-  const torch::Archive& archive_;
-  ValuePath path_;
-  RankValues out_;
 };
 
 }  // namespace
 
 Result<RankValues> ValuesOf(const torch::Archive& archive) {
-  Walker walker(archive);
+  Walker walker{archive};
   NXDKIT_TRY(walker.Walk(archive.root));
   return walker.Take();
 }

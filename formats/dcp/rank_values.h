@@ -8,7 +8,6 @@
 #include "formats/dcp/rank_metadata.h"
 #include "formats/dcp/sharding.h"
 #include "formats/torch/archive.h"
-#include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::dcp {

@@ -17,37 +17,33 @@ int64_t CountOf(const std::vector<Run>& runs) {
 }
 
 // Walks along runs once, however many slices of them are taken.
-class Slicer {
- public:
-  explicit Slicer(const std::vector<Run>& runs) : runs_(runs) {}
+struct Slicer {
+  const std::vector<Run>& runs;
+  size_t at = 0;
+  int64_t before = 0;  // places in the runs before that one
 
   // Adds the indices at the places [first, first + count) to `to`. `first` does not go back.
   void Add(int64_t first, int64_t count, std::vector<Run>& to) {
-    for (const int64_t end = first + count; first < end && at_ < runs_.size();) {
-      const Run& run = runs_[at_];
-      const int64_t run_end = before_ + run.count;
+    for (const int64_t end = first + count; first < end && at < runs.size();) {
+      const Run& run = runs[at];
+      const int64_t run_end = before + run.count;
       if (first >= run_end) {
-        before_ = run_end;
-        ++at_;
+        before = run_end;
+        ++at;
         continue;
       }
       const int64_t part_end = std::min(end, run_end);
-      Append({run.first + first - before_, part_end - first}, to);
+      Append({run.first + first - before, part_end - first}, to);
       first = part_end;
     }
   }
 
- private:
   static void Append(const Run& run, std::vector<Run>& to) {
     if (!to.empty() && to.back().first + to.back().count == run.first)
       to.back().count += run.count;
     else
       to.push_back(run);
   }
-
-  const std::vector<Run>& runs_;
-  size_t at_ = 0;
-  int64_t before_ = 0;  // places in the runs before that one
 };
 
 Error TooManyParts() {
@@ -58,7 +54,7 @@ std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, i
                      int64_t index) {
   std::vector<Run> out;
   const Run all = {0, CountOf(runs)};
-  Slicer slicer(runs);
+  Slicer slicer{runs};
   for (int64_t i = 0; i < placement.split_factor; ++i) {
     const Run part = PartOf(PartOf(all, placement.split_factor, i), ranks, index);
     slicer.Add(part.first, part.count, out);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/plan/layout.h"
 
 namespace nxdkit::dcp {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
 

@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 struct ZSTD_CCtx_s;

@@ -75,9 +75,7 @@ Status Delta::ReadHead() {
   const uint64_t table_at = kHeaderBytes + payload_bytes_;
   std::string meta(meta_bytes, '\0');
   NXDKIT_TRY(file_.ReadAt(table_at + table_bytes, std::as_writable_bytes(std::span(meta))));
-  Result<std::vector<Param>> params = ReadMeta(meta);
-  if (!params.ok()) return std::move(params).error().at(table_at + table_bytes);
-  head_.params = *std::move(params);
+  NXDKIT_ASSIGN(head_.params, ReadMeta(meta).at(table_at + table_bytes));
   uint64_t blocks = 0;
   for (const Param& param : head_.params) {
     first_block_.push_back(blocks);

@@ -47,9 +47,7 @@ Status Writer::Keep(uint64_t number, std::vector<std::byte> bytes) {
     early.bytes = std::move(bytes);
     return OkStatus();
   }
-  if (!spill_.is_open()) {
-    NXDKIT_ASSIGN(spill_, File::OpenTemporary());
-  }
+  if (!spill_.is_open()) NXDKIT_TRY(File::OpenTemporary().To(spill_));
   early.spilled_at = spill_bytes_;
   early.spilled_bytes = bytes.size();
   spill_bytes_ += bytes.size();

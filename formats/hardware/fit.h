@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/hardware/instance.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::hardware {
 

@@ -1,5 +1,6 @@
 // A kind of artifact: what has to be provided so that every command knows it. One row of the table
-// (formats/kinds/table.h) and one folder for each; a function that is null is what the kind cannot.
+// (formats/kinds/table.h) and one folder for each. Every kind has `open` and `bind`; another
+// function that is null is what the kind cannot, where nothing else is said.
 #pragma once
 
 #include <memory>
@@ -29,7 +30,7 @@ struct Kind {
   std::string_view called;  // in a sentence: "an NxD set"
   // What it is recognised by, for who has something else: "NxD shard set (...)"; "" for none.
   std::string_view recognised_by = {};
-  // Of two kinds that a path may be, the one with the lower number counts.
+  // Which kind a path is that may be two: the one with the lower number.
   int precedence = 0;
   Result<bool> (*is_file)(const std::string& path) = nullptr;
   Result<bool> (*is_folder)(const std::string& path, const Looker& look) = nullptr;
@@ -48,14 +49,15 @@ struct Kind {
 
   // --- the state of training
   StateForm state = StateForm::kNone;
-  // Adds the state to a bound artifact; null where `bind` does (hints.optimizer).
+  // Adds the state to an artifact that was bound without it; null: none is kept, or `bind` adds it
+  // where hints.optimizer asks for it.
   Status (*bind_state)(BoundArtifact& bound, const InputHints& hints) = nullptr;
 
   // --- LoRA adapters
   Result<bool> (*is_adapter)(const std::string& path, const Looker& look) = nullptr;
   // Whether what was opened as a model's is an adapter; null: is_adapter tells.
   bool (*holds_adapter)(const Artifact& artifact) = nullptr;
-  // Where the configuration of the adapter's base is looked for; null: in its folder.
+  // The folders in which the configuration of the adapter's base is looked for; null: its own.
   Result<std::vector<std::string>> (*adapter_folders)(const std::string& path,
                                                       const InputHints& hints,
                                                       const Looker& look) = nullptr;

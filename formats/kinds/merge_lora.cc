@@ -96,6 +96,7 @@ class MergedBinder {
     out_.model = base_->model;
     out_.params = base_->params;
     out_.state = base_->state;
+    out_.objects = base_->objects;
     out_.left_out = base_->left_out;
     out_.base = base_;
     out_.merged = adapter_;

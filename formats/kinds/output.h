@@ -51,7 +51,7 @@ class Output {
     (void)path;
     return OkStatus();
   }
-  // Of an adapter: which modules have one A; nullopt: each has its own.
+  // Which modules of an adapter have one A; nullopt: each has its own.
   virtual std::optional<nxd::LoraSharing> Sharing() const { return std::nullopt; }
   virtual StateLayout State() const { return {}; }
   // Whether it fits; nullopt: it is not laid out for an instance.

@@ -29,7 +29,7 @@ std::string StepFolder(int64_t step);
 
 struct RunTracker {
   int64_t step = 0;
-  // Of the best checkpoint, where there is one.
+  // The step of the best checkpoint, where there is one.
   std::optional<int64_t> best_step;
   std::optional<double> best_score;
 };
@@ -45,21 +45,21 @@ struct ChosenStep {
   // The fault and the doubt, for who goes on with the step.
   std::vector<std::string> Warnings() const;
 };
-// Of the checkpoints of a run the one that its tracker names, else the newest; one that is whole
-// before any other. The tracker is made of the checkpoints, so that a damaged one stops nobody; one
+// Takes the checkpoint that the run's tracker names, else the newest; one that is whole before any
+// other. The tracker is made of the checkpoints, so that a damaged one stops nobody; one
 // that the system does not give is an error.
 // `whole`: by step, whether it is; at least one.
 Result<ChosenStep> ChooseRunStep(const std::string& root, const std::map<int64_t, bool>& whole);
 
-// Where the actor of a run lies, for who names the run, or one of its checkpoints: of a run that of
-// ChooseRunStep, whole where it has the marker `done`. Any other path is itself.
+// The actor of a run, for who names the run, or one of its checkpoints: that of ChooseRunStep,
+// whole where it has the marker `done`. Any other path is itself.
 struct RunCheckpoint {
   std::string path;
   std::optional<Choice> choice;
   std::vector<std::string> warnings;
 };
 Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look = {});
-// Of a run, where `tag` names one of its checkpoints.
+// The checkpoint of a run that `tag` names; nullopt: it names none.
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
                                                      const Looker& look = {});
 

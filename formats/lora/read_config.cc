@@ -250,9 +250,8 @@ Result<Config> Read(const Json& json, const std::string& path) {
   NXDKIT_TRY(ReadLayers(json, config));
   NXDKIT_TRY(ReadPattern(json, "rank_pattern", RankIn, config.rank_pattern));
   NXDKIT_TRY(ReadPattern(json, "alpha_pattern", NumberIn, config.alpha_pattern));
-  if (const Json* dropout = JsonFind(json, "lora_dropout")) {
-    NXDKIT_ASSIGN(config.dropout, NumberIn("lora_dropout", *dropout));
-  }
+  if (const Json* dropout = JsonFind(json, "lora_dropout"))
+    NXDKIT_TRY(NumberIn("lora_dropout", *dropout).To(config.dropout));
   return config;
 }
 
@@ -260,8 +259,7 @@ Result<Config> Read(const Json& json, const std::string& path) {
 
 Result<Config> ParseConfig(std::string_view json_text, const std::string& path) {
   // Python writes it: NaN may stand in it, and the last of equal keys counts.
-  NXDKIT_ASSIGN(const Json json,
-                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}).in(path));
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
   if (!json.is_object())
     return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
   return Read(json, path).in(path);

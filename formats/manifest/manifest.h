@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/hash/digest.h"
 #include "lib/tensor/dtype.h"
 

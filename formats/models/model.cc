@@ -28,9 +28,6 @@ const Family* FindFamily(const std::string& model_type, const std::string& archi
   return nullptr;
 }
 
-// NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
-constexpr JsonOptions kConfigJson{.allow_nan = true, .allow_duplicate_keys = true};
-
 std::string Architecture(const JsonReader& reader) {
   const Json* names = reader.Find("architectures");
   const bool named = names && names->is_array() && !names->empty() && names->front().is_string();
@@ -223,7 +220,8 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
 }  // namespace
 
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
-  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kConfigJson).in(path));
+  // NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
   if (!json.is_object())
     return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
 
@@ -282,7 +280,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
 }
 
 Result<std::string> WithDtype(std::string_view json_text, Dtype dtype) {
-  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kConfigJson));
+  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kLikePython));
   for (const char* key : {"dtype", "torch_dtype"})
     if (const auto it = json.find(key); it != json.end()) *it = TorchName(dtype);
   return DumpPython(json, /*sort_keys=*/false) + "\n";

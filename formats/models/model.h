@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "formats/models/family.h"
-#include "lib/base/error.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/dtype.h"
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::neff {

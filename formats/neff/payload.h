@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/neff/header.h"
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::neff {

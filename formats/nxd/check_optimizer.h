@@ -2,7 +2,6 @@
 #pragma once
 
 #include "formats/nxd/optimizer_set.h"
-#include "lib/base/error.h"
 #include "lib/plan/layout.h"
 
 namespace nxdkit::nxd {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "formats/nxd/shard_set.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

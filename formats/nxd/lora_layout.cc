@@ -25,36 +25,36 @@ std::string WithLast(const std::string& module, std::string_view last) {
   return module.substr(0, module.rfind('.') + 1) + std::string(last);
 }
 
-class LoraBuilder {
- public:
-  LoraBuilder(const models::Model& model, const std::vector<std::optional<LoraPair>>& pairs,
-              Dtype dtype)
-      : model_(model), pairs_(pairs), dtype_(dtype) {}
-
-  std::vector<RankTensor> Build(const std::vector<RankTensor>& base) {
-    for (const RankTensor& tensor : base)
-      for (const Piece& piece : tensor.layout.pieces)
-        if (const std::optional<LoraPair>& pair = PairOf(piece))
-          modules_.try_emplace(SplitName(tensor.layout.name).first, Module{*pair, false});
-    for (const RankTensor& tensor : base) {
-      const auto module = modules_.find(SplitName(tensor.layout.name).first);
-      if (module != modules_.end() && tensor.layout.shape.size() == 2)
-        Add(tensor, module->first, module->second);
-    }
-    return std::move(tensors_);
-  }
-
- private:
+struct LoraBuilder {
   struct Module {
     LoraPair pair;  // of one of its parameters: rank and A are those of all
     bool has_a;     // A is among the tensors
   };
 
-  const std::optional<LoraPair>& PairOf(const Piece& piece) const { return pairs_[piece.param]; }
+  const models::Model& model;
+  const std::vector<std::optional<LoraPair>>& pairs;
+  const Dtype dtype;
+  std::map<std::string, Module> modules = {};
+  std::vector<RankTensor> tensors = {};
+
+  std::vector<RankTensor> Build(const std::vector<RankTensor>& base) {
+    for (const RankTensor& tensor : base)
+      for (const Piece& piece : tensor.layout.pieces)
+        if (const std::optional<LoraPair>& pair = PairOf(piece))
+          modules.try_emplace(SplitName(tensor.layout.name).first, Module{*pair, false});
+    for (const RankTensor& tensor : base) {
+      const auto module = modules.find(SplitName(tensor.layout.name).first);
+      if (module != modules.end() && tensor.layout.shape.size() == 2)
+        Add(tensor, module->first, module->second);
+    }
+    return std::move(tensors);
+  }
+
+  const std::optional<LoraPair>& PairOf(const Piece& piece) const { return pairs[piece.param]; }
 
   // The adapter of one of a module's weights: its B, and before the first of them the module's A.
   void Add(const RankTensor& like, const std::string& name, Module& module) {
-    const Param& param = model_.params[like.layout.pieces.front().param];
+    const Param& param = model.params[like.layout.pieces.front().param];
     const std::string b = name + ".lora_B." + SplitName(like.layout.name).second;
     const std::string a = name + ".lora_A.weight";
     if (param.CutDim() == 1) {
@@ -75,8 +75,8 @@ class LoraBuilder {
     tensor.layer = like.layer;
     tensor.layout.name = std::move(name);
     tensor.layout.shape = std::move(shape);
-    tensors_.push_back(std::move(tensor));
-    return tensors_.back().layout;
+    tensors.push_back(std::move(tensor));
+    return tensors.back().layout;
   }
 
   // The layer's own pieces, with the rank in the place of the dimension that is not cut.
@@ -94,14 +94,8 @@ class LoraBuilder {
         out.fills.push_back({StoredBox(piece, 2), 0});
       }
     }
-    if (out.pieces.empty()) out.dtype = dtype_;
+    if (out.pieces.empty()) out.dtype = dtype;
   }
-
-  const models::Model& model_;
-  const std::vector<std::optional<LoraPair>>& pairs_;
-  const Dtype dtype_;
-  std::map<std::string, Module> modules_;
-  std::vector<RankTensor> tensors_;
 };
 
 }  // namespace
@@ -132,7 +126,7 @@ Result<std::vector<RankTensor>> LoraRankTensors(const models::Model& model,
                  "layers are")
           .on(model.params[i].name);
   NXDKIT_ASSIGN(const std::vector<RankTensor> base, RankTensors(model, geometry, rank, false));
-  return LoraBuilder(model, pairs, dtype).Build(base);
+  return LoraBuilder{model, pairs, dtype}.Build(base);
 }
 
 }  // namespace nxdkit::nxd

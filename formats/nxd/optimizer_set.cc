@@ -89,45 +89,45 @@ Error Mistyped(std::string_view key, std::string_view expected) {
 }
 
 // Reads one file of the set.
-class OptimizerReader {
- public:
-  OptimizerReader(const torch::Archive& archive, TensorFiles& files)
-      : archive_(archive), root_(archive.root), files_(files) {}
+struct OptimizerReader {
+  const torch::Archive& archive;
+  TensorFiles& files;
+  const PickleValue& root = archive.root;
+  OptimizerShard out = {};
 
   Result<OptimizerShard> Read(const ShardFile& file) {
-    out_.file = file;
-    out_.file_bytes = archive_.file_bytes;
-    out_.format = archive_.format;
+    out.file = file;
+    out.file_bytes = archive.file_bytes;
+    out.format = archive.format;
     NXDKIT_TRY(ReadKeys());
     NXDKIT_TRY(ReadGroups());
-    const bool sharded = out_.Has("base_state");
+    const bool sharded = out.Has("base_state");
     NXDKIT_TRY(ForEachPid(sharded ? "base_state" : "state", &OptimizerReader::ReadEntries));
-    if (sharded && !root_.Find("state")->dict()->empty())
+    if (sharded && !root.Find("state")->dict()->empty())
       return Unsupported(
                  "the sharded optimizer's own state is not empty; what it means is not known")
           .member("state");
     NXDKIT_TRY(ForEachPid("shape_info", &OptimizerReader::ReadShape));
     NXDKIT_TRY(ForEachPid(kMasterWeights, &OptimizerReader::ReadMaster));
-    return std::move(out_);
+    return std::move(out);
   }
 
- private:
   Status ReadKeys() {
-    if (!root_.dict()) return Corrupt("the file holds no dict");
-    for (const auto& [key, value] : *root_.dict()) {
+    if (!root.dict()) return Corrupt("the file holds no dict");
+    for (const auto& [key, value] : *root.dict()) {
       if (!key.string()) return Mistyped("a key of the file's dict", "a string");
       NXDKIT_TRY(CheckKey(*key.string()));
-      if (out_.Has(*key.string())) return Mistyped(*key.string(), "there once");
-      out_.keys.push_back(*key.string());
+      if (out.Has(*key.string())) return Mistyped(*key.string(), "there once");
+      out.keys.push_back(*key.string());
     }
     for (const char* needed : {"state", "param_groups"})
-      if (!out_.Has(needed)) return Corrupt("no optimizer's state: the key {} is missing", needed);
-    if (!root_.Find("state")->dict()) return Mistyped("state", "a dict");
+      if (!out.Has(needed)) return Corrupt("no optimizer's state: the key {} is missing", needed);
+    if (!root.Find("state")->dict()) return Mistyped("state", "a dict");
     return OkStatus();
   }
 
   Status ReadGroups() {
-    const torch::PickleList* groups = root_.Find("param_groups")->list();
+    const torch::PickleList* groups = root.Find("param_groups")->list();
     if (!groups) return Mistyped("param_groups", "a list");
     int64_t next = 0;
     for (const PickleValue& group : *groups) {
@@ -140,9 +140,9 @@ class OptimizerReader {
               .member("param_groups");
         ++next;
       }
-      out_.groups.push_back(*group.dict());
-      for (auto& [key, value] : out_.groups.back()) NXDKIT_TRY(AsNumber(key, value));
-      out_.group_sizes.push_back(static_cast<int64_t>(params->list()->size()));
+      out.groups.push_back(*group.dict());
+      for (auto& [key, value] : out.groups.back()) NXDKIT_TRY(AsNumber(key, value));
+      out.group_sizes.push_back(static_cast<int64_t>(params->list()->size()));
     }
     return OkStatus();
   }
@@ -158,14 +158,14 @@ class OptimizerReader {
           .member("param_groups");
     NXDKIT_ASSIGN(const double number, ReadScalar(*tensor).member("param_groups"));
     value = {number};
-    out_.tensor_options.insert(name);
+    out.tensor_options.insert(name);
     return OkStatus();
   }
 
   // Reads the value of each pid of the dict under `key`, if there is one.
   Status ForEachPid(const char* key,
                     Status (OptimizerReader::*read)(ParamState&, const PickleValue&)) {
-    const PickleValue* table = root_.Find(key);
+    const PickleValue* table = root.Find(key);
     if (!table) return OkStatus();
     if (!table->dict()) return Mistyped(key, "a dict");
     for (const auto& [pid, value] : *table->dict()) {
@@ -176,11 +176,11 @@ class OptimizerReader {
                    EscapeControl(*pid.string()))
             .member(key);
       if (!pid.integer()) return Mistyped(fmt::format("a key of {}", key), "a number");
-      if (*pid.integer() < 0 || *pid.integer() >= out_.param_count())
+      if (*pid.integer() < 0 || *pid.integer() >= out.param_count())
         return Corrupt("parameter {} is not in param_groups, which have {} parameters",
-                       *pid.integer(), out_.param_count())
+                       *pid.integer(), out.param_count())
             .member(key);
-      NXDKIT_TRY((this->*read)(out_.state[*pid.integer()], value)
+      NXDKIT_TRY((this->*read)(out.state[*pid.integer()], value)
                      .member(fmt::format("{}[{}]", key, *pid.integer())));
     }
     return OkStatus();
@@ -205,7 +205,7 @@ class OptimizerReader {
   Status ReadShape(ParamState& state, const PickleValue& value) {
     if (const auto* size = std::get_if<torch::TorchSize>(&value.value)) {
       state.shape = size->dims;
-      out_.shapes_are_sizes = true;
+      out.shapes_are_sizes = true;
       return OkStatus();
     }
     if (!value.list()) return Mistyped("the shape", "a list");
@@ -226,24 +226,19 @@ class OptimizerReader {
   // nullopt when the value is not a tensor.
   Result<std::optional<StoredTensor>> TensorOf(const PickleValue& value) {
     if (const torch::TensorIndex* index = value.tensor())
-      return std::optional(files_.Inside(archive_, index->index));
+      return std::optional(files.Inside(archive, index->index));
     if (!value.reference()) return std::optional<StoredTensor>();
-    const std::string path = TensorFiles::PathOf(archive_.path, value.reference()->tid);
+    const std::string path = TensorFiles::PathOf(archive.path, value.reference()->tid);
     NXDKIT_ASSIGN(const bool there, IsFile(path));
-    if (!there) return TensorFiles::Missing(archive_.path, path);
-    NXDKIT_ASSIGN(StoredTensor tensor, files_.Open(path, out_.file_bytes));
+    if (!there) return TensorFiles::Missing(archive.path, path);
+    NXDKIT_ASSIGN(StoredTensor tensor, files.Open(path, out.file_bytes));
     return std::optional(std::move(tensor));
   }
-
-  const torch::Archive& archive_;
-  const PickleValue& root_;
-  TensorFiles& files_;
-  OptimizerShard out_;
 };
 
 Result<OptimizerShard> ReadShard(const ShardFile& file, TensorFiles& files) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(file.path));
-  return OptimizerReader(archive, files).Read(file);
+  return OptimizerReader{archive, files}.Read(file);
 }
 
 Result<OptimizerStyle> StyleOf(const OptimizerLocation& location, const OptimizerShard& shard) {

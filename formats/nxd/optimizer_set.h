@@ -12,7 +12,6 @@
 
 #include "formats/nxd/shard_set.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::nxd {

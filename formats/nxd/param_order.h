@@ -12,7 +12,6 @@
 
 #include "formats/nxd/nxd_layout.h"
 #include "formats/nxd/optimizer_set.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::nxd {
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "formats/torch/archive.h"
-#include "lib/base/error.h"
 #include "lib/system/file_cache.h"
 #include "lib/tensor/tensor.h"
 

@@ -9,7 +9,6 @@
 #include "formats/rollout/neuron_config.h"
 #include "formats/rollout/weights_version.h"
 #include "lib/base/choice.h"
-#include "lib/base/error.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/looker.h"
 #include "lib/tensor/tensor.h"

@@ -11,7 +11,6 @@
 #include "formats/models/gqa.h"
 #include "formats/models/model.h"
 #include "formats/rollout/neuron_config.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::rollout {
 

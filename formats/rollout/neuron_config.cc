@@ -237,8 +237,7 @@ Json NxdiJson(const NeuronConfig& config, Json top) {
 }  // namespace
 
 Result<NeuronConfig> ParseNeuronConfig(std::string_view json_text, const std::string& path) {
-  NXDKIT_ASSIGN(const Json json,
-                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}).in(path));
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
   const Json* nested = JsonFind(json, "neuron_config");
   if (nested && nested->is_object()) return ReadNxdi(json, *nested, path);
   if (JsonFind(json, "_serialized_key")) return ReadOptimum(json, path);
@@ -255,8 +254,7 @@ Result<std::string> WriteNeuronConfig(const NeuronConfig& config, std::string_vi
   }
   Json top = Json::object();
   if (!hf_config_text.empty()) {
-    NXDKIT_ASSIGN(top,
-                  ParseJson(hf_config_text, {.allow_nan = true, .allow_duplicate_keys = true}));
+    NXDKIT_ASSIGN(top, ParseJson(hf_config_text, kLikePython));
     if (!top.is_object()) return Corrupt("config.json is not an object");
   }
   return DumpPython(NxdiJson(config, std::move(top))) + "\n";

@@ -20,9 +20,7 @@ Result<WeightsVersion> ReadFields(const Json& json) {
     return Corrupt("found {}, expected 1 or more", version.serial).member("serial");
   NXDKIT_ASSIGN(version.label, JsonString(json, "label"));
   NXDKIT_ASSIGN(version.source, JsonString(json, "source"));
-  if (JsonFind(json, "digest")) {
-    NXDKIT_ASSIGN(version.digest, JsonString(json, "digest"));
-  }
+  if (JsonFind(json, "digest")) NXDKIT_TRY(JsonString(json, "digest").To(version.digest));
   return version;
 }
 

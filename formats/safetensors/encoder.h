@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/output.h"
 
 namespace nxdkit::safetensors {

@@ -188,9 +188,8 @@ Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes) 
   uint64_t end = 0;
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const EntryPlace& place = header.places[i];
-    Status checked = CheckEntry(header.tensors[i], place.end, end);
-    if (!checked.ok())
-      return std::move(checked).error().on(header.tensors[i].name).at(place.offset);
+    NXDKIT_TRY(
+        CheckEntry(header.tensors[i], place.end, end).on(header.tensors[i].name).at(place.offset));
     end = place.end;
   }
   if (end != file_bytes - data_begin)

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
 

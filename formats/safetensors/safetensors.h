@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "lib/base/error.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit::safetensors {

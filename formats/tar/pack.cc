@@ -164,10 +164,11 @@ Result<Writer> OpenWriter(Stream& stream, const std::string& path) {
   return writer;
 }
 
-class Packer {
- public:
-  Packer(const PackRequest& request, archive* writer, const Stream& stream)
-      : request_(request), writer_(writer), stream_(stream), buffer_(kBufferBytes) {}
+struct Packer {
+  const PackRequest& request;
+  archive* writer;
+  const Stream& stream;
+  std::vector<std::byte> buffer = std::vector<std::byte>(kBufferBytes);
 
   Status Add(const Member& member) {
     const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
@@ -178,34 +179,28 @@ class Packer {
     archive_entry_set_perm(entry.get(), member.folder ? 0755 : 0644);
     archive_entry_set_mtime(entry.get(), 0, 0);
     archive_entry_set_size(entry.get(), static_cast<la_int64_t>(member.bytes));
-    if (archive_write_header(writer_, entry.get()) != ARCHIVE_OK)
-      return WriteError(writer_, stream_, request_.output);
+    if (archive_write_header(writer, entry.get()) != ARCHIVE_OK)
+      return WriteError(writer, stream, request.output);
     if (member.folder) return OkStatus();
     NXDKIT_TRY(AddBytes(member).member(member.name));
     return OkStatus();
   }
 
- private:
   Status AddBytes(const Member& member) {
     NXDKIT_ASSIGN(const File file, File::OpenRead(member.path));
     for (uint64_t at = 0; at < member.bytes;) {
-      if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
+      if (request.hooks.poll) NXDKIT_TRY(request.hooks.poll());
       const std::span<std::byte> part =
-          std::span(buffer_).first(std::min<uint64_t>(buffer_.size(), member.bytes - at));
+          std::span(buffer).first(std::min<uint64_t>(buffer.size(), member.bytes - at));
       NXDKIT_TRY(file.ReadAt(at, part));
-      if (archive_write_data(writer_, part.data(), part.size()) !=
+      if (archive_write_data(writer, part.data(), part.size()) !=
           static_cast<la_ssize_t>(part.size()))
-        return WriteError(writer_, stream_, request_.output);
+        return WriteError(writer, stream, request.output);
       at += part.size();
-      if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
+      if (request.hooks.on_bytes) request.hooks.on_bytes(part.size());
     }
     return OkStatus();
   }
-
-  const PackRequest& request_;
-  archive* writer_;
-  const Stream& stream_;
-  std::vector<std::byte> buffer_;
 };
 
 Result<Compressor> MakeCompressor(const PackRequest& request, Target& target) {
@@ -230,7 +225,7 @@ Result<TransportReport> PackTo(const PackRequest& request, const Listing& listin
   NXDKIT_ASSIGN(Compressor compressor, MakeCompressor(request, target));
   Stream stream{std::move(compressor), {}, {}};
   NXDKIT_ASSIGN(const Writer writer, OpenWriter(stream, target.path));
-  Packer packer(request, writer.get(), stream);
+  Packer packer{request, writer.get(), stream};
   for (const Member& member : listing.members) NXDKIT_TRY(packer.Add(member));
   if (archive_write_close(writer.get()) != ARCHIVE_OK)
     return WriteError(writer.get(), stream, target.path);

@@ -142,66 +142,71 @@ Result<Reader> OpenReader(ReadState& state, const std::string& path) {
   return reader;
 }
 
-class Unpacker {
- public:
-  Unpacker(const UnpackRequest& request, ReadState& state, archive* reader,
-           const std::string& folder)
-      : request_(request), state_(state), reader_(reader), folder_(folder), buffer_(kReadBytes) {}
+struct Unpacker {
+  const UnpackRequest& request;
+  ReadState& state;
+  archive* reader;
+  const std::string folder;
+  std::vector<std::byte> buffer = std::vector<std::byte>(kReadBytes);
+  uint64_t entries = 0;
+  std::set<std::string> names = {};
+  std::set<std::string> folders = {};
+  std::vector<std::string> written = {};
+  TransportReport report = {};
 
   Result<TransportReport> Run() {
     while (true) {
       archive_entry* entry = nullptr;
-      const la_int64_t before = archive_filter_bytes(reader_, 0);
-      const int status = archive_read_next_header(reader_, &entry);
+      const la_int64_t before = archive_filter_bytes(reader, 0);
+      const int status = archive_read_next_header(reader, &entry);
       if (status == ARCHIVE_EOF) {
-        NXDKIT_TRY(CheckEnd(archive_filter_bytes(reader_, 0) - before));
+        NXDKIT_TRY(CheckEnd(archive_filter_bytes(reader, 0) - before));
         break;
       }
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
-        return ReadError(reader_, state_, request_.archive);
-      if (++entries_ > kMaxEntries)
-        return Corrupt("over {} entries", kMaxEntries).in(request_.archive);
-      NXDKIT_TRY(Add(entry).in(request_.archive));
+        return ReadError(reader, state, request.archive);
+      if (++entries > kMaxEntries)
+        return Corrupt("over {} entries", kMaxEntries).in(request.archive);
+      NXDKIT_TRY(Add(entry).in(request.archive));
     }
-    if (report_.files == 0) return Corrupt("the archive holds no file").in(request_.archive);
-    NXDKIT_ASSIGN(report_.has_checksum,
-                  state_.input.Finish(static_cast<uint64_t>(archive_filter_bytes(reader_, 0))));
-    report_.archive_bytes = state_.input.bytes_taken();
-    return report_;
+    if (report.files == 0) return Corrupt("the archive holds no file").in(request.archive);
+    NXDKIT_ASSIGN(report.has_checksum,
+                  state.input.Finish(static_cast<uint64_t>(archive_filter_bytes(reader, 0))));
+    report.archive_bytes = state.input.bytes_taken();
+    return report;
   }
 
   // Of a report with single_file.
-  const std::string& OnlyFile() const { return written_.front(); }
+  const std::string& OnlyFile() const { return written.front(); }
 
   // Separately, so that the disk works on all files at once.
   Status Sync() const {
-    for (const std::string& name : written_) {
-      NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
+    for (const std::string& name : written) {
+      NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder, name)));
       NXDKIT_TRY(file.Sync());
       NXDKIT_TRY(file.Close());
     }
     return OkStatus();
   }
 
- private:
   // libarchive takes the end of the file for the end of the archive. An archive that was cut off
   // between two files lacks the block of zeros; padding alone is less than a block.
   Status CheckEnd(la_int64_t bytes) const {
     if (bytes >= kBlockBytes) return OkStatus();
-    return Corrupt("the archive is cut off: the zeros at its end are missing").in(request_.archive);
+    return Corrupt("the archive is cut off: the zeros at its end are missing").in(request.archive);
   }
 
   Status Add(archive_entry* entry) {
     const char* given = archive_entry_pathname_utf8(entry);
     if (given == nullptr) return Corrupt("an entry whose name is not UTF-8");
-    NXDKIT_ASSIGN(const std::string name, SafeName(given, request_.strip));
+    NXDKIT_ASSIGN(const std::string name, SafeName(given, request.strip));
     NXDKIT_TRY(CheckKind(entry, given));
     NXDKIT_ASSIGN(const std::string whole_name, SafeName(given, 0));
-    report_.single_file = entries_ == 1 && archive_entry_filetype(entry) == AE_IFREG &&
-                          whole_name.find('/') == std::string::npos;
+    report.single_file = entries == 1 && archive_entry_filetype(entry) == AE_IFREG &&
+                         whole_name.find('/') == std::string::npos;
     if (name.empty()) return OkStatus();
     if (archive_entry_filetype(entry) == AE_IFDIR) return MakeFolders(name);
-    if (!names_.insert(name).second) return Corrupt("the name is there twice").member(given);
+    if (!names.insert(name).second) return Corrupt("the name is there twice").member(given);
     NXDKIT_TRY(MakeFolders(ParentPath(name)));
     NXDKIT_TRY(WriteFile(entry, name).member(given));
     return OkStatus();
@@ -218,63 +223,52 @@ class Unpacker {
   }
 
   Status MakeFolders(const std::string& name) {
-    if (name == "." || folders_.contains(name)) return OkStatus();
-    if (names_.contains(name)) return Corrupt("a folder where a file of that name is").member(name);
+    if (name == "." || folders.contains(name)) return OkStatus();
+    if (names.contains(name)) return Corrupt("a folder where a file of that name is").member(name);
     NXDKIT_TRY(MakeFolders(ParentPath(name)));
-    const std::string path = JoinPath(folder_, name);
+    const std::string path = JoinPath(folder, name);
     if (::mkdir(path.c_str(), 0777) != 0) return OutputError("create the folder", errno).in(path);
-    folders_.insert(name);
+    folders.insert(name);
     return OkStatus();
   }
 
   Status WriteFile(archive_entry* entry, const std::string& name) {
-    if (folders_.contains(name)) return Corrupt("a file where a folder of that name is");
+    if (folders.contains(name)) return Corrupt("a file where a folder of that name is");
     if (!archive_entry_size_is_set(entry)) return Corrupt("an entry without a size");
     const la_int64_t declared = archive_entry_size(entry);
     if (declared < 0) return Corrupt("a size of {} bytes", declared);
     const uint64_t bytes = static_cast<uint64_t>(declared);
     // Of a stream nobody knows how much is still to come.
-    if (request_.archive != kStream || request_.max_bytes)
-      NXDKIT_TRY(state_.input.CheckSize(AddOrMost(report_.bytes, bytes)));
-    NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder_, name)));
+    if (request.archive != kStream || request.max_bytes)
+      NXDKIT_TRY(state.input.CheckSize(AddOrMost(report.bytes, bytes)));
+    NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder, name)));
     if (bytes > 0) NXDKIT_TRY(file.Allocate(bytes));
     NXDKIT_TRY(CopyData(file, bytes));
-    if (request_.sync) file.StartSync();
-    written_.push_back(name);
-    ++report_.files;
-    report_.bytes += bytes;
+    if (request.sync) file.StartSync();
+    written.push_back(name);
+    ++report.files;
+    report.bytes += bytes;
     return file.Close();
   }
 
   Status CopyData(const File& file, uint64_t bytes) {
     uint64_t at = 0;
     while (true) {
-      if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
-      const la_ssize_t got = archive_read_data(reader_, buffer_.data(), buffer_.size());
-      if (got < 0) return ReadError(reader_, state_, request_.archive);
+      if (request.hooks.poll) NXDKIT_TRY(request.hooks.poll());
+      const la_ssize_t got = archive_read_data(reader, buffer.data(), buffer.size());
+      if (got < 0) return ReadError(reader, state, request.archive);
       if (got == 0) break;
-      const std::span<const std::byte> part = std::span(buffer_).first(static_cast<size_t>(got));
+      const std::span<const std::byte> part = std::span(buffer).first(static_cast<size_t>(got));
       // What is not stored, because it is zeros, is written all the same.
-      NXDKIT_TRY(state_.input.CheckSize(AddOrMost(report_.bytes, at + part.size())));
+      NXDKIT_TRY(state.input.CheckSize(AddOrMost(report.bytes, at + part.size())));
       if (part.size() > bytes - at) return Corrupt("more than the {} bytes it says", bytes);
       NXDKIT_TRY(file.WriteAt(at, part));
       at += part.size();
-      if (request_.hooks.on_bytes) request_.hooks.on_bytes(part.size());
+      if (request.hooks.on_bytes) request.hooks.on_bytes(part.size());
     }
     if (at == bytes) return OkStatus();
     return Corrupt("{} bytes found, {} expected", at, bytes);
   }
-
-  const UnpackRequest& request_;
-  ReadState& state_;
-  archive* reader_;
-  const std::string folder_;
-  std::vector<std::byte> buffer_;
-  uint64_t entries_ = 0;
-  std::set<std::string> names_;
-  std::set<std::string> folders_;
-  std::vector<std::string> written_;
-  TransportReport report_;
 };
 
 // A bundle comes out as one that we make does: its weights are a link to their slot, so that the
@@ -295,16 +289,14 @@ Status MakeSlotOfABundle(const std::string& folder) {
 Result<TransportReport> Unpack(const UnpackRequest& request) {
   const Utf8Locale utf8;
   File file;
-  if (request.archive != kStream) {
-    NXDKIT_ASSIGN(file, File::OpenRead(request.archive));
-  }
+  if (request.archive != kStream) NXDKIT_TRY(File::OpenRead(request.archive).To(file));
   NXDKIT_ASSIGN(Staging staging,
                 Staging::Begin(request.output, {.replace = request.force, .sync = request.sync}));
   Input input(request, file);
   ReadState state{input, {}};
   NXDKIT_ASSIGN(const Reader reader, OpenReader(state, request.archive));
   if (request.hooks.begin) request.hooks.begin("unpacking", 0);
-  Unpacker unpacker(request, state, reader.get(), staging.path());
+  Unpacker unpacker{request, state, reader.get(), staging.path()};
   NXDKIT_ASSIGN(const TransportReport report, unpacker.Run());
   if (request.sync) NXDKIT_TRY(unpacker.Sync());
   NXDKIT_ASSIGN(const bool onto_folder, IsFolder(request.output));

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
 

@@ -9,7 +9,6 @@
 #include "formats/torch/pickle_globals.h"
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

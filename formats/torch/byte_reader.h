@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::torch {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 #include "lib/tensor/output.h"
 
 namespace nxdkit::torch {

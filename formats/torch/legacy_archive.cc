@@ -65,12 +65,12 @@ struct Ran {
   NodeId root = 0;
 };
 
-class LegacyReader {
- public:
-  explicit LegacyReader(std::shared_ptr<const File> file) : file_(std::move(file)) {}
+struct LegacyReader {
+  std::shared_ptr<const File> file;
+  Pickles pickles = {};
 
   Result<Archive> Read() {
-    NXDKIT_ASSIGN(pickles_, ReadPickles(*file_));
+    NXDKIT_ASSIGN(pickles, ReadPickles(*file));
     NXDKIT_TRY(CheckHeader());
     NXDKIT_ASSIGN(Ran object, Run(kObjectPart));
     NXDKIT_ASSIGN(const std::vector<uint32_t> order, ReadKeys(object.graph));
@@ -85,16 +85,15 @@ class LegacyReader {
     return archive;
   }
 
- private:
   // An error in a part; `offset` is in its pickle.
   Error InPart(Part part, Errc code, std::string message, uint64_t offset = 0) const {
     return Error(code, std::move(message))
         .member(kPartNames[part])
-        .at(pickles_.begins[part] + offset);
+        .at(pickles.begins[part] + offset);
   }
 
   Result<Ran> Run(Part part) const {
-    PickleGraph graph(pickles_.Part(part));
+    PickleGraph graph(pickles.Part(part));
     const Result<PickleResult> run = RunPickle(graph, PickleFlavor::kLegacy);
     if (run.ok()) return Ran{std::move(graph), run->root};
     const Error& error = run.error();
@@ -159,8 +158,8 @@ class LegacyReader {
   Result<std::vector<std::shared_ptr<const Storage>>> FindStorages(
       const PickleGraph& object, const std::vector<uint32_t>& order) const {
     std::vector<std::shared_ptr<const Storage>> storages(object.storages.size());
-    ReadWindow window(*file_, file_->bytes());
-    uint64_t at = pickles_.begins[kPartCount];
+    ReadWindow window(*file, file->bytes());
+    uint64_t at = pickles.begins[kPartCount];
     for (const uint32_t number : order) {
       const StorageClaim& claim = object.storages[number];
       const std::string member = fmt::format("storage {}", claim.key);
@@ -174,26 +173,23 @@ class LegacyReader {
         return corrupt(
             fmt::format("the storage says it has {} elements, the object {}", elements, expected));
       at += sizeof(uint64_t);
-      if (claim.bytes > file_->bytes() - at)
+      if (claim.bytes > file->bytes() - at)
         return corrupt(
             fmt::format("the storage has {} bytes, but the file ends {} bytes after this",
-                        claim.bytes, file_->bytes() - at));
-      storages[number] = FileStorage(file_, at, claim.bytes);
+                        claim.bytes, file->bytes() - at));
+      storages[number] = FileStorage(file, at, claim.bytes);
       at += claim.bytes;
     }
-    if (at != file_->bytes())
-      return Corrupt("{} bytes are left over after the last storage", file_->bytes() - at).at(at);
+    if (at != file->bytes())
+      return Corrupt("{} bytes are left over after the last storage", file->bytes() - at).at(at);
     return storages;
   }
-
-  std::shared_ptr<const File> file_;
-  Pickles pickles_;
 };
 
 }  // namespace
 
 Result<Archive> ReadLegacyArchive(std::shared_ptr<const File> file) {
-  return LegacyReader(std::move(file)).Read();
+  return LegacyReader{std::move(file)}.Read();
 }
 
 }  // namespace nxdkit::torch

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "formats/torch/pickle_graph.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

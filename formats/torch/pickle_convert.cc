@@ -206,9 +206,7 @@ class Converter {
       NXDKIT_ASSIGN(PickleValue value, add(argument));
       record->arguments.push_back(std::move(value));
     }
-    if (parts.state) {
-      NXDKIT_ASSIGN(record->state, add(*parts.state));
-    }
+    if (parts.state) NXDKIT_TRY(add(*parts.state).To(record->state));
     out.value.value = std::shared_ptr<const PickleRecord>(std::move(record));
     return out;
   }

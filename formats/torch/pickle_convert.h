@@ -6,7 +6,6 @@
 
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/pickle_value.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

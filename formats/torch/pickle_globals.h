@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::torch {

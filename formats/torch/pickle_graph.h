@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "formats/torch/pickle_globals.h"
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "lib/tensor/tensor.h"
 

@@ -48,9 +48,8 @@ class Machine {
       if (decoded == Decoded::kUnknown) return UnknownOpcode(pickle, offset);
       if (decoded == Decoded::kCutOff)
         return Corrupt("the pickle ends after {} bytes, before its STOP", pickle.size()).at(offset);
-      Status status = CheckStack(in);
-      if (status.ok()) status = Execute(in);
-      if (!status.ok()) return std::move(status).error().at(offset);
+      NXDKIT_TRY(CheckStack(in).at(offset));
+      NXDKIT_TRY(Execute(in).at(offset));
       if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
         return Unsupported("the pickle has more than {} values or {} containers", kMaxNodes,
                            kMaxContainers)

@@ -8,7 +8,6 @@
 #include "formats/torch/pickle_globals.h"
 #include "formats/torch/pickle_graph.h"
 #include "formats/torch/tensor_rebuild.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

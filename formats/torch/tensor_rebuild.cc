@@ -190,13 +190,12 @@ Result<NodeId> RebuildFromStorage(PickleGraph& graph, const Global& function, Ar
   NXDKIT_TRY(CheckMetadata(graph, function, arguments, v3 ? 7 : 6));
 
   StoredTensor tensor;
-  if (v3) {
-    NXDKIT_ASSIGN(tensor.dtype, DtypeArgument(graph, function, arguments, 6));
-  } else if (storage.dtype) {
+  if (v3)
+    NXDKIT_TRY(DtypeArgument(graph, function, arguments, 6).To(tensor.dtype));
+  else if (storage.dtype)
     tensor.dtype = *storage.dtype;
-  } else {
+  else
     return Corrupt("{} of an untyped storage", function.name);
-  }
   NXDKIT_ASSIGN(tensor.shape, Integers(graph, function, arguments, 2));
   NXDKIT_ASSIGN(tensor.strides, Integers(graph, function, arguments, 3));
   NXDKIT_TRY(Place(tensor, graph.AsInt(arguments[1]), storage));

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "formats/torch/pickle_graph.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::torch {
 

@@ -16,13 +16,15 @@ constexpr uint64_t kMaxSmallRecord = 4096;
 constexpr int kOldestVersion = 1;
 constexpr int kNewestVersion = 10;
 
-class ZipArchiveReader {
- public:
-  ZipArchiveReader(const ArchivePlace& place, ZipDirectory directory)
-      : place_(place), directory_(std::move(directory)) {}
+struct ZipArchiveReader {
+  ArchivePlace place;
+  ZipDirectory directory;
+  std::string top = {};  // the folder inside the zip
+  bool big_endian = false;
+  Archive archive = {};
 
   Result<Archive> Read(const ReadOptions& options) {
-    archive_.format = "torch zip";
+    archive.format = "torch zip";
     NXDKIT_TRY(FindTopFolder());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());
@@ -30,26 +32,25 @@ class ZipArchiveReader {
       NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
     if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.proved));
     WarnOfMissingCrcs();
-    return std::move(archive_);
+    return std::move(archive);
   }
 
- private:
-  std::string Name(std::string_view record) const { return fmt::format("{}/{}", top_, record); }
+  std::string Name(std::string_view record) const { return fmt::format("{}/{}", top, record); }
 
-  void Warn(std::string message) { archive_.warnings.push_back(std::move(message)); }
+  void Warn(std::string message) { archive.warnings.push_back(std::move(message)); }
 
   // Any name will do; torch takes it from the first record.
   Status FindTopFolder() {
-    if (directory_.records().empty())
+    if (directory.records().empty())
       return Error(Errc::kCorrupt, "a zip archive without any record");
-    const ZipRecord& first = directory_.records().front();
+    const ZipRecord& first = directory.records().front();
     const size_t slash = first.name.find('/');
     if (slash == std::string_view::npos || slash == 0)
       return Error(Errc::kUnsupported, "the first record is in no folder; torch puts all into one")
           .member(first.name)
           .at(first.header_offset);
-    top_ = first.name.substr(0, slash);
-    if (const ZipRecord* constants = directory_.Find(Name("constants.pkl")))
+    top = first.name.substr(0, slash);
+    if (const ZipRecord* constants = directory.Find(Name("constants.pkl")))
       return Error(Errc::kUnsupported, "this is a TorchScript archive (a compiled model?)")
           .member(constants->name)
           .at(constants->header_offset)
@@ -59,12 +60,12 @@ class ZipArchiveReader {
 
   // Torch refuses a file without a version, and one of a version it does not know.
   Status ReadVersion() {
-    const ZipRecord* record = directory_.Find(Name("version"));
-    if (record == nullptr) record = directory_.Find(Name(".data/version"));
+    const ZipRecord* record = directory.Find(Name("version"));
+    if (record == nullptr) record = directory.Find(Name(".data/version"));
     if (record == nullptr)
       return Error(Errc::kCorrupt, "the archive has no version record").member(Name("version"));
-    NXDKIT_ASSIGN(archive_.version, ReadRecord(place_.view(), *record, kMaxSmallRecord));
-    std::string_view digits = archive_.version;
+    NXDKIT_ASSIGN(archive.version, ReadRecord(place.view(), *record, kMaxSmallRecord));
+    std::string_view digits = archive.version;
     digits = digits.substr(0, digits.find_last_not_of("\r\n") + 1);
     int version = 0;
     const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
@@ -80,25 +81,25 @@ class ZipArchiveReader {
 
   // Absent before torch 2.1, which was little-endian machines in practice.
   Status ReadByteOrder() {
-    const ZipRecord* record = directory_.Find(Name("byteorder"));
+    const ZipRecord* record = directory.Find(Name("byteorder"));
     if (record == nullptr) return OkStatus();
-    NXDKIT_ASSIGN(const std::string order, ReadRecord(place_.view(), *record, kMaxSmallRecord));
-    big_endian_ = order == "big";
-    if (big_endian_ || order == "little") return OkStatus();
+    NXDKIT_ASSIGN(const std::string order, ReadRecord(place.view(), *record, kMaxSmallRecord));
+    big_endian = order == "big";
+    if (big_endian || order == "little") return OkStatus();
     return InRecord(*record, Errc::kUnsupported,
                     fmt::format("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
   }
 
   Status ReadPickle(const GlobalTable& globals) {
-    const ZipRecord* record = directory_.Find(Name("data.pkl"));
+    const ZipRecord* record = directory.Find(Name("data.pkl"));
     if (record == nullptr)
       return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
           .member(Name("data.pkl"));
-    NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place_.view(), *record, kMaxPickleBytes));
+    NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
     NXDKIT_ASSIGN(const PickleResult run,
                   RunPickle(graph, PickleFlavor::kZip, globals).member(record->name));
-    NXDKIT_ASSIGN(archive_.root, ToValue(graph, run.root).member(record->name));
+    NXDKIT_ASSIGN(archive.root, ToValue(graph, run.root).member(record->name));
     if (run.bytes != pickle.size())
       Warn(fmt::format("record data.pkl: {} bytes after the end of the pickle",
                        pickle.size() - run.bytes));
@@ -108,7 +109,7 @@ class ZipArchiveReader {
   // Torch reads a storage that is too short without a word, and then has wrong numbers.
   Result<const ZipRecord*> StorageRecord(const StorageClaim& claim) const {
     const std::string name = Name(fmt::format("data/{}", claim.key));
-    const ZipRecord* record = directory_.Find(name);
+    const ZipRecord* record = directory.Find(name);
     if (record == nullptr)
       return Error(
                  Errc::kCorrupt,
@@ -126,17 +127,17 @@ class ZipArchiveReader {
     storages.reserve(graph.storages.size());
     for (const StorageClaim& claim : graph.storages) {
       NXDKIT_ASSIGN(const ZipRecord* record, StorageRecord(claim));
-      storages.push_back(RecordStorage(place_, *record));
+      storages.push_back(RecordStorage(place, *record));
     }
     for (size_t i = 0; i < graph.tensors.size(); ++i) {
       graph.tensors[i].storage = storages[graph.tensor_storages[i]];
-      graph.tensors[i].big_endian = big_endian_;
+      graph.tensors[i].big_endian = big_endian;
     }
-    archive_.tensors = std::move(graph.tensors);
+    archive.tensors = std::move(graph.tensors);
 
     const std::string data_folder = Name("data/");
     const auto data_records = static_cast<size_t>(
-        std::ranges::count_if(directory_.records(), [&](const ZipRecord& record) {
+        std::ranges::count_if(directory.records(), [&](const ZipRecord& record) {
           return record.name.starts_with(data_folder) && record.name.size() > data_folder.size();
         }));
     if (data_records > storages.size())
@@ -147,9 +148,9 @@ class ZipArchiveReader {
 
   Status CheckCrcs(const std::set<uint64_t>* proved) const {
     const ByteSink ignore = [](std::span<const std::byte>) { return OkStatus(); };
-    for (const ZipRecord& record : directory_.records())
-      if (proved == nullptr || !proved->contains(place_.start + record.data_offset))
-        NXDKIT_TRY(StreamRecord(place_.view(), record, ignore));
+    for (const ZipRecord& record : directory.records())
+      if (proved == nullptr || !proved->contains(place.start + record.data_offset))
+        NXDKIT_TRY(StreamRecord(place.view(), record, ignore));
     return OkStatus();
   }
 
@@ -158,7 +159,7 @@ class ZipArchiveReader {
     const std::string folder = Name("");
     size_t missing = 0;
     std::string_view first;
-    for (const ZipRecord& record : directory_.records()) {
+    for (const ZipRecord& record : directory.records()) {
       if (record.crc != 0 || record.bytes == 0 || !record.name.starts_with(folder)) continue;
       if (missing++ == 0) first = record.name.substr(folder.size());
     }
@@ -166,21 +167,15 @@ class ZipArchiveReader {
       Warn(
           fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
                       "seen; the first is {}",
-                      missing, directory_.records().size(), first));
+                      missing, directory.records().size(), first));
   }
-
-  ArchivePlace place_;
-  ZipDirectory directory_;
-  std::string top_;  // the folder inside the zip
-  bool big_endian_ = false;
-  Archive archive_;
 };
 
 }  // namespace
 
 Result<Archive> ReadZipArchive(const ArchivePlace& place, const ReadOptions& options) {
   NXDKIT_ASSIGN(ZipDirectory directory, ZipDirectory::Read(place.view()));
-  return ZipArchiveReader(place, std::move(directory)).Read(options);
+  return ZipArchiveReader{place, std::move(directory)}.Read(options);
 }
 
 }  // namespace nxdkit::torch

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::torch {

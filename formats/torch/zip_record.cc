@@ -130,9 +130,7 @@ Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink
   NXDKIT_TRY(record.method == zip::kStored ? StreamStored(file, record, checked)
                                            : StreamDeflated(file, record, checked));
   if (record.crc == 0) return OkStatus();
-  Status same = CompareCrc32(crc, record.crc);
-  if (same.ok()) return same;
-  return std::move(same).error().member(record.name).at(record.data_offset);
+  return CompareCrc32(crc, record.crc).member(record.name).at(record.data_offset);
 }
 
 Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes) {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "formats/torch/zip_reader.h"
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/tensor/tensor.h"
 

@@ -53,58 +53,60 @@ uint64_t Apart(Dtype dtype, double a, double b) {
   return from_a > from_b ? from_a - from_b : from_b - from_a;
 }
 
-class Sampler {
- public:
-  explicit Sampler(const BoundArtifact& tag) : tag_(tag) {}
-
-  Result<MasterCheck> Run() {
-    layout_.files.push_back({});
-    for (uint32_t i = 0; i < tag_.model_params(); ++i) AddSamples(i);
-    NXDKIT_ASSIGN(plan_, BuildPlan(tag_.params, tag_.bound, layout_));
-    MasterCheck check;
-    for (size_t first = 0; first < samples_.size(); first += 3) NXDKIT_TRY(Judge(first, check));
-    return check;
-  }
-
- private:
+struct Sampler {
   struct Sample {
     uint32_t param;
     size_t weight, master;  // index into the layout's tensors
   };
 
+  const BoundArtifact& tag;
+  Layout layout = {};
+  Plan plan = {};
+  std::vector<Sample> samples = {};  // three of each parameter
+  Gatherer gatherer{kStaging};
+
+  Result<MasterCheck> Run() {
+    layout.files.push_back({});
+    for (uint32_t i = 0; i < tag.model_params(); ++i) AddSamples(i);
+    NXDKIT_ASSIGN(plan, BuildPlan(tag.params, tag.bound, layout));
+    MasterCheck check;
+    for (size_t first = 0; first < samples.size(); first += 3) NXDKIT_TRY(Judge(first, check));
+    return check;
+  }
+
   void AddSamples(uint32_t i) {
-    const auto& master = tag_.optimizer->masters[i];
-    const Shape& shape = tag_.params[i].shape;
+    const auto& master = tag.optimizer->masters[i];
+    const Shape& shape = tag.params[i].shape;
     if (!master || shape.empty() || WholeBox(shape).Volume() == 0) return;
     for (int third = 0; third < 3; ++third) {
       const Box box = SampleBox(shape, third);
-      samples_.push_back({i, layout_.tensors.size(), layout_.tensors.size() + 1});
-      layout_.tensors.push_back(SampleTensor(i, box));
-      layout_.tensors.push_back(SampleTensor(master->param, box));
+      samples.push_back({i, layout.tensors.size(), layout.tensors.size() + 1});
+      layout.tensors.push_back(SampleTensor(i, box));
+      layout.tensors.push_back(SampleTensor(master->param, box));
     }
   }
 
   Dtype StoredAs(size_t tensor) const {
-    return tag_.bound.stored[plan_.tensors[tensor].copies.front().source].dtype;
+    return tag.bound.stored[plan.tensors[tensor].copies.front().source].dtype;
   }
 
   Result<std::vector<double>> Read(size_t tensor) {
-    const OutputTensor wide{"", Dtype::kF64, layout_.tensors[tensor].shape};
+    const OutputTensor wide{"", Dtype::kF64, layout.tensors[tensor].shape};
     std::vector<double> values(static_cast<size_t>(WholeBox(wide.shape).Volume()));
-    NXDKIT_TRY(gatherer_.Read(plan_.tensors[tensor], tag_.bound, wide, 0,
-                              std::as_writable_bytes(std::span(values))));
+    NXDKIT_TRY(gatherer.Read(plan.tensors[tensor], tag.bound, wide, 0,
+                             std::as_writable_bytes(std::span(values))));
     return values;
   }
 
   // The three samples of a parameter.
   Status Judge(size_t first, MasterCheck& check) {
-    const uint32_t param = samples_[first].param;
-    if (!Info(StoredAs(samples_[first].weight)).floating ||
-        !Info(StoredAs(samples_[first].master)).floating)
+    const uint32_t param = samples[first].param;
+    if (!Info(StoredAs(samples[first].weight)).floating ||
+        !Info(StoredAs(samples[first].master)).floating)
       return OkStatus();
     MasterCheck::Fault fault{param, 0, 0, 0, 0};
     bool rounded = false;
-    for (size_t s = first; s < first + 3; ++s) NXDKIT_TRY(Look(samples_[s], fault, rounded));
+    for (size_t s = first; s < first + 3; ++s) NXDKIT_TRY(Look(samples[s], fault, rounded));
     ++check.params;
     check.rounded += rounded && fault.elements == 0;
     if (fault.elements > 0) check.faults.push_back(fault);
@@ -128,17 +130,11 @@ class Sampler {
     }
     return OkStatus();
   }
-
-  const BoundArtifact& tag_;
-  Layout layout_;
-  Plan plan_;
-  std::vector<Sample> samples_;  // three of each parameter
-  Gatherer gatherer_{kStaging};
 };
 
 }  // namespace
 
-Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler(tag).Run(); }
+Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler{tag}.Run(); }
 
 bool MasterCheck::mostly_others() const { return 2 * faults.size() > params; }
 

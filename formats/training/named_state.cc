@@ -20,41 +20,40 @@ constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
 // torch counts in F32: further on, a step would not be the next number.
 constexpr double kMostSteps = 1 << 24;
 
-class Namer {
- public:
-  Namer(BoundArtifact& source, std::vector<std::string>& notes)
-      : source_(source), optimizer_(*source.optimizer), notes_(notes) {}
+struct Namer {
+  BoundArtifact& source;
+  std::vector<std::string>& notes;
+  BoundOptimizer& optimizer = *source.optimizer;
 
   Status Run() {
-    optimizer_.form = FormOf(source_);
-    NXDKIT_TRY(CheckAdam(source_));
+    optimizer.form = FormOf(source);
+    NXDKIT_TRY(CheckAdam(source));
     NXDKIT_TRY(StoreSteps());
     FillMissing();
     NXDKIT_TRY(FoldMasters());
-    optimizer_.style = nxd::OptimizerStyle::kNamed;
+    optimizer.style = nxd::OptimizerStyle::kNamed;
     return OkStatus();
   }
 
   // Of a checkpoint: what Run makes of a tag's state beside the master weights.
   Status RunNamed() {
-    NXDKIT_TRY(ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) {
+    NXDKIT_TRY(ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) {
       const bool fits = step >= 0 && step < kMostSteps;
       if (entry.kind != EntryKind::kScalar || (fits && entry.dtype != Dtype::kF32))
-        StoreScalar(source_, i, entry, fits ? Dtype::kF32 : Dtype::kF64, step);
+        StoreScalar(source, i, entry, fits ? Dtype::kF32 : Dtype::kF64, step);
       return OkStatus();
     }));
-    if (CheckAdam(source_).ok()) FillMissing();
+    if (CheckAdam(source).ok()) FillMissing();
     return OkStatus();
   }
 
- private:
   // Every step as a tensor of F32.
   Status StoreSteps() {
-    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+    return ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
       if (!(step >= 0 && step < kMostSteps))
         return Unsupported("step {} cannot be counted on in F32, as torch does", step);
       if (entry.kind != EntryKind::kScalar || entry.dtype != Dtype::kF32)
-        StoreScalar(source_, i, entry, Dtype::kF32, step);
+        StoreScalar(source, i, entry, Dtype::kF32, step);
       return OkStatus();
     });
   }
@@ -62,50 +61,49 @@ class Namer {
   // Before its first step a parameter has no state; Adam begins with zeros.
   void FillMissing() {
     std::vector<size_t> missing;
-    for (uint32_t i = 0; i < optimizer_.entries.size(); ++i) {
-      if (optimizer_.entries[i]) continue;
+    for (uint32_t i = 0; i < optimizer.entries.size(); ++i) {
+      if (optimizer.entries[i]) continue;
       missing.push_back(i);
       std::vector<OptimizerEntry> entries(1);
       entries[0].name = "step";
-      StoreScalar(source_, i, entries[0], Dtype::kF32, 0);
+      StoreScalar(source, i, entries[0], Dtype::kF32, 0);
       for (const char* name : kMoments) entries.push_back(StoreZeros(i, name));
-      optimizer_.entries[i] = std::move(entries);
+      optimizer.entries[i] = std::move(entries);
     }
     if (!missing.empty())
-      notes_.push_back(
+      notes.push_back(
           fmt::format("no state yet of {}: zeros and step 0 take its place, which Adam begins with",
-                      NameSome(source_, missing)));
+                      NameSome(source, missing)));
   }
 
   OptimizerEntry StoreZeros(uint32_t param, const char* name) {
     OptimizerEntry entry;
     entry.name = name;
     entry.dtype = Dtype::kF32;
-    entry.param = static_cast<uint32_t>(source_.params.size());
-    entry.stored = source_.bound.stored.size();
-    LogicalTensor logical = source_.params[param];
+    entry.param = static_cast<uint32_t>(source.params.size());
+    entry.stored = source.bound.stored.size();
+    LogicalTensor logical = source.params[param];
     logical.name += std::string("/") + name;
-    const auto file = static_cast<uint32_t>(source_.bound.layout.files.size());
-    source_.bound.layout.files.push_back({source_.artifact.path, -1, -1});
+    const auto file = static_cast<uint32_t>(source.bound.layout.files.size());
+    source.bound.layout.files.push_back({source.artifact.path, -1, -1});
     StoredTensor zeros{logical.name,
                        Dtype::kF32,
                        logical.shape,
                        Shape(logical.shape.size(), 0),
                        0,
                        false,
-                       InMemoryStorage(std::string(4, '\0'), source_.artifact.path)};
-    source_.bound.Add(WholeTensor(logical.name, file, entry.param, logical.shape),
-                      std::move(zeros));
-    source_.params.push_back(std::move(logical));
+                       InMemoryStorage(std::string(4, '\0'), source.artifact.path)};
+    source.bound.Add(WholeTensor(logical.name, file, entry.param, logical.shape), std::move(zeros));
+    source.params.push_back(std::move(logical));
     return entry;
   }
 
   // Weights in F32 are what master weights would be.
   bool HasRoundedWeights() const {
-    for (size_t t = 0; t < source_.bound.stored.size(); ++t) {
-      const auto& pieces = source_.bound.layout.tensors[t].pieces;
-      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer_.entries.size();
-      if (is_weight && source_.bound.stored[t].dtype != Dtype::kF32) return true;
+    for (size_t t = 0; t < source.bound.stored.size(); ++t) {
+      const auto& pieces = source.bound.layout.tensors[t].pieces;
+      const bool is_weight = !pieces.empty() && pieces.front().param < optimizer.entries.size();
+      if (is_weight && source.bound.stored[t].dtype != Dtype::kF32) return true;
     }
     return false;
   }
@@ -113,32 +111,32 @@ class Namer {
   // The master weights take the place of the weights that were rounded from them.
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
-    if (!std::ranges::any_of(optimizer_.masters, has)) {
+    if (!std::ranges::any_of(optimizer.masters, has)) {
       if (HasRoundedWeights())
-        notes_.push_back(
+        notes.push_back(
             "the tag has no master weights: what the weights had below their own precision is "
             "gone");
       return OkStatus();
     }
-    NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source_));
-    for (std::string& line : TextOf(check, source_))
-      source_.artifact.warnings.push_back(std::move(line));
-    std::vector<uint32_t> master_of(source_.params.size(), UINT32_MAX);
+    NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source));
+    for (std::string& line : TextOf(check, source))
+      source.artifact.warnings.push_back(std::move(line));
+    std::vector<uint32_t> master_of(source.params.size(), UINT32_MAX);
     std::vector<size_t> without;
-    for (uint32_t i = 0; i < optimizer_.masters.size(); ++i)
-      if (optimizer_.masters[i])
-        master_of[optimizer_.masters[i]->param] = i;
+    for (uint32_t i = 0; i < optimizer.masters.size(); ++i)
+      if (optimizer.masters[i])
+        master_of[optimizer.masters[i]->param] = i;
       else
         without.push_back(i);
     const auto has_master = [&](uint32_t i) {
-      return i < optimizer_.masters.size() && optimizer_.masters[i];
+      return i < optimizer.masters.size() && optimizer.masters[i];
     };
     // What holds the weights goes; what holds their masters holds the weights now.
-    std::vector<bool> keep(source_.params.size(), true);
-    const auto spare = static_cast<uint32_t>(source_.params.size());  // of those that go
+    std::vector<bool> keep(source.params.size(), true);
+    const auto spare = static_cast<uint32_t>(source.params.size());  // of those that go
     keep.push_back(false);
-    source_.params.push_back({});
-    for (TensorLayout& tensor : source_.bound.layout.tensors)
+    source.params.push_back({});
+    for (TensorLayout& tensor : source.bound.layout.tensors)
       for (Piece& piece : tensor.pieces) {
         if (has_master(piece.param))
           piece.param = spare;
@@ -147,8 +145,8 @@ class Namer {
       }
     for (size_t i = 0; i < master_of.size(); ++i)
       if (master_of[i] != UINT32_MAX) keep[i] = false;
-    optimizer_.masters.assign(optimizer_.masters.size(), std::nullopt);
-    KeepParams(source_, keep);
+    optimizer.masters.assign(optimizer.masters.size(), std::nullopt);
+    KeepParams(source, keep);
     WidenWeights(without);
     return OkStatus();
   }
@@ -157,17 +155,13 @@ class Namer {
   // both alike.
   void WidenWeights(const std::vector<size_t>& without) {
     if (without.empty()) return;
-    source_.own_dtypes.assign(source_.params.size(), std::nullopt);
-    for (const size_t i : without) source_.own_dtypes[i] = Dtype::kF32;
-    source_.artifact.warnings.push_back(fmt::format(
+    source.own_dtypes.assign(source.params.size(), std::nullopt);
+    for (const size_t i : without) source.own_dtypes[i] = Dtype::kF32;
+    source.artifact.warnings.push_back(fmt::format(
         "{} of {} parameters have no master weight, as the others have, and go on from the weight "
         "itself, in F32: {}",
-        without.size(), optimizer_.entries.size(), NameSome(source_, without)));
+        without.size(), optimizer.entries.size(), NameSome(source, without)));
   }
-
-  BoundArtifact& source_;
-  BoundOptimizer& optimizer_;
-  std::vector<std::string>& notes_;
 };
 
 }  // namespace
@@ -175,13 +169,13 @@ class Namer {
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes) {
   if (!source.optimizer || source.optimizer->style == nxd::OptimizerStyle::kNamed)
     return OkStatus();
-  return Namer(source, notes).Run();
+  return Namer{source, notes}.Run();
 }
 
 Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes) {
   if (!source.optimizer) return OkStatus();
   const bool is_named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
-  return is_named ? Namer(source, notes).RunNamed() : Namer(source, notes).Run();
+  return is_named ? Namer{source, notes}.RunNamed() : Namer{source, notes}.Run();
 }
 
 }  // namespace nxdkit::training

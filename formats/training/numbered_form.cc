@@ -182,14 +182,11 @@ Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
   form.order.rule = *rule;
   NXDKIT_ASSIGN(form.order.tied_head, FlagAt(value, kTiedHead));
   NXDKIT_ASSIGN(form.shapes_are_sizes, FlagAt(value, kSizes));
-  if (const PickleValue* step = value.Find(kStep); step && !step->string()) {
-    NXDKIT_ASSIGN(form.step, DtypeAt(value, kStep));
-  }
+  if (const PickleValue* step = value.Find(kStep); step && !step->string())
+    NXDKIT_TRY(DtypeAt(value, kStep).To(form.step));
   NXDKIT_ASSIGN(form.weights.most, DtypeAt(value, kWeights));
   NXDKIT_TRY(ReadOthers(value, kOtherWeights, form.weights));
-  if (value.Find(kState)) {
-    NXDKIT_ASSIGN(form.state.most, DtypeAt(value, kState));
-  }
+  if (value.Find(kState)) NXDKIT_TRY(DtypeAt(value, kState).To(form.state.most));
   NXDKIT_TRY(ReadOthers(value, kOtherState, form.state));
   NXDKIT_ASSIGN(form.stores_head, FlagAt(value, kStoresHead));
   NXDKIT_ASSIGN(form.fused_gate_up, FlagAt(value, kFusedGateUp));

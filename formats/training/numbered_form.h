@@ -1,6 +1,6 @@
-// PRIVATE to formats. How an NxD tag keeps an optimizer's state, beyond
-// the numbers: what a distributed checkpoint has no place for, and the way back needs to come to
-// the same bytes. It goes with the checkpoint as an object of its own, which torch passes over.
+// PRIVATE to formats: how an NxD tag keeps an optimizer's state, beyond the numbers. A distributed
+// checkpoint has no place for it, and the way back needs it to come to the same bytes. It goes
+// with the checkpoint as an object of its own, which torch passes over.
 #pragma once
 
 #include "formats/artifact/bound.h"
@@ -10,7 +10,7 @@ namespace nxdkit::training {
 
 inline constexpr char kNumberedFormKey[] = "nxdkit.optimizer";
 
-// That of a bound tag.
+// The form of a bound tag.
 NumberedForm FormOf(const BoundArtifact& tag);
 
 torch::PickleValue WriteNumberedForm(const NumberedForm& form);

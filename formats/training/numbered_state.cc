@@ -42,35 +42,35 @@ PickleDict PlainGroup() {
   return group;
 }
 
-class Numberer {
- public:
-  Numberer(BoundArtifact& source, std::optional<GroupRule> order, std::vector<std::string>& notes)
-      : source_(source), optimizer_(*source.optimizer), asked_(order), notes_(notes) {}
+struct Numberer {
+  BoundArtifact& source;
+  std::optional<GroupRule> asked;
+  std::vector<std::string>& notes;
+  BoundOptimizer& optimizer = *source.optimizer;
 
   Status Run() {
-    if (source_.objects) NXDKIT_TRY(CheckAdam(source_));
+    if (source.objects) NXDKIT_TRY(CheckAdam(source));
     NXDKIT_TRY(FindOrder());
     NXDKIT_TRY(MakeGroups());
-    optimizer_.keys = optimizer_.form
-                          ? optimizer_.form->keys
-                          : std::vector<std::string>{"state", "param_groups", "base_state",
-                                                     "shape_info", nxd::kMasterWeights};
-    optimizer_.shapes_are_sizes = optimizer_.form && optimizer_.form->shapes_are_sizes;
-    if (!optimizer_.form) OrderEntries();
+    optimizer.keys = optimizer.form
+                         ? optimizer.form->keys
+                         : std::vector<std::string>{"state", "param_groups", "base_state",
+                                                    "shape_info", nxd::kMasterWeights};
+    optimizer.shapes_are_sizes = optimizer.form && optimizer.form->shapes_are_sizes;
+    if (!optimizer.form) OrderEntries();
     NXDKIT_TRY(StoreSteps());
-    if (std::ranges::find(optimizer_.keys, nxd::kMasterWeights) != optimizer_.keys.end())
+    if (std::ranges::find(optimizer.keys, nxd::kMasterWeights) != optimizer.keys.end())
       NXDKIT_TRY(AddMasters());
     Widen();
-    optimizer_.style = nxd::OptimizerStyle::kZero1;
+    optimizer.style = nxd::OptimizerStyle::kZero1;
     return NameLosses();
   }
 
- private:
   std::vector<std::vector<size_t>> GroupsBy(GroupRule rule) const {
     std::vector<TensorLayout> names;
-    for (size_t i = 0; i < optimizer_.entries.size(); ++i)
-      names.push_back({source_.params[i].name, 0, {}, std::nullopt, {}, {}});
-    return nxd::GroupParams(names, {rule, false}, source_.model->config.tied);
+    for (size_t i = 0; i < optimizer.entries.size(); ++i)
+      names.push_back({source.params[i].name, 0, {}, std::nullopt, {}, {}});
+    return nxd::GroupParams(names, {rule, false}, source.model->config.tied);
   }
 
   // The options that all parameters of these have; nullopt when they differ. What was not
@@ -78,7 +78,7 @@ class Numberer {
   std::optional<std::set<size_t>> OptionsOf(const std::vector<size_t>& params) const {
     std::set<size_t> found;
     for (const size_t i : params)
-      if (optimizer_.entries[i]) found.insert(optimizer_.group_of[i]);
+      if (optimizer.entries[i]) found.insert(optimizer.group_of[i]);
     if (found.size() > 1) return std::nullopt;
     return found;
   }
@@ -92,50 +92,49 @@ class Numberer {
   std::string DifferenceIn(GroupRule rule) const {
     for (const std::vector<size_t>& group : GroupsBy(rule)) {
       const auto first =
-          std::ranges::find_if(group, [&](size_t i) { return optimizer_.entries[i].has_value(); });
+          std::ranges::find_if(group, [&](size_t i) { return optimizer.entries[i].has_value(); });
       for (const size_t i : group)
-        if (optimizer_.entries[i] && optimizer_.group_of[i] != optimizer_.group_of[*first])
-          return OptionDifference(
-              optimizer_.groups[optimizer_.group_of[*first]], source_.params[*first].name,
-              optimizer_.groups[optimizer_.group_of[i]], source_.params[i].name);
+        if (optimizer.entries[i] && optimizer.group_of[i] != optimizer.group_of[*first])
+          return OptionDifference(optimizer.groups[optimizer.group_of[*first]],
+                                  source.params[*first].name,
+                                  optimizer.groups[optimizer.group_of[i]], source.params[i].name);
     }
     return "";
   }
 
   Status FindOrder() {
     std::vector<GroupRule> tried = {GroupRule::kOne, GroupRule::kNorms, GroupRule::kBiases};
-    if (optimizer_.form) tried.insert(tried.begin(), optimizer_.form->order.rule);
-    if (asked_) tried = {*asked_};
+    if (optimizer.form) tried.insert(tried.begin(), optimizer.form->order.rule);
+    if (asked) tried = {*asked};
     const auto fits = std::ranges::find_if(tried, [&](GroupRule rule) { return Fits(rule); });
     if (fits == tried.end())
       return Unsupported(
                  "the parameters have {} different sets of options, which are not the groups that "
                  "NxD's trainers make ({}): {}",
-                 optimizer_.groups.size(),
-                 asked_ ? nxd::GroupRuleName(*asked_) : "one, norms, biases",
-                 DifferenceIn(asked_.value_or(GroupRule::kNorms)))
-          .in(source_.artifact.path)
+                 optimizer.groups.size(), asked ? nxd::GroupRuleName(*asked) : "one, norms, biases",
+                 DifferenceIn(asked.value_or(GroupRule::kNorms)))
+          .in(source.artifact.path)
           .hint("--no-optimizer leaves the optimizer's state out");
-    optimizer_.order = {*fits, optimizer_.form && optimizer_.form->order.tied_head};
+    optimizer.order = {*fits, optimizer.form && optimizer.form->order.tied_head};
     return OkStatus();
   }
 
   Status MakeGroups() {
-    const auto groups = GroupsBy(optimizer_.order.rule);
-    const bool recorded = optimizer_.form && optimizer_.form->groups.size() == groups.size();
+    const auto groups = GroupsBy(optimizer.order.rule);
+    const bool recorded = optimizer.form && optimizer.form->groups.size() == groups.size();
     std::vector<PickleDict> made;
     for (size_t g = 0; g < groups.size(); ++g) {
-      made.push_back(recorded ? optimizer_.form->groups[g] : PlainGroup());
+      made.push_back(recorded ? optimizer.form->groups[g] : PlainGroup());
       const std::set<size_t> options = *OptionsOf(groups[g]);
       if (!recorded) NoteDefaults(groups[g], options);
-      if (options.empty() || optimizer_.groups.empty()) continue;
-      NXDKIT_TRY(TakeOptions(optimizer_.groups[*options.begin()], made.back()));
-      NoteOthers(groups[g], optimizer_.groups[*options.begin()], made.back());
+      if (options.empty() || optimizer.groups.empty()) continue;
+      NXDKIT_TRY(TakeOptions(optimizer.groups[*options.begin()], made.back()));
+      NoteOthers(groups[g], optimizer.groups[*options.begin()], made.back());
     }
-    optimizer_.groups = std::move(made);
-    optimizer_.group_of.assign(optimizer_.entries.size(), 0);
+    optimizer.groups = std::move(made);
+    optimizer.group_of.assign(optimizer.entries.size(), 0);
     for (size_t g = 0; g < groups.size(); ++g)
-      for (const size_t i : groups[g]) optimizer_.group_of[i] = g;
+      for (const size_t i : groups[g]) optimizer.group_of[i] = g;
     return OkStatus();
   }
 
@@ -143,8 +142,8 @@ class Numberer {
   std::string NameTrained(const std::vector<size_t>& group) const {
     std::vector<size_t> trained;
     for (const size_t i : group)
-      if (optimizer_.entries[i]) trained.push_back(i);
-    return NameSome(source_, trained);
+      if (optimizer.entries[i]) trained.push_back(i);
+    return NameSome(source, trained);
   }
 
   // Of what was trained; without a record the group has torch's own value.
@@ -153,9 +152,9 @@ class Numberer {
     static const PickleDict kNone;
     const size_t number = *options.begin();
     const std::vector<std::string> unsaid =
-        UnsaidOptions(number < optimizer_.groups.size() ? optimizer_.groups[number] : kNone);
+        UnsaidOptions(number < optimizer.groups.size() ? optimizer.groups[number] : kNone);
     if (!unsaid.empty())
-      notes_.push_back(
+      notes.push_back(
           fmt::format("the checkpoint does not say {} of {}: torch's defaults are written",
                       fmt::join(unsaid, ", "), NameTrained(group)));
   }
@@ -168,7 +167,7 @@ class Numberer {
       if (key.string() && !FindAdamOption(*key.string()) && !SaidIn(made, *key.string()))
         others.push_back(fmt::format("{} ({})", EscapeControl(*key.string()), OptionText(value)));
     if (!others.empty())
-      notes_.push_back(
+      notes.push_back(
           fmt::format("options that AdamW does not have, of {}, have no counterpart in a tag and "
                       "are left out: {}",
                       NameTrained(group), fmt::join(others, ", ")));
@@ -201,17 +200,17 @@ class Numberer {
     const auto place = [](const OptimizerEntry& entry) {
       return std::ranges::find(kAdamEntries, entry.name) - std::begin(kAdamEntries);
     };
-    for (auto& entries : optimizer_.entries)
+    for (auto& entries : optimizer.entries)
       if (entries) std::ranges::stable_sort(*entries, {}, place);
   }
 
   // As the record says; as they are, without one.
   Status StoreSteps() {
-    if (!optimizer_.form || optimizer_.form->step == Dtype::kF32) return OkStatus();
-    return ChangeSteps(source_, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
+    if (!optimizer.form || optimizer.form->step == Dtype::kF32) return OkStatus();
+    return ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
       if (!(step >= 0 && step < 9e15)) return Unsupported("step {} is not a count", step);
-      if (optimizer_.form->step) {
-        StoreScalar(source_, i, entry, *optimizer_.form->step, step);
+      if (optimizer.form->step) {
+        StoreScalar(source, i, entry, *optimizer.form->step, step);
         return OkStatus();
       }
       entry.kind = EntryKind::kValue;
@@ -223,33 +222,33 @@ class Numberer {
 
   // The weights are stored as the weights of the module, and once more as they are.
   Status AddMasters() {
-    const size_t count = optimizer_.entries.size();
-    const auto first = static_cast<uint32_t>(source_.params.size());
+    const size_t count = optimizer.entries.size();
+    const auto first = static_cast<uint32_t>(source.params.size());
     for (uint32_t i = 0; i < count; ++i) {
-      LogicalTensor master = source_.params[i];
+      LogicalTensor master = source.params[i];
       master.name += std::string("/") + nxd::kMasterWeights;
-      source_.params.push_back(std::move(master));
-      optimizer_.masters[i] = {
+      source.params.push_back(std::move(master));
+      optimizer.masters[i] = {
           nxd::kMasterWeights, EntryKind::kLike, first + i, SIZE_MAX, Dtype::kF32, {}, ""};
     }
-    for (size_t t = 0, stored = source_.bound.stored.size(); t < stored; ++t) {
-      TensorLayout layout = source_.bound.layout.tensors[t];
+    for (size_t t = 0, stored = source.bound.stored.size(); t < stored; ++t) {
+      TensorLayout layout = source.bound.layout.tensors[t];
       if (layout.pieces.empty() || layout.pieces.front().param >= count) continue;
       for (Piece& piece : layout.pieces) {
-        OptimizerEntry& master = *optimizer_.masters[piece.param];
+        OptimizerEntry& master = *optimizer.masters[piece.param];
         if (master.stored == SIZE_MAX) {
-          master.stored = source_.bound.stored.size();
-          master.dtype = source_.bound.stored[t].dtype;
+          master.stored = source.bound.stored.size();
+          master.dtype = source.bound.stored[t].dtype;
         }
         piece.param += first;
       }
-      source_.bound.Add(std::move(layout), StoredTensor(source_.bound.stored[t]));
+      source.bound.Add(std::move(layout), StoredTensor(source.bound.stored[t]));
     }
     for (size_t i = 0; i < count; ++i)
-      if (optimizer_.masters[i]->stored == SIZE_MAX)
+      if (optimizer.masters[i]->stored == SIZE_MAX)
         return Corrupt("the parameter is stored nowhere")
-            .in(source_.artifact.path)
-            .on(source_.params[i].name)
+            .in(source.artifact.path)
+            .on(source.params[i].name)
             .hint("ckpt-verify names the files and ranks");
     return OkStatus();
   }
@@ -257,30 +256,25 @@ class Numberer {
   // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag that
   // the record is of may have had something else.
   void Widen() {
-    const NamedDtypes wanted = optimizer_.form ? optimizer_.form->state : NamedDtypes();
+    const NamedDtypes wanted = optimizer.form ? optimizer.form->state : NamedDtypes();
     const auto widen = [&](OptimizerEntry& entry) {
       if (entry.kind == EntryKind::kLike)
-        entry.dtype = Holding(entry.dtype, wanted.Of(source_.params[entry.param].name));
+        entry.dtype = Holding(entry.dtype, wanted.Of(source.params[entry.param].name));
     };
-    for (auto& entries : optimizer_.entries)
+    for (auto& entries : optimizer.entries)
       if (entries) std::ranges::for_each(*entries, widen);
-    for (auto& master : optimizer_.masters)
+    for (auto& master : optimizer.masters)
       if (master) widen(*master);
   }
 
   // What else the run has saved has no place in a tag, but for the schedule.
   Status NameLosses() {
-    if (!source_.objects) return OkStatus();
-    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source_));
-    notes_.insert(notes_.end(), losses.begin(), losses.end());
-    LeaveRun(source_);
+    if (!source.objects) return OkStatus();
+    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
+    notes.insert(notes.end(), losses.begin(), losses.end());
+    LeaveRun(source);
     return OkStatus();
   }
-
-  BoundArtifact& source_;
-  BoundOptimizer& optimizer_;
-  std::optional<GroupRule> asked_;
-  std::vector<std::string>& notes_;
 };
 
 }  // namespace
@@ -294,7 +288,7 @@ Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
   }
   if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
     return OkStatus();
-  return Numberer(source, order, notes).Run();
+  return Numberer{source, order, notes}.Run();
 }
 
 }  // namespace nxdkit::training

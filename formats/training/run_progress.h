@@ -1,5 +1,5 @@
-// PRIVATE to formats: how far a training run is, beyond what its
-// optimizer counts, in an NxD tag and in a distributed checkpoint.
+// PRIVATE to formats: how far a training run is, beyond what its optimizer counts, in an NxD tag
+// and in a distributed checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -87,6 +87,7 @@ class Placed {
   Self&& in(std::string_view file) && { return Place(&Error::in, file); }
   Self&& member(std::string_view member) && { return Place(&Error::member, member); }
   Self&& on(std::string_view tensor) && { return Place(&Error::on, tensor); }
+  Self&& at(uint64_t offset) && { return Place(&Error::at, offset); }
   Self&& rank(int64_t rank) && { return Place(&Error::rank, rank); }
 
  private:
@@ -97,6 +98,24 @@ class Placed {
     return std::move(self);
   }
 };
+
+// Success or an Error. Default-constructed: success.
+class [[nodiscard]] Status : public Placed<Status> {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::move(error)) {}  // NOLINT(explicit)
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  Error& error() & { return *error_; }
+  const Error& error() const& { return *error_; }
+  Error&& error() && { return *std::move(error_); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+inline Status OkStatus() { return Status(); }
 
 // A value or an Error.
 template <typename T>
@@ -117,6 +136,13 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
   T&& operator*() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
+  // For what exists already:
+  //   if (named) NXDKIT_TRY(ReadName(json).To(name));
+  Status To(auto& out) && {
+    if (!ok()) return std::move(error());
+    out = std::move(value());
+    return OkStatus();
+  }
 
   Error& error() & { return std::get<1>(state_); }
   const Error& error() const& { return std::get<1>(state_); }
@@ -125,24 +151,6 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
  private:
   std::variant<T, Error> state_;
 };
-
-// Success or an Error. Default-constructed: success.
-class [[nodiscard]] Status : public Placed<Status> {
- public:
-  Status() = default;
-  Status(Error error) : error_(std::move(error)) {}  // NOLINT(explicit)
-
-  bool ok() const { return !error_.has_value(); }
-  explicit operator bool() const { return ok(); }
-  Error& error() & { return *error_; }
-  const Error& error() const& { return *error_; }
-  Error&& error() && { return *std::move(error_); }
-
- private:
-  std::optional<Error> error_;
-};
-
-inline Status OkStatus() { return Status(); }
 
 // Our own bugs only; aborts with file and line.
 [[noreturn]] void CheckFailed(const char* file, int line, const char* what);

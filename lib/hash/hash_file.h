@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "lib/base/error.h"
 #include "lib/hash/digest.h"
 #include "lib/system/file.h"
 #include "lib/system/page_buffer.h"

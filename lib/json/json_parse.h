@@ -21,6 +21,7 @@ struct JsonOptions {
   bool allow_duplicate_keys = false;
   int max_depth = 128;
 };
+inline constexpr JsonOptions kLikePython{.allow_nan = true, .allow_duplicate_keys = true};
 
 // Strict RFC 8259: one value, UTF-8 without a byte order mark, no comments, no trailing commas.
 // Integers beyond 64 bits become doubles. Every error is kCorrupt, with the byte offset of where it

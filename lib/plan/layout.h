@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit {

@@ -35,9 +35,7 @@ Result<Child> StartChild(const ChildOptions& options) {
   NXDKIT_ASSIGN(PipeEnds in, MakePipe());
   NXDKIT_ASSIGN(PipeEnds out, MakePipe());
   PipeEnds err;
-  if (options.read_errors) {
-    NXDKIT_ASSIGN(err, MakePipe());
-  }
+  if (options.read_errors) NXDKIT_TRY(MakePipe().To(err));
   NXDKIT_ASSIGN(Process process, Process::Start({.program = options.program,
                                                  .words = options.words,
                                                  .environment = options.environment,

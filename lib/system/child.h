@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/descriptor.h"
 #include "lib/system/process.h"
 

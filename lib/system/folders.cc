@@ -59,9 +59,8 @@ Result<bool> MakeMissing(const std::string& path, bool sync) {
 Status MakeFolders(const std::string& path, bool sync) {
   constexpr int kMostTries = 1000;  // others may take empty folders away, again and again
   bool made = false;
-  for (int tried = 0; !made && tried < kMostTries; ++tried) {
-    NXDKIT_ASSIGN(made, MakeMissing(path, sync));
-  }
+  for (int tried = 0; !made && tried < kMostTries; ++tried)
+    NXDKIT_TRY(MakeMissing(path, sync).To(made));
   NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (made && (kind == PathKind::kFolder || kind == PathKind::kMissing)) return OkStatus();
   return OutputError("create the folder", ENOTDIR).in(path);

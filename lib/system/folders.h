@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "lib/base/error.h"
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
 

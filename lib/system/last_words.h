@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "lib/base/error.h"
 #include "lib/system/child.h"
 
 namespace nxdkit {

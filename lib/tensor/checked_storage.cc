@@ -65,8 +65,7 @@ Status CheckedStorage::ReadAt(uint64_t offset, std::span<std::byte> to) const {
 Status CheckedStorage::Settle(uint32_t found) const {
   Status same = CompareCrc32(found, crc_);
   state_ = same.ok() ? State::kProved : State::kDamaged;
-  if (same.ok()) return OkStatus();
-  return std::move(same).error().in(path()).member(member_).at(file_offset());
+  return std::move(same).in(path()).member(member_).at(file_offset());
 }
 
 uint64_t CheckedStorage::seen_bytes() const {

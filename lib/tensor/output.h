@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit {

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/file.h"
 #include "lib/system/file_cache.h"
 #include "lib/tensor/dtype.h"

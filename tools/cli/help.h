@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/json/json.h"
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool_context.h"

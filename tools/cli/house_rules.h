@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "tools/cli/option_table.h"
 
 namespace nxdkit::tool {

@@ -17,7 +17,6 @@
 #include <optional>
 #include <string>
 
-#include "lib/base/error.h"
 #include "lib/json/json.h"
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool_context.h"

@@ -41,9 +41,8 @@ Result<ops::Part> SlurmArray(const Environment& environment) {
   NXDKIT_ASSIGN(const int max, NumberOf(environment, "SLURM_ARRAY_TASK_MAX"));
   NXDKIT_ASSIGN(const int count, NumberOf(environment, "SLURM_ARRAY_TASK_COUNT"));
   int step = 1;
-  if (Has(environment, "SLURM_ARRAY_TASK_STEP")) {
-    NXDKIT_ASSIGN(step, NumberOf(environment, "SLURM_ARRAY_TASK_STEP"));
-  }
+  if (Has(environment, "SLURM_ARRAY_TASK_STEP"))
+    NXDKIT_TRY(NumberOf(environment, "SLURM_ARRAY_TASK_STEP").To(step));
   if (step < 1 || max < min || (max - min) / step + 1 != count || (id - min) % step != 0)
     return BadUsage(
                "the Slurm array from {} to {} in steps of {} has {} tasks: its parts cannot be "

@@ -21,7 +21,7 @@ const kinds::OptionRow* RowOf(std::string_view name, const Kind& from, const Kin
   if (const kinds::OptionRow* row = FindRow(from.options, name, kinds::kAsSource)) return row;
   if (from.reads_base)
     for (const Kind* kind : kinds::Kinds())
-      if (const kinds::OptionRow* row = FindRow(kind->options, name, kinds::kAsSource)) return row;
+      if (const kinds::OptionRow* row = FindRow(kind->options, name, kinds::kAsRead)) return row;
   return FindRow(kinds::CommonRows(), name, ~0u);
 }
 

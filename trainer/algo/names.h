@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::trainer {

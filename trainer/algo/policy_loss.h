@@ -17,7 +17,6 @@
 #include <span>
 #include <string_view>
 
-#include "lib/base/error.h"
 #include "trainer/algo/kl.h"
 #include "trainer/algo/loss_average.h"
 

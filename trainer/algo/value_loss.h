@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 
-#include "lib/base/error.h"
 #include "trainer/algo/loss_average.h"
 
 namespace nxdkit::trainer {

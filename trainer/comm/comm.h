@@ -15,7 +15,6 @@
 #include <span>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/comm/transport.h"
 
 namespace nxdkit::trainer {

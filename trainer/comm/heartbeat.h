@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 
-#include "lib/base/error.h"
 #include "trainer/comm/transport.h"
 
 namespace nxdkit::trainer {

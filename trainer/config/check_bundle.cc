@@ -132,7 +132,7 @@ std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const std::st
   if (!text.ok()) return refuse(text.error());
   const auto made = rollout::ParseNeuronConfig(*text, path);
   if (!made.ok()) return refuse(made.error());
-  const auto json = ParseJson(*text, {.allow_nan = true, .allow_duplicate_keys = true});
+  const auto json = ParseJson(*text, kLikePython);
   if (!json.ok()) return refuse(json.error());
   const Json* nested = JsonFind(*json, "neuron_config");
   CheckSizes(check, *made);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/config/config.h"
 #include "trainer/config/problems.h"
 

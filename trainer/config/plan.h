@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/config/config.h"
 

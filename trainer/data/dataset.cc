@@ -82,9 +82,7 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
 Result<std::string> PromptText(const PromptMaker& maker, std::string_view text,
                                const ChatOptions& chat) {
   std::string content(text);
-  if (maker.format != nullptr) {
-    NXDKIT_ASSIGN(content, maker.format->Render(text));
-  }
+  if (maker.format != nullptr) NXDKIT_TRY(maker.format->Render(text).To(content));
   const ChatMessage message{"user", std::move(content)};
   return maker.chat_template->Render(std::span(&message, 1), chat);
 }

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/template/chat_template.h"
 #include "trainer/text/tokenizer.h"
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/system/child.h"
 #include "trainer/rollout/engine.h"
 

@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::trainer {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::trainer {

@@ -20,7 +20,7 @@ constexpr char kTokens[] = "ForTokenClassification";
 
 // The configuration of the same decoder with one score. No dropout: the trainer has none.
 Result<Json> CriticConfig(const artifact::Artifact& artifact) {
-  auto json = ParseJson(artifact.config_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  auto json = ParseJson(artifact.config_text, kLikePython);
   if (!json.ok()) return std::move(json).error().in(artifact.config_path);
   std::string architecture = artifact.config->family->architecture;
   const size_t end = architecture.rfind(kCausal);

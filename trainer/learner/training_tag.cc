@@ -28,64 +28,64 @@ torch::PickleDict ParamGroup(const OptimizerMemory& memory) {
           {Text("params"), PickleValue::MakeList({})}};
 }
 
-class Binder {
- public:
-  Binder(artifact::BoundArtifact& out, const models::Model& model, const OptimizerMemory& memory)
-      : out_(out), model_(model), memory_(memory) {}
+struct Binder {
+  artifact::BoundArtifact& out;
+  const models::Model& model;
+  const OptimizerMemory& memory;
+  artifact::BoundOptimizer optimizer = {};
 
   void Run() {
-    optimizer_.style = nxd::OptimizerStyle::kZero1;
-    optimizer_.order = {nxd::GroupRule::kOne, false};
-    optimizer_.keys = {"state", "param_groups", "base_state", "shape_info"};
-    optimizer_.groups = {ParamGroup(memory_)};
-    optimizer_.entries.resize(model_.params.size(), std::vector<OptimizerEntry>());
-    optimizer_.masters.resize(model_.params.size());
-    optimizer_.group_of.resize(model_.params.size(), 0);
+    optimizer.style = nxd::OptimizerStyle::kZero1;
+    optimizer.order = {nxd::GroupRule::kOne, false};
+    optimizer.keys = {"state", "param_groups", "base_state", "shape_info"};
+    optimizer.groups = {ParamGroup(memory)};
+    optimizer.entries.resize(model.params.size(), std::vector<OptimizerEntry>());
+    optimizer.masters.resize(model.params.size());
+    optimizer.group_of.resize(model.params.size(), 0);
     AddStep();
-    for (const OptimizerMemory::Entry& entry : memory_.entries)
+    for (const OptimizerMemory::Entry& entry : memory.entries)
       AddLike(entry.name, entry.ranks, [&](uint32_t i, const OptimizerEntry& made) {
-        optimizer_.entries[i]->push_back(made);
+        optimizer.entries[i]->push_back(made);
       });
-    if (!memory_.masters.empty()) {
-      optimizer_.keys.push_back(nxd::kMasterWeights);
-      AddLike(nxd::kMasterWeights, memory_.masters,
-              [&](uint32_t i, const OptimizerEntry& made) { optimizer_.masters[i] = made; });
+    if (!memory.masters.empty()) {
+      optimizer.keys.push_back(nxd::kMasterWeights);
+      AddLike(nxd::kMasterWeights, memory.masters,
+              [&](uint32_t i, const OptimizerEntry& made) { optimizer.masters[i] = made; });
     }
-    out_.optimizer = std::move(optimizer_);
+    out.optimizer = std::move(optimizer);
   }
 
- private:
   // One number, and every parameter's own.
   void AddStep() {
     // As torch keeps it: a tensor without dimensions.
-    const std::shared_ptr<const Storage> storage = StorageOf({static_cast<float>(memory_.step)});
-    const uint32_t file = static_cast<uint32_t>(out_.bound.layout.files.size());
-    out_.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
-    for (uint32_t i = 0; i < model_.params.size(); ++i) {
+    const std::shared_ptr<const Storage> storage = StorageOf({static_cast<float>(memory.step)});
+    const uint32_t file = static_cast<uint32_t>(out.bound.layout.files.size());
+    out.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
+    for (uint32_t i = 0; i < model.params.size(); ++i) {
       OptimizerEntry entry;
       entry.name = "step";
       entry.kind = OptimizerEntry::Kind::kScalar;
       entry.param = Number(i, "step", {});
-      entry.stored = out_.bound.stored.size();
-      TensorLayout layout{out_.params.back().name, file, {}, std::nullopt, {}, {}};
+      entry.stored = out.bound.stored.size();
+      TensorLayout layout{out.params.back().name, file, {}, std::nullopt, {}, {}};
       AddWhole(layout, entry.param, {});
       StoredTensor stored;
       stored.name = layout.name;
       stored.dtype = Dtype::kF32;
       stored.storage = storage;
-      out_.bound.layout.tensors.push_back(std::move(layout));
-      out_.bound.stored.push_back(std::move(stored));
-      optimizer_.entries[i]->push_back(std::move(entry));
+      out.bound.layout.tensors.push_back(std::move(layout));
+      out.bound.stored.push_back(std::move(stored));
+      optimizer.entries[i]->push_back(std::move(entry));
     }
   }
 
   template <typename Take>
   void AddLike(const std::string& name, const std::vector<RankMemory>& ranks, const Take& take) {
-    const size_t first = out_.bound.stored.size();
+    const size_t first = out.bound.stored.size();
     std::vector<uint32_t> params;
-    for (uint32_t i = 0; i < model_.params.size(); ++i)
-      params.push_back(Number(i, name, model_.params[i].shape));
-    BindMemory(model_, params, ranks, out_.bound);
+    for (uint32_t i = 0; i < model.params.size(); ++i)
+      params.push_back(Number(i, name, model.params[i].shape));
+    BindMemory(model, params, ranks, out.bound);
     const std::vector<Slot>& slots = ranks.front().table->slots;
     for (size_t s = 0; s < slots.size(); ++s) {
       OptimizerEntry entry;
@@ -98,14 +98,9 @@ class Binder {
   }
 
   uint32_t Number(uint32_t param, const std::string& name, Shape shape) {
-    out_.params.push_back({model_.params[param].name + "/" + name, std::move(shape), 0, 0});
-    return static_cast<uint32_t>(out_.params.size() - 1);
+    out.params.push_back({model.params[param].name + "/" + name, std::move(shape), 0, 0});
+    return static_cast<uint32_t>(out.params.size() - 1);
   }
-
-  artifact::BoundArtifact& out_;
-  const models::Model& model_;
-  const OptimizerMemory& memory_;
-  artifact::BoundOptimizer optimizer_;
 };
 
 // The one step that all parameters have made.
@@ -160,7 +155,7 @@ artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const model
   std::vector<uint32_t> params(model.params.size());
   std::iota(params.begin(), params.end(), 0u);
   BindMemory(model, params, weights, out.bound);
-  if (optimizer) Binder(out, model, *optimizer).Run();
+  if (optimizer) Binder{out, model, *optimizer}.Run();
   return out;
 }
 

@@ -324,9 +324,8 @@ Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& roo
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return FindNone(root);
   std::map<int64_t, bool> whole;
-  for (const int64_t step : steps) {
-    NXDKIT_ASSIGN(whole[step], IsWholeCheckpoint(CheckpointFolder(root, step)));
-  }
+  for (const int64_t step : steps)
+    NXDKIT_TRY(IsWholeCheckpoint(CheckpointFolder(root, step)).To(whole[step]));
   NXDKIT_ASSIGN(kinds::ChosenStep chosen, kinds::ChooseRunStep(root, whole));
   FoundCheckpoint found{CheckpointFolder(root, chosen.step), chosen.step, BestOf(chosen.tracker)};
   found.choice = chosen.choice;

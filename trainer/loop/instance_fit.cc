@@ -37,9 +37,7 @@ Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instanc
   NXDKIT_ASSIGN(const uint64_t elements, RankElements(model, plan.train_tp));
   const bool rolls_out = engine.place != EnginePlace::kElsewhere;
   hardware::RolloutUse rollout;
-  if (rolls_out) {
-    NXDKIT_ASSIGN(rollout, EngineUse(model, engine));
-  }
+  if (rolls_out) NXDKIT_TRY(EngineUse(model, engine).To(rollout));
   hardware::TrainingUse training{
       .tp = plan.train_tp,
       .rank_elements = elements,

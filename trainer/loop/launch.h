@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/comm/heartbeat.h"
 #include "trainer/comm/transport.h"
 #include "trainer/config/plan.h"

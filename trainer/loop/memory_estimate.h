@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "formats/rollout/rollout_layout.h"
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/config/config.h"
 #include "trainer/config/plan.h"

@@ -63,13 +63,12 @@ Result<std::string> TemplateDate(const SetupContext& setup, const ChatTemplate& 
                                  const std::optional<FoundCheckpoint>& continued) {
   std::string date;
   if (!chat.Mentions("strftime_now")) return date;
-  if (setup.config.data.template_date) {
+  if (setup.config.data.template_date)
     date = *setup.config.data.template_date;
-  } else if (continued) {
-    NXDKIT_ASSIGN(date, TemplateDateOf(*continued));
-  } else {
+  else if (continued)
+    NXDKIT_TRY(TemplateDateOf(*continued).To(date));
+  else
     date = Today();
-  }
   if (!date.empty())
     setup.Note(fmt::format("the chat template's date is {} throughout the run", date));
   return date;
@@ -152,9 +151,7 @@ Result<RunText> OpenText(const SetupContext& setup, const RunModels& models, Tex
   NXDKIT_ASSIGN(const bool of_model, SamePath(folder, *model.model_path));
   if (!of_model) files.tokenizer = folder;
   std::optional<PromptFormat> format;
-  if (data.format_prompt) {
-    NXDKIT_ASSIGN(format, PromptFormat::Open(*data.format_prompt));
-  }
+  if (data.format_prompt) NXDKIT_TRY(PromptFormat::Open(*data.format_prompt).To(format));
   return RunText{std::move(tokenizer), std::move(chat), std::move(format), std::move(special)};
 }
 

@@ -7,7 +7,6 @@
 #include "formats/ops/digest/digest.h"
 #include "lib/base/stopwatch.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/loop/deliveries.h"
 
@@ -32,9 +31,7 @@ Status Predict(const SyncTarget& target, artifact::BoundArtifact actors,
     return OkStatus();
   }
   std::optional<Dtype> dtype = target.dtype;
-  if (!target.bundle.empty()) {
-    NXDKIT_ASSIGN(dtype, BundleDtype(target.bundle));
-  }
+  if (!target.bundle.empty()) NXDKIT_TRY(BundleDtype(target.bundle).To(dtype));
   actors.own_dtypes.assign(actors.params.size(), dtype);
   NXDKIT_ASSIGN(const ops::ModelDigest digest, ops::DigestModel(actors, run));
   synced.digest = manifest::DigestText(digest.digest);

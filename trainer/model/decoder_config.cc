@@ -75,8 +75,7 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   DecoderConfig config;
   NXDKIT_ASSIGN(const models::ModelConfig shapes, models::ParseConfig(json_text, path));
   NXDKIT_ASSIGN(config.model, models::MakeModel(shapes).in(path));
-  NXDKIT_ASSIGN(const Json json,
-                ParseJson(json_text, {.allow_nan = true, .allow_duplicate_keys = true}));
+  NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython));
   const std::string& type = shapes.model_type;
   if (type != "llama" && type != "qwen2" && type != "qwen3")
     return Unsupported("model_type {} cannot be trained: llama, qwen2 and qwen3 can", type)

@@ -12,7 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metrics.h"
 

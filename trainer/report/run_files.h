@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
 

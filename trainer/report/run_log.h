@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/report/append_file.h"
 
 namespace nxdkit::trainer {

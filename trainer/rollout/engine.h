@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "formats/rollout/weights_version.h"
-#include "lib/base/error.h"
 #include "lib/tensor/dtype.h"
 #include "trainer/rollout/sampling.h"
 

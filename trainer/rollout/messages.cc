@@ -38,13 +38,10 @@ class Put {
     One(uint64_t{texts.size()});
     for (const std::string& text : texts) One(text);
   }
-  void One(const std::vector<std::pair<std::string, std::string>>& pairs) {
+  void One(const auto& pairs) requires requires { pairs.begin()->second; }
+  {
     One(uint64_t{pairs.size()});
     for (const auto& [key, value] : pairs) (*this)(key, value);
-  }
-  void One(const std::map<std::string, double>& numbers) {
-    One(uint64_t{numbers.size()});
-    for (const auto& [key, value] : numbers) (*this)(key, value);
   }
   template <typename T>
   void One(const std::optional<T>& value) {
@@ -114,20 +111,15 @@ class Get {
     else
       unknown_ = Corrupt("an element type \"{}\"", name);
   }
-  void One(FinishReason& reason) {
+  template <typename Kind>
+  void Word(Kind& kind, Kind last, const char* what) {
     uint8_t number = 0;
     One(number);
-    reason = static_cast<FinishReason>(number);
-    if (number > static_cast<uint8_t>(FinishReason::kLength))
-      unknown_ = Corrupt("an end of kind {}", number);
+    kind = static_cast<Kind>(number);
+    if (number > static_cast<uint8_t>(last)) unknown_ = Corrupt("{} of kind {}", what, number);
   }
-  void One(EngineKind& kind) {
-    uint8_t number = 0;
-    One(number);
-    kind = static_cast<EngineKind>(number);
-    if (number > static_cast<uint8_t>(EngineKind::kExec))
-      unknown_ = Corrupt("an engine of kind {}", number);
-  }
+  void One(FinishReason& reason) { Word(reason, FinishReason::kLength, "an end"); }
+  void One(EngineKind& kind) { Word(kind, EngineKind::kExec, "an engine"); }
   void One(rollout::WeightsVersion& version);
   // Every text takes the bytes of its count at least.
   void One(std::vector<std::string>& texts) {

@@ -37,12 +37,6 @@ Result<std::string> SourceFromConfig(const std::string& path) {
   return found->is_array() ? DefaultOf(*found) : JsonString(config, "chat_template");
 }
 
-template <typename T>
-Result<T> In(Result<T> result, const std::string& path) {
-  if (result.ok()) return result;
-  return std::move(result).error().in(path);
-}
-
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
@@ -52,7 +46,7 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
 
 Result<ChatTemplate> ChatTemplate::Open(const std::string& path) {
   NXDKIT_ASSIGN(const std::string source, ReadSmallFile(path, kMaxTemplateBytes));
-  return In(Parse(source), path);
+  return Parse(source).in(path);
 }
 
 Result<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
@@ -60,7 +54,7 @@ Result<ChatTemplate> ChatTemplate::Load(const std::string& folder) {
   NXDKIT_ASSIGN(const bool has_file, IsThere(file));
   if (has_file) return Open(file);
   const std::string config = JoinPath(folder, "tokenizer_config.json");
-  NXDKIT_ASSIGN(const std::string source, In(SourceFromConfig(config), config));
+  NXDKIT_ASSIGN(const std::string source, SourceFromConfig(config).in(config));
   return Parse(source).in(config).member("chat_template");
 }
 
@@ -92,7 +86,7 @@ Result<PromptFormat> PromptFormat::Parse(std::string_view source) {
 
 Result<PromptFormat> PromptFormat::Open(const std::string& path) {
   NXDKIT_ASSIGN(const std::string source, ReadSmallFile(path, kMaxTemplateBytes));
-  return In(Parse(source), path);
+  return Parse(source).in(path);
 }
 
 Result<std::string> PromptFormat::Render(std::string_view content) const {

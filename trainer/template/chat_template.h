@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "lib/base/error.h"
 #include "trainer/template/jinja.h"
 
 namespace nxdkit::trainer {

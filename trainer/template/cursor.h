@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/template/lexer.h"
 
 namespace nxdkit::trainer::jinja {

@@ -104,9 +104,7 @@ class ExpressionParser {
       const size_t offset = cursor_.Next().offset;
       NXDKIT_ASSIGN(ExprPtr condition, Or());
       ExprPtr otherwise;
-      if (cursor_.TakeName("else")) {
-        NXDKIT_ASSIGN(otherwise, Conditional());
-      }
+      if (cursor_.TakeName("else")) NXDKIT_TRY(Conditional().To(otherwise));
       NXDKIT_ASSIGN(value, Checked(Make(ExprKind::kIf, offset, std::move(value),
                                         std::move(condition), std::move(otherwise))));
     }
@@ -119,9 +117,8 @@ class ExpressionParser {
     std::vector<size_t> offsets;
     while (cursor_.IsName("not")) offsets.push_back(cursor_.Next().offset);
     NXDKIT_ASSIGN(ExprPtr value, Compare());
-    for (; !offsets.empty(); offsets.pop_back()) {
-      NXDKIT_ASSIGN(value, Checked(Make(ExprKind::kNot, offsets.back(), std::move(value))));
-    }
+    for (; !offsets.empty(); offsets.pop_back())
+      NXDKIT_TRY(Checked(Make(ExprKind::kNot, offsets.back(), std::move(value))).To(value));
     return value;
   }
 
@@ -169,15 +166,14 @@ class ExpressionParser {
   Result<ExprPtr> Filtered() {
     NXDKIT_ASSIGN(ExprPtr value, Unary());
     for (;;) {
-      if (cursor_.IsOperator("|")) {
-        NXDKIT_ASSIGN(value, Filter(std::move(value)));
-      } else if (cursor_.IsName("is")) {
-        NXDKIT_ASSIGN(value, Test(std::move(value)));
-      } else if (cursor_.IsOperator("(")) {
-        NXDKIT_ASSIGN(value, Call(std::move(value)));
-      } else {
+      if (cursor_.IsOperator("|"))
+        NXDKIT_TRY(Filter(std::move(value)).To(value));
+      else if (cursor_.IsName("is"))
+        NXDKIT_TRY(Test(std::move(value)).To(value));
+      else if (cursor_.IsOperator("("))
+        NXDKIT_TRY(Call(std::move(value)).To(value));
+      else
         return value;
-      }
     }
   }
 
@@ -200,15 +196,14 @@ class ExpressionParser {
 
   Result<ExprPtr> PostfixOf(ExprPtr value) {
     for (;;) {
-      if (cursor_.IsOperator(".")) {
-        NXDKIT_ASSIGN(value, Attribute(std::move(value)));
-      } else if (cursor_.IsOperator("[")) {
-        NXDKIT_ASSIGN(value, Subscript(std::move(value)));
-      } else if (cursor_.IsOperator("(")) {
-        NXDKIT_ASSIGN(value, Call(std::move(value)));
-      } else {
+      if (cursor_.IsOperator("."))
+        NXDKIT_TRY(Attribute(std::move(value)).To(value));
+      else if (cursor_.IsOperator("["))
+        NXDKIT_TRY(Subscript(std::move(value)).To(value));
+      else if (cursor_.IsOperator("("))
+        NXDKIT_TRY(Call(std::move(value)).To(value));
+      else
         return value;
-      }
     }
   }
 
@@ -241,9 +236,7 @@ class ExpressionParser {
       NXDKIT_ASSIGN(ExprPtr second, SlicePart());
       whole->parts.push_back(std::move(second));
       ExprPtr step;
-      if (cursor_.TakeOperator(":")) {
-        NXDKIT_ASSIGN(step, SlicePart());
-      }
+      if (cursor_.TakeOperator(":")) NXDKIT_TRY(SlicePart().To(step));
       whole->parts.push_back(std::move(step));
     }
     if (cursor_.IsOperator(","))

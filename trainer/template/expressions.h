@@ -1,7 +1,6 @@
 // From tokens to the tree of an expression.
 #pragma once
 
-#include "lib/base/error.h"
 #include "trainer/template/ast.h"
 #include "trainer/template/cursor.h"
 

@@ -280,10 +280,9 @@ Result<std::vector<size_t>> SortedPlaces(const std::vector<Value>& keys, bool re
       size_t left = begin, right = middle;
       for (size_t at = begin; at < end; ++at) {
         bool takes_right = left == middle;
-        if (left < middle && right < end) {
-          NXDKIT_ASSIGN(takes_right, Compare(reverse ? ">" : "<", keys[order[right]],
-                                             keys[order[left]], budget));
-        }
+        if (left < middle && right < end)
+          NXDKIT_TRY(Compare(reverse ? ">" : "<", keys[order[right]], keys[order[left]], budget)
+                         .To(takes_right));
         merged[at] = order[takes_right ? right++ : left++];
       }
     }
@@ -433,9 +432,7 @@ Result<Value> Select(const Value& value, const Arguments& arguments, Budget& bud
   for (const Value& item : items) {
     NXDKIT_ASSIGN(const Value tested, DottedAttribute(item, attribute, budget));
     bool passes = IsTrue(tested);
-    if (test) {
-      NXDKIT_ASSIGN(passes, ApplyTest(*test, tested, Rest(arguments, kTest + 1), budget));
-    }
+    if (test) NXDKIT_TRY(ApplyTest(*test, tested, Rest(arguments, kTest + 1), budget).To(passes));
     if (passes == kKeeps) kept.push_back(item);
   }
   return Value::MakeIterator(std::move(kept));

@@ -136,9 +136,7 @@ class TemplateParser {
     NXDKIT_TRY(TargetNames(&loop.names));
     if (!cursor_.TakeName("in")) return cursor_.Unexpected("'in'");
     NXDKIT_ASSIGN(loop.expr, ParseTupleNoIf(cursor_));
-    if (cursor_.TakeName("if")) {
-      NXDKIT_ASSIGN(loop.condition, ParseExpression(cursor_));
-    }
+    if (cursor_.TakeName("if")) NXDKIT_TRY(ParseExpression(cursor_).To(loop.condition));
     if (cursor_.IsName("recursive"))
       return cursor_.Fail(Errc::kUnsupported, cursor_.peek().offset, "a recursive loop");
     NXDKIT_TRY(EndTag());

@@ -528,9 +528,8 @@ class Renderer {
       const std::string& name = macro.names[i + 1];
       const Value* given = arguments.Get(i, name);
       Value value = given != nullptr ? *given : Value::MakeUndefined(name);
-      if (given == nullptr && i >= without_default) {
-        NXDKIT_ASSIGN(value, Evaluate(*macro.defaults[i - without_default]));
-      }
+      if (given == nullptr && i >= without_default)
+        NXDKIT_TRY(Evaluate(*macro.defaults[i - without_default]).To(value));
       NXDKIT_TRY(Set(name, std::move(value)));
     }
     if (!macro.takes_caller) return OkStatus();

@@ -144,9 +144,8 @@ Result<Bpe> Bpe::FromJson(const Json& model, bool byte_level) {
     return Corrupt("found no array of pairs").member("model.merges");
   Bpe bpe;
   bpe.byte_level_ = byte_level;
-  if (JsonFind(model, "ignore_merges") != nullptr) {
-    NXDKIT_ASSIGN(bpe.ignore_merges_, JsonBool(model, "ignore_merges"));
-  }
+  if (JsonFind(model, "ignore_merges") != nullptr)
+    NXDKIT_TRY(JsonBool(model, "ignore_merges").To(bpe.ignore_merges_));
   NXDKIT_TRY(bpe.ReadVocabulary(*vocabulary));
   if (!byte_level) NXDKIT_TRY(bpe.ReadUnknown(model));
   bpe.FindBytes();
@@ -180,9 +179,7 @@ Status Bpe::ReadVocabulary(const Json& vocabulary) {
 Status Bpe::ReadUnknown(const Json& model) {
   for (const auto& [key, to] :
        {std::pair("byte_fallback", &byte_fallback_), std::pair("fuse_unk", &fuse_unknown_)})
-    if (JsonFind(model, key) != nullptr) {
-      NXDKIT_ASSIGN(*to, JsonBool(model, key));
-    }
+    if (JsonFind(model, key) != nullptr) NXDKIT_TRY(JsonBool(model, key).To(*to));
   if (JsonFind(model, "unk_token") == nullptr) return OkStatus();
   NXDKIT_ASSIGN(const std::string token, JsonString(model, "unk_token"));
   unknown_ = IdOf(token);

@@ -77,13 +77,12 @@ Result<std::string> Normalizer::Apply(std::string_view text) const {
     if (now.size() > kMaxNormalized / kMaxReplacement && step.kind == Kind::kReplace)
       return Error(Errc::kLimit,
                    fmt::format("a text of {} bytes is too long to replace in", now.size()));
-    if (step.kind == Kind::kNfc) {
-      NXDKIT_ASSIGN(now, ToNfc(now));
-    } else if (step.kind == Kind::kReplace) {
+    if (step.kind == Kind::kNfc)
+      NXDKIT_TRY(ToNfc(now).To(now));
+    else if (step.kind == Kind::kReplace)
       now = ReplacedAll(now, step.pattern, step.content);
-    } else if (!now.empty()) {
+    else if (!now.empty())
       now.insert(0, step.content);
-    }
   }
   return now;
 }

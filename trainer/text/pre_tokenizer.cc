@@ -160,9 +160,8 @@ Status PreTokenizer::AddMetaspace(const Json& json) {
   Step step;
   NXDKIT_ASSIGN(step.space, JsonString(json, "replacement"));
   std::string scheme = "always";
-  if (JsonFind(json, "prepend_scheme") != nullptr) {
-    NXDKIT_ASSIGN(scheme, JsonString(json, "prepend_scheme"));
-  }
+  if (JsonFind(json, "prepend_scheme") != nullptr)
+    NXDKIT_TRY(JsonString(json, "prepend_scheme").To(scheme));
   if (scheme != "always" && scheme != "first" && scheme != "never")
     return CannotSplit(fmt::format("Metaspace with prepend_scheme '{}' is not known", scheme));
   const Json* prefix = JsonFind(json, "add_prefix_space");
@@ -176,9 +175,7 @@ Status PreTokenizer::AddMetaspace(const Json& json) {
   if (step.scheme == Scheme::kFirst && removed)
     return CannotSplit("Metaspace with prepend_scheme 'first' after a Split that removes text");
   bool split = true;
-  if (JsonFind(json, "split") != nullptr) {
-    NXDKIT_ASSIGN(split, JsonBool(json, "split"));
-  }
+  if (JsonFind(json, "split") != nullptr) NXDKIT_TRY(JsonBool(json, "split").To(split));
   if (split) {
     NXDKIT_ASSIGN(step.regex, Regex::Compile(EscapeRegex(step.space)));
     step.behavior = SplitBehavior::kMergedWithNext;
@@ -191,9 +188,7 @@ Status PreTokenizer::AddByteLevel(const Json& json) {
   byte_level_ = true;
   NXDKIT_ASSIGN(const bool prefix_space, JsonBool(json, "add_prefix_space"));
   bool use_regex = true;  // older files do not have the key
-  if (JsonFind(json, "use_regex") != nullptr) {
-    NXDKIT_ASSIGN(use_regex, JsonBool(json, "use_regex"));
-  }
+  if (JsonFind(json, "use_regex") != nullptr) NXDKIT_TRY(JsonBool(json, "use_regex").To(use_regex));
   if (!use_regex) {
     last_prefix_space_ = prefix_space;
     return OkStatus();

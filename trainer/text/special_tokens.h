@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "trainer/text/tokenizer.h"
 
 namespace nxdkit::trainer {

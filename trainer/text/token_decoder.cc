@@ -104,9 +104,8 @@ Result<TokenDecoder::Step> TokenDecoder::ReadStep(std::string_view type, const J
     step.content = " ";
     NXDKIT_ASSIGN(step.pattern, JsonString(json, "replacement"));
     std::string scheme = "always";
-    if (JsonFind(json, "prepend_scheme") != nullptr) {
-      NXDKIT_ASSIGN(scheme, JsonString(json, "prepend_scheme"));
-    }
+    if (JsonFind(json, "prepend_scheme") != nullptr)
+      NXDKIT_TRY(JsonString(json, "prepend_scheme").To(scheme));
     step.drops_first = scheme != "never";
   }
   return step;

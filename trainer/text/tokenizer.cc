@@ -45,9 +45,7 @@ Result<std::unique_ptr<AddedTokenFinder>> MakeFinder(const std::vector<AddedToke
       if (token.normalized != normalized || token.special != special) continue;
       tokens.push_back(&token);
       patterns.push_back(token.content);
-      if (normalized) {
-        NXDKIT_ASSIGN(patterns.back(), normalizer.Apply(token.content));
-      }
+      if (normalized) NXDKIT_TRY(normalizer.Apply(token.content).To(patterns.back()));
     }
   }
   return std::make_unique<AddedTokenFinder>(tokens, patterns);

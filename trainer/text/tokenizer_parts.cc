@@ -24,9 +24,7 @@ Result<AddedToken> ReadAddedToken(const Json& json) {
   AddedToken token;
   const Json* id = JsonFind(json, "id");
   NXDKIT_ASSIGN(token.content, JsonString(json, "content"));
-  if (id != nullptr) {
-    NXDKIT_ASSIGN(token.id, IdOf(*id, token.content));
-  }
+  if (id != nullptr) NXDKIT_TRY(IdOf(*id, token.content).To(token.id));
   NXDKIT_ASSIGN(token.special, JsonBool(json, "special"));
   NXDKIT_ASSIGN(token.single_word, JsonBool(json, "single_word"));
   NXDKIT_ASSIGN(token.lstrip, JsonBool(json, "lstrip"));

@@ -52,7 +52,7 @@ std::string_view WithoutPrefix(std::string_view key, std::string_view prefix) {
   return key.starts_with(prefix) ? key.substr(prefix.size()) : "";
 }
 
-// That under which the folder has most of the model's tensors.
+// The prefix under which the folder has most of the model's tensors.
 std::string FindPrefix(const dcp::Folder& folder, const DcpTensors& known) {
   std::string_view best;
   size_t most = 0;
@@ -126,8 +126,8 @@ RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const st
   return found;
 }
 
-// Of a model that nobody has a table for: by the first part alone, because its tensors may have any
-// name ("encoder.sampler.weight").
+// The keys of a model that nobody has a table for: told by the first part alone, because its
+// tensors may have any name ("encoder.sampler.weight").
 RunKeys RunKeysByName(const dcp::Folder& folder) {
   RunKeys found;
   for (const dcp::StoredEntry& entry : folder.tensors)
@@ -208,7 +208,7 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
   return known;
 }
 
-// Of a tensor that is in no parameter: whether it goes along. Without a model that says what the
+// Whether a tensor that is in no parameter goes along. Without a model that says what the
 // optimizer's are of, these are the run's too, and so are options that are tensors.
 bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
   if (entry.chunks.empty()) return false;

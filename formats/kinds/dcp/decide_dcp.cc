@@ -37,7 +37,7 @@ std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
   return others;
 }
 
-// Of a tag: what its groups do not say.
+// Notes what the groups of a tag do not say.
 void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   const BoundOptimizer& optimizer = *source.optimizer;
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
@@ -133,7 +133,7 @@ size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string&
   }));
 }
 
-// That which most of a checkpoint's keys are of, "model." before them or not.
+// The style that most of a checkpoint's keys are of, "model." before them or not.
 FoundNames NamesOf(const BoundArtifact& source) {
   FoundNames best;
   if (!DcpFolderOf(source.artifact) || !source.model) return best;
@@ -154,7 +154,7 @@ FoundNames NamesOf(const BoundArtifact& source) {
   return best;
 }
 
-// Of parameters without state, which the other names would have to be given to.
+// Notes the options of parameters without state, which would have to be given the other names.
 void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
   std::vector<std::string> left;
   for (const std::string& key : source.run_objects)

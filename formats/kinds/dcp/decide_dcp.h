@@ -20,7 +20,7 @@ class DcpOutput : public Output {
     std::string prefix;  // before those of the weights: "model."
     std::string state_prefix;
   };
-  // Of a checkpoint whose names stay; options, too, are then what it has.
+  // The names of a checkpoint, which stay; options, too, are then what it has.
   std::optional<Names> names;
   dcp::Mesh mesh;
 };

@@ -238,7 +238,7 @@ class DcpMaker {
     return !output_.names && key.starts_with(kOptimizerGroups);
   }
 
-  // Of a checkpoint's key that stays.
+  // Keeps the path of a checkpoint's key that stays.
   void KeepPath(const std::string& key) {
     const auto& paths = DcpFolderOf(source_.artifact)->metadata.paths;
     if (const auto path = paths.find(key); path != paths.end())
@@ -262,7 +262,7 @@ class DcpMaker {
   const DcpOutput& output_;
   std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
-  // By what they hold.
+  // Archives by what they hold.
   std::unordered_map<std::string, dcp::ObjectArchive> archives_;
 };
 

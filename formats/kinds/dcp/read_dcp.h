@@ -34,7 +34,7 @@ using DcpTensors = std::unordered_map<std::string, dcp::GlobalTensor>;
 // the model has none, or when the optimizer has numbers for names.
 Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const std::string& name);
 
-// With hints.optimizer the optimizer's state too.
+// Binds the optimizer's state too where hints.optimizer asks for it.
 Status BindDcp(BoundArtifact& out, const InputHints& hints);
 
 // Binds it into `out`, whose model is bound; nothing when there is no optimizer. Of a parameter

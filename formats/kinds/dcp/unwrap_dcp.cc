@@ -21,7 +21,7 @@ constexpr std::string_view kStatePart = "state.";
 
 using Shapes = std::unordered_map<std::string, Shape>;
 
-// Of the model's tensors, in every style.
+// The shapes of the model's tensors, in every style.
 Shapes ShapesOf(const models::Model& model) {
   const dcp::HasTensor unlaid = [](const std::string&, const Shape&) { return false; };
   Shapes shapes;

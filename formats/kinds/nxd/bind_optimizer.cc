@@ -53,7 +53,7 @@ bool SameKinds(const OptimizerEntries& a, const OptimizerEntries& b) {
   });
 }
 
-// As one file has them; logical parameters are not given yet.
+// The entries as one file has them; logical parameters are not given yet.
 Result<OptimizerEntries> EntriesOf(const nxd::ParamState& state) {
   if (!state.entries) return OptimizerEntries();
   std::vector<OptimizerEntry> entries;

@@ -62,7 +62,7 @@ bool StoredHead(const BoundArtifact& source) {
   return NxdLayoutOf(source) && StoresHead(source);
 }
 
-// Of a family that has one way to be stored.
+// Checks what is asked of a family that has one way to be stored.
 Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& asked,
                         const nxd::Geometry& out) {
   if (!family.nxd_pipelines && out.pp > 1)

@@ -11,14 +11,14 @@
 
 namespace nxdkit::kinds {
 
-// From opening on: Artifact::state.
+// Artifact::state, from opening on.
 struct NxdState : KindState {
   nxd::ShardSet set;  // its shards' tensors are the artifact's files
   std::optional<nxd::Sidecar> sidecar;
   std::optional<nxd::MpRecord> mp_record;  // of optimum-neuron's trainer
 };
 
-// From binding on: BoundArtifact::state.
+// BoundArtifact::state, from binding on.
 struct NxdLayout : KindState {
   nxd::Geometry geometry;
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;

@@ -54,7 +54,7 @@ class NxdPlanner {
                                 output_.dtype.value_or(Dtype::kF32), t);
   }
 
-  // Where a file of the tag lies in the output.
+  // The place of a file of the tag in the output.
   std::string InTag(const std::string& path) const {
     return output_.optimum ? JoinPath(nxd::kOptimumTag, path) : path;
   }
@@ -237,7 +237,8 @@ std::string MainFile(const std::string& path) {
   return end == std::string::npos ? path : path.substr(0, end);
 }
 
-// Of the rank that holds most: the embedding makes the first or the last pipeline rank the largest.
+// The elements of the rank that holds most: the embedding makes the first or last pipeline rank the
+// largest.
 // An optimizer's states are counted by the rule of how they are kept in training.
 uint64_t MostElements(const OutputPlan& output) {
   std::map<std::string, uint64_t> ranks;

@@ -190,7 +190,7 @@ class TreeMaker {
         const int64_t rows = nxd::ZeroRows(param.shape[0], output_.dp);
         layout = CutRows(layout, dp_rank_ * rows, rows);
       }
-      // Which may be wider than what is stored.
+      // The dtype may be wider than what is stored.
       layout.dtype = entry.dtype;
     }
     layout.name = param.name + "/" + entry.name;

@@ -16,8 +16,8 @@ struct OptimizerTree {
   torch::PickleValue root;
   std::vector<TensorLayout> tensors;
 };
-// That of data parallel rank `dp_rank`; `params`: the model's tensors on its tp and pp rank, in the
-// module's order.
+// The tree of data parallel rank `dp_rank`; `params`: the model's tensors on its tp and pp rank, in
+// the module's order.
 Result<OptimizerTree> MakeOptimizerTree(const BoundArtifact& source, const NxdOutput& output,
                                         const std::vector<TensorLayout>& params, int dp_rank);
 

@@ -18,7 +18,7 @@ namespace nxdkit::kinds {
 Result<bool> IsNxdFolder(const std::string& path, const Looker& look);
 Status OpenNxd(Artifact& artifact, const InputHints& hints);
 
-// With hints.optimizer the optimizer's state too.
+// Binds the optimizer's state too where hints.optimizer asks for it.
 Status BindNxd(BoundArtifact& out, const InputHints& hints);
 
 // Adds the state of the tag's optimizer to a bound NxD set: files, layout, logical parameters. A
@@ -39,7 +39,7 @@ std::string MisplacedByConverter(const BoundArtifact& bound, const Finding& find
 // Whether this NxD set, whose layout nobody knows yet, is one of an adapter: by its first shard.
 bool HoldsLora(const Artifact& set);
 
-// Where the configuration of the base is looked for.
+// The folders in which the configuration of the base is looked for.
 Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints,
                                                 const Looker& look);
 

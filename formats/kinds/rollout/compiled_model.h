@@ -19,7 +19,8 @@ struct ConfigText {
   std::string path;
 };
 
-// That of the model a bundle was compiled for: its config.json, else NxDI's merged file.
+// The configuration of the model a bundle was compiled for: its config.json, else NxDI's merged
+// file.
 Result<ConfigText> CompiledModel(const rollout::Bundle& bundle);
 
 // The settings of a model that are compiled into a graph (sizes, heads, rope, norms, activation),

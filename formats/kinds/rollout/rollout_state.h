@@ -7,13 +7,13 @@
 
 namespace nxdkit::kinds {
 
-// From opening on: Artifact::state.
+// Artifact::state, from opening on.
 struct RolloutState : KindState {
   explicit RolloutState(rollout::Bundle opened) : bundle(std::move(opened)) {}
   rollout::Bundle bundle;  // its shards are the artifact's files
 };
 
-// From binding on: BoundArtifact::state.
+// BoundArtifact::state, from binding on.
 struct RolloutLayout : KindState {
   rollout::Geometry geometry;
 };

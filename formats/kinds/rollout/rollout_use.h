@@ -10,8 +10,8 @@
 
 namespace nxdkit::kinds {
 
-// Of `model` in a bundle as `neuron` says: ranks, batch size, sequence length, and how the shards
-// are laid out. `dtype`: of the weights and the cache. kUnsupported as rollout::RankTensors.
+// The use that `model` makes of a bundle as `neuron` says: ranks, batch size, sequence length, and
+// how the shards are laid out. `dtype`: of the weights and the cache. kUnsupported as rollout::RankTensors.
 Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                                           const rollout::NeuronConfig& neuron, Dtype dtype);
 

@@ -108,7 +108,7 @@ class NoLayout : public Output {
 // Every parameter of the base, as the input has it.
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
-  out.target = std::make_shared<NoLayout>(request.options);
+  out.target = std::make_shared<NoLayout>(OutputOptions());
   NXDKIT_ASSIGN(out.source, request.source ? request.source()
                                            : OpenAndBind(request.input, request.from, request.hints,
                                                          request.look));

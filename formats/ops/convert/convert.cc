@@ -112,7 +112,7 @@ Result<std::unique_ptr<Destination>> MakeDestination(const ConvertRequest& reque
   return MakeNewOutput(request, conversion);
 }
 
-// Of an optimizer's state nobody has chosen the dtype.
+// Counts what a dtype that nobody chose loses of an optimizer's state.
 Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
                     ConvertReport& report) {
   if (!conversion.source.optimizer) return OkStatus();

@@ -60,7 +60,7 @@ struct ConvertRequest {
   std::optional<std::string> instance;
   // How an NxD set is to be trained there; what follows from the layout is filled in.
   hardware::TrainingUse training = {.sequence = 4096};
-  delta::Coding coding = delta::Coding::kRaw;  // of a delta, whose base hints name
+  delta::Coding coding = delta::Coding::kRaw;  // of a delta; hints name its base
 };
 
 // What a refresh did.
@@ -88,7 +88,7 @@ struct PartReport {
   std::vector<int> missing;  // parts that the output waits for, in order
 };
 
-// Of the optimizer state that went with an NxD tag.
+// What became of the optimizer state that went with an NxD tag.
 struct OptimizerReport {
   nxd::OptimizerStyle from = nxd::OptimizerStyle::kZero1;
   nxd::OptimizerStyle to = nxd::OptimizerStyle::kZero1;

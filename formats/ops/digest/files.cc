@@ -9,7 +9,6 @@
 #include "lib/base/parallel.h"
 #include "lib/hash/hash_file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {

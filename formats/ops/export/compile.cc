@@ -150,8 +150,7 @@ std::string VersionIn(const std::vector<std::string>& lines) {
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
                       const models::ModelConfig& model) {
   Json config = Json::object();
-  const Result<Json> parsed =
-      ParseJson(config_text, {.allow_nan = true, .allow_duplicate_keys = true});
+  const Result<Json> parsed = ParseJson(config_text, kLikePython);
   if (parsed.ok() && parsed->is_object())
     for (const auto& [key, value] : parsed->items())
       if (std::ranges::find(kOutsideOfGraph, key) == std::end(kOutsideOfGraph)) config[key] = value;

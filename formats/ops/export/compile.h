@@ -8,7 +8,6 @@
 
 #include "formats/models/model.h"
 #include "formats/rollout/neuron_config.h"
-#include "lib/base/error.h"
 
 namespace nxdkit::ops {
 

@@ -86,9 +86,8 @@ Result<uint64_t> MakeModel(const MakeModelRequest& request) {
   source.params = source.model->Logical();
   source.bound = models::SampleCheckpoint(*source.model, request.seed, request.dtype);
   HfOutput target{OutputOptions()};
-  if (request.max_shard_size) {
-    NXDKIT_ASSIGN(target.max_shard_bytes, hf::ParseShardSize(*request.max_shard_size));
-  }
+  if (request.max_shard_size)
+    NXDKIT_TRY(hf::ParseShardSize(*request.max_shard_size).To(target.max_shard_bytes));
   NXDKIT_ASSIGN(OutputPlan output,
                 PlanOutput(source, target, BaseName(request.output), request.run.max_memory));
   output.texts.push_back({"config.json", config_text});

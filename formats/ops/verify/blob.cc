@@ -8,7 +8,6 @@
 #include "formats/torch/zip_record.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -23,33 +22,32 @@ bool IsOfTheFile(Errc code) {
   return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kLimit;
 }
 
-class BlobChecker {
- public:
-  BlobChecker(const std::string& path, const std::function<Status()>& poll)
-      : path_(path), poll_(poll) {}
+struct BlobChecker {
+  const std::string& path;
+  const std::function<Status()>& poll;
+  BlobReport report = {};
 
   Result<BlobReport> Run(BlobDepth depth) {
     NXDKIT_TRY(Check(depth));
-    return std::move(report_);
+    return std::move(report);
   }
 
- private:
   Status Check(BlobDepth depth) {
-    NXDKIT_ASSIGN(const bool is_file, IsFile(path_));
+    NXDKIT_ASSIGN(const bool is_file, IsFile(path));
     if (!is_file) return Add("it is not a file"), OkStatus();
-    NXDKIT_ASSIGN(const File file, File::OpenRead(path_));
+    NXDKIT_ASSIGN(const File file, File::OpenRead(path));
     if (file.bytes() == 0) return Add("it is empty"), OkStatus();
     const Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
     if (!directory.ok()) return Take(directory.error(), "it is not a whole TorchScript archive: ");
     CheckNames(*directory);
-    if (depth == BlobDepth::kForm || !report_.findings.empty()) return OkStatus();
+    if (depth == BlobDepth::kForm || !report.findings.empty()) return OkStatus();
     for (const torch::ZipRecord& record : directory->records())
       NXDKIT_TRY(CheckRecord(file, record));
     return OkStatus();
   }
 
   void Add(std::string message) {
-    report_.findings.push_back(Finding("blob", std::move(message)).in(path_));
+    report.findings.push_back(Finding("blob", std::move(message)).in(path));
   }
 
   // A fault of the file becomes a finding, with its place.
@@ -79,14 +77,14 @@ class BlobChecker {
   }
 
   Status CheckRecord(const File& file, const torch::ZipRecord& record) {
-    const auto pass = [&](std::span<const std::byte>) { return poll_ ? poll_() : OkStatus(); };
+    const auto pass = [&](std::span<const std::byte>) { return poll ? poll() : OkStatus(); };
     const Status read = torch::StreamRecord(file, record, pass);
     if (!read.ok()) return Take(read.error(), "");
     // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
     if (record.method != torch::zip::kStored) return OkStatus();
     std::vector<Error> damaged;
     const uint64_t end = record.data_offset + record.stored_bytes;
-    const auto neffs = neff::Find(file, record.data_offset, end, kMaxNeffs, poll_, &damaged);
+    const auto neffs = neff::Find(file, record.data_offset, end, kMaxNeffs, poll, &damaged);
     if (!neffs.ok()) return Take(neffs.error(), fmt::format("record {}: ", record.name));
     for (const Error& error : damaged)
       NXDKIT_TRY(Take(error, fmt::format("record {}: header of a NEFF: ", record.name)));
@@ -95,8 +93,8 @@ class BlobChecker {
   }
 
   Status CheckNeff(const File& file, const torch::ZipRecord& record, const neff::Located& neff) {
-    ++report_.neffs;
-    NXDKIT_ASSIGN(const bool matches, neff::HashMatches(file, neff, poll_));
+    ++report.neffs;
+    NXDKIT_ASSIGN(const bool matches, neff::HashMatches(file, neff, poll));
     if (!matches)
       Add(
           fmt::format("record {}: the NEFF at offset {}: the payload does not have the hash of the "
@@ -104,10 +102,6 @@ class BlobChecker {
                       record.name, neff.offset, neff::HashText(neff.header)));
     return OkStatus();
   }
-
-  const std::string& path_;
-  const std::function<Status()>& poll_;
-  BlobReport report_;
 };
 
 }  // namespace
@@ -118,7 +112,7 @@ std::string NoNeffText(const std::string& path) {
 
 Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
                              const std::function<Status()>& poll) {
-  return BlobChecker(path, poll).Run(depth);
+  return BlobChecker{path, poll}.Run(depth);
 }
 
 Status CheckBlobs(const rollout::Bundle& bundle, const std::function<Status()>& poll,

@@ -12,80 +12,79 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
 
-class Judge {
- public:
-  Judge(const rollout::Bundle& bundle, const BoundArtifact& weights, VerifyReport& report)
-      : bundle_(bundle), config_(*bundle.config), weights_(weights), report_(report) {}
+struct Judge {
+  const rollout::Bundle& bundle;
+  const BoundArtifact& weights;
+  VerifyReport& report;
+  const rollout::NeuronConfig& config = *bundle.config;
 
   Status Run() {
     CheckSettings();
-    Append(CheckCpuPlan(bundle_));
+    Append(CheckCpuPlan(bundle));
     NXDKIT_TRY(CheckModel());
     NXDKIT_TRY(CheckShards());
-    if (RolloutGeometryOf(weights_)) CheckCut();
+    if (RolloutGeometryOf(weights)) CheckCut();
     CheckDtype();
     return OkStatus();
   }
 
- private:
-  void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
+  void Add(Finding finding) { report.findings.push_back(std::move(finding)); }
   void Append(const std::vector<Finding>& findings) {
-    report_.findings.insert(report_.findings.end(), findings.begin(), findings.end());
+    report.findings.insert(report.findings.end(), findings.begin(), findings.end());
   }
   // About the bundle's configuration.
   Finding OfConfig(std::string check, std::string message) const {
     return Finding(std::move(check), std::move(message))
-        .in(JoinPath(bundle_.folder, "neuron_config.json"));
+        .in(JoinPath(bundle.folder, "neuron_config.json"));
   }
 
   void CheckSettings() {
-    for (const std::string& setting : config_.unsupported)
+    for (const std::string& setting : config.unsupported)
       Add(OfConfig("setting",
                    fmt::format("{}: shards for it have a layout that is not known here", setting)));
-    if (config_.local_ranks != config_.tp)
-      Add(OfConfig("ranks",
-                   fmt::format("the bundle is for ranks {} to {} of {}, a part of the model",
-                               config_.start_rank, config_.start_rank + config_.local_ranks - 1,
-                               config_.tp))
-              .differs(std::to_string(config_.local_ranks), std::to_string(config_.tp)));
-    if (bundle_.blobs.empty() && !bundle_.has_cpu_plan)
+    if (config.local_ranks != config.tp)
+      Add(OfConfig(
+              "ranks",
+              fmt::format("the bundle is for ranks {} to {} of {}, a part of the model",
+                          config.start_rank, config.start_rank + config.local_ranks - 1, config.tp))
+              .differs(std::to_string(config.local_ranks), std::to_string(config.tp)));
+    if (bundle.blobs.empty() && !bundle.has_cpu_plan)
       Add(Finding("blob", "there is nothing to run: neither model.pt nor nxdkit-cpu-plan.json")
-              .in(bundle_.folder));
-    if (report_.findings.empty())
-      report_.checks.push_back(
+              .in(bundle.folder));
+    if (report.findings.empty())
+      report.checks.push_back(
           fmt::format("compiled for tp {}, batch size {}, sequence length {}, {}, q/k/v {}",
-                      config_.tp, config_.batch_size, config_.sequence_length, config_.torch_dtype,
-                      config_.fused_qkv ? "fused" : "apart"));
+                      config.tp, config.batch_size, config.sequence_length, config.torch_dtype,
+                      config.fused_qkv ? "fused" : "apart"));
   }
 
   Status CheckModel() {
-    NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle_));
+    NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
     if (compiled.text.empty()) {
-      report_.warnings.push_back(
+      report.warnings.push_back(
           fmt::format("{}: no config.json, so that rope, norms and activation cannot be compared",
-                      bundle_.folder));
+                      bundle.folder));
       return OkStatus();
     }
-    const ConfigText model{weights_.artifact.config_text, weights_.artifact.config_path};
-    NXDKIT_ASSIGN(const std::vector<Finding> findings, CompareModels(model, compiled, config_.tp));
+    const ConfigText model{weights.artifact.config_text, weights.artifact.config_path};
+    NXDKIT_ASSIGN(const std::vector<Finding> findings, CompareModels(model, compiled, config.tp));
     if (findings.empty())
-      report_.checks.push_back("the model's settings that are compiled in are the same, heads: " +
-                               HeadsText(weights_.model->config, config_.tp));
+      report.checks.push_back("the model's settings that are compiled in are the same, heads: " +
+                              HeadsText(weights.model->config, config.tp));
     Append(findings);
     return OkStatus();
   }
 
   // The tensors that the model gives on a rank of the bundle.
   Result<std::vector<OutputTensor>> RankOf(int rank) const {
-    const auto dtype = DtypeFromTorchName(config_.torch_dtype);
+    const auto dtype = DtypeFromTorchName(config.torch_dtype);
     std::vector<OutputTensor> tensors;
     NXDKIT_ASSIGN(const std::vector<TensorLayout> layouts,
-                  rollout::RankTensors(*weights_.model, config_, rank));
+                  rollout::RankTensors(*weights.model, config, rank));
     for (const TensorLayout& layout : layouts)
       tensors.push_back(
           {layout.name, layout.dtype.value_or(dtype.value_or(Dtype::kBF16)), layout.shape});
@@ -93,28 +92,28 @@ class Judge {
   }
 
   Status CheckShards() {
-    if (bundle_.shards.empty()) {
-      report_.checks.push_back("the bundle has no shards of its own to compare shapes with");
+    if (bundle.shards.empty()) {
+      report.checks.push_back("the bundle has no shards of its own to compare shapes with");
       return OkStatus();
     }
-    const size_t before = report_.findings.size();
-    for (size_t i = 0; i < bundle_.shards.size(); ++i) {
-      const int64_t rank = bundle_.first_rank + static_cast<int64_t>(i);
+    const size_t before = report.findings.size();
+    for (size_t i = 0; i < bundle.shards.size(); ++i) {
+      const int64_t rank = bundle.first_rank + static_cast<int64_t>(i);
       NXDKIT_ASSIGN(const std::vector<OutputTensor> model, RankOf(static_cast<int>(rank)));
-      Append(CompareShard(bundle_.shards[i], rank, model));
+      Append(CompareShard(bundle.shards[i], rank, model));
     }
-    if (report_.findings.size() == before)
-      report_.checks.push_back(fmt::format(
+    if (report.findings.size() == before)
+      report.checks.push_back(fmt::format(
           "names, shapes and element types of all {} ranks are those that the model gives",
-          bundle_.shards.size()));
+          bundle.shards.size()));
     return OkStatus();
   }
 
   // Weights that are rank shards are loaded as they are.
   void CheckCut() {
-    const rollout::Geometry& cut = *RolloutGeometryOf(weights_);
-    const rollout::Geometry wanted = config_;
-    const std::string path = BundleOf(weights_.artifact)->weights_folder;
+    const rollout::Geometry& cut = *RolloutGeometryOf(weights);
+    const rollout::Geometry wanted = config;
+    const std::string path = BundleOf(weights.artifact)->weights_folder;
     if (cut.tp != wanted.tp)
       Add(Finding("tp",
                   fmt::format("the shards are cut for tp {}, the bundle was compiled for tp {}",
@@ -140,29 +139,23 @@ class Judge {
 
   // Shards must have the type of the graph; other weights are rounded to it when they are cut.
   void CheckDtype() {
-    const auto dtype = DtypeFromTorchName(config_.torch_dtype);
+    const auto dtype = DtypeFromTorchName(config.torch_dtype);
     if (!dtype)
-      return Add(
-          OfConfig("dtype", fmt::format("torch_dtype \"{}\" is unknown", config_.torch_dtype))
-              .differs(config_.torch_dtype, ""));
-    for (const StoredTensor& tensor : weights_.bound.stored) {
+      return Add(OfConfig("dtype", fmt::format("torch_dtype \"{}\" is unknown", config.torch_dtype))
+                     .differs(config.torch_dtype, ""));
+    for (const StoredTensor& tensor : weights.bound.stored) {
       if (!Info(tensor.dtype).floating || tensor.dtype == *dtype) continue;
       const std::string message = fmt::format("{} is {}, the bundle was compiled for {}",
                                               tensor.name, Name(tensor.dtype), Name(*dtype));
-      if (RolloutGeometryOf(weights_))
+      if (RolloutGeometryOf(weights))
         Add(Finding("dtype", message)
-                .in(weights_.artifact.path)
+                .in(weights.artifact.path)
                 .differs(std::string(Name(tensor.dtype)), std::string(Name(*dtype))));
       else
-        report_.warnings.push_back(message + "; the shards will hold rounded values");
+        report.warnings.push_back(message + "; the shards will hold rounded values");
       return;  // the first one says it
     }
   }
-
-  const rollout::Bundle& bundle_;
-  const rollout::NeuronConfig& config_;
-  const BoundArtifact& weights_;
-  VerifyReport& report_;
 };
 
 }  // namespace
@@ -193,7 +186,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   report.ranks = static_cast<uint64_t>(bundle.config->tp);
   for (const LogicalTensor& param : weights.params)
     report.parameters += static_cast<uint64_t>(*ElementCount(param.shape));
-  NXDKIT_TRY(Judge(bundle, weights, report).Run());
+  NXDKIT_TRY((Judge{bundle, weights, report}.Run()));
   NXDKIT_TRY(CheckBlobs(bundle, request.poll, report));
   return report;
 }

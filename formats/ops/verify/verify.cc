@@ -227,7 +227,7 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
   if (!model.model) return OkStatus();
   const Kind& kind = *model.artifact.kind;
   if (kind.state == StateForm::kNamed) return VerifyNamedState(model, hints, look, run, report);
-  if (kind.state == StateForm::kNone) return OkStatus();
+  if (!kind.bind_state) return OkStatus();
   BoundArtifact training = model;
   Status bound = kind.bind_state(training, hints);
   if (bound.ok() && !training.optimizer) return OkStatus();

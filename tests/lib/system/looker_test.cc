@@ -35,7 +35,9 @@ class Looking : public ::testing::Test {
 TEST_F(Looking, SaysWhatIsThereAsLookAtDoes) {
   for (const bool listed : {false, true}) {
     const Looker look;
-    if (listed) EXPECT_EQ(look.ListFolder(folder_.path())->size(), 5U);
+    if (listed) {
+      EXPECT_EQ(look.ListFolder(folder_.path())->size(), 5U);
+    }
     for (const char* name : {"file", "sub", "link", "door", "none", "sub/none", "file/none",
                              "none/x", "sub/.", "sub/..", "sub/"}) {
       const std::string path = folder_ / name;

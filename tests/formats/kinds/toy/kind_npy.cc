@@ -20,7 +20,7 @@ Result<std::vector<std::string>> NpyNames(const std::string& folder) {
 }
 
 // One file that is whole is enough: a damaged one is reported as what it was meant to be.
-Result<bool> IsNpyFolder(const std::string& path) {
+Result<bool> IsNpyFolder(const std::string& path, const Looker&) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(path));
   for (const std::string& name : names) {
     NXDKIT_ASSIGN(const bool is_npy, npy::LooksLikeNpy(JoinPath(path, name)));
@@ -30,7 +30,7 @@ Result<bool> IsNpyFolder(const std::string& path) {
 }
 
 Status OpenNpyFolder(Artifact& artifact, const InputHints& hints) {
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(artifact.path));
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (!is_folder) return Unsupported("an npy folder is expected; this is a file").in(artifact.path);
   NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(artifact.path));
   if (names.empty()) return NotFound("no .npy file").in(artifact.path);
@@ -55,7 +55,7 @@ Status OpenNpyFolder(Artifact& artifact, const InputHints& hints) {
 
 constexpr OptionRow kNpyRows[] = {
     {"strip", "PREFIX", "what the names of .npy files have before the parameter's", kAsInput,
-     ValueKind::kOther, "{option} is of the names of .npy files, and this is {what}"}};
+     "{option} is of the names of .npy files, and this is {what}"}};
 
 }  // namespace
 
