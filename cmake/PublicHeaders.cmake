@@ -76,6 +76,8 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/system/file.h
   lib/system/file_cache.h
   lib/system/folder_lock.h
+  lib/system/look.h
+  lib/system/looker.h
   lib/system/mount.h
   lib/system/page_buffer.h
   lib/tensor/dtype.h
