@@ -52,8 +52,8 @@ Result<bool> HasWeights(const std::string& folder, const Looker& look = {});
 Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look = {});
 
 // The text of a side file that a loader reads as settings (..._config.json,
-// special_tokens_map.json); nullopt of any other. kCorrupt when it begins with something else than a
-// JSON object, as one that is empty or a list.
+// special_tokens_map.json); nullopt of any other. kCorrupt when it begins with something else than
+// a JSON object, as one that is empty or a list.
 Result<std::optional<std::string>> ReadSettings(const std::string& path);
 
 }  // namespace nxdkit::hf

@@ -12,12 +12,12 @@ namespace nxdkit::kinds {
 const Kind* KindFromName(std::string_view name);  // nullptr: there is none
 
 // Which kind the path is; kUnsupported when it is none of them. Here and below "ORG/NAME", where
-// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h). Who asks
-// several of these questions hands the same Looker to all.
+// nothing of this name lies here, is the model in the hub's cache (formats/hf/hub_cache.h). Who
+// asks several of these questions hands the same Looker to all.
 Result<const Kind*> Recognise(const std::string& path, const Looker& look = {});
 
-// Opens structure and configuration, not the layout: works for families without a table too. `kind`:
-// nullptr for what Recognise says.
+// Opens structure and configuration, not the layout: works for families without a table too.
+// `kind`: nullptr for what Recognise says.
 Result<Artifact> OpenArtifact(const std::string& path, const Kind* kind, const InputHints& hints,
                               const Looker& look = {});
 

@@ -1,5 +1,5 @@
-// What is at paths, each asked for once: for the time in which one thing is opened. On Lustre and S3
-// every question is a round trip.
+// What is at paths, each asked for once: for the time in which one thing is opened. On Lustre and
+// S3 every question is a round trip.
 //
 // HasFile and the lists list their folder, which then answers for every name in it; the others
 // answer from a list that is there, and ask lib/system/look.h else. What a listing does not tell (a

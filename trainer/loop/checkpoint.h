@@ -84,8 +84,8 @@ struct FoundCheckpoint {
   std::vector<std::string> warnings{};  // of a tracker that is not followed, or is behind
 };
 // The one that the tracker names, else the last one that is whole (kinds::ChooseRunStep); nullopt:
-// a new run. kCorrupt for a tracker that is damaged or names a checkpoint that is gone, and there is
-// no other.
+// a new run. kCorrupt for a tracker that is damaged or names a checkpoint that is gone, and there
+// is no other.
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root);
 
 // What a run in `root` continues from; nullopt: it begins.

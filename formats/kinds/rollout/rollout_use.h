@@ -11,7 +11,8 @@
 namespace nxdkit::kinds {
 
 // The use that `model` makes of a bundle as `neuron` says: ranks, batch size, sequence length, and
-// how the shards are laid out. `dtype`: of the weights and the cache. kUnsupported as rollout::RankTensors.
+// how the shards are laid out. `dtype`: of the weights and the cache. kUnsupported as
+// rollout::RankTensors.
 Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                                           const rollout::NeuronConfig& neuron, Dtype dtype);
 
