@@ -76,10 +76,6 @@ uint16_t SampleBf16(uint64_t seed, const std::string& name, uint64_t index) {
   return ToBf16(Sample(Key(seed, name), index));
 }
 
-uint32_t SampleF32(uint64_t seed, const std::string& name, uint64_t index) {
-  return ToF32(Sample(Key(seed, name), index));
-}
-
 BoundLayout SampleCheckpoint(const Model& model, uint64_t seed, Dtype dtype) {
   NXDKIT_CHECK(dtype == Dtype::kBF16 || dtype == Dtype::kF32);
   BoundLayout bound;

@@ -35,13 +35,17 @@ Result<T> Parse(std::string_view text, std::string_view what) {
   return Corrupt("\"{:.40}\" is not {}", text, what);
 }
 
-class Machine {
- public:
-  Machine(PickleGraph& graph, PickleFlavor flavor, const GlobalTable& globals)
-      : graph_(graph), flavor_(flavor), globals_(globals) {}
+struct Machine {
+  PickleGraph& graph;
+  PickleFlavor flavor;
+  const GlobalTable& globals;
+  std::vector<NodeId> stack = {};
+  std::vector<size_t> marks = {};  // sizes of the stack at each MARK
+  std::vector<NodeId> memo = {};
+  size_t memo_used = 0;
 
   Result<PickleResult> Run() {
-    const std::string_view pickle = graph_.pickle();
+    const std::string_view pickle = graph.pickle();
     Instruction in;
     for (size_t offset = 0;; offset = in.next) {
       const Decoded decoded = DecodeInstruction(pickle, offset, in);
@@ -50,89 +54,88 @@ class Machine {
         return Corrupt("the pickle ends after {} bytes, before its STOP", pickle.size()).at(offset);
       NXDKIT_TRY(CheckStack(in).at(offset));
       NXDKIT_TRY(Execute(in).at(offset));
-      if (graph_.size() > kMaxNodes || graph_.containers() > kMaxContainers)
+      if (graph.size() > kMaxNodes || graph.containers() > kMaxContainers)
         return Unsupported("the pickle has more than {} values or {} containers", kMaxNodes,
                            kMaxContainers)
             .at(offset);
       if (in.info->op != Op::kStop) continue;
-      if (stack_.size() == 1 && marks_.empty()) return PickleResult{stack_.back(), in.next};
+      if (stack.size() == 1 && marks.empty()) return PickleResult{stack.back(), in.next};
       return Corrupt("STOP with {} values and {} marks on the stack, expected one value",
-                     stack_.size(), marks_.size())
+                     stack.size(), marks.size())
           .at(offset);
     }
   }
 
- private:
   // Values above the topmost mark.
-  size_t Depth() const { return stack_.size() - (marks_.empty() ? 0 : marks_.back()); }
-  NodeId Top(size_t below = 0) const { return stack_[stack_.size() - 1 - below]; }
+  size_t Depth() const { return stack.size() - (marks.empty() ? 0 : marks.back()); }
+  NodeId Top(size_t below = 0) const { return stack[stack.size() - 1 - below]; }
   Status Push(NodeId id) {
-    stack_.push_back(id);
+    stack.push_back(id);
     return OkStatus();
   }
 
   // Pops `count`, pushes one.
   Status Replace(size_t count, Result<NodeId> id) {
     if (!id.ok()) return std::move(id).error();
-    stack_.resize(stack_.size() - count);
+    stack.resize(stack.size() - count);
     return Push(*id);
   }
 
   std::vector<NodeId> PopMarked() {
-    const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
-    std::vector<NodeId> items(begin, stack_.end());
-    stack_.erase(begin, stack_.end());
-    marks_.pop_back();
+    const auto begin = stack.begin() + static_cast<std::ptrdiff_t>(marks.back());
+    std::vector<NodeId> items(begin, stack.end());
+    stack.erase(begin, stack.end());
+    marks.pop_back();
     return items;
   }
 
   Status PushDecimal(std::string_view line) {
     NXDKIT_ASSIGN(const auto value, Parse<int64_t>(line, "a 64-bit integer"));
-    return Push(graph_.Int(value));
+    return Push(graph.Int(value));
   }
 
   // Python 2 writes booleans of protocol 1, and integers over 32 bits, in this way.
   Status PushInt(std::string_view line) {
-    return line == "00" || line == "01" ? Push(graph_.Bool(line == "01")) : PushDecimal(line);
+    return line == "00" || line == "01" ? Push(graph.Bool(line == "01")) : PushDecimal(line);
   }
 
   Status PushFloat(std::string_view line) {
     NXDKIT_ASSIGN(const auto value, Parse<double>(line, "a floating point number"));
-    return Push(graph_.Float(value));
+    return Push(graph.Float(value));
   }
 
   Status PushLong(std::string_view bytes) {
-    if (const std::optional<int64_t> small = LongToInt64(bytes)) return Push(graph_.Int(*small));
+    if (const std::optional<int64_t> small = LongToInt64(bytes)) return Push(graph.Int(*small));
     if (bytes.size() > kMaxLongBytes)
       return Unsupported("an integer of {} bytes, the limit is {}", bytes.size(), kMaxLongBytes);
-    return Push(graph_.Text(NodeKind::kBigInt, bytes));
+    return Push(graph.Text(NodeKind::kBigInt, bytes));
   }
 
   Status PushString(std::string_view text) {
     if (const std::optional<size_t> bad = ValidateUtf8(text))
       return Corrupt("a string of {} bytes is not UTF-8 at its byte {}", text.size(), *bad);
-    return Push(graph_.Text(NodeKind::kString, text));
+    return Push(graph.Text(NodeKind::kString, text));
   }
 
   Status PushGlobal(std::string_view module, std::string_view name) {
-    NXDKIT_ASSIGN(const Global* global, globals_.Find(module, name));
-    return Push(graph_.OfGlobal(NodeKind::kGlobal, global));
+    NXDKIT_ASSIGN(const Global* global, globals.Find(module, name));
+    return Push(graph.OfGlobal(NodeKind::kGlobal, global));
   }
 
   Status PushStackGlobal() {
     const NodeId module = Top(1);
     const NodeId name = Top(0);
-    if (graph_.kind(module) != NodeKind::kString || graph_.kind(name) != NodeKind::kString)
-      return Corrupt("STACK_GLOBAL of {} and {}, expected two strings", graph_.kind_name(module),
-                     graph_.kind_name(name));
-    stack_.resize(stack_.size() - 2);
-    return PushGlobal(graph_.AsText(module), graph_.AsText(name));
+    if (graph.kind(module) != NodeKind::kString || graph.kind(name) != NodeKind::kString)
+      return Corrupt("STACK_GLOBAL of {} and {}, expected two strings", graph.kind_name(module),
+                     graph.kind_name(name));
+    stack.resize(stack.size() - 2);
+    return PushGlobal(graph.AsText(module), graph.AsText(name));
   }
 
   Status PushMemo(uint64_t index) {
-    if (index >= memo_.size() || memo_[index] == kNoNode)
+    if (index >= memo.size() || memo[index] == kNoNode)
       return Corrupt("nothing was stored under memo number {}", index);
-    return Push(memo_[index]);
+    return Push(memo[index]);
   }
 
   // Picklers number the memo 0, 1, 2..., and every number costs them a byte, so that no pickler
@@ -144,20 +147,20 @@ class Machine {
           fmt::format("memo number {} at offset {} of the pickle: numbers this sparse are not "
                       "supported",
                       index, offset));
-    if (index >= memo_.size()) memo_.resize(static_cast<size_t>(index) + 1, kNoNode);
-    if (memo_[index] == kNoNode) ++memo_used_;
-    memo_[index] = Top();
+    if (index >= memo.size()) memo.resize(static_cast<size_t>(index) + 1, kNoNode);
+    if (memo[index] == kNoNode) ++memo_used;
+    memo[index] = Top();
     return OkStatus();
   }
 
   Status PushTuple(size_t count) {
-    return Replace(count, graph_.Tuple(std::span(stack_).last(count)));
+    return Replace(count, graph.Tuple(std::span(stack).last(count)));
   }
 
   Status PushMarkedTuple() {
-    const NodeId tuple = graph_.Tuple(std::span(stack_).subspan(marks_.back()));
-    stack_.resize(marks_.back());
-    marks_.pop_back();
+    const NodeId tuple = graph.Tuple(std::span(stack).subspan(marks.back()));
+    stack.resize(marks.back());
+    marks.pop_back();
     return Push(tuple);
   }
 
@@ -165,15 +168,15 @@ class Machine {
     std::vector<NodeId> items = PopMarked();
     if (kind == NodeKind::kDict && items.size() % 2 != 0)
       return Corrupt("DICT of {} values, expected pairs", items.size());
-    const NodeId container = graph_.Container(kind);
-    graph_.Items(container) = std::move(items);
+    const NodeId container = graph.Container(kind);
+    graph.Items(container) = std::move(items);
     return Push(container);
   }
 
   // `items` go into the container on top of the stack, which must be of the instruction's kind.
   Status AddToContainer(const Instruction& in, std::span<const NodeId> items) {
     const NodeId target = Top();
-    const NodeKind kind = graph_.kind(target);
+    const NodeKind kind = graph.kind(target);
     const Op op = in.info->op;
     const bool pairs = op == Op::kSetItem || op == Op::kSetItems;
     const bool fits = pairs ? kind == NodeKind::kDict || kind == NodeKind::kOrderedDict
@@ -181,33 +184,32 @@ class Machine {
     if (!fits) return Corrupt("{} on a value of type {}", in.info->name, KindName(kind));
     if (pairs && items.size() % 2 != 0)
       return Corrupt("{} with {} values, expected pairs", in.info->name, items.size());
-    std::vector<NodeId>& into = graph_.Items(target);
+    std::vector<NodeId>& into = graph.Items(target);
     into.insert(into.end(), items.begin(), items.end());
     return OkStatus();
   }
 
   Status AddTopmost(const Instruction& in, size_t count) {
     const std::array<NodeId, 2> items = {Top(count - 1), Top()};
-    stack_.resize(stack_.size() - count);
+    stack.resize(stack.size() - count);
     return AddToContainer(in, std::span(items).first(count));
   }
 
   Status NewObjectEx() {
     const NodeId keywords = Top();
-    if (graph_.kind(keywords) != NodeKind::kDict || !graph_.Items(keywords).empty())
+    if (graph.kind(keywords) != NodeKind::kDict || !graph.Items(keywords).empty())
       return Unsupported("NEWOBJ_EX with keyword arguments");
-    return Replace(3, NewObject(graph_, Top(2), Top(1)));
+    return Replace(3, NewObject(graph, Top(2), Top(1)));
   }
 
   Status Pop() {
-    if (Depth() == 0 && marks_.empty())
-      return Corrupt("POP needs a value on the stack, found none");
-    Depth() > 0 ? stack_.pop_back() : marks_.pop_back();
+    if (Depth() == 0 && marks.empty()) return Corrupt("POP needs a value on the stack, found none");
+    Depth() > 0 ? stack.pop_back() : marks.pop_back();
     return OkStatus();
   }
 
   Status CheckFrame(const Instruction& in) const {
-    const size_t left = graph_.pickle().size() - in.next;
+    const size_t left = graph.pickle().size() - in.next;
     if (in.number <= left) return OkStatus();
     return Corrupt("FRAME of {} bytes, but only {} are left", in.number, left);
   }
@@ -216,8 +218,8 @@ class Machine {
     const OpInfo& info = *in.info;
     size_t depth = Depth();
     if (info.marked) {
-      if (marks_.empty()) return Corrupt("{} without a MARK", info.name);
-      depth = marks_.back() - (marks_.size() > 1 ? marks_[marks_.size() - 2] : 0);
+      if (marks.empty()) return Corrupt("{} without a MARK", info.name);
+      depth = marks.back() - (marks.size() > 1 ? marks[marks.size() - 2] : 0);
     }
     if (depth >= info.pops) return OkStatus();
     return Corrupt("{} needs {} values on the stack, found {}", info.name, info.pops, depth);
@@ -236,20 +238,20 @@ class Machine {
         return OkStatus();
 
       case Op::kNone:
-        return Push(graph_.None());
+        return Push(graph.None());
       case Op::kNewTrue:
-        return Push(graph_.Bool(true));
+        return Push(graph.Bool(true));
       case Op::kNewFalse:
-        return Push(graph_.Bool(false));
+        return Push(graph.Bool(false));
       case Op::kInt:
         return PushInt(in.text);
       case Op::kLong:
         return PushDecimal(in.text.substr(0, in.text.size() - in.text.ends_with('L')));
       case Op::kBinInt:
-        return Push(graph_.Int(static_cast<int32_t>(in.number)));
+        return Push(graph.Int(static_cast<int32_t>(in.number)));
       case Op::kBinInt1:
       case Op::kBinInt2:
-        return Push(graph_.Int(static_cast<int64_t>(in.number)));
+        return Push(graph.Int(static_cast<int64_t>(in.number)));
       case Op::kLong1:
       case Op::kLong4:
         return PushLong(in.text);
@@ -257,7 +259,7 @@ class Machine {
         return PushFloat(in.text);
       // The one big-endian number of a pickle.
       case Op::kBinFloat:
-        return Push(graph_.Float(std::bit_cast<double>(__builtin_bswap64(in.number))));
+        return Push(graph.Float(std::bit_cast<double>(__builtin_bswap64(in.number))));
 
       // Python 2's str: torch.load takes it for UTF-8.
       case Op::kBinString:
@@ -270,16 +272,16 @@ class Machine {
       case Op::kShortBinBytes:
       case Op::kBinBytes8:
       case Op::kByteArray8:
-        return Push(graph_.Text(NodeKind::kBytes, in.text));
+        return Push(graph.Text(NodeKind::kBytes, in.text));
 
       case Op::kEmptyTuple:
-        return Push(graph_.Tuple({}));
+        return Push(graph.Tuple({}));
       case Op::kEmptyList:
-        return Push(graph_.Container(NodeKind::kList));
+        return Push(graph.Container(NodeKind::kList));
       case Op::kEmptyDict:
-        return Push(graph_.Container(NodeKind::kDict));
+        return Push(graph.Container(NodeKind::kDict));
       case Op::kEmptySet:
-        return Push(graph_.Container(NodeKind::kSet));
+        return Push(graph.Container(NodeKind::kSet));
       case Op::kTuple1:
       case Op::kTuple2:
       case Op::kTuple3:
@@ -300,7 +302,7 @@ class Machine {
         return AddToContainer(in, PopMarked());
 
       case Op::kMark:
-        marks_.push_back(stack_.size());
+        marks.push_back(stack.size());
         return OkStatus();
       case Op::kPop:
         return Pop();
@@ -313,7 +315,7 @@ class Machine {
       case Op::kLongBinPut:
         return StoreMemo(in.number, in.offset);
       case Op::kMemoize:
-        return StoreMemo(memo_used_, in.offset);
+        return StoreMemo(memo_used, in.offset);
       case Op::kBinGet:
       case Op::kLongBinGet:
         return PushMemo(in.number);
@@ -323,36 +325,28 @@ class Machine {
       case Op::kStackGlobal:
         return PushStackGlobal();
       case Op::kReduce:
-        return Replace(2, Call(graph_, Top(1), Top()));
+        return Replace(2, Call(graph, Top(1), Top()));
       case Op::kNewObj:
-        return Replace(2, NewObject(graph_, Top(1), Top()));
+        return Replace(2, NewObject(graph, Top(1), Top()));
       case Op::kNewObjEx:
         return NewObjectEx();
       case Op::kBinPersId:
-        return Replace(1, LoadStorage(graph_, Top(), flavor_, in.offset));
+        return Replace(1, LoadStorage(graph, Top(), flavor, in.offset));
       case Op::kBuild: {
-        NXDKIT_TRY(Build(graph_, Top(1), Top()));
-        stack_.pop_back();
+        NXDKIT_TRY(Build(graph, Top(1), Top()));
+        stack.pop_back();
         return OkStatus();
       }
     }
     return Error(Errc::kInternal, fmt::format("no code for opcode {}", in.info->name));
   }
-
-  PickleGraph& graph_;
-  PickleFlavor flavor_;
-  const GlobalTable& globals_;
-  std::vector<NodeId> stack_;
-  std::vector<size_t> marks_;  // sizes of the stack at each MARK
-  std::vector<NodeId> memo_;
-  size_t memo_used_ = 0;
 };
 
 }  // namespace
 
 Result<PickleResult> RunPickle(PickleGraph& graph, PickleFlavor flavor,
                                const GlobalTable& globals) {
-  return Machine(graph, flavor, globals).Run();
+  return Machine{graph, flavor, globals}.Run();
 }
 
 }  // namespace nxdkit::torch

@@ -2,10 +2,6 @@
 
 #include <utf8proc.h>
 
-#include <optional>
-
-#include "lib/base/utf8.h"
-
 namespace nxdkit::trainer {
 namespace {
 
@@ -105,21 +101,10 @@ void AppendUtf8(uint32_t point, std::string* out) {
   out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
 }
 
-std::string MapChars(std::string_view text, int32_t (*map)(int32_t)) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
-    const std::optional<CodePoint> point = DecodeUtf8(text, at);
-    if (point)
-      AppendUtf8(static_cast<uint32_t>(map(static_cast<int32_t>(point->value))), &out);
-    else
-      out += text[at];
-    at += point ? static_cast<size_t>(point->bytes) : 1;
-  }
-  return out;
+std::string ToLower(std::string_view text) {
+  return MapEach(text, [](uint32_t point, size_t, std::string* out) {
+    AppendUtf8(static_cast<uint32_t>(utf8proc_tolower(static_cast<int32_t>(point))), out);
+  });
 }
-
-std::string ToLower(std::string_view text) { return MapChars(text, utf8proc_tolower); }
-std::string ToUpper(std::string_view text) { return MapChars(text, utf8proc_toupper); }
 
 }  // namespace nxdkit::trainer

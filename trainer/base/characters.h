@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lib/base/text.h"
+#include "lib/base/utf8.h"
 
 namespace nxdkit::trainer {
 
@@ -31,9 +32,21 @@ std::string_view Strip(std::string_view text);  // str.strip()
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
 void AppendUtf8(uint32_t point, std::string* out);
-// `map` is a function of utf8proc that maps one code point to one.
-std::string MapChars(std::string_view text, int32_t (*map)(int32_t));
+// What `map(code point, its place, &out)` appends for each.
+template <typename Map>
+std::string MapEach(std::string_view text, const Map& map) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const std::optional<CodePoint> point = DecodeUtf8(text, at);
+    if (point)
+      map(point->value, at, &out);
+    else
+      out += text[at];
+    at += point ? static_cast<size_t>(point->bytes) : 1;
+  }
+  return out;
+}
+
 std::string ToLower(std::string_view text);
-std::string ToUpper(std::string_view text);
 
 }  // namespace nxdkit::trainer

@@ -105,7 +105,6 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   config.max_positions = static_cast<int64_t>(positions);
   config.rope = ReadRope(reader, shapes.head_dim, config.max_positions);
   config.windows = ReadWindows(reader, shapes);
-  config.head_norm = type == "qwen3";
   RefuseUnknownKeys(reader);
   if (reader.error()) return *reader.error();
   return config;

@@ -18,7 +18,6 @@ struct DecoderConfig {
   RopeRule rope;
   std::vector<int64_t>
       windows;             // of each layer: how many tokens a token sees, itself included; 0: all
-  bool head_norm = false;  // RMSNorm over each query and key head (qwen3)
 };
 
 // Reads the rotary embedding (default, linear, dynamic, yarn, llama3) as transformers 5 does:

@@ -283,30 +283,31 @@ std::string Fill(const Macro& macro, const std::string (&arguments)[2]) {
   return macro.first_letter == 0 ? out : InFont(macro.first_letter, out);
 }
 
-class Converter {
- public:
-  explicit Converter(std::string_view latex) : text_(latex) {}
+struct Converter {
+  std::string_view text;
+  size_t at = 0;
+  int depth = 0;
+  bool too_deep = false;
 
   std::optional<std::string> Convert() {
     std::string out;
-    while (at_ < text_.size()) {
+    while (at < text.size()) {
       out += Run("");
-      if (at_ < text_.size()) ++at_;  // a brace that closes nothing
+      if (at < text.size()) ++at;  // a brace that closes nothing
     }
-    if (too_deep_) return std::nullopt;
+    if (too_deep) return std::nullopt;
     return out;
   }
 
- private:
   // Until an unmatched '}' (not taken), or \end{environment} (taken).
   std::string Run(std::string_view environment) {
     std::string out;
-    if (++depth_ > kMaxNesting) {
-      too_deep_ = true;
-      at_ = text_.size();
+    if (++depth > kMaxNesting) {
+      too_deep = true;
+      at = text.size();
     }
-    while (at_ < text_.size() && text_[at_] != '}') {
-      if (text_[at_] == '\\') {
+    while (at < text.size() && text[at] != '}') {
+      if (text[at] == '\\') {
         const std::string_view name = TakeName();
         if (name == "end") {
           const std::string_view which = TakeEnvironment();
@@ -318,35 +319,34 @@ class Converter {
         out += Plain();
       }
     }
-    --depth_;
+    --depth;
     return out;
   }
 
   // After a backslash: letters, and the space after them; or any one character.
   std::string_view TakeName() {
-    const size_t begin = ++at_;
-    while (at_ < text_.size() && IsAsciiLetter(text_[at_])) ++at_;
-    if (at_ == begin) {
-      if (at_ < text_.size()) at_ += CharBytes(text_, at_);
-      return text_.substr(begin, at_ - begin);
+    const size_t begin = ++at;
+    while (at < text.size() && IsAsciiLetter(text[at])) ++at;
+    if (at == begin) {
+      if (at < text.size()) at += CharBytes(text, at);
+      return text.substr(begin, at - begin);
     }
-    const std::string_view name = text_.substr(begin, at_ - begin);
+    const std::string_view name = text.substr(begin, at - begin);
     SkipSpace();
     return name;
   }
 
   void SkipSpace() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || (text_[at_] >= 9 && text_[at_] <= 13)))
-      ++at_;
+    while (at < text.size() && (text[at] == ' ' || (text[at] >= 9 && text[at] <= 13))) ++at;
   }
 
   std::string_view TakeEnvironment() {
     SkipSpace();
-    if (at_ >= text_.size() || text_[at_] != '{') return "";
-    const size_t end = text_.find('}', at_);
-    const size_t begin = at_ + 1;
-    at_ = end == std::string_view::npos ? text_.size() : end + 1;
-    return text_.substr(begin, std::min(end, text_.size()) - begin);
+    if (at >= text.size() || text[at] != '{') return "";
+    const size_t end = text.find('}', at);
+    const size_t begin = at + 1;
+    at = end == std::string_view::npos ? text.size() : end + 1;
+    return text.substr(begin, std::min(end, text.size()) - begin);
   }
 
   std::string Environment() {
@@ -362,41 +362,41 @@ class Converter {
   }
 
   std::string Group() {
-    ++at_;  // '{'
+    ++at;  // '{'
     std::string out = Run("");
-    if (at_ < text_.size()) ++at_;  // '}'
+    if (at < text.size()) ++at;  // '}'
     return out;
   }
 
   std::string Plain() {
-    if (text_[at_] == '{') return Group();
-    const std::string_view rest = text_.substr(at_);
+    if (text[at] == '{') return Group();
+    const std::string_view rest = text.substr(at);
     for (const Symbol& ligature : kLigatures)
       if (rest.starts_with(ligature.name)) {
-        at_ += ligature.name.size();
+        at += ligature.name.size();
         return std::string(ligature.text);
       }
-    const size_t bytes = CharBytes(text_, at_);
-    at_ += bytes;
+    const size_t bytes = CharBytes(text, at);
+    at += bytes;
     return std::string(rest.substr(0, bytes));
   }
 
   void SkipOptional() {
     SkipSpace();
-    if (at_ >= text_.size() || text_[at_] != '[') return;
-    const size_t end = text_.find(']', at_);
-    if (end != std::string_view::npos) at_ = end + 1;
+    if (at >= text.size() || text[at] != '[') return;
+    const size_t end = text.find(']', at);
+    if (end != std::string_view::npos) at = end + 1;
   }
 
   // A group, one macro without arguments of its own, or one character.
   std::string Argument() {
     SkipSpace();
-    if (at_ >= text_.size() || text_[at_] == '}') return "";
-    if (text_[at_] == '{') return Group();
-    if (text_[at_] == '\\') return SymbolText(TakeName());
-    const size_t bytes = CharBytes(text_, at_);
-    at_ += bytes;
-    return std::string(text_.substr(at_ - bytes, bytes));
+    if (at >= text.size() || text[at] == '}') return "";
+    if (text[at] == '{') return Group();
+    if (text[at] == '\\') return SymbolText(TakeName());
+    const size_t bytes = CharBytes(text, at);
+    at += bytes;
+    return std::string(text.substr(at - bytes, bytes));
   }
 
   static std::string SymbolText(std::string_view name) {
@@ -417,17 +417,12 @@ class Converter {
     }
     return Fill(*macro, arguments);
   }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  int depth_ = 0;
-  bool too_deep_ = false;
 };
 
 }  // namespace
 
 std::optional<std::string> LatexToText(std::string_view latex) {
-  return Converter(latex).Convert();
+  return Converter{latex}.Convert();
 }
 
 }  // namespace nxdkit::trainer

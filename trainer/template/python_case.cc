@@ -88,20 +88,6 @@ std::string UpperExpansion(uint32_t point) {
   return found != std::end(kExpansions) && found->point == point ? found->upper : upper;
 }
 
-template <typename Map>
-std::string MapEach(std::string_view text, const Map& map) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const std::optional<CodePoint> point = DecodeUtf8(text, at);
-    if (point)
-      map(point->value, at, &out);
-    else
-      out += text[at];
-    at += point ? static_cast<size_t>(point->bytes) : 1;
-  }
-  return out;
-}
-
 uint32_t Simple(utf8proc_int32_t (*map)(utf8proc_int32_t), uint32_t point) {
   return static_cast<uint32_t>(map(static_cast<int32_t>(point)));
 }
