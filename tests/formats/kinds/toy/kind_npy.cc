@@ -2,7 +2,7 @@
 
 #include "formats/kinds/hf/read_hf.h"
 #include "lib/base/errors.h"
-#include "lib/system/folders.h"
+#include "lib/system/paths.h"
 #include "tests/formats/kinds/toy/npy_file.h"
 
 namespace nxdkit::kinds {
@@ -11,8 +11,8 @@ namespace {
 constexpr std::string_view kSuffix = ".npy";
 constexpr size_t kOpenFiles = 64;  // a model has more tensors than a process may have files open
 
-Result<std::vector<std::string>> NpyNames(const std::string& folder) {
-  NXDKIT_ASSIGN(std::vector<std::string> names, ListIfThere(folder));
+Result<std::vector<std::string>> NpyNames(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(std::vector<std::string> names, look.ListIfThere(folder));
   std::erase_if(names, [](const std::string& name) {
     return name.starts_with('.') || !name.ends_with(kSuffix);
   });
@@ -20,8 +20,8 @@ Result<std::vector<std::string>> NpyNames(const std::string& folder) {
 }
 
 // One file that is whole is enough: a damaged one is reported as what it was meant to be.
-Result<bool> IsNpyFolder(const std::string& path, const Looker&) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(path));
+Result<bool> IsNpyFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(path, look));
   for (const std::string& name : names) {
     NXDKIT_ASSIGN(const bool is_npy, npy::LooksLikeNpy(JoinPath(path, name)));
     if (is_npy) return true;
@@ -32,7 +32,7 @@ Result<bool> IsNpyFolder(const std::string& path, const Looker&) {
 Status OpenNpyFolder(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (!is_folder) return Unsupported("an npy folder is expected; this is a file").in(artifact.path);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(artifact.path));
+  NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(artifact.path, artifact.look));
   if (names.empty()) return NotFound("no .npy file").in(artifact.path);
   const std::string prefix = hints.Text("strip").value_or("");
   const auto cache = std::make_shared<FileCache>(FileCache::Mode::kRead, kOpenFiles);
