@@ -17,7 +17,7 @@ struct DecoderConfig {
   int64_t max_positions = 0;
   RopeRule rope;
   std::vector<int64_t>
-      windows;             // of each layer: how many tokens a token sees, itself included; 0: all
+      windows;  // of each layer: how many tokens a token sees, itself included; 0: all
 };
 
 // Reads the rotary embedding (default, linear, dynamic, yarn, llama3) as transformers 5 does:
