@@ -16,8 +16,8 @@ struct DecoderConfig {
   float rms_eps = 1e-6f;
   int64_t max_positions = 0;
   RopeRule rope;
-  std::vector<int64_t>
-      windows;             // of each layer: how many tokens a token sees, itself included; 0: all
+  // Of each layer: how many tokens a token sees, itself included; 0: all.
+  std::vector<int64_t> windows;
 };
 
 // Reads the rotary embedding (default, linear, dynamic, yarn, llama3) as transformers 5 does:
