@@ -19,10 +19,11 @@ struct Special {
   Result<bool> (*is)(const std::string& path);
   Status (*inspect)(Inspection& inspection, const InspectRequest& request);
 };
-constexpr Special kSpecial[] = {{LooksLikeNeff, InspectNeff},
-                                {neff::LooksLikeCache, InspectCache},
-                                {LooksLikeAdapter, InspectAdapter},
-                                {nxd::IsOptimizerFolder, InspectOptimizer}};
+constexpr Special kSpecial[] = {
+    {LooksLikeNeff, InspectNeff},
+    {neff::LooksLikeCache, InspectCache},
+    {LooksLikeAdapter, InspectAdapter},
+    {[](const std::string& path) { return nxd::IsOptimizerFolder(path); }, InspectOptimizer}};
 
 // nullptr: it is none of them.
 Result<const Special*> FindSpecial(const std::string& path) {
