@@ -1,6 +1,7 @@
 // A kind of artifact: what has to be provided so that every command knows it. One row of the table
-// (formats/kinds/table.h) and one folder for each. Every kind has `open` and `bind`; another
-// function that is null is what the kind cannot, where nothing else is said.
+// (formats/kinds/table.h) and one folder for each. Every kind has `name`, `called`, `open`, `bind`,
+// and `is_file` or `is_folder`; another function that is null is what the kind cannot, where
+// nothing else is said.
 #pragma once
 
 #include <memory>
@@ -26,11 +27,12 @@ struct Survey;     // formats/kinds/survey.h
 enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
 
 struct Kind {
-  std::string_view name;    // "hf": as --from and --to take it
+  std::string_view name;    // "hf": as --from and --to take it, and as inspect calls the form
   std::string_view called;  // in a sentence: "an NxD set"
   // What it is recognised by, for who has something else: "NxD shard set (...)"; "" for none.
   std::string_view recognised_by = {};
-  // Which kind a path is that may be two: the one with the lower number.
+  // Which kind a path is that may be two: the one with the lower number. 1 to 6 are taken; 0 would
+  // come before all.
   int precedence = 0;
   Result<bool> (*is_file)(const std::string& path) = nullptr;
   Result<bool> (*is_folder)(const std::string& path, const Looker& look) = nullptr;
@@ -49,11 +51,11 @@ struct Kind {
 
   // --- the state of training
   StateForm state = StateForm::kNone;
-  // Adds the state to an artifact that was bound without it; null: none is kept, or `bind` adds it
-  // where hints.optimizer asks for it.
+  // Adds the state to an artifact that was bound without it; null: none is kept, or it is named, and
+  // `bind` adds it where hints.optimizer asks for it.
   Status (*bind_state)(BoundArtifact& bound, const InputHints& hints) = nullptr;
 
-  // --- LoRA adapters
+  // --- LoRA adapters; a kind with is_adapter has bind_adapter
   Result<bool> (*is_adapter)(const std::string& path, const Looker& look) = nullptr;
   // Whether what was opened as a model's is an adapter; null: is_adapter tells.
   bool (*holds_adapter)(const Artifact& artifact) = nullptr;
@@ -91,7 +93,7 @@ struct Kind {
   // The rows of what only this kind has; of other artifacts their keys alone.
   void (*add_facts)(KindFacts& facts, const Survey& survey) = nullptr;
 
-  // --- as an output
+  // --- as an output; null: it is only read
   Result<std::unique_ptr<Output>> (*decide)(const BoundArtifact& source,
                                             const OutputOptions& options) = nullptr;
   bool refreshes = false;  // its weights can be replaced while it is in use
