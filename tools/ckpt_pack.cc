@@ -2,12 +2,12 @@
 #include <fmt/core.h>
 
 #include "formats/nxd/tensor_files.h"
-#include "formats/ops/convert/places.h"
 #include "formats/tar/pack.h"
 #include "formats/tar/unpack.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/look.h"
+#include "lib/system/places.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"
 
@@ -64,8 +64,8 @@ void AddOptions(OptionTable& table, Args& args) {
 // Neither the input, nor a folder around it, nor a part of it may be replaced by the output.
 Status CheckOutput(const Args& args) {
   if (args.output == tar::kStream || args.input == tar::kStream) return OkStatus();
-  NXDKIT_TRY(ops::CheckPlaces(args.output, {args.input}));
-  return args.unpack ? OkStatus() : ops::CheckNotAPart(args.output, args.input);
+  NXDKIT_TRY(CheckPlaces(args.output, {args.input}));
+  return args.unpack ? OkStatus() : CheckNotAPart(args.output, args.input);
 }
 
 // A file of torch_xla's serialization is nothing without the folder beside it.

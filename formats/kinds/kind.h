@@ -51,8 +51,8 @@ struct Kind {
 
   // --- the state of training
   StateForm state = StateForm::kNone;
-  // Adds the state to an artifact that was bound without it; null: none is kept, or it is named, and
-  // `bind` adds it where hints.optimizer asks for it.
+  // Adds the state to an artifact that was bound without it; null: none is kept, or it is named,
+  // and `bind` adds it where hints.optimizer asks for it.
   Status (*bind_state)(BoundArtifact& bound, const InputHints& hints) = nullptr;
 
   // --- LoRA adapters; a kind with is_adapter has bind_adapter

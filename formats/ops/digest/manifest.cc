@@ -6,12 +6,12 @@
 
 #include <cerrno>
 
-#include "formats/ops/convert/places.h"
 #include "formats/ops/digest/files.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
 #include "lib/hash/signature.h"
 #include "lib/system/folders.h"
+#include "lib/system/places.h"
 
 namespace nxdkit::ops {
 namespace {

@@ -5,12 +5,12 @@
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/models/model.h"
 #include "formats/models/sample_model.h"
-#include "formats/ops/convert/places.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/sinks/write_sink.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
+#include "lib/system/places.h"
 #include "lib/system/staging.h"
 
 namespace nxdkit::ops {

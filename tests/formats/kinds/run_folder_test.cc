@@ -44,11 +44,11 @@ class RunFolder : public ::testing::Test {
 };
 
 TEST_F(RunFolder, LeadsToTheNewestCheckpoint) {
-  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor");
-  EXPECT_EQ(*CheckpointIn(Step(9)), Step(9) + "/actor");
-  EXPECT_EQ(*CheckpointIn(Step(9) + "/actor"), Step(9) + "/actor");
-  EXPECT_EQ(*CheckpointIn(Step(31)), Step(31)) << "there is no actor in it";
-  EXPECT_EQ(*CheckpointIn(model_), model_);
+  EXPECT_EQ(FindCheckpoint(run_)->path, Step(10) + "/actor");
+  EXPECT_EQ(FindCheckpoint(Step(9))->path, Step(9) + "/actor");
+  EXPECT_EQ(FindCheckpoint(Step(9) + "/actor")->path, Step(9) + "/actor");
+  EXPECT_EQ(FindCheckpoint(Step(31))->path, Step(31)) << "there is no actor in it";
+  EXPECT_EQ(FindCheckpoint(model_)->path, model_);
 }
 
 TEST_F(RunFolder, TheTrackersWordCounts) {
@@ -98,13 +98,13 @@ TEST_F(RunFolder, WhoOpensItSaysWhatWasTaken) {
 
 TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
   fs::remove(Step(10) + "/actor/done");
-  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(FindCheckpoint(run_)->path, Step(9) + "/actor");
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 10}");
-  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
-  EXPECT_EQ(*CheckpointIn(Step(10)), Step(10) + "/actor") << "it was named";
+  EXPECT_EQ(FindCheckpoint(run_)->path, Step(9) + "/actor");
+  EXPECT_EQ(FindCheckpoint(Step(10))->path, Step(10) + "/actor") << "it was named";
   fs::remove(Step(9) + "/actor/done");
   fs::remove(Step(2) + "/actor/done");
-  EXPECT_EQ(*CheckpointIn(run_), Step(10) + "/actor")
+  EXPECT_EQ(FindCheckpoint(run_)->path, Step(10) + "/actor")
       << "whose reader says that it is not finished";
 }
 
@@ -112,7 +112,7 @@ TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
 TEST_F(RunFolder, WithoutAnyMarkTheTrackersWordCounts) {
   for (const int step : {2, 9, 10}) fs::remove(Step(step) + "/actor/done");
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 9}");
-  EXPECT_EQ(*CheckpointIn(run_), Step(9) + "/actor");
+  EXPECT_EQ(FindCheckpoint(run_)->path, Step(9) + "/actor");
 }
 
 TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
@@ -145,7 +145,7 @@ TEST_F(RunFolder, IsOpenedAsItsCheckpoint) {
     EXPECT_EQ(*kind, &ops::kNxd);
     const auto opened = OpenArtifact(path, *kind, {});
     ASSERT_TRUE(opened.ok()) << opened.error().ToString();
-    EXPECT_EQ(opened->path, *CheckpointIn(path));
+    EXPECT_EQ(opened->path, FindCheckpoint(path)->path);
     const auto verified = testing_util::VerifyAgainst(path, model_);
     ASSERT_TRUE(verified.ok()) << verified.error().ToString();
     EXPECT_TRUE(verified->findings.empty());

@@ -15,6 +15,7 @@
 #include "formats/torch/archive.h"
 #include "formats/training/named_state.h"
 #include "tests/formats/dcp/folder_draft.h"
+#include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/kinds/dcp/state_hints.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
@@ -85,13 +86,14 @@ class TagState : public ::testing::Test {
     request.hints.optimizer = true;
     return ops::Convert(request);
   }
-  Result<ops::ConvertReport> Back() {
+  Result<ops::ConvertReport> Back(const std::string& adapter = "") {
     ops::OutputOptions options;
     options.Set("tp", 1);
     options.Set("training-tag", true);
     ops::ConvertRequest request =
         OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "back", &ops::kNxd, options);
-    request.hints.optimizer = true;
+    request.hints.optimizer = adapter.empty();
+    request.hints.lora = adapter;
     request.hints.config = shop_ / "tag/config.json";
     return ops::Convert(request);
   }
@@ -364,6 +366,22 @@ TEST_F(TagState, NamesObjectsThatItLacks) {
       EXPECT_THAT(made->notes, Contains(std::string(key) + " has no counterpart in a tag"));
     EXPECT_THAT(made->notes, Not(Contains("lr_scheduler.last_epoch has no counterpart in a tag")));
   }
+}
+
+TEST_F(TagState, NamesObjectsThatItLacksOfAMergedModel) {
+  ASSERT_TRUE(There().ok());
+  DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
+  trained.objects.push_back({"epoch", {int64_t{3}}});
+  trained.Write(shop_ / "dcp");
+  testing_util::PeftFiles adapter;
+  const auto tag = OpenTag(shop_ / "tag");
+  ASSERT_TRUE(tag.ok()) << tag.error().ToString();
+  const auto weight = std::ranges::find(tag->params, "model.layers.0.self_attn.o_proj.weight",
+                                        &LogicalTensor::name);
+  adapter.Add("self_attn.o_proj", 2, weight->shape[0], weight->shape[1]);
+  const auto made = Back(adapter.Write(shop_ / "lora"));
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(made->notes, Contains("epoch has no counterpart in a tag"));
 }
 
 TEST_F(TagState, NamesTensorsOfARunWithoutState) {

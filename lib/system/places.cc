@@ -1,4 +1,4 @@
-#include "formats/ops/convert/places.h"
+#include "lib/system/places.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/staging.h"
 
-namespace nxdkit::ops {
+namespace nxdkit {
 namespace {
 
 // Whether `path` is `folder` or lies inside it. Both are real paths.
@@ -61,4 +61,4 @@ Status CheckNotAPart(const std::string& output, const std::string& artifact) {
   return BadUsage("the output would replace a part of the input {}", artifact).in(output);
 }
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit

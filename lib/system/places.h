@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 
-namespace nxdkit::ops {
+namespace nxdkit {
 
 // Refuses (kUsage) an output that is one of the `read` files and folders, that holds one of them,
 // or whose staging place does: publishing it would destroy them. Paths that lead to the same place
@@ -18,4 +18,4 @@ Status CheckPlaces(const std::string& output, const std::vector<std::string>& re
 // that is there already and lies inside it. A new name inside it harms nobody.
 Status CheckNotAPart(const std::string& output, const std::string& artifact);
 
-}  // namespace nxdkit::ops
+}  // namespace nxdkit
