@@ -1,7 +1,5 @@
 #include "formats/compile_cache/prune.h"
 
-#include <fcntl.h>
-#include <fmt/core.h>
 #include <stdlib.h>
 #include <unistd.h>
 

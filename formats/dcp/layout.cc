@@ -1,7 +1,5 @@
 #include "formats/dcp/layout.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>

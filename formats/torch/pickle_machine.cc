@@ -7,7 +7,6 @@
 #include <charconv>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "formats/torch/pickle_calls.h"

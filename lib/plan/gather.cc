@@ -1,7 +1,5 @@
 #include "lib/plan/gather.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,7 +1,5 @@
 #include "lib/plan/plan.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <iterator>
 #include <tuple>

@@ -20,10 +20,6 @@ Status OneRow(std::string_view text, uint64_t line, const EachRow& each) {
   return ReadRow(text, "line", line, each);
 }
 
-Error TooLong(uint64_t line) {
-  return OverLimit("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes);
-}
-
 // The elements of an array are found by their brackets and quotes, then parsed one by one; what is
 // not JSON in them their parser finds.
 class Array {
@@ -39,7 +35,8 @@ class Array {
       const uint64_t line = line_;
       const size_t begin = at_;
       FindEnd();
-      if (at_ - begin > kMaxRowBytes) return TooLong(line);
+      if (at_ - begin > kMaxRowBytes)
+        return OverLimit("line {}: a row is over the limit of {} bytes", line, kMaxRowBytes);
       NXDKIT_TRY(OneRow(text_.substr(begin, at_ - begin), line, each_));
       if (Peek() == ']') return AfterEnd();
       if (Peek() != ',') return Fail("the array does not end");

@@ -1,7 +1,6 @@
 #include "trainer/engines/server_process.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>

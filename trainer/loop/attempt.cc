@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 
 #include "lib/base/text.h"
 #include "lib/json/json.h"
-#include "lib/json/json_parse.h"
 #include "lib/system/descriptor.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"

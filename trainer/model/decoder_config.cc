@@ -1,7 +1,5 @@
 #include "trainer/model/decoder_config.h"
 
-#include <utility>
-
 #include "lib/base/errors.h"
 #include "trainer/model/config_reader.h"
 #include "trainer/model/known_keys.h"

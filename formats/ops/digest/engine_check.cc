@@ -1,7 +1,5 @@
 #include "formats/ops/digest/engine_check.h"
 
-#include <fmt/core.h>
-
 #include <set>
 #include <span>
 
