@@ -22,12 +22,12 @@ std::map<std::string, int> CallsBelow(const std::string& folder, const Words& co
   return calls;
 }
 
-struct Row {
+struct Asking {
   const char* name;
   const char* input;
   const char* words;
 };
-class AskedOnce : public ::testing::TestWithParam<Row> {};
+class AskedOnce : public ::testing::TestWithParam<Asking> {};
 
 TEST_P(AskedOnce, IsWhatLiesInTheInput) {
   const Workshop shop;
@@ -42,7 +42,9 @@ TEST_P(AskedOnce, IsWhatLiesInTheInput) {
   for (const auto& [call, count] : CallsBelow(input, command)) {
     listed += call.starts_with("opendir ");
     opened += call.starts_with("open ");
-    if (call.starts_with("opendir ") || call.starts_with("open ")) EXPECT_EQ(count, 1) << call;
+    if (call.starts_with("opendir ") || call.starts_with("open ")) {
+      EXPECT_EQ(count, 1) << call;
+    }
     EXPECT_TRUE(std::filesystem::exists(call.substr(call.find(' ') + 1))) << call;
   }
   EXPECT_GT(listed, 0);
@@ -50,10 +52,10 @@ TEST_P(AskedOnce, IsWhatLiesInTheInput) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AskedOnce,
-                         ::testing::Values(Row{"HfToNxd", "model", "-j 1 --to nxd --tp 2"},
-                                           Row{"NxdToHf", "set", "-j 1 --to hf"},
-                                           Row{"NxdToRollout", "set",
-                                               "-j 1 --to rollout --tp 2 --bs 1 --seq 32"}),
+                         ::testing::Values(Asking{"HfToNxd", "model", "-j 1 --to nxd --tp 2"},
+                                           Asking{"NxdToHf", "set", "-j 1 --to hf"},
+                                           Asking{"NxdToRollout", "set",
+                                                  "-j 1 --to rollout --tp 2 --bs 1 --seq 32"}),
                          [](const auto& row) { return row.param.name; });
 
 }  // namespace
