@@ -98,14 +98,11 @@ HardwareSource SourceOf(const NxdState& state, const NxdLayout& layout, const In
   return HardwareSource::kUnknown;
 }
 
-const char* HardwareName(const NxdFacts& nxd) {
-  return nxd.geometry->hardware == models::Hardware::kTrn2 ? "trn2" : "trn1";
-}
-
 std::string HardwareText(const NxdFacts& nxd) {
   if (nxd.hardware == HardwareSource::kIrrelevant) return "trn1 and trn2 alike";
   if (nxd.hardware != HardwareSource::kUnknown)
-    return std::string(HardwareName(nxd)) + SourceRow(nxd.hardware).after_the_name;
+    return std::string(models::HardwareName(nxd.geometry->hardware)) +
+           SourceRow(nxd.hardware).after_the_name;
   return nxd.replicas == nxd::ReplicaOrder::kTiled
              ? "not known (copies of key heads are tiled: trn1, or trn2 from a faulty converter)"
              : "not known";
@@ -124,8 +121,8 @@ void AddSetKeys(Json& layout, const NxdFacts& nxd) {
   layout["style"] = nxd::NameStyleName(nxd.geometry->names);
   const bool known =
       nxd.hardware != HardwareSource::kUnknown && nxd.hardware != HardwareSource::kIrrelevant;
-  if (known) layout["hw"] = HardwareName(nxd);
-  layout["hw_source"] = HardwareSourceName(nxd.hardware);
+  if (known) layout["hw"] = models::HardwareName(nxd.geometry->hardware);
+  layout["hw_source"] = SourceRow(nxd.hardware).name;
   if (!nxd.source_digest.empty()) layout["source_digest"] = nxd.source_digest;
 }
 
@@ -169,8 +166,6 @@ void AddTags(Facts& rows, const NxdFacts& nxd) {
 }
 
 }  // namespace
-
-std::string_view HardwareSourceName(HardwareSource source) { return SourceRow(source).name; }
 
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints) {
   const auto facts = std::make_shared<NxdFacts>();

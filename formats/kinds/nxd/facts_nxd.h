@@ -20,7 +20,6 @@ enum class HardwareSource : uint8_t {
   kRecord,    // optimum-neuron's metadata in the set
   kReplicas,  // the order of the copies, read off the contents
 };
-std::string_view HardwareSourceName(HardwareSource source);
 
 struct NxdFacts : KindState {
   bool read = false;                      // else a root alone: `tags` is all there is

@@ -13,8 +13,6 @@
 namespace nxdkit::kinds {
 namespace {
 
-constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
-
 // Keys of a Hugging Face config whose values end up in a compiled graph, as shapes or constants.
 constexpr const char* kCompiledKeys[] = {"model_type",          "hidden_size",
                                          "intermediate_size",   "num_hidden_layers",

@@ -19,7 +19,6 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr JsonOptions kLikePython = {.allow_nan = true, .allow_duplicate_keys = true};
 constexpr size_t kMaxTargets = 1000;
 
 std::string TextOf(const Json& json, std::string_view key) {
