@@ -63,6 +63,11 @@ if(NXDKIT_UNITY)
     add_compile_options(--param=ggc-min-heapsize=700000)
   endif()
 endif()
+# With sanitizers, g++ 12 crashes over a file at -O3 that reads headers precompiled at another level.
+set(NXDKIT_O3_WITHOUT_PRECOMPILED OFF)
+if(NXDKIT_SANITIZE)
+  set(NXDKIT_O3_WITHOUT_PRECOMPILED ON)
+endif()
 # nxdkit_precompiled(TARGET OWNER): the headers that were precompiled for the owner, whose options are the same.
 function(nxdkit_precompiled target owner)
   if(NXDKIT_PRECOMPILE)
