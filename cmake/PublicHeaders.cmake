@@ -15,6 +15,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/hardware/fit.h
   formats/hardware/instance.h
   formats/kinds/dcp/facts_dcp.h
+  formats/kinds/decide.h
   formats/kinds/delta/facts_delta.h
   formats/kinds/hf/facts_hf.h
   formats/kinds/kind.h

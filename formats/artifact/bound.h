@@ -36,7 +36,7 @@ struct BoundArtifact {
   BoundLayout bound;
   std::shared_ptr<const KindState> state;  // what the kind has found out on the way
   std::vector<std::string> left_out;       // ignorable tensors
-  // Of a delta, or with a merged adapter: what the parameters are read from, changed.
+  // The artifact whose parameters a delta or a merged adapter changes.
   std::shared_ptr<const BoundArtifact> base;
   std::optional<LoraParts> lora;                // this is an adapter, not a model
   std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read

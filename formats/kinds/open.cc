@@ -1,5 +1,6 @@
 #include "formats/kinds/open.h"
 
+#include <fmt/args.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,6 +59,28 @@ Error WithKindHint(Error error, const Artifact& artifact) {
   return std::move(error).hint(
       fmt::format("it looks like nxd: convert it first, nxd-convert --from nxd --to hf {} MODEL",
                   EscapeControl(artifact.path)));
+}
+
+std::string ValueText(const InputHints& hints, const OptionRow& row) {
+  if (row.is_number()) return std::to_string(*hints.Number(row.name()));
+  if (row.is_toggle()) return *hints.Toggle(row.name()) ? "on" : "off";
+  return EscapeControl(*hints.Text(row.name()));
+}
+
+// `taken`: what may be said of this input.
+Status CheckAgainst(std::span<const OptionRow> taken, std::string_view what,
+                    const std::string& path, const InputHints& hints) {
+  for (const Kind* kind : Kinds())
+    for (const OptionRow& row : kind->options) {
+      if ((row.sides & kAsInput) == 0 || row.misfit.empty() || !hints.Has(row.name())) continue;
+      if (FindRow(taken, row.name(), kAsInput)) continue;
+      return BadUsage("{}", fmt::format(fmt::runtime(row.misfit),
+                                        fmt::arg("value", ValueText(hints, row)),
+                                        fmt::arg("option", hints.prefix + std::string(row.name())),
+                                        fmt::arg("origin", hints.origin), fmt::arg("what", what)))
+          .in(path);
+    }
+  return OkStatus();
 }
 
 Status OpenAs(Artifact& artifact, const InputHints& hints) {
@@ -160,6 +183,15 @@ Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
   NXDKIT_ASSIGN(BoundArtifact base, Bind(std::move(artifact), hints));
   LeaveState(base, "it is of the weights before the adapter is merged");
   return MergeLora(std::move(base), hints);
+}
+
+Status CheckHints(const Kind& kind, const std::string& path, const InputHints& hints) {
+  if (kind.reads_base) return OkStatus();  // what is said is of the base
+  return CheckAgainst(kind.options, kind.name, path, hints);
+}
+
+Status CheckNoHints(const std::string& path, const InputHints& hints) {
+  return CheckAgainst({}, "no model's weights", path, hints);
 }
 
 }  // namespace nxdkit::kinds

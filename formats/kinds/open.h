@@ -30,4 +30,11 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints);
 Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
                                   const InputHints& hints, const Looker& look = {});
 
+// kUsage for what is said of an input of `kind` and has a meaning for other kinds only: who said it
+// takes the path for something else.
+Status CheckHints(const Kind& kind, const std::string& path, const InputHints& hints);
+
+// The same for what holds no model's weights: nothing can be said of it.
+Status CheckNoHints(const std::string& path, const InputHints& hints);
+
 }  // namespace nxdkit::kinds

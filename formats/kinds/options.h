@@ -44,11 +44,4 @@ const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name,
 // and of any output (--dtype).
 std::span<const OptionRow> CommonRows();
 
-// kUsage for what is said of an input of `kind` and has a meaning for other kinds only: who said it
-// takes the path for something else.
-Status CheckHints(const Kind& kind, const std::string& path, const InputHints& hints);
-
-// The same for what holds no model's weights: nothing can be said of it.
-Status CheckNoHints(const std::string& path, const InputHints& hints);
-
 }  // namespace nxdkit::kinds

@@ -338,6 +338,8 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   const std::string out = workshop_ / "out";
   ExpectFails("--from hf --to delta", new_, out, 2, "a delta needs the model that it starts from");
   ExpectFails("--from delta --to hf", delta, out, 2, "its base is not named");
+  ExpectFails("--from delta --to hf --fused-qkv --base " + old_, delta, out, 2,
+              "--fused-qkv does not apply to a conversion from delta to hf");
   ExpectFails("--from hf --to hf --base " + old_, new_, out, 2, "--base goes with");
   ExpectFails("--from hf --to hf --coding ulp", new_, out, 2, "--coding goes with --to delta");
   ExpectFails("--from hf --to delta --dtype f32 --base " + old_, new_, out, 2,
@@ -352,6 +354,13 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
               "the output is to be F32, the delta makes BF16");
   ExpectFails("--from hf --to delta --base " + old_, new_, delta, 2, "the output exists");
   EXPECT_FALSE(Traces(out));
+}
+
+TEST_F(ConvertDelta, AnEmptyNameIsNoBase) {
+  const ProcessResult result = RunProcess(
+      {Workshop::Tool("nxd-convert"), "--to", "delta", "--base", "", new_, workshop_ / "out"});
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("a delta needs the model that it starts from"));
 }
 
 TEST_F(ConvertDelta, ShortFormsDoTheSame) {

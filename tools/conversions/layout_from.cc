@@ -43,7 +43,7 @@ Result<std::optional<std::string>> ModelConfigOf(const nxd::NxdtConfig& config,
   return std::optional<std::string>();
 }
 
-// What the file has said, for who reads whether it was the right one.
+// The layout that the file gave, so that the user sees whether it was the right file.
 std::string TakenText(const nxd::NxdtConfig& config, const std::string& path,
                       const std::optional<std::string>& model_config) {
   const nxd::LayoutOptions& layout = config.layout;

@@ -14,8 +14,8 @@ namespace {
 using artifact::Arguments;
 using kinds::Kind;
 
-// Whose option of this name describes the conversion's output or, failing that, its input; nullptr:
-// nobody's. What a kind reads of its base may be of any kind.
+// The row of this name that describes the conversion's output or, failing that, its input; nullptr:
+// neither has one. The base of a kind that reads one may be of any kind.
 const kinds::OptionRow* RowOf(std::string_view name, const Kind& from, const Kind& to) {
   if (const kinds::OptionRow* row = FindRow(to.options, name, kinds::kAsTarget)) return row;
   if (const kinds::OptionRow* row = FindRow(from.options, name, kinds::kAsSource)) return row;
@@ -51,7 +51,7 @@ Status CheckMeaning(const Arguments& given, const Kind& from, const Kind& to) {
   return to.check_options ? to.check_options(given) : OkStatus();
 }
 
-// What is said, to where it belongs.
+// Gives each option to the side that it describes.
 void Distribute(const Arguments& given, const Kind& to, Sides& sides) {
   for (const auto& [name, value] : given.values()) {
     if (FindRow(kinds::CommonRows(), name, ~0u)) continue;

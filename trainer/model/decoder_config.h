@@ -16,7 +16,7 @@ struct DecoderConfig {
   float rms_eps = 1e-6f;
   int64_t max_positions = 0;
   RopeRule rope;
-  // Of each layer: how many tokens a token sees, itself included; 0: all.
+  // The tokens that a token sees in each layer, itself included; 0: all.
   std::vector<int64_t> windows;
 };
 

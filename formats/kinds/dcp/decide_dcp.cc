@@ -52,7 +52,7 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   }
 }
 
-// What the user of the other program has to know.
+// Notes for the user of the other program.
 Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   const BoundOptimizer& optimizer = *source.optimizer;
   output.notes.push_back(

@@ -278,7 +278,7 @@ Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& out
   return entries * kEntryBytes;
 }
 
-// What each rank of the mesh writes.
+// The part that each rank of the mesh writes.
 std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) {
   std::vector<DcpRank> ranks(static_cast<size_t>(mesh.ranks()));
   for (size_t t = 0; t < contents.tensors.size(); ++t)

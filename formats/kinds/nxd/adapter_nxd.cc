@@ -20,13 +20,12 @@ Result<NameMap> Known(const models::Model& model, const nxd::Geometry& geometry,
                       const std::vector<std::optional<nxd::LoraPair>>& pairs, int rank) {
   NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
                 nxd::LoraRankTensors(model, geometry, pairs, Dtype::kF32, rank));
-  NameMap map;
+  std::vector<TensorLayout> layouts;
   for (nxd::RankTensor& tensor : tensors) {
     tensor.layout.dtype.reset();  // what is stored says it
-    std::string name = tensor.layout.name;
-    map.emplace(std::move(name), std::move(tensor.layout));
+    layouts.push_back(std::move(tensor.layout));
   }
-  return map;
+  return ByName(std::move(layouts));
 }
 
 std::set<std::string> NamesIn(const Artifact& artifact) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/kinds/decide.h"
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/plan_optimizer.h"
@@ -16,7 +17,7 @@ namespace {
 using models::Hardware;
 using nxd::QkvStyle;
 
-// What the user says of the output.
+// The options of the output, as the user gave them.
 struct Asked {
   nxd::LayoutOptions layout;
   std::optional<int> dp;
@@ -165,7 +166,7 @@ Status DecideGeometry(const BoundArtifact& source, const OutputOptions& options,
   const bool same_tp = from && out.tp == from->geometry.tp;
   out.pp = asked.layout.pp.value_or(out.pp);
   out.vpp = asked.layout.vpp.value_or(out.vpp);
-  // Of a dense model every expert parallel rank holds the same, or nothing.
+  // Expert parallel ranks of a dense model hold the same, or nothing.
   out.ep = asked.layout.ep.value_or(config.experts > 0 ? out.ep : 1);
   out.names = asked.layout.names.value_or(out.names);
   if (asked.layout.kv_multiplier)
@@ -188,7 +189,7 @@ Status DecideGeometry(const BoundArtifact& source, const OutputOptions& options,
   return OkStatus();
 }
 
-// What the layout cannot be.
+// Refuses layouts that the model cannot have.
 Status CheckGeometry(const models::ModelConfig& config, const nxd::Geometry& out) {
   if (out.names == nxd::NameStyle::kMegatron && config.labels > 0)
     return Unsupported("how NxDT's Megatron models name a score head is not known");
@@ -202,7 +203,7 @@ Status CheckGeometry(const models::ModelConfig& config, const nxd::Geometry& out
   return OkStatus();
 }
 
-// What a state or an adapter cannot go with.
+// Refuses what a state or an adapter cannot go with.
 Status CheckContents(const BoundArtifact& source, const NxdOutput& output) {
   const int ep = output.geometry.ep;
   if (source.lora && output.optimum)

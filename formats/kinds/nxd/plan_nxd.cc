@@ -1,11 +1,13 @@
+#include "formats/kinds/nxd/decide_nxd.h"
+
 #include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 
 #include "formats/adapter/lora_config.h"
 #include "formats/adapter/lora_forms.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/nxd/plan_optimizer.h"
 #include "formats/nxd/optimizer_set.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "formats/kinds/decide.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/rollout/rollout_state.h"
 #include "formats/kinds/table.h"
@@ -17,7 +18,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// What the user says of the output.
+// The options of the output, as the user gave them.
 struct Asked {
   std::optional<int> tp;
   std::optional<rollout::Flavor> flavor;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "formats/kinds/options.h"
+#include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/torch/archive.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/kinds/adapter.h"
+#include "formats/kinds/decide.h"
 #include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/open.h"

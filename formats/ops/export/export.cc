@@ -1,5 +1,6 @@
 #include "formats/ops/export/export.h"
 #include "formats/kinds/builder.h"
+#include "formats/kinds/decide.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 
 #include <fmt/core.h>

@@ -1,5 +1,6 @@
 #include "formats/ops/export/make_blob.h"
 #include "formats/kinds/builder.h"
+#include "formats/kinds/decide.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 

@@ -1,7 +1,6 @@
 #include "formats/ops/inspect/inspect.h"
 
 #include "formats/kinds/open.h"
-#include "formats/kinds/options.h"
 #include "formats/kinds/table.h"
 #include "formats/kinds/torch/facts_torch.h"
 #include "formats/nxd/refuse.h"

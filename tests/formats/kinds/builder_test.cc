@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/kinds/builder.h"
+#include "formats/kinds/decide.h"
 #include "formats/kinds/open.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"

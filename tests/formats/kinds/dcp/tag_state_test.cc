@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/kinds/decide.h"
 #include "formats/kinds/open.h"
 #include "formats/torch/archive.h"
 #include "formats/training/named_state.h"

@@ -1,4 +1,4 @@
-#include "formats/kinds/output.h"
+#include "formats/kinds/decide.h"
 
 #include "formats/kinds/kind.h"
 #include "lib/base/errors.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "formats/kinds/decide.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/decide_rollout.h"
