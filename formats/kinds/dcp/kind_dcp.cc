@@ -51,7 +51,7 @@ Status CheckDcpOptions(const Arguments& given) {
 
 }  // namespace
 
-const Kind kDcp = {
+constinit const Kind kDcp = {
     .name = "dcp",
     .called = "a torch distributed checkpoint",
     .recognised_by =

@@ -40,7 +40,7 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
 
 }  // namespace
 
-const Kind kDelta = {
+constinit const Kind kDelta = {
     .name = "delta",
     .called = "a delta",
     .precedence = 5,

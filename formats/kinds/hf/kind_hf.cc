@@ -24,7 +24,7 @@ Status CheckHfOptions(const Arguments& given) {
 
 }  // namespace
 
-const Kind kHf = {
+constinit const Kind kHf = {
     .name = "hf",
     .called = "a Hugging Face model",
     .recognised_by =

@@ -37,7 +37,7 @@ constexpr OptionRow kRows[] = {
 
 }  // namespace
 
-const Kind kRollout = {
+constinit const Kind kRollout = {
     .name = "rollout",
     .called = "a rollout bundle",
     .recognised_by = "rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors)",

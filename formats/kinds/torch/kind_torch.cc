@@ -40,7 +40,7 @@ Result<std::unique_ptr<Output>> DecideTorch(const BoundArtifact&, const OutputOp
 
 }  // namespace
 
-const Kind kTorch = {
+constinit const Kind kTorch = {
     .name = "torch",
     .called = "a torch state dict",
     .precedence = 4,
