@@ -422,6 +422,15 @@ TEST(Frame, HelpNamesManyOptionsOfKindsAlone) {
   EXPECT_THAT(RunProcess({tool, "--help=all"}).out, HasSubstr(row));
 }
 
+// A name that two kinds share is described as the one kind has it.
+TEST(Frame, HelpOfAKindHasItsOwnWords) {
+  const std::string tool = NXDKIT_TOOLS "/nxd-convert";
+  EXPECT_THAT(RunProcess({tool, "--help=dcp"}).out,
+              HasSubstr("--style hf|hf-fused|torchtitan|torchtitan-2025\n"));
+  EXPECT_THAT(RunProcess({tool, "--help=nxd"}).out,
+              HasSubstr("--style hf|nxdt|megatron|optimum\n"));
+}
+
 TEST(Frame, HelpAsJsonListsTheTable) {
   const SortedJson options = SortedJson::parse(Frame({"--help", "--json"}).out)["options"];
   const auto find = [&](const std::string& name) {

@@ -81,13 +81,15 @@ constexpr size_t kMostOfKinds = 24;
 std::vector<std::string> KindsIn(const std::vector<OptionFacts>& options) {
   std::vector<std::string> kinds;
   for (const OptionFacts& row : options)
-    for (const std::string& kind : row.kinds)
-      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
+    for (const OfKind& of : row.kinds)
+      if (std::ranges::find(kinds, of.kind) == kinds.end()) kinds.push_back(of.kind);
   return kinds;
 }
 
-bool GoesWith(const OptionFacts& row, const std::string& kind) {
-  return std::ranges::find(row.kinds, kind) != row.kinds.end();
+// The option as the kind has it; nullptr where it does not go with the kind.
+const OfKind* FindKind(const OptionFacts& row, const std::string& kind) {
+  const auto found = std::ranges::find(row.kinds, kind, &OfKind::kind);
+  return found == row.kinds.end() ? nullptr : &*found;
 }
 
 // "  nxd       --tag, --tp, --pp": the options that go with each kind.
@@ -100,7 +102,7 @@ std::string KindLines(const ToolInfo& info, const std::vector<OptionFacts>& opti
   for (const std::string& kind : KindsIn(options)) {
     std::string names;
     for (const OptionFacts& row : options)
-      if (GoesWith(row, kind)) names += (names.empty() ? "" : ", ") + row.names.front();
+      if (FindKind(row, kind)) names += (names.empty() ? "" : ", ") + row.names.front();
     out += fmt::format("  {:<10}", kind) + Wrap(names, kNamesColumn, kNamesColumn);
   }
   return out;
@@ -126,9 +128,14 @@ std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& optio
   std::vector<OptionFacts> rows;
   const auto first =
       std::ranges::find_if(options, [](const OptionFacts& row) { return !row.kinds.empty(); });
-  for (const OptionFacts& row : options)
-    if (GoesWith(row, kind) || (row.kinds.empty() && row.group == first->group))
-      rows.push_back(row);
+  for (const OptionFacts& row : options) {
+    const OfKind* of = FindKind(row, kind);
+    if (!of && !(row.kinds.empty() && row.group == first->group)) continue;
+    rows.push_back(row);
+    if (!of) continue;
+    rows.back().value = of->value;
+    rows.back().help = of->help;
+  }
   return UsageLine(info, options) +
          Wrap(fmt::format("What goes with {}, as what is read or as what is written.", kind), 0,
               0) +
@@ -186,7 +193,7 @@ Json HelpJson(const std::vector<OptionFacts>& options) {
     if (!row.default_text.empty()) json["default"] = row.default_text;
     if (row.required) json["required"] = true;
     if (row.repeats) json["repeats"] = true;
-    if (!row.kinds.empty()) json["kinds"] = row.kinds;
+    for (const OfKind& of : row.kinds) json["kinds"].push_back(of.kind);
     rows.push_back(std::move(json));
   }
   return {{"options", std::move(rows)}};

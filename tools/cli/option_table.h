@@ -31,6 +31,13 @@ struct IntegerRange {
 };
 inline constexpr IntegerRange kPositive{1, std::numeric_limits<int>::max()};
 
+// An option as one kind of artifacts has it.
+struct OfKind {
+  std::string kind;
+  std::string value;
+  std::string help;
+};
+
 // What a command says of one option.
 struct OptionFacts {
   std::string group;  // heading in the help
@@ -43,7 +50,7 @@ struct OptionFacts {
   std::string help;                  // a phrase, no full stop
   std::string default_text;          // "" when there is none worth saying
   Completes completes = Completes::kNothing;
-  std::vector<std::string> kinds;  // of artifacts that it goes with; none: with all
+  std::vector<OfKind> kinds;  // that it goes with; none: with all
   bool required = false;
   bool repeats = false;  // every occurrence counts; otherwise the last one wins
 
@@ -114,7 +121,7 @@ class OptionTable {
     kinds::OptionRow row;
     std::vector<std::string> choices;
     std::string help;
-    std::vector<std::string> kinds;  // which have it; none: it goes with all
+    std::vector<OfKind> kinds;  // which have it; none: it goes with all
   };
   void Argument(std::string_view names, const KindOption& option, artifact::Arguments* to);
 
@@ -153,7 +160,7 @@ class OptionTable {
                     const std::string& default_text, std::function<void(const std::string&)> store);
 
   std::unique_ptr<CLI::App> app_;
-  std::map<const CLI::Option*, std::vector<std::string>> kinds_;
+  std::map<const CLI::Option*, std::vector<OfKind>> kinds_;
   Status failure_;  // of the first value that could not be stored
 };
 

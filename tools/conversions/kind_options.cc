@@ -16,18 +16,18 @@ bool Contains(const auto& list, std::string_view name) {
 }
 
 void Merge(std::vector<MergedRow>& rows, const kinds::OptionRow& row, const Kind* kind) {
-  const std::string of(kind ? kind->name : "");
+  const std::string of(kind ? kind->name : ""), value(row.value), help(row.help);
   const auto known = std::ranges::find_if(
       rows, [&](const MergedRow& merged) { return merged.row.name() == row.name(); });
   if (known == rows.end()) {
-    rows.push_back({row, row.choices(), std::string(row.help), {}});
-    if (kind) rows.back().kinds.push_back(of);
+    rows.push_back({row, row.choices(), help, {}});
+    if (kind) rows.back().kinds.push_back({of, value, help});
     return;
   }
-  known->kinds.push_back(of);
+  known->kinds.push_back({of, value, help});
   for (std::string& choice : row.choices())
     if (!Contains(known->choices, choice)) known->choices.push_back(std::move(choice));
-  if (known->row.help != row.help) known->help += "; of " + of + ": " + std::string(row.help);
+  if (known->row.help != row.help) known->help += "; of " + of + ": " + help;
 }
 
 std::vector<MergedRow> RowsOf(const OptionChoice& choice) {
