@@ -27,7 +27,7 @@ struct Bucket {
 // larger or smaller than another's. All ranks of a mesh have the same buckets.
 std::vector<Bucket> MakeBuckets(const ParamTable& table, int ranks, int64_t least = 0);
 
-// Of one data-parallel rank.
+// The shares of one data-parallel rank.
 std::vector<FlatRange> SharesOf(const std::vector<Bucket>& buckets, int rank);
 
 class GradientReducer {

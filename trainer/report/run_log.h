@@ -1,5 +1,5 @@
-// What a run tells while it is under way: to a person through a sink, and for later to running_log/
-// in its folder.
+// A run tells how it goes while it is under way: to a person through a sink, and for later to
+// running_log/ in its folder.
 //   trainer.log             2026-11-21T12:05:09Z step 3/50  reward 0.5120 ...
 //   rollout_worker_N.log    standard error of rollout worker N
 // A run that is continued adds to them.

@@ -57,7 +57,7 @@ class MergeTable {
     key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53;
     return key ^ key >> 33;
   }
-  // Of the key, or the empty one where it would go.
+  // The slot of the key, or the empty one where it would go.
   size_t SlotOf(uint64_t key) const {
     const size_t mask = slots_.size() - 1;
     size_t slot = Mix(key) & mask;
