@@ -32,7 +32,6 @@
 #include "trainer/loop/trainer.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/html.h"
-#include "trainer/report/run_display.h"
 #include "trainer/report/run_log.h"
 #include "trainer/rollout/neuron_environment.h"
 #include "trainer/rollout/worker.h"

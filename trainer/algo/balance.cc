@@ -1,7 +1,5 @@
 #include "trainer/algo/balance.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -100,9 +98,7 @@ Result<std::vector<Part>> PartitionEqual(std::span<const int64_t> lengths, int64
 Result<std::vector<Part>> PartitionAny(std::span<const int64_t> lengths, int64_t parts) {
   const int64_t rows = std::ssize(lengths);
   if (parts < 1 || rows < parts)
-    return Error(
-        Errc::kUsage,
-        fmt::format("{} rows cannot be divided into {} parts of at least one row", rows, parts));
+    return BadUsage("{} rows cannot be divided into {} parts of at least one row", rows, parts);
   return Partition(lengths, static_cast<size_t>(parts), 1);
 }
 

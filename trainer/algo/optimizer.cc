@@ -83,18 +83,16 @@ struct Factors {
 
 Factors MakeFactors(const AdamOptions& options, const AdamStep& step, int64_t count) {
   const double t = static_cast<double>(count);
-  Factors f;
-  f.decay = static_cast<float>(step.lr * options.weight_decay);
-  f.keep = static_cast<float>(1 - step.lr * options.weight_decay);
-  f.beta1 = static_cast<float>(options.beta1);
-  f.rest1 = static_cast<float>(1 - options.beta1);
-  f.beta2 = static_cast<float>(options.beta2);
-  f.rest2 = static_cast<float>(1 - options.beta2);
-  f.rate = static_cast<float>(step.lr / (1 - std::pow(options.beta1, t)));
-  f.correction = static_cast<float>(std::sqrt(1 - std::pow(options.beta2, t)));
-  f.epsilon = static_cast<float>(options.epsilon);
-  f.scale = step.scale;
-  return f;
+  return {.keep = static_cast<float>(1 - step.lr * options.weight_decay),
+          .decay = static_cast<float>(step.lr * options.weight_decay),
+          .beta1 = static_cast<float>(options.beta1),
+          .rest1 = static_cast<float>(1 - options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .rest2 = static_cast<float>(1 - options.beta2),
+          .rate = static_cast<float>(step.lr / (1 - std::pow(options.beta1, t))),
+          .correction = static_cast<float>(std::sqrt(1 - std::pow(options.beta2, t))),
+          .epsilon = static_cast<float>(options.epsilon),
+          .scale = step.scale};
 }
 
 // The reference's bf16 optimizer counts its steps in an f32 tensor, so that torch makes the bias

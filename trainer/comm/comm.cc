@@ -189,11 +189,6 @@ Status Comm::Barrier() {
   return AllGather(std::span(&mine, size_t{1}), all);
 }
 
-Status Comm::CheckSize(int peer, size_t expected) const {
-  if (group_->posts[static_cast<size_t>(peer)].size() == expected) return OkStatus();
-  return Error(Errc::kInternal, "ranks call the same collective with other sizes");
-}
-
 template <typename Take>
 Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
   group_->posts[static_cast<size_t>(rank_)] = mine;
@@ -207,43 +202,23 @@ Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
 Status Comm::AllGather(std::span<const std::byte> in, std::span<std::byte> out) {
   if (out.size() != in.size() * static_cast<size_t>(size()))
     return Error(Errc::kInternal, "all-gather into a buffer of another size");
-  if (!group_->is_local()) {
-    std::vector<std::span<std::byte>> parts;
-    for (int r = 0; r < size(); ++r)
-      parts.push_back(out.subspan(static_cast<size_t>(r) * in.size(), in.size()));
-    return Exchange(std::vector<std::span<const std::byte>>(parts.size(), in), parts);
-  }
-  return Post(in, [&]() -> Status {
-    for (int r = 0; r < size(); ++r) {
-      NXDKIT_TRY(CheckSize(r, in.size()));
-      Copy(out.subspan(static_cast<size_t>(r) * in.size(), in.size()),
-           group_->posts[static_cast<size_t>(r)]);
-    }
-    return OkStatus();
-  });
+  std::vector<std::span<std::byte>> parts;
+  for (int r = 0; r < size(); ++r)
+    parts.push_back(out.subspan(static_cast<size_t>(r) * in.size(), in.size()));
+  return Exchange(std::vector<std::span<const std::byte>>(parts.size(), in), parts);
 }
 
 Status Comm::AllToAll(std::span<const std::byte> in, std::span<std::byte> out) {
   const size_t part = in.size() / static_cast<size_t>(size());
   if (in.size() != out.size() || part * static_cast<size_t>(size()) != in.size())
     return Error(Errc::kInternal, "all-to-all with buffers that do not fit");
-  if (!group_->is_local()) {
-    std::vector<std::span<const std::byte>> from;
-    std::vector<std::span<std::byte>> to;
-    for (size_t r = 0; r < static_cast<size_t>(size()); ++r) {
-      from.push_back(in.subspan(r * part, part));
-      to.push_back(out.subspan(r * part, part));
-    }
-    return Exchange(from, to);
+  std::vector<std::span<const std::byte>> from;
+  std::vector<std::span<std::byte>> to;
+  for (size_t r = 0; r < static_cast<size_t>(size()); ++r) {
+    from.push_back(in.subspan(r * part, part));
+    to.push_back(out.subspan(r * part, part));
   }
-  return Post(in, [&]() -> Status {
-    for (int r = 0; r < size(); ++r) {
-      NXDKIT_TRY(CheckSize(r, in.size()));
-      Copy(out.subspan(static_cast<size_t>(r) * part, part),
-           group_->posts[static_cast<size_t>(r)].subspan(static_cast<size_t>(rank_) * part, part));
-    }
-    return OkStatus();
-  });
+  return Exchange(from, to);
 }
 
 Status Comm::Exchange(std::span<const std::span<const std::byte>> in,

@@ -51,7 +51,6 @@ class Comm {
                         std::span<const std::span<std::byte>> out);
   template <typename Take>
   Status Post(std::span<const std::byte> mine, const Take& take);
-  Status CheckSize(int peer, size_t expected) const;
 
   const std::shared_ptr<Group> group_;
   const int rank_;

@@ -102,6 +102,12 @@ struct Heartbeat::State {
     changed.wait_for(lock, options.period * kFarewell, [&] { return ended == links; });
   }
 
+  void CutOff(std::unique_lock<std::mutex>& lock) {
+    changed.notify_all();
+    WaitForLinks(lock);
+    cut_off = true;
+  }
+
   Transport& transport;
   const Options options;
   const int links;
@@ -121,18 +127,14 @@ Heartbeat::~Heartbeat() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   s.ending = true;
-  s.changed.notify_all();
-  s.WaitForLinks(lock);
-  s.cut_off = true;
+  s.CutOff(lock);
 }
 
 void Heartbeat::Fail(const Error& error) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   if (!s.failure) s.failure = error;
-  s.changed.notify_all();
-  s.WaitForLinks(lock);
-  s.cut_off = true;
+  s.CutOff(lock);
 }
 
 void Heartbeat::End() {

@@ -7,7 +7,6 @@
 
 #include "trainer/config/load.h"
 #include "trainer/config/plan.h"
-#include "trainer/config/problems.h"
 
 namespace nxdkit::trainer {
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "trainer/config/load.h"
-#include "trainer/config/problems.h"
 
 namespace nxdkit::trainer {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "lib/base/text.h"
-#include "trainer/config/check_path.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {

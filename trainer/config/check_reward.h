@@ -1,4 +1,4 @@
-// What worker.reward.reward_function names.
+// worker.reward.reward_function: a rule that is built in, or a command that scores.
 #pragma once
 
 #include <string>
@@ -7,7 +7,6 @@ namespace nxdkit::trainer {
 
 class Checker;
 
-// worker.reward.reward_function: a rule that is built in, or a command that scores.
 enum class RewardKind { kBuiltIn, kCommand, kPython, kUnknown };
 struct RewardChoice {
   RewardKind kind = RewardKind::kUnknown;

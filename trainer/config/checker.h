@@ -4,12 +4,14 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lib/base/text.h"
+#include "lib/system/look.h"
 #include "trainer/config/load.h"
-#include "trainer/config/problems.h"
 
 namespace nxdkit::trainer {
 
@@ -50,6 +52,22 @@ class Checker {
  private:
   const LoadedConfig& loaded_;
 };
+
+// Adds a problem where `path` is said and is no `wanted`, a file or a folder.
+inline void CheckPath(Checker& check, std::string_view key, const std::optional<std::string>& path,
+                      PathKind wanted) {
+  if (!path) return;
+  const char* what = wanted == PathKind::kFile ? "file" : "folder";
+  const Result<PathKind> kind = KindOf(*path);
+  if (!kind.ok())
+    return check.Problem(key, EscapeControl(kind.error().ToString()), "", kind.error().code());
+  if (*kind == wanted) return;
+  const std::string shown = EscapeControl(*path);
+  check.Problem(key,
+                *kind == PathKind::kMissing ? fmt::format("there is no {} {}", what, shown)
+                                            : fmt::format("{} is not a {}", shown, what),
+                "", Errc::kNotFound);
+}
 
 // Up to 8 of the numbers from `most` down to 1 that pass, as "64, 32, 16, ..."; "" when none does.
 template <typename Passes>

@@ -51,6 +51,15 @@ std::string NearestKey(std::string_view path) {
   return EditDistance(path, near) <= 3 ? near : "";
 }
 
+std::string ProblemText(const ConfigProblem& problem) {
+  std::string text;
+  if (!problem.place.empty()) text += problem.place + ": ";
+  if (!problem.key.empty()) text += problem.key + ": ";
+  text += problem.message;
+  if (!problem.fix.empty()) text += "; " + problem.fix;
+  return text;
+}
+
 class Merger {
  public:
   explicit Merger(LoadedConfig& loaded) : loaded_(loaded) {}
@@ -137,9 +146,8 @@ class Merger {
 void ApplyOverride(const std::string& text, Merger& merger) {
   merger.BeginOverride(text);
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
+  if (equals == std::string::npos || equals == 0)
     return merger.Problem("", {}, "expected key=value");
-  }
   const std::string key = text.substr(0, equals);
   const auto depth = std::ranges::count(key, '.') + 1;
   if (depth > YamlLimits().depth)
@@ -154,6 +162,19 @@ void ApplyOverride(const std::string& text, Merger& merger) {
 bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }
 
 }  // namespace
+
+Error ProblemsError(const std::vector<ConfigProblem>& problems) {
+  NXDKIT_CHECK(!problems.empty());
+  const ConfigProblem& first = problems.front();
+  if (problems.size() == 1) {
+    Error error = Error(first.code, first.message).in(first.place).member(first.key);
+    return first.fix.empty() ? error : std::move(error).hint(first.fix);
+  }
+  std::string text = fmt::format("{} problems in the configuration:", problems.size());
+  for (size_t i = 0; i < problems.size(); ++i)
+    text += fmt::format("\n[{}] {}", i + 1, ProblemText(problems[i]));
+  return Error(first.code, text);
+}
 
 const ConfigSource& LoadedConfig::SourceOf(std::string_view key) const {
   static const ConfigSource kNone;

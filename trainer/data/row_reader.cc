@@ -132,8 +132,7 @@ Status ReadRow(std::string_view text, std::string_view what, uint64_t number, co
 
 Status ReadRows(const std::string& path, const EachRow& each) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  Status status = ReadFile(file, each);
-  return status.ok() ? status : Status(std::move(status).error().in(path));
+  return ReadFile(file, each).in(path);
 }
 
 }  // namespace nxdkit::trainer

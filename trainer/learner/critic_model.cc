@@ -92,15 +92,12 @@ void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) 
                       {},          {}};
   bound.layout.files.push_back({"a score that was made", -1, -1});
   AddWhole(layout, i, param.shape);
-  StoredTensor stored;
-  stored.name = param.name;
-  stored.dtype = Dtype::kF32;
-  stored.shape = param.shape;
-  stored.strides = RowMajorStrides(param.shape);
-  stored.storage = StorageOf(bias ? std::vector<float>(static_cast<size_t>(count))
-                                  : Normal(count, deviation, seed));
   bound.layout.tensors.push_back(std::move(layout));
-  bound.stored.push_back(std::move(stored));
+  bound.stored.push_back({.name = param.name,
+                          .shape = param.shape,
+                          .strides = RowMajorStrides(param.shape),
+                          .storage = StorageOf(bias ? std::vector<float>(static_cast<size_t>(count))
+                                                    : Normal(count, deviation, seed))});
 }
 
 }  // namespace

@@ -162,6 +162,33 @@ class Follower {
   std::mutex telling_;
 };
 
+// visit(name in a message, value) of all options that followers share with the leader.
+template <typename Options, typename Visit>
+void EachOption(Options& o, const Visit& visit) {
+  visit("tp", o.tp);
+  visit("dp", o.dp);
+  visit("compute", o.decoder.compute);
+  visit("recompute", o.decoder.recompute);
+  visit("kept_bytes", o.decoder.kept_bytes);
+  visit("max_positions", o.decoder.max_positions);
+  visit("trainable", o.decoder.trainable);
+  visit("temperature", o.temperature);
+  visit("max_grad_norm", o.max_grad_norm);
+  visit("update_tokens", o.update.max_tokens);
+  visit("update_rows", o.update.max_rows);
+  visit("experience_tokens", o.experience.max_tokens);
+  visit("experience_rows", o.experience.max_rows);
+  visit("optimizer", o.optimizer.type);
+  visit("beta1", o.optimizer.adam.beta1);
+  visit("beta2", o.optimizer.adam.beta2);
+  visit("epsilon", o.optimizer.adam.epsilon);
+  visit("weight_decay", o.optimizer.adam.weight_decay);
+  visit("seed", o.optimizer.seed);
+  visit("overlap", o.overlap);
+  visit("ranks_of_process", o.ranks_of_process);
+  visit("least_bucket", o.least_bucket);
+}
+
 }  // namespace
 
 // What goes wrong on the way leaves messages behind that the next one would be taken for.
@@ -234,50 +261,16 @@ std::vector<Row> RowsOfMessage(const Json& message) {
   return rows;
 }
 
-Json OptionsMessage(const MeshOptions& o) {
-  const OptimizerOptions& optimizer = o.optimizer;
-  return {{"tp", o.tp},
-          {"dp", o.dp},
-          {"bf16", o.decoder.compute == Dtype::kBF16},
-          {"recompute", o.decoder.recompute},
-          {"kept_bytes", o.decoder.kept_bytes},
-          {"max_positions", o.decoder.max_positions},
-          {"trainable", o.decoder.trainable},
-          {"temperature", o.temperature},
-          {"max_grad_norm", o.max_grad_norm},
-          {"update", {o.update.max_tokens, o.update.max_rows}},
-          {"experience", {o.experience.max_tokens, o.experience.max_rows}},
-          {"optimizer", static_cast<int>(optimizer.type)},
-          {"adam",
-           {optimizer.adam.beta1, optimizer.adam.beta2, optimizer.adam.epsilon,
-            optimizer.adam.weight_decay}},
-          {"overlap", static_cast<int>(o.overlap)},
-          {"ranks_of_process", o.ranks_of_process},
-          {"least_bucket", o.least_bucket},
-          {"seed", optimizer.seed}};
+Json OptionsMessage(const MeshOptions& options) {
+  Json message;
+  EachOption(options, [&](const char* name, const auto& value) { message[name] = value; });
+  return message;
 }
 
-MeshOptions OptionsOfMessage(const Json& m) {
-  MeshOptions o;
-  o.tp = m["tp"].get<int>();
-  o.dp = m["dp"].get<int>();
-  o.decoder.compute = m["bf16"].get<bool>() ? Dtype::kBF16 : Dtype::kF32;
-  o.decoder.recompute = m["recompute"].get<bool>();
-  o.decoder.kept_bytes = m["kept_bytes"].get<int64_t>();
-  o.decoder.max_positions = m["max_positions"].get<int64_t>();
-  o.decoder.trainable = m["trainable"].get<bool>();
-  o.temperature = m["temperature"].get<float>();
-  o.max_grad_norm = m["max_grad_norm"].get<double>();
-  o.update = {m["update"][0].get<int64_t>(), m["update"][1].get<int64_t>()};
-  o.experience = {m["experience"][0].get<int64_t>(), m["experience"][1].get<int64_t>()};
-  o.optimizer.type = static_cast<OptimizerType>(m["optimizer"].get<int>());
-  o.optimizer.adam = {m["adam"][0].get<double>(), m["adam"][1].get<double>(),
-                      m["adam"][2].get<double>(), m["adam"][3].get<double>()};
-  o.optimizer.seed = m["seed"].get<uint64_t>();
-  o.ranks_of_process = m["ranks_of_process"].get<std::vector<int>>();
-  o.overlap = static_cast<Overlap>(m["overlap"].get<int>());
-  o.least_bucket = m["least_bucket"].get<int64_t>();
-  return o;
+MeshOptions OptionsOfMessage(const Json& message) {
+  MeshOptions options;
+  EachOption(options, [&](const char* name, auto& value) { message[name].get_to(value); });
+  return options;
 }
 
 Status Follow(Transport& transport, const OrderHandlers& handlers) {

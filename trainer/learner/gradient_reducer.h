@@ -4,14 +4,31 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include "trainer/learner/buckets.h"
+#include "trainer/comm/reduce.h"
+#include "trainer/model/param_table.h"
 
 namespace nxdkit::trainer {
+
+// A part of a rank's flat array that a backward pass is through with at once, cut over the
+// data-parallel ranks (ZeRO-1).
+struct Bucket {
+  FlatRange range;
+  std::vector<FlatRange> shares;  // of each data-parallel rank; they follow one another
+  FlatCut cut;                    // the same, counted from the beginning of the range
+};
+
+// `least`: elements of a bucket, at least; 0: so many that every rank's share of it is not much
+// larger or smaller than another's. All ranks of a mesh have the same buckets.
+std::vector<Bucket> MakeBuckets(const ParamTable& table, int ranks, int64_t least = 0);
+
+// The shares of one data-parallel rank.
+std::vector<FlatRange> SharesOf(const std::vector<Bucket>& buckets, int rank);
 
 class GradientReducer {
  public:

@@ -15,7 +15,6 @@
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "trainer/comm/reduce.h"
-#include "trainer/learner/buckets.h"
 #include "trainer/learner/followers.h"
 #include "trainer/learner/gradient_reducer.h"
 #include "trainer/learner/led_losses.h"

@@ -46,7 +46,7 @@ struct MeshOptions {
   MicroBatch experience{};     // forward alone
   OptimizerOptions optimizer;  // of a trainable decoder
   Overlap overlap = Overlap::kOverProcesses;
-  int64_t least_bucket = 0;  // elements that are summed at once: buckets.h
+  int64_t least_bucket = 0;  // elements that are summed at once: gradient_reducer.h
   // Of a mesh over several processes, which all make the same calls with the same rows. nullptr:
   // all ranks are in this process.
   Transport* transport = nullptr;

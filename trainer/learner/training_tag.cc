@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "formats/kinds/open.h"
@@ -71,7 +70,6 @@ struct Binder {
       AddWhole(layout, entry.param, {});
       StoredTensor stored;
       stored.name = layout.name;
-      stored.dtype = Dtype::kF32;
       stored.storage = storage;
       out.bound.layout.tensors.push_back(std::move(layout));
       out.bound.stored.push_back(std::move(stored));
@@ -152,9 +150,7 @@ artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const model
   out.artifact.config = base.config;
   out.model = model;
   out.params = model.Logical();
-  std::vector<uint32_t> params(model.params.size());
-  std::iota(params.begin(), params.end(), 0u);
-  BindMemory(model, params, weights, out.bound);
+  BindMemory(model, OwnNumbers(model), weights, out.bound);
   if (optimizer) Binder{out, model, *optimizer}.Run();
   return out;
 }

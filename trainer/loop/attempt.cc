@@ -63,8 +63,7 @@ Result<bool> MakeFile(const std::string& path, const std::string& text) {
   return error;
 }
 
-Status Touch(const std::string& path) {
-  NXDKIT_TRY(MakeFile(path, ""));
+Status Remove(const std::string& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
   return OutputError("remove", errno).in(path);
 }
@@ -92,7 +91,9 @@ Result<Attempt> Attempt::Claim(const std::string& run_folder) {
 }
 
 Status Attempt::Check() const {
-  NXDKIT_TRY(Touch(JoinPath(FolderOf(run_folder_), fmt::format("{}{}", kLooks, number_))));
+  const std::string touched = JoinPath(FolderOf(run_folder_), fmt::format("{}{}", kLooks, number_));
+  NXDKIT_TRY(MakeFile(touched, ""));
+  NXDKIT_TRY(Remove(touched));
   NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(FolderOf(run_folder_)));
   const int64_t last = numbers.empty() ? 0 : std::ranges::max(numbers);
   if (last <= number_) return OkStatus();
@@ -113,10 +114,6 @@ Status Attempt::Done(int64_t step) const {
   return WriteFileAtomic(JoinPath(run_folder_, kDone), json.dump() + "\n");
 }
 
-Status Attempt::NotDone() const {
-  const std::string path = JoinPath(run_folder_, kDone);
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return OkStatus();
-  return OutputError("remove", errno).in(path);
-}
+Status Attempt::NotDone() const { return Remove(JoinPath(run_folder_, kDone)); }
 
 }  // namespace nxdkit::trainer

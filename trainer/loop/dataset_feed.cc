@@ -55,11 +55,10 @@ Prompt PromptOf(const Dataset& dataset, size_t row, const Tokenizer& tokenizer) 
 Result<std::unique_ptr<PromptFeed>> MakeDatasetFeed(std::shared_ptr<const Dataset> dataset,
                                                     std::shared_ptr<const Tokenizer> tokenizer,
                                                     int64_t seed, bool shuffle, int64_t count) {
-  DataPosition start;
-  start.seed = static_cast<uint64_t>(seed);
-  start.shuffle = shuffle;
-  start.rows = dataset->size();
-  start.fingerprint = dataset->fingerprint();
+  DataPosition start = {.seed = static_cast<uint64_t>(seed),
+                        .shuffle = shuffle,
+                        .rows = dataset->size(),
+                        .fingerprint = dataset->fingerprint()};
   NXDKIT_ASSIGN(BatchSampler sampler, BatchSampler::Make(start, count));
   return std::unique_ptr<PromptFeed>(std::make_unique<DatasetFeed>(
       std::move(dataset), std::move(tokenizer), std::move(start), std::move(sampler), count));

@@ -1,10 +1,8 @@
 #include "trainer/loop/remote_workers.h"
 
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <map>
 #include <utility>
 
@@ -53,13 +51,6 @@ class RemoteWorker : public RunningWorker {
   Relay relay_;
 };
 
-Result<std::pair<Descriptor, Descriptor>> MakeSockets() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return OutputError("make a socket for a rollout worker", errno);
-  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
-}
-
 // Among the workers of its machine.
 int64_t PlaceOnMachine(const RunPlan& plan, size_t worker) {
   const auto begin = plan.machine_of_worker.begin();
@@ -73,7 +64,7 @@ Result<StartedWorker> StartHere(const RemoteWorkers& workers, size_t worker) {
 
 Result<StartedWorker> StartThere(Leader& leader, const RemoteWorkers& workers, int machine,
                                  size_t worker) {
-  NXDKIT_ASSIGN(auto sockets, MakeSockets());
+  NXDKIT_ASSIGN(auto sockets, MakeWorkerSockets());
   Json order = {{"call", "start_worker"},
                 {"worker", worker},
                 {"place", PlaceOnMachine(workers.plan, worker)},

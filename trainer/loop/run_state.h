@@ -7,13 +7,29 @@
 
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_data.h"
-#include "trainer/loop/run_logs.h"
-#include "trainer/loop/run_models.h"
-#include "trainer/loop/run_record.h"
+#include "trainer/loop/run_parts.h"
 #include "trainer/loop/step.h"
+#include "trainer/loop/weight_sync.h"
+#include "trainer/report/event_file.h"
+#include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
+
+// The logs of a run: metrics and samples (report/metric_log.h), which weights generated what, and
+// TensorBoard's events.
+struct RunLogs {
+  // Continued after step `resumed`, without one begun.
+  static Result<RunLogs> Open(const LoopContext& run, std::optional<int64_t> resumed,
+                              const std::string& config_json);
+
+  Status Write(int64_t step, const MetricRecord& record);
+  // `step`: the one that the weights were synced for.
+  Status WriteSync(int64_t step, const SyncedWeights& synced, const EngineFacts& loaded);
+
+  MetricLog metrics;  // and samples
+  AppendFile syncs;
+  std::optional<EventFile> events;
+};
 
 class RunState {
  public:

@@ -4,11 +4,15 @@
 
 #include <utility>
 
+#include "formats/kinds/open.h"
+#include "formats/ops/verify/checksums.h"
+#include "formats/ops/verify/compare.h"
+#include "lib/system/folders.h"
 #include "lib/system/system.h"
+#include "trainer/config/check_model.h"
 #include "trainer/loop/instance_fit.h"
 #include "trainer/loop/memory_estimate.h"
 #include "trainer/loop/setup_generation.h"
-#include "trainer/loop/setup_models.h"
 #include "trainer/loop/setup_text.h"
 
 namespace nxdkit::trainer {
@@ -61,6 +65,110 @@ Status CheckRoom(const SetupContext& setup, const RunModels& models, const Engin
     setup.Note(which + MemoryText(estimate, *limit));
     if (config.trainer.check_memory) NXDKIT_TRY(CheckMemory(estimate, *limit));
   }
+  return OkStatus();
+}
+
+ModelFacts FactsOf(const DecoderConfig& config) {
+  const models::ModelConfig& shapes = config.model.config;
+  return {shapes.heads, shapes.kv_heads, shapes.vocab, shapes.intermediate, config.max_positions};
+}
+
+Result<artifact::BoundArtifact> OpenSource(const SetupContext& setup, const std::string& path) {
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened, kinds::OpenAndBind(path, nullptr, {}));
+  for (const std::string& warning : opened.artifact.warnings) setup.Warn(warning);
+  for (const Choice& choice : opened.artifact.choices) setup.Tell(choice);
+  return opened;
+}
+
+Status OpenActor(const SetupContext& setup, RunModels& models) {
+  NXDKIT_ASSIGN(models.base, OpenSource(setup, *setup.config.worker.actor.model.model_path));
+  const artifact::Artifact& artifact = models.base.artifact;
+  NXDKIT_ASSIGN(DecoderConfig config,
+                ParseDecoderConfig(artifact.config_text, artifact.config_path));
+  const std::vector<ConfigProblem> problems = CheckModel(setup.loaded, FactsOf(config));
+  if (!problems.empty()) return ProblemsError(problems);
+  models.config = std::make_unique<const DecoderConfig>(std::move(config));
+  return OkStatus();
+}
+
+Status OpenCritic(const SetupContext& setup, RunModels& models) {
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened,
+                OpenSource(setup, *setup.config.worker.critic.model.model_path));
+  NXDKIT_ASSIGN(CriticModel critic,
+                MakeCriticModel(std::move(opened), static_cast<uint64_t>(setup.config.data.seed)));
+  const std::vector<ConfigProblem> problems =
+      CheckCriticModel(setup.loaded, FactsOf(critic.config));
+  if (!problems.empty()) return ProblemsError(problems);
+  for (const std::string& note : critic.notes) setup.Note("critic: " + note);
+  models.critic_model = std::make_unique<const CriticModel>(std::move(critic));
+  return OkStatus();
+}
+
+// `section`: worker.actor or worker.critic.
+Result<MeshOptions> MeshOf(const SetupContext& setup, const UpdaterConfig& section) {
+  const DataConfig& data = setup.config.data;
+  const int64_t row_tokens = data.max_prompt_length + data.max_response_length;
+  const auto pass = [&](int64_t rows) {
+    return MeshOptions::MicroBatch{rows * row_tokens, section.dynamic_batching ? 0 : rows};
+  };
+  const OptimConfig& optim = section.optim;
+  const RunPlan& plan = setup.plan;
+  MeshOptions options;
+  options.tp = static_cast<int>(plan.train_tp);
+  options.dp = static_cast<int>(plan.data_parallel);
+  options.ranks_of_process.assign(plan.ranks_of_machine.begin(), plan.ranks_of_machine.end());
+  options.decoder.compute = ComputeDtype(setup.config);
+  options.decoder.recompute = section.model.enable_gradient_checkpointing;
+  options.decoder.max_positions = row_tokens;
+  options.max_grad_norm = section.max_grad_norm;
+  options.update = pass(section.micro_batch_size_per_device_for_update);
+  options.experience = pass(section.micro_batch_size_per_device_for_experience);
+  NXDKIT_ASSIGN(options.optimizer.type, ParseOptimizerType(optim.strategy));
+  options.optimizer.adam = {optim.betas[0], optim.betas[1], 1e-8, optim.weight_decay};
+  options.optimizer.seed = static_cast<uint64_t>(data.seed);
+  options.overlap =
+      setup.config.trainer.overlap_gradients ? Overlap::kOverProcesses : Overlap::kNever;
+  options.transport = setup.options.transport;
+  options.led = setup.options.leader != nullptr;
+  options.leader = setup.options.leader;
+  NXDKIT_ASSIGN(std::string real_model, RealPath(*section.model.model_path));
+  options.origin = {std::move(real_model), false, options.optimizer.seed};
+  return options;
+}
+
+// The weights are read once, each from one place: a damaged element would be trained from, and of
+// copies that differ, as of a head beside tied embeddings, one would be taken.
+Status CheckWeights(const SetupContext& setup, const artifact::BoundArtifact& source) {
+  artifact::RunOptions run = setup.FileOptions(setup.hooks.poll);
+  run.max_memory = artifact::RunOptions().max_memory;
+  NXDKIT_TRY(ops::RequireSound(source, run));
+  NXDKIT_ASSIGN(const std::vector<artifact::Finding> damaged,
+                ops::CheckChecksums(source.artifact, run));
+  return ops::FirstAsError(damaged);
+}
+
+// Opens the models that the configuration names, and holds their shapes against it.
+Status OpenModels(const SetupContext& setup, RunModels& models) {
+  NXDKIT_TRY(OpenActor(setup, models));
+  return NeedsCritic(setup.config) ? OpenCritic(setup, models) : OkStatus();
+}
+
+// Reads the weights, and checks every element of them, into meshes of ranks.
+Status LoadModels(const SetupContext& setup, RunModels& models) {
+  NXDKIT_TRY(CheckWeights(setup, models.base));
+  if (models.critic_model) {
+    const artifact::BoundArtifact& source = models.critic_model->source;
+    NXDKIT_TRY(CheckWeights(setup, source));
+    NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.critic));
+    options.origin.critic = true;
+    NXDKIT_ASSIGN(models.critic, MeshModel::Make(models.critic_model->config, options, source));
+  }
+  NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.actor));
+  options.temperature = static_cast<float>(setup.config.worker.rollout.temperature);
+  NXDKIT_ASSIGN(models.actor, MeshModel::Make(*models.config, options, models.base));
+  if (setup.config.algorithm.disable_kl) return OkStatus();
+  options.decoder.trainable = false;
+  NXDKIT_ASSIGN(models.reference, MeshModel::Make(*models.config, options, models.base));
   return OkStatus();
 }
 

@@ -51,12 +51,10 @@ Status CheckLogProbs(const SetupContext& setup, const EngineShape& engine) {
 
 EngineOptions EngineFor(const SetupContext& setup, const std::string& bundle) {
   const NeuronOverrideConfig& over = setup.config.worker.rollout.neuron_override_config;
-  EngineOptions engine;
-  engine.bundle = bundle;
-  engine.neuron_override.tp_degree = over.tp_degree.value_or(setup.plan.rollout_tp);
-  engine.neuron_override.batch_size = over.batch_size;
-  engine.neuron_override.seq_len = over.seq_len;
-  return engine;
+  return {.bundle = bundle,
+          .neuron_override = {.tp_degree = over.tp_degree.value_or(setup.plan.rollout_tp),
+                              .batch_size = over.batch_size,
+                              .seq_len = over.seq_len}};
 }
 
 Status MakeBundle(const SetupContext& setup, const kinds::Kind* from, const EngineShape& engine,
@@ -125,13 +123,12 @@ Status LookElsewhere(const SetupContext& setup, SyncTarget& sync) {
 WorkerPoolOptions PoolFor(const SetupContext& setup) {
   const SetupOptions& options = setup.options;
   const bool others = OthersEngine(setup.config.worker.rollout);
-  WorkerPoolOptions pool;
-  pool.command = options.worker_command;
-  pool.workers = static_cast<int>(setup.plan.rollout_workers);
-  pool.environment = options.rollout_environment.all;
-  pool.environment_of = options.rollout_environment.of;
-  pool.log_files = options.worker_logs;
-  pool.on_warning = setup.hooks.note;
+  WorkerPoolOptions pool = {.workers = static_cast<int>(setup.plan.rollout_workers),
+                            .command = options.worker_command,
+                            .environment = options.rollout_environment.all,
+                            .environment_of = options.rollout_environment.of,
+                            .log_files = options.worker_logs,
+                            .on_warning = setup.hooks.note};
   if (others) {
     pool.grace = kOthersGrace;
     for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));

@@ -75,18 +75,16 @@ Result<std::string> TemplateDate(const SetupContext& setup, const ChatTemplate& 
 }
 
 DatasetOptions OptionsOf(const DataConfig& data, const RunText& text, const std::string& date) {
-  DatasetOptions options;
-  options.prompt_key = data.prompt_key;
-  options.answer_key = data.answer_key;
-  options.image_key = data.image_key;
-  options.video_key = data.video_key;
-  options.max_prompt_tokens = data.max_prompt_length;
-  options.overlong = data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate;
-  options.chat.enable_thinking = data.enable_thinking;
-  if (!date.empty()) options.chat.now = MidnightOf(date);
-  options.chat.bos_token = text.special.bos_token;
-  options.chat.eos_token = text.special.eos_token;
-  return options;
+  return {.prompt_key = data.prompt_key,
+          .answer_key = data.answer_key,
+          .image_key = data.image_key,
+          .video_key = data.video_key,
+          .max_prompt_tokens = data.max_prompt_length,
+          .overlong = data.filter_overlong_prompts ? Overlong::kDrop : Overlong::kTruncate,
+          .chat = {.enable_thinking = data.enable_thinking,
+                   .bos_token = text.special.bos_token,
+                   .eos_token = text.special.eos_token,
+                   .now = MidnightOf(date)}};
 }
 
 Result<std::shared_ptr<const Dataset>> LoadData(const SetupContext& setup,

@@ -8,7 +8,6 @@
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/make_batch.h"
 #include "trainer/loop/reward_watch.h"
-#include "trainer/loop/run_logs.h"
 #include "trainer/loop/run_state.h"
 #include "trainer/loop/step.h"
 #include "trainer/loop/update_policy.h"

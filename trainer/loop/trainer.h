@@ -6,9 +6,7 @@
 
 #include "trainer/loop/generators.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_data.h"
-#include "trainer/loop/run_models.h"
-#include "trainer/loop/run_record.h"
+#include "trainer/loop/run_parts.h"
 #include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {

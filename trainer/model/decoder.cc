@@ -6,7 +6,6 @@
 #include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
-#include "trainer/kernels/embedding.h"
 #include "trainer/kernels/log_prob.h"
 #include "trainer/model/layer.h"
 

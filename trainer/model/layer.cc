@@ -2,7 +2,6 @@
 
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
-#include "trainer/kernels/swiglu.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -115,12 +115,6 @@ Layout LayoutOf(const models::Model& model, const std::vector<uint32_t>& params,
   return layout;
 }
 
-std::vector<uint32_t> Themselves(const models::Model& model) {
-  std::vector<uint32_t> params(model.params.size());
-  std::iota(params.begin(), params.end(), 0u);
-  return params;
-}
-
 Status Fill(const artifact::BoundArtifact& source, const models::Model& model,
             const std::vector<uint32_t>& params, const std::vector<RankMemory>& ranks,
             const artifact::RunOptions& run) {
@@ -157,10 +151,16 @@ Status CheckSameModel(const artifact::BoundArtifact& source, const models::Model
 
 }  // namespace
 
+std::vector<uint32_t> OwnNumbers(const models::Model& model) {
+  std::vector<uint32_t> params(model.params.size());
+  std::iota(params.begin(), params.end(), 0u);
+  return params;
+}
+
 Status LoadWeights(const artifact::BoundArtifact& source, const models::Model& model,
                    const std::vector<RankMemory>& ranks, const artifact::RunOptions& run) {
   NXDKIT_TRY(CheckSameModel(source, model));
-  return Fill(source, model, Themselves(model), ranks, run);
+  return Fill(source, model, OwnNumbers(model), ranks, run);
 }
 
 Status LoadEntry(const artifact::BoundArtifact& source, const models::Model& model,
@@ -202,14 +202,13 @@ void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
   for (const RankMemory& memory : ranks) {
     const auto storage = std::make_shared<MemoryStorage>(memory);
     for (const Slot& slot : memory.table->slots) {
-      StoredTensor tensor;
-      tensor.name = model.params[slot.param].name;
-      tensor.dtype = memory.dtype;
-      tensor.shape = slot.shape;
-      tensor.strides = RowMajorStrides(slot.shape);
-      tensor.offset = static_cast<uint64_t>(slot.offset * ElementBytes(memory.dtype));
-      tensor.storage = storage;
-      to.stored.push_back(std::move(tensor));
+      const auto offset = static_cast<uint64_t>(slot.offset * ElementBytes(memory.dtype));
+      to.stored.push_back({.name = model.params[slot.param].name,
+                           .dtype = memory.dtype,
+                           .shape = slot.shape,
+                           .strides = RowMajorStrides(slot.shape),
+                           .offset = offset,
+                           .storage = storage});
     }
   }
 }

@@ -53,6 +53,9 @@ Status LoadEntry(const artifact::BoundArtifact& source, const models::Model& mod
 // Numbers of our own as storage to read a tensor from.
 std::shared_ptr<const Storage> StorageOf(std::vector<float> values);
 
+// 0, 1, 2, ...: each parameter of the model as itself.
+std::vector<uint32_t> OwnNumbers(const models::Model& model);
+
 // Adds the arrays of all ranks to `to`, as tensors to read from while they live and do not change.
 // params[i] is the logical parameter in `to` that the model's parameter i is bound as.
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,

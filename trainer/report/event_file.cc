@@ -8,15 +8,12 @@
 #include <cstdlib>
 #include <span>
 
+#include "lib/base/little_endian.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::trainer {
 namespace {
-
-void AppendFixed(uint64_t value, int bytes, std::string* out) {
-  for (int i = 0; i < bytes; ++i) *out += static_cast<char>(value >> (8 * i));
-}
 
 // Protocol buffers, as far as events need them: fields in ascending order, wire types 0, 1, 2, 5.
 class Message {
@@ -28,7 +25,7 @@ class Message {
   }
   Message& Double(uint32_t field, double value) {
     Tag(field, 1);
-    AppendFixed(std::bit_cast<uint64_t>(value), 8, &bytes_);
+    AppendLittle(std::bit_cast<uint64_t>(value), bytes_);
     return *this;
   }
   Message& Bytes(uint32_t field, std::string_view value) {
@@ -39,7 +36,7 @@ class Message {
   }
   Message& Float(uint32_t field, float value) {
     Tag(field, 5);
-    AppendFixed(std::bit_cast<uint32_t>(value), 4, &bytes_);
+    AppendLittle(std::bit_cast<uint32_t>(value), bytes_);
     return *this;
   }
   Message& Nested(uint32_t field, const Message& value) { return Bytes(field, value.bytes_); }
@@ -109,10 +106,10 @@ uint32_t MaskedCrc32c(std::string_view bytes) {
 
 std::string EventFrame(std::string_view event) {
   std::string frame;
-  AppendFixed(event.size(), 8, &frame);
-  AppendFixed(MaskedCrc32c(frame), 4, &frame);
+  AppendLittle(uint64_t{event.size()}, frame);
+  AppendLittle(MaskedCrc32c(frame), frame);
   frame += event;
-  AppendFixed(MaskedCrc32c(event), 4, &frame);
+  AppendLittle(MaskedCrc32c(event), frame);
   return frame;
 }
 

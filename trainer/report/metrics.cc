@@ -41,16 +41,9 @@ double SteadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-enum class Per { kResponse, kAll };
-struct PhaseRow {
-  std::string_view name;
-  Per per;
-};
-constexpr PhaseRow kPhases[] = {
-    {"gen", Per::kResponse},      {"reward", Per::kResponse},  {"ref", Per::kAll},
-    {"old", Per::kAll},           {"values", Per::kAll},       {"adv", Per::kAll},
-    {"update_critic", Per::kAll}, {"update_actor", Per::kAll},
-};
+constexpr std::string_view kPerResponseToken[] = {"gen", "reward"};
+constexpr std::string_view kPerToken[] = {"ref", "old",           "values",
+                                          "adv", "update_critic", "update_actor"};
 
 }  // namespace
 
@@ -137,9 +130,10 @@ void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tok
                 int64_t all_tokens) {
   for (const auto& [name, seconds] : phases) {
     metrics.Set(Name("timing_s", name), seconds);
-    const auto row = std::ranges::find(kPhases, name, &PhaseRow::name);
-    if (row == std::end(kPhases)) continue;
-    const int64_t tokens = row->per == Per::kResponse ? response_tokens : all_tokens;
+    const auto is_in = [&](const auto& names) { return std::ranges::count(names, name) > 0; };
+    const int64_t tokens = is_in(kPerResponseToken) ? response_tokens
+                           : is_in(kPerToken)       ? all_tokens
+                                                    : 0;
     if (tokens > 0)
       metrics.Set(Name("timing_per_token_ms", name), seconds * 1000 / static_cast<double>(tokens));
   }

@@ -1,16 +1,22 @@
-// running_log/ in a run's folder: what a person was told, for later.
+// A run tells how it goes while it is under way: to a person through a sink, and for later to
+// running_log/ in its folder.
 //   trainer.log             2026-11-21T12:05:09Z step 3/50  reward 0.5120 ...
 //   rollout_worker_N.log    standard error of rollout worker N
 // A run that is continued adds to them.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "trainer/report/append_file.h"
+#include "trainer/report/console.h"
 
 namespace nxdkit::trainer {
 
@@ -38,6 +44,51 @@ class RunLog {
  private:
   AppendFile file_;
   Clock clock_;
+};
+
+struct DisplayOptions {
+  std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
+  bool terminal = false;                        // a status line that moves by itself
+  bool steps = true;  // false: steps and their phases are only logged (trainer.logger: no console)
+};
+
+// Thread-safe; on a terminal a thread of its own lets the time of the status line go on.
+class RunDisplay {
+ public:
+  explicit RunDisplay(DisplayOptions options);
+  RunDisplay(const RunDisplay&) = delete;
+  RunDisplay& operator=(const RunDisplay&) = delete;
+  ~RunDisplay() { Close(); }
+
+  // Begins with what was told so far. A line that cannot be written is lost, and the run is not:
+  // the first such error is shown.
+  void LogTo(RunLog log);
+
+  void Line(std::string_view line);    // shown and logged
+  void Record(std::string_view line);  // logged alone
+
+  // As the hooks of the loop (trainer/loop/trainer.h).
+  void BeginPhase(int64_t step, int64_t steps, const std::string& phase);
+  void Progress(int64_t done, int64_t units);
+  void Step(int64_t step, int64_t steps, const MetricRecord& record);
+
+  // Takes the status line away; what is told later is whole lines.
+  void Close();
+
+ private:
+  Console& ConsoleFor(int64_t step, int64_t steps);
+  void Show(std::string_view line);
+  void Log(std::string_view line);
+  void Tick(const std::stop_token& stop);
+
+  const DisplayOptions options_;
+  std::mutex mutex_;  // of all below but the thread
+  std::optional<Console> console_;
+  std::optional<RunLog> log_;
+  std::vector<std::string> early_;  // lines for a log that is not there yet
+  bool log_failed_ = false;
+  std::condition_variable_any wake_;
+  std::jthread ticker_;
 };
 
 }  // namespace nxdkit::trainer

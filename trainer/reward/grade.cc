@@ -229,10 +229,7 @@ bool GradeAnswer(std::string_view given, std::string_view truth) {
   if (elements.size() > 1 &&
       (expected.front() != answer.front() || expected.back() != answer.back()))
     return false;
-  if (elements.size() != found.size()) return false;
-  for (size_t i = 0; i < elements.size(); ++i)
-    if (!ElementsAreEqual(elements[i], found[i])) return false;
-  return true;
+  return std::ranges::equal(elements, found, ElementsAreEqual);
 }
 
 }  // namespace nxdkit::trainer

@@ -13,173 +13,34 @@ constexpr int kMaxNesting = 40;
 struct Symbol {
   std::string_view name, text;
 };
-// Macros without arguments. What is not here, nor in kMacros, is dropped. Sorted by name.
-constexpr Symbol kSymbols[] = {
-    {" ", " "},
-    {"!", ""},
-    {"#", "#"},
-    {"$", "$"},
-    {"%", "%"},
-    {"&", "&"},
-    {",", " "},
-    {"-", "\u00ad"},
-    {":", " "},
-    {";", " "},
-    {"Delta", "\u0394"},
-    {"Gamma", "\u0393"},
-    {"Lambda", "\u039b"},
-    {"Leftarrow", "\u21d0"},
-    {"Omega", "\u03a9"},
-    {"Phi", "\u03a6"},
-    {"Pi", "\u03a0"},
-    {"Psi", "\u03a8"},
-    {"Rightarrow", "\u21d2"},
-    {"Sigma", "\u03a3"},
-    {"Theta", "\u0398"},
-    {"Upsilon", "\u03a5"},
-    {"Vert", "\u2016"},
-    {"Xi", "\u039e"},
-    {"\\", "\n"},
-    {"_", "_"},
-    {"aleph", "\u2135"},
-    {"alpha", "\u03b1"},
-    {"angle", "\u2220"},
-    {"approx", "\u2248"},
-    {"arccos", "arccos"},
-    {"arcsin", "arcsin"},
-    {"arctan", "arctan"},
-    {"ast", "\u2217"},
-    {"backslash", "\\"},
-    {"because", "\u2235"},
-    {"beta", "\u03b2"},
-    {"bullet", "\u2219"},
-    {"cap", "\u2229"},
-    {"cdot", "\u00b7"},
-    {"cdots", "\u22ef"},
-    {"chi", "\u03c7"},
-    {"circ", "\u2218"},
-    {"complement", "\u2201"},
-    {"cong", "\u2245"},
-    {"cos", "cos"},
-    {"cosh", "cosh"},
-    {"cup", "\u222a"},
-    {"ddots", "\u22f1"},
-    {"delta", "\u03b4"},
-    {"div", "\u00f7"},
-    {"dots", "\u2026"},
-    {"downarrow", "\u2193"},
-    {"ell", "\u2113"},
-    {"emptyset", "\u2205"},
-    {"epsilon", "\u03f5"},
-    {"equiv", "\u2261"},
-    {"eta", "\u03b7"},
-    {"exists", "\u2203"},
-    {"exp", "exp"},
-    {"forall", "\u2200"},
-    {"gamma", "\u03b3"},
-    {"ge", "\u2265"},
-    {"geq", "\u2265"},
-    {"geqq", "\u2267"},
-    {"geqslant", "\u2a7e"},
-    {"gg", "\u226b"},
-    {"hbar", "\u0127"},
-    {"i", "\u0131"},
-    {"iff", "\u27fa"},
-    {"implies", "\u27f9"},
-    {"in", "\u2208"},
-    {"inf", "inf"},
-    {"infty", "\u221e"},
-    {"int", "\u222b"},
-    {"iota", "\u03b9"},
-    {"j", "\u0237"},
-    {"kappa", "\u03ba"},
-    {"lVert", "\u2016"},
-    {"lambda", "\u03bb"},
-    {"land", "\u2227"},
-    {"langle", "\u27e8"},
-    {"lceil", "\u2308"},
-    {"ldots", "\u2026"},
-    {"le", "\u2264"},
-    {"leftarrow", "\u2190"},
-    {"leq", "\u2264"},
-    {"leqq", "\u2266"},
-    {"leqslant", "\u2a7d"},
-    {"lfloor", "\u230a"},
-    {"lim", "lim"},
-    {"ll", "\u226a"},
-    {"ln", "ln"},
-    {"log", "log"},
-    {"lor", "\u2228"},
-    {"lvert", "|"},
-    {"max", "max"},
-    {"mid", "|"},
-    {"min", "min"},
-    {"mp", "\u2213"},
-    {"mu", "\u03bc"},
-    {"nabla", "\u2207"},
-    {"ne", ""},  // pylatexenc does not know it; \neq it does
-    {"neg", "\u00ac"},
-    {"neq", "\u2260"},
-    {"notin", "\u2209"},
-    {"nu", "\u03bd"},
-    {"omega", "\u03c9"},
-    {"oplus", "\u2295"},
-    {"otimes", "\u2297"},
-    {"parallel", "\u2225"},
-    {"partial", "\u2202"},
-    {"perp", "\u27c2"},
-    {"phi", "\u03d5"},
-    {"pi", "\u03c0"},
-    {"pm", "\u00b1"},
-    {"prime", "'"},
-    {"prod", "\u220f"},
-    {"propto", "\u221d"},
-    {"psi", "\u03c8"},
-    {"qquad", "    "},
-    {"quad", "  "},
-    {"rVert", "\u2016"},
-    {"rangle", "\u27e9"},
-    {"rceil", "\u2309"},
-    {"rfloor", "\u230b"},
-    {"rho", "\u03c1"},
-    {"rightarrow", "\u2192"},
-    {"rvert", "|"},
-    {"setminus", "\u2216"},
-    {"sigma", "\u03c3"},
-    {"sim", "\u223c"},
-    {"simeq", "\u2243"},
-    {"sin", "sin"},
-    {"sinh", "sinh"},
-    {"star", "\u22c6"},
-    {"subset", "\u2282"},
-    {"subseteq", "\u2286"},
-    {"sum", "\u2211"},
-    {"sup", "sup"},
-    {"supset", "\u2283"},
-    {"supseteq", "\u2287"},
-    {"tan", "tan"},
-    {"tanh", "tanh"},
-    {"tau", "\u03c4"},
-    {"textdegree", "\u00b0"},
-    {"therefore", "\u2234"},
-    {"theta", "\u03b8"},
-    {"times", "\u00d7"},
-    {"to", "\u2192"},
-    {"uparrow", "\u2191"},
-    {"upsilon", "\u03c5"},
-    {"varepsilon", "\u03b5"},
-    {"varnothing", "\u2205"},
-    {"varphi", "\u03c6"},
-    {"vdots", "\u22ee"},
-    {"vee", "\u2228"},
-    {"vert", "|"},
-    {"wedge", "\u2227"},
-    {"xi", "\u03be"},
-    {"zeta", "\u03b6"},
-    {"{", "{"},
-    {"}", "}"},
+// Macros without arguments, each with its text. What is not here, nor in the tables below, is
+// dropped; so is \ne, which pylatexenc does not know (it knows \neq).
+constexpr std::string_view kSymbols =
+    "#=# $=$ %=% &=& -=\u00ad Delta=\u0394 Gamma=\u0393 Lambda=\u039b Leftarrow=\u21d0 "
+    "Omega=\u03a9 Phi=\u03a6 Pi=\u03a0 Psi=\u03a8 Rightarrow=\u21d2 Sigma=\u03a3 Theta=\u0398 "
+    "Upsilon=\u03a5 Vert=\u2016 Xi=\u039e _=_ aleph=\u2135 alpha=\u03b1 angle=\u2220 "
+    "approx=\u2248 arccos=arccos arcsin=arcsin arctan=arctan ast=\u2217 backslash=\\ "
+    "because=\u2235 beta=\u03b2 bullet=\u2219 cap=\u2229 cdot=\u00b7 cdots=\u22ef chi=\u03c7 "
+    "circ=\u2218 complement=\u2201 cong=\u2245 cos=cos cosh=cosh cup=\u222a ddots=\u22f1 "
+    "delta=\u03b4 div=\u00f7 dots=\u2026 downarrow=\u2193 ell=\u2113 emptyset=\u2205 "
+    "epsilon=\u03f5 equiv=\u2261 eta=\u03b7 exists=\u2203 exp=exp forall=\u2200 gamma=\u03b3 "
+    "ge=\u2265 geq=\u2265 geqq=\u2267 geqslant=\u2a7e gg=\u226b hbar=\u0127 i=\u0131 iff=\u27fa "
+    "implies=\u27f9 in=\u2208 inf=inf infty=\u221e int=\u222b iota=\u03b9 j=\u0237 kappa=\u03ba "
+    "lVert=\u2016 lambda=\u03bb land=\u2227 langle=\u27e8 lceil=\u2308 ldots=\u2026 le=\u2264 "
+    "leftarrow=\u2190 leq=\u2264 leqq=\u2266 leqslant=\u2a7d lfloor=\u230a lim=lim ll=\u226a "
+    "ln=ln log=log lor=\u2228 lvert=| max=max mid=| min=min mp=\u2213 mu=\u03bc nabla=\u2207 "
+    "neg=\u00ac neq=\u2260 notin=\u2209 nu=\u03bd omega=\u03c9 oplus=\u2295 otimes=\u2297 "
+    "parallel=\u2225 partial=\u2202 perp=\u27c2 phi=\u03d5 pi=\u03c0 pm=\u00b1 prime=' "
+    "prod=\u220f propto=\u221d psi=\u03c8 rVert=\u2016 rangle=\u27e9 rceil=\u2309 rfloor=\u230b "
+    "rho=\u03c1 rightarrow=\u2192 rvert=| setminus=\u2216 sigma=\u03c3 sim=\u223c simeq=\u2243 "
+    "sin=sin sinh=sinh star=\u22c6 subset=\u2282 subseteq=\u2286 sum=\u2211 sup=sup "
+    "supset=\u2283 supseteq=\u2287 tan=tan tanh=tanh tau=\u03c4 textdegree=\u00b0 "
+    "therefore=\u2234 theta=\u03b8 times=\u00d7 to=\u2192 uparrow=\u2191 upsilon=\u03c5 "
+    "varepsilon=\u03b5 varnothing=\u2205 varphi=\u03c6 vdots=\u22ee vee=\u2228 vert=| "
+    "wedge=\u2227 xi=\u03be zeta=\u03b6 {={ }=}";
+constexpr Symbol kSpaces[] = {
+    {" ", " "}, {",", " "}, {":", " "}, {";", " "}, {"\\", "\n"}, {"qquad", "    "}, {"quad", "  "},
 };
-static_assert(std::ranges::is_sorted(kSymbols, {}, &Symbol::name));
 
 // Macros with arguments, one letter each: o [optional], a {argument}. In the text %1 and %2 stand
 // for the arguments (not the optional ones); `first_letter` is where the letters of a mathematical
@@ -400,8 +261,13 @@ struct Converter {
   }
 
   static std::string SymbolText(std::string_view name) {
-    const auto* found = std::ranges::lower_bound(kSymbols, name, {}, &Symbol::name);
-    return found != std::end(kSymbols) && found->name == name ? std::string(found->text) : "";
+    static const std::vector<std::string_view> kRows = Split(kSymbols, ' ');
+    const auto* space = std::ranges::find(kSpaces, name, &Symbol::name);
+    if (space != std::end(kSpaces)) return std::string(space->text);
+    for (const std::string_view row : kRows)
+      if (row.starts_with(name) && row.substr(name.size()).starts_with('='))
+        return std::string(row.substr(name.size() + 1));
+    return "";
   }
 
   std::string MacroText(std::string_view name) {

@@ -130,10 +130,8 @@ std::string_view Tail(std::string_view text, size_t count) {
 }
 
 bool StartsWithoutCase(std::string_view text, std::string_view lower) {
-  if (text.size() < lower.size()) return false;
-  for (size_t i = 0; i < lower.size(); ++i)
-    if ((text[i] | 0x20) != lower[i]) return false;
-  return true;
+  return std::ranges::equal(text.substr(0, lower.size()), lower, {},
+                            [](char c) { return c | 0x20; });
 }
 
 // What follows "Answer", space, ":", space: the rest of that line, at least one character. Space

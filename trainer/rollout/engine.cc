@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <new>
-#include <numeric>
 
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"
@@ -56,33 +55,29 @@ Result<std::string> DigestOf(const models::Model& model, const std::vector<RankM
   artifact::BoundArtifact memory;
   memory.model = model;
   memory.params = model.Logical();
-  std::vector<uint32_t> params(model.params.size());
-  std::iota(params.begin(), params.end(), 0u);
-  BindMemory(model, params, ranks, memory.bound);
+  BindMemory(model, OwnNumbers(model), ranks, memory.bound);
   NXDKIT_ASSIGN(const ops::ModelDigest digest, ops::DigestModel(memory, run));
   return manifest::DigestText(digest.digest);
 }
 
 Status CheckRequest(const RolloutRequest& request, const EngineFacts& facts) {
-  const auto bad = [](std::string what) { return Error(Errc::kUsage, std::move(what)); };
   const int64_t tokens = std::ssize(request.prompt);
   if (tokens < 1 || tokens > facts.seq_len - 1)
-    return bad(fmt::format("a prompt of {} tokens, expected 1 to {}: the sequence length is {}",
-                           tokens, facts.seq_len - 1, facts.seq_len));
+    return BadUsage("a prompt of {} tokens, expected 1 to {}: the sequence length is {}", tokens,
+                    facts.seq_len - 1, facts.seq_len);
   for (const int32_t id : request.prompt)
     if (id < 0 || id >= facts.vocab)
-      return bad(fmt::format("token id {} is not below the model's {}", id, facts.vocab));
+      return BadUsage("token id {} is not below the model's {}", id, facts.vocab);
   const SamplingParams& sampling = request.sampling;
   if (sampling.temperature != 0 &&
       !(sampling.temperature >= kMinTemperature && sampling.temperature < INFINITY))
-    return bad(fmt::format("temperature {}, expected 0 (greedy) or at least {}",
-                           sampling.temperature, kMinTemperature));
+    return BadUsage("temperature {}, expected 0 (greedy) or at least {}", sampling.temperature,
+                    kMinTemperature);
   if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    return bad(fmt::format("top_p {}, expected more than 0 and at most 1", sampling.top_p));
-  if (sampling.top_k < -1)
-    return bad(fmt::format("top_k {}, expected -1 (off) or more", sampling.top_k));
+    return BadUsage("top_p {}, expected more than 0 and at most 1", sampling.top_p);
+  if (sampling.top_k < -1) return BadUsage("top_k {}, expected -1 (off) or more", sampling.top_k);
   if (sampling.max_tokens < 1)
-    return bad(fmt::format("max_tokens {}, expected 1 or more", sampling.max_tokens));
+    return BadUsage("max_tokens {}, expected 1 or more", sampling.max_tokens);
   return OkStatus();
 }
 
@@ -255,28 +250,25 @@ Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
 
 Status CheckResponse(const RolloutResponse& response, const RolloutRequest& request,
                      const EngineFacts& facts) {
-  const auto bad = [](std::string what) { return Error(Errc::kCorrupt, std::move(what)); };
   const int64_t tokens = std::ssize(response.ids);
   const int64_t most =
       std::min(request.sampling.max_tokens, facts.seq_len - std::ssize(request.prompt));
   if (tokens < 1 || tokens > most)
-    return bad(fmt::format("a response of {} tokens, expected 1 to {}", tokens, most));
+    return Corrupt("a response of {} tokens, expected 1 to {}", tokens, most);
   for (const int32_t id : response.ids)
     if (id < 0 || id >= facts.vocab)
-      return bad(fmt::format("token id {} is not below the model's {}", id, facts.vocab));
+      return Corrupt("token id {} is not below the model's {}", id, facts.vocab);
   const size_t expected = request.sampling.log_probs ? response.ids.size() : 0;
   if (response.log_probs.size() != expected)
-    return bad(
-        fmt::format("{} log-probabilities, expected {}", response.log_probs.size(), expected));
+    return Corrupt("{} log-probabilities, expected {}", response.log_probs.size(), expected);
   for (const float log_prob : response.log_probs)
-    if (!std::isfinite(log_prob)) return bad(fmt::format("a log-probability of {}", log_prob));
+    if (!std::isfinite(log_prob)) return Corrupt("a log-probability of {}", log_prob);
   const bool stops = !request.sampling.ignore_eos &&
                      std::ranges::count(request.sampling.stop_tokens, response.ids.back()) > 0;
   if (stops == (response.reason == FinishReason::kStop) && (stops || tokens == most))
     return OkStatus();
-  return bad(fmt::format("{} tokens, the last of which is {}, and it ended with \"{}\"", tokens,
-                         response.ids.back(),
-                         response.reason == FinishReason::kStop ? "stop" : "length"));
+  return Corrupt("{} tokens, the last of which is {}, and it ended with \"{}\"", tokens,
+                 response.ids.back(), response.reason == FinishReason::kStop ? "stop" : "length");
 }
 
 }  // namespace nxdkit::trainer

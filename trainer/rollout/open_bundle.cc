@@ -1,7 +1,5 @@
 #include "trainer/rollout/open_bundle.h"
 
-#include <fmt/core.h>
-
 #include "formats/kinds/open.h"
 #include "formats/kinds/rollout/read_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
@@ -18,22 +16,17 @@ namespace {
 constexpr uint64_t kMaxPlanBytes = 1 << 20;
 
 Status CheckBlob(const rollout::Bundle& bundle) {
-  const auto refuse = [&](std::string what) {
-    return Error(Errc::kUnsupported, std::move(what)).in(bundle.folder);
-  };
-  if (!bundle.config) return refuse("rank shards without a neuron_config.json are not a bundle");
+  if (!bundle.config)
+    return Unsupported("rank shards without a neuron_config.json are not a bundle");
   if (bundle.has_cpu_plan) return OkStatus();
-  return refuse(bundle.blobs.empty()
-                    ? fmt::format("there is nothing to run: the bundle has no {}",
-                                  rollout::kCpuPlanFile)
-                    : fmt::format("{} is compiled for Neuron devices; this engine runs bundles "
-                                  "with a {}",
-                                  bundle.blobs.front(), rollout::kCpuPlanFile))
-      .hint(bundle.blobs.empty()
-                ? "make a bundle for this engine: neuron-export --target cpu"
-                : "worker.rollout.engine=vllm or exec has it run by a program for the devices "
-                  "(trainer/engines/README.md); for this engine make one with neuron-export "
-                  "--target cpu");
+  if (bundle.blobs.empty())
+    return Unsupported("there is nothing to run: the bundle has no {}", rollout::kCpuPlanFile)
+        .hint("make a bundle for this engine: neuron-export --target cpu");
+  return Unsupported("{} is compiled for Neuron devices; this engine runs bundles with a {}",
+                     bundle.blobs.front(), rollout::kCpuPlanFile)
+      .hint(
+          "worker.rollout.engine=vllm or exec has it run by a program for the devices "
+          "(trainer/engines/README.md); for this engine make one with neuron-export --target cpu");
 }
 
 Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
@@ -48,12 +41,10 @@ Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
 }
 
 // What the configuration of the training says, where it says something.
-Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
-                     const std::string& folder) {
+Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan) {
   const auto refuse = [&](const char* key, const std::string& wanted, const std::string& made) {
     return Unsupported("neuron_override_config.{} is {}, the bundle was made for {}", key, wanted,
                        made)
-        .in(folder)
         .hint("change the configuration, or export the bundle again");
   };
   for (const auto& [key, wanted, made] : {std::tuple("tp_degree", asked.tp_degree, plan.tp),
@@ -67,24 +58,20 @@ Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan,
 }
 
 // What the engine's own layout has must be what the plan says.
-Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
-                  const std::string& folder) {
-  const auto refuse = [&](std::string what) {
-    return Error(Errc::kUnsupported, std::move(what)).in(folder);
-  };
+Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan) {
   const rollout::NeuronConfig& neuron = *kinds::BundleOf(opened.artifact.artifact)->config;
   const ParamTable& table = opened.tables.front();
   if (neuron.local_ranks != plan.tp)
-    return refuse(fmt::format("the bundle is for {} of {} ranks; this engine runs all of them",
-                              neuron.local_ranks, plan.tp));
+    return Unsupported("the bundle is for {} of {} ranks; this engine runs all of them",
+                       neuron.local_ranks, plan.tp);
   if (table.heads != plan.query_slots || table.kv_heads != plan.kv_slots)
-    return refuse(
-        fmt::format("the plan has {} query and {} key heads on a rank, padding included; "
-                    "this engine has {} and {}, unpadded",
-                    plan.query_slots, plan.kv_slots, table.heads, table.kv_heads));
+    return Unsupported(
+        "the plan has {} query and {} key heads on a rank, padding included; this engine has {} "
+        "and {}, unpadded",
+        plan.query_slots, plan.kv_slots, table.heads, table.kv_heads);
   if (plan.sequence_length > opened.config.max_positions)
-    return refuse(fmt::format("sequence length {} is over the model's max_position_embeddings {}",
-                              plan.sequence_length, opened.config.max_positions));
+    return Unsupported("sequence length {} is over the model's max_position_embeddings {}",
+                       plan.sequence_length, opened.config.max_positions);
   return OkStatus();
 }
 
@@ -93,9 +80,9 @@ Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan,
 Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   NXDKIT_ASSIGN(artifact::Artifact artifact,
                 kinds::OpenArtifact(options.bundle, &kinds::kRollout, {}));
-  NXDKIT_TRY(CheckBlob(*kinds::BundleOf(artifact)));
+  NXDKIT_TRY(CheckBlob(*kinds::BundleOf(artifact)).in(kinds::BundleOf(artifact)->folder));
   NXDKIT_ASSIGN(const rollout::CpuPlan plan, ReadPlan(*kinds::BundleOf(artifact)));
-  NXDKIT_TRY(CheckOverride(options.neuron_override, plan, options.bundle));
+  NXDKIT_TRY(CheckOverride(options.neuron_override, plan).in(options.bundle));
   if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
   if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
@@ -117,7 +104,7 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
                   .dtype = *dtype,
                   .version = kinds::BundleOf(artifact)->version};
   NXDKIT_ASSIGN(opened.artifact, kinds::Bind(std::move(artifact), {}));
-  NXDKIT_TRY(CheckMeans(opened, plan, options.bundle));
+  NXDKIT_TRY(CheckMeans(opened, plan).in(options.bundle));
   return opened;
 }
 

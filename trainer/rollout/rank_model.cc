@@ -10,9 +10,7 @@
 #include "lib/base/errors.h"
 #include "trainer/comm/reduce.h"
 #include "trainer/kernels/elementwise.h"
-#include "trainer/kernels/embedding.h"
 #include "trainer/kernels/rms_norm.h"
-#include "trainer/kernels/swiglu.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <string_view>
-#include <utility>
 
 #include "lib/system/process.h"
 
@@ -55,13 +54,16 @@ std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more)
   return out;
 }
 
-Result<StartedWorker> StartLocalWorker(const LocalWorkerOptions& options) {
-  NXDKIT_CHECK(!options.command.empty());
+Result<std::pair<Descriptor, Descriptor>> MakeWorkerSockets() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return OutputError("make a socket for a rollout worker", errno);
-  Descriptor ours(ends[0]);
-  const Descriptor theirs(ends[1]);
+  return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
+}
+
+Result<StartedWorker> StartLocalWorker(const LocalWorkerOptions& options) {
+  NXDKIT_CHECK(!options.command.empty());
+  NXDKIT_ASSIGN(auto sockets, MakeWorkerSockets());
   Descriptor log;
   if (!options.log_file.empty())
     log = Descriptor(::open(options.log_file.c_str(),
@@ -69,11 +71,11 @@ Result<StartedWorker> StartLocalWorker(const LocalWorkerOptions& options) {
   NXDKIT_ASSIGN(Process process, Process::Start({.program = options.command[0],
                                                  .words = options.command,
                                                  .environment = options.environment,
-                                                 .in = theirs.fd(),
-                                                 .out = theirs.fd(),
+                                                 .in = sockets.second.fd(),
+                                                 .out = sockets.second.fd(),
                                                  .err = log.is_open() ? log.fd() : STDERR_FILENO,
                                                  .signal_with_parent = options.signal}));
-  return StartedWorker{std::make_unique<LocalWorker>(std::move(process)), std::move(ours)};
+  return StartedWorker{std::make_unique<LocalWorker>(std::move(process)), std::move(sockets.first)};
 }
 
 }  // namespace nxdkit::trainer

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/base/error.h"
@@ -41,6 +42,9 @@ struct LocalWorkerOptions {
 // ("NAME=value"), which wins. Never what configures Neuron devices: that is said for each side
 // apart. Threads that wait for each other do not spin for long, unless `more` says so. Sorted.
 std::vector<std::string> WorkerEnvironment(const std::vector<std::string>& more);
+
+// Ours, and the worker's.
+Result<std::pair<Descriptor, Descriptor>> MakeWorkerSockets();
 
 // kNotFound when it cannot be started.
 Result<StartedWorker> StartLocalWorker(const LocalWorkerOptions& options);

@@ -37,8 +37,7 @@ class ExpressionParser {
     list->parts.push_back(std::move(first));
     while (cursor_.TakeOperator(",")) {
       if (EndsTuple()) break;
-      NXDKIT_ASSIGN(ExprPtr next, (this->*operand)());
-      list->parts.push_back(std::move(next));
+      NXDKIT_TRY(AddPart(*list, (this->*operand)()));
     }
     return Checked(std::move(list));
   }
@@ -61,6 +60,12 @@ class ExpressionParser {
     ExprPtr expr = std::make_unique<Expr>(Expr{kind, offset});
     (expr->parts.push_back(std::move(parts)), ...);
     return expr;
+  }
+
+  static Status AddPart(Expr& whole, Result<ExprPtr> part) {
+    if (!part.ok()) return std::move(part).error();
+    whole.parts.push_back(std::move(*part));
+    return OkStatus();
   }
 
   Result<ExprPtr> Checked(ExprPtr expr) const {
@@ -143,9 +148,8 @@ class ExpressionParser {
     if (op.empty()) return first;
     ExprPtr whole = Make(ExprKind::kCompare, offset, std::move(first));
     for (; !op.empty(); op = TakeComparison()) {
-      NXDKIT_ASSIGN(ExprPtr next, Sum());
+      NXDKIT_TRY(AddPart(*whole, Sum()));
       whole->names.push_back(op);
-      whole->parts.push_back(std::move(next));
     }
     return Checked(std::move(whole));
   }
@@ -211,8 +215,7 @@ class ExpressionParser {
     ExprPtr whole = Make(ExprKind::kAttribute, cursor_.Next().offset, std::move(object));
     if (cursor_.peek().kind == TokenKind::kInteger) {  // a.0 is a[0]
       whole->kind = ExprKind::kIndex;
-      NXDKIT_ASSIGN(ExprPtr index, Primary());
-      whole->parts.push_back(std::move(index));
+      NXDKIT_TRY(AddPart(*whole, Primary()));
       return Checked(std::move(whole));
     }
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of an attribute"));
@@ -233,11 +236,8 @@ class ExpressionParser {
     whole->parts.push_back(std::move(first));
     if (cursor_.TakeOperator(":")) {
       whole->kind = ExprKind::kSlice;
-      NXDKIT_ASSIGN(ExprPtr second, SlicePart());
-      whole->parts.push_back(std::move(second));
-      ExprPtr step;
-      if (cursor_.TakeOperator(":")) NXDKIT_TRY(SlicePart().To(step));
-      whole->parts.push_back(std::move(step));
+      NXDKIT_TRY(AddPart(*whole, SlicePart()));
+      NXDKIT_TRY(AddPart(*whole, cursor_.TakeOperator(":") ? SlicePart() : ExprPtr()));
     }
     if (cursor_.IsOperator(","))
       return cursor_.Fail(Errc::kUnsupported, whole->offset, "an index of several parts");
@@ -255,8 +255,7 @@ class ExpressionParser {
       if (!cursor_.IsOperator(stars)) continue;
       ExprPtr spread = Make(ExprKind::kSpread, cursor_.Next().offset);
       spread->name = stars;
-      NXDKIT_ASSIGN(ExprPtr list, Conditional());
-      spread->parts.push_back(std::move(list));
+      NXDKIT_TRY(AddPart(*spread, Conditional()));
       NXDKIT_ASSIGN(spread, Checked(std::move(spread)));
       call->parts.push_back(std::move(spread));
       return OkStatus();
@@ -318,12 +317,10 @@ class ExpressionParser {
     const bool negated = cursor_.TakeName("not");
     ExprPtr whole = Make(ExprKind::kTest, cursor_.peek().offset, std::move(value));
     NXDKIT_ASSIGN(whole->name, cursor_.ExpectName("the name of a test"));
-    if (cursor_.IsOperator("(")) {
+    if (cursor_.IsOperator("("))
       NXDKIT_TRY(Arguments(whole.get()));
-    } else if (BeginsArgument()) {
-      NXDKIT_ASSIGN(ExprPtr argument, Postfix());
-      whole->parts.push_back(std::move(argument));
-    }
+    else if (BeginsArgument())
+      NXDKIT_TRY(AddPart(*whole, Postfix()));
     NXDKIT_ASSIGN(whole, Checked(std::move(whole)));
     if (!negated) return whole;
     return Checked(Make(ExprKind::kNot, offset, std::move(whole)));
@@ -391,25 +388,18 @@ class ExpressionParser {
     return value;
   }
 
-  // One more expression of a list or a dict.
-  Status Item(Expr* whole) {
-    NXDKIT_ASSIGN(ExprPtr item, Conditional());
-    whole->parts.push_back(std::move(item));
-    return OkStatus();
-  }
-
   Result<ExprPtr> ListOf() {
     ExprPtr list = Make(ExprKind::kList, cursor_.Next().offset);
-    NXDKIT_TRY(cursor_.Separated("]", [&] { return Item(list.get()); }));
+    NXDKIT_TRY(cursor_.Separated("]", [&] { return AddPart(*list, Conditional()); }));
     return Checked(std::move(list));
   }
 
   Result<ExprPtr> DictOf() {
     ExprPtr dict = Make(ExprKind::kDict, cursor_.Next().offset);
     const auto entry = [&]() -> Status {
-      NXDKIT_TRY(Item(dict.get()));
+      NXDKIT_TRY(AddPart(*dict, Conditional()));
       NXDKIT_TRY(cursor_.ExpectOperator(":"));
-      return Item(dict.get());
+      return AddPart(*dict, Conditional());
     };
     NXDKIT_TRY(cursor_.Separated("}", entry));
     return Checked(std::move(dict));

@@ -10,8 +10,8 @@ namespace nxdkit::trainer::jinja {
 // for what is not known here.
 Result<ExprPtr> ParseExpression(TokenCursor& cursor, bool tuple = false);
 // The same with `tuple`, stopping before "if": the items of a for loop.
-// What stands after "filter" in a block: one filter or several, of the variable `name`.
-Result<ExprPtr> ParseFilters(TokenCursor& cursor, const std::string& name);
 Result<ExprPtr> ParseTupleNoIf(TokenCursor& cursor);
+// One filter or several after "filter" in a block, of the variable `name`.
+Result<ExprPtr> ParseFilters(TokenCursor& cursor, const std::string& name);
 
 }  // namespace nxdkit::trainer::jinja

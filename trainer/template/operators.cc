@@ -70,22 +70,16 @@ Status CheckBytes(size_t bytes) {
 
 // What markupsafe makes of the other text when one of two is markup.
 std::string Escaped(std::string_view text) {
+  constexpr std::string_view kSpecial = "&<>\"'";
+  constexpr std::string_view kTexts[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
   std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&#34;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out += c;
+  for (;;) {
+    const size_t end = text.find_first_of(kSpecial);
+    out += text.substr(0, end);
+    if (end == std::string_view::npos) return out;
+    out += kTexts[kSpecial.find(text[end])];
+    text.remove_prefix(end + 1);
   }
-  return out;
 }
 
 Result<Value> Concatenate(const Value& a, const Value& b, Budget& budget) {

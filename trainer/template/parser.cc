@@ -53,11 +53,11 @@ class TemplateParser {
   }
 
   // Up to the one end, which is taken; loops around it do not count.
-  Result<std::vector<Stmt>> BodyOfItsOwn(Words end) {
+  Result<std::vector<Stmt>> BodyOfItsOwn(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    NXDKIT_ASSIGN(std::vector<Stmt> body, Body(end));
+    NXDKIT_ASSIGN(std::vector<Stmt> body, Body({&end, 1}));
     loops_ = loops;
-    NXDKIT_TRY(End(end[0]));
+    NXDKIT_TRY(End(end));
     return body;
   }
 
@@ -186,30 +186,28 @@ class TemplateParser {
   }
 
   Result<Stmt> Macro(size_t offset) {
-    constexpr std::string_view kEnds[] = {"endmacro"};
     Stmt macro{StmtKind::kMacro, offset};
     NXDKIT_ASSIGN(std::string name, cursor_.ExpectName("the name of a macro"));
     macro.names.push_back(std::move(name));
     NXDKIT_TRY(Parameters(macro));
-    NXDKIT_TRY(MacroBody(macro, kEnds));
+    NXDKIT_TRY(MacroBody(macro, "endmacro"));
     return macro;
   }
 
   // {% call(parameters) macro(arguments) %}body{% endcall %}
   Result<Stmt> CallBlock(size_t offset) {
-    constexpr std::string_view kEnds[] = {"endcall"};
     Stmt call{StmtKind::kCall, offset};
     call.names.push_back("caller");
     if (cursor_.IsOperator("(")) NXDKIT_TRY(Parameters(call));
     NXDKIT_ASSIGN(call.expr, ParseExpression(cursor_));
     if (call.expr->kind != ExprKind::kCall)
       return cursor_.Fail(Errc::kCorrupt, call.expr->offset, "'call' without a call");
-    NXDKIT_TRY(MacroBody(call, kEnds));
+    NXDKIT_TRY(MacroBody(call, "endcall"));
     return call;
   }
 
   // Whether a macro is given what calls it depends on whether it mentions it, anywhere.
-  Status MacroBody(Stmt& macro, Words end) {
+  Status MacroBody(Stmt& macro, std::string_view end) {
     NXDKIT_TRY(EndTag());
     const size_t begin = cursor_.place();
     NXDKIT_ASSIGN(macro.body, BodyOfItsOwn(end));
@@ -237,20 +235,18 @@ class TemplateParser {
   }
 
   Result<Stmt> FilterBlock(size_t offset) {
-    constexpr std::string_view kEnds[] = {"endfilter"};
     Stmt filter{StmtKind::kFilter, offset};
     filter.names.push_back(kBodyName);
     NXDKIT_ASSIGN(filter.expr, ParseFilters(cursor_, kBodyName));
     NXDKIT_TRY(EndTag());
-    NXDKIT_ASSIGN(filter.body, BodyOfItsOwn(kEnds));
+    NXDKIT_ASSIGN(filter.body, BodyOfItsOwn("endfilter"));
     return filter;
   }
 
   Result<Stmt> Generation(size_t offset) {
-    constexpr std::string_view kEnds[] = {"endgeneration"};
     Stmt scope{StmtKind::kScope, offset};
     NXDKIT_TRY(EndTag());
-    NXDKIT_ASSIGN(scope.body, BodyOfItsOwn(kEnds));
+    NXDKIT_ASSIGN(scope.body, BodyOfItsOwn("endgeneration"));
     return scope;
   }
 

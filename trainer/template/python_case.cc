@@ -11,66 +11,22 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-struct Expansion {
-  uint32_t point;
-  const char* upper;
-};
 // The characters whose upper case is several, in order: the rows of Unicode's SpecialCasing.txt
 // without conditions, but for the vowels from 0x1f80 to 0x1faf.
-constexpr Expansion kExpansions[] = {{0xdf, "SS"},
-                                     {0x149, "\u02bcN"},
-                                     {0x1f0, "J\u030c"},
-                                     {0x390, "\u0399\u0308\u0301"},
-                                     {0x3b0, "\u03a5\u0308\u0301"},
-                                     {0x587, "\u0535\u0552"},
-                                     {0x1e96, "H\u0331"},
-                                     {0x1e97, "T\u0308"},
-                                     {0x1e98, "W\u030a"},
-                                     {0x1e99, "Y\u030a"},
-                                     {0x1e9a, "A\u02be"},
-                                     {0x1f50, "\u03a5\u0313"},
-                                     {0x1f52, "\u03a5\u0313\u0300"},
-                                     {0x1f54, "\u03a5\u0313\u0301"},
-                                     {0x1f56, "\u03a5\u0313\u0342"},
-                                     {0x1fb2, "\u1fba\u0399"},
-                                     {0x1fb3, "\u0391\u0399"},
-                                     {0x1fb4, "\u0386\u0399"},
-                                     {0x1fb6, "\u0391\u0342"},
-                                     {0x1fb7, "\u0391\u0342\u0399"},
-                                     {0x1fbc, "\u0391\u0399"},
-                                     {0x1fc2, "\u1fca\u0399"},
-                                     {0x1fc3, "\u0397\u0399"},
-                                     {0x1fc4, "\u0389\u0399"},
-                                     {0x1fc6, "\u0397\u0342"},
-                                     {0x1fc7, "\u0397\u0342\u0399"},
-                                     {0x1fcc, "\u0397\u0399"},
-                                     {0x1fd2, "\u0399\u0308\u0300"},
-                                     {0x1fd3, "\u0399\u0308\u0301"},
-                                     {0x1fd6, "\u0399\u0342"},
-                                     {0x1fd7, "\u0399\u0308\u0342"},
-                                     {0x1fe2, "\u03a5\u0308\u0300"},
-                                     {0x1fe3, "\u03a5\u0308\u0301"},
-                                     {0x1fe4, "\u03a1\u0313"},
-                                     {0x1fe6, "\u03a5\u0342"},
-                                     {0x1fe7, "\u03a5\u0308\u0342"},
-                                     {0x1ff2, "\u1ffa\u0399"},
-                                     {0x1ff3, "\u03a9\u0399"},
-                                     {0x1ff4, "\u038f\u0399"},
-                                     {0x1ff6, "\u03a9\u0342"},
-                                     {0x1ff7, "\u03a9\u0342\u0399"},
-                                     {0x1ffc, "\u03a9\u0399"},
-                                     {0xfb00, "FF"},
-                                     {0xfb01, "FI"},
-                                     {0xfb02, "FL"},
-                                     {0xfb03, "FFI"},
-                                     {0xfb04, "FFL"},
-                                     {0xfb05, "ST"},
-                                     {0xfb06, "ST"},
-                                     {0xfb13, "\u0544\u0546"},
-                                     {0xfb14, "\u0544\u0535"},
-                                     {0xfb15, "\u0544\u053b"},
-                                     {0xfb16, "\u054e\u0546"},
-                                     {0xfb17, "\u0544\u053d"}};
+constexpr std::string_view kExpansions =
+    "\u00df=SS \u0149=\u02bcN \u01f0=J\u030c \u0390=\u0399\u0308\u0301 \u03b0=\u03a5\u0308\u0301 "
+    "\u0587=\u0535\u0552 \u1e96=H\u0331 \u1e97=T\u0308 \u1e98=W\u030a \u1e99=Y\u030a "
+    "\u1e9a=A\u02be \u1f50=\u03a5\u0313 \u1f52=\u03a5\u0313\u0300 \u1f54=\u03a5\u0313\u0301 "
+    "\u1f56=\u03a5\u0313\u0342 \u1fb2=\u1fba\u0399 \u1fb3=\u0391\u0399 \u1fb4=\u0386\u0399 "
+    "\u1fb6=\u0391\u0342 \u1fb7=\u0391\u0342\u0399 \u1fbc=\u0391\u0399 \u1fc2=\u1fca\u0399 "
+    "\u1fc3=\u0397\u0399 \u1fc4=\u0389\u0399 \u1fc6=\u0397\u0342 \u1fc7=\u0397\u0342\u0399 "
+    "\u1fcc=\u0397\u0399 \u1fd2=\u0399\u0308\u0300 \u1fd3=\u0399\u0308\u0301 \u1fd6=\u0399\u0342 "
+    "\u1fd7=\u0399\u0308\u0342 \u1fe2=\u03a5\u0308\u0300 \u1fe3=\u03a5\u0308\u0301 "
+    "\u1fe4=\u03a1\u0313 \u1fe6=\u03a5\u0342 \u1fe7=\u03a5\u0308\u0342 \u1ff2=\u1ffa\u0399 "
+    "\u1ff3=\u03a9\u0399 \u1ff4=\u038f\u0399 \u1ff6=\u03a9\u0342 \u1ff7=\u03a9\u0342\u0399 "
+    "\u1ffc=\u03a9\u0399 \ufb00=FF \ufb01=FI \ufb02=FL \ufb03=FFI \ufb04=FFL \ufb05=ST \ufb06=ST "
+    "\ufb13=\u0544\u0546 \ufb14=\u0544\u0535 \ufb15=\u0544\u053b \ufb16=\u054e\u0546 "
+    "\ufb17=\u0544\u053d";
 
 constexpr uint32_t kDottedI = 0x130, kSigma = 0x3a3, kFinalSigma = 0x3c2, kIota = 0x399;
 constexpr uint32_t kIotaBelow = 0x345, kApostropheN = 0x149, kCapitalSharpS = 0x1e9e;
@@ -84,8 +40,11 @@ std::string UpperExpansion(uint32_t point) {
     AppendUtf8(kIota, &upper);
     return upper;
   }
-  const auto* found = std::ranges::lower_bound(kExpansions, point, {}, &Expansion::point);
-  return found != std::end(kExpansions) && found->point == point ? found->upper : upper;
+  static const std::vector<std::string_view> kRows = trainer::Split(kExpansions, ' ');
+  const auto point_of = [](std::string_view row) { return DecodeUtf8(row, 0)->value; };
+  const auto row = std::ranges::lower_bound(kRows, point, {}, point_of);
+  if (row != kRows.end() && point_of(*row) == point) upper = row->substr(row->find('=') + 1);
+  return upper;
 }
 
 uint32_t Simple(utf8proc_int32_t (*map)(utf8proc_int32_t), uint32_t point) {

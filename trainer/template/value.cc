@@ -113,7 +113,6 @@ const Value* Find(const Dict& dict, std::string_view key) {
 }
 
 const Value* FindKey(const Dict& dict, const Key& key) {
-  if (key.other == nullptr) return Find(dict, std::string_view(key.text));
   const auto found = std::ranges::find_if(dict, [&](const auto& row) { return row.first == key; });
   return found == dict.end() ? nullptr : &found->second;
 }

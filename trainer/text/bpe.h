@@ -2,19 +2,113 @@
 // PRIVATE header: it takes parsed JSON; include it from .cc files only.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "lib/json/json.h"
-#include "trainer/text/merge_table.h"
-#include "trainer/text/word_cache.h"
 
 namespace nxdkit::trainer {
+
+struct Merge {
+  uint32_t rank = 0;  // the lowest is done first
+  int32_t id = 0;     // of the token that comes out
+};
+
+// Which pairs of tokens merge, how early, and into what. Filled once, then thread-safe. Open
+// addressing, at most half full.
+class MergeTable {
+ public:
+  explicit MergeTable(size_t most) : slots_(std::bit_ceil(std::max<size_t>(2, most * 2))) {}
+
+  // The last one of equal pairs counts. Ids are not negative. At most `most` pairs fit.
+  void Insert(int32_t left, int32_t right, Merge merge) {
+    const uint64_t key = KeyOf(left, right);
+    slots_[SlotOf(key)] = {key, merge};
+  }
+  const Merge* Find(int32_t left, int32_t right) const {
+    const Slot& slot = slots_[SlotOf(KeyOf(left, right))];
+    return slot.key == kEmpty ? nullptr : &slot.merge;
+  }
+
+ private:
+  struct Slot {
+    uint64_t key = kEmpty;
+    Merge merge;
+  };
+  static constexpr uint64_t kEmpty = ~uint64_t{0};
+
+  static uint64_t KeyOf(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+  }
+  // The finalizer of MurmurHash3.
+  static uint64_t Mix(uint64_t key) {
+    key = (key ^ key >> 33) * 0xff51afd7ed558ccd;
+    key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53;
+    return key ^ key >> 33;
+  }
+  // The slot of the key, or the empty one where it would go.
+  size_t SlotOf(uint64_t key) const {
+    const size_t mask = slots_.size() - 1;
+    size_t slot = Mix(key) & mask;
+    while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask;
+    return slot;
+  }
+
+  std::vector<Slot> slots_;  // a power of two
+};
+
+// For maps that are asked with a part of a text.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
+// Words that were encoded before, with their ids: most of a text is words seen already.
+// Thread-safe. Holds a bounded number of short words; once full it takes no more. What it answers
+// never depends on what is in it: a word has one encoding.
+class WordCache {
+ public:
+  // Appends the ids of `word`; false when it is not here.
+  bool Find(std::string_view word, std::vector<int32_t>* ids) const {
+    if (word.size() > kMaxWordBytes) return false;
+    const Shard& shard = shards_[ShardOf(word)];
+    const std::lock_guard lock(shard.mutex);
+    const auto found = shard.words.find(word);
+    if (found == shard.words.end()) return false;
+    ids->insert(ids->end(), found->second.begin(), found->second.end());
+    return true;
+  }
+  void Insert(std::string_view word, std::span<const int32_t> ids) {
+    if (word.size() > kMaxWordBytes) return;
+    Shard& shard = shards_[ShardOf(word)];
+    const std::lock_guard lock(shard.mutex);
+    if (shard.words.size() < kMaxWordsPerShard)
+      shard.words.try_emplace(std::string(word), ids.begin(), ids.end());
+  }
+
+ private:
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<std::string, std::vector<int32_t>, TextHash, std::equal_to<>> words;
+  };
+  static constexpr size_t kShards = 16;  // so that threads seldom meet
+  static constexpr size_t kMaxWordBytes = 64, kMaxWordsPerShard = 4096;
+
+  static size_t ShardOf(std::string_view word) { return TextHash()(word) >> 8 & (kShards - 1); }
+
+  std::array<Shard, kShards> shards_;
+};
 
 // Thread-safe once made. Move-only.
 class Bpe {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
 #include "trainer/base/characters.h"
 #include "trainer/text/nfc.h"
 #include "trainer/text/step_list.h"
@@ -22,8 +23,8 @@ Result<Replacement> ReadReplacement(const Json& json, std::string_view member) {
   NXDKIT_ASSIGN(replacement.pattern, JsonString(*pattern, "String"));
   NXDKIT_ASSIGN(replacement.content, JsonString(json, "content"));
   if (replacement.content.size() <= kMaxReplacement) return replacement;
-  return Error(Errc::kUnsupported, fmt::format("Replace by {} bytes, over the limit of {}",
-                                               replacement.content.size(), kMaxReplacement))
+  return Unsupported("Replace by {} bytes, over the limit of {}", replacement.content.size(),
+                     kMaxReplacement)
       .member(member);
 }
 
@@ -75,8 +76,7 @@ Result<std::string> Normalizer::Apply(std::string_view text) const {
   std::string now(text);
   for (const Step& step : steps_) {
     if (now.size() > kMaxNormalized / kMaxReplacement && step.kind == Kind::kReplace)
-      return Error(Errc::kLimit,
-                   fmt::format("a text of {} bytes is too long to replace in", now.size()));
+      return OverLimit("a text of {} bytes is too long to replace in", now.size());
     if (step.kind == Kind::kNfc)
       NXDKIT_TRY(ToNfc(now).To(now));
     else if (step.kind == Kind::kReplace)

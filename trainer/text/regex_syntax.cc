@@ -44,8 +44,7 @@ class Translator {
 
  private:
   Error Refuse(std::string_view what, size_t at) const {
-    return Error(Errc::kUnsupported, fmt::format("regular expression: {} at character {} of '{}'",
-                                                 what, at + 1, pattern_));
+    return Unsupported("regular expression: {} at character {} of '{}'", what, at + 1, pattern_);
   }
   char Peek(size_t ahead) const {
     return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0';

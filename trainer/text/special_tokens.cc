@@ -13,17 +13,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 constexpr size_t kMaxEosIds = 1000;
-
-// An empty object when the file is not there.
-Result<Json> ReadIfThere(const std::string& path) {
-  NXDKIT_ASSIGN(const bool there, IsThere(path));
-  if (!there) return Json::object();
-  NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxFileBytes, {.allow_nan = true}));
-  if (json.is_object()) return json;
-  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
-}
 
 Result<std::optional<int32_t>> IdOf(const std::string& token, std::string_view key,
                                     const Tokenizer& tokenizer) {
@@ -119,7 +109,7 @@ Result<SpecialTokens> LoadSpecialTokens(const std::string& folder, const std::st
   NXDKIT_ASSIGN(files.settings, ReadTokenSettings(folder));
   const auto of_model = [&](const char* name) -> Result<Json> {
     NXDKIT_ASSIGN(const bool there, HasFile(model, name));
-    return ReadIfThere(JoinPath(there ? model : folder, name));
+    return ReadObject(there ? model : folder, name);
   };
   NXDKIT_ASSIGN(files.generation_config, of_model("generation_config.json"));
   NXDKIT_ASSIGN(files.config, of_model("config.json"));

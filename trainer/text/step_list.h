@@ -1,13 +1,12 @@
 // PRIVATE to trainer/text: parts of tokenizer.json that are one step or a Sequence of them.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lib/base/errors.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::trainer {
@@ -24,7 +23,7 @@ struct StepList {
 inline Result<const Json*> ListOf(const Json& json, std::string_view key, std::string_view member) {
   const Json* list = JsonFind(json, key);
   if (list == nullptr || !list->is_array())
-    return Error(Errc::kCorrupt, fmt::format("found no array '{}'", key)).member(member);
+    return Corrupt("found no array '{}'", key).member(member);
   return list;
 }
 
@@ -34,8 +33,7 @@ Status ForEachStep(const Json& json, const StepList& part, const Each& each, int
   NXDKIT_ASSIGN(const std::string type, JsonString(json, "type"));
   if (std::ranges::find(part.types, type) != part.types.end()) return each(type, json);
   if (type != "Sequence" || depth >= kMaxPartsDepth)
-    return Error(Errc::kUnsupported,
-                 fmt::format("type '{}' is not known, expected {}", type, part.expected))
+    return Unsupported("type '{}' is not known, expected {}", type, part.expected)
         .member(part.member);
   NXDKIT_ASSIGN(const Json* list, ListOf(json, part.list, part.member));
   for (const Json& step : *list) NXDKIT_TRY(ForEachStep(step, part, each, depth + 1));

@@ -16,16 +16,6 @@ constexpr std::string_view kNamed[] = {"bos_token", "eos_token", "unk_token", "s
                                        "pad_token", "cls_token", "mask_token"};
 constexpr std::string_view kFurther[] = {"additional_special_tokens", "extra_special_tokens"};
 
-// An empty object when the file is not there.
-Result<Json> ReadObject(const std::string& folder, const char* name) {
-  const std::string path = JoinPath(folder, name);
-  NXDKIT_ASSIGN(const bool there, IsThere(path));
-  if (!there) return Json::object();
-  NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxSettingsFile, {.allow_nan = true}));
-  if (json.is_object()) return json;
-  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
-}
-
 Result<bool> FlagOf(const Json& json, const char* key, bool fallback) {
   const Json* value = JsonFind(json, key);
   if (value == nullptr) return fallback;
@@ -78,11 +68,8 @@ Status ReadLegacyTokens(const Json& json, TokenSettings* settings) {
   for (const auto& [content, id] : json.items()) {
     if (!id.is_number_integer())
       return Corrupt("found {}, expected an id", JsonTypeText(id)).member(content);
-    AddedToken token;
-    token.content = content;
-    token.special = is_special(content);
-    token.normalized = !token.special;
-    by_id[id.get<int64_t>()] = std::move(token);
+    const bool special = is_special(content);
+    by_id[id.get<int64_t>()] = {.content = content, .special = special, .normalized = !special};
   }
   for (auto& [id, token] : by_id) settings->rows.push_back(std::move(token));
   return OkStatus();
@@ -155,6 +142,15 @@ Status CheckSplits(const Json& config) {
 }
 
 }  // namespace
+
+Result<Json> ReadObject(const std::string& folder, const char* name) {
+  const std::string path = JoinPath(folder, name);
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return Json::object();
+  NXDKIT_ASSIGN(Json json, ReadJsonFile(path, kMaxSettingsFile, {.allow_nan = true}));
+  if (json.is_object()) return json;
+  return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);
+}
 
 Result<TokenSettings> ReadTokenSettings(const std::string& folder) {
   constexpr const char* kConfig = "tokenizer_config.json";

@@ -25,6 +25,9 @@ struct TokenSettings {
   bool has_rows_of_config = false;  // added_tokens_decoder is there
 };
 
+// The object of a JSON file; an empty object when it is not there.
+Result<Json> ReadObject(const std::string& folder, const char* name);
+
 // kCorrupt with file and member; kUnsupported for split_special_tokens.
 Result<TokenSettings> ReadTokenSettings(const std::string& folder);
 

@@ -10,12 +10,11 @@
 
 #include "tests/trainer/reference.h"
 #include "trainer/kernels/attention.h"
-#include "trainer/kernels/embedding.h"
+#include "trainer/kernels/elementwise.h"
 #include "trainer/kernels/log_prob.h"
 #include "trainer/kernels/matmul.h"
 #include "trainer/kernels/rms_norm.h"
 #include "trainer/kernels/rope.h"
-#include "trainer/kernels/swiglu.h"
 
 namespace nxdkit::trainer {
 namespace {

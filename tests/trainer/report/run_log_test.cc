@@ -12,7 +12,6 @@
 
 #include "lib/system/file.h"
 #include "tests/formats/scratch.h"
-#include "trainer/report/run_display.h"
 
 namespace nxdkit::trainer {
 namespace {
