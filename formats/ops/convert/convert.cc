@@ -14,7 +14,6 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
-#include "formats/ops/convert/fit.h"
 #include "formats/ops/convert/parts.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
