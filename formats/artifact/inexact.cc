@@ -22,8 +22,7 @@ class Counter : public Sink {
  public:
   explicit Counter(size_t tensors) : counts_(tensors) {}
 
-  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
-    (void)offset;
+  Status Take(uint32_t tensor, uint64_t /*offset*/, std::span<const std::byte> bytes) override {
     uint64_t count = 0;
     for (size_t at = 0; at + sizeof(double) <= bytes.size(); at += sizeof(double)) {
       double value;

@@ -92,15 +92,9 @@ std::vector<size_t> Unsurpassed(std::span<const DatedName> candidates) {
   return left;
 }
 
-size_t Latest(std::span<const DatedName> candidates, std::span<const size_t> among) {
-  return *std::ranges::max_element(among, {}, [&](size_t i) { return candidates[i].time; });
-}
-
 std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
-  std::vector<size_t> all(candidates.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
   const DatedName& mine = candidates[taken];
-  const DatedName& latest = candidates[Latest(candidates, all)];
+  const DatedName& latest = *std::ranges::max_element(candidates, {}, &DatedName::time);
   if (latest.time <= mine.time) return "";
   return fmt::format("{} ({}) has the highest number, but {} was finished later ({})", mine.name,
                      TimeStampText(mine.time), latest.name, TimeStampText(latest.time));
@@ -127,11 +121,11 @@ std::optional<NameNumber> NumberOfName(std::string_view name) {
 std::optional<Newest> FindNewest(std::span<const DatedName> candidates) {
   const std::vector<size_t> left = Unsurpassed(candidates);
   if (left.empty()) return std::nullopt;
-  const size_t taken = Latest(candidates, left);
+  const auto time_of = [&](size_t i) { return candidates[i].time; };
+  const size_t taken = *std::ranges::max_element(left, {}, time_of);
   if (candidates.size() == 1) return Newest{taken, "", ""};
   if (left.size() == 1) return Newest{taken, "number", DoubtOf(candidates, taken)};
-  const auto is_as_late = [&](size_t i) { return candidates[i].time == candidates[taken].time; };
-  if (std::ranges::count_if(left, is_as_late) > 1) return std::nullopt;
+  if (std::ranges::count(left, time_of(taken), time_of) > 1) return std::nullopt;
   return Newest{taken, "time", ""};
 }
 

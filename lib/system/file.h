@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lib/base/error.h"
+#include "lib/system/descriptor.h"
 
 namespace nxdkit {
 
@@ -15,11 +16,6 @@ namespace nxdkit {
 class File {
  public:
   File() = default;
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File();
 
   // Regular files only: a FIFO, socket or directory is refused (kUnsupported) before it can block
   // or mislead.
@@ -30,8 +26,8 @@ class File {
   static Result<File> OpenTemporary();
 
   const std::string& path() const { return path_; }
-  int fd() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_.fd(); }
+  bool is_open() const { return fd_.is_open(); }
   uint64_t bytes() const { return bytes_; }  // size when it was opened for reading
 
   // Reads exactly to.size() bytes at `offset`; kCorrupt when the file ends before.
@@ -52,7 +48,7 @@ class File {
   friend class FolderLock;  // it holds the descriptor of a folder
   File(int fd, std::string path, uint64_t bytes);
   static Result<File> OpenRegular(const std::string& path, int flags);
-  int fd_ = -1;
+  Descriptor fd_;
   std::string path_;
   uint64_t bytes_ = 0;
 };

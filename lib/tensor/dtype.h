@@ -46,12 +46,11 @@ inline constexpr int kSafetensorsDtypeCount = 22;
 
 struct DtypeInfo {
   Dtype dtype;
-  const char* name;  // safetensors spelling: "BF16"
-  const char*
-      torch_name;  // torch.<name>, also HF config spelling: "bfloat16"; "" if torch has none
-  int bits;        // per element
-  int swap_bytes;  // unit of byte swapping: 4 for F32 and C64, 1 for bytes
-  bool floating;   // real floating point of 16 bits or more: convertible by ConvertElements
+  const char* name;        // safetensors spelling: "BF16"
+  const char* torch_name;  // torch.<name>, also in HF configs: "bfloat16"; "" if torch has none
+  int bits;                // per element
+  int swap_bytes;          // unit of byte swapping: 4 for F32 and C64, 1 for bytes
+  bool floating;           // real floating point of 16 bits or more: convertible by ConvertElements
 };
 
 const DtypeInfo& Info(Dtype dtype);

@@ -215,8 +215,6 @@ Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOption
   return bound;
 }
 
-}  // namespace
-
 Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
                               const DiffLimits& limits, const RunOptions& run) {
   NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
@@ -240,6 +238,8 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   std::ranges::sort(report.params, IsWorse);
   return report;
 }
+
+}  // namespace
 
 Result<DiffReport> Diff(const DiffRequest& request) {
   std::vector<std::string> notes;

@@ -52,11 +52,7 @@ struct DiffRequest {
   RunOptions run;
 };
 
-// Compares the parameters of two bound artifacts; copies have no say. The same at any run.jobs.
-Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
-                              const DiffLimits& limits, const RunOptions& run);
-
-// Opens both, checks their copies, and compares.
+// Opens both, checks their copies, and compares; copies have no say. The same at any run.jobs.
 Result<DiffReport> Diff(const DiffRequest& request);
 
 }  // namespace nxdkit::ops

@@ -26,16 +26,10 @@ Status AddNeffs(Inspection& inspection, const File& file, const std::string& rec
   for (const Error& error : damaged)
     inspection.warnings.push_back("header of a NEFF: " + error.ToString());
   for (const neff::Located& neff : found) {
-    NeffFacts facts;
-    facts.record = record;
-    facts.neff = neff;
-    facts.listed = list_members;
-    if (list_members) {
-      neff::ListLimits limits;
-      limits.bytes = kMaxListedBytes;
-      limits.poll = request.poll;
-      NXDKIT_ASSIGN(facts.listing, neff::ListPayload(file, neff, limits));
-    }
+    NeffFacts facts{record, neff, list_members, {}, {}};
+    if (list_members)
+      NXDKIT_TRY(neff::ListPayload(file, neff, {.bytes = kMaxListedBytes, .poll = request.poll})
+                     .To(facts.listing));
     if (!facts.listing.cut_short.empty())
       inspection.warnings.push_back(
           fmt::format("the NEFF at offset {}: its members are not all listed: {}", neff.offset,
