@@ -36,10 +36,6 @@ ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool co
       color_errors_(color_errors),
       draws_progress_(!common.quiet && StderrIsTerminal()) {}
 
-double ToolContext::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 void ToolContext::Write(const std::string& line) const {
   if (common_.quiet) return;
   // A progress line may be there: it is drawn again below.

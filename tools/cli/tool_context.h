@@ -1,7 +1,6 @@
 // PRIVATE to tools/: what a command says about itself, and what it gets from its frame.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "lib/base/choice.h"
 #include "lib/base/progress.h"
+#include "lib/base/stopwatch.h"
 #include "tools/cli/option_table.h"
 
 namespace nxdkit::tool {
@@ -84,7 +84,7 @@ class ToolContext {
 
   const std::vector<std::string>& warnings() const { return warnings_; }
   const std::vector<Choice>& choices() const { return choices_; }
-  double seconds() const;  // since the command began
+  double seconds() const { return watch_.Seconds(); }  // since the command began
 
  private:
   void Write(const std::string& line) const;  // not with -q
@@ -93,7 +93,7 @@ class ToolContext {
   const CommonArgs& common_;
   bool color_errors_;
   bool draws_progress_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Stopwatch watch_;
   std::vector<std::string> warnings_;
   std::vector<Choice> choices_;
 };
