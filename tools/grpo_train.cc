@@ -433,6 +433,5 @@ int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
   if (nxdkit::trainer::LaunchedProcesses() > 1 && nxdkit::trainer::LaunchedProcess() > 0)
     return nxdkit::tool::FollowOther(argc, argv);
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

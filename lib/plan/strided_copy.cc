@@ -83,20 +83,9 @@ void CopyPlane(const Dim& rows, const Dim& columns, const std::byte* source, std
 
 void CopyPlaneOf(int64_t bytes, const Dim& rows, const Dim& columns, const std::byte* source,
                  std::byte* output) {
-  switch (bytes) {
-    case 1:
-      return CopyPlane<1>(rows, columns, source, output);
-    case 2:
-      return CopyPlane<2>(rows, columns, source, output);
-    case 4:
-      return CopyPlane<4>(rows, columns, source, output);
-    case 8:
-      return CopyPlane<8>(rows, columns, source, output);
-    case 16:
-      return CopyPlane<16>(rows, columns, source, output);
-    default:
-      NXDKIT_CHECK(false && "element size");
-  }
+  constexpr void (*kCopies[])(const Dim&, const Dim&, const std::byte*, std::byte*) = {
+      CopyPlane<1>, CopyPlane<2>, CopyPlane<4>, CopyPlane<8>, CopyPlane<16>};
+  kCopies[SizeIndex(bytes)](rows, columns, source, output);
 }
 
 // Same dtype, same byte order.

@@ -225,8 +225,7 @@ Process& Process::operator=(Process&& other) noexcept {
 
 Result<Process> Process::Start(const ProcessOptions& options) {
   NXDKIT_CHECK(!options.words.empty());
-  Result<PipeEnds> report = MakePipe();
-  if (!report.ok()) return std::move(report).error().in(options.program);
+  NXDKIT_ASSIGN(PipeEnds report, MakePipe().in(options.program));
   std::string mark = NewFamilyMark();
   const std::vector<char*> words = Pointers(options.words);
   std::vector<std::string> entries = options.environment;
@@ -237,7 +236,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
       .words = words.data(),
       .environment = environment.data(),
       .streams = {options.in, options.out, options.err},
-      .report = report->write.fd(),
+      .report = report.write.fd(),
       .signal_with_parent = options.signal_with_parent,
       .parent = ::getpid(),
       .most_descriptors = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostDescriptors))};
@@ -246,8 +245,8 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   if (pid == 0) Become(to);
   ::setpgid(pid, pid);  // whichever of the two comes first
   Process process(pid, std::move(mark));
-  report->write.Close();
-  if (const int failure = FailureOf(report->read); failure != 0)
+  report.write.Close();
+  if (const int failure = FailureOf(report.read); failure != 0)
     return NotFound("cannot start it: {}", std::strerror(failure)).in(options.program);
   return process;
 }

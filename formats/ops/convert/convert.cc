@@ -206,15 +206,12 @@ Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
 Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
   NXDKIT_TRY(CheckRequest(request));
   std::string repaired;
-  if (!dry_run && std::holds_alternative<Slot>(request.place)) {
-    NXDKIT_ASSIGN(repaired, rollout::RepairBundle(request.output, request.sync));
-  }
+  if (!dry_run && std::holds_alternative<Slot>(request.place))
+    NXDKIT_TRY(rollout::RepairBundle(request.output, request.sync).To(repaired));
   NXDKIT_ASSIGN(Conversion conversion, PlanConversion(request));
   NXDKIT_TRY(CheckConversion(request, conversion));
   std::optional<hardware::Fit> fit;
-  if (request.instance) {
-    NXDKIT_ASSIGN(fit, FitOf(request, conversion));
-  }
+  if (request.instance) NXDKIT_TRY(FitOf(request, conversion).To(fit));
   if (request.digest) NXDKIT_TRY(RecordDigest(request, conversion));
   NXDKIT_ASSIGN(const std::unique_ptr<Destination> destination,
                 MakeDestination(request, conversion));

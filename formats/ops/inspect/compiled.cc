@@ -115,15 +115,14 @@ Status InspectCache(Inspection& inspection, const InspectRequest& request) {
 Status InspectProgram(Inspection& inspection, const InspectRequest& request) {
   const std::string& path = inspection.artifact.path;
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
-  if (!directory.ok()) return std::move(directory).error().in(path);
+  NXDKIT_ASSIGN(const torch::ZipDirectory directory, torch::ZipDirectory::Read(file).in(path));
   inspection.description =
       "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
       "not run, and holds no weights that could be converted";
   inspection.not_checked = "not a state dict of a model";
-  for (const torch::ZipRecord& record : directory->records())
+  for (const torch::ZipRecord& record : directory.records())
     inspection.records.push_back({std::string(record.name), record.bytes});
-  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, "", request, true));
+  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, directory, "", request, true));
   std::ranges::stable_sort(inspection.records, std::greater(), &Item::bytes);
   inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
   return OkStatus();

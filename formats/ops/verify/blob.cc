@@ -27,11 +27,6 @@ struct BlobChecker {
   const std::function<Status()>& poll;
   BlobReport report = {};
 
-  Result<BlobReport> Run(BlobDepth depth) {
-    NXDKIT_TRY(Check(depth));
-    return std::move(report);
-  }
-
   Status Check(BlobDepth depth) {
     NXDKIT_ASSIGN(const bool is_file, IsFile(path));
     if (!is_file) return Add("it is not a file"), OkStatus();
@@ -112,7 +107,9 @@ std::string NoNeffText(const std::string& path) {
 
 Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
                              const std::function<Status()>& poll) {
-  return BlobChecker{path, poll}.Run(depth);
+  BlobChecker checker{path, poll};
+  NXDKIT_TRY(checker.Check(depth));
+  return std::move(checker.report);
 }
 
 Status CheckBlobs(const rollout::Bundle& bundle, const std::function<Status()>& poll,
