@@ -228,7 +228,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
                     report.differs()};
 }

@@ -175,7 +175,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
-  context.Tell(found.warnings, found.choices);
+  context.Tell(found);
   for (const std::string& name : found.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   ToolAnswer answer;
@@ -213,7 +213,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DigestReport report, ops::Digest(request));
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   for (const std::string& name : report.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   return ToolAnswer{ReportText(report, args), ReportJson(report, args), !report.findings.empty()};

@@ -189,7 +189,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     return found.error();
   }
   const ops::Inspection& inspection = *found;
-  context.Tell(inspection.warnings, inspection.artifact.choices);
+  context.Tell(Said{inspection.warnings, inspection.artifact.choices});
 
   // The order of the files is for programs.
   ops::Selection selection{args.filters, std::nullopt, !context.json()};

@@ -269,7 +269,7 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
-  for (const std::string& warning : context.warnings()) display.Record("warning: " + warning);
+  for (const std::string& warning : context.said().warnings) display.Record("warning: " + warning);
   display.Line(trainer::RunPlanText(plan));
   const auto trained =
       TrainShown(loaded, plan, std::move(setup), display, WarnHook(display, context));

@@ -6,7 +6,6 @@
 #include <array>
 #include <ctime>
 #include <map>
-#include <vector>
 
 #include "lib/base/text.h"
 
@@ -104,6 +103,11 @@ std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
 
 std::string ChoiceText(const Choice& choice) {
   return fmt::format("took {} of {}, by {}", choice.path, choice.of, choice.by);
+}
+
+void Said::AddSaid(const Said& more) {
+  warnings.insert(warnings.end(), more.warnings.begin(), more.warnings.end());
+  choices.insert(choices.end(), more.choices.begin(), more.choices.end());
 }
 
 std::strong_ordering NameNumber::CompareNumber(const NameNumber& other) const {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/plan/transpose.h"
 
 namespace nxdkit {

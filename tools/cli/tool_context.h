@@ -70,20 +70,19 @@ class ToolContext {
   // One line on stderr, not with -q; under --json also in `warnings`.
   void Warn(std::string_view message);
   // For `warnings` alone: it has been shown by other means.
-  void KeepWarning(std::string_view message) { warnings_.emplace_back(message); }
+  void KeepWarning(std::string_view message) { said_.warnings.emplace_back(message); }
   // What was taken of several: one line on stderr, not with -q nor where the user has named it;
   // under --json also in `chosen`.
   void Tell(const Choice& choice);
-  void Record(const Choice& choice) { choices_.push_back(choice); }  // under --json alone
-  void Tell(const std::vector<std::string>& warnings, const std::vector<Choice>& choices);
+  void Record(const Choice& choice) { said_.choices.push_back(choice); }  // under --json alone
+  void Tell(const Said& said);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
   // given; else empty, and nothing is drawn.
   Progress::Sink progress_sink() const;
 
-  const std::vector<std::string>& warnings() const { return warnings_; }
-  const std::vector<Choice>& choices() const { return choices_; }
+  const Said& said() const { return said_; }
   double seconds() const { return watch_.Seconds(); }  // since the command began
 
  private:
@@ -94,8 +93,7 @@ class ToolContext {
   bool color_errors_;
   bool draws_progress_;
   const Stopwatch watch_;
-  std::vector<std::string> warnings_;
-  std::vector<Choice> choices_;
+  Said said_;
 };
 
 }  // namespace nxdkit::tool

@@ -168,7 +168,7 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
   const double seconds = context.seconds();
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   return ToolAnswer{words.text(report, request, seconds, dry_run),
                     words.json(report, request, seconds, dry_run)};
 }

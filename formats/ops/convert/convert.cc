@@ -75,13 +75,8 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.notes = request.notes;
   report.notes.insert(report.notes.end(), target->notes.begin(), target->notes.end());
   NoteLeftOut(source.left_out, report);
-  report.warnings = source.artifact.warnings;
-  report.choices = source.artifact.choices;
-  if (base) {  // of a delta that is made
-    const Artifact& opened = base->artifact.artifact;
-    report.warnings.insert(report.warnings.end(), opened.warnings.begin(), opened.warnings.end());
-    report.choices.insert(report.choices.end(), opened.choices.begin(), opened.choices.end());
-  }
+  report.AddSaid(source.artifact);
+  if (base) report.AddSaid(base->artifact.artifact);  // of a delta that is made
   report.warnings.insert(report.warnings.end(), target->warnings.begin(), target->warnings.end());
   report.lora = LoraReportOf(source);
   if (const auto delta = DeltaOf(source.artifact)) report.delta = ReportOf(delta->head());

@@ -115,7 +115,7 @@ struct ValueReport {
   std::vector<std::string> zero;        // matrices and norms of nothing but zeros
 };
 
-struct ConvertReport {
+struct ConvertReport : Said {
   std::string model_type;
   uint64_t parameters = 0;    // elements of the model
   uint64_t source_bytes = 0;  // of the source's files of tensors
@@ -139,8 +139,6 @@ struct ConvertReport {
   ValueReport values;
   std::optional<hardware::Fit> fit;  // of an instance that was named
   std::vector<std::string> notes;
-  std::vector<std::string> warnings;  // about the source
-  std::vector<Choice> choices;        // the same
 };
 
 // Everything but writing: refuses what Convert would refuse.

@@ -250,12 +250,8 @@ Result<DiffReport> Diff(const DiffRequest& request) {
                 Open(request.b, request.optimizer, request.run, b_options, notes));
   NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
   CompareOptions(a_options, b_options, report);
-  report.warnings = a.artifact.warnings;
-  report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
-                         b.artifact.warnings.end());
-  report.choices = a.artifact.choices;
-  report.choices.insert(report.choices.end(), b.artifact.choices.begin(), b.artifact.choices.end());
-  report.warnings.insert(report.warnings.end(), notes.begin(), notes.end());
+  for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);
+  report.AddSaid({std::move(notes), {}});
   return report;
 }
 

@@ -24,7 +24,7 @@ struct ParamDiff {
   std::string worst_b;
 };
 
-struct DiffReport {
+struct DiffReport : Said {
   const Kind* a_kind = nullptr;
   const Kind* b_kind = nullptr;
   std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
@@ -32,8 +32,6 @@ struct DiffReport {
   // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
   // "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
 
   bool differs() const { return total.beyond > 0 || !findings.empty(); }
 };

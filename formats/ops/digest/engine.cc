@@ -165,8 +165,7 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   NXDKIT_ASSIGN(const BoundArtifact artifact,
                 OpenAndBind(request.path, request.kind, request.hints));
   out.kind = artifact.artifact.kind;
-  out.warnings = artifact.artifact.warnings;
-  out.choices = artifact.artifact.choices;
+  out.AddSaid(artifact.artifact);
   out.left_out = artifact.left_out;
   if (artifact.artifact.config) {
     out.model_type = artifact.artifact.config->model_type;

@@ -141,8 +141,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   const std::string& path = *request.against;
   NXDKIT_ASSIGN(const BoundArtifact other,
                 OpenAndBind(path, request.against_kind, request.against_hints));
-  report.warnings = other.artifact.warnings;
-  report.choices = other.artifact.choices;
+  report.AddSaid(other.artifact);
   Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);
   if (!first.ok()) {
     if (first.error().code() != Errc::kFindings) return std::move(first).error();

@@ -178,9 +178,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
         .in(request.weights)
         .hint("name one with --weights-config");
   report.warnings = compiled.warnings;
-  report.choices = weights.artifact.choices;
-  report.warnings.insert(report.warnings.end(), weights.artifact.warnings.begin(),
-                         weights.artifact.warnings.end());
+  report.AddSaid(weights.artifact);
   report.model_type = weights.model->config.model_type;
   report.tensors = weights.artifact.tensor_count();
   report.ranks = static_cast<uint64_t>(bundle.config->tp);

@@ -261,8 +261,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, request.kind, request.hints));
   report.kind = opened.kind;
-  report.warnings = opened.warnings;
-  report.choices = opened.choices;
+  report.AddSaid(opened);
   report.tensors = opened.tensor_count();
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
@@ -303,8 +302,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   }
   Append(report.findings, std::move(against.findings));
   Append(report.checks, std::move(against.checks));
-  Append(report.warnings, std::move(against.warnings));
-  Append(report.choices, std::move(against.choices));
+  report.AddSaid(against);
   return report;
 }
 
