@@ -42,8 +42,7 @@ std::optional<Number> ParseNumber(std::string_view text) {
   return number;
 }
 
-// Of ASCII, whatever the locale.
-inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }  // ASCII, whatever the locale
 inline bool IsAlnum(char c) {
   return IsDigit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }

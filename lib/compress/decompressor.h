@@ -30,8 +30,7 @@ class Decompressor {
   // The next bytes, valid until the next call; none: the stream has ended as it must. kCorrupt at
   // the offset in the compressed stream, and what the source returns.
   Result<std::span<const std::byte>> Next();
-  // To the end, for the checksums alone.
-  Status Drain(const std::function<Status()>& poll = {});
+  Status Drain(const std::function<Status()>& poll = {});  // to the end, for the checksums
 
   // What follows is known after the first Next().
   Compression compression() const { return *compression_; }

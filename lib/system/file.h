@@ -40,8 +40,7 @@ class File {
   // Has the kernel begin to write what Sync waits for; a wish that may be ignored.
   void StartSync() const;
   Status Sync() const;
-  // Of a file that was written: bytes() is its size of now.
-  Status Measure();
+  Status Measure();  // bytes() is then its size of now, after writing
   Status Close();
 
  private:
@@ -64,7 +63,6 @@ class FileView {
   const std::string& path() const { return file_->path(); }
   uint64_t start() const { return start_; }  // in the file
   uint64_t bytes() const { return bytes_; }
-  // Like File::ReadAt.
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const;
 
  private:

@@ -19,7 +19,6 @@ struct Example {
   std::string what;     // a phrase, no full stop
 };
 
-// Options that many commands take and that mean the same everywhere.
 enum CommonOption : unsigned {
   kTakesJobs = 1,       // -j/--jobs
   kTakesMaxMemory = 2,  // --max-memory

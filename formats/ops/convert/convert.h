@@ -70,7 +70,6 @@ struct Refreshed {
   rollout::WeightsVersion version;
 };
 
-// What a delta holds.
 struct DeltaReport {
   uint64_t changed = 0;      // elements
   uint64_t dense_bytes = 0;  // of all parameters in the base's dtype
@@ -78,7 +77,6 @@ struct DeltaReport {
   std::string result;
 };
 
-// What one part did.
 struct PartReport {
   int index = 0;
   int count = 1;

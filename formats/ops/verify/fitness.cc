@@ -36,7 +36,6 @@ struct Judge {
   void Append(const std::vector<Finding>& findings) {
     report.findings.insert(report.findings.end(), findings.begin(), findings.end());
   }
-  // About the bundle's configuration.
   Finding OfConfig(std::string check, std::string message) const {
     return Finding(std::move(check), std::move(message))
         .in(JoinPath(bundle.folder, "neuron_config.json"));
