@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "lib/base/errors.h"
 #include "lib/base/utf8.h"
@@ -155,6 +154,16 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   if (bytes / scale > std::numeric_limits<uint64_t>::max())
     return NotBytes(text, "is over 2^64 - 1 bytes");
   return static_cast<uint64_t>(bytes / scale);
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
 }
 
 size_t EditDistance(std::string_view a, std::string_view b) {

@@ -28,12 +28,8 @@ Error LastWords::AddTo(const Error& error) const {
   if (words.size() > kShown) words.remove_prefix(words.size() - kShown);
   if (words.empty()) return error;
   std::string lines;
-  for (bool more = true; more;) {
-    const size_t end = words.find('\n');
-    lines += (lines.empty() ? "" : " | ") + EscapeControl(words.substr(0, end));
-    more = end != std::string_view::npos;
-    words.remove_prefix(more ? end + 1 : words.size());
-  }
+  for (const std::string_view line : Split(words, '\n'))
+    lines += (lines.empty() ? "" : " | ") + EscapeControl(line);
   return Error(error.code(), fmt::format("{}; its standard error: {}", error.message(), lines))
       .in(error.file())
       .member(error.member())

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit {
@@ -70,8 +71,7 @@ bool Contains(const std::string& folder, const std::string& path) {
 }  // namespace
 
 bool Mount::Has(std::string_view option) const {
-  std::istringstream words(options);
-  for (std::string word; std::getline(words, word, ',');)
+  for (const std::string_view word : Split(options, ','))
     if (option.ends_with('=') ? word.starts_with(option) : word == option) return true;
   return false;
 }
