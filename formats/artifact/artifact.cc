@@ -7,7 +7,6 @@
 namespace nxdkit::artifact {
 namespace {
 
-// The first folder that holds a config.json.
 Result<std::string> FindConfigFolder(const Looker& look, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (folder.empty()) continue;

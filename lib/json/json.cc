@@ -90,7 +90,6 @@ void Append(const Json& value, bool sort_keys, size_t depth, std::string* out) {
   *out += value.is_number_float() ? PythonFloat(value.get<double>()) : value.dump();
 }
 
-// The value under `key`, which must be of the type.
 Result<const Json*> Member(const Json& object, std::string_view key,
                            bool (Json::*is_type)() const noexcept, std::string_view type) {
   const auto wrong = [&](std::string message) {

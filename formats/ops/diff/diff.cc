@@ -33,7 +33,6 @@ struct Pair {
   uint32_t b = 0;
 };
 
-// One chunk's share of a parameter.
 struct Sums {
   double abs = 0;
   double rel = 0;

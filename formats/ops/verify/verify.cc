@@ -15,7 +15,6 @@
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
 #include "formats/ops/verify/loader.h"
-#include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
 #include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
@@ -178,7 +177,6 @@ std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
   return findings;
 }
 
-// How many parameters have state: all, or a warning.
 void CountState(const BoundArtifact& training, VerifyReport& report) {
   const auto& entries = training.optimizer->entries;
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
