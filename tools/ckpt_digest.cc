@@ -113,7 +113,6 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   return OkStatus();
 }
 
-// A base is what a delta changes.
 Status CheckBase(const Args& args) {
   if (!args.base) return OkStatus();
   NXDKIT_ASSIGN(const kinds::Kind* const kind,

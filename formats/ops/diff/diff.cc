@@ -225,11 +225,8 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   const CanonicalPlan chosen = Choose(b_plan, pairs);
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(chosen.plan, b.bound, chosen.layout, chosen.outputs, options));
-  if (run.begin) run.begin("comparing", executor.workload().bytes);
   DiffSink sink(a_plan, a, b_plan, pairs, limits);
-  NXDKIT_TRY(executor.Run(sink));
+  NXDKIT_TRY(RunPlan(chosen, b.bound, options, run, "comparing", sink));
   for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
   report.params = sink.Finish();
   for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);

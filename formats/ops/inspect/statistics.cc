@@ -39,7 +39,6 @@ StoredTensor InOrderOfBytes(const StoredTensor& tensor, uint64_t& repeats) {
   return out;
 }
 
-// Each tensor as it is stored.
 struct StoredPlan {
   BoundLayout source;
   std::vector<OutputTensor> outputs;

@@ -78,7 +78,6 @@ struct Judge {
     return OkStatus();
   }
 
-  // The tensors that the model gives on a rank of the bundle.
   Result<std::vector<OutputTensor>> RankOf(int rank) const {
     const auto dtype = DtypeFromTorchName(config.torch_dtype);
     std::vector<OutputTensor> tensors;
