@@ -5,14 +5,9 @@
 #include "lib/base/text.h"
 
 namespace nxdkit {
-namespace {
-
-constexpr size_t kKept = 16 << 10;  // bytes
-constexpr size_t kShown = 2000;     // of them in an error
-
-}  // namespace
 
 void LastWords::Read(Child& child) {
+  constexpr size_t kKept = 16 << 10;
   if (!child.err.is_open()) return;
   char buffer[1 << 14];
   const std::optional<std::string_view> some = ReadSome(child.err, buffer);
@@ -23,6 +18,7 @@ void LastWords::Read(Child& child) {
 }
 
 Error LastWords::AddTo(const Error& error) const {
+  constexpr size_t kShown = 2000;
   std::string_view words = text_;
   while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
   if (words.size() > kShown) words.remove_prefix(words.size() - kShown);

@@ -10,8 +10,6 @@
 
 namespace nxdkit::tool {
 
-inline constexpr int kSchemaVersion = 1;
-
 // "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line. The
 // entries of "3 problems in ...:\n[1] ...\n[2] ...\n[3] ..." are a line each.
 // Control characters of names are escaped.
