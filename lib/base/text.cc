@@ -123,9 +123,7 @@ std::string HumanRate(uint64_t bytes, double seconds) {
 }
 
 Result<uint64_t> ParseBytes(std::string_view text) {
-  const size_t whole = std::min(
-      text.size(),
-      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin()));
+  const size_t whole = std::min(text.size(), text.find_first_not_of("0123456789"));
   size_t end = whole;
   if (end < text.size() && text[end] == '.')
     while (++end < text.size() && IsDigit(text[end])) {
@@ -134,9 +132,8 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   std::string_view unit_text = text.substr(end);
   if (!unit_text.empty() && unit_text.front() == ' ') unit_text.remove_prefix(1);
   std::string unit_name(unit_text);
-  std::transform(unit_name.begin(), unit_name.end(), unit_name.begin(), Upper);
-  const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                  [&](const Unit& row) { return row.name == unit_name; });
+  std::ranges::transform(unit_name, unit_name.begin(), Upper);
+  const Unit* const unit = std::ranges::find(kUnits, unit_name, &Unit::name);
   if (unit == std::end(kUnits)) return NotBytes(text, "does not end in a unit of bytes");
 
   // Digit by digit in 128 bits: n / 10^fraction_digits units, exactly.

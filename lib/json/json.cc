@@ -51,9 +51,7 @@ std::vector<const Pair*> Pairs(const Json& object, bool sort_keys) {
   std::vector<const Pair*> pairs;
   for (const Pair& pair : object.get_ref<const Json::object_t&>()) pairs.push_back(&pair);
   // Python orders by code point, which is the order of the UTF-8 bytes.
-  if (sort_keys)
-    std::sort(pairs.begin(), pairs.end(),
-              [](const Pair* a, const Pair* b) { return a->first < b->first; });
+  if (sort_keys) std::ranges::sort(pairs, {}, &Pair::first);
   return pairs;
 }
 

@@ -52,8 +52,7 @@ void CountTensors(Inspection& inspection) {
     inspection.parameters += use.elements;
     inspection.dtypes.push_back(use);
   }
-  std::stable_sort(inspection.dtypes.begin(), inspection.dtypes.end(),
-                   [](const DtypeUse& a, const DtypeUse& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(inspection.dtypes, std::greater(), &DtypeUse::bytes);
 }
 
 std::string FileOf(const Inspection& inspection, TensorPlace place) {
