@@ -14,7 +14,6 @@
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
-#include "formats/ops/verify/loader.h"
 #include "formats/ops/verify/structure.h"
 #include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
