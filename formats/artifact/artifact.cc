@@ -1,6 +1,5 @@
 #include "formats/artifact/artifact.h"
 
-#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 

@@ -12,7 +12,6 @@
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
-#include "lib/system/folders.h"
 #include "lib/system/places.h"
 #include "lib/system/staging.h"
 #include "lib/system/system.h"

@@ -1,6 +1,6 @@
 // Whether the compiled blob of a bundle (model.pt) is whole, as far as that shows without running
-// it: a TorchScript archive, and the NEFFs in it; and which installation of optimum-neuron loads the
-// bundle. Facts: formats/rollout/FORMAT.md, formats/neff/FORMAT.md.
+// it: a TorchScript archive, and the NEFFs in it; and which optimum-neuron loads the bundle. Facts:
+// formats/rollout/FORMAT.md, formats/neff/FORMAT.md.
 #pragma once
 
 #include <functional>
