@@ -74,6 +74,7 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/sinks/compare_sink.h
   lib/sinks/output_files.h
   lib/sinks/write_sink.h
+  lib/system/descriptor.h
   lib/system/file.h
   lib/system/file_cache.h
   lib/system/folder_lock.h

@@ -22,8 +22,8 @@ struct Args {
   std::optional<std::string> rtol;
   std::optional<int> top;
   bool optimizer = false;
-  std::optional<std::string> a_from;
-  std::optional<std::string> b_from;
+  std::string a_from;
+  std::string b_from;
   artifact::Arguments a_layout;
   artifact::Arguments b_layout;
 };
@@ -223,14 +223,12 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::DiffRequest request;
   NXDKIT_ASSIGN(request.limits, LimitsOf(args));
   request.optimizer = args.optimizer;
-  request.a = {args.a, nullptr, HintsOf(args.a_layout, "--a-")};
-  request.b = {args.b, nullptr, HintsOf(args.b_layout, "--b-")};
-  if (args.a_from) request.a.kind = kinds::KindFromName(*args.a_from);
-  if (args.b_from) request.b.kind = kinds::KindFromName(*args.b_from);
+  request.a = {args.a, kinds::KindFromName(args.a_from), HintsOf(args.a_layout, "--a-")};
+  request.b = {args.b, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
                     report.differs()};
 }
@@ -239,6 +237,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -113,7 +113,6 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   return OkStatus();
 }
 
-// A base is what a delta changes.
 Status CheckBase(const Args& args) {
   if (!args.base) return OkStatus();
   NXDKIT_ASSIGN(const kinds::Kind* const kind,
@@ -175,7 +174,7 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
-  context.Tell(found.warnings, found.choices);
+  context.Tell(found);
   for (const std::string& name : found.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   ToolAnswer answer;
@@ -213,7 +212,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DigestReport report, ops::Digest(request));
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   for (const std::string& name : report.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   return ToolAnswer{ReportText(report, args), ReportJson(report, args), !report.findings.empty()};
@@ -223,6 +222,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

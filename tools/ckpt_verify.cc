@@ -182,7 +182,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   server.seconds = std::max(0.1, server.seconds - watch.Seconds());
   NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
-  context.Tell(check.expected.warnings, check.expected.choices);
+  context.Tell(check.expected);
   if (check.not_covered > 0)
     context.Warn(
         fmt::format("{} of {} parameters cannot be compared: a kernel of this engine has packed "
@@ -248,7 +248,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckSides(args));
   if (args.engine) return AskEngine(args, context);
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   Json fields = {{"path", args.path},
                  {"kind", report.kind->name},
                  {"model_type", report.model_type},
@@ -269,6 +269,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

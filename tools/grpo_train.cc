@@ -268,7 +268,7 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
   display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
-  for (const std::string& warning : context.warnings()) display.Record("warning: " + warning);
+  for (const std::string& warning : context.said().warnings) display.Record("warning: " + warning);
   display.Line(trainer::RunPlanText(plan));
   const auto trained =
       TrainShown(loaded, plan, std::move(setup), display, WarnHook(display, context));
@@ -432,6 +432,5 @@ int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
   if (nxdkit::trainer::LaunchedProcesses() > 1 && nxdkit::trainer::LaunchedProcess() > 0)
     return nxdkit::tool::FollowOther(argc, argv);
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -201,11 +201,9 @@ Result<ToolAnswer> Look(const Args& args, const std::string& root) {
 Status CheckCommand(const Args& args) {
   const std::vector<std::string> commands = {"ls", "verify", "prune", "clear"};
   if (std::ranges::find(commands, args.command) == commands.end()) {
-    Error error(Errc::kUsage, fmt::format("COMMAND is \"{}\", expected ls, verify, prune or clear",
-                                          args.command));
     const auto closest = ClosestWord(args.command, commands);
-    if (!closest) return error;
-    return std::move(error).hint(fmt::format("did you mean {}?", *closest));
+    return BadUsage("COMMAND is \"{}\", expected ls, verify, prune or clear", args.command)
+        .hint(closest ? fmt::format("did you mean {}?", *closest) : "");
   }
   const bool limits =
       args.max_size || args.ttl_days || args.empty || args.damaged || args.only_compiler;
@@ -221,11 +219,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                                 EnvironmentValue("NEURON_COMPILE_CACHE_URL")));
   if (place.root.find("://") != std::string::npos)
     return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
-  ToolAnswer answer;
-  if (args.command == "prune" || args.command == "clear")
-    NXDKIT_TRY(Remove(args, place, context).To(answer));
-  else
-    NXDKIT_TRY(Look(args, place.root).To(answer));
+  const bool removes = args.command == "prune" || args.command == "clear";
+  NXDKIT_ASSIGN(ToolAnswer answer, removes ? Remove(args, place, context) : Look(args, place.root));
   answer.fields["command"] = args.command;
   answer.fields["root"] = place.root;
   return answer;
@@ -235,6 +230,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -181,7 +181,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::ExportRequest request, RequestOf(args, runner, context));
   NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
   const double seconds = context.seconds();
-  context.Tell(report.convert.warnings, report.convert.choices);
+  context.Tell(report.convert);
   return ToolAnswer{ReportText(report, args, seconds, request.dry_run),
                     ReportJson(report, args, seconds, request.dry_run)};
 }
@@ -190,6 +190,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

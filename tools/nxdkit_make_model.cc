@@ -70,6 +70,5 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  return nxdkit::tool::RunTool<nxdkit::tool::Args>(argc, argv, nxdkit::tool::kInfo,
-                                                   nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
 }

@@ -1,13 +1,11 @@
 #include "formats/artifact/artifact.h"
 
-#include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::artifact {
 namespace {
 
-// The first folder that holds a config.json.
 Result<std::string> FindConfigFolder(const Looker& look, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     if (folder.empty()) continue;

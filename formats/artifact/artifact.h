@@ -46,7 +46,7 @@ struct ArchiveRange {
   std::optional<uint64_t> bytes;  // nullopt: all of the file
 };
 
-struct Artifact {
+struct Artifact : Said {
   const kinds::Kind* kind = nullptr;
   std::string path;         // as given
   Looker look;              // what lay there when it was opened
@@ -60,8 +60,6 @@ struct Artifact {
   std::vector<TensorFile> files;  // a bound optimizer's after those of the model
   std::vector<LayoutFile> ranks;  // parallel to files
   std::shared_ptr<const KindState> state;
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;  // what was taken of several, on the way to it
 
   uint64_t file_bytes() const;  // of all files of tensors
   size_t tensor_count() const;

@@ -48,6 +48,14 @@ Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source) {
   return out;
 }
 
+Status RunPlan(const CanonicalPlan& plan, const BoundLayout& source, const ExecuteOptions& options,
+               const RunOptions& run, const std::string& phase, Sink& sink) {
+  NXDKIT_ASSIGN(const Executor executor,
+                Executor::Make(plan.plan, source, plan.layout, plan.outputs, options));
+  if (run.begin) run.begin(phase, executor.workload().bytes);
+  return executor.Run(sink);
+}
+
 Status CanonicalReader::Read(size_t param, uint64_t offset, std::span<std::byte> to,
                              Gatherer& gatherer) const {
   return gatherer.Read(plan_.plan.tensors[param], bound_, plan_.outputs[param], offset, to);

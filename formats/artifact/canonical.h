@@ -4,9 +4,11 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "formats/artifact/bound.h"
+#include "formats/artifact/run.h"
 #include "lib/plan/gather.h"
 #include "lib/tensor/output.h"
 
@@ -30,6 +32,10 @@ struct CanonicalPlan {
 
 // tensors[i], outputs[i] and plan.tensors[i] belong to source.params[i].
 Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source);
+
+// Runs such a plan, of whichever tensors, into a sink, as the phase `phase`.
+Status RunPlan(const CanonicalPlan& plan, const BoundLayout& source, const ExecuteOptions& options,
+               const RunOptions& run, const std::string& phase, Sink& sink);
 
 // Random access to the parameters. Thread-safe, but for the gatherers: one per thread.
 class CanonicalReader {

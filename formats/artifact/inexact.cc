@@ -8,22 +8,16 @@
 #include <mutex>
 #include <utility>
 
+#include "formats/artifact/canonical.h"
+
 namespace nxdkit::artifact {
 namespace {
-
-// The tensors that are narrowed, as F64.
-struct Narrowed {
-  Plan plan;
-  Layout layout;
-  std::vector<OutputTensor> outputs;
-};
 
 class Counter : public Sink {
  public:
   explicit Counter(size_t tensors) : counts_(tensors) {}
 
-  Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override {
-    (void)offset;
+  Status Take(uint32_t tensor, uint64_t /*offset*/, std::span<const std::byte> bytes) override {
     uint64_t count = 0;
     for (size_t at = 0; at + sizeof(double) <= bytes.size(); at += sizeof(double)) {
       double value;
@@ -42,9 +36,10 @@ class Counter : public Sink {
   std::vector<uint64_t> counts_;
 };
 
-Narrowed Find(const Plan& plan, const BoundLayout& source, const Layout& layout,
-              const std::vector<OutputTensor>& outputs) {
-  Narrowed narrowed;
+// The tensors that are narrowed, as F64.
+CanonicalPlan Narrowed(const Plan& plan, const BoundLayout& source, const Layout& layout,
+                       const std::vector<OutputTensor>& outputs) {
+  CanonicalPlan narrowed;
   narrowed.layout.files = layout.files;
   for (size_t t = 0; t < outputs.size(); ++t) {
     const auto is_wide = [&](const CopyOp& op) {
@@ -66,14 +61,11 @@ Result<std::vector<std::string>> InexactElements(const Plan& plan, const BoundLa
                                                  const Layout& layout,
                                                  const std::vector<OutputTensor>& outputs,
                                                  const RunOptions& run) {
-  const Narrowed narrowed = Find(plan, source, layout, outputs);
+  const CanonicalPlan narrowed = Narrowed(plan, source, layout, outputs);
   if (narrowed.outputs.empty()) return std::vector<std::string>();
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeExecuteOptions(run));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(narrowed.plan, source, narrowed.layout, narrowed.outputs, options));
-  if (run.begin) run.begin("counting what F32 cannot hold", executor.workload().bytes);
   Counter counter(narrowed.outputs.size());
-  NXDKIT_TRY(executor.Run(counter));
+  NXDKIT_TRY(RunPlan(narrowed, source, options, run, "counting what F32 cannot hold", counter));
   uint64_t elements = 0;
   size_t tensors = 0;
   std::string first;

@@ -15,26 +15,16 @@ struct Record {
   const CheckedStorage* storage;
 };
 
-class Records {
- public:
-  void AddOf(const BoundArtifact& bound) {
-    AddOf(bound.artifact);
-    if (bound.base) AddOf(*bound.base);
-    if (bound.merged) AddOf(*bound.merged);
-  }
-  const std::vector<Record>& all() const { return records_; }
-
- private:
-  void AddOf(const Artifact& artifact) {
-    for (const TensorFile& file : artifact.files)
-      for (const StoredTensor& tensor : file.tensors)
-        if (const CheckedStorage* storage = tensor.storage->checked())
-          if (seen_.insert(storage).second) records_.push_back({&tensor, storage});
-  }
-
-  std::set<const CheckedStorage*> seen_;
-  std::vector<Record> records_;
-};
+// The records of the artifact and of those that it is merged from, each once.
+void AddRecords(const BoundArtifact& bound, std::set<const CheckedStorage*>& seen,
+                std::vector<Record>& records) {
+  for (const TensorFile& file : bound.artifact.files)
+    for (const StoredTensor& tensor : file.tensors)
+      if (const CheckedStorage* storage = tensor.storage->checked())
+        if (seen.insert(storage).second) records.push_back({&tensor, storage});
+  if (bound.base) AddRecords(*bound.base, seen, records);
+  if (bound.merged) AddRecords(*bound.merged, seen, records);
+}
 
 bool IsToBeProved(const CheckedStorage& storage, Proving proving) {
   if (storage.is_proved()) return false;
@@ -46,11 +36,12 @@ bool IsToBeProved(const CheckedStorage& storage, Proving proving) {
 }  // namespace
 
 Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOptions& run) {
-  Records records;
-  records.AddOf(artifact);
+  std::set<const CheckedStorage*> seen;
+  std::vector<Record> records;
+  AddRecords(artifact, seen, records);
   std::vector<Record> open;
   uint64_t bytes = 0;
-  for (const Record& record : records.all()) {
+  for (const Record& record : records) {
     if (!IsToBeProved(*record.storage, proving)) continue;
     open.push_back(record);
     bytes += record.storage->bytes() - record.storage->seen_bytes();
@@ -65,7 +56,7 @@ Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOpt
   };
   NXDKIT_TRY(ParallelFor(open.size(), run.jobs, prove));
   Proof proof;
-  for (const Record& record : records.all()) {
+  for (const Record& record : records) {
     if (record.storage->is_proved()) ++proof.proved;
     if (record.storage->is_proved() || record.storage->seen_bytes() == 0) continue;
     if (proof.partly++ == 0)

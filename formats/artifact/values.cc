@@ -51,16 +51,9 @@ int64_t FirstNotFinite(Dtype dtype, std::span<const std::byte> run) {
 }  // namespace
 
 bool HasValues(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kF8E5M2:
-    case Dtype::kF8E4M3:
-    case Dtype::kF8E8M0:
-    case Dtype::kF8E4M3Fnuz:
-    case Dtype::kF8E5M2Fnuz:
-      return true;
-    default:
-      return Info(dtype).floating && HasTally(dtype);
-  }
+  constexpr Dtype kOfAByte[] = {Dtype::kF8E5M2, Dtype::kF8E4M3, Dtype::kF8E8M0, Dtype::kF8E4M3Fnuz,
+                                Dtype::kF8E5M2Fnuz};
+  return std::ranges::count(kOfAByte, dtype) > 0 || (Info(dtype).floating && HasTally(dtype));
 }
 
 ValueScan::ValueScan(const Layout& layout, const std::vector<OutputTensor>& tensors)

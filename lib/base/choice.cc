@@ -6,7 +6,6 @@
 #include <array>
 #include <ctime>
 #include <map>
-#include <vector>
 
 #include "lib/base/text.h"
 
@@ -92,15 +91,9 @@ std::vector<size_t> Unsurpassed(std::span<const DatedName> candidates) {
   return left;
 }
 
-size_t Latest(std::span<const DatedName> candidates, std::span<const size_t> among) {
-  return *std::ranges::max_element(among, {}, [&](size_t i) { return candidates[i].time; });
-}
-
 std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
-  std::vector<size_t> all(candidates.size());
-  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
   const DatedName& mine = candidates[taken];
-  const DatedName& latest = candidates[Latest(candidates, all)];
+  const DatedName& latest = *std::ranges::max_element(candidates, {}, &DatedName::time);
   if (latest.time <= mine.time) return "";
   return fmt::format("{} ({}) has the highest number, but {} was finished later ({})", mine.name,
                      TimeStampText(mine.time), latest.name, TimeStampText(latest.time));
@@ -110,6 +103,11 @@ std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
 
 std::string ChoiceText(const Choice& choice) {
   return fmt::format("took {} of {}, by {}", choice.path, choice.of, choice.by);
+}
+
+void Said::AddSaid(const Said& more) {
+  warnings.insert(warnings.end(), more.warnings.begin(), more.warnings.end());
+  choices.insert(choices.end(), more.choices.begin(), more.choices.end());
 }
 
 std::strong_ordering NameNumber::CompareNumber(const NameNumber& other) const {
@@ -127,11 +125,11 @@ std::optional<NameNumber> NumberOfName(std::string_view name) {
 std::optional<Newest> FindNewest(std::span<const DatedName> candidates) {
   const std::vector<size_t> left = Unsurpassed(candidates);
   if (left.empty()) return std::nullopt;
-  const size_t taken = Latest(candidates, left);
+  const auto time_of = [&](size_t i) { return candidates[i].time; };
+  const size_t taken = *std::ranges::max_element(left, {}, time_of);
   if (candidates.size() == 1) return Newest{taken, "", ""};
   if (left.size() == 1) return Newest{taken, "number", DoubtOf(candidates, taken)};
-  const auto is_as_late = [&](size_t i) { return candidates[i].time == candidates[taken].time; };
-  if (std::ranges::count_if(left, is_as_late) > 1) return std::nullopt;
+  if (std::ranges::count(left, time_of(taken), time_of) > 1) return std::nullopt;
   return Newest{taken, "time", ""};
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace nxdkit {
 
@@ -22,6 +23,13 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 std::string ChoiceText(const Choice& choice);  // "took root/step_100 of 3, by number"
+
+// What is said on the way to a result.
+struct Said {
+  std::vector<std::string> warnings;
+  std::vector<Choice> choices;  // what was taken of several
+  void AddSaid(const Said& more);
+};
 
 // The number that a name tells, and what it counts: "step_100", "global_step_100", "step=100",
 // "llama--step=100.ckpt", "epoch=3-step=100", "iter_0000100", "checkpoint-100", "100", "save100".

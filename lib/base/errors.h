@@ -8,7 +8,6 @@
 
 namespace nxdkit {
 
-// The templates below come down to this.
 Error MakeError(Errc code, fmt::string_view text, fmt::format_args args);
 
 template <typename... T>

@@ -25,8 +25,7 @@ class Progress {
 
   void Add(uint64_t bytes);
   uint64_t done() const { return done_.load(std::memory_order_relaxed); }
-  // Erases the line. Nothing is drawn afterwards.
-  void Finish();
+  void Finish();  // erases the line; nothing is drawn afterwards
 
  private:
   using Clock = std::chrono::steady_clock;

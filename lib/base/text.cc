@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <vector>
 
 #include "lib/base/errors.h"
 #include "lib/base/utf8.h"
@@ -124,9 +123,7 @@ std::string HumanRate(uint64_t bytes, double seconds) {
 }
 
 Result<uint64_t> ParseBytes(std::string_view text) {
-  const size_t whole = std::min(
-      text.size(),
-      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), IsDigit) - text.begin()));
+  const size_t whole = std::min(text.size(), text.find_first_not_of("0123456789"));
   size_t end = whole;
   if (end < text.size() && text[end] == '.')
     while (++end < text.size() && IsDigit(text[end])) {
@@ -135,9 +132,8 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   std::string_view unit_text = text.substr(end);
   if (!unit_text.empty() && unit_text.front() == ' ') unit_text.remove_prefix(1);
   std::string unit_name(unit_text);
-  std::transform(unit_name.begin(), unit_name.end(), unit_name.begin(), Upper);
-  const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits),
-                                  [&](const Unit& row) { return row.name == unit_name; });
+  std::ranges::transform(unit_name, unit_name.begin(), Upper);
+  const Unit* const unit = std::ranges::find(kUnits, unit_name, &Unit::name);
   if (unit == std::end(kUnits)) return NotBytes(text, "does not end in a unit of bytes");
 
   // Digit by digit in 128 bits: n / 10^fraction_digits units, exactly.
@@ -155,6 +151,16 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   if (bytes / scale > std::numeric_limits<uint64_t>::max())
     return NotBytes(text, "is over 2^64 - 1 bytes");
   return static_cast<uint64_t>(bytes / scale);
+}
+
+std::vector<std::string_view> Split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
 }
 
 size_t EditDistance(std::string_view a, std::string_view b) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "lib/base/error.h"
 
@@ -42,11 +43,13 @@ std::optional<Number> ParseNumber(std::string_view text) {
   return number;
 }
 
-// Of ASCII, whatever the locale.
-inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }  // ASCII, whatever the locale
 inline bool IsAlnum(char c) {
   return IsDigit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
+
+// As Python's str.split(separator): one more part than there are separators, views into the text.
+std::vector<std::string_view> Split(std::string_view text, char separator);
 
 // Fewest insertions, deletions, replacements and swaps of neighbouring bytes.
 size_t EditDistance(std::string_view a, std::string_view b);

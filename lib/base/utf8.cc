@@ -4,13 +4,9 @@
 #include <cstring>
 
 namespace nxdkit {
-namespace {
-
-constexpr uint64_t kHighBits = 0x8080808080808080;
-
-}  // namespace
 
 std::optional<size_t> ValidateUtf8(std::string_view text) {
+  constexpr uint64_t kHighBits = 0x8080808080808080;
   size_t offset = 0;
   while (offset < text.size()) {
     uint64_t eight = 0;

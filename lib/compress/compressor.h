@@ -26,8 +26,7 @@ class Compressor {
   ~Compressor();
 
   Status Add(std::span<const std::byte> bytes);
-  // The end of the stream; nothing may be added after it.
-  Status Finish();
+  Status Finish();  // the end of the stream; nothing may be added after it
 
  private:
   struct FreeDeflate {

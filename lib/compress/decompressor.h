@@ -30,12 +30,10 @@ class Decompressor {
   // The next bytes, valid until the next call; none: the stream has ended as it must. kCorrupt at
   // the offset in the compressed stream, and what the source returns.
   Result<std::span<const std::byte>> Next();
-  // To the end, for the checksums alone.
-  Status Drain(const std::function<Status()>& poll = {});
+  Status Drain(const std::function<Status()>& poll = {});  // to the end, for the checksums
 
-  // What follows is known after the first Next().
-  Compression compression() const { return *compression_; }
-  // Whether a checksum stands over all that was handed out; true of gzip, and of zstd by frame.
+  // Whether a checksum stands over all that was handed out, known after the first Next(): true of
+  // gzip, and of zstd by frame.
   bool has_checksums() const { return has_checksums_; }
   uint64_t bytes_taken() const { return read_ - (end_ - at_); }  // of the compressed stream
   uint64_t bytes_made() const { return made_; }

@@ -21,8 +21,7 @@ class Hasher {
  public:
   Hasher();
   void Update(std::span<const std::byte> bytes);
-  // The digest of everything so far; the object begins anew.
-  Bytes Finish();
+  Bytes Finish();  // digest of everything so far; the object begins anew
 
  private:
   struct Free {
@@ -36,7 +35,6 @@ using Md5 = Hasher<Md5Bytes>;
 std::string Sha256Hex(std::span<const std::byte> bytes);
 std::string Md5Hex(std::string_view text);
 
-// Lower-case hexadecimal, two characters per byte.
-std::string HexText(std::span<const std::byte> bytes);
+std::string HexText(std::span<const std::byte> bytes);  // lower case, two digits per byte
 
 }  // namespace nxdkit

@@ -25,8 +25,7 @@ class Sha256Both {
   Sha256Both& operator=(Sha256Both&&) noexcept;
   // Pieces of one size, a multiple of 64 bytes but for the last.
   void Update(std::span<const std::byte> a, std::span<const std::byte> b);
-  // Of everything so far; the object is used up.
-  std::array<Sha256Bytes, 2> Finish();
+  std::array<Sha256Bytes, 2> Finish();  // the object is used up
 
  private:
   struct Streams;

@@ -17,8 +17,7 @@ inline constexpr uint64_t kLeafBytes = 1 << 20;
 
 uint64_t LeafCount(uint64_t bytes);  // 0 for 0 bytes
 
-// SHA-256(00 | bytes).
-Sha256Bytes LeafDigest(std::span<const std::byte> bytes);
+Sha256Bytes LeafDigest(std::span<const std::byte> bytes);  // SHA-256(00 | bytes)
 // Of two leaves at once, twice as fast as one after the other on processors with SHA instructions.
 std::array<Sha256Bytes, 2> LeafDigestPair(std::span<const std::byte> a,
                                           std::span<const std::byte> b);

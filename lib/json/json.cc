@@ -51,9 +51,7 @@ std::vector<const Pair*> Pairs(const Json& object, bool sort_keys) {
   std::vector<const Pair*> pairs;
   for (const Pair& pair : object.get_ref<const Json::object_t&>()) pairs.push_back(&pair);
   // Python orders by code point, which is the order of the UTF-8 bytes.
-  if (sort_keys)
-    std::sort(pairs.begin(), pairs.end(),
-              [](const Pair* a, const Pair* b) { return a->first < b->first; });
+  if (sort_keys) std::ranges::sort(pairs, {}, &Pair::first);
   return pairs;
 }
 
@@ -90,7 +88,6 @@ void Append(const Json& value, bool sort_keys, size_t depth, std::string* out) {
   *out += value.is_number_float() ? PythonFloat(value.get<double>()) : value.dump();
 }
 
-// The value under `key`, which must be of the type.
 Result<const Json*> Member(const Json& object, std::string_view key,
                            bool (Json::*is_type)() const noexcept, std::string_view type) {
   const auto wrong = [&](std::string message) {

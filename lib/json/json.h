@@ -25,10 +25,8 @@ Result<const Json*> JsonObject(const Json& object, std::string_view key);
 // The value under `key`; nullptr when it is missing or null, or `object` is not an object.
 const Json* JsonFind(const Json& object, std::string_view key);
 
-// "a string", "an object", ...: for messages.
-std::string_view JsonTypeText(const Json& value);
+std::string_view JsonTypeText(const Json& value);  // "a string", "an object": for messages
 
-// The value as one line of JSON in ASCII, cut to some 60 characters: for messages.
-std::string JsonExcerpt(const Json& value);
+std::string JsonExcerpt(const Json& value);  // a line of ASCII, cut to some 60 characters
 
 }  // namespace nxdkit

@@ -28,7 +28,6 @@ inline constexpr JsonOptions kLikePython{.allow_nan = true, .allow_duplicate_key
 // shows, and line and column in the message.
 Result<Json> ParseJson(std::string_view text, const JsonOptions& options = {});
 
-// ParseJson of a whole file of at most `max_bytes`.
 Result<Json> ReadJsonFile(const std::string& path, uint64_t max_bytes,
                           const JsonOptions& options = {});
 

@@ -27,7 +27,6 @@ constexpr size_t kMaxReasonBytes = 160;
 // and a byte order mark. No JSON text may contain it.
 constexpr char kNeverValid = '\x01';
 
-// A part of the text, from its offset.
 using ReadPart = std::function<Status(uint64_t offset, std::span<std::byte> to)>;
 
 // The text, one block at a time. White space before and after the root value is not given out, so

@@ -14,7 +14,6 @@
 namespace nxdkit {
 namespace {
 
-// The functions of libcurl that are used.
 struct Curl {
   decltype(&::curl_global_init) global_init = nullptr;
   decltype(&::curl_easy_init) easy_init = nullptr;

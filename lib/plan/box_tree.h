@@ -15,8 +15,7 @@ namespace nxdkit {
 class BoxWork {
  public:
   explicit BoxWork(size_t boxes);
-  // False from when they are used up.
-  bool Take(uint64_t steps) {
+  bool Take(uint64_t steps) {  // false from when they are used up
     left_ -= std::min(left_, steps);
     return left_ > 0;
   }

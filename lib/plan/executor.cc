@@ -167,7 +167,6 @@ std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint
 
 }  // namespace
 
-// One thread's buffers and its work on a task.
 class Worker {
  public:
   explicit Worker(const Executor& executor)
@@ -260,7 +259,6 @@ int64_t Executor::CountMade(const Task& task, uint32_t tensor) const {
   return made;
 }
 
-// Whether the plan makes every element of the task.
 bool Executor::Covers(const Task& task) const {
   return std::ranges::all_of(
       task.tensors, [&](uint32_t tensor) { return CountMade(task, tensor) == task.size(); });

@@ -19,17 +19,11 @@ class Sink {
   // `bytes` are the packed, row-major, little-endian bytes of output tensor `tensor` from byte
   // `offset` on.
   virtual Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) = 0;
-  // All chunks of task `task` have been taken; tasks are numbered 0.. the same way in every run of
+  // All chunks of the task have been taken; tasks are numbered 0.. the same way in every run of
   // the same plan and budget.
-  virtual Status TaskDone(uint64_t task) {
-    (void)task;
-    return OkStatus();
-  }
+  virtual Status TaskDone(uint64_t /*task*/) { return OkStatus(); }
   // A task that an earlier, interrupted run has done: it is left out.
-  virtual bool IsDone(uint64_t task) const {
-    (void)task;
-    return false;
-  }
+  virtual bool IsDone(uint64_t /*task*/) const { return false; }
 };
 
 struct ExecuteOptions {

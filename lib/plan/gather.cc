@@ -53,8 +53,6 @@ std::array<Move, 2> Split(const Move& move) {
   return halves;
 }
 
-Error AtTensor(Error error, const StoredTensor& tensor) { return std::move(error).on(tensor.name); }
-
 }  // namespace
 
 std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
@@ -78,19 +76,15 @@ Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t of
                                          uint64_t bytes) {
   const std::span<std::byte> staging =
       memory_.InStep(tensor.storage->file_offset() + offset, bytes);
-  Status read = tensor.storage->ReadAt(offset, staging);
-  if (!read.ok()) return AtTensor(std::move(read).error(), tensor);
+  NXDKIT_TRY(tensor.storage->ReadAt(offset, staging).on(tensor.name));
   return staging.data();
 }
 
 Status Gatherer::RunOne(const Move& move) {
   const ByteRange range = SourceRange(move);
   const Storage& storage = *move.source->storage;
-  if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output)) {
-    Status read = storage.ReadAt(range.begin, {move.output, range.size()});
-    if (!read.ok()) return AtTensor(std::move(read).error(), *move.source);
-    return OkStatus();
-  }
+  if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output))
+    return storage.ReadAt(range.begin, {move.output, range.size()}).on(move.source->name);
   if (range.size() > staging_bytes_ || !WorthOneRead(Payload(move), range.size())) {
     for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
     return OkStatus();

@@ -53,7 +53,6 @@ class Gatherer {
   PageBuffer memory_;
 };
 
-// Fills a box of a packed output with an integer constant (0, or a rank).
 void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
              std::byte* output);
 

@@ -129,11 +129,11 @@ void AddSlice(TensorLayout& tensor, uint32_t param, const Shape& shape, size_t d
     tensor.pieces.back().logical.extent[dim] += count;
     return;
   }
-  Piece piece{param, WholeBox(shape), Shape(shape.size(), 0), IdentityAxes(shape.size())};
+  AddWhole(tensor, param, shape);
+  Piece& piece = tensor.pieces.back();
   piece.logical.lo[dim] = from;
   piece.logical.extent[dim] = count;
   piece.stored_lo[dim] = at;
-  tensor.pieces.push_back(std::move(piece));
 }
 
 Error LayoutError(const TensorLayout& tensor, std::string what) {

@@ -94,13 +94,11 @@ void AddColumns(TensorLayout& tensor, uint32_t param, const Shape& shape, int64_
                 int64_t columns, int64_t at);
 // The whole parameter, in a tensor of the same shape.
 void AddWhole(TensorLayout& tensor, uint32_t param, const Shape& shape);
-// A tensor that is the whole parameter.
 TensorLayout WholeTensor(std::string name, uint32_t file, uint32_t param, const Shape& shape);
 // Zero padding for rows (dim 0) or columns (dim 1) [at, at + count) of the stored tensor; nothing
 // when count is 0. The stored shape must be set.
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);
-// Exchanges the two dimensions of a rank 2 stored tensor.
-void TransposeStored(TensorLayout& tensor);
+void TransposeStored(TensorLayout& tensor);  // its rank is 2
 // Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
 // stored space; rows past the tensor's end are zero padding. The rank is at least 1.
 TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);
@@ -111,7 +109,6 @@ TensorLayout CutBox(const TensorLayout& tensor, const Box& box);
 // The parameters that a tensor holds parts of, each once, in the order of its pieces.
 std::vector<uint32_t> ParamsOf(const TensorLayout& tensor);
 
-// Box of the stored tensor that a piece covers.
 Box StoredBox(const Piece& piece, size_t stored_rank);
 
 // Checks the layout by itself: every piece inside its parameter and its tensor, the pieces and

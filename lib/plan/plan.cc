@@ -178,26 +178,34 @@ size_t CountPieces(const Layout& layout) {
 
 constexpr uint64_t kStepsOfACopy = 128;  // eight for each piece, and thousands beside that
 
-// The output is the source itself: what already lies at its primary place is left out, and as many
-// pieces as a file likes may meet as many places.
-struct SelfCopy {
-  uint32_t tensor;
-  BoxWork& work;
-};
-
-Status AddCopies(TensorPlan& plan, const BoundLayout& source, const PrimaryPlaces& places,
-                 const LogicalTensor& param, const TensorLayout& output, uint32_t piece_index,
-                 const SelfCopy* self = nullptr) {
-  const Piece& piece = output.pieces[piece_index];
+// With `self` the output is the source itself: what already lies at its primary place is left out,
+// and as many pieces as a file likes may meet as many places.
+Status AddCopies(Plan& plan, const BoundLayout& source, const PrimaryPlaces& places,
+                 const std::vector<LogicalTensor>& params, const Layout& output, uint32_t tensor,
+                 uint32_t piece_index, BoxWork* self) {
+  const Piece& piece = output.tensors[tensor].pieces[piece_index];
   for (const uint32_t i : places.Meeting(piece.param, piece.logical)) {
-    if (self && !self->work.Take(kStepsOfACopy))
-      return TooMuchOverlap(param, places.of(piece.param).size());
+    if (self && !self->Take(kStepsOfACopy))
+      return TooMuchOverlap(params[piece.param], places.of(piece.param).size());
     const PrimaryPlaces::Place& place = places.of(piece.param)[i];
-    if (self && self->tensor == place.tensor && place.piece == piece_index) continue;
-    const std::optional<Box> part = Intersect(place.logical, piece.logical);
-    if (part) plan.copies.push_back(MakeCopy(*part, source, place, output, piece_index));
+    if (self && tensor == place.tensor && place.piece == piece_index) continue;
+    if (const std::optional<Box> part = Intersect(place.logical, piece.logical))
+      plan.tensors[tensor].copies.push_back(
+          MakeCopy(*part, source, place, output.tensors[tensor], piece_index));
   }
   return OkStatus();
+}
+
+Result<Plan> MakePlan(const std::vector<LogicalTensor>& params, const BoundLayout& source,
+                      const PrimaryPlaces& places, const Layout& output, BoxWork* self = nullptr) {
+  Plan plan;
+  plan.tensors.resize(output.tensors.size());
+  for (uint32_t t = 0; t < output.tensors.size(); ++t) {
+    plan.tensors[t].fills = output.tensors[t].fills;
+    for (uint32_t p = 0; p < output.tensors[t].pieces.size(); ++p)
+      NXDKIT_TRY(AddCopies(plan, source, places, params, output, t, p, self));
+  }
+  return plan;
 }
 
 }  // namespace
@@ -226,33 +234,15 @@ Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayo
   NXDKIT_TRY(CheckLayout(params, output));
   NXDKIT_TRY(CheckBinding(source));
   NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(params, source.layout));
-  Plan plan;
-  plan.tensors.resize(output.tensors.size());
-  for (size_t t = 0; t < output.tensors.size(); ++t) {
-    plan.tensors[t].fills = output.tensors[t].fills;
-    for (uint32_t p = 0; p < output.tensors[t].pieces.size(); ++p)
-      NXDKIT_TRY(AddCopies(plan.tensors[t], source, places,
-                           params[output.tensors[t].pieces[p].param], output.tensors[t], p));
-  }
-  return plan;
+  return MakePlan(params, source, places, output);
 }
 
 Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const BoundLayout& bound) {
   NXDKIT_TRY(CheckLayout(params, bound.layout));
   NXDKIT_TRY(CheckBinding(bound));
   NXDKIT_ASSIGN(const PrimaryPlaces places, PrimaryPlaces::Find(params, bound.layout, true));
-  Plan plan;
   BoxWork work(CountPieces(bound.layout));
-  plan.tensors.resize(bound.layout.tensors.size());
-  for (uint32_t t = 0; t < bound.layout.tensors.size(); ++t) {
-    const SelfCopy self{t, work};
-    plan.tensors[t].fills = bound.layout.tensors[t].fills;
-    for (uint32_t p = 0; p < bound.layout.tensors[t].pieces.size(); ++p)
-      NXDKIT_TRY(AddCopies(plan.tensors[t], bound, places,
-                           params[bound.layout.tensors[t].pieces[p].param], bound.layout.tensors[t],
-                           p, &self));
-  }
-  return plan;
+  return MakePlan(params, bound, places, bound.layout, &work);
 }
 
 }  // namespace nxdkit

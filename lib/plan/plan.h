@@ -22,7 +22,6 @@ struct CopyOp {
   Shape strides;
 };
 
-// All of a stored tensor, source tensor `index`.
 CopyOp CopyWhole(const StoredTensor& stored, uint32_t index);
 
 // What fills one output tensor. The ops are disjoint and, with the fills, cover it.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <vector>
 
-#include "lib/base/error.h"
 #include "lib/plan/transpose.h"
 
 namespace nxdkit {
@@ -23,8 +23,7 @@ std::vector<Dim> Normalise(const StridedCopy& copy) {
   for (size_t d = 0; d < copy.extent.size(); ++d)
     if (copy.extent[d] != 1)
       dims.push_back({copy.extent[d], copy.source_strides[d], copy.output_strides[d]});
-  std::stable_sort(dims.begin(), dims.end(),
-                   [](const Dim& a, const Dim& b) { return a.output > b.output; });
+  std::ranges::stable_sort(dims, std::greater(), &Dim::output);
   std::vector<Dim> merged;
   for (const Dim& dim : dims) {
     if (!merged.empty() && merged.back().output == dim.output * dim.extent &&
@@ -83,20 +82,9 @@ void CopyPlane(const Dim& rows, const Dim& columns, const std::byte* source, std
 
 void CopyPlaneOf(int64_t bytes, const Dim& rows, const Dim& columns, const std::byte* source,
                  std::byte* output) {
-  switch (bytes) {
-    case 1:
-      return CopyPlane<1>(rows, columns, source, output);
-    case 2:
-      return CopyPlane<2>(rows, columns, source, output);
-    case 4:
-      return CopyPlane<4>(rows, columns, source, output);
-    case 8:
-      return CopyPlane<8>(rows, columns, source, output);
-    case 16:
-      return CopyPlane<16>(rows, columns, source, output);
-    default:
-      NXDKIT_CHECK(false && "element size");
-  }
+  constexpr void (*kCopies[])(const Dim&, const Dim&, const std::byte*, std::byte*) = {
+      CopyPlane<1>, CopyPlane<2>, CopyPlane<4>, CopyPlane<8>, CopyPlane<16>};
+  kCopies[SizeIndex(bytes)](rows, columns, source, output);
 }
 
 // Same dtype, same byte order.
@@ -114,8 +102,7 @@ void CopyBytes(std::vector<Dim> dims, int64_t bytes, const std::byte* source, st
     return;
   }
   Dim plane{1, 0, 0};
-  const auto contiguous =
-      std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return d.source == 1; });
+  const auto contiguous = std::ranges::find(dims, 1, &Dim::source);
   if (contiguous != dims.end()) {
     plane = *contiguous;
     dims.erase(contiguous);
@@ -165,8 +152,7 @@ bool IsPlainRun(const StridedCopy& copy) {
 }
 
 void RunStridedCopy(const StridedCopy& copy, const std::byte* source, std::byte* output) {
-  for (int64_t extent : copy.extent)
-    if (extent == 0) return;
+  if (std::ranges::count(copy.extent, 0) > 0) return;
   std::vector<Dim> dims = Normalise(copy);
   if (copy.from == copy.to && !copy.swap_source)
     return CopyBytes(std::move(dims), ElementBytes(copy.from), source, output);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "lib/base/error.h"
-
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -130,21 +128,10 @@ void Copy(int64_t rows, int64_t columns, const Tile& plane) {
 
 void CopyTransposed(int64_t bytes, int64_t rows, int64_t columns, int64_t source_stride,
                     int64_t output_stride, const std::byte* source, std::byte* output) {
+  constexpr void (*kCopies[])(int64_t, int64_t, const Tile&) = {Copy<1>, Copy<2>, Copy<4>, Copy<8>,
+                                                                Copy<16>};
   const Tile plane{source, output, source_stride * bytes, output_stride * bytes};
-  switch (bytes) {
-    case 1:
-      return Copy<1>(rows, columns, plane);
-    case 2:
-      return Copy<2>(rows, columns, plane);
-    case 4:
-      return Copy<4>(rows, columns, plane);
-    case 8:
-      return Copy<8>(rows, columns, plane);
-    case 16:
-      return Copy<16>(rows, columns, plane);
-    default:
-      NXDKIT_CHECK(false && "element size");
-  }
+  kCopies[SizeIndex(bytes)](rows, columns, plane);
 }
 
 }  // namespace nxdkit

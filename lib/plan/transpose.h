@@ -3,8 +3,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+
+#include "lib/base/error.h"
 
 namespace nxdkit {
 
@@ -13,6 +16,13 @@ template <size_t kBytes>
 struct Element {
   std::array<std::byte, kBytes> bytes;
 };
+
+// The place of elements of this size in a table: 0 for 1 byte, to 4 for 16 bytes.
+inline size_t SizeIndex(int64_t element_bytes) {
+  const auto bytes = static_cast<uint64_t>(element_bytes);
+  NXDKIT_CHECK(bytes <= 16 && std::has_single_bit(bytes));
+  return static_cast<size_t>(std::countr_zero(bytes));
+}
 
 // Copies `rows` x `columns` elements of `bytes` bytes each (1, 2, 4, 8 or 16): element (r, c) from
 // source[r + c * source_stride] to output[r * output_stride + c], strides in elements. No alignment

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "lib/base/simd.h"
+#include "lib/plan/transpose.h"
 
 namespace nxdkit {
 namespace {
@@ -52,20 +53,10 @@ int64_t CountComplex(const std::byte* a, const std::byte* b, int64_t size) {
 
 int64_t CountMismatches(int64_t element_bytes, std::span<const std::byte> a,
                         std::span<const std::byte> b) {
+  constexpr int64_t (*kCounts[])(const std::byte*, const std::byte*, int64_t) = {
+      CountBytes, CountHalves, CountWords, CountDoubles, CountComplex};
   const int64_t size = static_cast<int64_t>(a.size()) / element_bytes;
-  switch (element_bytes) {
-    case 1:
-      return CountBytes(a.data(), b.data(), size);
-    case 2:
-      return CountHalves(a.data(), b.data(), size);
-    case 4:
-      return CountWords(a.data(), b.data(), size);
-    case 8:
-      return CountDoubles(a.data(), b.data(), size);
-    default:
-      NXDKIT_CHECK(element_bytes == 16);
-      return CountComplex(a.data(), b.data(), size);
-  }
+  return kCounts[SizeIndex(element_bytes)](a.data(), b.data(), size);
 }
 
 }  // namespace

@@ -24,7 +24,6 @@ struct Difference {
   std::string found;
 };
 
-// Value and bits of an element, as above.
 std::string ValueText(Dtype dtype, const std::byte* element);
 
 // Where an element of a stored tensor belongs, for messages.

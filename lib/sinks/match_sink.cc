@@ -31,7 +31,6 @@ Status MatchAt(const File& file, uint64_t offset, std::span<const std::byte> byt
   return OkStatus();
 }
 
-// Open for comparing; kFindings when it is missing or has another size.
 Result<File> OpenOfSize(const std::string& path, uint64_t bytes) {
   NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
   if (kind != PathKind::kFile)

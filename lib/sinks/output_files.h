@@ -32,7 +32,6 @@ class OutputFiles {
   std::string Path(size_t file) const;
   const FileEncoder& encoder(size_t file) const { return *files_[file].encoder; }
 
-  // Of a tensor of the layout.
   uint32_t FileOf(uint32_t tensor) const { return places_[tensor].file; }
   const std::string& NameOf(uint32_t tensor) const;
   uint64_t DataOffset(uint32_t tensor) const;  // in its file

@@ -36,7 +36,6 @@ class WriteSink : public Sink {
 
   Status Take(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) override;
   Status TaskDone(uint64_t task) override;
-  // Whether the journal says that an earlier run finished this task.
   bool IsDone(uint64_t task) const override { return done_.contains(task); }
   uint64_t resumed_tasks() const { return done_.size(); }
 

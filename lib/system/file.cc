@@ -82,19 +82,6 @@ Status WriteNewFile(const std::string& path, std::string_view contents) {
 File::File(int fd, std::string path, uint64_t bytes)
     : fd_(fd), path_(std::move(path)), bytes_(bytes) {}
 
-File::File(File&& other) noexcept { *this = std::move(other); }
-
-File& File::operator=(File&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(path_, other.path_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-File::~File() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<File> File::OpenRegular(const std::string& path, int flags) {
   // O_NONBLOCK: opening a FIFO that nobody writes to would hang before fstat can refuse it.
   const int fd = OpenRetrying(path.c_str(), flags | O_NONBLOCK, 0666);
@@ -133,7 +120,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
     const uint64_t at = offset + done;
     const bool reachable = offset <= kMaxOffset && at <= kMaxOffset;
     const ssize_t n =
-        reachable ? ::pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(at)) : 0;
+        reachable ? ::pread(fd(), to.data() + done, to.size() - done, static_cast<off_t>(at)) : 0;
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
       return SystemError(fmt::format("read {} bytes", to.size()), errno).in(path_).at(offset);
@@ -148,7 +135,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> to) const {
 
 Status File::Measure() {
   struct stat info;
-  if (::fstat(fd_, &info) != 0) return SystemError("stat", errno).in(path_);
+  if (::fstat(fd(), &info) != 0) return SystemError("stat", errno).in(path_);
   bytes_ = static_cast<uint64_t>(info.st_size);
   return OkStatus();
 }
@@ -173,7 +160,7 @@ Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
   size_t done = 0;
   while (done < from.size()) {
     const ssize_t n =
-        ::pwrite(fd_, from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
+        ::pwrite(fd(), from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       return SystemError(fmt::format("write {} bytes", from.size()), n < 0 ? errno : EIO)
@@ -186,33 +173,33 @@ Status File::WriteAt(uint64_t offset, std::span<const std::byte> from) const {
 
 Status File::Allocate(uint64_t bytes) const {
   struct stat info;
-  if (::fstat(fd_, &info) != 0) return SystemError("stat", errno).in(path_);
+  if (::fstat(fd(), &info) != 0) return SystemError("stat", errno).in(path_);
   const off_t old_bytes = info.st_size;
   int failure = bytes > kMaxOffset ? EFBIG : 0;
   if (failure == 0 && static_cast<uint64_t>(old_bytes) > bytes &&
-      ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0)
+      ::ftruncate(fd(), static_cast<off_t>(bytes)) != 0)
     failure = errno;
-  if (failure == 0 && bytes > 0) failure = Reserve(fd_, bytes);
+  if (failure == 0 && bytes > 0) failure = Reserve(fd(), bytes);
   if (failure == 0) return OkStatus();
 
   // A reservation that failed half way has filled the disk: give it back, then count.
-  if (static_cast<uint64_t>(old_bytes) <= bytes) (void)!::ftruncate(fd_, old_bytes);
+  if (static_cast<uint64_t>(old_bytes) <= bytes) (void)!::ftruncate(fd(), old_bytes);
   return SystemError(
-             fmt::format("reserve {} bytes ({} bytes are available)", bytes, AvailableBytes(fd_)),
+             fmt::format("reserve {} bytes ({} bytes are available)", bytes, AvailableBytes(fd())),
              failure)
       .in(path_);
 }
 
-void File::StartSync() const { (void)!::sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE); }
+void File::StartSync() const { (void)!::sync_file_range(fd(), 0, 0, SYNC_FILE_RANGE_WRITE); }
 
 Status File::Sync() const {
-  while (::fsync(fd_) != 0)
+  while (::fsync(fd()) != 0)
     if (errno != EINTR) return SystemError("sync", errno).in(path_);
   return OkStatus();
 }
 
 Status File::Close() {
-  const int fd = std::exchange(fd_, -1);
+  const int fd = fd_.Release();
   // On Linux the descriptor is gone even after EINTR; to close it again could close another's.
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) return SystemError("close", errno).in(path_);
   return OkStatus();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lib/base/error.h"
+#include "lib/system/descriptor.h"
 
 namespace nxdkit {
 
@@ -15,11 +16,6 @@ namespace nxdkit {
 class File {
  public:
   File() = default;
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File();
 
   // Regular files only: a FIFO, socket or directory is refused (kUnsupported) before it can block
   // or mislead.
@@ -30,8 +26,8 @@ class File {
   static Result<File> OpenTemporary();
 
   const std::string& path() const { return path_; }
-  int fd() const { return fd_; }
-  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_.fd(); }
+  bool is_open() const { return fd_.is_open(); }
   uint64_t bytes() const { return bytes_; }  // size when it was opened for reading
 
   // Reads exactly to.size() bytes at `offset`; kCorrupt when the file ends before.
@@ -44,15 +40,14 @@ class File {
   // Has the kernel begin to write what Sync waits for; a wish that may be ignored.
   void StartSync() const;
   Status Sync() const;
-  // Of a file that was written: bytes() is its size of now.
-  Status Measure();
+  Status Measure();  // bytes() is then its size of now, after writing
   Status Close();
 
  private:
   friend class FolderLock;  // it holds the descriptor of a folder
   File(int fd, std::string path, uint64_t bytes);
   static Result<File> OpenRegular(const std::string& path, int flags);
-  int fd_ = -1;
+  Descriptor fd_;
   std::string path_;
   uint64_t bytes_ = 0;
 };
@@ -68,7 +63,6 @@ class FileView {
   const std::string& path() const { return file_->path(); }
   uint64_t start() const { return start_; }  // in the file
   uint64_t bytes() const { return bytes_; }
-  // Like File::ReadAt.
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const;
 
  private:

@@ -18,8 +18,7 @@ class FileCache {
   FileCache(Mode mode, size_t capacity) : mode_(mode), capacity_(capacity) {}
 
   Result<std::shared_ptr<const File>> Get(const std::string& path);
-  // Closes all of them. Call when nobody holds one.
-  Status Close();
+  Status Close();  // all of them; nobody may hold one
 
  private:
   Mode mode_;

@@ -5,14 +5,9 @@
 #include "lib/base/text.h"
 
 namespace nxdkit {
-namespace {
-
-constexpr size_t kKept = 16 << 10;  // bytes
-constexpr size_t kShown = 2000;     // of them in an error
-
-}  // namespace
 
 void LastWords::Read(Child& child) {
+  constexpr size_t kKept = 16 << 10;
   if (!child.err.is_open()) return;
   char buffer[1 << 14];
   const std::optional<std::string_view> some = ReadSome(child.err, buffer);
@@ -23,17 +18,14 @@ void LastWords::Read(Child& child) {
 }
 
 Error LastWords::AddTo(const Error& error) const {
+  constexpr size_t kShown = 2000;
   std::string_view words = text_;
   while (!words.empty() && (words.back() == '\n' || words.back() == '\r')) words.remove_suffix(1);
   if (words.size() > kShown) words.remove_prefix(words.size() - kShown);
   if (words.empty()) return error;
   std::string lines;
-  for (bool more = true; more;) {
-    const size_t end = words.find('\n');
-    lines += (lines.empty() ? "" : " | ") + EscapeControl(words.substr(0, end));
-    more = end != std::string_view::npos;
-    words.remove_prefix(more ? end + 1 : words.size());
-  }
+  for (const std::string_view line : Split(words, '\n'))
+    lines += (lines.empty() ? "" : " | ") + EscapeControl(line);
   return Error(error.code(), fmt::format("{}; its standard error: {}", error.message(), lines))
       .in(error.file())
       .member(error.member())

@@ -7,13 +7,9 @@
 #include "lib/base/errors.h"
 
 namespace nxdkit {
-namespace {
-
-constexpr uint64_t kBlockBytes = 1 << 20;
-
-}  // namespace
 
 Status ForEachLine(const File& file, uint64_t max_bytes, const LineTaker& each) {
+  constexpr uint64_t kBlockBytes = 1 << 20;
   uint64_t number = 1;
   std::string line;  // as far as it was read
   const auto add = [&](std::string_view part) -> Status {

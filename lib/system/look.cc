@@ -65,6 +65,11 @@ Result<PathInfo> LookAgain(const std::string& path) {
   return at == path ? InfoOf(found) : PathInfo();
 }
 
+Result<bool> Is(const std::string& path, PathKind wanted) {
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
+  return kind == wanted;
+}
+
 // Most file systems say it with the name.
 std::optional<PathKind> OwnKind(const dirent& entry) {
   if (entry.d_type == DT_REG) return PathKind::kFile;
@@ -96,19 +101,13 @@ Result<PathKind> KindOf(const std::string& path) {
 }
 
 Result<bool> IsThere(const std::string& path) {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind != PathKind::kMissing;
+  NXDKIT_ASSIGN(const bool missing, Is(path, PathKind::kMissing));
+  return !missing;
 }
 
-Result<bool> IsFile(const std::string& path) {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind == PathKind::kFile;
-}
+Result<bool> IsFile(const std::string& path) { return Is(path, PathKind::kFile); }
 
-Result<bool> IsFolder(const std::string& path) {
-  NXDKIT_ASSIGN(const PathKind kind, KindOf(path));
-  return kind == PathKind::kFolder;
-}
+Result<bool> IsFolder(const std::string& path) { return Is(path, PathKind::kFolder); }
 
 Result<bool> HasFile(const std::string& folder, std::string_view name) {
   return IsFile(JoinPath(folder, name));

@@ -15,41 +15,39 @@ struct Looker::Seen {
   std::map<std::string, std::optional<Listing>> folders;  // nullopt: it cannot be listed
 
   // What earlier answers tell of the path.
-  std::optional<PathKind> KindOf(const std::string& path) const;
-  const std::optional<Listing>& List(const std::string& path);
-};
-
-std::optional<PathKind> Looker::Seen::KindOf(const std::string& path) const {
-  if (const auto asked = kinds.find(path); asked != kinds.end()) return asked->second;
-  const std::string name = BaseName(path);
-  if (path.ends_with('/') || name.empty() || name == "." || name == "..") return std::nullopt;
-  const std::string folder = ParentPath(path);
-  const auto listed = folders.find(folder);
-  if (listed != folders.end() && listed->second) {
-    const auto entry = listed->second->find(name);
-    return entry == listed->second->end() ? PathKind::kMissing : entry->second;
+  std::optional<PathKind> KindOf(const std::string& path) const {
+    if (const auto asked = kinds.find(path); asked != kinds.end()) return asked->second;
+    const std::string name = BaseName(path);
+    if (path.ends_with('/') || name.empty() || name == "." || name == "..") return std::nullopt;
+    const std::string folder = ParentPath(path);
+    const auto listed = folders.find(folder);
+    if (listed != folders.end() && listed->second) {
+      const auto entry = listed->second->find(name);
+      return entry == listed->second->end() ? PathKind::kMissing : entry->second;
+    }
+    if (folder == path || folder == ".") return std::nullopt;
+    const std::optional<PathKind> around = KindOf(folder);
+    const bool nothing_in_it = around == PathKind::kMissing || around == PathKind::kFile;
+    return nothing_in_it ? std::optional(PathKind::kMissing) : std::nullopt;
   }
-  if (folder == path || folder == ".") return std::nullopt;
-  const std::optional<PathKind> around = KindOf(folder);
-  const bool nothing_in_it = around == PathKind::kMissing || around == PathKind::kFile;
-  return nothing_in_it ? std::optional(PathKind::kMissing) : std::nullopt;
-}
 
-const std::optional<Looker::Seen::Listing>& Looker::Seen::List(const std::string& path) {
-  const std::string folder = ParentPath(JoinPath(path, "name"));  // without a slash at the end
-  const auto [at, is_new] = folders.try_emplace(folder);
-  if (!is_new || KindOf(folder).value_or(PathKind::kFolder) != PathKind::kFolder) return at->second;
-  const Result<std::vector<FolderEntry>> entries = ListEntries(folder);
-  if (!entries.ok()) {
-    const Result<PathKind> kind = nxdkit::KindOf(folder);
-    if (kind.ok()) kinds.emplace(folder, *kind);
+  const std::optional<Listing>& List(const std::string& path) {
+    const std::string folder = ParentPath(JoinPath(path, "name"));  // without a slash at the end
+    const auto [at, is_new] = folders.try_emplace(folder);
+    if (!is_new || KindOf(folder).value_or(PathKind::kFolder) != PathKind::kFolder)
+      return at->second;
+    const Result<std::vector<FolderEntry>> entries = ListEntries(folder);
+    if (!entries.ok()) {
+      const Result<PathKind> kind = nxdkit::KindOf(folder);
+      if (kind.ok()) kinds.emplace(folder, *kind);
+      return at->second;
+    }
+    at->second.emplace();
+    for (const auto& [name, kind] : *entries)  // where a link leads is asked
+      at->second->emplace(name, kind == PathKind::kLink ? std::nullopt : kind);
     return at->second;
   }
-  at->second.emplace();
-  for (const auto& [name, kind] : *entries)  // where a link leads is asked
-    at->second->emplace(name, kind == PathKind::kLink ? std::nullopt : kind);
-  return at->second;
-}
+};
 
 Looker::Looker() : seen_(std::make_shared<Seen>()) {}
 

@@ -7,7 +7,9 @@
 #include <array>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit {
@@ -50,22 +52,16 @@ Mount ParseRow(const std::string& row) {
 
 // Of the types that belong to one machine; "" for any other.
 std::string TypeByNumber(const std::string& path) {
+  constexpr std::pair<unsigned long, const char*> kTypes[] = {{EXT4_SUPER_MAGIC, "ext4"},
+                                                              {XFS_SUPER_MAGIC, "xfs"},
+                                                              {BTRFS_SUPER_MAGIC, "btrfs"},
+                                                              {TMPFS_MAGIC, "tmpfs"},
+                                                              {OVERLAYFS_SUPER_MAGIC, "overlay"}};
   struct statfs info;
   if (::statfs(path.c_str(), &info) != 0) return "";
-  switch (static_cast<unsigned long>(info.f_type)) {
-    case EXT4_SUPER_MAGIC:
-      return "ext4";
-    case XFS_SUPER_MAGIC:
-      return "xfs";
-    case BTRFS_SUPER_MAGIC:
-      return "btrfs";
-    case TMPFS_MAGIC:
-      return "tmpfs";
-    case OVERLAYFS_SUPER_MAGIC:
-      return "overlay";
-    default:
-      return "";
-  }
+  for (const auto& [number, type] : kTypes)
+    if (static_cast<unsigned long>(info.f_type) == number) return type;
+  return "";
 }
 
 bool Contains(const std::string& folder, const std::string& path) {
@@ -75,8 +71,7 @@ bool Contains(const std::string& folder, const std::string& path) {
 }  // namespace
 
 bool Mount::Has(std::string_view option) const {
-  std::istringstream words(options);
-  for (std::string word; std::getline(words, word, ',');)
+  for (const std::string_view word : Split(options, ','))
     if (option.ends_with('=') ? word.starts_with(option) : word == option) return true;
   return false;
 }

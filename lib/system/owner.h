@@ -23,8 +23,7 @@ Owner ThisProcess();
 // For the names of files that others may make at the same moment: a process id does not tell two
 // containers apart.
 uint64_t RandomNumber();
-// nullopt: not such a line.
-std::optional<Owner> ParseOwner(std::string_view text);
+std::optional<Owner> ParseOwner(std::string_view text);  // the line that ToText gives
 
 // kUnknown: it ran on another machine, or where its processes cannot be seen.
 enum class Alive { kYes, kNo, kUnknown };

@@ -1,7 +1,7 @@
 #include "lib/system/process.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/family.h"
 #include "lib/system/folders.h"
 
@@ -29,17 +30,11 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPollMilliseconds = 5;  // where the kernel has no pidfd
 constexpr auto kReaping = std::chrono::seconds(1);
 
-bool IsAbsolute(std::string_view place) { return place.starts_with('/'); }
-
-// Of a list like PATH, what stands for a place whatever the working directory is.
-std::string AbsolutePlaces(std::string_view list) {
-  std::string out;
-  while (!list.empty()) {
-    const size_t end = std::min(list.find(':'), list.size());
-    if (IsAbsolute(list)) out.append(out.empty() ? "" : ":").append(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
-  }
-  return out;
+// The places in a list like PATH that are the same whatever the working directory is.
+std::vector<std::string_view> AbsolutePlaces(std::string_view list) {
+  std::vector<std::string_view> places = Split(list, ':');
+  std::erase_if(places, [](std::string_view place) { return !place.starts_with('/'); });
+  return places;
 }
 
 bool IsExecutableFile(const std::string& path) {
@@ -135,13 +130,8 @@ std::optional<std::string> FindProgram(const std::string& name) {
   if (name.find('/') != std::string::npos)
     return IsExecutableFile(name) ? std::optional<std::string>(name) : std::nullopt;
   const std::string path = EnvironmentValue("PATH");
-  std::string_view left = path;
-  while (!left.empty()) {
-    const size_t end = std::min(left.find(':'), left.size());
-    const std::string_view place = left.substr(0, end);
-    if (IsAbsolute(place) && IsExecutableFile(JoinPath(place, name))) return JoinPath(place, name);
-    left.remove_prefix(std::min(end + 1, left.size()));
-  }
+  for (const std::string_view place : AbsolutePlaces(path))
+    if (std::string file = JoinPath(place, name); IsExecutableFile(file)) return file;
   return std::nullopt;
 }
 
@@ -156,7 +146,8 @@ std::vector<std::string> WithoutRelativePlaces(std::vector<std::string> environm
   for (std::string& entry : environment) {
     const std::string name(VariableName(entry));
     if (name != "PATH" && name != "LD_LIBRARY_PATH") continue;
-    entry = name + "=" + AbsolutePlaces(std::string_view(entry).substr(name.size() + 1));
+    const auto places = AbsolutePlaces(std::string_view(entry).substr(name.size() + 1));
+    entry = fmt::format("{}={}", name, fmt::join(places, ":"));
   }
   // An empty list is one empty place.
   std::erase_if(environment, [](std::string_view entry) { return entry == "LD_LIBRARY_PATH="; });
@@ -225,8 +216,7 @@ Process& Process::operator=(Process&& other) noexcept {
 
 Result<Process> Process::Start(const ProcessOptions& options) {
   NXDKIT_CHECK(!options.words.empty());
-  Result<PipeEnds> report = MakePipe();
-  if (!report.ok()) return std::move(report).error().in(options.program);
+  NXDKIT_ASSIGN(PipeEnds report, MakePipe().in(options.program));
   std::string mark = NewFamilyMark();
   const std::vector<char*> words = Pointers(options.words);
   std::vector<std::string> entries = options.environment;
@@ -237,7 +227,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
       .words = words.data(),
       .environment = environment.data(),
       .streams = {options.in, options.out, options.err},
-      .report = report->write.fd(),
+      .report = report.write.fd(),
       .signal_with_parent = options.signal_with_parent,
       .parent = ::getpid(),
       .most_descriptors = static_cast<int>(std::min(::sysconf(_SC_OPEN_MAX), kMostDescriptors))};
@@ -246,8 +236,8 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   if (pid == 0) Become(to);
   ::setpgid(pid, pid);  // whichever of the two comes first
   Process process(pid, std::move(mark));
-  report->write.Close();
-  if (const int failure = FailureOf(report->read); failure != 0)
+  report.write.Close();
+  if (const int failure = FailureOf(report.read); failure != 0)
     return NotFound("cannot start it: {}", std::strerror(failure)).in(options.program);
   return process;
 }

@@ -26,13 +26,8 @@ std::optional<std::string> FindProgram(const std::string& name);
 std::vector<std::string> EnvironmentOf(std::span<const std::string_view> names,
                                        std::span<const std::string_view> prefixes);
 
-// Of our environment; "" when it is not set.
-std::string EnvironmentValue(const char* name);
-
-// "NAME" of an entry "NAME=value".
-std::string_view VariableName(std::string_view entry);
-
-// Everything of our environment.
+std::string EnvironmentValue(const char* name);         // "" when it is not set
+std::string_view VariableName(std::string_view entry);  // "NAME" of "NAME=value"
 std::vector<std::string> WholeEnvironment();
 
 // For programs that we have chosen, not the user: without the empty and relative places in PATH and

@@ -35,8 +35,7 @@ void TakeForeignSignal(int signal);
 // request to do so. Batch systems send it some time before they end a job.
 void InstallSaveSignal();
 
-// Whether SIGUSR1 came since this was asked last. Thread-safe.
-bool TakeSaveRequest();
+bool TakeSaveRequest();  // whether SIGUSR1 came since this was asked last; thread-safe
 
 // For helper processes of such a tool: what is sent to the whole group is not for them.
 void IgnoreSaveSignal();

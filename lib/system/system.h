@@ -28,7 +28,6 @@ std::vector<int> AllowedProcessors();
 // a file that was exchanged or written to has another stamp. "-" when there is no such file.
 Result<std::string> FileStamp(const std::string& path);
 
-// Whether both paths exist and are the same file or folder.
-Result<bool> SamePath(const std::string& a, const std::string& b);
+Result<bool> SamePath(const std::string& a, const std::string& b);  // both exist, and are one
 
 }  // namespace nxdkit

@@ -38,8 +38,7 @@ class CheckedStorage : public Storage {
   uint64_t seen_bytes() const;
   // Whether all were read, and are what was recorded.
   bool is_proved() const { return state_ == State::kProved; }
-  // Reads what nobody has read yet.
-  Status Prove() const;
+  Status Prove() const;  // reads what nobody has read yet
   // From now on only Prove fails: for whoever wants to see all that is wrong.
   void Defer() const { deferred_ = true; }
 

@@ -140,38 +140,34 @@ inline uint32_t F32FromF64ToOdd(uint64_t bits) {
   return std::fabs(back) > std::fabs(value) ? near_bits - 1 : near_bits + 1;
 }
 
-NXDKIT_CLONES void F32ToBf16(const std::byte* __restrict from, std::byte* __restrict to,
-                             int64_t count) {
+using In = const std::byte* __restrict;
+using Out = std::byte* __restrict;
+
+NXDKIT_CLONES void F32ToBf16(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 2 * i, Bf16FromF32(Load<uint32_t>(from + 4 * i)));
 }
 
-NXDKIT_CLONES void Bf16ToF32(const std::byte* __restrict from, std::byte* __restrict to,
-                             int64_t count) {
+NXDKIT_CLONES void Bf16ToF32(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 4 * i, F32FromBf16(Load<uint16_t>(from + 2 * i)));
 }
 
-NXDKIT_CLONES void F32ToF16(const std::byte* __restrict from, std::byte* __restrict to,
-                            int64_t count) {
+NXDKIT_CLONES void F32ToF16(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 2 * i, F16FromF32(Load<uint32_t>(from + 4 * i)));
 }
 
-NXDKIT_CLONES void F16ToF32(const std::byte* __restrict from, std::byte* __restrict to,
-                            int64_t count) {
+NXDKIT_CLONES void F16ToF32(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 4 * i, F32FromF16(Load<uint16_t>(from + 2 * i)));
 }
 
-NXDKIT_CLONES void F32ToF64(const std::byte* __restrict from, std::byte* __restrict to,
-                            int64_t count) {
+NXDKIT_CLONES void F32ToF64(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 8 * i, F64FromF32(Load<uint32_t>(from + 4 * i)));
 }
 
-NXDKIT_CLONES void F64ToF32(const std::byte* __restrict from, std::byte* __restrict to,
-                            int64_t count) {
+NXDKIT_CLONES void F64ToF32(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) Store(to + 4 * i, F32FromF64(Load<uint64_t>(from + 8 * i)));
 }
 
-NXDKIT_CLONES void F64ToF32ToOdd(const std::byte* __restrict from, std::byte* __restrict to,
-                                 int64_t count) {
+NXDKIT_CLONES void F64ToF32ToOdd(In from, Out to, int64_t count) {
   for (int64_t i = 0; i < count; ++i)
     Store(to + 4 * i, F32FromF64ToOdd(Load<uint64_t>(from + 8 * i)));
 }

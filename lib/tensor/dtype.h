@@ -46,12 +46,11 @@ inline constexpr int kSafetensorsDtypeCount = 22;
 
 struct DtypeInfo {
   Dtype dtype;
-  const char* name;  // safetensors spelling: "BF16"
-  const char*
-      torch_name;  // torch.<name>, also HF config spelling: "bfloat16"; "" if torch has none
-  int bits;        // per element
-  int swap_bytes;  // unit of byte swapping: 4 for F32 and C64, 1 for bytes
-  bool floating;   // real floating point of 16 bits or more: convertible by ConvertElements
+  const char* name;        // safetensors spelling: "BF16"
+  const char* torch_name;  // torch.<name>, also in HF configs: "bfloat16"; "" if torch has none
+  int bits;                // per element
+  int swap_bytes;          // unit of byte swapping: 4 for F32 and C64, 1 for bytes
+  bool floating;           // real floating point of 16 bits or more: convertible by ConvertElements
 };
 
 const DtypeInfo& Info(Dtype dtype);
@@ -59,8 +58,7 @@ inline std::string_view Name(Dtype dtype) { return Info(dtype).name; }
 // What XLA_DOWNCAST_BF16 makes of a type on the device: F32 -> BF16, F64 -> F32; others stay.
 Dtype Downcast(Dtype dtype);
 inline std::string_view TorchName(Dtype dtype) { return Info(dtype).torch_name; }
-// Bytes of one element; 0 for the sub-byte types F4 and F6.
-int64_t ElementBytes(Dtype dtype);
+int64_t ElementBytes(Dtype dtype);  // 0 for the sub-byte types F4 and F6
 
 std::optional<Dtype> DtypeFromName(std::string_view safetensors_name);
 std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name);  // "bfloat16", "half"...
@@ -86,7 +84,6 @@ bool Convertible(Dtype from, Dtype to);  // equal, or both floating
 // One element widened to double. Complex gives the real part; sub-byte types (no address) NaN.
 double ElementAsDouble(Dtype dtype, const std::byte* element);
 
-// Reverses the bytes of each unit in place.
-void SwapBytes(std::span<std::byte> bytes, int unit);
+void SwapBytes(std::span<std::byte> bytes, int unit);  // each unit is reversed in place
 
 }  // namespace nxdkit

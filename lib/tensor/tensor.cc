@@ -85,8 +85,7 @@ class InMemory : public Storage {
 
 bool IsPacked(const StoredTensor& tensor) {
   if (tensor.shape.size() != tensor.strides.size()) return false;
-  for (const int64_t dim : tensor.shape)
-    if (dim == 0) return true;
+  if (std::ranges::count(tensor.shape, 0) > 0) return true;
   const Shape packed = RowMajorStrides(tensor.shape);
   for (size_t i = 0; i < packed.size(); ++i)
     if (tensor.shape[i] != 1 && tensor.strides[i] != packed[i]) return false;

@@ -9,16 +9,9 @@
 namespace nxdkit {
 namespace {
 
-struct BoolWord {
-  std::string_view word;
-  bool value;
-};
-constexpr BoolWord kBoolWords[] = {
-    {"true", true},   {"True", true},   {"TRUE", true}, {"yes", true}, {"Yes", true},
-    {"YES", true},    {"on", true},     {"On", true},   {"ON", true},  {"false", false},
-    {"False", false}, {"FALSE", false}, {"no", false},  {"No", false}, {"NO", false},
-    {"off", false},   {"Off", false},   {"OFF", false},
-};
+constexpr std::string_view kYes[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"};
+constexpr std::string_view kNo[] = {"false", "False", "FALSE", "no", "No",
+                                    "NO",    "off",   "Off",   "OFF"};
 
 // Without its sign: begins with a digit, or a point and a digit, and has no leading zero.
 bool LooksNumeric(std::string_view text) {
@@ -81,10 +74,9 @@ Value ResolveScalar(std::string text) {
   if (word.empty() || word == "~" || word == "null" || word == "Null" || word == "NULL")
     return value;
   value.kind = ValueKind::kString;
-  const auto found = std::ranges::find(kBoolWords, word, &BoolWord::word);
-  if (found != std::end(kBoolWords)) {
+  value.boolean = std::ranges::count(kYes, word) > 0;
+  if (value.boolean || std::ranges::count(kNo, word) > 0) {
     value.kind = ValueKind::kBool;
-    value.boolean = found->value;
   } else {
     ResolveNumber(value);
   }

@@ -46,14 +46,12 @@ struct ValueEntry {
 // user means as a number). Numbers with leading zeros, hexadecimal ones and .inf stay text.
 Value ResolveScalar(std::string text);
 
-// Maps merge key by key, anything else is replaced.
-void MergeValue(Value& into, const Value& from);
+void MergeValue(Value& into, const Value& from);  // maps merge; all else is replaced
 
 // One line that is both JSON and YAML: {"a": 1.0e-06, "b": [true, null]}.
 std::string ValueText(const Value& value);
 // A number that YAML 1.1, YAML 1.2 and JSON all read as the same float: 1.0e-06, not 1e-06.
 std::string NumberText(double number);
-// In double quotes, with the escapes that JSON and YAML share.
-std::string QuotedText(std::string_view text);
+std::string QuotedText(std::string_view text);  // escapes are those that JSON and YAML share
 
 }  // namespace nxdkit

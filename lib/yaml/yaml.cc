@@ -116,11 +116,10 @@ class TreeBuilder : public YAML::EventHandler {
   void Open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, ValueKind kind) {
     if (!TagIsPlain(mark, tag)) return;
     if (static_cast<int>(open_.size()) >= limits_.depth) return FailDepth(mark);
-    OpenNode node;
+    OpenNode& node = open_.emplace_back();
     node.value.kind = kind;
     node.anchor = anchor;
     node.mark = mark;
-    open_.push_back(std::move(node));
   }
 
   void Close() {

@@ -23,7 +23,6 @@ struct YamlLimits {
 // scalars are text whatever they look like. An empty document is null.
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
 
-// "line 3 column 7"; empty when the value is from no file.
-std::string PlaceText(const Place& place);
+std::string PlaceText(const Place& place);  // "line 3 column 7"; "" when it is from no file
 
 }  // namespace nxdkit

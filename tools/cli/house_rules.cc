@@ -8,14 +8,64 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "tools/cli/foreign_options.h"
 
 namespace nxdkit::tool {
 namespace {
 
 using Options = std::vector<OptionFacts>;
 
-Error UsageError(std::string message) { return Error(Errc::kUsage, std::move(message)); }
+// Options of the vendor's converters and of engines, for those who type them. Source: NxD's
+// checkpoint_converter.py, optimum-cli export neuron, vllm serve.
+struct ForeignOption {
+  std::string_view theirs;
+  std::string_view ours;      // "": there is none
+  std::string_view why = {};  // nothing is to be said
+};
+
+constexpr ForeignOption kForeign[] = {
+    {"--tp-size", "--tp"},
+    {"--pp-size", "--pp"},
+    {"--ep-size", "--ep"},
+    {"--virtual-pp-size", "--vpp"},
+    {"--kv-size-multiplier", "--kv-multiplier"},
+    {"--kv-replicator", "--kv-multiplier"},
+    {"--hw-backend", "--hw"},
+    {"--model-style", "--style"},
+    {"--qkv-linear", "--qkv linear"},
+    {"--fuse-qkv", "--qkv fused"},
+    {"--coalesce-qkv", "--qkv coalesced"},
+    {"--save-xser", "--xser"},
+    {"--load-xser", "", "xser is recognised"},
+    {"--model-key", "", "the model's key is recognised"},
+    {"--convert-from-full-state", "--from torch --to nxd, or --from hf"},
+    {"--convert-to-full-state", "--from nxd --to torch, or --to hf"},
+    {"--convert-from-xser", "--no-xser of nxd-reshard"},
+    {"--convert-to-xser", "--xser of nxd-reshard"},
+    {"--input-dir", "INPUT, without an option"},
+    {"--output-dir", "OUTPUT, without an option"},
+    {"--hf-model-name", "--config, with the path of a config.json"},
+    {"--nxdt-yaml-config", "--layout-from"},
+    {"--n-layers", "", "the number of layers is the model's"},
+    {"--i-tp-round-factor", "", "no padding of the MLP is known"},
+    {"--pad-attn-heads", "", "a bundle has the padding of its engine, and an NxD set none"},
+    {"--num-cores", "--tp"},
+    {"--auto-cast-type", "--dtype"},
+    {"--torch-dtype", "--dtype"},
+    {"--max-num-seqs", "--bs"},
+    {"--max-model-len", "--seq"},
+};
+
+// "here it is --tp", "leave it out: ..." for a long option with its dashes, "_" and "-" alike;
+// nullopt when it is nobody's that we know.
+std::optional<std::string> AnswerTo(std::string_view option) {
+  std::string name(option.substr(0, option.find('=')));
+  std::ranges::replace(name, '_', '-');
+  for (const ForeignOption& row : kForeign)
+    if (row.theirs == name)
+      return row.ours.empty() ? fmt::format("leave it out: {}", row.why)
+                              : fmt::format("here it is {}", row.ours);
+  return std::nullopt;
+}
 
 // The option of that name with its dashes, long or short; null for another.
 const OptionFacts* Find(const Options& options, const std::string& dashed) {
@@ -48,7 +98,7 @@ Error UnknownOption(const Options& options, const std::string& found,
       if (const auto other = AnswerTo(argument); other && !IsKnownOption(options, argument))
         others += fmt::format("{}{}: {}", others.empty() ? "" : "; ",
                               argument.substr(0, argument.find('=')), *other);
-    return UsageError(fmt::format("unknown option {}; {}", found, *answer)).hint(others);
+    return BadUsage("unknown option {}; {}", found, *answer).hint(others);
   }
   std::vector<std::string> known;
   for (const OptionFacts& option : options)
@@ -60,12 +110,12 @@ Error UnknownOption(const Options& options, const std::string& found,
     return std::ranges::mismatch(name, dashed).in1 - name.begin();
   });
   const std::optional<std::string> close = ClosestWord(dashed, known);
-  if (close) return UsageError(fmt::format("unknown option {}; did you mean {}?", found, *close));
-  return UsageError(fmt::format("unknown option {}", found)).hint("--help lists the options");
+  if (close) return BadUsage("unknown option {}; did you mean {}?", found, *close);
+  return BadUsage("unknown option {}", found).hint("--help lists the options");
 }
 
 Error MissingValue(const OptionFacts& option) {
-  return UsageError(fmt::format("option {} needs a value: {}", option.DisplayName(), option.value));
+  return BadUsage("option {} needs a value: {}", option.DisplayName(), option.value);
 }
 
 Status CheckLong(const Options& options, const OptionFacts& option, const std::string& name,
@@ -75,8 +125,8 @@ Status CheckLong(const Options& options, const OptionFacts& option, const std::s
     const bool toggle = option.names.size() > 1 && option.names[1] == "--no-" + option.name;
     const std::string off = toggle ? fmt::format("give --{0} or --no-{0}", option.name)
                                    : fmt::format("give {} or leave it out", name);
-    return UsageError(fmt::format("option {} takes no value, found \"{}\"; {}", name,
-                                  equals_value.substr(1), off));
+    return BadUsage("option {} takes no value, found \"{}\"; {}", name, equals_value.substr(1),
+                    off);
   }
   const bool empty = equals_value == "=";
   const bool swallows = equals_value.empty() && (next == nullptr || IsKnownOption(options, *next));
@@ -122,8 +172,7 @@ Status CheckRemaining(const Options& options, const std::vector<std::string>& re
       return UnknownOption(options, argument);
   for (const std::string& argument : remaining)
     if (argument != "--")
-      return UsageError(fmt::format("unexpected argument \"{}\"", argument))
-          .hint("--help shows the usage");
+      return BadUsage("unexpected argument \"{}\"", argument).hint("--help shows the usage");
   return OkStatus();
 }
 
@@ -131,7 +180,7 @@ Error EndsTooEarly(const Options& options, const std::string& last) {
   const OptionFacts* option =
       last.size() > 1 ? Find(options, std::string("-") + last.back()) : nullptr;
   if (option != nullptr) return MissingValue(*option);
-  return UsageError(fmt::format("cannot read the argument \"{}\"", last));
+  return BadUsage("cannot read the argument \"{}\"", last);
 }
 
 Status CheckLocal(const OptionFacts& option, const std::string& value) {

@@ -16,22 +16,12 @@ namespace {
 constexpr int kMaxPositionals = 10'000;
 constexpr const char* kCompletesNames[] = {"", "path", "folder", "folder or URL"};
 
-std::vector<std::string> Split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 // CLI11's spelling of "jobs,j": "--jobs,-j"; with `off`, "!--no-xser" for what means false.
 std::string Cli11Names(std::string_view names, bool off = false) {
   std::string text;
-  for (const std::string& name : Split(names, ',')) {
+  for (const std::string_view name : Split(names, ',')) {
     text += fmt::format("{}{}{}", text.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
-    if (off) text += ",!--no-" + name;
+    if (off) text += fmt::format(",!--no-{}", name);
   }
   return text;
 }
@@ -68,7 +58,8 @@ OptionFacts FactsOf(const CLI::Option& option) {
   if (!option.get_snames().empty()) facts.short_name = option.get_snames().front();
   for (const std::string& name : option.get_lnames()) facts.names.push_back("--" + name);
   facts.value = option.get_type_name();
-  if (facts.value.find('|') != std::string::npos) facts.choices = Split(facts.value, '|');
+  const std::vector<std::string_view> words = Split(facts.value, '|');
+  if (words.size() > 1) facts.choices.assign(words.begin(), words.end());
   facts.help = option.get_description();
   facts.default_text = option.get_default_str();
   const auto* const completes = std::ranges::find(kCompletesNames, option.get_option_text());

@@ -82,7 +82,6 @@ class OptionTable {
   OptionTable(const OptionTable&) = delete;
   OptionTable& operator=(const OptionTable&) = delete;
 
-  // The heading of the options that follow.
   void Group(std::string_view heading);
 
   OptionRow Flag(std::string_view names, bool* to, std::string_view help) {  // --force
@@ -125,8 +124,7 @@ class OptionTable {
   };
   void Argument(std::string_view names, const KindOption& option, artifact::Arguments* to);
 
-  // In the order of adding.
-  std::vector<OptionFacts> Facts() const;
+  std::vector<OptionFacts> Facts() const;  // order of adding
 
   // `arguments` is argv without the program's name. Stores every option that was given; of one that
   // was given more than once the last value, unless it repeats. Every failure names the option: an

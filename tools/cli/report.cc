@@ -61,9 +61,9 @@ std::string WarningLine(std::string_view tool, std::string_view message, bool co
 
 std::string JsonDocument(std::string_view tool, int exit_code, const Error* error, const Said& said,
                          Json fields) {
-  Json document = {{"schema_version", kSchemaVersion}, {"tool", tool},
-                   {"tool_version", ToolVersion()},    {"status", StatusWord(exit_code)},
-                   {"exit_code", exit_code},           {"warnings", said.warnings}};
+  Json document = {{"schema_version", 1},           {"tool", tool},
+                   {"tool_version", ToolVersion()}, {"status", StatusWord(exit_code)},
+                   {"exit_code", exit_code},        {"warnings", said.warnings}};
   for (const Choice& choice : said.choices)
     document["chosen"].push_back({{"path", choice.path}, {"of", choice.of}, {"by", choice.by}});
   if (error != nullptr) document["error"] = ErrorJson(*error);

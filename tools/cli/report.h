@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "lib/base/choice.h"
 #include "lib/base/error.h"
@@ -11,19 +10,11 @@
 
 namespace nxdkit::tool {
 
-inline constexpr int kSchemaVersion = 1;
-
 // "nxd-convert: error: model.pt: offset 17: ..." and, where there is one, a "hint: ..." line. The
 // entries of "3 problems in ...:\n[1] ...\n[2] ...\n[3] ..." are a line each.
 // Control characters of names are escaped.
 std::string ErrorLines(std::string_view tool, const Error& error, bool color);
 std::string WarningLine(std::string_view tool, std::string_view message, bool color);
-
-// What was said on the way.
-struct Said {
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
-};
 
 // The document, one line with its line feed. `error` may be null; its keys that are not known are
 // left out, and so is `chosen` where nothing was. Bytes that are not UTF-8 become U+FFFD.

@@ -1,6 +1,5 @@
 #include "tools/cli/terminal.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +9,10 @@
 #include <fstream>
 
 #include "lib/system/process.h"
+#include "lib/system/system.h"
 
 namespace nxdkit::tool {
 namespace {
-
-int AffinityCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 // A container's CPU limit; affinity does not show it. cpu.max is "<quota> <period>" or "max ...".
 int QuotaCpus(int otherwise) {
@@ -57,7 +50,7 @@ void WriteStderr(std::string_view text) {
 }
 
 int UsableCpus() {
-  const int cpus = AffinityCpus();
+  const int cpus = std::max(1, static_cast<int>(AllowedProcessors().size()));
   return std::min(cpus, QuotaCpus(cpus));
 }
 

@@ -175,9 +175,8 @@ int RunTool(int argc, const char* const* argv, const ToolInfo& info,
 
   ToolContext context(info, common, ColorOnStderr(common.color));
   Result<ToolAnswer> answer = CallGuarded(run, context);
-  const Said said{context.warnings(), context.choices()};
-  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), said);
-  return outcome.Finish(*std::move(answer), said);
+  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), context.said());
+  return outcome.Finish(*std::move(answer), context.said());
 }
 
 }  // namespace nxdkit::tool

@@ -10,7 +10,7 @@
 //   }
 //   Result<ToolAnswer> Run(const Args& args, ToolContext& context) { ... }
 //
-//   int main(int argc, char** argv) { return RunTool<Args>(argc, argv, kInfo, AddOptions, Run); }
+//   int main(int argc, char** argv) { return RunTool(argc, argv, kInfo, AddOptions, Run); }
 #pragma once
 
 #include <functional>

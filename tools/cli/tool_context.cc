@@ -36,10 +36,6 @@ ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool co
       color_errors_(color_errors),
       draws_progress_(!common.quiet && StderrIsTerminal()) {}
 
-double ToolContext::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
 void ToolContext::Write(const std::string& line) const {
   if (common_.quiet) return;
   // A progress line may be there: it is drawn again below.
@@ -48,7 +44,7 @@ void ToolContext::Write(const std::string& line) const {
 
 void ToolContext::Warn(std::string_view text) {
   const std::string message = ShortText(std::string(text));
-  warnings_.push_back(message);
+  said_.warnings.push_back(message);
   Write(WarningLine(info_.name, message, color_errors_));
 }
 
@@ -58,10 +54,9 @@ void ToolContext::Tell(const Choice& choice) {
   Write(fmt::format("{}: {}\n", info_.name, EscapeControl(ChoiceText(choice))));
 }
 
-void ToolContext::Tell(const std::vector<std::string>& warnings,
-                       const std::vector<Choice>& choices) {
-  for (const Choice& choice : choices) Tell(choice);
-  for (const std::string& warning : warnings) Warn(warning);
+void ToolContext::Tell(const Said& said) {
+  for (const Choice& choice : said.choices) Tell(choice);
+  for (const std::string& warning : said.warnings) Warn(warning);
 }
 
 void ToolContext::Detail(std::string_view message) const {

@@ -1,7 +1,6 @@
 // PRIVATE to tools/: what a command says about itself, and what it gets from its frame.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "lib/base/choice.h"
 #include "lib/base/progress.h"
+#include "lib/base/stopwatch.h"
 #include "tools/cli/option_table.h"
 
 namespace nxdkit::tool {
@@ -19,7 +19,6 @@ struct Example {
   std::string what;     // a phrase, no full stop
 };
 
-// Options that many commands take and that mean the same everywhere.
 enum CommonOption : unsigned {
   kTakesJobs = 1,       // -j/--jobs
   kTakesMaxMemory = 2,  // --max-memory
@@ -70,21 +69,20 @@ class ToolContext {
   // One line on stderr, not with -q; under --json also in `warnings`.
   void Warn(std::string_view message);
   // For `warnings` alone: it has been shown by other means.
-  void KeepWarning(std::string_view message) { warnings_.emplace_back(message); }
+  void KeepWarning(std::string_view message) { said_.warnings.emplace_back(message); }
   // What was taken of several: one line on stderr, not with -q nor where the user has named it;
   // under --json also in `chosen`.
   void Tell(const Choice& choice);
-  void Record(const Choice& choice) { choices_.push_back(choice); }  // under --json alone
-  void Tell(const std::vector<std::string>& warnings, const std::vector<Choice>& choices);
+  void Record(const Choice& choice) { said_.choices.push_back(choice); }  // under --json alone
+  void Tell(const Said& said);
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
   // given; else empty, and nothing is drawn.
   Progress::Sink progress_sink() const;
 
-  const std::vector<std::string>& warnings() const { return warnings_; }
-  const std::vector<Choice>& choices() const { return choices_; }
-  double seconds() const;  // since the command began
+  const Said& said() const { return said_; }
+  double seconds() const { return watch_.Seconds(); }  // since the command began
 
  private:
   void Write(const std::string& line) const;  // not with -q
@@ -93,9 +91,8 @@ class ToolContext {
   const CommonArgs& common_;
   bool color_errors_;
   bool draws_progress_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::vector<std::string> warnings_;
-  std::vector<Choice> choices_;
+  const Stopwatch watch_;
+  Said said_;
 };
 
 }  // namespace nxdkit::tool

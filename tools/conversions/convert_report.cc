@@ -1,6 +1,6 @@
 #include "tools/conversions/convert_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <thread>
@@ -36,12 +36,9 @@ Json ValuesJson(const ops::ValueReport& values) {
 
 // "parts 0, 3"; the first of many.
 std::string PartNames(const std::vector<int>& parts) {
-  constexpr size_t kShown = 16;
-  const std::vector<int> shown(parts.begin(), parts.begin() + std::min(parts.size(), kShown));
-  std::string text =
-      fmt::format("{} {}", parts.size() == 1 ? "part" : "parts", fmt::join(shown, ", "));
-  if (parts.size() > kShown) text += fmt::format(" and {} more", parts.size() - kShown);
-  return text;
+  std::vector<std::string> names;
+  for (const int part : parts) names.push_back(std::to_string(part));
+  return (parts.size() == 1 ? "part " : "parts ") + FirstNames(names, 16);
 }
 
 }  // namespace
@@ -168,7 +165,7 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
   const double seconds = context.seconds();
-  context.Tell(report.warnings, report.choices);
+  context.Tell(report);
   return ToolAnswer{words.text(report, request, seconds, dry_run),
                     words.json(report, request, seconds, dry_run)};
 }

@@ -15,17 +15,13 @@ namespace nxdkit::tool {
 // What the options say of input and output, and on what the output is to run.
 void SetSides(Sides sides, ops::ConvertRequest& request);
 
-// model_type, parameters, output_bytes, output_files, output_tensors, peak_memory_bytes, seconds,
-// verified, already_published, dry_run, notes.
 Json WrittenJson(const ops::ConvertReport& report, double seconds, bool dry_run);
-// Those, and of the plan: source_bytes, tasks, resumed_tasks, buffer_bytes, predicted_memory_bytes.
+// The keys of WrittenJson behind those of the plan.
 Json PlannedJson(const ops::ConvertReport& report, double seconds, bool dry_run);
 
-// Of a part: index, count, files, bytes, published, missing; and a line.
 Json PartJson(const ops::PartReport& part);
 std::string PartText(const ops::PartReport& part, bool dry_run);
 
-// Of an adapter: adapter, pairs, whole, rank, scale; and a line.
 Json LoraJson(const ops::LoraReport& lora);
 std::string LoraText(const ops::LoraReport& lora);
 

@@ -8,6 +8,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/process.h"
 #include "tools/conversions/volcano.h"
 
 namespace nxdkit::tool {
@@ -128,7 +129,6 @@ std::string Disagreement(const Found& taken, const Environment& environment) {
     const Result<Words> read = ReadRow(row, environment);
     if (!read.ok() || !*read) continue;
     const Found& other = **read;
-    if (other.index == taken.index) continue;
     if (other.part.index == taken.part.index && other.part.count == taken.part.count) continue;
     text += fmt::format("{} says part {} of {}; ", other.index, other.part.index, other.part.count);
   }
@@ -167,12 +167,9 @@ Result<ops::Part> FromLauncher(const Environment& environment) {
 
 Environment ThisEnvironment() {
   Environment environment;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos)
-      environment.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
+  for (const std::string& entry : WholeEnvironment())
+    if (const size_t equals = entry.find('='); equals != std::string::npos)
+      environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   return environment;
 }
 

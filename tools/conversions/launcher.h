@@ -10,7 +10,6 @@
 
 namespace nxdkit::tool {
 
-// The variables of a process.
 using Environment = std::map<std::string, std::string>;
 Environment ThisEnvironment();
 

@@ -73,16 +73,6 @@ size_t CharBegin(std::string_view text, size_t at) {
   return at;
 }
 
-std::vector<std::string_view> Split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const size_t end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
 std::string_view Strip(std::string_view text) {
   size_t begin = 0;
   while (const size_t bytes = SpaceBytes(text, begin)) begin += bytes;

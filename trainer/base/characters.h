@@ -28,8 +28,6 @@ size_t CountChars(std::string_view text);
 // Where the character begins that the byte at `at` (< text.size()) is part of.
 size_t CharBegin(std::string_view text, size_t at);
 std::string_view Strip(std::string_view text);  // str.strip()
-// str.split(separator): one more part than there are separators.
-std::vector<std::string_view> Split(std::string_view text, char separator);
 
 void AppendUtf8(uint32_t point, std::string* out);
 // What `map(code point, its place, &out)` appends for each.

@@ -12,7 +12,6 @@
 #include "formats/ops/verify/blob.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
-#include "lib/system/folders.h"
 #include "lib/system/places.h"
 #include "lib/system/staging.h"
 #include "lib/system/system.h"
@@ -137,6 +136,19 @@ Status CheckRequest(const ConvertRequest& request) {
   }
   if (std::holds_alternative<Slot>(request.place)) return CheckSlot(request);
   return CheckPlaces(request.output, {request.input});
+}
+
+Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion) {
+  NXDKIT_ASSIGN(const hardware::Instance* const instance,
+                hardware::FindInstance(*request.instance));
+  NXDKIT_ASSIGN(std::optional<hardware::Fit> fit,
+                conversion.target->FitOn(conversion.source,
+                                         {*instance, request.training, conversion.output}));
+  if (!fit) return BadUsage("--instance: this output is not laid out for an instance");
+  constexpr hardware::Levers kLevers = {
+      .parallel = "--tp or --pp", .micro_batch = "--seq", .cache = "--bs or --seq"};
+  NXDKIT_TRY(hardware::CheckFit(*fit, kLevers).in(request.output));
+  return *std::move(fit);
 }
 
 Status CheckConversion(const ConvertRequest& request, const Conversion& conversion) {

@@ -2,6 +2,7 @@
 // written held against its source.
 #pragma once
 
+#include "formats/hardware/fit.h"
 #include "formats/ops/convert/destination.h"
 
 namespace nxdkit::ops {
@@ -13,6 +14,11 @@ Status CheckRequest(const ConvertRequest& request);
 // holds: copies that differ, padding that is not zero, a damaged blob; with `verify` also damaged
 // archives.
 Status CheckConversion(const ConvertRequest& request, const Conversion& conversion);
+
+// Whether it fits the memory of request.instance, which must be named: kFindings when not, with
+// every reason, and the smallest instance on which it does; kUsage for an instance that is not
+// known, and for an output that is not made for one.
+Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion);
 
 // What was made, opened like any other artifact: with `verify` compared with the source, and what
 // was made from a delta held against the digest in it.

@@ -11,7 +11,6 @@
 
 namespace nxdkit::ops {
 
-// A planned file of tensors.
 struct PlannedFile {
   std::string path;
   uint64_t bytes = 0;
@@ -49,7 +48,6 @@ Result<std::string> Fingerprint(const Conversion& conversion, const Workload& wo
 // The base is opened as the input is when it is of the same kind, but for the tag.
 InputHints BaseHints(const ConvertRequest& request, const Kind* kind);
 
-// What a delta holds.
 DeltaReport ReportOf(const delta::Head& head);
 
 }  // namespace nxdkit::ops

@@ -14,7 +14,6 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
-#include "formats/ops/convert/fit.h"
 #include "formats/ops/convert/parts.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
@@ -76,13 +75,8 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.notes = request.notes;
   report.notes.insert(report.notes.end(), target->notes.begin(), target->notes.end());
   NoteLeftOut(source.left_out, report);
-  report.warnings = source.artifact.warnings;
-  report.choices = source.artifact.choices;
-  if (base) {  // of a delta that is made
-    const Artifact& opened = base->artifact.artifact;
-    report.warnings.insert(report.warnings.end(), opened.warnings.begin(), opened.warnings.end());
-    report.choices.insert(report.choices.end(), opened.choices.begin(), opened.choices.end());
-  }
+  report.AddSaid(source.artifact);
+  if (base) report.AddSaid(base->artifact.artifact);  // of a delta that is made
   report.warnings.insert(report.warnings.end(), target->warnings.begin(), target->warnings.end());
   report.lora = LoraReportOf(source);
   if (const auto delta = DeltaOf(source.artifact)) report.delta = ReportOf(delta->head());
@@ -207,15 +201,12 @@ Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
 Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
   NXDKIT_TRY(CheckRequest(request));
   std::string repaired;
-  if (!dry_run && std::holds_alternative<Slot>(request.place)) {
-    NXDKIT_ASSIGN(repaired, rollout::RepairBundle(request.output, request.sync));
-  }
+  if (!dry_run && std::holds_alternative<Slot>(request.place))
+    NXDKIT_TRY(rollout::RepairBundle(request.output, request.sync).To(repaired));
   NXDKIT_ASSIGN(Conversion conversion, PlanConversion(request));
   NXDKIT_TRY(CheckConversion(request, conversion));
   std::optional<hardware::Fit> fit;
-  if (request.instance) {
-    NXDKIT_ASSIGN(fit, FitOf(request, conversion));
-  }
+  if (request.instance) NXDKIT_TRY(FitOf(request, conversion).To(fit));
   if (request.digest) NXDKIT_TRY(RecordDigest(request, conversion));
   NXDKIT_ASSIGN(const std::unique_ptr<Destination> destination,
                 MakeDestination(request, conversion));

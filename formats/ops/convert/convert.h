@@ -70,7 +70,6 @@ struct Refreshed {
   rollout::WeightsVersion version;
 };
 
-// What a delta holds.
 struct DeltaReport {
   uint64_t changed = 0;      // elements
   uint64_t dense_bytes = 0;  // of all parameters in the base's dtype
@@ -78,7 +77,6 @@ struct DeltaReport {
   std::string result;
 };
 
-// What one part did.
 struct PartReport {
   int index = 0;
   int count = 1;
@@ -115,7 +113,7 @@ struct ValueReport {
   std::vector<std::string> zero;        // matrices and norms of nothing but zeros
 };
 
-struct ConvertReport {
+struct ConvertReport : Said {
   std::string model_type;
   uint64_t parameters = 0;    // elements of the model
   uint64_t source_bytes = 0;  // of the source's files of tensors
@@ -139,8 +137,6 @@ struct ConvertReport {
   ValueReport values;
   std::optional<hardware::Fit> fit;  // of an instance that was named
   std::vector<std::string> notes;
-  std::vector<std::string> warnings;  // about the source
-  std::vector<Choice> choices;        // the same
 };
 
 // Everything but writing: refuses what Convert would refuse.

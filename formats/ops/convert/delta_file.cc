@@ -89,13 +89,8 @@ class DeltaSink : public Sink {
 delta::Head MakeHead(const CanonicalPlan& plan, delta::Coding coding) {
   delta::Head head;
   head.coding = coding;
-  for (const OutputTensor& output : plan.outputs) {
-    delta::Param param;
-    param.name = output.name;
-    param.dtype = output.dtype;
-    param.shape = output.shape;
-    head.params.push_back(std::move(param));
-  }
+  for (const OutputTensor& output : plan.outputs)
+    head.params.push_back({output.name, output.dtype, output.shape});
   return head;
 }
 

@@ -36,10 +36,7 @@ class Destination {
   virtual Status Publish(ConvertReport& report) = 0;
 
   // Instead of all that: a whole output stands there, and is the same.
-  virtual void Stands(ConvertReport& report, bool dry_run) {
-    (void)dry_run;
-    report.already_published = true;
-  }
+  virtual void Stands(ConvertReport& report, bool /*dry_run*/) { report.already_published = true; }
 
  protected:
   // The sink that writes the conversion's files into `folder`.

@@ -74,12 +74,13 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
           tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));
   }
   if (!text.empty()) return text;
-  Error error(Errc::kNotFound, "the output has no tensor of this name");
   const std::optional<std::string> closest = ClosestWord(name, names);
-  return std::move(error).on(name).hint(
-      closest ? fmt::format("did you mean {}?", *closest)
-              : std::string("names are those of the output's format; ckpt-inspect lists them of "
-                            "an artifact that is there"));
+  return Error(Errc::kNotFound, "the output has no tensor of this name")
+      .on(name)
+      .hint(closest
+                ? fmt::format("did you mean {}?", *closest)
+                : std::string("names are those of the output's format; ckpt-inspect lists them of "
+                              "an artifact that is there"));
 }
 
 }  // namespace nxdkit::ops

@@ -211,8 +211,7 @@ class OnePart : public Destination {
 std::vector<int> AssignParts(const std::vector<uint64_t>& file_bytes, int count) {
   std::vector<size_t> order(file_bytes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return file_bytes[a] > file_bytes[b]; });
+  std::ranges::stable_sort(order, std::greater(), [&](size_t f) { return file_bytes[f]; });
   std::vector<uint64_t> load(static_cast<size_t>(count), 0);
   std::vector<int> owners(file_bytes.size(), 0);
   for (size_t f : order) {

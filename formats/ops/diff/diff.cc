@@ -33,7 +33,6 @@ struct Pair {
   uint32_t b = 0;
 };
 
-// One chunk's share of a parameter.
 struct Sums {
   double abs = 0;
   double rel = 0;
@@ -215,8 +214,6 @@ Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOption
   return bound;
 }
 
-}  // namespace
-
 Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
                               const DiffLimits& limits, const RunOptions& run) {
   NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
@@ -228,11 +225,8 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   const CanonicalPlan chosen = Choose(b_plan, pairs);
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(chosen.plan, b.bound, chosen.layout, chosen.outputs, options));
-  if (run.begin) run.begin("comparing", executor.workload().bytes);
   DiffSink sink(a_plan, a, b_plan, pairs, limits);
-  NXDKIT_TRY(executor.Run(sink));
+  NXDKIT_TRY(RunPlan(chosen, b.bound, options, run, "comparing", sink));
   for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
   report.params = sink.Finish();
   for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
@@ -240,6 +234,8 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   std::ranges::sort(report.params, IsWorse);
   return report;
 }
+
+}  // namespace
 
 Result<DiffReport> Diff(const DiffRequest& request) {
   std::vector<std::string> notes;
@@ -250,12 +246,8 @@ Result<DiffReport> Diff(const DiffRequest& request) {
                 Open(request.b, request.optimizer, request.run, b_options, notes));
   NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
   CompareOptions(a_options, b_options, report);
-  report.warnings = a.artifact.warnings;
-  report.warnings.insert(report.warnings.end(), b.artifact.warnings.begin(),
-                         b.artifact.warnings.end());
-  report.choices = a.artifact.choices;
-  report.choices.insert(report.choices.end(), b.artifact.choices.begin(), b.artifact.choices.end());
-  report.warnings.insert(report.warnings.end(), notes.begin(), notes.end());
+  for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);
+  report.AddSaid({std::move(notes), {}});
   return report;
 }
 

@@ -24,7 +24,7 @@ struct ParamDiff {
   std::string worst_b;
 };
 
-struct DiffReport {
+struct DiffReport : Said {
   const Kind* a_kind = nullptr;
   const Kind* b_kind = nullptr;
   std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
@@ -32,8 +32,6 @@ struct DiffReport {
   // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
   // "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
 
   bool differs() const { return total.beyond > 0 || !findings.empty(); }
 };
@@ -52,11 +50,7 @@ struct DiffRequest {
   RunOptions run;
 };
 
-// Compares the parameters of two bound artifacts; copies have no say. The same at any run.jobs.
-Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
-                              const DiffLimits& limits, const RunOptions& run);
-
-// Opens both, checks their copies, and compares.
+// Opens both, checks their copies, and compares; copies have no say. The same at any run.jobs.
 Result<DiffReport> Diff(const DiffRequest& request);
 
 }  // namespace nxdkit::ops

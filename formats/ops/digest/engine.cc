@@ -26,7 +26,7 @@ class EngineDigester {
   EngineDigester(const BoundArtifact& artifact, Dtype dtype, const RunOptions& run)
       : artifact_(artifact), dtype_(dtype), run_(run) {}
 
-  Status Add(int rank, std::vector<TensorLayout> tensors) {
+  void Add(int rank, std::vector<TensorLayout> tensors) {
     if (rank > 0) NXDKIT_CHECK(tensors.size() == first_rank_);
     if (rank == 0) first_rank_ = tensors.size();
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -37,7 +37,6 @@ class EngineDigester {
                                  : static_cast<uint32_t>(layout_.tensors.size()));
       if (!replica) layout_.tensors.push_back(std::move(tensors[i]));
     }
-    return OkStatus();
   }
 
   Result<std::vector<EngineParam>> Run() {
@@ -156,7 +155,7 @@ Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
   for (int rank = 0; rank < geometry.tp; ++rank) {
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                   vllm::RankTensors(*artifact.model, geometry, rank));
-    NXDKIT_TRY(digester.Add(rank, std::move(tensors)));
+    digester.Add(rank, std::move(tensors));
   }
   return digester.Run();
 }
@@ -166,8 +165,7 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
   NXDKIT_ASSIGN(const BoundArtifact artifact,
                 OpenAndBind(request.path, request.kind, request.hints));
   out.kind = artifact.artifact.kind;
-  out.warnings = artifact.artifact.warnings;
-  out.choices = artifact.artifact.choices;
+  out.AddSaid(artifact.artifact);
   out.left_out = artifact.left_out;
   if (artifact.artifact.config) {
     out.model_type = artifact.artifact.config->model_type;

@@ -29,15 +29,13 @@ struct EngineParam {
   Sha256Bytes digest{};  // of its packed bytes, in the engine's dtype
 };
 
-struct EngineDigests {
+struct EngineDigests : Said {
   const Kind* kind = nullptr;
   std::string model_type;
   Dtype dtype = Dtype::kBF16;
   uint64_t elements = 0;  // of the model
   std::vector<EngineParam> params;
   std::vector<std::string> left_out;  // tensors that are no parameters
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
 };
 
 // Opens, checks the copies, and digests.

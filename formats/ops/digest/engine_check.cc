@@ -54,7 +54,6 @@ bool IsPacked(const std::string& key) {
   return key.ends_with("_proj.weight") || key.ends_with(".gate.weight");
 }
 
-// On what a key speaks of.
 Finding FindingOn(const std::string& key, std::string message) {
   Finding finding("engine", std::move(message));
   const Result<Key> parsed = ParseKey(key);

@@ -123,8 +123,7 @@ Result<DigestReport> Digest(const DigestRequest& request) {
   NXDKIT_ASSIGN(const BoundArtifact bound, OpenAndBind(request.path, request.kind, request.hints));
   const Artifact& artifact = bound.artifact;
   report.kind = artifact.kind;
-  report.warnings = artifact.warnings;
-  report.choices = artifact.choices;
+  report.AddSaid(artifact);
   report.left_out = bound.left_out;
   if (artifact.config) report.model_type = artifact.config->model_type;
   if (request.write_manifest) NXDKIT_TRY(CheckOutputs(request, artifact));

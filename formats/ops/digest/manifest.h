@@ -23,7 +23,7 @@ struct DigestRequest {
   RunOptions run;
 };
 
-struct DigestReport {
+struct DigestReport : Said {
   const Kind* kind = nullptr;
   std::string model_type;
   ModelDigest model;
@@ -31,8 +31,6 @@ struct DigestReport {
   std::vector<std::string> checks;
   std::vector<Finding> findings;
   std::vector<std::string> left_out;  // tensors that are no parameters
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
 };
 
 // Checks the copies, digests, and writes or checks the manifest. A signature that is wrong is a

@@ -24,20 +24,10 @@ namespace nxdkit::ops {
 namespace {
 
 // Keys of a config.json that change nothing in a graph.
-constexpr std::string_view kOutsideOfGraph[] = {"_name_or_path",
-                                                "transformers_version",
-                                                "_diffusers_version",
-                                                "eos_token_id",
-                                                "bos_token_id",
-                                                "pad_token_id",
-                                                "torchscript",
-                                                "torch_dtype",
-                                                "dtype",
-                                                "_commit_hash",
-                                                "use_cache",
-                                                "return_dict",
-                                                "_attn_implementation_autoset",
-                                                "initializer_range"};
+constexpr auto kOutsideOfGraph = std::to_array<std::string_view>(
+    {"_name_or_path", "transformers_version", "_diffusers_version", "eos_token_id", "bos_token_id",
+     "pad_token_id", "torchscript", "torch_dtype", "dtype", "_commit_hash", "use_cache",
+     "return_dict", "_attn_implementation_autoset", "initializer_range"});
 
 constexpr char kVendorCompiler[] = "neuronx-cc";
 
@@ -85,21 +75,10 @@ bool Mentions(const std::vector<std::string>& command, std::string_view placehol
 }
 
 // What a compiler and its Python need to find themselves; no credentials, no settings of ours.
-constexpr std::string_view kNames[] = {"PATH",
-                                       "HOME",
-                                       "USER",
-                                       "LOGNAME",
-                                       "LANG",
-                                       "LANGUAGE",
-                                       "TZ",
-                                       "TMPDIR",
-                                       "VIRTUAL_ENV",
-                                       "CONDA_PREFIX",
-                                       "LD_LIBRARY_PATH",
-                                       "HF_HOME",
-                                       "HF_HUB_OFFLINE",
-                                       "TRANSFORMERS_OFFLINE",
-                                       "XDG_CACHE_HOME"};
+constexpr auto kNames = std::to_array<std::string_view>(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
+     "CONDA_PREFIX", "LD_LIBRARY_PATH", "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
+     "XDG_CACHE_HOME"});
 constexpr std::string_view kPrefixes[] = {"LC_", "NEURON_"};
 
 constexpr size_t kShownLines = 12;

@@ -26,16 +26,10 @@ Status AddNeffs(Inspection& inspection, const File& file, const std::string& rec
   for (const Error& error : damaged)
     inspection.warnings.push_back("header of a NEFF: " + error.ToString());
   for (const neff::Located& neff : found) {
-    NeffFacts facts;
-    facts.record = record;
-    facts.neff = neff;
-    facts.listed = list_members;
-    if (list_members) {
-      neff::ListLimits limits;
-      limits.bytes = kMaxListedBytes;
-      limits.poll = request.poll;
-      NXDKIT_ASSIGN(facts.listing, neff::ListPayload(file, neff, limits));
-    }
+    NeffFacts facts{record, neff, list_members, {}, {}};
+    if (list_members)
+      NXDKIT_TRY(neff::ListPayload(file, neff, {.bytes = kMaxListedBytes, .poll = request.poll})
+                     .To(facts.listing));
     if (!facts.listing.cut_short.empty())
       inspection.warnings.push_back(
           fmt::format("the NEFF at offset {}: its members are not all listed: {}", neff.offset,
@@ -121,15 +115,14 @@ Status InspectCache(Inspection& inspection, const InspectRequest& request) {
 Status InspectProgram(Inspection& inspection, const InspectRequest& request) {
   const std::string& path = inspection.artifact.path;
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  Result<torch::ZipDirectory> directory = torch::ZipDirectory::Read(file);
-  if (!directory.ok()) return std::move(directory).error().in(path);
+  NXDKIT_ASSIGN(const torch::ZipDirectory directory, torch::ZipDirectory::Read(file).in(path));
   inspection.description =
       "TorchScript archive: a program, such as the compiled model.pt of a rollout bundle; it is "
       "not run, and holds no weights that could be converted";
   inspection.not_checked = "not a state dict of a model";
-  for (const torch::ZipRecord& record : directory->records())
+  for (const torch::ZipRecord& record : directory.records())
     inspection.records.push_back({std::string(record.name), record.bytes});
-  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, *directory, "", request, true));
+  NXDKIT_TRY(AddNeffsOfRecords(inspection, file, directory, "", request, true));
   std::ranges::stable_sort(inspection.records, std::greater(), &Item::bytes);
   inspection.artifact.files.push_back({path, "torch zip", file.bytes(), {}, {}});
   return OkStatus();

@@ -1,11 +1,16 @@
 #include "formats/ops/inspect/inspect.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "formats/kinds/nxd/nxd_options.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/kinds/torch/facts_torch.h"
 #include "formats/nxd/refuse.h"
 #include "formats/ops/inspect/compiled.h"
-#include "formats/ops/inspect/layout.h"
 #include "formats/ops/inspect/tensors.h"
 #include "formats/ops/inspect/training.h"
 #include "lib/system/look.h"
@@ -64,6 +69,96 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
                                             ? Result<const Kind*>(changes)
                                             : Recognise(request.path, inspection.artifact.look));
   return OpenAsKind(inspection, *kind, request);
+}
+
+using Outcome = LayoutCheck::Outcome;
+
+// Why the layout is not looked at; "" when it is.
+std::string WhyNotChecked(const Inspection& inspection) {
+  if (!inspection.not_checked.empty()) return inspection.not_checked;
+  if (inspection.tensors == 0) return "no tensors here";
+  const std::optional<models::ModelConfig>& config = inspection.artifact.config;
+  if (inspection.artifact.config_fault) return inspection.artifact.config_fault->ToString();
+  if (!config)
+    return "no config.json, and shapes alone do not tell heads and family; name one with --config";
+  if (!config->family) return models::NoTableText(*config);
+  return "";
+}
+
+// Whether something is said of how the artifact is laid out: a number, a choice or a toggle. A text
+// names something, such as a tag.
+bool AnyClaim(const Kind& kind, const InputHints& hints) {
+  return std::ranges::any_of(kind.options, [&](const OptionRow& row) {
+    return (row.sides & kAsInput) != 0 && hints.Has(row.name()) &&
+           (row.is_number() || row.is_toggle() || !row.choices().empty());
+  });
+}
+
+void DoesNotFit(Inspection& inspection, const Error& error) {
+  inspection.layout.outcome = Outcome::kDoesNotFit;
+  inspection.layout.message = error.ToString();
+  std::string warning = "the layout does not fit: " + inspection.layout.message;
+  if (!error.hint().empty()) warning += "; " + error.hint();
+  inspection.warnings.push_back(std::move(warning));
+}
+
+// Counts the parameters that are here; places of a part of one are an error.
+Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
+  NXDKIT_ASSIGN(const PrimaryPlaces places,
+                PrimaryPlaces::Find(bound.params, bound.bound.layout, true));
+  inspection.parameters = 0;
+  inspection.parameters_are_logical = true;
+  LayoutCheck& layout = inspection.layout;
+  layout.parameters = bound.params.size();
+  std::string first_missing;
+  for (uint32_t i = 0; i < bound.params.size(); ++i) {
+    if (!places.of(i).empty()) {
+      inspection.parameters +=
+          static_cast<uint64_t>(ElementCount(bound.params[i].shape).value_or(0));
+      continue;
+    }
+    if (layout.missing_parameters++ == 0) first_missing = bound.params[i].name;
+  }
+  layout.outcome = Outcome::kFits;
+  if (layout.missing_parameters == 0) return OkStatus();
+  layout.message = fmt::format("{} of the model's {} parameters are not here, the first is {}",
+                               layout.missing_parameters, layout.parameters, first_missing);
+  if (inspection.is_whole) inspection.warnings.push_back(layout.message);
+  return OkStatus();
+}
+
+void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHints& hints) {
+  if (const auto describe = bound.artifact.kind->describe_layout)
+    describe(inspection, bound, hints);
+  // Every rank may hold one of the same name.
+  for (const std::string& name : std::set(bound.left_out.begin(), bound.left_out.end()))
+    inspection.entries.push_back(name + " (not a parameter; nxd-convert drops it)");
+  const std::vector<std::string>& warnings = bound.artifact.warnings;
+  for (size_t i = inspection.artifact.warnings.size(); i < warnings.size(); ++i)
+    inspection.warnings.push_back(warnings[i]);
+}
+
+// Whether what is stored fits the layout of the family, and what follows from that. The artifact is
+// as before, also when its layout does not fit. kUsage when an option contradicts the artifact.
+Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
+  inspection.layout.message = WhyNotChecked(inspection);
+  if (!inspection.layout.message.empty()) return OkStatus();
+  InputHints hints = request.hints;
+  // Names and shapes are the same on both; which one it is, is a fact and no requirement here.
+  AssumeHardware(hints);
+  // A copy: when the layout does not fit, the tensors are still to be shown.
+  Result<BoundArtifact> bound = Bind(inspection.artifact, hints);
+  if (!bound.ok() && bound.error().code() == Errc::kUsage &&
+      AnyClaim(*inspection.artifact.kind, request.hints))
+    return std::move(bound).error();
+  if (!bound.ok()) {
+    DoesNotFit(inspection, bound.error());
+    return OkStatus();
+  }
+  AddFacts(inspection, *bound, request.hints);
+  if (Status counted = CountParameters(inspection, *bound); !counted.ok())
+    DoesNotFit(inspection, counted.error());
+  return OkStatus();
 }
 
 }  // namespace

@@ -39,7 +39,6 @@ StoredTensor InOrderOfBytes(const StoredTensor& tensor, uint64_t& repeats) {
   return out;
 }
 
-// Each tensor as it is stored.
 struct StoredPlan {
   BoundLayout source;
   std::vector<OutputTensor> outputs;
@@ -116,14 +115,12 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
 
 }  // namespace
 
-bool HasStatistics(Dtype dtype) { return HasTally(dtype); }
-
 Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
     std::span<const StoredTensor* const> tensors, const RunOptions& run) {
   StoredPlan all;
   std::vector<uint64_t> repeats(tensors.size(), 1);
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (HasStatistics(tensors[i]->dtype)) all.Add(InOrderOfBytes(*tensors[i], repeats[i]));
+    if (HasTally(tensors[i]->dtype)) all.Add(InOrderOfBytes(*tensors[i], repeats[i]));
   NXDKIT_ASSIGN(const ExecuteOptions options, MakeAlignedOptions(run, kChunkBytes));
   NXDKIT_ASSIGN(const Executor executor,
                 Executor::Make(all.plan, all.source, all.source.layout, all.outputs, options));
@@ -132,7 +129,7 @@ Result<std::vector<std::optional<TensorStatistics>>> ComputeStatistics(
   NXDKIT_TRY(executor.Run(sink));
   std::vector<std::optional<TensorStatistics>> out(tensors.size());
   for (size_t i = 0, next = 0; i < tensors.size(); ++i)
-    if (HasStatistics(tensors[i]->dtype)) out[i] = Summary(sink.Of(next++), repeats[i]);
+    if (HasTally(tensors[i]->dtype)) out[i] = Summary(sink.Of(next++), repeats[i]);
   return out;
 }
 

@@ -23,10 +23,7 @@ struct TensorStatistics {
   std::optional<double> mean;
 };
 
-// Whether the dtype has an order and its elements have addresses: not complex, not F4 or F6.
-bool HasStatistics(Dtype dtype);
-
-// One entry per tensor; nullopt where the dtype has no statistics. Reads every element once, on
+// One entry per tensor; nullopt where HasTally is false of the dtype. Reads every element once, on
 // run.jobs threads as far as run.max_memory allows; the result is the same at any number of
 // threads: the order in which sums are added depends on the tensor only. Errors of reading, kLimit,
 // and what run.poll returns.

@@ -17,12 +17,8 @@ std::string_view PathOf(const TensorFile& file, const StoredTensor& tensor) {
 // "layers.12.mlp.up_proj.weight" is of layer 12: the first part of the name that is a number; -1
 // for none.
 int64_t LayerOf(std::string_view name) {
-  for (size_t at = 0; at < name.size();) {
-    const size_t end = std::min(name.find('.', at), name.size());
-    const std::optional<int64_t> layer = ParseNumber<int64_t>(name.substr(at, end - at));
-    if (layer && *layer >= 0) return *layer;
-    at = end + 1;
-  }
+  for (const std::string_view part : Split(name, '.'))
+    if (const auto layer = ParseNumber<int64_t>(part); layer && *layer >= 0) return *layer;
   return -1;
 }
 
@@ -56,8 +52,7 @@ void CountTensors(Inspection& inspection) {
     inspection.parameters += use.elements;
     inspection.dtypes.push_back(use);
   }
-  std::stable_sort(inspection.dtypes.begin(), inspection.dtypes.end(),
-                   [](const DtypeUse& a, const DtypeUse& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(inspection.dtypes, std::greater(), &DtypeUse::bytes);
 }
 
 std::string FileOf(const Inspection& inspection, TensorPlace place) {

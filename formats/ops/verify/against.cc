@@ -33,7 +33,6 @@ std::string TypesText(const BoundArtifact& from, const BoundArtifact& to) {
   return fmt::format("{}", fmt::join(pairs, " and "));
 }
 
-// The stored tensor that the finding is about.
 std::optional<size_t> TensorOf(const Layout& layout, const Finding& finding) {
   for (size_t t = 0; t < layout.tensors.size(); ++t)
     if (layout.tensors[t].name == finding.tensor &&
@@ -125,7 +124,6 @@ Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, F
   return OkStatus();
 }
 
-// The first finding of a q, k, v or o projection is explained.
 Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
                     std::vector<Finding>& findings) {
   if (!expected.model || !actual.model) return OkStatus();
@@ -141,8 +139,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   const std::string& path = *request.against;
   NXDKIT_ASSIGN(const BoundArtifact other,
                 OpenAndBind(path, request.against_kind, request.against_hints));
-  report.warnings = other.artifact.warnings;
-  report.choices = other.artifact.choices;
+  report.AddSaid(other.artifact);
   Result<std::vector<Finding>> first = CompareArtifacts(other, artifact, request.run, seen);
   if (!first.ok()) {
     if (first.error().code() != Errc::kFindings) return std::move(first).error();

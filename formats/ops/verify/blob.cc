@@ -27,11 +27,6 @@ struct BlobChecker {
   const std::function<Status()>& poll;
   BlobReport report = {};
 
-  Result<BlobReport> Run(BlobDepth depth) {
-    NXDKIT_TRY(Check(depth));
-    return std::move(report);
-  }
-
   Status Check(BlobDepth depth) {
     NXDKIT_ASSIGN(const bool is_file, IsFile(path));
     if (!is_file) return Add("it is not a file"), OkStatus();
@@ -104,6 +99,16 @@ struct BlobChecker {
   }
 };
 
+// Compared as optimum-neuron does: as texts, its own version first.
+std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Installation& at) {
+  if (at.editable) return "has an editable optimum-neuron, of a version that is unknown";
+  if (at.optimum.empty()) return "has no optimum-neuron";
+  if (at.optimum != stamp.optimum) return "has optimum-neuron " + at.optimum;
+  if (at.compiler.empty()) return "has no neuronx-cc";
+  if (at.compiler != stamp.compiler) return "has neuronx-cc " + at.compiler;
+  return "";
+}
+
 }  // namespace
 
 std::string NoNeffText(const std::string& path) {
@@ -112,7 +117,9 @@ std::string NoNeffText(const std::string& path) {
 
 Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
                              const std::function<Status()>& poll) {
-  return BlobChecker{path, poll}.Run(depth);
+  BlobChecker checker{path, poll};
+  NXDKIT_TRY(checker.Check(depth));
+  return std::move(checker.report);
 }
 
 Status CheckBlobs(const rollout::Bundle& bundle, const std::function<Status()>& poll,
@@ -146,6 +153,33 @@ Result<std::vector<std::string>> BlobFaults(const std::string& path,
   std::vector<std::string> lines;
   for (const Finding& finding : report.findings) lines.push_back(finding.message);
   return lines;
+}
+
+void NameLoaders(const rollout::Bundle& bundle,
+                 const std::vector<rollout::Installation>& installations, VerifyReport& report) {
+  if (!bundle.config || bundle.config->flavor != rollout::Flavor::kOptimum || bundle.has_cpu_plan)
+    return;
+  const rollout::VersionStamp& stamp = bundle.config->stamp;
+  if (stamp.optimum.empty() || stamp.compiler.empty()) {
+    report.findings.push_back(
+        Finding("config",
+                fmt::format("optimum-neuron does not load it: there is no {}",
+                            stamp.optimum.empty() ? "optimum_neuron_version" : "neuronxcc_version"))
+            .in(JoinPath(bundle.folder, "neuron_config.json")));
+    return;
+  }
+  report.stamp = stamp;
+  report.checks.push_back(fmt::format("optimum-neuron {} beside neuronx-cc {} loads it, no other",
+                                      stamp.optimum, stamp.compiler));
+  for (const rollout::Installation& at : installations) {
+    const std::string why = WhyRefused(stamp, at);
+    report.loaders.push_back({at, why});
+    if (why.empty())
+      report.checks.push_back(fmt::format("the installation in {} accepts it", at.folder));
+    else
+      report.warnings.push_back(
+          fmt::format("the installation in {} refuses it: it {}", at.folder, why));
+  }
 }
 
 }  // namespace nxdkit::ops

@@ -1,6 +1,6 @@
 // Whether the compiled blob of a bundle (model.pt) is whole, as far as that shows without running
-// it: a TorchScript archive, and the NEFFs in it. Facts: formats/rollout/FORMAT.md,
-// formats/neff/FORMAT.md.
+// it: a TorchScript archive, and the NEFFs in it; and which optimum-neuron loads the bundle. Facts:
+// formats/rollout/FORMAT.md, formats/neff/FORMAT.md.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 
 #include "formats/ops/verify/verify.h"
 #include "formats/rollout/bundle.h"
+#include "formats/rollout/installed.h"
 
 namespace nxdkit::ops {
 
@@ -41,5 +42,10 @@ Status RequireBlobs(const rollout::Bundle& bundle, const std::function<Status()>
 // The findings as lines, in the form in which the compile cache asks (neff::BlobCheck).
 Result<std::vector<std::string>> BlobFaults(const std::string& path,
                                             const std::function<Status()>& poll);
+
+// Adds a check that names the versions, and a warning for each installation that has others. A
+// bundle without versions is a finding: optimum-neuron demands them.
+void NameLoaders(const rollout::Bundle& bundle,
+                 const std::vector<rollout::Installation>& installations, VerifyReport& report);
 
 }  // namespace nxdkit::ops

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "formats/artifact/canonical.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/plan/executor.h"
 #include "lib/plan/gather.h"
@@ -13,11 +14,8 @@ namespace nxdkit::ops {
 namespace {
 
 // Some of the stored tensors, each as it is.
-struct Selection {
+struct Selection : CanonicalPlan {
   std::vector<uint32_t> numbers;  // of the tensors, by that in the plan
-  std::vector<OutputTensor> outputs;
-  Layout layout;
-  Plan plan;
 };
 
 Selection Select(const BoundLayout& bound, const ValueScan& scan, size_t first) {
@@ -60,12 +58,8 @@ Status ValueCheck::Read(const RunOptions& run, size_t first) {
   if (selection.numbers.empty()) return OkStatus();
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeExecuteOptions(LessPerThread(run, artifact_.reading_bytes)));
-  NXDKIT_ASSIGN(const Executor executor,
-                Executor::Make(selection.plan, artifact_.bound, selection.layout, selection.outputs,
-                               options));
-  if (run.begin) run.begin("looking at values", executor.workload().bytes);
   ScanSink sink(selection.numbers, scan_);
-  return executor.Run(sink);
+  return RunPlan(selection, artifact_.bound, options, run, "looking at values", sink);
 }
 
 std::vector<Finding> ValueCheck::Findings() const {

@@ -23,13 +23,12 @@ bool HasInnerArchives(const Artifact& artifact) { return artifact.kind && artifa
 Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options) {
   NXDKIT_ASSIGN(File opened, File::OpenRead(range.path));
   if (range.offset == 0 && *range.bytes == opened.bytes()) {
-    const Result<torch::Archive> archive = torch::ReadArchive(range.path, options);
-    return archive.ok() ? OkStatus() : Status(archive.error());
+    NXDKIT_TRY(torch::ReadArchive(range.path, options));
+    return OkStatus();
   }
   const auto file = std::make_shared<const File>(std::move(opened));
-  const Result<torch::Archive> archive =
-      torch::ReadArchiveAt(file, range.offset, *range.bytes, options);
-  return archive.ok() ? OkStatus() : Status(archive.error());
+  NXDKIT_TRY(torch::ReadArchiveAt(file, range.offset, *range.bytes, options));
+  return OkStatus();
 }
 
 // By file, the places of the records that whoever read the artifact has proved.

@@ -9,7 +9,6 @@ namespace nxdkit::ops {
 
 namespace {
 
-// Something about a stored tensor, with its file and rank.
 Finding At(const BoundArtifact& artifact, const TensorLayout& tensor, std::string check,
            std::string message) {
   const LayoutFile& file = artifact.bound.layout.files[tensor.file];

@@ -36,7 +36,6 @@ struct Judge {
   void Append(const std::vector<Finding>& findings) {
     report.findings.insert(report.findings.end(), findings.begin(), findings.end());
   }
-  // About the bundle's configuration.
   Finding OfConfig(std::string check, std::string message) const {
     return Finding(std::move(check), std::move(message))
         .in(JoinPath(bundle.folder, "neuron_config.json"));
@@ -79,7 +78,6 @@ struct Judge {
     return OkStatus();
   }
 
-  // The tensors that the model gives on a rank of the bundle.
   Result<std::vector<OutputTensor>> RankOf(int rank) const {
     const auto dtype = DtypeFromTorchName(config.torch_dtype);
     std::vector<OutputTensor> tensors;
@@ -178,9 +176,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
         .in(request.weights)
         .hint("name one with --weights-config");
   report.warnings = compiled.warnings;
-  report.choices = weights.artifact.choices;
-  report.warnings.insert(report.warnings.end(), weights.artifact.warnings.begin(),
-                         weights.artifact.warnings.end());
+  report.AddSaid(weights.artifact);
   report.model_type = weights.model->config.model_type;
   report.tensors = weights.artifact.tensor_count();
   report.ranks = static_cast<uint64_t>(bundle.config->tp);

@@ -14,8 +14,6 @@
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/fitness.h"
-#include "formats/ops/verify/loader.h"
-#include "formats/ops/verify/meaning.h"
 #include "formats/ops/verify/structure.h"
 #include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
@@ -178,7 +176,6 @@ std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
   return findings;
 }
 
-// How many parameters have state: all, or a warning.
 void CountState(const BoundArtifact& training, VerifyReport& report) {
   const auto& entries = training.optimizer->entries;
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
@@ -261,8 +258,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   VerifyReport report;
   NXDKIT_ASSIGN(Artifact opened, OpenArtifact(request.path, request.kind, request.hints));
   report.kind = opened.kind;
-  report.warnings = opened.warnings;
-  report.choices = opened.choices;
+  report.AddSaid(opened);
   report.tensors = opened.tensor_count();
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
@@ -303,8 +299,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   }
   Append(report.findings, std::move(against.findings));
   Append(report.checks, std::move(against.checks));
-  Append(report.warnings, std::move(against.warnings));
-  Append(report.choices, std::move(against.choices));
+  report.AddSaid(against);
   return report;
 }
 

@@ -33,7 +33,7 @@ struct Loader {
   std::string refusal;  // "has neuronx-cc 2.22"; "": it accepts the bundle
 };
 
-struct VerifyReport {
+struct VerifyReport : Said {
   const Kind* kind = nullptr;
   std::string model_type;
   uint64_t tensors = 0;
@@ -41,9 +41,7 @@ struct VerifyReport {
   uint64_t ranks = 0;
   std::vector<std::string> checks;  // what was found good, one line each
   std::vector<Finding> findings;    // what was not; empty: good
-  std::vector<std::string> warnings;
-  std::vector<Choice> choices;
-  rollout::VersionStamp stamp;  // of optimum-neuron's bundle: what a loader must have
+  rollout::VersionStamp stamp;      // of optimum-neuron's bundle: what a loader must have
   std::vector<Loader> loaders;
 };
 
