@@ -72,7 +72,6 @@ Result<CacheListing> ListCache(const std::string& root);
 // Whether a folder looks like the root of a cache: a neuronxcc-* folder in it, or nothing at all.
 Result<bool> LooksLikeCache(const std::string& path);
 
-// The state of one folder as it is now.
-Result<CacheEntry> ReadEntry(const std::string& path);
+Result<CacheEntry> ReadEntry(const std::string& path);  // The state of one folder as it is now.
 
 }  // namespace nxdkit::neff

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
+#include <algorithm>
 
 #include "formats/compile_cache/cache.h"
 #include "lib/base/errors.h"
@@ -20,17 +20,14 @@ Status TakeRoot(const std::string& value, CachePlace& place) {
 }
 
 Status TakeSize(const std::string& value, CachePlace& place) {
-  NXDKIT_ASSIGN(place.max_bytes, ParseBytes(value));
-  return OkStatus();
+  return ParseBytes(value).To(place.max_bytes);
 }
 
 Status TakeDays(const std::string& value, CachePlace& place) {
-  int64_t days = 0;
-  const char* end = value.data() + value.size();
-  const auto [at, fault] = std::from_chars(value.data(), end, days);
-  if (fault != std::errc() || at != end || days < 0 || days > kMaxDays)
+  const auto days = ParseNumber<int64_t>(value);
+  if (!days || *days < 0 || *days > kMaxDays)
     return BadUsage("found \"{}\", expected days from 0 to {}", value, kMaxDays);
-  place.keep_seconds = days * 24 * 3600;
+  place.keep_seconds = *days * 24 * 3600;
   return OkStatus();
 }
 
@@ -47,9 +44,8 @@ constexpr Flag kFlags[] = {
 };
 
 const Flag* FindFlag(std::string_view name) {
-  for (const Flag& flag : kFlags)
-    if (flag.name == name) return &flag;
-  return nullptr;
+  const Flag* found = std::ranges::find(kFlags, name, &Flag::name);
+  return found == std::end(kFlags) ? nullptr : found;
 }
 
 // Both "--cache_dir DIR" and "--cache_dir=DIR".

@@ -96,9 +96,8 @@ Status CacheSlot::RemoveAllBut(std::string_view kept) {
   // The marker first: an entry that is half removed is no finished one.
   std::stable_partition(names.begin(), names.end(),
                         [](const std::string& name) { return name == kDoneFile; });
-  for (const std::string& name : names) {
+  for (const std::string& name : names)
     if (name != kept) NXDKIT_TRY(RemoveTree(JoinPath(path(), name)));
-  }
   return OkStatus();
 }
 
@@ -137,8 +136,7 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));
   // A lock is not exchanged in one step, but nobody removes what was made this moment.
   lock_.Release();
-  NXDKIT_ASSIGN(lock_, WaitForLock(path(), FolderLock::Mode::kShared, poll));
-  return OkStatus();
+  return WaitForLock(path(), FolderLock::Mode::kShared, poll).To(lock_);
 }
 
 Status CacheSlot::Fail(const CacheKey& key, const std::string& log) {
@@ -146,8 +144,7 @@ Status CacheSlot::Fail(const CacheKey& key, const std::string& log) {
   NXDKIT_TRY(WriteKey(key));
   NXDKIT_TRY(WriteFileAtomic(JoinPath(path(), kFailureFile), log));
   RemoveMark(path());
-  NXDKIT_ASSIGN(entry_, ReadEntry(path()));
-  return OkStatus();
+  return ReadEntry(path()).To(entry_);
 }
 
 }  // namespace nxdkit::neff

@@ -9,8 +9,7 @@
 
 namespace nxdkit::dcp {
 
-// "__3_0.distcp"
-std::string DataFileName(int rank);
+std::string DataFileName(int rank);  // "__3_0.distcp"
 
 // Where an item lies in its file.
 struct ItemRange {

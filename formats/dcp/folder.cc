@@ -46,16 +46,9 @@ Error Unfinished(const std::string& path) {
 }
 
 Result<Folder> OpenAs(FolderForm form, const std::string& path, const Looker& look) {
-  switch (form) {
-    case FolderForm::kRankLocal:
-      return OpenRankLocal(path, look);
-    case FolderForm::kRankFiles:
-      return OpenRankFolder(path, look);
-    case FolderForm::kSafetensors:
-      return OpenShards(path, look);
-    case FolderForm::kCheckpoint:
-      break;
-  }
+  if (form == FolderForm::kRankLocal) return OpenRankLocal(path, look);
+  if (form == FolderForm::kRankFiles) return OpenRankFolder(path, look);
+  if (form == FolderForm::kSafetensors) return OpenShards(path, look);
   NXDKIT_ASSIGN(const bool has_metadata, look.IsThere(JoinPath(path, kMetadataFile)));
   if (!has_metadata) return Unfinished(path);
   return OpenCheckpoint(path);

@@ -253,15 +253,11 @@ Result<Metadata> Parse(std::string_view pickle, bool whole) {
 
 }  // namespace
 
-PickleValue UsualPath(const std::string& key) {
+PickleValue Metadata::PathOf(const std::string& key) const {
+  if (const auto path = paths.find(key); path != paths.end()) return path->second;
   const std::string_view top = TopOf(key);
   if (top.empty()) return PickleValue::MakeTuple({{key}});
   return PickleValue::MakeTuple({{std::string(top)}, {key.substr(top.size() + 1)}});
-}
-
-PickleValue Metadata::PathOf(const std::string& key) const {
-  const auto path = paths.find(key);
-  return path != paths.end() ? path->second : UsualPath(key);
 }
 
 void Metadata::SetPath(const std::string& key, PickleValue path) {
@@ -278,13 +274,6 @@ Status CheckBox(const Box& box, const Shape& shape) {
       return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
                      ShapeText(box.extent), ShapeText(box.lo), ShapeText(shape));
   return OkStatus();
-}
-
-Status CheckCover(const TensorEntry& entry) {
-  std::vector<Box> boxes;
-  boxes.reserve(entry.chunks.size());
-  for (const Chunk& chunk : entry.chunks) boxes.push_back(chunk.box);
-  return CheckCover(std::move(boxes), entry.shape);
 }
 
 Status CheckCover(std::vector<Box> boxes, const Shape& shape) {

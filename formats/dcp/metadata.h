@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/torch/pickle_value.h"
@@ -54,17 +55,14 @@ struct ObjectEntry {
 struct Metadata {
   std::vector<TensorEntry> tensors;  // in the file's order
   std::vector<ObjectEntry> objects;
-  // planner_data: of a key, the tuple of names and numbers that it was made of; of the usual ones,
-  // and of keys without any, there is nothing here.
+  // planner_data: of a key, the tuple of names and numbers that it was made of. The usual ones, as
+  // TorchTitan's are, are not here: a key is one name, but "optimizer", "lr_scheduler" and
+  // "train_state" are names of their own before the rest.
   std::map<std::string, torch::PickleValue> paths;
 
   torch::PickleValue PathOf(const std::string& key) const;
   void SetPath(const std::string& key, torch::PickleValue path);
 };
-
-// "optimizer.state.norm.weight.step" is made of "optimizer" and the rest, and so are keys of the
-// schedule and of the run's state; a parameter is one name. As TorchTitan's are.
-torch::PickleValue UsualPath(const std::string& key);
 
 // Parses and checks the pickle. kUnsupported naming a global that is not on the list, or a kind of
 // item that is not known; kCorrupt naming the key for boxes that are outside of their tensor,
@@ -78,9 +76,14 @@ Result<Metadata> ParsePartOfMetadata(std::string_view pickle);
 // is negative.
 Status CheckBox(const Box& box, const Shape& shape);
 
-// The chunks of an entry are disjoint, but for copies, and cover the tensor.
-Status CheckCover(const TensorEntry& entry);
-// The same of boxes that are inside of a tensor of this shape.
+// Boxes that are inside of a tensor of this shape are disjoint, but for copies, and cover it.
 Status CheckCover(std::vector<Box> boxes, const Shape& shape);
+// The same of the chunks of an entry.
+template <typename Entry>
+Status CheckCover(const Entry& entry) {
+  std::vector<Box> boxes;
+  for (const auto& chunk : entry.chunks) boxes.push_back(chunk.box);
+  return CheckCover(std::move(boxes), entry.shape);
+}
 
 }  // namespace nxdkit::dcp

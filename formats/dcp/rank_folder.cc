@@ -74,7 +74,7 @@ class RankOpener {
     for (const RankFile& file : wanted_)
       NXDKIT_TRY(ReadFile(file).in(JoinPath(out_.path, file.name)));
     for (const StoredEntry& entry : out_.tensors)
-      NXDKIT_TRY(CheckEntry(entry).in(out_.path).on(entry.key));
+      NXDKIT_TRY(CheckCover(entry).in(out_.path).on(entry.key));
     out_.files = std::move(files_.files);
     return std::move(out_);
   }
@@ -87,8 +87,7 @@ class RankOpener {
     if (!has_metadata) return OkStatus();
     NXDKIT_ASSIGN(const std::string text,
                   ReadFolderFile(out_.path, kRankMetadataFile, kMaxMetadataBytes));
-    NXDKIT_ASSIGN(metadata_, ParseRankMetadata(text).in(SaidBy()));
-    return OkStatus();
+    return ParseRankMetadata(text).in(SaidBy()).To(metadata_);
   }
 
   // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
@@ -343,13 +342,6 @@ class RankOpener {
     NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));
     if (known->second != again && differing_.insert(key).second) WarnOfDifference(out_, key);
     return OkStatus();
-  }
-
-  Status CheckEntry(const StoredEntry& entry) const {
-    std::vector<Box> boxes;
-    boxes.reserve(entry.chunks.size());
-    for (const StoredChunk& chunk : entry.chunks) boxes.push_back(chunk.box);
-    return CheckCover(std::move(boxes), entry.shape);
   }
 
   Looker look_;

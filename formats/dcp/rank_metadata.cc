@@ -297,8 +297,7 @@ class RankMetadataParser {
     file.safetensors = type == "SafetensorsSerialization";
     if (!file.safetensors && type != "TorchSerialization")
       return Unsupported(
-          "the file {} is in {}, expected TorchSerialization or "
-          "SafetensorsSerialization",
+          "the file {} is in {}, expected TorchSerialization or SafetensorsSerialization",
           EscapeControl(file.name), EscapeControl(type.substr(0, 40)));
     item.files.emplace(rank, std::move(file));
     return OkStatus();
@@ -373,8 +372,7 @@ class RankMetadataParser {
     const bool boxes = type == "default_tensor_v1";
     if (!boxes && type != "DTensorShardingMetadata")
       return Unsupported(
-          "sharding_metadata of type {}, expected DTensorShardingMetadata or "
-          "default_tensor_v1",
+          "sharding_metadata of type {}, expected DTensorShardingMetadata or default_tensor_v1",
           EscapeControl(type.substr(0, 40)));
     NXDKIT_ASSIGN(out.dtype, DtypeIn(*data));
     NXDKIT_ASSIGN(out.shape, NumbersUnder(*data, "global_shape", kMaxDims));

@@ -59,8 +59,7 @@ struct RankMetadata {
   std::vector<RankedItem> items;
 };
 
-// "model_3.pt"
-std::string RankFileName(const std::string& item, int64_t rank);
+std::string RankFileName(const std::string& item, int64_t rank);  // "model_3.pt"
 
 // Versions 1.0 and 2.0. kUnsupported naming any global (none is needed), another version, another
 // kind of sharding, placement or file; kCorrupt for what contradicts itself. Errors have no path.

@@ -146,8 +146,6 @@ struct Walker {
     return OkStatus();
   }
 
-  RankValues Take() { return std::move(out); }
-
   Status WalkDict(const PickleDict& dict) {
     for (const auto& [key, value] : dict) {
       if (key.string())
@@ -193,7 +191,7 @@ struct Walker {
 Result<RankValues> ValuesOf(const torch::Archive& archive) {
   Walker walker{archive};
   NXDKIT_TRY(walker.Walk(archive.root));
-  return walker.Take();
+  return std::move(walker.out);
 }
 
 }  // namespace nxdkit::dcp

@@ -13,8 +13,7 @@ namespace nxdkit::dcp {
 // The archive, written into `to` at `at`: its bytes. kCorrupt for what is not a row of whole
 // frames, and for more than `max_bytes`; memory is bounded by zstd's largest window, 128 MiB.
 Result<uint64_t> Decompress(FileView packed, uint64_t max_bytes, const File& to, uint64_t at);
-// The same in memory.
-Result<std::string> Decompressed(FileView packed, uint64_t max_bytes);
+Result<std::string> Decompressed(FileView packed, uint64_t max_bytes);  // The same in memory.
 
 // A storage of a decompressed archive, which says where the item lies.
 std::shared_ptr<const Storage> DecompressedStorage(std::shared_ptr<const Storage> storage,

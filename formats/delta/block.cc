@@ -1,6 +1,5 @@
 #include "formats/delta/block.h"
 
-#include <fmt/core.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -37,16 +36,10 @@ uint64_t GetWord(std::span<const std::byte> from, size_t at) {
 // Calls `f` with a zero of the unsigned type that is as wide as an element.
 template <typename F>
 auto WithWidth(Dtype dtype, const F& f) {
-  switch (ElementBytes(dtype)) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
+  const auto bytes = ElementBytes(dtype);
+  if (bytes == 1) return f(uint8_t{});
+  if (bytes == 2) return f(uint16_t{});
+  return bytes == 4 ? f(uint32_t{}) : f(uint64_t{});
 }
 
 template <typename T>
@@ -193,11 +186,11 @@ Status BlockDecoder::Unpack(std::span<const std::byte> packed, uint64_t at, uint
   const size_t size = ZSTD_decompressDCtx(context_.get(), section_.data(), section_.size(),
                                           packed.data(), packed.size());
   if (ZSTD_isError(size))
-    return Corrupt(at, fmt::format("the section of {} bytes does not decompress: {}", packed.size(),
-                                   ZSTD_getErrorName(size)));
+    return Corrupt("the section of {} bytes does not decompress: {}", packed.size(),
+                   ZSTD_getErrorName(size))
+        .at(at);
   if (size != bytes)
-    return Corrupt(at,
-                   fmt::format("the section decompresses to {} bytes, expected {}", size, bytes));
+    return Corrupt("the section decompresses to {} bytes, expected {}", size, bytes).at(at);
   return OkStatus();
 }
 
@@ -207,21 +200,21 @@ Status BlockDecoder::ReadGaps(uint64_t elements, uint64_t at, Changes& changes) 
   for (uint32_t& position : changes.at) {
     uint64_t gap = 0;
     for (size_t i = 0;; ++i) {
-      if (read == section_.size()) return Corrupt(at, "the gaps end within a number");
+      if (read == section_.size()) return Corrupt("the gaps end within a number").at(at);
       const auto byte = static_cast<uint64_t>(section_[read++]);
       gap |= (byte & 0x7f) << (7 * i);
-      if (i > 0 && byte == 0) return Corrupt(at, "a gap is written with more bytes than it needs");
+      if (i > 0 && byte == 0)
+        return Corrupt("a gap is written with more bytes than it needs").at(at);
       if (byte < 0x80) break;
-      if (i + 1 == kMaxVarint) return Corrupt(at, "a gap is of more than 3 bytes");
+      if (i + 1 == kMaxVarint) return Corrupt("a gap is of more than 3 bytes").at(at);
     }
     if (gap >= elements - next)
-      return Corrupt(
-          at, fmt::format("a change at element {}, but the block has {}", next + gap, elements));
+      return Corrupt("a change at element {}, but the block has {}", next + gap, elements).at(at);
     position = static_cast<uint32_t>(next + gap);
     next += gap + 1;
   }
   if (read == section_.size()) return OkStatus();
-  return Corrupt(at, fmt::format("{} bytes are left after the last gap", section_.size() - read));
+  return Corrupt("{} bytes are left after the last gap", section_.size() - read).at(at);
 }
 
 Status BlockDecoder::Decode(Dtype dtype, uint64_t elements, std::span<const std::byte> block,
@@ -230,13 +223,13 @@ Status BlockDecoder::Decode(Dtype dtype, uint64_t elements, std::span<const std:
   const size_t planes = static_cast<size_t>(ElementBytes(dtype));
   const size_t head = HeadBytes(planes);
   if (block.size() < head)
-    return Corrupt(0, fmt::format("{} bytes, expected {} at least", block.size(), head));
+    return Corrupt("{} bytes, expected {} at least", block.size(), head).at(0);
   const uint64_t count = GetWord(block, 0);
   const uint64_t gap_bytes = GetWord(block, kWord);
   if (count == 0 || count > elements)
-    return Corrupt(0, fmt::format("{} changes, expected 1 to {}", count, elements));
+    return Corrupt("{} changes, expected 1 to {}", count, elements).at(0);
   if (gap_bytes < count || gap_bytes > count * kMaxVarint)
-    return Corrupt(kWord, fmt::format("{} bytes of gaps for {} changes", gap_bytes, count));
+    return Corrupt("{} bytes of gaps for {} changes", gap_bytes, count).at(kWord);
   changes.at.resize(count);
   changes.values.assign(count, 0);
   uint64_t at = head;
@@ -245,8 +238,9 @@ Status BlockDecoder::Decode(Dtype dtype, uint64_t elements, std::span<const std:
     const uint64_t packed = GetWord(block, size_at);
     const uint64_t bytes = s == 0 ? gap_bytes : count;
     if (packed == 0 || packed > bytes || packed > block.size() - at)
-      return Corrupt(size_at, fmt::format("a section of {} bytes, expected 1 to {}, {} are left",
-                                          packed, bytes, block.size() - at));
+      return Corrupt("a section of {} bytes, expected 1 to {}, {} are left", packed, bytes,
+                     block.size() - at)
+          .at(size_at);
     NXDKIT_TRY(Unpack(block.subspan(at, packed), at, bytes));
     if (s == 0) {
       NXDKIT_TRY(ReadGaps(elements, at, changes));
@@ -257,7 +251,7 @@ Status BlockDecoder::Decode(Dtype dtype, uint64_t elements, std::span<const std:
     at += packed;
   }
   if (at == block.size()) return OkStatus();
-  return Corrupt(at, fmt::format("{} bytes are left after the last section", block.size() - at));
+  return Corrupt("{} bytes are left after the last section", block.size() - at).at(at);
 }
 
 void Apply(const Changes& changes, Dtype dtype, Coding coding, uint64_t first,

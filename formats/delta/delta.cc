@@ -48,11 +48,11 @@ Result<std::shared_ptr<const Delta>> Delta::Open(const std::string& path) {
 Status Delta::ReadHead() {
   std::array<std::byte, kHeaderBytes> header;
   if (file_.bytes() < header.size())
-    return Corrupt(0,
-                   fmt::format("{} bytes, a delta has {} at least", file_.bytes(), header.size()));
+    return Corrupt("{} bytes, a delta has {} at least", file_.bytes(), header.size()).at(0);
   NXDKIT_TRY(file_.ReadAt(0, header));
   if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0)
-    return Corrupt(0, "the first bytes are not those of a delta (or it was cut short in writing)");
+    return Corrupt("the first bytes are not those of a delta (or it was cut short in writing)")
+        .at(0);
   const uint32_t version = LoadLittle<uint32_t>(header, 8);
   const uint32_t coding = LoadLittle<uint32_t>(header, 12);
   if (version != kVersion)
@@ -65,13 +65,12 @@ Status Delta::ReadHead() {
   const uint64_t meta_bytes = LoadLittle<uint64_t>(header, 32);
   const uint64_t rest = file_.bytes() - kHeaderBytes;
   if (meta_bytes > kMaxMetaBytes)
-    return Corrupt(
-        32, fmt::format("{} bytes of meta are over the limit of {}", meta_bytes, kMaxMetaBytes));
+    return Corrupt("{} bytes of meta are over the limit of {}", meta_bytes, kMaxMetaBytes).at(32);
   if (payload_bytes_ > rest || table_bytes > rest - payload_bytes_ ||
       meta_bytes != rest - payload_bytes_ - table_bytes)
-    return Corrupt(16,
-                   fmt::format("payload {}, table {} and meta {} are announced, {} bytes follow",
-                               payload_bytes_, table_bytes, meta_bytes, rest));
+    return Corrupt("payload {}, table {} and meta {} are announced, {} bytes follow",
+                   payload_bytes_, table_bytes, meta_bytes, rest)
+        .at(16);
   const uint64_t table_at = kHeaderBytes + payload_bytes_;
   std::string meta(meta_bytes, '\0');
   NXDKIT_TRY(file_.ReadAt(table_at + table_bytes, std::as_writable_bytes(std::span(meta))));
@@ -81,19 +80,21 @@ Status Delta::ReadHead() {
     first_block_.push_back(blocks);
     const std::optional<uint64_t> sum = CheckedAdd(blocks, param.blocks());
     if (!sum || *sum > table_bytes)
-      return Corrupt(24, fmt::format("{} bytes of table are too few for the blocks of {}",
-                                     table_bytes, param.name));
+      return Corrupt("{} bytes of table are too few for the blocks of {}", table_bytes, param.name)
+          .at(24);
     blocks = *sum;
   }
   const uint64_t expected = DigestsBytes(head_.params.size()) + kTableRow * blocks;
   if (table_bytes != expected)
-    return Corrupt(24, fmt::format("{} bytes of table, expected {} for {} parameters and {} blocks",
-                                   table_bytes, expected, head_.params.size(), blocks));
+    return Corrupt("{} bytes of table, expected {} for {} parameters and {} blocks", table_bytes,
+                   expected, head_.params.size(), blocks)
+        .at(24);
   std::vector<std::byte> table(table_bytes);
   NXDKIT_TRY(file_.ReadAt(table_at, table));
   const auto again =
       MakeHeader(head_.coding, payload_bytes_, table, std::as_bytes(std::span(meta)));
-  if (again != header) return Corrupt(kSumAt, "the checksum over header, table and meta is wrong");
+  if (again != header)
+    return Corrupt("the checksum over header, table and meta is wrong").at(kSumAt);
   return ReadTable(table, table_at);
 }
 
@@ -111,13 +112,14 @@ Status Delta::ReadTable(std::span<const std::byte> table, uint64_t at) {
     const Block block{kHeaderBytes + used, LoadLittle<uint32_t>(table, row),
                       LoadLittle<uint32_t>(table, row + 4)};
     if (block.bytes > payload_bytes_ - used)
-      return Corrupt(at + row, fmt::format("a block of {} bytes, but {} of {} are left",
-                                           block.bytes, payload_bytes_ - used, payload_bytes_));
+      return Corrupt("a block of {} bytes, but {} of {} are left", block.bytes,
+                     payload_bytes_ - used, payload_bytes_)
+          .at(at + row);
     used += block.bytes;
     blocks_.push_back(block);
   }
   if (used == payload_bytes_) return OkStatus();
-  return Corrupt(at, fmt::format("the blocks take {} of {} bytes", used, payload_bytes_));
+  return Corrupt("the blocks take {} of {} bytes", used, payload_bytes_).at(at);
 }
 
 Status Delta::Read(size_t param, uint64_t index, BlockDecoder& decoder, Changes& changes) const {
@@ -130,9 +132,8 @@ Status Delta::Read(size_t param, uint64_t index, BlockDecoder& decoder, Changes&
   std::vector<std::byte> bytes(block.bytes);
   NXDKIT_TRY(file_.ReadAt(block.offset, bytes));
   if (const uint32_t crc = Crc32(0, bytes); crc != block.crc)
-    return Error(Errc::kCorrupt, fmt::format("block {} is damaged: its CRC-32 is {:08x}, expected "
-                                             "{:08x}",
-                                             index, crc, block.crc))
+    return Corrupt("block {} is damaged: its CRC-32 is {:08x}, expected {:08x}", index, crc,
+                   block.crc)
         .in(path())
         .on(of.name)
         .at(block.offset);

@@ -35,8 +35,7 @@ struct Head {
   std::vector<Param> params;
 };
 
-// By the first bytes only.
-Result<bool> LooksLikeDelta(const std::string& path);
+Result<bool> LooksLikeDelta(const std::string& path);  // By the first bytes only.
 
 // An opened delta. Thread-safe.
 class Delta {

@@ -1,7 +1,5 @@
 #include "formats/delta/file_format.h"
 
-#include <fmt/core.h>
-
 #include <cstring>
 #include <set>
 
@@ -15,16 +13,14 @@ namespace {
 Result<Shape> ReadShape(const Json& json) {
   const Json* dims = JsonFind(json, "shape");
   if (dims == nullptr || !dims->is_array() || dims->size() > 64)
-    return Error(Errc::kCorrupt, "expected an array of at most 64 sizes").member("shape");
+    return Corrupt("expected an array of at most 64 sizes").member("shape");
   Shape shape;
   for (const Json& dim : *dims) {
     const std::optional<int64_t> size =
         dim.is_number_unsigned()  ? CheckedCast<int64_t>(dim.get<uint64_t>())
         : dim.is_number_integer() ? std::optional(dim.get<int64_t>())
                                   : std::nullopt;
-    if (!size)
-      return Error(Errc::kCorrupt, fmt::format("found {}, expected a size", JsonExcerpt(dim)))
-          .member("shape");
+    if (!size) return Corrupt("found {}, expected a size", JsonExcerpt(dim)).member("shape");
     shape.push_back(*size);
   }
   return shape;
@@ -42,8 +38,7 @@ Result<Param> ReadParam(const Json& json) {
   NXDKIT_TRY(PackedBytes(param.dtype, param.shape).on(param.name));
   NXDKIT_ASSIGN(const int64_t changed, JsonInt(json, "changed"));
   if (changed < 0 || static_cast<uint64_t>(changed) > param.elements())
-    return Error(Errc::kCorrupt,
-                 fmt::format("{} of {} elements changed", changed, param.elements()))
+    return Corrupt("{} of {} elements changed", changed, param.elements())
         .on(param.name)
         .member("changed");
   param.changed = static_cast<uint64_t>(changed);
@@ -51,10 +46,6 @@ Result<Param> ReadParam(const Json& json) {
 }
 
 }  // namespace
-
-Error Corrupt(uint64_t at, std::string what) {
-  return Error(Errc::kCorrupt, std::move(what)).at(at);
-}
 
 std::array<std::byte, kHeaderBytes> MakeHeader(Coding coding, uint64_t payload_bytes,
                                                std::span<const std::byte> table,
@@ -102,7 +93,7 @@ Result<std::vector<Param>> ReadMeta(std::string_view text) {
   for (const Json& row : *rows) {
     NXDKIT_ASSIGN(Param param, ReadParam(row));
     if (!names.insert(param.name).second)
-      return Error(Errc::kCorrupt, "the parameter is there twice").on(param.name);
+      return Corrupt("the parameter is there twice").on(param.name);
     params.push_back(std::move(param));
   }
   return params;

@@ -24,8 +24,6 @@ inline constexpr uint64_t kMaxMetaBytes = 64 << 20;
 // The table begins with the digests of base and result, then those of each parameter.
 inline uint64_t DigestsBytes(uint64_t params) { return 2 * kDigestBytes * (1 + params); }
 
-Error Corrupt(uint64_t at, std::string what);
-
 std::array<std::byte, kHeaderBytes> MakeHeader(Coding coding, uint64_t payload_bytes,
                                                std::span<const std::byte> table,
                                                std::span<const std::byte> meta);

@@ -86,15 +86,9 @@ uint64_t OptimizerBytes(uint64_t elements, States states, int64_t over) {
 }
 
 std::string_view StatesText(States states) {
-  switch (states) {
-    case States::kMixed:
-      return "mixed precision";
-    case States::kBf16:
-      return "all states in bfloat16";
-    case States::kBf16Kahan:
-      return "all states in bfloat16, a compensation among them";
-  }
-  return "";
+  constexpr std::string_view kTexts[] = {"mixed precision", "all states in bfloat16",
+                                         "all states in bfloat16, a compensation among them"};
+  return kTexts[static_cast<size_t>(states)];
 }
 
 std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
@@ -162,14 +156,9 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
 // Of the largest row, where memory is what is missing.
 std::string_view LeverOf(const Fit& fit, const Levers& levers) {
   if (fit.used_bytes() <= fit.core_bytes) return levers.parallel;
-  switch (std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows) {
-    case Grows::kWithMicroBatch:
-      return levers.micro_batch;
-    case Grows::kWithCache:
-      return levers.cache;
-    default:
-      return levers.parallel;
-  }
+  const Grows grows = std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows;
+  if (grows == Grows::kWithMicroBatch) return levers.micro_batch;
+  return grows == Grows::kWithCache ? levers.cache : levers.parallel;
 }
 
 template <typename Use>
@@ -186,15 +175,8 @@ Fit Judged(const Instance& instance, const Use& use, Fit (*judge)(const Instance
 }  // namespace
 
 StateBytes BytesOf(States states) {
-  switch (states) {
-    case States::kMixed:
-      return {4, 12};
-    case States::kBf16:
-      return {2, 4};
-    case States::kBf16Kahan:
-      return {2, 6};
-  }
-  return {};
+  constexpr StateBytes kBytes[] = {{4, 12}, {2, 4}, {2, 6}};
+  return kBytes[static_cast<size_t>(states)];
 }
 
 uint64_t TrainedBytes(uint64_t elements, States states, int64_t optimizer_over) {
@@ -227,8 +209,7 @@ Status CheckFit(const Fit& fit, const Levers& levers) {
       .hint(fit.smallest.empty()
                 ? fmt::format("no instance takes it in this layout: try another {}",
                               LeverOf(fit, levers))
-                : fmt::format("the smallest instance that takes it in this layout "
-                              "is {}",
+                : fmt::format("the smallest instance that takes it in this layout is {}",
                               fit.smallest));
 }
 

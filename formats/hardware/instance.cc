@@ -24,16 +24,16 @@ constexpr int64_t kTrn2Workers[] = {1, 4, 16, 64};
 
 // Inf2 is for inference: no workers.
 constexpr Instance kInstances[] = {
-    {"inf2.xlarge", "trn1", 2, 16, 16, kInf2SmallTp, {}},
-    {"inf2.8xlarge", "trn1", 2, 16, 128, kInf2SmallTp, {}},
-    {"trn1.2xlarge", "trn1", 2, 16, 32, kTrn1SmallTp, kTrn1SmallWorkers},
-    {"trn2.3xlarge", "trn2", 4, 24, 128, kTrn2SmallTp, kTrn2SmallWorkers},
-    {"inf2.24xlarge", "trn1", 12, 16, 384, kInf2MiddleTp, {}},
-    {"inf2.48xlarge", "trn1", 24, 16, 768, kInf2Tp, {}},
-    {"trn1.32xlarge", "trn1", 32, 16, 512, kTrn1Tp, kTrn1Workers},
-    {"trn1n.32xlarge", "trn1", 32, 16, 512, kTrn1Tp, kTrn1Workers},
-    {"trn2.48xlarge", "trn2", 64, 24, 2048, kTrn2Tp, kTrn2Workers},
-    {"trn2u.48xlarge", "trn2", 64, 24, 2048, kTrn2Tp, kTrn2Workers},
+    {"inf2.xlarge", "trn1", 2, 16, kInf2SmallTp, {}},
+    {"inf2.8xlarge", "trn1", 2, 16, kInf2SmallTp, {}},
+    {"trn1.2xlarge", "trn1", 2, 16, kTrn1SmallTp, kTrn1SmallWorkers},
+    {"trn2.3xlarge", "trn2", 4, 24, kTrn2SmallTp, kTrn2SmallWorkers},
+    {"inf2.24xlarge", "trn1", 12, 16, kInf2MiddleTp, {}},
+    {"inf2.48xlarge", "trn1", 24, 16, kInf2Tp, {}},
+    {"trn1.32xlarge", "trn1", 32, 16, kTrn1Tp, kTrn1Workers},
+    {"trn1n.32xlarge", "trn1", 32, 16, kTrn1Tp, kTrn1Workers},
+    {"trn2.48xlarge", "trn2", 64, 24, kTrn2Tp, kTrn2Workers},
+    {"trn2u.48xlarge", "trn2", 64, 24, kTrn2Tp, kTrn2Workers},
 };
 
 }  // namespace

@@ -16,7 +16,6 @@ struct Instance {
   std::string_view platform;  // "trn1" or "trn2", as compilers are told it: an inf2 is a trn1
   int64_t cores = 0;          // logical NeuronCores, as software sees them by default
   int64_t gib_per_core = 0;   // of device memory
-  int64_t host_gib = 0;
   std::span<const int64_t> inference_tp;  // tensor parallel sizes that NxD Inference takes
   std::span<const int64_t> workers;       // of a training job on a part of one node, or all of it
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,13 +28,16 @@ constexpr std::array<std::string_view, 4> kLookups = {
 constexpr std::string_view kConsolidated = "consolidated.safetensors";
 constexpr std::string_view kIndexEnd = ".index.json";
 
-Result<std::vector<std::string>> LookedFor(const std::string& folder, const Looker& look) {
-  std::vector<std::string> found;
-  for (const std::string_view name : kLookups) {
+// Those of the names that the folder has.
+Result<std::vector<std::string>> Present(const std::string& folder,
+                                         std::span<const std::string_view> names,
+                                         const Looker& look) {
+  std::vector<std::string> present;
+  for (const std::string_view name : names) {
     NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
-    if (there) found.emplace_back(name);
+    if (there) present.emplace_back(name);
   }
-  return found;
+  return present;
 }
 
 // "model.safetensors.index.json" -> ".safetensors"
@@ -70,15 +74,13 @@ Result<std::string> FirstStray(const std::string& folder, const std::vector<std:
 // Those of WeightSets. What `read` names was read already.
 Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read,
                                         const Looker& look) {
-  NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder, look));
+  NXDKIT_ASSIGN(std::vector<std::string> sets, Present(folder, kLookups, look));
   std::vector<std::string> shards;
   for (const std::string& set : sets) {
     if (!IsIndexName(set)) continue;
     const std::string path = JoinPath(folder, set);
     Index other;
-    if (!read || read->path != path) {
-      NXDKIT_ASSIGN(other, ReadIndex(path, ShardExtension(set)));
-    }
+    if (!read || read->path != path) NXDKIT_TRY(ReadIndex(path, ShardExtension(set)).To(other));
     const Index& index = read && read->path == path ? *read : other;
     shards.insert(shards.end(), index.files.begin(), index.files.end());
   }
@@ -111,12 +113,9 @@ Status CheckFile(const TensorFile& file, size_t number, const Index& index,
                  std::vector<bool>& found) {
   for (const StoredTensor& tensor : file.tensors) {
     const Index::Entry* const entry = Find(index, tensor.name);
-    if (entry == nullptr)
-      return Corrupt("the index {} does not name this tensor", BaseName(index.path))
-          .in(file.path)
-          .on(tensor.name);
-    if (entry->file != number)
-      return Corrupt("the index puts this tensor into {}", index.files[entry->file])
+    if (!entry || entry->file != number)
+      return (entry ? Corrupt("the index puts this tensor into {}", index.files[entry->file])
+                    : Corrupt("the index {} does not name this tensor", BaseName(index.path)))
           .in(file.path)
           .on(tensor.name);
     found[static_cast<size_t>(entry - index.entries.data())] = true;
@@ -173,7 +172,7 @@ Result<std::string> NameOfWeights(const std::string& folder, const std::string& 
     if (here && there) return name;
     return BadUsage("{} is not a file of this folder", EscapeControl(weights)).in(folder);
   }
-  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
+  NXDKIT_ASSIGN(const std::vector<std::string> found, Present(folder, kLookups, look));
   if (found.empty()) return NoWeights(folder);
   return found.front();
 }
@@ -187,7 +186,7 @@ Error SeveralSets(const std::string& folder, const std::vector<std::string>& set
 }  // namespace
 
 Result<bool> HasWeights(const std::string& folder, const Looker& look) {
-  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
+  NXDKIT_ASSIGN(const std::vector<std::string> found, Present(folder, kLookups, look));
   return !found.empty();
 }
 
@@ -203,9 +202,8 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
                         const std::string& weights, const Looker& look) {
   NXDKIT_ASSIGN(const std::string name, NameOfWeights(folder, weights, look));
   std::optional<Index> index;
-  if (IsIndexName(name)) {
-    NXDKIT_ASSIGN(index, ReadIndex(JoinPath(folder, name), ShardExtension(name)));
-  }
+  if (IsIndexName(name))
+    NXDKIT_TRY(ReadIndex(JoinPath(folder, name), ShardExtension(name)).To(index));
   // Of the others nothing is asked where one is named: they may be what is broken.
   const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr, look);
   if (weights.empty() && !sets.ok()) return sets.error();
@@ -221,44 +219,22 @@ namespace {
 
 // Sorted. Configuration, tokenizer and processor: what a loader reads beside the weights. Not
 // licences, cards or code.
+// Sorted. Configuration, tokenizer and processor: what a loader reads beside the weights. Not
+// licences, cards or code.
 constexpr std::array<std::string_view, 26> kSideFiles = {
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "config.json",
-    "generation_config.json",
-    "hf_quant_config.json",
-    "merges.txt",
-    "normalizer.json",
-    "preprocessor_config.json",
-    "processor_config.json",
-    "quantization_config.json",
-    "quantize_config.json",
-    "sentencepiece.bpe.model",
-    "source.spm",
-    "special_tokens_map.json",
-    "spiece.model",
-    "target.spm",
-    "tekken.json",
-    "tiktoken.model",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "video_preprocessor_config.json",
-    "vocab.bpe",
-    "vocab.json",
-    "vocab.txt",
-};
+    "added_tokens.json", "chat_template.jinja", "chat_template.json", "config.json",
+    "generation_config.json", "hf_quant_config.json", "merges.txt", "normalizer.json",
+    "preprocessor_config.json", "processor_config.json", "quantization_config.json",
+    "quantize_config.json", "sentencepiece.bpe.model",
+    // Tokenizers', mostly.
+    "source.spm", "special_tokens_map.json", "spiece.model", "target.spm", "tekken.json",
+    "tiktoken.model", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "video_preprocessor_config.json", "vocab.bpe", "vocab.json", "vocab.txt"};
 
 }  // namespace
 
 Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look) {
-  std::vector<std::string> present;
-  for (const std::string_view name : kSideFiles) {
-    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, name));
-    if (there) present.emplace_back(name);
-  }
-  return present;
+  return Present(folder, kSideFiles, look);
 }
 
 Result<std::optional<std::string>> ReadSettings(const std::string& path) {

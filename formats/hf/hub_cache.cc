@@ -25,11 +25,9 @@ bool IsHubPart(std::string_view part) {
                              [](char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-Error Missing(HubKind kind, const std::string& name, std::string what) {
-  return Error(Errc::kNotFound, std::move(what))
-      .in(name)
-      .hint(fmt::format("hf download {}{}", kind == HubKind::kDataset ? "--repo-type dataset " : "",
-                        name));
+Error Missing(HubKind kind, const std::string& name, Error error) {
+  return std::move(error).in(name).hint(fmt::format(
+      "hf download {}{}", kind == HubKind::kDataset ? "--repo-type dataset " : "", name));
 }
 
 std::string RepoFolder(HubKind kind, const std::string& name) {
@@ -105,30 +103,28 @@ Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
   const std::string snapshots = JoinPath(repo, "snapshots");
   NXDKIT_ASSIGN(const bool is_there, IsFolder(snapshots));
   if (!is_there)
-    return Missing(kind, name,
-                   fmt::format("no such file or folder, and it is not in the hub's cache {}",
-                               HubCacheFolder()));
+    return Missing(
+        kind, name,
+        NotFound("no such file or folder, and it is not in the hub's cache {}", HubCacheFolder()));
   NXDKIT_ASSIGN(std::string commit, MainCommit(repo));
   if (commit.empty()) {
     NXDKIT_ASSIGN(const std::vector<std::string> all, ListFolder(snapshots));
     if (all.size() != 1)
-      return Missing(kind, name,
-                     fmt::format("{} snapshots in the hub's cache, and no refs/main that names one",
-                                 all.size()));
+      return Missing(
+          kind, name,
+          NotFound("{} snapshots in the hub's cache, and no refs/main that names one", all.size()));
     commit = all.front();
   }
   const std::string snapshot = JoinPath(snapshots, commit);
   NXDKIT_ASSIGN(const bool has_snapshot, IsFolder(snapshot));
   if (!has_snapshot)
-    return Missing(kind, name, fmt::format("its snapshot {} is not in the hub's cache", commit));
+    return Missing(kind, name, NotFound("its snapshot {} is not in the hub's cache", commit));
   NXDKIT_ASSIGN(std::string lacking, BrokenLink(snapshot, 0));
-  if (lacking.empty() && kind == HubKind::kModel) {
-    NXDKIT_ASSIGN(lacking, LackingFile(snapshot));
-  }
+  if (lacking.empty() && kind == HubKind::kModel) NXDKIT_TRY(LackingFile(snapshot).To(lacking));
   if (!lacking.empty())
     return Missing(
         kind, name,
-        fmt::format("its download into the hub's cache is not finished: there is no {}", lacking));
+        NotFound("its download into the hub's cache is not finished: there is no {}", lacking));
   return snapshot;
 }
 

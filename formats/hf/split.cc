@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::hf {
@@ -27,15 +26,6 @@ std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
-}
-
-template <typename Number>
-std::optional<Number> Parse(std::string_view text) {
-  Number number{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  return number;
 }
 
 Error BadSize(const std::string& text, std::string_view why) {
@@ -68,7 +58,7 @@ std::vector<std::vector<size_t>> SplitShards(const std::vector<uint64_t>& bytes,
 
 Result<uint64_t> ParseShardSize(const std::string& text) {
   const std::string_view trimmed = Trimmed(text);
-  if (const std::optional<uint64_t> bytes = Parse<uint64_t>(trimmed)) {
+  if (const std::optional<uint64_t> bytes = ParseNumber<uint64_t>(trimmed)) {
     if (*bytes == 0) return BadSize(text, "must be at least one byte");
     return *bytes;
   }
@@ -80,7 +70,7 @@ Result<uint64_t> ParseShardSize(const std::string& text) {
 
   const std::string_view number_text = Trimmed(trimmed.substr(0, trimmed.size() - 2));
   const bool plus = number_text.starts_with('+') && !number_text.starts_with("+-");
-  const std::optional<double> number = Parse<double>(number_text.substr(plus ? 1 : 0));
+  const std::optional<double> number = ParseNumber<double>(number_text.substr(plus ? 1 : 0));
   if (!number) return BadSize(text, fmt::format("\"{}\" is not a number", number_text));
   const double bytes = std::trunc(*number * unit->bytes);  // in double, as Python does it
   if (!(bytes >= 1)) return BadSize(text, "must be at least one byte");

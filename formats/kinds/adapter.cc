@@ -49,9 +49,7 @@ Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::L
   found.look = look;
   NXDKIT_ASSIGN(const bool is_file, look.IsFile(path));
   std::vector<std::string> folders = {is_file ? ParentPath(path) : path};
-  if (kind.adapter_folders) {
-    NXDKIT_ASSIGN(folders, kind.adapter_folders(path, hints, look));
-  }
+  if (kind.adapter_folders) NXDKIT_TRY(kind.adapter_folders(path, hints, look).To(folders));
   NXDKIT_TRY(LoadConfig(found, hints, folders));
   if (!found.config)
     return NotFound(

@@ -21,8 +21,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known);
 // known.
 Status RequireFamily(BoundArtifact& out);
 
-// The warning for a configuration that cannot be read.
-void WarnOfConfig(Artifact& artifact);
+void WarnOfConfig(Artifact& artifact);  // The warning for a configuration that cannot be read.
 
 // What verify says of heads that are good, where the family has projections that are cut by them;
 // `assumed` ends it.

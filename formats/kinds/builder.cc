@@ -65,8 +65,7 @@ uint32_t OutputBuilder::NewFile(std::string path, int64_t tp_rank, int64_t pp_ra
 }
 
 Status OutputBuilder::SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder) {
-  NXDKIT_ASSIGN(plan.files[file].encoder, std::move(encoder).in(plan.files[file].path));
-  return OkStatus();
+  return std::move(encoder).in(plan.files[file].path).To(plan.files[file].encoder);
 }
 
 Status OutputBuilder::CarrySideFiles() {

@@ -60,8 +60,7 @@ Status DecideConfig(const BoundArtifact& source, Output& output) {
   const Dtype before = *artifact.config->dtype;
   const Dtype after = output.dtype.value_or(output.downcast ? Downcast(before) : before);
   if (after == before) return OkStatus();
-  NXDKIT_ASSIGN(output.config_text, models::WithDtype(artifact.config_text, after));
-  return OkStatus();
+  return models::WithDtype(artifact.config_text, after).To(output.config_text);
 }
 
 }  // namespace nxdkit::kinds

@@ -135,15 +135,12 @@ Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
 
 Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked,
                               const Looker& look) {
-  if (!kind) {
-    NXDKIT_ASSIGN(kind, Recognise(said, look));
-  }
+  if (!kind) NXDKIT_TRY(Recognise(said, look).To(kind));
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));
   std::optional<RunCheckpoint> named;
-  if (const std::optional<std::string> tag = hints.Text("tag")) {
-    NXDKIT_ASSIGN(named, CheckpointNamed(given, *tag, look));
-  }
+  if (const std::optional<std::string> tag = hints.Text("tag"))
+    NXDKIT_TRY(CheckpointNamed(given, *tag, look).To(named));
   if (named) hints.Reset("tag");
   NXDKIT_ASSIGN(const RunCheckpoint checkpoint,
                 named ? Result<RunCheckpoint>(*std::move(named)) : FindCheckpoint(given, look));

@@ -29,8 +29,7 @@ std::string StepFolder(int64_t step);
 
 struct RunTracker {
   int64_t step = 0;
-  // The step of the best checkpoint, where there is one.
-  std::optional<int64_t> best_step;
+  std::optional<int64_t> best_step;  // The step of the best checkpoint, where there is one.
   std::optional<double> best_score;
 };
 // nullopt where there is none; kCorrupt for one that is cut short, or names no step.

@@ -43,8 +43,7 @@ struct Config {
   double ScaleOf(std::string_view module) const;
   // Whether target_modules, exclude_modules and layers_to_transform say that the module is adapted.
   bool Names(std::string_view module) const;
-  // Whether modules_to_save names the module.
-  bool Saves(std::string_view module) const;
+  bool Saves(std::string_view module) const;  // Whether modules_to_save names the module.
 };
 
 // Whether `module` is `name` or ends in ".name", as PEFT compares them.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json_reader.h"
 
 namespace nxdkit::lora {
@@ -13,43 +14,20 @@ constexpr int64_t kMaxRank = 1 << 16;
 // In each list. Every module of the file is compared with each of them.
 constexpr size_t kMaxNames = 10'000;
 
-// Keys that say nothing about what the tensors mean, once an adapter is trained.
-constexpr std::string_view kSilent[] = {"auto_mapping",
-                                        "corda_config",
-                                        "ensure_weight_tying",
-                                        "eva_config",
-                                        "inference_mode",
-                                        "loftq_config",
-                                        "megatron_core",
-                                        "merge_lora",
-                                        "peft_version",
-                                        "qalora_group_size",
-                                        "revision",
-                                        "runtime_config",
-                                        "save_lora_base",
-                                        "save_lora_config_adapter",
-                                        "merge_sharded_lora",
-                                        "lora_verbose",
-                                        "lora_save_dir",
-                                        "lora_load_tag"};
+constexpr std::string_view kSilent[] = {
+    // PEFT's. They say nothing about what the tensors mean, once an adapter is trained.
+    "auto_mapping", "corda_config", "ensure_weight_tying", "eva_config", "inference_mode",
+    "loftq_config", "megatron_core", "merge_lora", "peft_version", "qalora_group_size", "revision",
+    "runtime_config", "save_lora_base", "save_lora_config_adapter",
+    // NxD's.
+    "merge_sharded_lora", "lora_verbose", "lora_save_dir", "lora_load_tag"};
 // Keys that are read below.
-constexpr std::string_view kRead[] = {"alpha_pattern",
-                                      "base_model_name_or_path",
-                                      "bias",
-                                      "exclude_modules",
-                                      "init_lora_weights",
-                                      "layers_pattern",
-                                      "layers_to_transform",
-                                      "lora_alpha",
-                                      "lora_dropout",
-                                      "lora_rank",
-                                      "modules_to_save",
-                                      "peft_type",
-                                      "r",
-                                      "rank_pattern",
-                                      "target_modules",
-                                      "task_type",
-                                      "use_rslora"};
+constexpr std::string_view kRead[] = {
+    "alpha_pattern", "base_model_name_or_path", "bias", "exclude_modules", "init_lora_weights",
+    "layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "modules_to_save",
+    "peft_type", "r", "rank_pattern", "target_modules", "task_type", "use_rslora",
+    // NxD's.
+    "lora_rank"};
 // Keys that change what the tensors mean, each with what it would take.
 struct Refused {
   std::string_view key;
@@ -83,11 +61,10 @@ Error Found(std::string_view key, const Json& value, const char* expected) {
 }
 
 Status CheckKey(const std::string& key, const Json& value) {
-  for (std::string_view known : kRead)
-    if (key == known) return OkStatus();
-  for (std::string_view silent : kSilent)
-    if (key == silent) return OkStatus();
-  if (IsOff(value)) return OkStatus();
+  const auto is_in = [&](const auto& keys) {
+    return std::ranges::find(keys, key) != std::end(keys);
+  };
+  if (is_in(kRead) || is_in(kSilent) || IsOff(value)) return OkStatus();
   for (const Refused& refused : kRefused)
     if (key == refused.key)
       return Unsupported("the option is {}: {}", JsonExcerpt(value), refused.why).member(key);
@@ -103,8 +80,7 @@ Status CheckInit(const Json& json) {
   if (!init || init->is_boolean()) return OkStatus();
   if (!init->is_string()) return Found("init_lora_weights", *init, "a word, true or false");
   const std::string word = init->get<std::string>();
-  for (std::string_view plain : kPlainInits)
-    if (word == plain) return OkStatus();
+  if (std::ranges::find(kPlainInits, word) != std::end(kPlainInits)) return OkStatus();
   return Unsupported(
              "the adapter was begun as \"{}\", which may have changed the base too: added to the "
              "original base it would give another model",
@@ -147,8 +123,7 @@ Status ReadRank(const Json& json, Config& config) {
   if (config.rank == 0) return Corrupt("missing; expected a rank from 1 to 65536").member("r");
   const Json* alpha = JsonFind(json, "lora_alpha");
   if (!alpha) return Corrupt("missing; expected a number").member("lora_alpha");
-  NXDKIT_ASSIGN(config.alpha, NumberIn("lora_alpha", *alpha));
-  return OkStatus();
+  return NumberIn("lora_alpha", *alpha).To(config.alpha);
 }
 
 // A list of names, or one string, which is a pattern.
@@ -183,8 +158,7 @@ void ReadBias(JsonReader& reader, Config& config) {
 
 Status ReadLayers(const Json& json, Config& config) {
   if (const Json* pattern = JsonFind(json, "layers_pattern"); pattern && !IsOff(*pattern)) {
-    const bool plain = *pattern == "layers" || *pattern == Json::array({"layers"});
-    if (!plain)
+    if (*pattern != "layers" && *pattern != Json::array({"layers"}))
       return Unsupported("found {}; the layers of the models here are counted below \"layers\"",
                          JsonExcerpt(*pattern))
           .member("layers_pattern");
@@ -207,8 +181,7 @@ Status ReadLayers(const Json& json, Config& config) {
 Status CheckPattern(const char* key, const std::string& name) {
   const std::string_view body = std::string_view(name).substr(name.starts_with('^') ? 1 : 0);
   const bool plain = !body.empty() && std::ranges::all_of(body, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '.';
+    return IsAlnum(c) || c == '_' || c == '.';
   });
   if (plain) return OkStatus();
   return Unsupported(

@@ -199,12 +199,9 @@ Result<Sha256Bytes> ParseDigest(std::string_view text) {
 }
 
 Result<std::string> WriteManifest(const Manifest& manifest) {
-  for (const ParamDigest& param : manifest.model.params) {
+  for (const ParamDigest& param : manifest.model.params)
     NXDKIT_TRY(CheckText(param.name).on(param.name));
-  }
-  for (const FileDigest& file : manifest.files) {
-    NXDKIT_TRY(CheckText(file.path).in(file.path));
-  }
+  for (const FileDigest& file : manifest.files) NXDKIT_TRY(CheckText(file.path).in(file.path));
   std::string text = fmt::format(
       "{{\n  \"format\": \"{}\",\n  \"version\": {},\n  \"model\": {{\n    \"digest\": \"{}\",\n"
       "    \"leaf_bytes\": {},\n    \"parameters\": {}\n  }}",

@@ -53,8 +53,7 @@ Result<std::string> WriteManifest(const Manifest& manifest);
 // parameters' are checked. kCorrupt naming the place, kUnsupported for another version.
 Result<Manifest> ReadManifest(std::string_view text);
 
-// "sha256:<64 hexadecimal digits>"
-std::string DigestText(const Sha256Bytes& digest);
+std::string DigestText(const Sha256Bytes& digest);  // "sha256:<64 hexadecimal digits>"
 Result<Sha256Bytes> ParseDigest(std::string_view text);
 
 }  // namespace nxdkit::manifest

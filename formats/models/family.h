@@ -126,7 +126,6 @@ struct Family {
 // Whether q, k and v are parameters of their own, with several ways to store them.
 bool SplitsQkv(const Family& family);
 
-// All families known to this build.
-std::span<const Family* const> Families();
+std::span<const Family* const> Families();  // All families known to this build.
 
 }  // namespace nxdkit::models

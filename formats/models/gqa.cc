@@ -1,8 +1,8 @@
 #include "formats/models/gqa.h"
 
-#include "lib/base/errors.h"
-
 #include <fmt/core.h>
+
+#include "lib/base/errors.h"
 
 namespace nxdkit::models {
 
@@ -13,20 +13,18 @@ std::string_view HardwareName(Hardware hardware) {
 Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t multiplier, int64_t tp,
                                     Hardware hardware) {
   const int64_t slots = kv_heads * multiplier;
-  const auto refuse = [](std::string what) { return Error(Errc::kUnsupported, std::move(what)); };
   if (heads % tp != 0)
-    return refuse(fmt::format("{} query heads cannot be split over tp {}", heads, tp))
+    return Unsupported("{} query heads cannot be split over tp {}", heads, tp)
         .hint("training sets with padded attention heads are not supported");
   if (slots % tp != 0)
-    return refuse(fmt::format("{} key heads times kv multiplier {} cannot be split over tp {}",
-                              kv_heads, multiplier, tp))
+    return Unsupported("{} key heads times kv multiplier {} cannot be split over tp {}", kv_heads,
+                       multiplier, tp)
         .hint(tp % kv_heads == 0
                   ? fmt::format("use --kv-multiplier {}", tp / kv_heads)
                   : std::string("use a tp that is a multiple or a divisor of the key heads"));
   if (heads % slots != 0)
-    return refuse(
-        fmt::format("{} query heads cannot be split over {} key heads times kv multiplier {}",
-                    heads, kv_heads, multiplier));
+    return Unsupported("{} query heads cannot be split over {} key heads times kv multiplier {}",
+                       heads, kv_heads, multiplier);
   const int64_t slots_per_rank = slots / tp;
   const int64_t queries_per_slot = heads / slots;
   Placement placement(tp);

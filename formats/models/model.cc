@@ -6,6 +6,7 @@
 #include <array>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json_reader.h"
 
 namespace nxdkit::models {
@@ -115,61 +116,24 @@ void ReadExperts(JsonReader& reader, ModelConfig& config) {
 }
 
 int64_t Extent(const ModelConfig& config, Dim dim) {
-  switch (dim) {
-    case Dim::kVocab:
-      return config.vocab;
-    case Dim::kHidden:
-      return config.hidden;
-    case Dim::kIntermediate:
-      return config.intermediate;
-    case Dim::kQueryRows:
-      return config.heads * config.head_dim;
-    case Dim::kKeyRows:
-      return config.kv_heads * config.head_dim;
-    case Dim::kHeadDim:
-      return config.head_dim;
-    case Dim::kFusedHeadRows:
-      return config.heads * 3 * config.head_dim;
-    case Dim::kPositions:
-      return config.positions;
-    case Dim::kTokenTypes:
-      return config.token_types;
-    case Dim::kLabels:
-      return config.labels;
-    case Dim::kTwo:
-      return 2;
-    case Dim::kExperts:
-      return config.experts;
-    case Dim::kExpertIntermediate:
-      return config.expert_intermediate;
-    case Dim::kNone:
-      return 0;
-  }
-  return 0;
+  const int64_t extents[] = {
+      0, config.vocab, config.hidden, config.intermediate, config.heads * config.head_dim,
+      config.kv_heads * config.head_dim, config.head_dim,
+      // q, k and v of each head.
+      config.heads * 3 * config.head_dim, config.experts, config.expert_intermediate,
+      config.positions, config.token_types, config.labels, 2};
+  static_assert(std::size(extents) == static_cast<size_t>(Dim::kTwo) + 1);
+  return extents[static_cast<size_t>(dim)];
 }
 
 bool Exists(const ModelConfig& config, When when, int layer) {
-  switch (when) {
-    case When::kAlways:
-      return true;
-    case When::kUntied:
-      return !config.tied && config.labels == 0;
-    case When::kScore:
-      return config.labels > 0;
-    case When::kScoreBias:
-      return config.labels > 0 && config.score_bias;
-    case When::kQkvBias:
-      return config.qkv_bias;
-    case When::kOutputBias:
-      return config.output_bias;
-    case When::kMlpBias:
-      return config.mlp_bias;
-    case When::kSparseLayer:
-      return config.IsSparse(layer);
-    case When::kDenseLayer:
-      return !config.IsSparse(layer);
-  }
-  return false;
+  const bool scores = config.labels > 0;
+  const bool exists[] = {true, !config.tied && !scores, scores, scores && config.score_bias,
+                         config.qkv_bias, config.output_bias, config.mlp_bias,
+                         // Experts, or one MLP.
+                         config.IsSparse(layer), !config.IsSparse(layer)};
+  static_assert(std::size(exists) == static_cast<size_t>(When::kDenseLayer) + 1);
+  return exists[static_cast<size_t>(when)];
 }
 
 bool IsLayered(const ParamRow& row) {
@@ -343,29 +307,19 @@ int64_t LayerOf(std::string_view name) {
   const std::string_view rest = name.substr(at + kLayers.size());
   const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
   if (digits == 0 || digits > kDigits) return -1;
-  int64_t layer = 0;
-  for (char c : rest.substr(0, digits)) layer = 10 * layer + (c - '0');
-  return layer;
+  return *ParseNumber<int64_t>(rest.substr(0, digits));
 }
 
 bool IsIgnorable(const Family& family, std::string_view name) {
-  for (std::string_view pattern : family.ignorable) {
+  return std::ranges::any_of(family.ignorable, [&](std::string_view pattern) {
     const size_t at = pattern.find("{}");
-    if (at == std::string_view::npos) {
-      if (name == pattern) return true;
-      continue;
-    }
+    if (at == std::string_view::npos) return name == pattern;
     const std::string_view head = pattern.substr(0, at);
     const std::string_view tail = pattern.substr(at + 2);
-    if (name.size() <= head.size() + tail.size() || !name.starts_with(head) ||
-        !name.ends_with(tail))
-      continue;
-    const std::string_view layer =
-        name.substr(head.size(), name.size() - head.size() - tail.size());
-    if (std::all_of(layer.begin(), layer.end(), [](char c) { return c >= '0' && c <= '9'; }))
-      return true;
-  }
-  return false;
+    const size_t around = head.size() + tail.size();
+    return name.size() > around && name.starts_with(head) && name.ends_with(tail) &&
+           std::ranges::all_of(name.substr(at, name.size() - around), IsDigit);
+  });
 }
 
 std::string NoTableText(const ModelConfig& config) {

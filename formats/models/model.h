@@ -40,8 +40,7 @@ struct ModelConfig {
   std::vector<int64_t> dense_layers;  // these, ascending
   std::optional<Dtype> dtype;         // "dtype" or "torch_dtype"
 
-  // Whether the layer has experts instead of one MLP.
-  bool IsSparse(int64_t layer) const;
+  bool IsSparse(int64_t layer) const;  // Whether the layer has experts instead of one MLP.
 };
 
 struct Param {

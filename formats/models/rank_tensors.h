@@ -20,8 +20,7 @@ std::string Replaced(std::string text, std::string_view from, std::string_view t
 // `param`, which leads, and those that are fused with it: q, k and v, or gate and up; the weights
 // of a weight, the biases of a bias.
 std::vector<uint32_t> FusedWith(const Model& model, uint32_t param);
-// "a.q_proj.weight" -> "a.qkv_proj.weight".
-std::string FusedName(const Param& param);
+std::string FusedName(const Param& param);  // "a.q_proj.weight" -> "a.qkv_proj.weight".
 
 // A tensor that nothing is stored in yet.
 TensorLayout EmptyTensor(std::string name, Shape shape);

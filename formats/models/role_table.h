@@ -67,7 +67,6 @@ struct RoleRow {
 
 const RoleRow& RowOf(Role role);
 
-// Whether it is the first of those that are fused with it.
-bool Leads(Role role);
+bool Leads(Role role);  // Whether it is the first of those that are fused with it.
 
 }  // namespace nxdkit::models

@@ -1,7 +1,5 @@
 #include "formats/neff/header.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -34,10 +32,6 @@ constexpr size_t kBlock = 1 << 20;
 std::string Text(std::span<const std::byte> bytes, size_t offset, size_t size) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data() + offset);
   return std::string(begin, ::strnlen(begin, size));
-}
-
-Error Wrong(size_t offset, std::string message) {
-  return Error(Errc::kCorrupt, std::move(message)).at(offset);
 }
 
 // `bytes` from the start of the header on, as many as there are of kProbeBytes.
@@ -104,22 +98,21 @@ std::string HashText(const Header& header) {
 }
 
 Result<Header> ParseHeader(std::span<const std::byte> bytes, uint64_t available) {
-  if (bytes.size() < kHeaderBytes || available < kHeaderBytes)
-    return Wrong(std::min<uint64_t>(bytes.size(), available),
-                 fmt::format("ends inside the header: {} of {} bytes are there",
-                             std::min<uint64_t>(bytes.size(), available), kHeaderBytes));
+  if (const auto there = std::min<uint64_t>(bytes.size(), available); there < kHeaderBytes)
+    return Corrupt("ends inside the header: {} of {} bytes are there", there, kHeaderBytes)
+        .at(there);
   Header header;
   header.package = LoadLittle<uint64_t>(bytes, kPackage);
   if (header.package != 1 && header.package != 2)
-    return Wrong(kPackage,
-                 fmt::format("package version {} found, 1 or 2 expected", header.package));
+    return Corrupt("package version {} found, 1 or 2 expected", header.package).at(kPackage);
   if (const auto size = LoadLittle<uint64_t>(bytes, kHeaderSize); size != kHeaderBytes)
-    return Wrong(kHeaderSize, fmt::format("header size {} found, {} expected", size, kHeaderBytes));
+    return Corrupt("header size {} found, {} expected", size, kHeaderBytes).at(kHeaderSize);
   header.data_bytes = LoadLittle<uint64_t>(bytes, kDataSize);
   if (header.data_bytes > available - kHeaderBytes)
-    return Wrong(kDataSize, fmt::format("data size {} is past the end: {} bytes are left",
-                                        header.data_bytes, available - kHeaderBytes));
-  if (header.data_bytes == 0) return Wrong(kDataSize, "data size 0: there is no payload");
+    return Corrupt("data size {} is past the end: {} bytes are left", header.data_bytes,
+                   available - kHeaderBytes)
+        .at(kDataSize);
+  if (header.data_bytes == 0) return Corrupt("data size 0: there is no payload").at(kDataSize);
   header.major = LoadLittle<uint64_t>(bytes, kMajor);
   header.minor = LoadLittle<uint64_t>(bytes, kMinor);
   header.build = Text(bytes, kBuild, kBuildBytes);

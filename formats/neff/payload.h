@@ -32,7 +32,6 @@ struct Listing {
 // reading the file, and kInterrupted.
 Result<Listing> ListPayload(const File& file, const Located& neff, const ListLimits& limits = {});
 
-// Graphs of the archive: folders sg00, sg01, ...
-size_t CountGraphs(const Listing& listing);
+size_t CountGraphs(const Listing& listing);  // Graphs of the archive: folders sg00, sg01, ...
 
 }  // namespace nxdkit::neff

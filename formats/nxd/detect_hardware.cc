@@ -64,9 +64,8 @@ Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::
   std::vector<Sha256Bytes> digests;
   std::string name;
   for (int t = 0; t < geometry.tp; ++t) {
-    const StoredTensor* key =
-        name.empty() ? FindOnRank(set, t, ".qkv_proj.", KeySuffix(geometry))
-                     : FindOnRank(set, t, name, name);
+    const StoredTensor* key = name.empty() ? FindOnRank(set, t, ".qkv_proj.", KeySuffix(geometry))
+                                           : FindOnRank(set, t, name, name);
     if (!key)
       return Corrupt("the key projection is missing")
           .rank(t)
@@ -194,9 +193,9 @@ Status DetectHardware(const ShardSet& set, const models::ModelConfig& config,
     return OkStatus();
   }
   NXDKIT_ASSIGN(detected.replicas, CompareReplicas(set, config, geometry));
-  NXDKIT_ASSIGN(geometry.hardware, Decide(detected.replicas, claims, if_unknown, geometry, config)
-                                       .in(set.location.shard_folder));
-  return OkStatus();
+  return Decide(detected.replicas, claims, if_unknown, geometry, config)
+      .in(set.location.shard_folder)
+      .To(geometry.hardware);
 }
 
 }  // namespace nxdkit::nxd

@@ -50,9 +50,8 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
   const auto multiplier = FirstClaim(claims, &Claims::kv_multiplier).first;
   geometry.qkv = style ? style->qkv : qkv.value_or(QkvStyle::kSeparate);
   if (style && style->rows) {
-    NXDKIT_ASSIGN(geometry.kv_multiplier,
-                  Multiplier(*style->rows, config, geometry.tp, style->qkv == QkvStyle::kFused));
-    return OkStatus();
+    return Multiplier(*style->rows, config, geometry.tp, style->qkv == QkvStyle::kFused)
+        .To(geometry.kv_multiplier);
   }
   const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
   geometry.kv_multiplier = replicates ? multiplier.value_or(1) : 1;

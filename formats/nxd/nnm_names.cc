@@ -1,9 +1,10 @@
 #include "formats/nxd/nnm_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
+
+#include "lib/base/text.h"
 
 namespace nxdkit::nxd {
 namespace {
@@ -19,10 +20,8 @@ std::optional<LayerNumber> FindLayer(std::string_view name) {
   size_t begin = 0;
   while (begin < name.size()) {
     const size_t end = std::min(name.find('.', begin), name.size());
-    int64_t layer = 0;
-    const auto [stop, error] = std::from_chars(name.data() + begin, name.data() + end, layer);
-    if (error == std::errc() && stop == name.data() + end && layer >= 0 && layer < 1'000'000)
-      return LayerNumber{begin, end - begin, layer};
+    const auto layer = ParseNumber<int64_t>(name.substr(begin, end - begin));
+    if (layer && *layer >= 0 && *layer < 1'000'000) return LayerNumber{begin, end - begin, *layer};
     begin = end + 1;
   }
   return std::nullopt;

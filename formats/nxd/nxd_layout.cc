@@ -50,9 +50,7 @@ class Builder {
         ep_rank_(ep_rank) {}
 
   Result<std::vector<RankTensor>> Build(bool aliases) {
-    for (uint32_t i = 0; i < model_.params.size(); ++i) {
-      NXDKIT_TRY(AddParam(i));
-    }
+    for (uint32_t i = 0; i < model_.params.size(); ++i) NXDKIT_TRY(AddParam(i));
     if (aliases) NXDKIT_TRY(AddAliases());
     if (geometry_.names == NameStyle::kMegatron)
       for (RankTensor& tensor : tensors_)
@@ -221,19 +219,11 @@ Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {
 
 bool OnPipelineRank(const RankTensor& tensor, int64_t layers, const Geometry& geometry,
                     int pp_rank) {
-  switch (tensor.stage) {
-    case RankTensor::Stage::kFirst:
-      return pp_rank == 0;
-    case RankTensor::Stage::kLast:
-      return pp_rank == geometry.pp - 1;
-    case RankTensor::Stage::kEvery:
-      return true;
-    case RankTensor::Stage::kLayer: {
-      const Result<int> rank = PipelineRank(tensor.layer, layers, geometry.pp, geometry.vpp);
-      return rank.ok() && *rank == pp_rank;
-    }
-  }
-  return false;
+  if (tensor.stage == RankTensor::Stage::kEvery) return true;
+  if (tensor.stage == RankTensor::Stage::kFirst) return pp_rank == 0;
+  if (tensor.stage == RankTensor::Stage::kLast) return pp_rank == geometry.pp - 1;
+  const Result<int> rank = PipelineRank(tensor.layer, layers, geometry.pp, geometry.vpp);
+  return rank.ok() && *rank == pp_rank;
 }
 
 std::string ShardFileName(int tp_rank, int pp_rank, std::optional<int> ep_rank) {

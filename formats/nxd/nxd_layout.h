@@ -20,6 +20,9 @@ enum class QkvStyle : uint8_t {
   kFused,      // qkv_proj.weight_qkv = rows [q; k; v]     (the same with fuse_qkv)
   kCoalesced,  // qkv_proj.weight = rows [q; k; v], MHA    (ColumnParallelLinear, stride 3)
 };
+inline bool Fuses(QkvStyle style) {
+  return style == QkvStyle::kFused || style == QkvStyle::kCoalesced;
+}
 std::string_view QkvStyleName(QkvStyle style);  // "separate", "linear", "fused", "coalesced"
 
 enum class NameStyle : uint8_t {

@@ -14,8 +14,6 @@ bool NeedsGqaLayer(const models::ModelConfig& config, const Geometry& geometry) 
   return config.kv_heads < geometry.tp || config.kv_heads % geometry.tp != 0;
 }
 
-bool Fuses(QkvStyle style) { return style == QkvStyle::kFused || style == QkvStyle::kCoalesced; }
-
 // How the layer that holds a parameter cuts it; a name is matched by its end. The rest is whole on
 // every rank, and so, though it is cut, says the record of weight_qkv: NxD's layer loses the
 // attributes of that parameter when it fuses it.
@@ -83,8 +81,9 @@ Json AttentionSpecs(const models::ModelConfig& config, const Geometry& geometry)
   return Json::array();
 }
 
-Error NoModule(std::string what) {
-  return Error(Errc::kUnsupported, std::move(what))
+template <typename... T>
+Error NoModule(fmt::format_string<T...> text, T&&... args) {
+  return Unsupported(text, std::forward<T>(args)...)
       .hint("--style hf writes a set without optimum-neuron's metadata");
 }
 
@@ -97,32 +96,26 @@ QkvStyle OptimumQkv(const models::ModelConfig& config, const Geometry& geometry,
 
 Status CheckOptimum(const models::ModelConfig& config, const Geometry& geometry) {
   if (!config.family->optimum_trains)
-    return NoModule(
-        fmt::format("optimum-neuron's trainer has no module for {} models", config.model_type));
+    return NoModule("optimum-neuron's trainer has no module for {} models", config.model_type);
   if (config.labels > 0)
     return NoModule("optimum-neuron's trainer has no module with a score head");
   if (config.qkv_bias || config.output_bias || config.mlp_bias)
     return NoModule("optimum-neuron's modules have no biases, this model has some");
   if (config.hidden % config.heads != 0)
     return NoModule(
-        fmt::format("optimum-neuron's attention wants a hidden size that {} heads "
-                    "divide, this one is {}",
-                    config.heads, config.hidden));
+        "optimum-neuron's attention wants a hidden size that {} heads divide, this one is {}",
+        config.heads, config.hidden);
   if (geometry.kv_multiplier > 1 && geometry.hardware != models::Hardware::kTrn1)
     return BadUsage(
         "optimum-neuron stores repeated key heads as for trn1, on all hardware: --hw trn2 names no "
         "layout of its own");
   if (geometry.tp % geometry.kv_multiplier != 0)
-    return NoModule(
-        fmt::format("NxD's layer wants a kv multiplier that divides tp {}, this one "
-                    "is {}",
-                    geometry.tp, geometry.kv_multiplier));
+    return NoModule("NxD's layer wants a kv multiplier that divides tp {}, this one is {}",
+                    geometry.tp, geometry.kv_multiplier);
   const QkvStyle own = OptimumQkv(config, geometry, Fuses(geometry.qkv));
   if (geometry.qkv != own)
-    return NoModule(
-        fmt::format("optimum-neuron stores {} key heads on tp {} in the {} style, not "
-                    "{}",
-                    config.kv_heads, geometry.tp, QkvStyleName(own), QkvStyleName(geometry.qkv)));
+    return NoModule("optimum-neuron stores {} key heads on tp {} in the {} style, not {}",
+                    config.kv_heads, geometry.tp, QkvStyleName(own), QkvStyleName(geometry.qkv));
   return OkStatus();
 }
 

@@ -21,8 +21,7 @@ QkvStyle OptimumQkv(const models::ModelConfig& config, const Geometry& geometry,
 // Whether its trainer has a module that stores this model so. kUnsupported with the reason.
 Status CheckOptimum(const models::ModelConfig& config, const Geometry& geometry);
 
-// "mp_metadata_pp_rank_3.json"
-std::string MpMetadataName(int pp_rank);
+std::string MpMetadataName(int pp_rank);  // "mp_metadata_pp_rank_3.json"
 
 // The file of pipeline rank `pp_rank`; `tensors`: those of tensor parallel rank 0 on it.
 std::string WriteMpMetadata(const models::ModelConfig& config, const Geometry& geometry,

@@ -33,8 +33,7 @@ struct Row {
 constexpr Row kRows[] = {
     {[](const Names& names) { return Has(names, ".metadata") && Ends(names, ".distcp"); },
      "a torch distributed checkpoint (.metadata and .distcp files), as NxD writes ZeRO-1 "
-     "optimizers with "
-     "use_zero1_dcp; it holds no weights",
+     "optimizers with use_zero1_dcp; it holds no weights",
      "name the tag folder, whose model/ holds the weights"},
     {[](const Names& names) { return Starts(names, "full_tp_rank_"); },
      "a merged ZeRO-1 optimizer (full_tp_rank_..., of nxd_convert_zero_checkpoints); it holds no "

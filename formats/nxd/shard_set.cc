@@ -152,8 +152,7 @@ class SetReader {
   std::optional<std::string> Unchecked() const {
     if (unchecked_ == 0) return std::nullopt;
     return fmt::format(
-        "{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the "
-        "first is {}",
+        "{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the first is {}",
         unchecked_, first_unchecked_);
   }
 

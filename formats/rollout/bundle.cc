@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <map>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "formats/rollout/slot_names.h"
 #include "formats/rollout/weight_slots.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -25,12 +25,9 @@ constexpr std::string_view kShardSuffix = "_sharded_checkpoint.safetensors";
 std::optional<int64_t> RankOf(std::string_view name) {
   if (!name.starts_with("tp") || !name.ends_with(kShardSuffix)) return std::nullopt;
   const std::string_view digits = name.substr(2, name.size() - 2 - kShardSuffix.size());
-  int64_t rank = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-  if (error != std::errc() || end != digits.data() + digits.size() || rank < 0 || rank > 1'000'000)
-    return std::nullopt;
-  if (std::to_string(rank) != digits) return std::nullopt;
-  return rank;
+  const auto rank = ParseNumber<int64_t>(digits);
+  const bool good = rank && *rank >= 0 && *rank <= 1'000'000 && std::to_string(*rank) == digits;
+  return good ? rank : std::nullopt;
 }
 
 // `weights`: a folder, or what Resolve knows to be one.
@@ -95,10 +92,7 @@ Status ChooseWeights(Bundle& bundle, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> found, FindWeights(bundle.folder, look));
   if (found.empty()) {
     NXDKIT_ASSIGN(const std::string named, FindNamedWeights(bundle.folder, look));
-    if (named.empty()) {
-      NXDKIT_ASSIGN(bundle.lost_slot, FindLostSlot(bundle.folder));
-      return OkStatus();
-    }
+    if (named.empty()) return FindLostSlot(bundle.folder).To(bundle.lost_slot);
     return Unsupported(
                "shards of one of several sub-models (a vision language model): no family with such "
                "a layout is known")
@@ -124,8 +118,7 @@ Status LoadConfig(Bundle& bundle, const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.IsFile(path));
   if (!there) return OkStatus();
   NXDKIT_ASSIGN(bundle.config_text, ReadSmallFile(path, models::kMaxConfigBytes));
-  NXDKIT_ASSIGN(bundle.config, ParseNeuronConfig(bundle.config_text, path));
-  return OkStatus();
+  return ParseNeuronConfig(bundle.config_text, path).To(bundle.config);
 }
 
 Status LoadShards(Bundle& bundle, const OpenTensorFile& open) {

@@ -16,17 +16,12 @@ constexpr int64_t kMaxTokens = int64_t{1} << 31;
 // that no field of NeuronConfig stands for.
 constexpr const char* kDegrees[] = {"pp_degree",     "ep_degree",           "cp_degree",
                                     "mlp_cp_degree", "attention_dp_degree", "moe_ep_degree"};
-constexpr const char* kFlags[] = {"quantized",
-                                  "quantized_mlp_kernel_enabled",
-                                  "fused_rmsnorm_skip_gamma",
-                                  "enable_fused_speculation",
-                                  "enable_eagle_speculation",
-                                  "is_eagle_draft",
-                                  "is_medusa",
-                                  "is_mxfp4_compute",
-                                  "is_full_model_shuffled",
-                                  "moe_fused_nki_kernel_enabled",
-                                  "expert_mlp_nki_kernel_enabled",
+constexpr const char* kFlags[] = {"quantized", "quantized_mlp_kernel_enabled",
+                                  "fused_rmsnorm_skip_gamma", "enable_fused_speculation",
+                                  "enable_eagle_speculation", "is_eagle_draft", "is_medusa",
+                                  "is_mxfp4_compute", "is_full_model_shuffled",
+                                  // Kernels'.
+                                  "moe_fused_nki_kernel_enabled", "expert_mlp_nki_kernel_enabled",
                                   "transpose_shared_experts_weights"};
 constexpr const char* kObjects[] = {"padded_hidden_size", "padded_intermediate_size",
                                     "activation_quantization_type", "lora_config",

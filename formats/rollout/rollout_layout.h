@@ -41,7 +41,6 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
 // kUnsupported, naming the family, when no program makes bundles of it that we know.
 Status CheckFamily(const models::ModelConfig& config);
 
-// "tp3_sharded_checkpoint.safetensors"
-std::string ShardFileName(int rank);
+std::string ShardFileName(int rank);  // "tp3_sharded_checkpoint.safetensors"
 
 }  // namespace nxdkit::rollout

@@ -26,8 +26,6 @@ std::optional<uint32_t> SlotNumber(std::string_view name) {
   return number && std::to_string(*number) == name ? number : std::nullopt;
 }
 
-std::string SlotName(uint32_t number) { return fmt::format("{}{}", kSlotPrefix, number); }
-
 std::string TargetPath(const std::string& weights, const std::string& target) {
   if (target.empty()) return weights;
   return target.starts_with('/') ? target : JoinPath(ParentPath(weights), target);
@@ -71,7 +69,7 @@ Result<std::string> NewSlot(const std::string& weights) {
   for (const std::string& name : names) above(name);
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
   above(target);
-  return JoinPath(parent, SlotName(next));
+  return JoinPath(parent, fmt::format("{}{}", kSlotPrefix, next));
 }
 
 Status PointTo(const std::string& weights, const std::string& slot, bool sync) {

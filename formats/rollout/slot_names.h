@@ -16,7 +16,6 @@ inline constexpr char kHalfDone[] = ".incomplete";  // in a slot: not a whole ve
 
 // ".weights.7" -> 7; nullopt: not the name of a slot.
 std::optional<uint32_t> SlotNumber(std::string_view name);
-std::string SlotName(uint32_t number);
 
 // Where the link `weights`, which says `target`, leads; `weights` where that is "": no link.
 std::string TargetPath(const std::string& weights, const std::string& target);

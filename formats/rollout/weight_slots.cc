@@ -298,8 +298,7 @@ Status SlotUpdate::Make() {
     if (failure == EEXIST) continue;
     if (failure != 0) return OutputError("create the folder", failure).in(slot);
     path_ = slot;
-    NXDKIT_ASSIGN(const bool locked, Lock(slot));
-    (void)locked;
+    NXDKIT_TRY(Lock(slot));
     return OkStatus();
   }
   return Error(Errc::kIo, "other processes keep making slots here").in(parent_);

@@ -46,8 +46,8 @@ Status CheckUtf8(const File& file, uint64_t bytes) {
     done += fresh;
     const size_t tail = done < bytes ? OpenTail(text) : 0;
     if (const auto bad = ValidateUtf8(text.substr(0, text.size() - tail)))
-      return Refuse("InvalidHeader", fmt::format("byte 0x{:02x} makes the header invalid as UTF-8",
-                                                 static_cast<unsigned char>(text[*bad])))
+      return Corrupt("InvalidHeader: byte 0x{:02x} makes the header invalid as UTF-8",
+                     static_cast<unsigned char>(text[*bad]))
           .at(begin + *bad);
     std::copy(text.end() - static_cast<ptrdiff_t>(tail), text.end(), block.begin());
     carried = tail;
@@ -78,9 +78,10 @@ Status CheckUniqueNames(const Header& header) {
       items, [&](const Item& a, const Item& b) { return a.hash == b.hash && name(a) == name(b); });
   if (twin == items.end()) return OkStatus();
   const EntryPlace& first = header.places[twin[0].index];
-  return Refuse(
-             "InvalidHeaderDeserialization",
-             fmt::format("a second tensor of this name; the first is at offset {}", first.offset))
+  return Corrupt(
+             "InvalidHeaderDeserialization: a second tensor of this name; the first is at offset "
+             "{}",
+             first.offset)
       .on(name(twin[1]))
       .at(header.places[twin[1].index].offset);
 }
@@ -144,36 +145,29 @@ std::optional<uint64_t> Product(const Shape& shape) {
 Status CheckEntry(const StoredTensor& tensor, uint64_t end, uint64_t expected) {
   const uint64_t begin = tensor.offset;
   if (begin != expected)
-    return Refuse("InvalidOffset",
-                  fmt::format("data_offsets [{}, {}] where the data before ends at {}", begin, end,
-                              expected));
+    return Corrupt("InvalidOffset: data_offsets [{}, {}] where the data before ends at {}", begin,
+                   end, expected);
   if (end < begin)
-    return Refuse("InvalidOffset",
-                  fmt::format("data_offsets [{}, {}] end before they begin", begin, end));
+    return Corrupt("InvalidOffset: data_offsets [{}, {}] end before they begin", begin, end);
   const std::optional<uint64_t> elements = Product(tensor.shape);
   if (!elements)
-    return Refuse("ValidationOverflow",
-                  fmt::format("shape {} has more than 2^64-1 elements", DimsText(tensor.shape)));
+    return Corrupt("ValidationOverflow: shape {} has more than 2^64-1 elements",
+                   DimsText(tensor.shape));
   const std::optional<uint64_t> bits =
       CheckedMul(*elements, static_cast<uint64_t>(Info(tensor.dtype).bits));
   if (!bits)
-    return Refuse("ValidationOverflow", fmt::format("{} elements of {} have more than 2^64-1 bits",
-                                                    *elements, Name(tensor.dtype)));
+    return Corrupt("ValidationOverflow: {} elements of {} have more than 2^64-1 bits", *elements,
+                   Name(tensor.dtype));
   if (*bits % 8 != 0)
-    return Refuse("MisalignedSlice", fmt::format("{} elements of {} are {} bits, not whole bytes",
-                                                 *elements, Name(tensor.dtype), *bits));
+    return Corrupt("MisalignedSlice: {} elements of {} are {} bits, not whole bytes", *elements,
+                   Name(tensor.dtype), *bits);
   if (end - begin != *bits / 8)
-    return Refuse("TensorInvalidInfo",
-                  fmt::format("data_offsets [{}, {}] hold {} bytes, {} {} needs {}", begin, end,
-                              end - begin, Name(tensor.dtype), DimsText(tensor.shape), *bits / 8));
+    return Corrupt("TensorInvalidInfo: data_offsets [{}, {}] hold {} bytes, {} {} needs {}", begin,
+                   end, end - begin, Name(tensor.dtype), DimsText(tensor.shape), *bits / 8);
   return OkStatus();
 }
 
 }  // namespace
-
-Error Refuse(std::string_view fault, std::string_view message) {
-  return Corrupt("{}: {}", fault, message);
-}
 
 Result<Header> ParseHeader(const File& file, uint64_t bytes) {
   NXDKIT_TRY(CheckUtf8(file, bytes));
@@ -193,9 +187,9 @@ Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes) 
     end = place.end;
   }
   if (end != file_bytes - data_begin)
-    return Refuse("MetadataIncompleteBuffer",
-                  fmt::format("the tensors take {} bytes, the file has {} bytes of data", end,
-                              file_bytes - data_begin))
+    return Corrupt(
+               "MetadataIncompleteBuffer: the tensors take {} bytes, the file has {} bytes of data",
+               end, file_bytes - data_begin)
         .at(data_begin);
 
   for (size_t i = 0; i < header.tensors.size(); ++i) {

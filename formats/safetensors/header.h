@@ -28,9 +28,6 @@ struct Header {
   std::vector<std::pair<std::string, std::string>> metadata;  // sorted by key
 };
 
-// kCorrupt, "<the reference's name of the fault>: <message>".
-Error Refuse(std::string_view fault, std::string_view message);
-
 // Parses the `bytes` header bytes at offset 8, streaming. kCorrupt: InvalidHeader,
 // InvalidHeaderDeserialization. kLimit where a cap of limits.h is met.
 Result<Header> ParseHeader(const File& file, uint64_t bytes);

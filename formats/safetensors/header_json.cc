@@ -59,20 +59,14 @@ class HeaderHandler : public JsonHandler {
   explicit HeaderHandler(Header* header) : header_(*header) {}
 
   Status Key(std::string_view key) override {
-    switch (place_) {
-      case Place::kTensors:
-        return RootKey(key);
-      case Place::kFields:
-        return FieldKey(key);
-      case Place::kMetadataKeys:
-        if (header_.metadata.size() == kMaxMetadataEntries)
-          return OverLimit("__metadata__ has more than {} entries", kMaxMetadataEntries);
-        header_.metadata.emplace_back(key, std::string());
-        place_ = Place::kMetadataValue;
-        return OkStatus();
-      default:
-        return OkStatus();  // inside a skipped field
-    }
+    if (place_ == Place::kTensors) return RootKey(key);
+    if (place_ == Place::kFields) return FieldKey(key);
+    if (place_ != Place::kMetadataKeys) return OkStatus();  // inside a skipped field
+    if (header_.metadata.size() == kMaxMetadataEntries)
+      return OverLimit("__metadata__ has more than {} entries", kMaxMetadataEntries);
+    header_.metadata.emplace_back(key, std::string());
+    place_ = Place::kMetadataValue;
+    return OkStatus();
   }
 
   Status String(std::string_view value) override {
@@ -244,7 +238,7 @@ Result<Header> ReadHeaderJson(const File& file, uint64_t bytes) {
   if (parsed.ok()) return header;
   const Error& error = parsed.error();
   if (error.code() != Errc::kCorrupt) return error;
-  Error refused = Refuse("InvalidHeaderDeserialization", error.message())
+  Error refused = Corrupt("InvalidHeaderDeserialization: {}", error.message())
                       .in(error.file())
                       .member(error.member())
                       .on(error.tensor())

@@ -1,7 +1,5 @@
 #include "formats/safetensors/safetensors.h"
 
-#include <fmt/core.h>
-
 #include <array>
 #include <cstring>
 #include <memory>
@@ -9,6 +7,7 @@
 
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/limits.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 #include "lib/system/file.h"
 
@@ -18,21 +17,19 @@ namespace {
 // The header's length, held against the limit first and the file second: the reference's order.
 Result<uint64_t> ReadLength(const File& file) {
   if (file.bytes() < kLengthBytes)
-    return Refuse("HeaderTooSmall",
-                  fmt::format("the file has {} bytes, the header's length alone takes {}",
-                              file.bytes(), kLengthBytes))
+    return Corrupt("HeaderTooSmall: the file has {} bytes, the header's length alone takes {}",
+                   file.bytes(), kLengthBytes)
         .at(0);
   std::array<std::byte, kLengthBytes> bytes;
   NXDKIT_TRY(file.ReadAt(0, bytes));
   const uint64_t length = LoadLittle<uint64_t>(bytes);
   if (length > kMaxHeaderBytes)
-    return Refuse("HeaderTooLarge",
-                  fmt::format("header length {} is over the limit of {}", length, kMaxHeaderBytes))
+    return Corrupt("HeaderTooLarge: header length {} is over the limit of {}", length,
+                   kMaxHeaderBytes)
         .at(0);
   if (length > file.bytes() - kLengthBytes)
-    return Refuse("InvalidHeaderLength",
-                  fmt::format("header length {} is more than the {} bytes that follow it", length,
-                              file.bytes() - kLengthBytes))
+    return Corrupt("InvalidHeaderLength: header length {} is more than the {} bytes that follow it",
+                   length, file.bytes() - kLengthBytes)
         .at(0);
   return length;
 }

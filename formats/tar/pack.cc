@@ -209,7 +209,8 @@ Result<Compressor> MakeCompressor(const PackRequest& request, Target& target) {
       Compressor::Make(request.compression, compresses ? request.level : std::nullopt,
                        [&target](std::span<const std::byte> bytes) { return target.Write(bytes); });
   if (!compressor.ok() && compressor.error().code() == Errc::kUsage)
-    return BadUsage("{} has no level {}", CompressionName(request.compression), *request.level);
+    return BadUsage("{} has no level {}", kRows[static_cast<size_t>(request.compression)].name,
+                    *request.level);
   return compressor;
 }
 
@@ -239,10 +240,6 @@ Result<TransportReport> PackTo(const PackRequest& request, const Listing& listin
 }
 
 }  // namespace
-
-std::string_view CompressionName(Compression compression) {
-  return kRows[static_cast<size_t>(compression)].name;
-}
 
 std::optional<Compression> CompressionFromName(std::string_view name) {
   for (const Row& row : kRows)

@@ -8,8 +8,8 @@
 
 namespace nxdkit::tar {
 
-std::string_view CompressionName(Compression compression);  // "tar", "tar.zst", "tar.gz"
-std::optional<Compression> CompressionFromName(std::string_view name);
+std::optional<Compression> CompressionFromName(
+    std::string_view name);  // "tar", "tar.zst", "tar.gz"
 // By how a file's name ends; also ".tgz" and ".tzst".
 std::optional<Compression> CompressionOf(std::string_view path);
 

@@ -142,8 +142,7 @@ Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::str
   for (const auto& [key, value] : *found) {
     if (value.reference() != nullptr)
       return Unsupported(
-                 "the tensor is not in this file, but in tensor_{}.pt "
-                 "of the folder {}.tensors",
+                 "the tensor is not in this file, but in tensor_{}.pt of the folder {}.tensors",
                  value.reference()->tid, BaseName(archive.path))
           .in(archive.path)
           .on(KeyText(key))

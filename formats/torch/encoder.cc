@@ -8,6 +8,7 @@
 #include "formats/torch/pickle_writer.h"
 #include "formats/torch/zip_format.h"
 #include "lib/base/checked.h"
+#include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
 #include "lib/hash/crc32.h"
 
@@ -106,17 +107,14 @@ class ZipEncoder : public FileEncoder {
     uint64_t at = 0;
     for (Record& record : records_) {
       if (record.name.size() > 0xffff)
-        return Error(
-            Errc::kUnsupported,
-            fmt::format("a record name of {} bytes, the limit is 65535", record.name.size()));
+        return Unsupported("a record name of {} bytes, the limit is 65535", record.name.size());
       record.header_offset = at;
       const uint64_t unpadded = at + LocalHeaderBytes(record);
       record.data_offset =
           (unpadded + zip::kDataAlignment - 1) / zip::kDataAlignment * zip::kDataAlignment;
       const std::optional<uint64_t> end = CheckedAdd(record.data_offset, record.bytes);
       if (!end || *end > kMaxFileBytes)
-        return Error(Errc::kUnsupported,
-                     fmt::format("the archive would have more than {} bytes", kMaxFileBytes))
+        return Unsupported("the archive would have more than {} bytes", kMaxFileBytes)
             .member(record.name);
       at = *end;
       if (record.is_tensor) data_offsets_.push_back(record.data_offset);

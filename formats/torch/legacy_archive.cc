@@ -73,7 +73,9 @@ struct LegacyReader {
     NXDKIT_ASSIGN(pickles, ReadPickles(*file));
     NXDKIT_TRY(CheckHeader());
     NXDKIT_ASSIGN(Ran object, Run(kObjectPart));
-    NXDKIT_ASSIGN(const std::vector<uint32_t> order, ReadKeys(object.graph));
+    NXDKIT_ASSIGN(
+        const std::vector<uint32_t> order,
+        ReadKeys(object.graph).member(kPartNames[kKeysPart]).at(pickles.begins[kKeysPart]));
     NXDKIT_ASSIGN(const auto storages, FindStorages(object.graph, order));
 
     Archive archive;
@@ -86,10 +88,8 @@ struct LegacyReader {
   }
 
   // An error in a part; `offset` is in its pickle.
-  Error InPart(Part part, Errc code, std::string message, uint64_t offset = 0) const {
-    return Error(code, std::move(message))
-        .member(kPartNames[part])
-        .at(pickles.begins[part] + offset);
+  Error InPart(Part part, Error error, uint64_t offset = 0) const {
+    return std::move(error).member(kPartNames[part]).at(pickles.begins[part] + offset);
   }
 
   Result<Ran> Run(Part part) const {
@@ -97,7 +97,7 @@ struct LegacyReader {
     const Result<PickleResult> run = RunPickle(graph, PickleFlavor::kLegacy);
     if (run.ok()) return Ran{std::move(graph), run->root};
     const Error& error = run.error();
-    return InPart(part, error.code(), error.message(), error.offset().value_or(0))
+    return InPart(part, Error(error.code(), error.message()), error.offset().value_or(0))
         .hint(error.hint());
   }
 
@@ -107,21 +107,21 @@ struct LegacyReader {
     NXDKIT_ASSIGN(const Ran magic, Run(kMagicPart));
     if (magic.graph.kind(magic.root) != NodeKind::kBigInt ||
         magic.graph.AsText(magic.root) != kMagic)
-      return InPart(kMagicPart, Errc::kUnsupported,
-                    "the first pickle is not torch's magic number; is this a plain pickle file?");
+      return InPart(
+          kMagicPart,
+          Unsupported(
+              "the first pickle is not torch's magic number; is this a plain pickle file?"));
     NXDKIT_ASSIGN(const Ran protocol, Run(kProtocolPart));
     if (protocol.graph.kind(protocol.root) != NodeKind::kInt)
-      return InPart(
-          kProtocolPart, Errc::kCorrupt,
-          fmt::format("the protocol version is a {}", protocol.graph.kind_name(protocol.root)));
+      return InPart(kProtocolPart, Corrupt("the protocol version is a {}",
+                                           protocol.graph.kind_name(protocol.root)));
     if (const int64_t version = protocol.graph.AsInt(protocol.root); version != kProtocolVersion)
-      return InPart(kProtocolPart, Errc::kUnsupported,
-                    fmt::format("protocol version {}, expected {}", version, kProtocolVersion));
+      return InPart(kProtocolPart,
+                    Unsupported("protocol version {}, expected {}", version, kProtocolVersion));
     NXDKIT_ASSIGN(const Ran system, Run(kSystemPart));
     if (system.graph.kind(system.root) == NodeKind::kDict) return OkStatus();
-    return InPart(kSystemPart, Errc::kCorrupt,
-                  fmt::format("the system information is a {}, expected a dict",
-                              system.graph.kind_name(system.root)));
+    return InPart(kSystemPart, Corrupt("the system information is a {}, expected a dict",
+                                       system.graph.kind_name(system.root)));
   }
 
   // The storages' numbers in the object's graph, in the order in which they lie in the file.
@@ -129,28 +129,25 @@ struct LegacyReader {
     NXDKIT_ASSIGN(const Ran ran, Run(kKeysPart));
     const PickleGraph& keys = ran.graph;
     const NodeId list = ran.root;
-    const auto corrupt = [&](std::string message) {
-      return InPart(kKeysPart, Errc::kCorrupt, std::move(message));
-    };
     if (keys.kind(list) != NodeKind::kList)
-      return corrupt(fmt::format("the keys are a {}, expected a list", keys.kind_name(list)));
+      return Corrupt("the keys are a {}, expected a list", keys.kind_name(list));
     std::unordered_map<std::string_view, uint32_t> numbers;
     for (uint32_t i = 0; i < object.storages.size(); ++i)
       numbers.emplace(object.storages[i].key, i);
     std::vector<uint32_t> order;
     for (const NodeId key : keys.Items(list)) {
       if (keys.kind(key) != NodeKind::kString)
-        return corrupt(fmt::format("a key is a {}, expected a str", keys.kind_name(key)));
+        return Corrupt("a key is a {}, expected a str", keys.kind_name(key));
       const auto found = numbers.find(keys.AsText(key));
       if (found == numbers.end())
-        return corrupt(fmt::format("no tensor uses the storage \"{}\", or the key is there twice",
-                                   keys.AsText(key)));
+        return Corrupt("no tensor uses the storage \"{}\", or the key is there twice",
+                       keys.AsText(key));
       order.push_back(found->second);
       numbers.erase(found);
     }
     if (!numbers.empty())
-      return corrupt(fmt::format("{} of the {} storages of the tensors are not among the keys",
-                                 numbers.size(), object.storages.size()));
+      return Corrupt("{} of the {} storages of the tensors are not among the keys", numbers.size(),
+                     object.storages.size());
     return order;
   }
 
@@ -163,20 +160,19 @@ struct LegacyReader {
     for (const uint32_t number : order) {
       const StorageClaim& claim = object.storages[number];
       const std::string member = fmt::format("storage {}", claim.key);
-      const auto corrupt = [&](std::string message) {
-        return Error(Errc::kCorrupt, std::move(message)).member(member).at(at);
-      };
       NXDKIT_ASSIGN(const std::string_view count, window.At(at, sizeof(uint64_t)).member(member));
       const auto elements = LoadLittle<uint64_t>(count);
       const uint64_t expected = claim.bytes / static_cast<uint64_t>(claim.element_bytes);
       if (elements != expected)
-        return corrupt(
-            fmt::format("the storage says it has {} elements, the object {}", elements, expected));
+        return Corrupt("the storage says it has {} elements, the object {}", elements, expected)
+            .member(member)
+            .at(at);
       at += sizeof(uint64_t);
       if (claim.bytes > file->bytes() - at)
-        return corrupt(
-            fmt::format("the storage has {} bytes, but the file ends {} bytes after this",
-                        claim.bytes, file->bytes() - at));
+        return Corrupt("the storage has {} bytes, but the file ends {} bytes after this",
+                       claim.bytes, file->bytes() - at)
+            .member(member)
+            .at(at);
       storages[number] = FileStorage(file, at, claim.bytes);
       at += claim.bytes;
     }

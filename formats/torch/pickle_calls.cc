@@ -1,7 +1,5 @@
 #include "formats/torch/pickle_calls.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -20,9 +18,8 @@ Error WrongArguments(const Global& callee, std::string_view expected) {
 }
 
 Error CopiesTooMuch(const Global& callee) {
-  return Error(
-      Errc::kUnsupported,
-      fmt::format("{} copies the same values over and over; no pickler writes this", callee.name));
+  return Unsupported("{} copies the same values over and over; no pickler writes this",
+                     callee.name);
 }
 
 bool IsString(const PickleGraph& graph, NodeId id) { return graph.kind(id) == NodeKind::kString; }
@@ -143,23 +140,15 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
   // A copy: a call may add tuples, and so move the place where their items are.
   const std::span<const NodeId> tuple = graph.TupleItems(arguments);
   const std::vector<NodeId> values(tuple.begin(), tuple.end());
+  if (global.kind == GlobalKind::kOrderedDict) return CallOrderedDict(graph, global, values);
+  if (global.kind == GlobalKind::kCounter) return CallCounter(graph, global, values);
+  if (global.kind == GlobalKind::kSet) return CallSet(graph, global, values);
+  if (global.kind == GlobalKind::kByteArray) return CallByteArray(graph, global, values);
+  if (global.kind == GlobalKind::kEncode) return BytesFromLatin1(graph, global, values);
+  if (global.kind == GlobalKind::kNamedCall) return graph.OfGlobal(NodeKind::kOpaque, &global);
+  if (global.kind == GlobalKind::kSize) return CallSize(graph, global, values);
+  if (global.kind == GlobalKind::kRecord) return graph.Record(&global, arguments, true);
   switch (global.kind) {
-    case GlobalKind::kOrderedDict:
-      return CallOrderedDict(graph, global, values);
-    case GlobalKind::kCounter:
-      return CallCounter(graph, global, values);
-    case GlobalKind::kSet:
-      return CallSet(graph, global, values);
-    case GlobalKind::kByteArray:
-      return CallByteArray(graph, global, values);
-    case GlobalKind::kEncode:
-      return BytesFromLatin1(graph, global, values);
-    case GlobalKind::kNamedCall:
-      return graph.OfGlobal(NodeKind::kOpaque, &global);
-    case GlobalKind::kSize:
-      return CallSize(graph, global, values);
-    case GlobalKind::kRecord:
-      return graph.Record(&global, arguments, true);
     case GlobalKind::kRebuildTensor:
     case GlobalKind::kRebuildTensorV2:
     case GlobalKind::kRebuildTensorV3:

@@ -10,7 +10,6 @@ namespace nxdkit::torch {
 Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments);
 // callee.__new__(callee, *arguments)
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments);
-// object.__setstate__(state)
-Status Build(PickleGraph& graph, NodeId object, NodeId state);
+Status Build(PickleGraph& graph, NodeId object, NodeId state);  // object.__setstate__(state)
 
 }  // namespace nxdkit::torch

@@ -1,7 +1,5 @@
 #include "formats/torch/pickle_convert.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -84,51 +82,32 @@ class Converter {
   Result<Converted> Convert(NodeId id, int depth) {
     const NodeKind kind = graph_.kind(id);
     if (IsContainer(kind)) return ConvertContainer(id, depth);
-    switch (kind) {
-      case NodeKind::kBool:
-        return Leaf(graph_.AsBool(id));
-      case NodeKind::kInt:
-        return Leaf(graph_.AsInt(id));
-      case NodeKind::kFloat:
-        return Leaf(graph_.AsFloat(id));
-      case NodeKind::kString: {
-        const std::string_view text = graph_.AsText(id);
-        return Leaf(std::string(text), 1 + text.size());
-      }
-      case NodeKind::kBytes:
-      case NodeKind::kOwnedBytes: {
-        const std::string_view bytes = graph_.AsText(id);
-        return Leaf(PickleValue::Bytes{std::string(bytes)}, 1 + bytes.size());
-      }
-      case NodeKind::kBigInt: {
-        std::string decimal = LongToDecimal(graph_.AsText(id));
-        const uint64_t visits = decimal.size() * kMaxLongBytes;  // what the conversion cost
-        return Leaf(PickleValue::BigInt{std::move(decimal)}, visits);
-      }
-      case NodeKind::kGlobal:
-      case NodeKind::kOpaque:
-        return OfGlobal(graph_.AsGlobal(id));
-      case NodeKind::kSize:
-        return ConvertSize(id);
-      case NodeKind::kTensor:
-        return Leaf(TensorIndex{graph_.AsTensor(id)});
-      case NodeKind::kReference:
-        return ConvertReference(id);
-      case NodeKind::kStorage:
-        return Unsupported("the file holds a bare storage, outside of any tensor")
-            .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
-      default:
-        return Leaf(PickleValue::None{});
-    }
+    if (kind == NodeKind::kBool) return Leaf(graph_.AsBool(id));
+    if (kind == NodeKind::kInt) return Leaf(graph_.AsInt(id));
+    if (kind == NodeKind::kFloat) return Leaf(graph_.AsFloat(id));
+    if (kind == NodeKind::kSize) return ConvertSize(id);
+    if (kind == NodeKind::kTensor) return Leaf(TensorIndex{graph_.AsTensor(id)});
+    if (kind == NodeKind::kReference) return ConvertReference(id);
+    if (kind == NodeKind::kGlobal || kind == NodeKind::kOpaque)
+      return OfGlobal(graph_.AsGlobal(id));
+    if (kind == NodeKind::kStorage)
+      return Unsupported("the file holds a bare storage, outside of any tensor")
+          .at(graph_.storages[graph_.AsStorage(id).storage].pickle_offset);
+    if (kind == NodeKind::kNone) return Leaf(PickleValue::None{});
+    std::string text(graph_.AsText(id));
+    const uint64_t visits = 1 + text.size();
+    if (kind == NodeKind::kString) return Leaf(std::move(text), visits);
+    if (kind != NodeKind::kBigInt) return Leaf(PickleValue::Bytes{std::move(text)}, visits);
+    std::string decimal = LongToDecimal(text);
+    const uint64_t cost = decimal.size() * kMaxLongBytes;  // of the conversion
+    return Leaf(PickleValue::BigInt{std::move(decimal)}, cost);
   }
 
   Status CheckVisits(uint64_t visits) const {
     if (visits <= max_visits_) return OkStatus();
-    return Error(
-        Errc::kUnsupported,
-        fmt::format("the values are shared so often that a walk over them would visit more than "
-                    "{} of them",
-                    max_visits_));
+    return Unsupported(
+        "the values are shared so often that a walk over them would visit more than {} of them",
+        max_visits_);
   }
 
   // Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
@@ -228,17 +207,10 @@ class Converter {
   }
 
   Result<Converted> ConvertOpen(NodeId id, NodeKind kind, int depth) {
-    switch (kind) {
-      case NodeKind::kRecord:
-        return ConvertRecord(id, depth);
-      case NodeKind::kDict:
-      case NodeKind::kOrderedDict:
-        return ConvertDict(id, depth);
-      case NodeKind::kTuple:
-        return ConvertItems(id, graph_.TupleItems(id), depth);
-      default:
-        return ConvertItems(id, graph_.Items(id), depth);
-    }
+    if (kind == NodeKind::kRecord) return ConvertRecord(id, depth);
+    if (kind == NodeKind::kDict || kind == NodeKind::kOrderedDict) return ConvertDict(id, depth);
+    if (kind == NodeKind::kTuple) return ConvertItems(id, graph_.TupleItems(id), depth);
+    return ConvertItems(id, graph_.Items(id), depth);
   }
 
   Result<Converted> ConvertSize(NodeId id) {

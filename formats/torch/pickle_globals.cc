@@ -1,4 +1,5 @@
 #include "formats/torch/pickle_globals.h"
+#include "lib/base/errors.h"
 
 #include <fmt/core.h>
 
@@ -167,15 +168,11 @@ Result<const Global*> GlobalTable::Find(std::string_view module, std::string_vie
       fmt::format("{}.{}", module == "__builtin__" ? "builtins" : module, name);
   const auto found = std::ranges::lower_bound(globals_, full, {}, &Global::name);
   if (found == globals_.end() || found->name != full)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the pickle asks for the global {}, which is not on the list of those "
-                             "{}",
-                             full, needed_by_))
+    return Unsupported("the pickle asks for the global {}, which is not on the list of those {}",
+                       full, needed_by_)
         .hint(hint_);
   if (found->kind == GlobalKind::kRefused)
-    return Error(Errc::kUnsupported,
-                 fmt::format("the pickle asks for {}, which is not supported", full))
-        .hint(found->hint);
+    return Unsupported("the pickle asks for {}, which is not supported", full).hint(found->hint);
   return &*found;
 }
 

@@ -83,8 +83,7 @@ inline constexpr char kShardClass[] = "torch.distributed.tensor.placement_types.
 inline constexpr char kStridedShardClass[] =
     "torch.distributed.tensor.placement_types._StridedShard";
 inline constexpr char kReplicateClass[] = "torch.distributed.tensor.placement_types.Replicate";
-// All of torch's dtypes.
-void AddDtypes(std::vector<Global>& globals);
+void AddDtypes(std::vector<Global>& globals);  // All of torch's dtypes.
 
 // "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.
 const char* StorageClassName(Dtype dtype);

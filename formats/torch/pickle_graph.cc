@@ -1,34 +1,19 @@
 #include "formats/torch/pickle_graph.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::torch {
 
 const char* KindName(NodeKind kind) {
-  constexpr auto kNames = std::to_array<const char*>({"None",
-                                                      "bool",
-                                                      "int",
-                                                      "float",
-                                                      "str",
-                                                      "bytes",
-                                                      "bytes",
-                                                      "int over 64 bits",
-                                                      "tuple",
-                                                      "list",
-                                                      "set",
-                                                      "dict",
-                                                      "OrderedDict",
-                                                      "global",
-                                                      "object",
-                                                      "torch.Size",
-                                                      "storage",
-                                                      "tensor",
-                                                      "tensor reference",
-                                                      "record"});
+  constexpr auto kNames = std::to_array<const char*>(
+      {"None", "bool", "int", "float", "str", "bytes", "bytes", "int over 64 bits", "tuple", "list",
+       "set", "dict", "OrderedDict",
+       // Objects.
+       "global", "object", "torch.Size", "storage", "tensor", "tensor reference", "record"});
   static_assert(kNames.size() == static_cast<size_t>(NodeKind::kRecord) + 1);
   return kNames[static_cast<size_t>(kind)];
 }
@@ -116,10 +101,8 @@ Result<uint32_t> PickleGraph::Claim(std::string_view key, uint64_t bytes, int64_
   if (added) {
     storages.push_back({key, bytes, element_bytes, pickle_offset});
   } else if (storages[entry->second].bytes != bytes) {
-    return Error(
-        Errc::kCorrupt,
-        fmt::format("storage \"{}\" has {} bytes here, and {} bytes at offset {}", key, bytes,
-                    storages[entry->second].bytes, storages[entry->second].pickle_offset));
+    return Corrupt("storage \"{}\" has {} bytes here, and {} bytes at offset {}", key, bytes,
+                   storages[entry->second].bytes, storages[entry->second].pickle_offset);
   }
   return entry->second;
 }

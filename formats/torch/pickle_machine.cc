@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <charconv>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "formats/torch/pickle_numbers.h"
 #include "formats/torch/pickle_opcodes.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/base/utf8.h"
 
 namespace nxdkit::torch {
@@ -28,9 +28,7 @@ constexpr size_t kMaxContainers = 4 << 20;
 
 template <typename T>
 Result<T> Parse(std::string_view text, std::string_view what) {
-  T value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = ParseNumber<T>(text)) return *value;
   return Corrupt("\"{:.40}\" is not {}", text, what);
 }
 
@@ -141,11 +139,9 @@ struct Machine {
   // writes a number larger than the offset; without this check it would cost us the memory.
   Status StoreMemo(uint64_t index, size_t offset) {
     if (index > offset)
-      return Error(
-          Errc::kUnsupported,
-          fmt::format("memo number {} at offset {} of the pickle: numbers this sparse are not "
-                      "supported",
-                      index, offset));
+      return Unsupported(
+          "memo number {} at offset {} of the pickle: numbers this sparse are not supported", index,
+          offset);
     if (index >= memo.size()) memo.resize(static_cast<size_t>(index) + 1, kNoNode);
     if (memo[index] == kNoNode) ++memo_used;
     memo[index] = Top();

@@ -93,32 +93,13 @@ constexpr auto kByCode = [] {
 
 // False when the bytes end inside the operand.
 bool ReadOperand(ByteReader& reader, Instruction& out) {
-  const auto counted = [&](size_t bytes) {
-    return reader.Number(bytes, out.number) && reader.Take(out.number, out.text);
-  };
-  switch (out.info->operand) {
-    case K::kNone:
-      return true;
-    case K::kNumber1:
-      return reader.Number(1, out.number);
-    case K::kNumber2:
-      return reader.Number(2, out.number);
-    case K::kNumber4:
-      return reader.Number(4, out.number);
-    case K::kNumber8:
-      return reader.Number(8, out.number);
-    case K::kLine:
-      return reader.Line(out.text);
-    case K::kTwoLines:
-      return reader.Line(out.text) && reader.Line(out.text2);
-    case K::kCounted1:
-      return counted(1);
-    case K::kCounted4:
-      return counted(4);
-    case K::kCounted8:
-      return counted(8);
-  }
-  return false;
+  constexpr size_t kNumberBytes[] = {0, 1, 2, 4, 8, 0, 0, 1, 4, 8};  // by K
+  const K kind = out.info->operand;
+  if (kind == K::kLine) return reader.Line(out.text);
+  if (kind == K::kTwoLines) return reader.Line(out.text) && reader.Line(out.text2);
+  const size_t bytes = kNumberBytes[static_cast<size_t>(kind)];
+  if (bytes > 0 && !reader.Number(bytes, out.number)) return false;
+  return kind < K::kCounted1 || reader.Take(out.number, out.text);
 }
 
 }  // namespace

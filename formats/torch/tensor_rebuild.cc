@@ -272,17 +272,14 @@ Result<NodeId> RebuildTensor(PickleGraph& graph, const Global& function, NodeId 
                    graph.kind_name(arguments));
   const Arguments values = graph.TupleItems(arguments);  // nothing below adds a tuple
   NXDKIT_TRY(CheckCount(function, values.size()));
-  switch (function.kind) {
-    case GlobalKind::kRebuildParameter:
-    case GlobalKind::kRebuildParameterWithState:
-      return InnerTensor(graph, function, values);
-    case GlobalKind::kRebuildFromTypeV2:
-      return RebuildFromType(graph, function, arguments, values);
-    case GlobalKind::kRebuildFromCpuTensor:
-      return RebuildFromCpuTensor(graph, function, values);
-    default:
-      return RebuildFromStorage(graph, function, values);
-  }
+  const GlobalKind kind = function.kind;
+  if (kind == GlobalKind::kRebuildParameter || kind == GlobalKind::kRebuildParameterWithState)
+    return InnerTensor(graph, function, values);
+  if (kind == GlobalKind::kRebuildFromTypeV2)
+    return RebuildFromType(graph, function, arguments, values);
+  if (kind == GlobalKind::kRebuildFromCpuTensor)
+    return RebuildFromCpuTensor(graph, function, values);
+  return RebuildFromStorage(graph, function, values);
 }
 
 }  // namespace nxdkit::torch

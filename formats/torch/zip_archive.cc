@@ -3,10 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::torch {
 namespace {
@@ -41,17 +42,16 @@ struct ZipArchiveReader {
 
   // Any name will do; torch takes it from the first record.
   Status FindTopFolder() {
-    if (directory.records().empty())
-      return Error(Errc::kCorrupt, "a zip archive without any record");
+    if (directory.records().empty()) return Corrupt("a zip archive without any record");
     const ZipRecord& first = directory.records().front();
     const size_t slash = first.name.find('/');
     if (slash == std::string_view::npos || slash == 0)
-      return Error(Errc::kUnsupported, "the first record is in no folder; torch puts all into one")
+      return Unsupported("the first record is in no folder; torch puts all into one")
           .member(first.name)
           .at(first.header_offset);
     top = first.name.substr(0, slash);
     if (const ZipRecord* constants = directory.Find(Name("constants.pkl")))
-      return Error(Errc::kUnsupported, "this is a TorchScript archive (a compiled model?)")
+      return Unsupported("this is a TorchScript archive (a compiled model?)")
           .member(constants->name)
           .at(constants->header_offset)
           .hint("save the module's state_dict with torch.save");
@@ -63,19 +63,16 @@ struct ZipArchiveReader {
     const ZipRecord* record = directory.Find(Name("version"));
     if (record == nullptr) record = directory.Find(Name(".data/version"));
     if (record == nullptr)
-      return Error(Errc::kCorrupt, "the archive has no version record").member(Name("version"));
+      return Corrupt("the archive has no version record").member(Name("version"));
     NXDKIT_ASSIGN(archive.version, ReadRecord(place.view(), *record, kMaxSmallRecord));
     std::string_view digits = archive.version;
     digits = digits.substr(0, digits.find_last_not_of("\r\n") + 1);
-    int version = 0;
-    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), version);
-    if (code != std::errc() || end != digits.data() + digits.size())
-      return InRecord(*record, Errc::kCorrupt,
-                      fmt::format("the version \"{:.20}\" is not a number", digits));
-    if (version < kOldestVersion || version > kNewestVersion)
-      return InRecord(*record, Errc::kUnsupported,
-                      fmt::format("file format version {}, supported are {} to {}", version,
-                                  kOldestVersion, kNewestVersion));
+    const auto version = ParseNumber<int>(digits);
+    if (!version)
+      return InRecord(*record, Corrupt("the version \"{:.20}\" is not a number", digits));
+    if (*version < kOldestVersion || *version > kNewestVersion)
+      return InRecord(*record, Unsupported("file format version {}, supported are {} to {}",
+                                           *version, kOldestVersion, kNewestVersion));
     return OkStatus();
   }
 
@@ -86,14 +83,14 @@ struct ZipArchiveReader {
     NXDKIT_ASSIGN(const std::string order, ReadRecord(place.view(), *record, kMaxSmallRecord));
     big_endian = order == "big";
     if (big_endian || order == "little") return OkStatus();
-    return InRecord(*record, Errc::kUnsupported,
-                    fmt::format("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
+    return InRecord(*record,
+                    Unsupported("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
   }
 
   Status ReadPickle(const GlobalTable& globals) {
     const ZipRecord* record = directory.Find(Name("data.pkl"));
     if (record == nullptr)
-      return Error(Errc::kUnsupported, "a zip archive without this record is not from torch.save")
+      return Unsupported("a zip archive without this record is not from torch.save")
           .member(Name("data.pkl"));
     NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
@@ -111,15 +108,13 @@ struct ZipArchiveReader {
     const std::string name = Name(fmt::format("data/{}", claim.key));
     const ZipRecord* record = directory.Find(name);
     if (record == nullptr)
-      return Error(
-                 Errc::kCorrupt,
-                 fmt::format("the record is missing; data.pkl names this storage at its offset {}",
-                             claim.pickle_offset))
+      return Corrupt("the record is missing; data.pkl names this storage at its offset {}",
+                     claim.pickle_offset)
           .member(name);
     if (record->bytes == claim.bytes) return record;
-    return InRecord(*record, Errc::kCorrupt,
-                    fmt::format("the record has {} bytes, but data.pkl says {} at its offset {}",
-                                record->bytes, claim.bytes, claim.pickle_offset));
+    return InRecord(*record,
+                    Corrupt("the record has {} bytes, but data.pkl says {} at its offset {}",
+                            record->bytes, claim.bytes, claim.pickle_offset));
   }
 
   Status BindStorages(PickleGraph& graph) {

@@ -1,7 +1,5 @@
 #include "formats/torch/zip_reader.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -21,11 +19,8 @@ constexpr uint64_t kMaxDirectoryBytes = 1 << 30;  // 5 million records; bounds o
 // Deflate cannot expand by more than this (258 bytes from 2 bits), so a larger claim is a lie.
 constexpr uint64_t kMaxInflation = 1032;
 
-Error Damaged(uint64_t offset, std::string message) {
-  return Error(Errc::kCorrupt, std::move(message)).at(offset);
-}
-Error Damaged(const ZipRecord& record, std::string message) {
-  return Damaged(record.header_offset, std::move(message)).member(record.name);
+Error InHeader(const ZipRecord& record, Error error) {
+  return std::move(error).member(record.name).at(record.header_offset);
 }
 
 // What the end record says: where the central directory is.
@@ -55,9 +50,11 @@ Result<std::optional<uint64_t>> FindEnd64(FileView file, uint64_t end) {
   if (LoadLittle<uint32_t>(locator) != zip::kLocatorSignature) return std::optional<uint64_t>();
   const uint64_t offset = LoadLittle<uint64_t>(locator, 8);
   if (at < zip::kEnd64Bytes || offset > at - zip::kEnd64Bytes)
-    return Damaged(at, fmt::format("the zip64 locator says the end record is at {}, but it ends "
-                                   "before the locator at {}",
-                                   offset, at));
+    return Corrupt(
+               "the zip64 locator says the end record is at {}, but it ends "
+               "before the locator at {}",
+               offset, at)
+        .at(at);
   return std::optional<uint64_t>(offset);
 }
 
@@ -75,8 +72,9 @@ Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::st
     return Unsupported("the zip archive spans several disks (disk number {})", disk)
         .at(record_offset);
   if (entries_here != end.entries)
-    return Damaged(record_offset, fmt::format("the {} counts {} entries on this disk and {} in all",
-                                              name, entries_here, end.entries));
+    return Corrupt("the {} counts {} entries on this disk and {} in all", name, entries_here,
+                   end.entries)
+        .at(record_offset);
   return end;
 }
 
@@ -84,9 +82,9 @@ Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
   NXDKIT_ASSIGN(const std::string record, ReadBytes(file, offset, zip::kEnd64Bytes));
   const uint32_t signature = LoadLittle<uint32_t>(record);
   if (signature != zip::kEnd64Signature)
-    return Damaged(offset,
-                   fmt::format("the zip64 end record has signature {:#010x}, expected {:#010x}",
-                               signature, zip::kEnd64Signature));
+    return Corrupt("the zip64 end record has signature {:#010x}, expected {:#010x}", signature,
+                   zip::kEnd64Signature)
+        .at(offset);
   return ParseEnd<uint32_t, uint64_t, uint64_t>(std::string_view(record).substr(16), offset,
                                                 "zip64 end record");
 }
@@ -94,12 +92,14 @@ Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
 // The directory must be before its end record, at `limit`.
 Status CheckPlace(const ZipEnd& end, uint64_t limit) {
   if (end.directory_offset > limit || end.directory_bytes > limit - end.directory_offset)
-    return Damaged(limit, fmt::format("the central directory ({} bytes at offset {}) is not before "
-                                      "its end record at {}",
-                                      end.directory_bytes, end.directory_offset, limit));
+    return Corrupt(
+               "the central directory ({} bytes at offset {}) is not before its end record at {}",
+               end.directory_bytes, end.directory_offset, limit)
+        .at(limit);
   if (end.entries > end.directory_bytes / zip::kDirectoryEntryBytes)
-    return Damaged(limit, fmt::format("{} entries do not fit into a central directory of {} bytes",
-                                      end.entries, end.directory_bytes));
+    return Corrupt("{} entries do not fit into a central directory of {} bytes", end.entries,
+                   end.directory_bytes)
+        .at(limit);
   if (end.directory_bytes > kMaxDirectoryBytes)
     return Unsupported("the central directory has {} bytes, the limit is {}", end.directory_bytes,
                        kMaxDirectoryBytes)
@@ -124,8 +124,8 @@ Result<ZipEnd> ReadEnd(FileView file) {
   NXDKIT_ASSIGN(const std::string tail, ReadBytes(file, tail_offset, tail_bytes));
   const std::optional<size_t> found = FindEndRecord(tail);
   if (!found)
-    return Damaged(file.bytes(), fmt::format("no end of a zip archive in the last {} bytes of {}",
-                                             tail_bytes, file.bytes()))
+    return Corrupt("no end of a zip archive in the last {} bytes of {}", tail_bytes, file.bytes())
+        .at(file.bytes())
         .hint("the file is cut off, or is still being written");
   const uint64_t offset = tail_offset + *found;
   NXDKIT_ASSIGN(const std::optional<uint64_t> offset64, FindEnd64(file, offset));
@@ -146,38 +146,31 @@ Status ApplyZip64(std::string_view extra, ZipRecord& record) {
   while (reader.left() >= 4 && reader.Number(2, id) && reader.Number(2, bytes)) {
     std::string_view field;
     if (!reader.Take(bytes, field))
-      return Damaged(record, fmt::format("extra field {:#06x} of {} bytes is cut off", id, bytes));
+      return Corrupt("extra field {:#06x} of {} bytes is cut off", id, bytes);
     if (id != zip::kZip64Extra) continue;
     ByteReader numbers(field);
     for (uint64_t* value : {&record.bytes, &record.stored_bytes, &record.header_offset})
       if (*value == zip::kIn64 && !numbers.Number(8, *value))
-        return Damaged(record, fmt::format("the zip64 extra field has only {} bytes", bytes));
+        return Corrupt("the zip64 extra field has only {} bytes", bytes);
     return OkStatus();
   }
   return OkStatus();
 }
 
 Status CheckKind(const ZipRecord& record, uint16_t flags, uint16_t disk) {
-  const auto unsupported = [&](std::string message) {
-    return Error(Errc::kUnsupported, std::move(message))
-        .member(record.name)
-        .at(record.header_offset);
-  };
   if ((flags & zip::kEncryptedFlags) != 0)
-    return unsupported(fmt::format("the record is encrypted (flags {:#06x})", flags));
+    return Unsupported("the record is encrypted (flags {:#06x})", flags);
   if ((flags & zip::kPatchFlag) != 0)
-    return unsupported(fmt::format("the record holds a patch (flags {:#06x})", flags));
-  if (disk != 0) return unsupported(fmt::format("the record is on disk {} of the archive", disk));
+    return Unsupported("the record holds a patch (flags {:#06x})", flags);
+  if (disk != 0) return Unsupported("the record is on disk {} of the archive", disk);
   if (record.method != zip::kStored && record.method != zip::kDeflated)
-    return unsupported(
-        fmt::format("the record is compressed by method {}, expected 0 (stored) or 8 (deflated)",
-                    record.method));
+    return Unsupported("the record is compressed by method {}, expected 0 (stored) or 8 (deflated)",
+                       record.method);
   if (record.method == zip::kStored && record.stored_bytes != record.bytes)
-    return Damaged(record, fmt::format("the stored record has {} bytes in the file but claims {}",
-                                       record.stored_bytes, record.bytes));
+    return Corrupt("the stored record has {} bytes in the file but claims {}", record.stored_bytes,
+                   record.bytes);
   if (record.method == zip::kDeflated && record.bytes / kMaxInflation > record.stored_bytes)
-    return Damaged(record, fmt::format("{} deflated bytes cannot hold {} bytes",
-                                       record.stored_bytes, record.bytes));
+    return Corrupt("{} deflated bytes cannot hold {} bytes", record.stored_bytes, record.bytes);
   return OkStatus();
 }
 
@@ -197,29 +190,29 @@ Status ZipDirectory::Parse(uint64_t entries, uint64_t directory_offset) {
     std::string_view fixed, extra, comment;
     if (!reader.Take(zip::kDirectoryEntryBytes, fixed) ||
         LoadLittle<uint32_t>(fixed) != zip::kDirectorySignature)
-      return Damaged(
-          at, fmt::format("no central directory entry here (entry {} of {})", i + 1, entries));
+      return Corrupt("no central directory entry here (entry {} of {})", i + 1, entries).at(at);
     ZipRecord record;
     if (!reader.Take(LoadLittle<uint16_t>(fixed, 28), record.name) ||
         !reader.Take(LoadLittle<uint16_t>(fixed, 30), extra) ||
         !reader.Take(LoadLittle<uint16_t>(fixed, 32), comment))
-      return Damaged(at,
-                     fmt::format("central directory entry {} of {} is cut off", i + 1, entries));
+      return Corrupt("central directory entry {} of {} is cut off", i + 1, entries).at(at);
     record.method = LoadLittle<uint16_t>(fixed, 10);
     record.crc = LoadLittle<uint32_t>(fixed, 16);
     record.stored_bytes = LoadLittle<uint32_t>(fixed, 20);
     record.bytes = LoadLittle<uint32_t>(fixed, 24);
     record.header_offset = LoadLittle<uint32_t>(fixed, 42);
-    NXDKIT_TRY(ApplyZip64(extra, record));
-    NXDKIT_TRY(CheckKind(record, LoadLittle<uint16_t>(fixed, 8), LoadLittle<uint16_t>(fixed, 34)));
+    NXDKIT_TRY(ApplyZip64(extra, record).member(record.name).at(record.header_offset));
+    NXDKIT_TRY(CheckKind(record, LoadLittle<uint16_t>(fixed, 8), LoadLittle<uint16_t>(fixed, 34))
+                   .member(record.name)
+                   .at(record.header_offset));
     if (!by_name_.emplace(record.name, records_.size()).second)
-      return Damaged(at, "two records have this name").member(record.name);
+      return Corrupt("two records have this name").at(at).member(record.name);
     records_.push_back(record);
   }
   if (reader.left() == 0) return OkStatus();
-  return Damaged(directory_offset + reader.position(),
-                 fmt::format("{} bytes are left over after the {} entries of the central directory",
-                             reader.left(), entries));
+  return Corrupt("{} bytes are left over after the {} entries of the central directory",
+                 reader.left(), entries)
+      .at(directory_offset + reader.position());
 }
 
 // The data begins after the local header, whose extra field has its own length (torch pads there);
@@ -242,20 +235,19 @@ Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) 
     const uint64_t name_bytes = LoadLittle<uint16_t>(header, 26);
     const uint64_t extra_bytes = LoadLittle<uint16_t>(header, 28);
     if (signature != zip::kLocalSignature)
-      return Damaged(record,
-                     fmt::format("the local header has signature {:#010x}, expected {:#010x}",
-                                 signature, zip::kLocalSignature));
+      return InHeader(record, Corrupt("the local header has signature {:#010x}, expected {:#010x}",
+                                      signature, zip::kLocalSignature));
     if (name_bytes != record.name.size() || header.substr(zip::kLocalBytes) != record.name)
-      return Damaged(record, "the local header has another name than the central directory");
+      return InHeader(record,
+                      Corrupt("the local header has another name than the central directory"));
     if (method != record.method)
-      return Damaged(
-          record, fmt::format("the local header says method {}, the central directory {}", method,
-                              record.method));
+      return InHeader(record, Corrupt("the local header says method {}, the central directory {}",
+                                      method, record.method));
     record.data_offset = record.header_offset + header_bytes + extra_bytes;
     if (record.data_offset > limit || record.stored_bytes > limit - record.data_offset)
-      return Damaged(record, fmt::format("the record's {} bytes at offset {} run into {} at {}",
-                                         record.stored_bytes, record.data_offset,
-                                         last ? "the directory" : "the next record", limit));
+      return InHeader(record, Corrupt("the record's {} bytes at offset {} run into {} at {}",
+                                      record.stored_bytes, record.data_offset,
+                                      last ? "the directory" : "the next record", limit));
   }
   return OkStatus();
 }

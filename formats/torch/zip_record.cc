@@ -1,6 +1,5 @@
 #include "formats/torch/zip_record.h"
 
-#include <fmt/core.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "formats/torch/zip_format.h"
+#include "lib/base/errors.h"
 #include "lib/hash/crc32.h"
 #include "lib/system/page_buffer.h"
 #include "lib/tensor/checked_storage.h"
@@ -39,9 +39,6 @@ Status StreamDeflated(FileView file, const ZipRecord& record, const ByteSink& si
   std::vector<std::byte> out(kChunkBytes);
   uint64_t read = 0;
   uint64_t written = 0;
-  const auto corrupt = [&](std::string message) {
-    return InRecord(record, Errc::kCorrupt, std::move(message));
-  };
   for (int code = Z_OK; code != Z_STREAM_END;) {
     if (stream.avail_in == 0 && read < record.stored_bytes) {
       const auto piece = std::span(in).first(
@@ -55,21 +52,22 @@ Status StreamDeflated(FileView file, const ZipRecord& record, const ByteSink& si
     stream.avail_out = static_cast<uInt>(out.size());
     code = inflate(&stream, Z_NO_FLUSH);
     if (code != Z_OK && code != Z_STREAM_END)
-      return corrupt(fmt::format("inflating stops after {} of {} bytes: {}", written, record.bytes,
-                                 stream.msg ? stream.msg : "the data ends too early"));
+      return InRecord(record,
+                      Corrupt("inflating stops after {} of {} bytes: {}", written, record.bytes,
+                              stream.msg ? stream.msg : "the data ends too early"));
     const auto piece = std::span<const std::byte>(out).first(out.size() - stream.avail_out);
     if (piece.size() > record.bytes - written)
-      return corrupt(
-          fmt::format("the record inflates to more than the {} bytes it claims", record.bytes));
+      return InRecord(
+          record, Corrupt("the record inflates to more than the {} bytes it claims", record.bytes));
     NXDKIT_TRY(sink(piece));
     written += piece.size();
   }
   if (written != record.bytes)
-    return corrupt(
-        fmt::format("the record inflates to {} bytes, expected {}", written, record.bytes));
+    return InRecord(record,
+                    Corrupt("the record inflates to {} bytes, expected {}", written, record.bytes));
   const uint64_t unused = stream.avail_in + (record.stored_bytes - read);
   if (unused == 0) return OkStatus();
-  return corrupt(fmt::format("{} bytes are left over after the deflated data", unused));
+  return InRecord(record, Corrupt("{} bytes are left over after the deflated data", unused));
 }
 
 // A deflated record. Only a temporary file gives random access to it.
@@ -88,9 +86,8 @@ class InflatedStorage : public Storage {
     std::call_once(once_, [this] { inflated_ = Inflate(); });
     if (!inflated_->ok()) return inflated_->error();
     if (offset > record_.bytes || to.size() > record_.bytes - offset)
-      return InRecord(record_, Errc::kCorrupt,
-                      fmt::format("{} bytes at offset {} of a record of {} bytes", to.size(),
-                                  offset, record_.bytes))
+      return InRecord(record_, Corrupt("{} bytes at offset {} of a record of {} bytes", to.size(),
+                                       offset, record_.bytes))
           .in(path());
     return (*inflated_)->ReadAt(offset, to);
   }
@@ -117,8 +114,8 @@ class InflatedStorage : public Storage {
 
 }  // namespace
 
-Error InRecord(const ZipRecord& record, Errc code, std::string message) {
-  return Error(code, std::move(message)).member(record.name).at(record.data_offset);
+Error InRecord(const ZipRecord& record, Error error) {
+  return std::move(error).member(record.name).at(record.data_offset);
 }
 
 Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink) {
@@ -136,8 +133,7 @@ Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink
 Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes) {
   if (record.bytes > max_bytes)
     return InRecord(
-        record, Errc::kUnsupported,
-        fmt::format("the record has {} bytes, the limit is {}", record.bytes, max_bytes));
+        record, Unsupported("the record has {} bytes, the limit is {}", record.bytes, max_bytes));
   std::string contents;
   contents.reserve(static_cast<size_t>(record.bytes));
   NXDKIT_TRY(StreamRecord(file, record, [&](std::span<const std::byte> piece) {

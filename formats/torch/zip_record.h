@@ -13,8 +13,7 @@
 
 namespace nxdkit::torch {
 
-// An error at the record's data.
-Error InRecord(const ZipRecord& record, Errc code, std::string message);
+Error InRecord(const ZipRecord& record, Error error);  // At the record's data.
 
 using ByteSink = std::function<Status(std::span<const std::byte>)>;
 

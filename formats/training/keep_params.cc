@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "lib/base/errors.h"
@@ -55,19 +54,14 @@ void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep) {
     bound.Add(std::move(tensor), std::move(artifact.bound.stored[t]));
   }
   artifact.bound = std::move(bound);
-  const auto renumber = [&](OptimizerEntry& entry) {
-    if (entry.kind == OptimizerEntry::Kind::kValue) return;
-    entry.param = params[entry.param];
-    entry.stored = places[entry.stored];
-  };
   std::erase_if(artifact.run, [&](RunTensor& tensor) { return !keep[tensor.param]; });
   for (RunTensor& tensor : artifact.run) tensor.param = params[tensor.param];
   if (!artifact.optimizer) return;
-  for (auto& entries : artifact.optimizer->entries)
-    if (entries)
-      for (OptimizerEntry& entry : *entries) renumber(entry);
-  for (auto& master : artifact.optimizer->masters)
-    if (master) renumber(*master);
+  ForEachEntry(*artifact.optimizer, [&](OptimizerEntry& entry) {
+    if (entry.kind == OptimizerEntry::Kind::kValue) return;
+    entry.param = params[entry.param];
+    entry.stored = places[entry.stored];
+  });
 }
 
 void StoreScalar(BoundArtifact& artifact, uint32_t param, OptimizerEntry& entry, Dtype dtype,
@@ -89,11 +83,10 @@ Result<double> ScalarOf(const BoundArtifact& artifact, const OptimizerEntry& ent
   if (entry.kind == OptimizerEntry::Kind::kValue) {
     if (const int64_t* whole = entry.value.integer()) return static_cast<double>(*whole);
     if (const double* number = std::get_if<double>(&entry.value.value)) return *number;
-    return Unsupported("{} is not a number", entry.name);
   }
-  if (entry.kind != OptimizerEntry::Kind::kScalar)
-    return Unsupported("{} is not a number", entry.name);
-  return ReadScalar(artifact.bound.stored[entry.stored]);
+  if (entry.kind == OptimizerEntry::Kind::kScalar)
+    return ReadScalar(artifact.bound.stored[entry.stored]);
+  return Unsupported("{} is not a number", entry.name);
 }
 
 Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change) {

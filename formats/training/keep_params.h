@@ -1,6 +1,7 @@
 // PRIVATE to formats/artifact: a bound artifact whose logical parameters change.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,14 @@ namespace nxdkit::training {
 // numbers that the optimizer's entries have change with it. All of a tensor's parameters are kept,
 // or none.
 void KeepParams(BoundArtifact& artifact, const std::vector<bool>& keep);
+
+// Every entry of the state, and those of the master weights.
+void ForEachEntry(auto& optimizer, const auto& take) {
+  for (auto& entries : optimizer.entries)
+    if (entries) std::ranges::for_each(*entries, take);
+  for (auto& master : optimizer.masters)
+    if (master) take(*master);
+}
 
 // Stores a number as the entry's tensor without dimensions: a new logical parameter, named after
 // model parameter `param`.
@@ -32,8 +41,7 @@ Status ChangeSteps(BoundArtifact& artifact, const ChangeStep& change);
 // "model.norm.weight", or "model.norm.weight and 4 other parameters".
 std::string NameSome(const BoundArtifact& artifact, const std::vector<size_t>& params);
 
-// Leaves out the tensors of the run's state.
-void LeaveRun(BoundArtifact& artifact);
+void LeaveRun(BoundArtifact& artifact);  // Leaves out the tensors of the run's state.
 
 // Leaves out all that training goes on from but the weights, where there is some; a warning says so
 // and why.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/training/keep_params.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::training {
@@ -43,24 +44,12 @@ Error Wrong(std::string_view name) {
   return Corrupt("\"{}\" of the record of a tag's form is missing, or something else", name);
 }
 
-Result<std::string> TextAt(const PickleValue& value, const char* name) {
+template <typename T>
+Result<T> ValueAt(const PickleValue& value, const char* name) {
   const PickleValue* item = value.Find(name);
-  if (!item || !item->string()) return Wrong(name);
-  return *item->string();
-}
-
-Result<bool> FlagAt(const PickleValue& value, const char* name) {
-  const PickleValue* item = value.Find(name);
-  const bool* flag = item ? std::get_if<bool>(&item->value) : nullptr;
-  if (!flag) return Wrong(name);
-  return *flag;
-}
-
-Result<Dtype> DtypeAt(const PickleValue& value, const char* name) {
-  const PickleValue* item = value.Find(name);
-  const Dtype* dtype = item ? std::get_if<Dtype>(&item->value) : nullptr;
-  if (!dtype) return Wrong(name);
-  return *dtype;
+  const T* found = item ? std::get_if<T>(&item->value) : nullptr;
+  if (!found) return Wrong(name);
+  return *found;
 }
 
 // Dtypes by name.
@@ -89,14 +78,10 @@ NamedDtypes WeightDtypes(const BoundArtifact& tag) {
 
 NamedDtypes StateDtypes(const BoundArtifact& tag) {
   std::map<std::string, Dtype> dtypes;
-  const auto add = [&](const OptimizerEntry& entry) {
+  ForEachEntry(*tag.optimizer, [&](const OptimizerEntry& entry) {
     if (entry.kind == OptimizerEntry::Kind::kLike)
       dtypes.emplace(tag.params[entry.param].name, entry.dtype);
-  };
-  for (const auto& entries : tag.optimizer->entries)
-    if (entries) std::ranges::for_each(*entries, add);
-  for (const auto& master : tag.optimizer->masters)
-    if (master) add(*master);
+  });
   return Compact(dtypes);
 }
 
@@ -128,8 +113,8 @@ NumberedForm FormOf(const BoundArtifact& tag) {
   form.order = optimizer.order;
   form.shapes_are_sizes = optimizer.shapes_are_sizes;
   form.stores_head = StoresHead(tag);
-  form.fused_gate_up = tag.optimizer->fused_gate_up;
-  form.pp = tag.optimizer->pp;
+  form.fused_gate_up = optimizer.fused_gate_up;
+  form.pp = optimizer.pp;
   for (const PickleDict& group : optimizer.groups) form.groups.push_back(WithoutParams(group));
   for (const auto& entries : optimizer.entries)
     for (const OptimizerEntry& entry : entries.value_or(std::vector<OptimizerEntry>()))
@@ -176,20 +161,20 @@ Result<NumberedForm> ReadNumberedForm(const PickleValue& value) {
       if (!key.string()) return Wrong(kGroups);
     form.groups.push_back(*group.dict());
   }
-  NXDKIT_ASSIGN(const std::string order, TextAt(value, kOrder));
+  NXDKIT_ASSIGN(const std::string order, ValueAt<std::string>(value, kOrder));
   const auto rule = nxd::GroupRuleFromName(order);
   if (!rule) return Wrong(kOrder);
   form.order.rule = *rule;
-  NXDKIT_ASSIGN(form.order.tied_head, FlagAt(value, kTiedHead));
-  NXDKIT_ASSIGN(form.shapes_are_sizes, FlagAt(value, kSizes));
+  NXDKIT_ASSIGN(form.order.tied_head, ValueAt<bool>(value, kTiedHead));
+  NXDKIT_ASSIGN(form.shapes_are_sizes, ValueAt<bool>(value, kSizes));
   if (const PickleValue* step = value.Find(kStep); step && !step->string())
-    NXDKIT_TRY(DtypeAt(value, kStep).To(form.step));
-  NXDKIT_ASSIGN(form.weights.most, DtypeAt(value, kWeights));
+    NXDKIT_TRY(ValueAt<Dtype>(value, kStep).To(form.step));
+  NXDKIT_ASSIGN(form.weights.most, ValueAt<Dtype>(value, kWeights));
   NXDKIT_TRY(ReadOthers(value, kOtherWeights, form.weights));
-  if (value.Find(kState)) NXDKIT_TRY(DtypeAt(value, kState).To(form.state.most));
+  if (value.Find(kState)) NXDKIT_TRY(ValueAt<Dtype>(value, kState).To(form.state.most));
   NXDKIT_TRY(ReadOthers(value, kOtherState, form.state));
-  NXDKIT_ASSIGN(form.stores_head, FlagAt(value, kStoresHead));
-  NXDKIT_ASSIGN(form.fused_gate_up, FlagAt(value, kFusedGateUp));
+  NXDKIT_ASSIGN(form.stores_head, ValueAt<bool>(value, kStoresHead));
+  NXDKIT_ASSIGN(form.fused_gate_up, ValueAt<bool>(value, kFusedGateUp));
   if (const PickleValue* pp = value.Find(kPipelineRanks)) {
     const int64_t* ranks = pp->integer();
     if (!ranks || *ranks < 0 || *ranks > kMaxPipelineRanks) return Wrong(kPipelineRanks);

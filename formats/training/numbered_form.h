@@ -10,8 +10,7 @@ namespace nxdkit::training {
 
 inline constexpr char kNumberedFormKey[] = "nxdkit.optimizer";
 
-// The form of a bound tag.
-NumberedForm FormOf(const BoundArtifact& tag);
+NumberedForm FormOf(const BoundArtifact& tag);  // The form of a bound tag.
 
 torch::PickleValue WriteNumberedForm(const NumberedForm& form);
 // kCorrupt for what WriteNumberedForm does not write.

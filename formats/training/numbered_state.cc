@@ -42,6 +42,15 @@ PickleDict PlainGroup() {
   return group;
 }
 
+// What else the run has saved has no place in a tag, but for the schedule.
+Status NameLosses(BoundArtifact& source, std::vector<std::string>& notes) {
+  if (!source.objects) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
+  notes.insert(notes.end(), losses.begin(), losses.end());
+  LeaveRun(source);
+  return OkStatus();
+}
+
 struct Numberer {
   BoundArtifact& source;
   std::optional<GroupRule> asked;
@@ -63,7 +72,7 @@ struct Numberer {
       NXDKIT_TRY(AddMasters());
     Widen();
     optimizer.style = nxd::OptimizerStyle::kZero1;
-    return NameLosses();
+    return NameLosses(source, notes);
   }
 
   std::vector<std::vector<size_t>> GroupsBy(GroupRule rule) const {
@@ -257,23 +266,10 @@ struct Numberer {
   // the record is of may have had something else.
   void Widen() {
     const NamedDtypes wanted = optimizer.form ? optimizer.form->state : NamedDtypes();
-    const auto widen = [&](OptimizerEntry& entry) {
+    ForEachEntry(optimizer, [&](OptimizerEntry& entry) {
       if (entry.kind == EntryKind::kLike)
         entry.dtype = Holding(entry.dtype, wanted.Of(source.params[entry.param].name));
-    };
-    for (auto& entries : optimizer.entries)
-      if (entries) std::ranges::for_each(*entries, widen);
-    for (auto& master : optimizer.masters)
-      if (master) widen(*master);
-  }
-
-  // What else the run has saved has no place in a tag, but for the schedule.
-  Status NameLosses() {
-    if (!source.objects) return OkStatus();
-    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
-    notes.insert(notes.end(), losses.begin(), losses.end());
-    LeaveRun(source);
-    return OkStatus();
+    });
   }
 };
 
@@ -281,13 +277,8 @@ struct Numberer {
 
 Status ToNumberedState(BoundArtifact& source, std::optional<GroupRule> order,
                        std::vector<std::string>& notes) {
-  if (!source.optimizer && source.objects) {
-    NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
-    notes.insert(notes.end(), losses.begin(), losses.end());
-    LeaveRun(source);
-  }
-  if (!source.optimizer || source.optimizer->style != nxd::OptimizerStyle::kNamed)
-    return OkStatus();
+  if (!source.optimizer) return NameLosses(source, notes);
+  if (source.optimizer->style != nxd::OptimizerStyle::kNamed) return OkStatus();
   return Numberer{source, order, notes}.Run();
 }
 

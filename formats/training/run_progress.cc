@@ -191,10 +191,7 @@ Result<std::optional<PickleValue>> ReadIfThere(const RunObjects& objects, std::s
 }
 
 void AddIfNone(PickleDict& dict, const char* key, PickleValue value) {
-  const auto is_key = [&](const auto& item) {
-    return item.first.string() && *item.first.string() == key;
-  };
-  if (std::ranges::none_of(dict, is_key)) dict.push_back({{std::string(key)}, std::move(value)});
+  if (!SaidIn(dict, key)) dict.push_back({{std::string(key)}, std::move(value)});
 }
 
 // What the objects under "lr_scheduler." say, by their names there.
@@ -399,10 +396,9 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
     losses.push_back(
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
   else
-    losses.push_back(
-        fmt::format("there is no {}: {} beside the checkpoint is carried over, of "
-                    "whatever step it is",
-                    kLastEpochKey, kSchedulerFile));
+    losses.push_back(fmt::format(
+        "there is no {}: {} beside the checkpoint is carried over, of whatever step it is",
+        kLastEpochKey, kSchedulerFile));
   NXDKIT_ASSIGN(const UserContent content, UserContentOf(checkpoint));
   if (!content.note.empty()) losses.push_back(content.note);
   const bool has_step = content.kept != UserContent::Kept::kNot && has_content_file;

@@ -21,15 +21,13 @@ struct Server {
 // damaged weights is healthy. kUnsupported when there is no such path.
 Status CheckHealth(const Server& server);
 
-// GET /version: "0.32.0".
-Result<std::string> AskVersion(const Server& server);
+Result<std::string> AskVersion(const Server& server);  // GET /version: "0.32.0".
 
 struct ServedModel {
   std::string name;
   int64_t max_model_len = 0;  // 0: it does not say
 };
-// GET /v1/models, the first.
-Result<ServedModel> AskModel(const Server& server);
+Result<ServedModel> AskModel(const Server& server);  // GET /v1/models, the first.
 
 // POST /weight_checker: the SHA-256 of every parameter of every rank, 64 lower-case digits, by
 // CheckerKey. kUnsupported when the server has no such endpoint; kIo when it cannot answer, with

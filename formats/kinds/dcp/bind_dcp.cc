@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "formats/dcp/folder.h"
@@ -195,15 +194,13 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
     return described.contains(Described(name, shape));
   };
   DcpTensors known;
-  const auto add = [&](std::vector<dcp::GlobalTensor> tensors) {
-    for (dcp::GlobalTensor& tensor : tensors) {
+  for (const dcp::Style style : dcp::kStyles) {
+    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
+    if (!tensors.ok()) continue;  // the style has no such model
+    for (dcp::GlobalTensor& tensor : *tensors) {
       std::string name = tensor.layout.name;
       known.emplace(std::move(name), std::move(tensor));
     }
-  };
-  for (const dcp::Style style : dcp::kStyles) {
-    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
-    if (tensors.ok()) add(*std::move(tensors));  // else the style has no such model
   }
   return known;
 }

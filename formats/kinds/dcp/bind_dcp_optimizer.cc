@@ -69,10 +69,9 @@ class DcpBinder {
       return Corrupt("shape {} found, the parameter has {}", ShapeText(entry.shape),
                      ShapeText(tensor->shape));
     std::map<uint32_t, uint32_t> numbers;  // of what is kept, by the parameter
-    for (const uint32_t i : ParamsOf(tensor->layout)) {
-      NXDKIT_ASSIGN(numbers[i],
-                    Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape));
-    }
+    for (const uint32_t i : ParamsOf(tensor->layout))
+      NXDKIT_TRY(
+          Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape).To(numbers[i]));
     for (const dcp::StoredChunk& chunk : entry.chunks) {
       TensorLayout layout = dcp::CutChunk(*tensor, chunk.box);
       for (Piece& piece : layout.pieces) piece.param = numbers.at(piece.param);

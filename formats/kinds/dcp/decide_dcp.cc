@@ -98,10 +98,9 @@ void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, D
       first = fmt::format("{}, from {} to {}", source.params[i].name, Name(dtypes[i]), Name(to));
   }
   if (count > 0)
-    output.warnings.push_back(
-        fmt::format("the weights that training goes on from are rounded: {} of {} parameters, the "
-                    "first is {}",
-                    count, dtypes.size(), first));
+    output.warnings.push_back(fmt::format(
+        "the weights that training goes on from are rounded: {} of {} parameters, the first is {}",
+        count, dtypes.size(), first));
 }
 
 // A checkpoint's keys: what is before the names of its weights, and before those of their states.

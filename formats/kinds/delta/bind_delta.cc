@@ -84,8 +84,9 @@ class Overlay {
   mutable ScratchPool<Scratch> scratch_;
 };
 
-Error WrongBase(const std::string& path, std::string what) {
-  return Error(Errc::kFindings, std::move(what))
+template <typename... T>
+Error WrongBase(const std::string& path, fmt::format_string<T...> text, T&&... args) {
+  return Error(Errc::kFindings, fmt::format(text, std::forward<T>(args)...))
       .in(path)
       .hint("apply it to the version that it was made from");
 }
@@ -101,12 +102,10 @@ Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
     return OkStatus();
   if (version.digest == manifest::DigestText(head.result))
     return WrongBase(base.artifact.path,
-                     fmt::format("version {} ({}) is what the delta makes: it was applied before",
-                                 version.serial, version.label));
-  return WrongBase(
-      base.artifact.path,
-      fmt::format("version {} ({}) has the digest {}, the delta is for {}", version.serial,
-                  version.label, version.digest, manifest::DigestText(head.base)));
+                     "version {} ({}) is what the delta makes: it was applied before",
+                     version.serial, version.label);
+  return WrongBase(base.artifact.path, "version {} ({}) has the digest {}, the delta is for {}",
+                   version.serial, version.label, version.digest, manifest::DigestText(head.base));
 }
 
 // For each parameter of the base its row in the delta; both must have the same ones.
@@ -123,15 +122,14 @@ Result<std::vector<size_t>> MatchParams(const BoundArtifact& base, const Canonic
           .on(output.name);
     const delta::Param& row = params[it->second];
     if (row.dtype != output.dtype || row.shape != output.shape)
-      return WrongBase(base.artifact.path,
-                       fmt::format("{} {} here, the delta is for {} {}", Name(output.dtype),
-                                   ShapeText(output.shape), Name(row.dtype), ShapeText(row.shape)))
+      return WrongBase(base.artifact.path, "{} {} here, the delta is for {} {}", Name(output.dtype),
+                       ShapeText(output.shape), Name(row.dtype), ShapeText(row.shape))
           .on(output.name);
     rows.push_back(it->second);
   }
   if (rows.size() == params.size()) return rows;
-  return WrongBase(base.artifact.path, fmt::format("{} parameters here, the delta is for {}",
-                                                   rows.size(), params.size()));
+  return WrongBase(base.artifact.path, "{} parameters here, the delta is for {}", rows.size(),
+                   params.size());
 }
 
 // The digests of a delta follow from each other, as those of a manifest do.

@@ -16,8 +16,7 @@ struct DeltaState : KindState {
   Artifact base;
 };
 
-// nullptr where it is no delta.
-const DeltaState* DeltaStateOf(const Artifact& artifact);
+const DeltaState* DeltaStateOf(const Artifact& artifact);  // nullptr where it is no delta.
 std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact);
 
 // Binds out.artifact, a kDelta, and its base. kFindings when the base is not the delta's.

@@ -61,12 +61,10 @@ class Binder {
   }
 
   Status Run() {
-    for (const StoredTensor& stored : out_.artifact.files.front().tensors) {
+    for (const StoredTensor& stored : out_.artifact.files.front().tensors)
       NXDKIT_TRY(Place(stored).in(stored.storage->path()).on(stored.name));
-    }
-    for (const auto& [target, pair] : pairs_) {
+    for (const auto& [target, pair] : pairs_)
       NXDKIT_TRY(AddPair(target, pair).in(out_.artifact.files.front().path));
-    }
     for (const auto& [target, stored] : wholes_)
       Bind(*stored, numbering_.AddWhole(target), stored->shape, false);
     NXDKIT_TRY(CheckTargets());
@@ -259,9 +257,7 @@ Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing shari
                 const InputHints&) {
   NXDKIT_ASSIGN(const bool is_file, out.artifact.look.IsFile(out.artifact.path));
   std::vector<std::string> files = {out.artifact.path};
-  if (!is_file) {
-    NXDKIT_ASSIGN(files, LoraFiles(out.artifact.path, out.artifact.look));
-  }
+  if (!is_file) NXDKIT_TRY(LoraFiles(out.artifact.path, out.artifact.look).To(files));
   if (files.size() > 1)
     return BadUsage("{} adapters are in the folder, and nothing says which counts: {} and {}",
                     files.size(), BaseName(files[0]), BaseName(files[1]))

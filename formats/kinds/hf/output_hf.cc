@@ -54,9 +54,8 @@ Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source,
                                          const OutputOptions& options) {
   std::unique_ptr<Output> decided = std::make_unique<HfOutput>(options);
   auto& output = static_cast<HfOutput&>(*decided);
-  if (const std::optional<std::string> size = options.Text("max-shard-size")) {
-    NXDKIT_ASSIGN(output.max_shard_bytes, hf::ParseShardSize(*size));
-  }
+  if (const std::optional<std::string> size = options.Text("max-shard-size"))
+    NXDKIT_TRY(hf::ParseShardSize(*size).To(output.max_shard_bytes));
   if (!source.lora && !source.artifact.config)
     output.notes.push_back(
         "the source has no config.json: without one the model cannot be loaded or converted "

@@ -79,8 +79,6 @@ Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& 
   return OkStatus();
 }
 
-bool Fuses(QkvStyle style) { return style == QkvStyle::kFused || style == QkvStyle::kCoalesced; }
-
 // The multiplier is decided.
 Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& output) {
   const models::ModelConfig& config = source.model->config;
@@ -91,7 +89,7 @@ Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& out
   if (asked.layout.qkv) {
     out.qkv = *asked.layout.qkv;
   } else if (output.optimum) {
-    out.qkv = nxd::OptimumQkv(config, out, from_nxd && Fuses(out.qkv));
+    out.qkv = nxd::OptimumQkv(config, out, from_nxd && nxd::Fuses(out.qkv));
   } else if (out.names == nxd::NameStyle::kMegatron) {
     out.qkv = QkvStyle::kSeparate;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {

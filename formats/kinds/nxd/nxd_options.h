@@ -10,8 +10,7 @@ namespace nxdkit::kinds {
 
 // --tp, --pp, --vpp, --ep, --kv-multiplier, --qkv, --hw, --style
 nxd::LayoutOptions LayoutOf(const Arguments& arguments);
-// The same of an input, with who says it.
-nxd::Claims ClaimsOf(const InputHints& hints);
+nxd::Claims ClaimsOf(const InputHints& hints);  // The same of an input, with who says it.
 
 // The hardware that is taken for a set where neither claims nor contents tell: "hw-if-unknown".
 std::optional<models::Hardware> HardwareIfUnknown(const Arguments& arguments);

@@ -24,8 +24,7 @@ struct NxdLayout : KindState {
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
 };
 
-// nullptr where it is no NxD set.
-const NxdState* NxdStateOf(const Artifact& artifact);
+const NxdState* NxdStateOf(const Artifact& artifact);  // nullptr where it is no NxD set.
 const NxdLayout* NxdLayoutOf(const BoundArtifact& bound);
 
 }  // namespace nxdkit::kinds

@@ -126,9 +126,7 @@ class NxdPlanner {
     if (state && state->mp_record) {
       const std::string path = JoinPath(state->set.location.root, nxd::kTrnConfigFile);
       NXDKIT_ASSIGN(const bool there, IsFile(path));
-      if (there) {
-        NXDKIT_ASSIGN(settings, ReadSmallFile(path, kMaxTrnConfigBytes));
-      }
+      if (there) NXDKIT_TRY(ReadSmallFile(path, kMaxTrnConfigBytes).To(settings));
     }
     builder_.plan.texts.push_back(
         {nxd::kTrnConfigFile, nxd::WriteTrnConfig(output_.geometry, output_.xser, settings)});

@@ -50,12 +50,8 @@ class TreeMaker {
       PickleValue value = PickleValue::MakeDict({});
       if (key == "param_groups") value = Groups();
       if (key == "shape_info") value = Shapes();
-      if (key == states) {
-        NXDKIT_ASSIGN(value, States());
-      }
-      if (key == nxd::kMasterWeights) {
-        NXDKIT_ASSIGN(value, MasterWeights());
-      }
+      if (key == states) NXDKIT_TRY(States().To(value));
+      if (key == nxd::kMasterWeights) NXDKIT_TRY(MasterWeights().To(value));
       root.push_back({{key}, std::move(value)});
     }
     tree_.root = PickleValue::MakeDict(std::move(root));

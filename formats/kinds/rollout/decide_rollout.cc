@@ -53,23 +53,41 @@ Asked AskedOf(const OutputOptions& options) {
   return asked;
 }
 
-constexpr char kAgreeHint[] = "leave the option out, or compile a bundle for it";
-
 template <typename T>
-Status Agree(const char* option, const std::optional<T>& asked, const T& bundle,
-             const std::string& path) {
+Status Agree(const char* option, const std::optional<T>& asked, const T& bundle) {
   if (!asked || *asked == bundle) return OkStatus();
-  return BadUsage("{} {} was asked for, but the bundle was compiled for {}", option, *asked, bundle)
-      .in(path)
-      .hint(kAgreeHint);
+  return BadUsage("{} {} was asked for, but the bundle was compiled for {}", option, *asked,
+                  bundle);
 }
 
 Status AgreeOnText(const char* option, const std::optional<std::string>& asked,
-                   const std::string& bundle, const std::string& path) {
+                   const std::string& bundle) {
   if (!asked || *asked == bundle) return OkStatus();
-  return BadUsage("{} {} was asked for, but the bundle says \"{}\"", option, *asked, bundle)
-      .in(path)
-      .hint(kAgreeHint);
+  return BadUsage("{} {} was asked for, but the bundle says \"{}\"", option, *asked, bundle);
+}
+
+Status CheckAgrees(const Asked& asked, const rollout::NeuronConfig& config,
+                   std::optional<Dtype> dtype) {
+  NXDKIT_TRY(Agree("--tp", asked.tp, config.tp));
+  NXDKIT_TRY(Agree("--bs", asked.batch_size, config.batch_size));
+  NXDKIT_TRY(Agree("--seq", asked.sequence_length, config.sequence_length));
+  if (asked.fused_qkv && *asked.fused_qkv != config.fused_qkv)
+    return BadUsage("--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
+                    *asked.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart");
+  if (asked.on_device_sampling && *asked.on_device_sampling != config.on_device_sampling)
+    return BadUsage(
+        "--{}on-device-sampling was asked for, but the bundle was compiled to sample {}",
+        *asked.on_device_sampling ? "" : "no-",
+        config.on_device_sampling ? "on the device" : "on the host");
+  NXDKIT_TRY(AgreeOnText("--optimum-version", asked.optimum_version, config.stamp.optimum));
+  NXDKIT_TRY(AgreeOnText("--compiler-version", asked.compiler_version, config.stamp.compiler));
+  if (asked.flavor && *asked.flavor != config.flavor)
+    return BadUsage("--flavor {} was asked for, but the bundle is of flavor {}",
+                    FlavorName(*asked.flavor), FlavorName(config.flavor));
+  if (asked.dtype && dtype && *asked.dtype != *dtype)
+    return BadUsage("--dtype {} was asked for, but the bundle was compiled for {}",
+                    TorchName(*asked.dtype), config.torch_dtype);
+  return OkStatus();
 }
 
 // Only a bundle that has all its shards can have them replaced.
@@ -106,36 +124,11 @@ Status TakeBundle(const std::string& path, const Asked& asked, RolloutOutput& ou
         .in(file);
   const rollout::NeuronConfig& config = *bundle.config;
   if (asked.only_weights) NXDKIT_TRY(CheckRefreshable(bundle));
-  NXDKIT_TRY(Agree("--tp", asked.tp, config.tp, file));
-  NXDKIT_TRY(Agree("--bs", asked.batch_size, config.batch_size, file));
-  NXDKIT_TRY(Agree("--seq", asked.sequence_length, config.sequence_length, file));
-  if (asked.fused_qkv && *asked.fused_qkv != config.fused_qkv)
-    return BadUsage("--{}fused-qkv was asked for, but the bundle was compiled with q, k and v {}",
-                    *asked.fused_qkv ? "" : "no-", config.fused_qkv ? "fused" : "apart")
-        .in(file)
-        .hint(kAgreeHint);
-  if (asked.on_device_sampling && *asked.on_device_sampling != config.on_device_sampling)
-    return BadUsage(
-               "--{}on-device-sampling was asked for, but the bundle was compiled to sample {}",
-               *asked.on_device_sampling ? "" : "no-",
-               config.on_device_sampling ? "on the device" : "on the host")
-        .in(file)
-        .hint(kAgreeHint);
-  NXDKIT_TRY(AgreeOnText("--optimum-version", asked.optimum_version, config.stamp.optimum, file));
-  NXDKIT_TRY(
-      AgreeOnText("--compiler-version", asked.compiler_version, config.stamp.compiler, file));
-  if (asked.flavor && *asked.flavor != config.flavor)
-    return BadUsage("--flavor {} was asked for, but the bundle is of flavor {}",
-                    FlavorName(*asked.flavor), FlavorName(config.flavor))
-        .in(file)
-        .hint(kAgreeHint);
   const std::optional<Dtype> dtype = DtypeFromTorchName(config.torch_dtype);
+  if (Status agrees = CheckAgrees(asked, config, dtype); !agrees.ok())
+    return std::move(agrees).error().in(file).hint(
+        "leave the option out, or compile a bundle for it");
   if (!dtype) return Unsupported("torch_dtype \"{}\" is unknown", config.torch_dtype).in(file);
-  if (asked.dtype && *asked.dtype != *dtype)
-    return BadUsage("--dtype {} was asked for, but the bundle was compiled for {}",
-                    TorchName(*asked.dtype), config.torch_dtype)
-        .in(file)
-        .hint(kAgreeHint);
   output.dtype = dtype;
   output.neuron = config;
   output.neuron_text = bundle.config_text;
@@ -223,8 +216,7 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
   if (asked.compiler_version && asked.compiler_version->find('+') == std::string::npos)
     output.warnings.push_back(
         fmt::format("--compiler-version {} has no +hash, as neuronx-cc's own versions have: the "
-                    "loader compares "
-                    "all of it",
+                    "loader compares all of it",
                     *asked.compiler_version));
   if (found.editable && !asked.optimum_version && unknown.empty())
     output.warnings.push_back(
@@ -293,9 +285,7 @@ Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
   auto& output = static_cast<RolloutOutput&>(*decided);
   Asked asked = AskedOf(options);
   output.only_weights = asked.only_weights;
-  if (options.downcast) {
-    NXDKIT_ASSIGN(asked.dtype, CommonDtype(source, true));
-  }
+  if (options.downcast) NXDKIT_TRY(CommonDtype(source, true).To(asked.dtype));
   if (asked.bundle) {
     NXDKIT_TRY(TakeBundle(*asked.bundle, asked, output));
     if (!asked.dtype) NoteRounding(source, output);
@@ -309,8 +299,7 @@ Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
       config.heads != config.kv_heads)
     output.notes.push_back(fmt::format(
         "key heads become {} of {} (convert-to-mha): the shards are right, but {} cannot make them "
-        "itself from a "
-        "Hugging Face checkpoint",
+        "itself from a Hugging Face checkpoint",
         heads.padded_kv, config.kv_heads,
         output.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
   if (output.neuron.fused_qkv && config.qkv_bias &&
