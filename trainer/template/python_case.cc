@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lib/base/text.h"
 #include "lib/base/utf8.h"
 #include "trainer/base/characters.h"
 
@@ -40,7 +41,7 @@ std::string UpperExpansion(uint32_t point) {
     AppendUtf8(kIota, &upper);
     return upper;
   }
-  static const std::vector<std::string_view> kRows = trainer::Split(kExpansions, ' ');
+  static const std::vector<std::string_view> kRows = nxdkit::Split(kExpansions, ' ');
   const auto point_of = [](std::string_view row) { return DecodeUtf8(row, 0)->value; };
   const auto row = std::ranges::lower_bound(kRows, point, {}, point_of);
   if (row != kRows.end() && point_of(*row) == point) upper = row->substr(row->find('=') + 1);
