@@ -27,6 +27,7 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/kinds/survey.h
   formats/kinds/table.h
   formats/lora/config.h
+  formats/lora/module_pattern.h
   formats/manifest/manifest.h
   formats/models/family.h
   formats/models/gqa.h

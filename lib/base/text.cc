@@ -182,6 +182,19 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+namespace {
+
+// "model.norm" in "model.norm.weight": from the start of a part on. A short word is in too many.
+bool HasPart(std::string_view text, std::string_view word) {
+  constexpr size_t kShort = 4;
+  if (word.size() < kShort) return false;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1))
+    if (at == 0 || (!IsAlnum(text[at - 1]) && IsAlnum(word.front()))) return true;
+  return false;
+}
+
+}  // namespace
+
 std::optional<std::string> ClosestWord(std::string_view word,
                                        std::span<const std::string> candidates) {
   size_t nearest = std::max<size_t>(1, word.size() / 3) + 1;
@@ -195,7 +208,9 @@ std::optional<std::string> ClosestWord(std::string_view word,
     nearest = distance;
     found = candidate;
   }
-  return found;
+  const auto has_word = [&](const std::string& candidate) { return HasPart(candidate, word); };
+  const auto longer = std::ranges::find_if(candidates, has_word);
+  return found || longer == candidates.end() ? found : *longer;
 }
 
 // On a mismatch only the last star is widened: what came before it has matched as early as it can,

@@ -54,7 +54,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 // Fewest insertions, deletions, replacements and swaps of neighbouring bytes.
 size_t EditDistance(std::string_view a, std::string_view b);
 // The candidate to offer after "did you mean": the nearest, first among equals, when no more than
-// a third of `word` (at least 1) differs.
+// a third of `word` (at least 1) differs; else the first that has the word as a part.
 std::optional<std::string> ClosestWord(std::string_view word,
                                        std::span<const std::string> candidates);
 

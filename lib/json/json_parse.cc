@@ -12,6 +12,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/base/utf8.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 
 namespace nxdkit {
@@ -249,7 +250,7 @@ Result<Json> ParseJson(std::string_view text, const JsonOptions& options) {
 
 Result<Json> ReadJsonFile(const std::string& path, uint64_t max_bytes, const JsonOptions& options) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, max_bytes));
-  return ParseJson(text, options).in(path);
+  return OrWrongAnswer(ParseJson(text, options).in(path), path);
 }
 
 }  // namespace nxdkit
