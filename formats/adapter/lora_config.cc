@@ -5,6 +5,7 @@
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -91,7 +92,7 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
     NXDKIT_ASSIGN(const bool there, IsFile(path));
     if (!there) continue;
     NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
-    NXDKIT_ASSIGN(lora::Config config, lora::ParseConfig(text, path));
+    NXDKIT_ASSIGN(lora::Config config, OrBrokenDownload(lora::ParseConfig(text, path), path));
     return LoraConfigFile{std::move(config), path};
   }
   return NotFound("no configuration of the adapter, which says its rank and scale: looked for {}{}",

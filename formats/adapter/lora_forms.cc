@@ -47,6 +47,20 @@ std::vector<std::string> PeftTargets(const BoundArtifact& adapter) {
   return names;
 }
 
+// The names under which PEFT looks for a parameter that is saved whole: those that modules_to_save
+// has, and both of a tied embedding that was trained as one.
+std::vector<std::string> WholeNames(const BoundArtifact& adapter, const std::string& name) {
+  const models::ModelConfig& model = adapter.model->config;
+  const lora::Config& config = adapter.lora->config;
+  std::vector<std::string> names;
+  for (const models::Alias& alias : model.family->aliases)
+    if (model.tied && alias.tied && alias.of == name &&
+        (config.ties || config.Saves(ModuleOf(alias.name))))
+      names.push_back(alias.name);
+  if (names.empty() || config.ties || config.Saves(ModuleOf(name))) names.push_back(name);
+  return names;
+}
+
 }  // namespace
 
 std::vector<TensorLayout> PeftTensors(const BoundArtifact& adapter) {
@@ -66,8 +80,16 @@ std::vector<TensorLayout> PeftTensors(const BoundArtifact& adapter) {
       add(module + ".lora_A.weight", pair->a, false);
       add(module + ".lora_B.weight", pair->b, false);
     }
-    if (const auto& whole = adapter.lora->wholes[i])
-      add(std::string(kPrefix) + param.name, *whole, false);
+    if (const auto& magnitude = adapter.lora->magnitudes[i])
+      add(module + ".lora_magnitude_vector", *magnitude, false);
+    if (const auto& rows = adapter.lora->rows[i])
+      add(module + ".token_adapter.trainable_tokens_delta", rows->param, false);
+    const auto& whole = adapter.lora->wholes[i];
+    if (whole && adapter.lora->pairs[i])
+      add(module + ".base_layer.weight", *whole, false);
+    else if (whole)
+      for (const std::string& name : WholeNames(adapter, param.name))
+        add(std::string(kPrefix) + name, *whole, false);
   }
   return tensors;
 }

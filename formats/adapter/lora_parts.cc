@@ -14,7 +14,14 @@ LoraNumbering::LoraNumbering(const LoraBase& base, BoundArtifact& out, nxd::Lora
     : base_(base), out_(out), sharing_(sharing) {
   out.lora->pairs.assign(base.params->size(), std::nullopt);
   out.lora->wholes.assign(base.params->size(), std::nullopt);
+  out.lora->magnitudes.assign(base.params->size(), std::nullopt);
+  out.lora->rows.assign(base.params->size(), std::nullopt);
   out.lora->sharing = sharing;
+}
+
+uint32_t LoraNumbering::Number(std::string name, Shape shape) {
+  out_.params.push_back({std::move(name), std::move(shape), 0, 0});
+  return static_cast<uint32_t>(out_.params.size() - 1);
 }
 
 Status LoraNumbering::AddPair(uint32_t target) {
@@ -25,13 +32,9 @@ Status LoraNumbering::AddPair(uint32_t target) {
   const std::string module = shared.value_or(own);
   const lora::Config& config = out_.lora->config;
   const int64_t rank = config.RankOf(own);
-  const auto number = [&](const std::string& name, Shape shape) {
-    out_.params.push_back({name, std::move(shape), 0, 0});
-    return static_cast<uint32_t>(out_.params.size() - 1);
-  };
   auto it = modules_.find(module);
   if (it == modules_.end()) {
-    const uint32_t a = number(module + ".lora_A.weight", {rank, param.shape[1]});
+    const uint32_t a = Number(module + ".lora_A.weight", {rank, param.shape[1]});
     it = modules_.emplace(module, Module{a, target}).first;
   }
   const std::string first = ModuleOf((*base_.params)[it->second.target].name);
@@ -41,7 +44,7 @@ Status LoraNumbering::AddPair(uint32_t target) {
                        module)
         .in(out_.lora->config_path)
         .on(own);
-  const uint32_t b = number(own + ".lora_B.weight", {param.shape[0], rank});
+  const uint32_t b = Number(own + ".lora_B.weight", {param.shape[0], rank});
   out_.lora->pairs[target] = nxd::LoraPair{it->second.a, b, rank};
   return OkStatus();
 }
@@ -51,6 +54,22 @@ uint32_t LoraNumbering::AddWhole(uint32_t target) {
   const auto number = static_cast<uint32_t>(out_.params.size());
   out_.params.push_back(param);
   out_.lora->wholes[target] = number;
+  return number;
+}
+
+uint32_t LoraNumbering::AddMagnitude(uint32_t target) {
+  const LogicalTensor& param = (*base_.params)[target];
+  const uint32_t number =
+      Number(ModuleOf(param.name) + ".lora_magnitude_vector", {param.shape.front()});
+  out_.lora->magnitudes[target] = number;
+  return number;
+}
+
+uint32_t LoraNumbering::AddRows(uint32_t target, std::vector<int64_t> rows) {
+  const LogicalTensor& param = (*base_.params)[target];
+  const uint32_t number = Number(ModuleOf(param.name) + ".trainable_tokens_delta",
+                                 {static_cast<int64_t>(rows.size()), param.shape.back()});
+  out_.lora->rows[target] = LoraRows{number, std::move(rows)};
   return number;
 }
 

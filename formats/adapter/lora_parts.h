@@ -12,6 +12,11 @@ namespace nxdkit::adapter {
 // "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight"; "" for another name.
 std::string ModuleOf(const std::string& weight);
 
+// What to do where a tied base would have to become two, for a hint.
+inline constexpr char kUntieBase[] =
+    "give the base a lm_head.weight of its own (a copy of the embedding), \"tie_word_embeddings\": "
+    "false in its config.json, and merge into that";
+
 // What an adapter is bound against: the parameters of its base. `model` is null for a family
 // without a table; the adapter can then only be in PEFT's form.
 struct LoraBase {
@@ -33,8 +38,14 @@ class LoraNumbering {
   Status AddPair(uint32_t target);
   // A parameter that the adapter holds whole; its number.
   uint32_t AddWhole(uint32_t target);
+  // The magnitude vector of DoRA beside the pair of `target`; its number.
+  uint32_t AddMagnitude(uint32_t target);
+  // What stands in the place of some rows of `target`; its number.
+  uint32_t AddRows(uint32_t target, std::vector<int64_t> rows);
 
  private:
+  uint32_t Number(std::string name, Shape shape);
+
   const LoraBase& base_;
   BoundArtifact& out_;
   nxd::LoraSharing sharing_;

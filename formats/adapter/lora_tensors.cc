@@ -1,6 +1,9 @@
 #include "formats/adapter/lora_tensors.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <mutex>
 
 #include "formats/adapter/lora_kernel.h"
 #include "formats/artifact/computed_tensor.h"
@@ -12,6 +15,13 @@ namespace {
 constexpr uint64_t kStagingBytes = 256 << 10;  // of each of two gatherers
 constexpr int64_t kPanelFloats = 256 << 10;    // of A; at least one tile of it
 constexpr int64_t kRowFloats = 16 << 10;       // of B; at least four rows of it
+constexpr int64_t kNormFloats = 256 << 10;     // of rows whose norms are taken; at least one row
+
+// DoRA: magnitude / norm of each row of W + scale * B A, worked out when it is first asked for.
+struct RowFactors {
+  std::mutex mutex;
+  std::vector<float> values;
+};
 
 // Base and adapter together, and what threads need to read them.
 class Merger {
@@ -24,7 +34,16 @@ class Merger {
         adapter_(std::move(adapter)),
         adapter_plan_(std::move(adapter_plan)),
         adapter_reader_(adapter_->bound, adapter_plan_),
-        path_(base_->artifact.path + " with " + adapter_->artifact.path) {}
+        path_(base_->artifact.path + " with " + adapter_->artifact.path) {
+    const LoraParts& parts = *adapter_->lora;
+    for (size_t i = 0; i < parts.pairs.size(); ++i) {
+      const std::string& name = output(i).name;
+      scales_.push_back(parts.pairs[i] ? static_cast<float>(parts.config.ScaleOf(
+                                             std::string_view(name).substr(0, name.rfind('.'))))
+                                       : 0.0F);
+      factors_.push_back(parts.magnitudes[i] ? std::make_unique<RowFactors>() : nullptr);
+    }
+  }
   Merger(const Merger&) = delete;
   Merger& operator=(const Merger&) = delete;
 
@@ -36,9 +55,11 @@ class Merger {
 
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to) const {
     const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
-    NXDKIT_TRY(base_reader_.Read(param, offset, to, scratch->base));
-    if (!adapter_->lora->pairs[param]) return OkStatus();
-    return Add(param, offset, to, *scratch);
+    NXDKIT_TRY(ReadSum(param, offset, to, *scratch));
+    if (!factors_[param]) return OkStatus();
+    NXDKIT_TRY(MakeFactors(param, *scratch));
+    ScaleRows(param, offset, to);
+    return OkStatus();
   }
 
  private:
@@ -50,7 +71,75 @@ class Merger {
     std::vector<float> panel;  // tiles of [rank, kLoraTile]
     std::vector<float> line;   // one row of the panel
     std::vector<float> rows;   // of B
+    std::vector<float> sums;   // whose norms are taken
   };
+
+  // Without what DoRA makes of it.
+  Status ReadSum(size_t param, uint64_t offset, std::span<std::byte> to, Scratch& scratch) const {
+    const LoraParts& parts = *adapter_->lora;
+    // PEFT saves an embedding beside its A and B.
+    NXDKIT_TRY(parts.wholes[param]
+                   ? adapter_reader_.Read(*parts.wholes[param], offset, to, scratch.adapter)
+                   : base_reader_.Read(param, offset, to, scratch.base));
+    if (parts.rows[param]) NXDKIT_TRY(ReplaceRows(param, offset, to, scratch));
+    return parts.pairs[param] ? Add(param, offset, to, scratch) : OkStatus();
+  }
+
+  Status ReplaceRows(size_t param, uint64_t offset, std::span<std::byte> to,
+                     Scratch& scratch) const {
+    const LoraRows& rows = *adapter_->lora->rows[param];
+    const uint64_t bytes = static_cast<uint64_t>(output(param).shape[1]) * sizeof(float);
+    for (size_t i = 0; i < rows.rows.size(); ++i) {
+      const uint64_t row = static_cast<uint64_t>(rows.rows[i]) * bytes;
+      const uint64_t begin = std::max(row, offset);
+      const uint64_t end = std::min(row + bytes, offset + to.size());
+      if (begin >= end) continue;
+      NXDKIT_TRY(adapter_reader_.Read(
+          rows.param, i * bytes + (begin - row),
+          to.subspan(static_cast<size_t>(begin - offset), static_cast<size_t>(end - begin)),
+          scratch.adapter));
+    }
+    return OkStatus();
+  }
+
+  Status MakeFactors(size_t param, Scratch& scratch) const {
+    RowFactors& factors = *factors_[param];
+    const std::lock_guard lock(factors.mutex);
+    if (!factors.values.empty()) return OkStatus();
+    const int64_t rows = output(param).shape[0];
+    const int64_t in = output(param).shape[1];
+    std::vector<float> values(static_cast<size_t>(rows));
+    NXDKIT_TRY(ReadAdapter(*adapter_->lora->magnitudes[param], 0, values, scratch));
+    const int64_t most = std::max<int64_t>(1, kNormFloats / in);
+    for (int64_t row = 0; row < rows; row += most) {
+      const int64_t count = std::min(most, rows - row);
+      scratch.sums.resize(static_cast<size_t>(count * in));
+      NXDKIT_TRY(ReadSum(param, static_cast<uint64_t>(row * in) * sizeof(float),
+                         std::as_writable_bytes(std::span(scratch.sums)), scratch));
+      for (int64_t i = 0; i < count; ++i)
+        values[static_cast<size_t>(row + i)] /= Norm(scratch.sums.data() + i * in, in);
+    }
+    factors.values = std::move(values);
+    return OkStatus();
+  }
+
+  // Squares are added in F64 and in this order, whatever the machine.
+  static float Norm(const float* row, int64_t columns) {
+    double sum = 0;
+    for (int64_t j = 0; j < columns; ++j) sum += static_cast<double>(row[j]) * row[j];
+    return static_cast<float>(std::sqrt(sum));
+  }
+
+  void ScaleRows(size_t param, uint64_t offset, std::span<std::byte> to) const {
+    const std::vector<float>& factors = factors_[param]->values;
+    const uint64_t in = static_cast<uint64_t>(output(param).shape[1]);
+    for (size_t at = 0; at < to.size(); at += sizeof(float)) {
+      float value;
+      std::memcpy(&value, to.data() + at, sizeof value);
+      value *= factors[static_cast<size_t>((offset + at) / sizeof(float) / in)];
+      std::memcpy(to.data() + at, &value, sizeof value);
+    }
+  }
 
   // Columns of a panel: always cut at the same places, so that neighbouring reads share them.
   static int64_t PanelColumns(int64_t rank, int64_t columns) {
@@ -111,7 +200,7 @@ class Merger {
       scratch.rows.resize(static_cast<size_t>(rows * pair.rank));
       NXDKIT_TRY(ReadAdapter(pair.b, row * pair.rank, scratch.rows, scratch));
       AddTiles(pair, part, rows, to.data() + (row * in - first) * int64_t{sizeof(float)}, in,
-               ScaleOf(param), scratch);
+               scales_[param], scratch);
     }
     return OkStatus();
   }
@@ -131,12 +220,6 @@ class Merger {
     }
   }
 
-  float ScaleOf(size_t param) const {
-    const std::string& name = output(param).name;
-    return static_cast<float>(
-        adapter_->lora->config.ScaleOf(std::string_view(name).substr(0, name.rfind('.'))));
-  }
-
   std::shared_ptr<const BoundArtifact> base_;
   CanonicalPlan base_plan_;
   CanonicalReader base_reader_;
@@ -144,6 +227,8 @@ class Merger {
   CanonicalPlan adapter_plan_;
   CanonicalReader adapter_reader_;
   std::string path_;
+  std::vector<float> scales_;                         // of each parameter's B A
+  std::vector<std::unique_ptr<RowFactors>> factors_;  // null: no DoRA
   mutable ScratchPool<Scratch> scratch_;
 };
 
@@ -151,7 +236,8 @@ class Merger {
 
 uint64_t MergedReadingBytes() {
   // Twice: a panel and its line, rows and what of them is being replaced.
-  return 2 * kStagingBytes + static_cast<uint64_t>(kPanelFloats + kRowFloats) * 2 * sizeof(float);
+  return 2 * kStagingBytes +
+         static_cast<uint64_t>(2 * (kPanelFloats + kRowFloats) + kNormFloats) * sizeof(float);
 }
 
 MergedTensors MakeMergedTensors(std::shared_ptr<const BoundArtifact> base, CanonicalPlan base_plan,

@@ -1,8 +1,13 @@
 #include "formats/kinds/adapter.h"
 
+#include <fmt/core.h>
+
+#include "formats/adapter/lora_config.h"
+#include "formats/kinds/nearby.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -17,6 +22,24 @@ Result<const Kind*> KindOfAdapter(const std::string& path, const Looker& look) {
   return nullptr;
 }
 
+// PEFT saves an adapter that has a name in a folder of that name, and trainers theirs of each step.
+std::string AdapterBelow(const std::string& path, const Looker& look) {
+  for (const std::string& below : ArtifactsBelow(path, look)) {
+    const Result<bool> is = look.HasFile(JoinPath(path, below), kLoraConfigFile);
+    if (is.ok() && *is) return JoinPath(path, below);
+  }
+  return "";
+}
+
+Error NoAdapter(const std::string& path, const Looker& look) {
+  const std::string below = AdapterBelow(path, look);
+  return Unsupported(
+             "no LoRA adapter: neither a folder with adapter_config.json and "
+             "adapter_model.safetensors, nor an NxD set of its shards")
+      .in(path)
+      .hint(below.empty() ? "" : fmt::format("there is one deeper: name {}", below));
+}
+
 }  // namespace
 
 Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
@@ -29,11 +52,7 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
   out.artifact.look = look;
   out.lora.emplace();
   NXDKIT_ASSIGN(const Kind* const kind, KindOfAdapter(path, look));
-  if (!kind)
-    return Unsupported(
-               "no LoRA adapter: neither a folder with adapter_config.json and "
-               "adapter_model.safetensors, nor an NxD set of its shards")
-        .in(path);
+  if (!kind) return NoAdapter(path, look);
   NXDKIT_TRY(kind->bind_adapter(out, base, sharing, hints));
   out.bound.layout.files = out.artifact.ranks;
   if (base.model) out.model = *base.model;

@@ -10,26 +10,34 @@
 namespace nxdkit::kinds {
 namespace {
 
-// A tied model has one parameter for its embedding and its head; an adapter is of one of them.
+// A tied model has one parameter for its embedding and its head; an adapter is of one of them, and
+// so is a copy that PEFT trained for modules_to_save.
 Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
   if (!base.model || !base.model->config.tied) return OkStatus();
+  const LoraParts& parts = *adapter.lora;
   for (size_t i = 0; i < base.model->params.size(); ++i) {
     if (base.model->params[i].role != models::Role::kEmbedding) continue;
-    if (!adapter.lora->pairs[i] && !adapter.lora->wholes[i]) continue;
-    return Unsupported(
-               "the adapter changes the embedding, which is the head too (tie_word_embeddings): "
-               "merged, it would change both")
+    const bool apart = parts.wholes[i] && !parts.ties_head;
+    if (!parts.pairs[i] && !apart) continue;
+    return Unsupported("{}: the base has one parameter for both (tie_word_embeddings)",
+                       apart ? "the adapter has trained its embedding or its head apart from the "
+                               "other (modules_to_save without ensure_weight_tying)"
+                             : "the adapter changes the embedding alone, not the head")
         .in(adapter.artifact.path)
-        .on(base.model->params[i].name);
+        .on(base.model->params[i].name)
+        .hint(kUntieBase);
   }
   return OkStatus();
 }
+
+// Whether the parameter is not the base's or the adapter's alone, but made of both.
+bool IsSum(const LoraParts& parts, size_t param) { return parts.pairs[param] || parts.rows[param]; }
 
 // A sum in F32 would lose what an F64 weight has.
 Status RefuseWide(const BoundArtifact& base, const BoundArtifact& adapter,
                   const std::vector<Dtype>& dtypes) {
   for (size_t i = 0; i < dtypes.size(); ++i)
-    if (adapter.lora->pairs[i] && (dtypes[i] == Dtype::kF64 || !Info(dtypes[i]).floating))
+    if (IsSum(*adapter.lora, i) && (dtypes[i] == Dtype::kF64 || !Info(dtypes[i]).floating))
       return Unsupported("the weight is {}; adapters are added in F32", Name(dtypes[i]))
           .in(base.artifact.path)
           .on(base.params[i].name);
@@ -40,7 +48,7 @@ Status RefuseWide(const BoundArtifact& base, const BoundArtifact& adapter,
 // one tensor with them.
 std::vector<bool> Changed(const BoundArtifact& base, const LoraParts& parts) {
   std::vector<bool> changed(base.params.size(), false);
-  for (size_t i = 0; i < changed.size(); ++i) changed[i] = parts.pairs[i] || parts.wholes[i];
+  for (size_t i = 0; i < changed.size(); ++i) changed[i] = IsSum(parts, i) || parts.wholes[i];
   for (bool more = true; more;) {
     more = false;
     for (const TensorLayout& tensor : base.bound.layout.tensors) {
@@ -69,7 +77,7 @@ class MergedBinder {
     NXDKIT_ASSIGN(CanonicalPlan adapter_plan, PlanCanonical(*adapter_));
     const LoraParts& parts = *adapter_->lora;
     for (size_t i = 0; i < dtypes_.size(); ++i)
-      if (parts.pairs[i]) base_plan.outputs[i].dtype = Dtype::kF32;
+      if (IsSum(parts, i)) base_plan.outputs[i].dtype = Dtype::kF32;
     for (OutputTensor& output : adapter_plan.outputs) output.dtype = Dtype::kF32;
     tensors_ = MakeMergedTensors(base_, std::move(base_plan), adapter_, std::move(adapter_plan));
     Describe();
@@ -121,7 +129,8 @@ class MergedBinder {
 
   void AddChanged(uint32_t param, const PrimaryPlaces& places) {
     const BoundLayout& adapter = adapter_->bound;
-    if (const std::optional<uint32_t>& whole = adapter_->lora->wholes[param]) {
+    const std::optional<uint32_t>& whole = adapter_->lora->wholes[param];
+    if (whole && !IsSum(*adapter_->lora, param)) {
       for (size_t t = 0; t < adapter.stored.size(); ++t)
         if (adapter.layout.tensors[t].pieces.front().param == *whole)
           Add(param,

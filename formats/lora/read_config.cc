@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "formats/lora/peft_types.h"
 #include "lib/base/errors.h"
-#include "lib/base/text.h"
 #include "lib/json/json_reader.h"
 
 namespace nxdkit::lora {
@@ -13,21 +13,39 @@ namespace {
 constexpr int64_t kMaxRank = 1 << 16;
 // In each list. Every module of the file is compared with each of them.
 constexpr size_t kMaxNames = 10'000;
+constexpr size_t kMaxTokens = 1'000'000;
+constexpr size_t kMaxExpressions = 256;  // in each pattern; every module is held against them
 
+// Keys that say nothing about what the tensors mean, once an adapter is trained.
 constexpr std::string_view kSilent[] = {
-    // PEFT's. They say nothing about what the tensors mean, once an adapter is trained.
-    "auto_mapping", "corda_config", "ensure_weight_tying", "eva_config", "inference_mode",
-    "loftq_config", "megatron_core", "merge_lora", "peft_version", "qalora_group_size", "revision",
-    "runtime_config", "save_lora_base", "save_lora_config_adapter",
-    // NxD's.
-    "merge_sharded_lora", "lora_verbose", "lora_save_dir", "lora_load_tag"};
+    "auto_mapping", "corda_config", "eva_config", "inference_mode", "loftq_config",
+    "lora_ga_config", "megatron_core", "merge_lora", "peft_version", "qalora_group_size",
+    "revision", "runtime_config", "save_lora_base", "save_lora_config_adapter",
+    "merge_sharded_lora", "lora_verbose", "lora_save_dir", "lora_load_tag",
+    // of ms-swift, unsloth and the first releases of PEFT
+    "lora_dtype", "lorap_emb_lr", "lorap_lr_ratio", "merge_weights", "model_key_mapping",
+    "unsloth_fixed"};
 // Keys that are read below.
-constexpr std::string_view kRead[] = {
-    "alpha_pattern", "base_model_name_or_path", "bias", "exclude_modules", "init_lora_weights",
-    "layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "modules_to_save",
-    "peft_type", "r", "rank_pattern", "target_modules", "task_type", "use_rslora",
-    // NxD's.
-    "lora_rank"};
+constexpr std::string_view kRead[] = {"alpha_pattern",
+                                      "base_model_name_or_path",
+                                      "bias",
+                                      "ensure_weight_tying",
+                                      "exclude_modules",
+                                      "init_lora_weights",
+                                      "layers_pattern",
+                                      "layers_to_transform",
+                                      "lora_alpha",
+                                      "lora_dropout",
+                                      "lora_rank",
+                                      "modules_to_save",
+                                      "peft_type",
+                                      "r",
+                                      "rank_pattern",
+                                      "target_modules",
+                                      "task_type",
+                                      "trainable_token_indices",
+                                      "use_dora",
+                                      "use_rslora"};
 // Keys that change what the tensors mean, each with what it would take.
 struct Refused {
   std::string_view key;
@@ -40,10 +58,11 @@ constexpr Refused kRefused[] = {
     {"layer_replication", "layers of the base are repeated; the base has fewer than the result"},
     {"lora_bias", "B has a bias of its own, which the base's layers have no place for"},
     {"megatron_config", "its layers are cut for tensor parallel ranks in a way of their own"},
+    {"kasa_config", "singular values of the base's weights are cut and trained"},
+    {"monteclora_config", "A and B are drawn anew as the model is trained"},
     {"target_parameters", "parameters other than the weights of modules are adapted"},
-    {"trainable_token_indices", "single rows of the embedding are replaced"},
+    {"velora_config", "what the layers are given is projected as the model is trained"},
     {"use_bdlora", "A or B is block diagonal"},
-    {"use_dora", "the magnitude vectors of DoRA scale the merged rows by their norms"},
     {"use_qalora", "A belongs to pooled inputs of a quantised layer"},
 };
 // Ways to begin training that leave the base as it is.
@@ -67,7 +86,9 @@ Status CheckKey(const std::string& key, const Json& value) {
   if (is_in(kRead) || is_in(kSilent) || IsOff(value)) return OkStatus();
   for (const Refused& refused : kRefused)
     if (key == refused.key)
-      return Unsupported("the option is {}: {}", JsonExcerpt(value), refused.why).member(key);
+      return Unsupported("the option is {}: {}", JsonExcerpt(value), refused.why)
+          .member(key)
+          .hint(kMergeWithPeft);
   return Unsupported("the option is {}, and this program does not know what it changes",
                      JsonExcerpt(value))
       .member(key);
@@ -96,8 +117,20 @@ Status ReadType(const Json& json) {
   if (!type) return OkStatus();  // NxD writes none
   if (!type->is_string()) return Found("peft_type", *type, "\"LORA\"");
   if (*type == "LORA") return OkStatus();
-  return Unsupported("found {}; only \"LORA\" adapters are known", JsonExcerpt(*type))
-      .member("peft_type");
+  const PeftType* const known = FindPeftType(type->get<std::string>());
+  if (!known)
+    return Unsupported("found {}, which is no kind of adapter of PEFT; \"LORA\" is supported",
+                       JsonExcerpt(*type))
+        .member("peft_type");
+  if (known->form == PeftForm::kInputs)
+    return Unsupported("found {}: {} adds to what the model is given, which no weights can hold",
+                       JsonExcerpt(*type), PeftTypeText(*known))
+        .member("peft_type")
+        .hint("it is used with its base, by PEFT; only a model's own weights are converted");
+  return Unsupported("found {}: {}, which changes weights in a way of its own; LoRA is supported",
+                     JsonExcerpt(*type), PeftTypeText(*known))
+      .member("peft_type")
+      .hint(kMergeWithPeft);
 }
 
 Result<int64_t> RankIn(std::string_view key, const Json& value) {
@@ -123,7 +156,14 @@ Status ReadRank(const Json& json, Config& config) {
   if (config.rank == 0) return Corrupt("missing; expected a rank from 1 to 65536").member("r");
   const Json* alpha = JsonFind(json, "lora_alpha");
   if (!alpha) return Corrupt("missing; expected a number").member("lora_alpha");
-  return NumberIn("lora_alpha", *alpha).To(config.alpha);
+  NXDKIT_ASSIGN(config.alpha, NumberIn("lora_alpha", *alpha));
+  if (config.alpha != 0) return OkStatus();
+  // verl's model merger leaves 0 there, because its checkpoints do not say it.
+  return Corrupt("found 0, with which the adapter adds nothing")
+      .member("lora_alpha")
+      .hint(
+          "put the lora_alpha of the training run into the file (verl keeps it in "
+          "lora_train_meta.json)");
 }
 
 // A list of names, or one string, which is a pattern.
@@ -176,43 +216,65 @@ Status ReadLayers(const Json& json, Config& config) {
   return OkStatus();
 }
 
-// PEFT takes the keys of a pattern for regular expressions. Names are the ones in use; what could
-// mean more than the name it spells is refused.
-Status CheckPattern(const char* key, const std::string& name) {
-  const std::string_view body = std::string_view(name).substr(name.starts_with('^') ? 1 : 0);
-  const bool plain = !body.empty() && std::ranges::all_of(body, [](char c) {
-    return IsAlnum(c) || c == '_' || c == '.';
-  });
-  if (plain) return OkStatus();
-  return Unsupported(
-             "the key {} is a regular expression; names of modules, or their ends, are supported",
-             JsonExcerpt(name))
-      .member(key);
-}
-
 template <typename T>
 Status ReadPattern(const Json& json, const char* key,
                    Result<T> (*read)(std::string_view, const Json&),
-                   std::vector<std::pair<std::string, T>>& out) {
+                   std::vector<std::pair<ModulePattern, T>>& out) {
   const Json* value = JsonFind(json, key);
   if (!value) return OkStatus();
   if (!value->is_object() || value->size() > kMaxNames) return Found(key, *value, "an object");
+  size_t expressions = 0;
   for (const auto& [name, item] : value->items()) {
-    NXDKIT_TRY(CheckPattern(key, name));
+    NXDKIT_ASSIGN(ModulePattern pattern, ModulePattern::Compile(name).member(key));
+    expressions += !pattern.is_name();
+    if (expressions > kMaxExpressions)
+      return Unsupported("more than {} regular expressions", kMaxExpressions).member(key);
     NXDKIT_ASSIGN(const T number, read(key, item));
-    out.push_back({name, number});
+    out.push_back({std::move(pattern), number});
+  }
+  return OkStatus();
+}
+
+Status ReadRows(const Json& list, const std::string& module, Config& config) {
+  constexpr const char* kKey = "trainable_token_indices";
+  if (!list.is_array() || list.size() > kMaxTokens) return Found(kKey, list, "a list of tokens");
+  std::vector<int64_t> rows;
+  for (const Json& item : list) {
+    if (!item.is_number_integer() || item.get<int64_t>() < 0)
+      return Found(kKey, item, "the number of a token");
+    rows.push_back(item.get<int64_t>());
+  }
+  std::vector<int64_t> sorted = rows;
+  std::ranges::sort(sorted);
+  if (std::ranges::adjacent_find(sorted) != sorted.end())
+    return Corrupt("a token is named twice").member(kKey);
+  config.tokens.push_back({module, std::move(rows)});
+  return OkStatus();
+}
+
+// A list is of the embedding's rows, an object says of which modules.
+Status ReadTokens(const Json& json, Config& config) {
+  const Json* value = JsonFind(json, "trainable_token_indices");
+  if (!value || IsOff(*value)) return OkStatus();
+  if (!value->is_object()) return ReadRows(*value, "embed_tokens", config);
+  if (value->size() > kMaxNames) return Found("trainable_token_indices", *value, "fewer modules");
+  for (const auto& [module, list] : value->items()) {
+    if (module.empty()) return Found("trainable_token_indices", module, "the name of a module");
+    NXDKIT_TRY(ReadRows(list, module, config));
   }
   return OkStatus();
 }
 
 Result<Config> Read(const Json& json, const std::string& path) {
   Config config;
+  NXDKIT_TRY(ReadType(json));  // the keys of another kind are others
   for (const auto& [key, value] : json.items()) NXDKIT_TRY(CheckKey(key, value));
-  NXDKIT_TRY(ReadType(json));
   NXDKIT_TRY(CheckInit(json));
   NXDKIT_TRY(ReadRank(json, config));
   JsonReader reader(json, path);
   config.rslora = reader.Flag("use_rslora");
+  config.dora = reader.Flag("use_dora");
+  config.ties = reader.Flag("ensure_weight_tying");
   ReadBias(reader, config);
   config.base_model = reader.Text("base_model_name_or_path");
   config.task_type = reader.Text("task_type");
@@ -221,6 +283,7 @@ Result<Config> Read(const Json& json, const std::string& path) {
   NXDKIT_TRY(ReadNames(json, "exclude_modules", config.excluded, &config.excluded_is_a_pattern));
   NXDKIT_TRY(ReadNames(json, "modules_to_save", config.modules_to_save, nullptr));
   NXDKIT_TRY(ReadLayers(json, config));
+  NXDKIT_TRY(ReadTokens(json, config));
   NXDKIT_TRY(ReadPattern(json, "rank_pattern", RankIn, config.rank_pattern));
   NXDKIT_TRY(ReadPattern(json, "alpha_pattern", NumberIn, config.alpha_pattern));
   if (const Json* dropout = JsonFind(json, "lora_dropout"))

@@ -15,10 +15,13 @@ namespace nxdkit::ops {
 namespace {
 
 using ::testing::HasSubstr;
+using testing_util::Expected;
 using testing_util::ExpectError;
+using testing_util::Find;
 using testing_util::LoraTensor;
 using testing_util::OpsWorkshop;
 using testing_util::PeftFiles;
+using testing_util::Read;
 using testing_util::TinyLlama;
 using testing_util::TinyMixtral;
 using testing_util::TinyModel;
@@ -61,43 +64,6 @@ class Lora : public ::testing::Test {
   std::string model_;
   PeftFiles peft_;
 };
-
-const StoredTensor& Find(const BoundArtifact& artifact, const std::string& name) {
-  for (const StoredTensor& stored : artifact.bound.stored)
-    if (stored.name == name) return stored;
-  ADD_FAILURE() << "no tensor " << name;
-  return artifact.bound.stored.front();
-}
-
-std::vector<float> Read(const StoredTensor& stored, int64_t first, int64_t count) {
-  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
-  std::vector<std::byte> raw(static_cast<size_t>(count) * width);
-  EXPECT_TRUE(
-      stored.storage->ReadAt(stored.offset + static_cast<uint64_t>(first) * width, raw).ok());
-  std::vector<float> values(static_cast<size_t>(count));
-  ConvertElements(stored.dtype, raw.data(), Dtype::kF32,
-                  reinterpret_cast<std::byte*>(values.data()), count);
-  return values;
-}
-
-// W + scale * B A, in the order that FORMAT.md says.
-std::vector<float> Expected(const std::vector<float>& weight, const LoraTensor& a,
-                            const LoraTensor& b, float scale) {
-  const int64_t rank = a.shape[0], in = a.shape[1], out = b.shape[0];
-  std::vector<float> sum(weight);
-  for (int64_t i = 0; i < out; ++i)
-    for (int64_t j = 0; j < in; ++j) {
-      volatile float product = 0;  // volatile: rounded at every step
-      for (int64_t k = 0; k < rank; ++k) {
-        volatile float term =
-            b.values[static_cast<size_t>(i * rank + k)] * a.values[static_cast<size_t>(k * in + j)];
-        product = product + term;
-      }
-      volatile float scaled = scale * product;
-      sum[static_cast<size_t>(i * in + j)] += scaled;
-    }
-  return sum;
-}
 
 TEST_F(Lora, IsTheSumOfAPlainLoop) {
   const auto base = OpenAndBind(model_, &ops::kHf, {});
@@ -277,7 +243,7 @@ TEST_F(Lora, WithoutAConfigurationThereIsNoScale) {
 TEST_F(Lora, TensorsOfOtherKindsOfAdaptersAreRefused) {
   peft_.tensors["base_model.model." + kQ + ".lora_magnitude_vector"] = {
       {32}, testing_util::SomeValues(32, 1)};
-  ExpectBad(Errc::kUnsupported, "DoRA");
+  ExpectBad(Errc::kCorrupt, "does not say use_dora");
   peft_.tensors.erase("base_model.model." + kQ + ".lora_magnitude_vector");
   peft_.tensors["base_model.model." + kQ + ".lora_C.weight"] = {{4},
                                                                 testing_util::SomeValues(4, 1)};
@@ -285,11 +251,13 @@ TEST_F(Lora, TensorsOfOtherKindsOfAdaptersAreRefused) {
 }
 
 TEST_F(Lora, WhatIsWholeMustBeAnnounced) {
-  peft_.tensors["base_model.model.lm_head.weight"] = {{64, 32},
-                                                      testing_util::SomeValues(64 * 32, 1)};
+  peft_.tensors["base_model.model.model.norm.weight"] = {{32}, testing_util::SomeValues(32, 1)};
   const auto error = ExpectBad(Errc::kCorrupt, "neither modules_to_save nor bias");
   ASSERT_TRUE(error);
-  EXPECT_EQ(error->tensor(), "base_model.model.lm_head.weight");
+  EXPECT_EQ(error->tensor(), "base_model.model.model.norm.weight");
+  peft_.tensors.erase("base_model.model.model.norm.weight");
+  peft_.tensors["base_model.model.lm_head.weight"] = {{64, 32},
+                                                      testing_util::SomeValues(64 * 32, 1)};
   peft_.config["modules_to_save"] = {"lm_head"};
   const auto merged = Merged();
   ASSERT_TRUE(merged.ok()) << merged.error().ToString();

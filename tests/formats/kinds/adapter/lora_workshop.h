@@ -32,6 +32,43 @@ struct LoraTensor {
   std::vector<float> values;
 };
 
+inline const StoredTensor& Find(const artifact::BoundArtifact& artifact, const std::string& name) {
+  for (const StoredTensor& stored : artifact.bound.stored)
+    if (stored.name == name) return stored;
+  ADD_FAILURE() << "no tensor " << name;
+  return artifact.bound.stored.front();
+}
+
+inline std::vector<float> Read(const StoredTensor& stored, int64_t first, int64_t count) {
+  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
+  std::vector<std::byte> raw(static_cast<size_t>(count) * width);
+  EXPECT_TRUE(
+      stored.storage->ReadAt(stored.offset + static_cast<uint64_t>(first) * width, raw).ok());
+  std::vector<float> values(static_cast<size_t>(count));
+  ConvertElements(stored.dtype, raw.data(), Dtype::kF32,
+                  reinterpret_cast<std::byte*>(values.data()), count);
+  return values;
+}
+
+// W + scale * B A, in the order that FORMAT.md says.
+inline std::vector<float> Expected(const std::vector<float>& weight, const LoraTensor& a,
+                                   const LoraTensor& b, float scale) {
+  const int64_t rank = a.shape[0], in = a.shape[1], out = b.shape[0];
+  std::vector<float> sum(weight);
+  for (int64_t i = 0; i < out; ++i)
+    for (int64_t j = 0; j < in; ++j) {
+      volatile float product = 0;  // volatile: rounded at every step
+      for (int64_t k = 0; k < rank; ++k) {
+        volatile float term =
+            b.values[static_cast<size_t>(i * rank + k)] * a.values[static_cast<size_t>(k * in + j)];
+        product = product + term;
+      }
+      volatile float scaled = scale * product;
+      sum[static_cast<size_t>(i * in + j)] += scaled;
+    }
+  return sum;
+}
+
 // An adapter in PEFT's form, to be changed before it is written.
 struct PeftFiles {
   std::map<std::string, LoraTensor> tensors;
