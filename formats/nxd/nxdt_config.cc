@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "formats/nxd/nxdt_strangers.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
+#include "lib/yaml/interpolate.h"
 #include "lib/yaml/yaml.h"
 
 namespace nxdkit::nxd {
@@ -39,6 +41,12 @@ class Section {
     const Value* value = Find(key);
     if (value && value->text.find("${") != std::string::npos) return std::nullopt;
     return Int(key, least, most);
+  }
+
+  // Nothing for what is no number: "auto".
+  std::optional<int> IntIfNumber(std::string_view key) {
+    const Value* value = Find(key);
+    return value && value->kind == ValueKind::kInt ? Int(key, -1, 1'000'000) : std::nullopt;
   }
 
   std::optional<bool> Flag(std::string_view key) {
@@ -88,27 +96,51 @@ class Section {
   Status status_;
 };
 
-// Both, only the first, neither.
-QkvStyle QkvOf(bool linear, bool fused) {
-  if (linear && fused) return QkvStyle::kFused;
-  return linear ? QkvStyle::kLinear : QkvStyle::kSeparate;
+// As the modules of NxD Training 1.6 choose it (models/hf_models). That of Mixtral does not look at
+// fuse_qkv and fuses: by the default of NxD's layer, or in a matrix of its own.
+QkvStyle QkvOf(bool linear, bool fused, bool experts) {
+  const bool fuses = fused || experts;
+  if (linear) return fuses ? QkvStyle::kFused : QkvStyle::kLinear;
+  return fuses ? QkvStyle::kCoalesced : QkvStyle::kSeparate;
 }
 
-// lnc (logical NeuronCores) is a key of trn2 alone, which has 64 or 128 devices.
-models::Hardware HardwareOf(Section& trainer) {
-  const std::optional<int> lnc = trainer.Int("lnc", 1, 2);
-  const int devices = trainer.Int("devices", 1, 100'000).value_or(32);
-  const bool trn2 = lnc || devices == 64 || devices == 128;
-  return trn2 ? models::Hardware::kTrn2 : models::Hardware::kTrn1;
+// Two logical cores in one (lnc) are of trn2 alone, and so are 64 and 128 devices; trn1 has 2 or
+// 32. `lnc: 1` may stand in the file of either.
+std::optional<models::Hardware> HardwareOf(Section& trainer) {
+  const std::optional<int> lnc = trainer.IntIfLiteral("lnc", 1, 2);
+  const std::optional<int> devices = trainer.IntIfNumber("devices");
+  if (lnc == 2 || devices == 64 || devices == 128) return models::Hardware::kTrn2;
+  if (devices == 2 || devices == 32) return models::Hardware::kTrn1;
+  return std::nullopt;
+}
+
+Error NotNxdt(const Value& root, const std::string& path) {
+  const YamlStranger stranger = StrangerOf(root);
+  Error error = stranger.what.empty()
+                    ? BadUsage(
+                          "no map distributed_strategy: this is not a configuration of NxD "
+                          "Training")
+                    : BadUsage("this is {}, not of NxD Training", stranger.what);
+  return std::move(error).in(path).hint(stranger.hint);
+}
+
+// Only the layer of qkv_linear repeats key heads.
+void DropMultiplier(NxdtConfig& config) {
+  if (config.layout.kv_multiplier == 1) return;
+  config.notes.push_back(fmt::format(
+      "kv_replicator {} is left out: without qkv_linear (and with Megatron's models) NxD "
+      "Training repeats no key heads",
+      *config.layout.kv_multiplier));
+  config.layout.kv_multiplier = 1;
 }
 
 }  // namespace
 
 Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& path) {
-  NXDKIT_ASSIGN(const Value root, ParseYaml(text, {.interpolations = true}).in(path));
+  NXDKIT_ASSIGN(const Value written, ParseYaml(text, {.interpolations = true}).in(path));
+  const Value root = Interpolate(written);
   if (root.kind != ValueKind::kMap || !root.Find("distributed_strategy"))
-    return BadUsage("no map distributed_strategy: this is not a configuration of NxD Training")
-        .in(path);
+    return NotNxdt(root, path);
   NxdtConfig config;
   Section strategy(root, "distributed_strategy", path);
   if (!strategy.HasAny({"tensor_model_parallel_size", "pipeline_model_parallel_size",
@@ -128,7 +160,7 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
 
   Section model(root, "model", path);
   const bool linear = model.Flag("qkv_linear").value_or(false);
-  config.layout.qkv = QkvOf(linear, model.Flag("fuse_qkv").value_or(false));
+  config.qkv = QkvOf(linear, model.Flag("fuse_qkv").value_or(true), model.Has("moe"));
   if (model.Has("moe")) config.layout.names = NameStyle::kNxdt;
   config.model_config = model.Text("model_config");
   if (config.model_config.find("${") != std::string::npos) config.model_config.clear();
@@ -155,12 +187,16 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   NXDKIT_TRY(precision.status());
 
   const Value* source = root.Find("model_source");
-  if (source && source->text == "megatron") config.layout.names = NameStyle::kMegatron;
+  if (source && source->text == "megatron") {
+    config.layout.names = NameStyle::kMegatron;
+    config.qkv.reset();
+  }
   if (source && source->text != "megatron" && source->text != "hf")
     return Unsupported("{}: found {}, expected hf or megatron", PlaceText(source->place),
                        EscapeControl(ValueText(*source)))
         .in(path)
         .member("model_source");
+  if (!linear || !config.qkv) DropMultiplier(config);
   return config;
 }
 

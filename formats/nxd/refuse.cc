@@ -42,10 +42,11 @@ constexpr Row kRows[] = {
     {[](const Names& names) { return std::ranges::any_of(names, IsLegacyOptimizer); },
      "a legacy ZeRO-1 optimizer (optim.dp_rank_DD.tp_rank_TT files); it holds no weights",
      "name the folder of the model that was saved with it"},
-    {[](const Names& names) {
-       return Starts(names, "adapter_model.") || Has(names, "adapter_config.json");
-     },
+    {[](const Names& names) { return Starts(names, "adapter_model."); },
      "a LoRA adapter, not a whole model", "nxd-convert --merge-lora merges it into its base"},
+    {[](const Names& names) { return Has(names, "adapter_config.json"); },
+     "a LoRA adapter without its weights: adapter_config.json is there alone",
+     "fetch adapter_model.safetensors, or name the folder that has it"},
     {[](const Names& names) {
        return Starts(names, "tp") && Ends(names, "_sharded_checkpoint.safetensors");
      },

@@ -13,7 +13,9 @@
 #include "formats/nxd/shards_in.h"
 #include "formats/nxd/tensor_files.h"
 #include "formats/torch/archive.h"
+#include "lib/base/choice.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 
@@ -190,7 +192,7 @@ class SetReader {
 
   const torch::PickleDict* Unwrap(const torch::PickleValue& root,
                                   bool (*fits)(const torch::PickleDict&)) {
-    for (const char* wrapper : {"model", "state_dict", "module"}) {
+    for (const char* wrapper : torch::StateDictNames()) {
       const torch::PickleValue* inner = root.Find(wrapper);
       if (!inner || !inner->dict() || !fits(*inner->dict())) continue;
       for (const auto& [key, value] : *root.dict())
@@ -335,6 +337,21 @@ Result<std::vector<TagFolder>> ListTags(const std::string& path, const Looker& l
   return tags;
 }
 
+namespace {
+
+Error NoTag(const std::string& path, const std::string& tag, const Looker& look) {
+  Error error = NotFound("no tag \"{}\"", tag).in(path);
+  const Result<std::vector<TagFolder>> tags = ListTags(path, look);
+  if (!tags.ok() || tags->empty()) return error;
+  std::vector<std::string> names;
+  for (const TagFolder& other : *tags) names.push_back(other.name);
+  const std::optional<std::string> near = ClosestWord(tag, names);
+  return std::move(error).hint(near ? fmt::format("did you mean {}?", *near)
+                                    : "there are " + FirstNames(names, 5));
+}
+
+}  // namespace
+
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag,
                            const Looker& look) {
   NXDKIT_ASSIGN(const PathKind kind, look.KindOf(path));
@@ -345,7 +362,7 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
     NXDKIT_TRY(CheckTagName(*tag));
     const std::string tag_folder = JoinPath(path, *tag);
     NXDKIT_ASSIGN(const bool is_folder, look.IsFolder(tag_folder));
-    if (!is_folder) return NotFound("no tag \"{}\"", *tag).in(path);
+    if (!is_folder) return NoTag(path, *tag, look);
     NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder, look));
     const Result<std::vector<TagFolder>> tags =
         ListTags(path, look);  // of the others nothing is asked

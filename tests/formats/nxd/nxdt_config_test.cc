@@ -75,38 +75,83 @@ TEST(NxdtConfig, OfLlama3SaysItsLayout) {
   EXPECT_EQ(config.layout.vpp, 1);
   EXPECT_EQ(config.layout.ep, 1);
   EXPECT_EQ(config.layout.kv_multiplier, 4);
-  EXPECT_EQ(config.layout.qkv, QkvStyle::kFused);
+  EXPECT_EQ(config.qkv, QkvStyle::kFused);
+  EXPECT_FALSE(config.layout.qkv.has_value());
   EXPECT_EQ(config.layout.hardware, models::Hardware::kTrn1);
   EXPECT_FALSE(config.layout.names.has_value());
   EXPECT_EQ(config.xser, true);
   EXPECT_EQ(config.model_config, "/models/config.json");
 }
 
-TEST(NxdtConfig, OfTrn2IsKnownByItsLogicalCores) {
-  const std::string lnc = Replaced(kLlama, "num_nodes: 4", "num_nodes: 1\n  lnc: 2");
-  EXPECT_EQ(Parsed(lnc).layout.hardware, models::Hardware::kTrn2);
-  const std::string devices = Replaced(kLlama, "devices: 32", "devices: 64");
-  EXPECT_EQ(Parsed(devices).layout.hardware, models::Hardware::kTrn2);
+struct HardwareRow {
+  const char* trainer;
+  std::optional<models::Hardware> hardware;
+};
+class NxdtHardware : public ::testing::TestWithParam<HardwareRow> {};
+TEST_P(NxdtHardware, FollowsFromDevicesAndLogicalCores) {
+  const std::string text = Replaced(kLlama, "devices: 32", GetParam().trainer);
+  EXPECT_EQ(Parsed(text).layout.hardware, GetParam().hardware);
 }
+INSTANTIATE_TEST_SUITE_P(
+    All, NxdtHardware,
+    ::testing::Values(HardwareRow{"devices: 32", models::Hardware::kTrn1},
+                      HardwareRow{"devices: 32\n  lnc: 1", models::Hardware::kTrn1},
+                      HardwareRow{"devices: 32\n  lnc: 2", models::Hardware::kTrn2},
+                      HardwareRow{"devices: 64", models::Hardware::kTrn2},
+                      HardwareRow{"devices: 128\n  lnc: 1", models::Hardware::kTrn2},
+                      HardwareRow{"devices: 16", std::nullopt},
+                      HardwareRow{"devices: auto", std::nullopt},
+                      HardwareRow{"devices: null", std::nullopt}));
 
-TEST(NxdtConfig, QkvIsBothOneOrNeither) {
-  const std::string linear = Replaced(kLlama, "fuse_qkv: True", "fuse_qkv: False");
-  EXPECT_EQ(Parsed(linear).layout.qkv, QkvStyle::kLinear);
-  const std::string neither = Replaced(linear, "qkv_linear: True", "qkv_linear: False");
-  EXPECT_EQ(Parsed(neither).layout.qkv, QkvStyle::kSeparate);
+// As models/hf_models of NxD Training 1.6 choose: fuse_qkv is on unless it is switched off.
+struct QkvRow {
+  const char* model;
+  QkvStyle qkv;
+};
+class NxdtQkv : public ::testing::TestWithParam<QkvRow> {};
+TEST_P(NxdtQkv, IsWhatTheModuleHas) {
+  const std::string text =
+      Replaced(kLlama, "  qkv_linear: True\n  fuse_qkv: True\n", GetParam().model);
+  EXPECT_EQ(Parsed(text).qkv, GetParam().qkv);
 }
+INSTANTIATE_TEST_SUITE_P(
+    All, NxdtQkv,
+    ::testing::Values(QkvRow{"  qkv_linear: True\n  fuse_qkv: False\n", QkvStyle::kLinear},
+                      QkvRow{"  qkv_linear: True\n", QkvStyle::kFused},
+                      QkvRow{"  qkv_linear: False\n  fuse_qkv: False\n", QkvStyle::kSeparate},
+                      QkvRow{"  qkv_linear: False\n", QkvStyle::kCoalesced},
+                      QkvRow{"", QkvStyle::kCoalesced},
+                      QkvRow{"  moe:\n    num_experts: 8\n", QkvStyle::kCoalesced},
+                      QkvRow{"  qkv_linear: True\n  fuse_qkv: False\n  moe:\n    num_experts: 8\n",
+                             QkvStyle::kFused}));
 
 TEST(NxdtConfig, WhatIsAbsentHasTheTrainersDefault) {
   const NxdtConfig config = Parsed("distributed_strategy:\n  tensor_model_parallel_size: 8\n");
   EXPECT_EQ(config.layout.tp, 8);
   EXPECT_EQ(config.layout.kv_multiplier, 1);
-  EXPECT_EQ(config.layout.qkv, QkvStyle::kSeparate);
+  EXPECT_FALSE(config.layout.hardware.has_value());
   EXPECT_FALSE(config.xser.has_value());
+}
+
+TEST(NxdtConfig, KeyHeadsAreRepeatedByOneLayerOnly) {
+  EXPECT_EQ(Parsed(kLlama).layout.kv_multiplier, 4);
+  EXPECT_TRUE(Parsed(kLlama).notes.empty());
+  const NxdtConfig separate = Parsed(Replaced(kLlama, "qkv_linear: True", "qkv_linear: False"));
+  EXPECT_EQ(separate.layout.kv_multiplier, 1);
+  ASSERT_EQ(separate.notes.size(), 1u);
+  EXPECT_NE(separate.notes.front().find("kv_replicator 4 is left out"), std::string::npos);
+}
+
+TEST(NxdtConfig, KeysOfTheSameFileAreFollowed) {
+  const NxdtConfig config = Parsed(Replaced(kLlama, "pipeline_model_parallel_size: 1",
+                                            "pipeline_model_parallel_size: ${trainer.num_nodes}"));
+  EXPECT_EQ(config.layout.pp, 4);
 }
 
 TEST(NxdtConfig, NamesFollowTheSourceOfTheModel) {
   const std::string megatron = Replaced(kLlama, "model_source: hf", "model_source: megatron");
   EXPECT_EQ(Parsed(megatron).layout.names, NameStyle::kMegatron);
+  EXPECT_FALSE(Parsed(megatron).qkv.has_value()) << "its module has one way";
   const std::string mixtral =
       Replaced(kLlama, "fuse_qkv: True", "fuse_qkv: False\n  moe:\n    x: 1");
   EXPECT_EQ(Parsed(mixtral).layout.names, NameStyle::kNxdt);
@@ -132,6 +177,9 @@ TEST(NxdtConfig, FaultsSayLineKeyAndValue) {
   fails("a: 1\n", Errc::kUsage, "not a configuration of NxD Training", "");
   fails("[1, 2]\n", Errc::kUsage, "not a configuration of NxD Training", "");
   fails("a: [\n", Errc::kCorrupt, "line", "");
+  fails("model:\n  tensor_model_parallel_size: 8\n", Errc::kUsage, "a configuration of NeMo", "");
+  fails("actor_rollout_ref: {}\n", Errc::kUsage, "a configuration of verl, not of NxD Training",
+        "");
 }
 
 TEST(NxdtConfig, ExpressionsAreNotWorkedOut) {

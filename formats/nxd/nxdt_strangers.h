@@ -1,0 +1,17 @@
+// PRIVATE: YAML files that are no configurations of NxD Training, by what they are.
+#pragma once
+
+#include <string_view>
+
+#include "lib/yaml/value.h"
+
+namespace nxdkit::nxd {
+
+// "an axolotl configuration", "" for an unknown one, and what to do in the place of naming it.
+struct YamlStranger {
+  std::string_view what;
+  std::string_view hint;
+};
+YamlStranger StrangerOf(const Value& root);
+
+}  // namespace nxdkit::nxd
