@@ -1,5 +1,6 @@
 #include "formats/artifact/artifact.h"
 
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -63,7 +64,8 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   }
   NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, models::kMaxConfigBytes));
   if (!named) NXDKIT_TRY(NoteOtherConfigs(artifact, folders));
-  auto config = models::ParseConfig(artifact.config_text, artifact.config_path);
+  auto config = OrBrokenDownload(models::ParseConfig(artifact.config_text, artifact.config_path),
+                                 artifact.config_path);
   if (!config.ok() && !hints.config_optional) return std::move(config).error();
   if (config.ok())
     artifact.config = *std::move(config);

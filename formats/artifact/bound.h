@@ -14,6 +14,12 @@
 
 namespace nxdkit::artifact {
 
+// Rows of one parameter of the base that the adapter has in their place.
+struct LoraRows {
+  uint32_t param = 0;  // of the adapter: a row for each of
+  std::vector<int64_t> rows;
+};
+
 // What the parameters of a LoRA adapter are to those of its base. Where the base's family is known,
 // the indices are those of Model::params, else of the base's BoundArtifact::params.
 struct LoraParts {
@@ -22,6 +28,10 @@ struct LoraParts {
   std::vector<std::optional<nxd::LoraPair>> pairs;  // a and b index the adapter's params
   // Parameters that the adapter holds whole (modules_to_save, biases), in its params.
   std::vector<std::optional<uint32_t>> wholes;
+  std::vector<std::optional<uint32_t>> magnitudes;  // of DoRA, beside the pairs
+  std::vector<std::optional<LoraRows>> rows;        // trainable_token_indices
+  // The embedding that the adapter holds whole is the head of its tied base too.
+  bool ties_head = false;
   nxd::LoraSharing sharing;  // which modules have one A
 
   size_t pair_count() const;
@@ -36,6 +46,8 @@ struct BoundArtifact {
   BoundLayout bound;
   std::shared_ptr<const KindState> state;  // what the kind has found out on the way
   std::vector<std::string> left_out;       // ignorable tensors
+  // Why the tensors may only be copied as they are; nullopt: they are numbers.
+  std::optional<Error> quantised;
   // The artifact whose parameters a delta or a merged adapter changes.
   std::shared_ptr<const BoundArtifact> base;
   std::optional<LoraParts> lora;                // this is an adapter, not a model

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -40,26 +41,79 @@ Result<std::vector<std::string>> Present(const std::string& folder,
   return present;
 }
 
-// "model.safetensors.index.json" -> ".safetensors"
-std::string_view ShardExtension(std::string_view index) {
-  index.remove_suffix(kIndexEnd.size());
-  return index.ends_with(".bin") ? ".bin" : ".safetensors";
-}
+// "model-00001-of-00003.safetensors" in parts.
+struct ShardName {
+  std::string_view base, end;  // "model", ".safetensors"
+  int number = 0, of = 0;
 
-// "model-00001-of-00003.safetensors", "pytorch_model-00002-of-00002.bin"
-bool IsShardName(std::string_view name) {
+  std::string Of(int other) const {
+    return fmt::format("{}-{:05}-of-{:05}{}", base, other, of, end);
+  }
+};
+std::optional<ShardName> ParseShardName(std::string_view name) {
   constexpr std::string_view kShape = "-NNNNN-of-NNNNN";
   for (const std::string_view end : {".safetensors", ".bin"})
     for (const std::string_view base : {"model", "pytorch_model", "consolidated"}) {
       if (name.size() != base.size() + kShape.size() + end.size()) continue;
       if (!name.starts_with(base) || !name.ends_with(end)) continue;
       const std::string_view middle = name.substr(base.size(), kShape.size());
-      bool fits = true;
-      for (size_t i = 0; i < kShape.size(); ++i)
-        fits &= kShape[i] == 'N' ? IsDigit(middle[i]) : middle[i] == kShape[i];
-      if (fits) return true;
+      const auto number = ParseNumber<int>(middle.substr(1, 5));
+      const auto of = ParseNumber<int>(middle.substr(10));
+      if (middle[0] == '-' && middle.substr(6, 4) == "-of-" && number && of)
+        return ShardName{base, end, *number, *of};
     }
+  return std::nullopt;
+}
+
+// All shards of the set that `first` is the first of; none where one is not there.
+Result<std::vector<std::string>> NumberedShards(const std::string& folder, std::string_view first,
+                                                const Looker& look) {
+  const std::optional<ShardName> shard = ParseShardName(first);
+  std::vector<std::string> all;
+  if (!shard || shard->number != 1) return all;
+  for (int i = 1; i <= shard->of; ++i) {
+    all.push_back(shard->Of(i));
+    NXDKIT_ASSIGN(const bool there, look.HasFile(folder, all.back()));
+    if (!there) return std::vector<std::string>();
+  }
+  return all;
+}
+
+// "model.fp16.safetensors", "pytorch_model.bf16.bin": a variant, as the hub calls it. A shard of
+// one is none.
+bool IsVariant(std::string_view name) {
+  if (name.find("-of-") != name.npos) return false;
+  for (const auto& [begin, end] :
+       {std::pair<std::string_view, std::string_view>{"model.", ".safetensors"},
+        {"pytorch_model.", ".bin"}})
+    if (name.size() > begin.size() + end.size() && name.starts_with(begin) && name.ends_with(end))
+      return name.substr(begin.size(), name.size() - begin.size() - end.size()).find('.') ==
+             name.npos;
   return false;
+}
+
+// Where nothing lies that the reference looks for by itself: variants, and shards without an index
+// that are all there, by the first.
+Result<std::vector<std::string>> LessUsual(const std::string& folder, const Looker& look) {
+  std::vector<std::string> found;
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(folder));
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(const std::vector<std::string> shards, NumberedShards(folder, name, look));
+    if (IsVariant(name) || !shards.empty()) found.push_back(name);
+  }
+  return found;
+}
+
+// The sets that are looked for by name, in the reference's order.
+Result<std::vector<std::string>> LookedFor(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(std::vector<std::string> found, Present(folder, kLookups, look));
+  return found.empty() ? LessUsual(folder, look) : Result<std::vector<std::string>>(found);
+}
+
+// "model.safetensors.index.json" -> ".safetensors"
+std::string_view ShardExtension(std::string_view index) {
+  index.remove_suffix(kIndexEnd.size());
+  return index.ends_with(".bin") ? ".bin" : ".safetensors";
 }
 
 // The first shard of the folder that is not in `named`, which is sorted; "" when there is none.
@@ -67,16 +121,18 @@ Result<std::string> FirstStray(const std::string& folder, const std::vector<std:
                                const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
   for (const std::string& name : names)
-    if (IsShardName(name) && !std::ranges::binary_search(named, name)) return name;
+    if (ParseShardName(name) && !std::ranges::binary_search(named, name)) return name;
   return std::string();
 }
 
 // Those of WeightSets. What `read` names was read already.
 Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read,
                                         const Looker& look) {
-  NXDKIT_ASSIGN(std::vector<std::string> sets, Present(folder, kLookups, look));
+  NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder, look));
   std::vector<std::string> shards;
   for (const std::string& set : sets) {
+    NXDKIT_ASSIGN(const std::vector<std::string> numbered, NumberedShards(folder, set, look));
+    shards.insert(shards.end(), numbered.begin(), numbered.end());
     if (!IsIndexName(set)) continue;
     const std::string path = JoinPath(folder, set);
     Index other;
@@ -102,7 +158,7 @@ Status CheckPresent(const std::string& folder, const Index& index, const Looker&
     if (missing++ == 0) first = name;
   }
   if (missing == 0) return OkStatus();
-  return NotFound("{} is missing ({} of the {} files it names are)", first, missing,
+  return NotFound("the file is missing ({} of the {} that the index names are)", missing,
                   index.files.size())
       .in(index.path)
       .member(first);
@@ -136,7 +192,7 @@ Status CheckNoGhosts(const Index& index, const std::vector<bool>& found) {
 Result<Checkpoint> OpenSharded(const std::string& folder, const Index& index,
                                const OpenTensorFile& open, const Looker& look) {
   NXDKIT_TRY(CheckPresent(folder, index, look));
-  Checkpoint checkpoint{folder, {}, true, {}};
+  Checkpoint checkpoint{folder, {}, true, {}, ""};
   std::vector<bool> found(index.entries.size());
   for (size_t i = 0; i < index.files.size(); ++i) {
     const std::string path = JoinPath(folder, index.files[i]);
@@ -148,9 +204,25 @@ Result<Checkpoint> OpenSharded(const std::string& folder, const Index& index,
   return checkpoint;
 }
 
+// Shards without an index: no two may have one tensor.
+Result<Checkpoint> OpenNumbered(const std::string& folder, const std::vector<std::string>& shards,
+                                const OpenTensorFile& open) {
+  Checkpoint checkpoint{folder, {}, true, {}, ""};
+  std::map<std::string, std::string> seen;
+  for (const std::string& shard : shards) {
+    const std::string path = JoinPath(folder, shard);
+    NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
+    for (const StoredTensor& tensor : file.tensors)
+      if (const auto [twin, added] = seen.emplace(tensor.name, shard); !added)
+        return Corrupt("the tensor is in {} too", twin->second).in(path).on(tensor.name);
+    checkpoint.files.push_back(std::move(file));
+  }
+  return checkpoint;
+}
+
 Result<Checkpoint> OpenSingle(const std::string& folder, const std::string& name,
                               const OpenTensorFile& open) {
-  Checkpoint checkpoint{folder, {}, false, {}};
+  Checkpoint checkpoint{folder, {}, false, {}, ""};
   const std::string path = JoinPath(folder, name);
   NXDKIT_ASSIGN(TensorFile file, open(path).in(path));
   checkpoint.files.push_back(std::move(file));
@@ -172,7 +244,7 @@ Result<std::string> NameOfWeights(const std::string& folder, const std::string& 
     if (here && there) return name;
     return BadUsage("{} is not a file of this folder", EscapeControl(weights)).in(folder);
   }
-  NXDKIT_ASSIGN(const std::vector<std::string> found, Present(folder, kLookups, look));
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
   if (found.empty()) return NoWeights(folder);
   return found.front();
 }
@@ -186,7 +258,7 @@ Error SeveralSets(const std::string& folder, const std::vector<std::string>& set
 }  // namespace
 
 Result<bool> HasWeights(const std::string& folder, const Looker& look) {
-  NXDKIT_ASSIGN(const std::vector<std::string> found, Present(folder, kLookups, look));
+  NXDKIT_ASSIGN(const std::vector<std::string> found, LookedFor(folder, look));
   return !found.empty();
 }
 
@@ -208,10 +280,18 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
   const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr, look);
   if (weights.empty() && !sets.ok()) return sets.error();
   if (weights.empty() && sets->size() > 1) return SeveralSets(folder, *sets);
-  NXDKIT_ASSIGN(Checkpoint checkpoint,
-                index ? OpenSharded(folder, *index, open, look) : OpenSingle(folder, name, open));
+  std::vector<std::string> numbered;
+  if (weights.empty()) NXDKIT_TRY(NumberedShards(folder, name, look).To(numbered));
+  NXDKIT_ASSIGN(Checkpoint checkpoint, index               ? OpenSharded(folder, *index, open, look)
+                                       : !numbered.empty() ? OpenNumbered(folder, numbered, open)
+                                                           : OpenSingle(folder, name, open));
   if (sets.ok() && sets->size() > 1)
     checkpoint.choice = Choice{JoinPath(folder, name), sets->size(), "option"};
+  if (!numbered.empty())
+    checkpoint.note = fmt::format("no index names the shards: all {} are taken by their numbers",
+                                  numbered.size());
+  else if (weights.empty() && IsVariant(name))
+    checkpoint.note = name + ", a variant, is taken: there is no model.safetensors";
   return checkpoint;
 }
 

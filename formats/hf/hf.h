@@ -23,8 +23,9 @@ using OpenTensorFile = std::function<Result<TensorFile>(const std::string& path)
 struct Checkpoint {
   std::string folder;
   std::vector<TensorFile> files;  // sorted by file name
-  bool sharded = false;           // read through an index
+  bool sharded = false;           // in several files
   std::optional<Choice> choice;   // where others are beside them
+  std::string note;               // how they were found, where no loader looks for them; else ""
 };
 
 // The sets of weights in a folder: the file or the index of each, in the reference's lookup order

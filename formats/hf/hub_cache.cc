@@ -15,6 +15,8 @@
 namespace nxdkit::hf {
 namespace {
 
+constexpr std::string_view kModels = "models--";
+constexpr std::string_view kDatasets = "datasets--";
 constexpr size_t kMaxName = 96;    // of the hub, each part
 constexpr uint64_t kMaxRef = 256;  // bytes of refs/main
 constexpr int kMaxDepth = 8;       // of folders in a snapshot
@@ -25,26 +27,66 @@ bool IsHubPart(std::string_view part) {
                              [](char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-Error Missing(HubKind kind, const std::string& name, Error error) {
-  return std::move(error).in(name).hint(fmt::format(
-      "hf download {}{}", kind == HubKind::kDataset ? "--repo-type dataset " : "", name));
+// "main", "v1.0", "refs/pr/1", the start of a commit.
+bool IsRevision(std::string_view text) {
+  while (text.find('/') != text.npos) {
+    if (!IsHubPart(text.substr(0, text.find('/')))) return false;
+    text.remove_prefix(text.find('/') + 1);
+  }
+  return IsHubPart(text);
+}
+
+// "ORG/NAME@REVISION" in two; the revision may be left out.
+struct Repo {
+  std::string name;
+  std::string revision;
+};
+Repo RepoOf(const std::string& text) {
+  const size_t at = std::min(text.find('@'), text.size());
+  return {text.substr(0, at), at < text.size() ? text.substr(at + 1) : ""};
+}
+
+Error Missing(HubKind kind, const Repo& repo, std::string what) {
+  return Error(Errc::kNotFound, std::move(what))
+      .in(repo.name)
+      .hint(fmt::format("hf download {}{}{}{}",
+                        kind == HubKind::kDataset ? "--repo-type dataset " : "", repo.name,
+                        repo.revision.empty() ? "" : " --revision ", repo.revision));
 }
 
 std::string RepoFolder(HubKind kind, const std::string& name) {
   const size_t slash = name.find('/');
   return JoinPath(HubCacheFolder(),
-                  fmt::format("{}--{}--{}", kind == HubKind::kModel ? "models" : "datasets",
+                  fmt::format("{}{}--{}", kind == HubKind::kModel ? kModels : kDatasets,
                               name.substr(0, slash), name.substr(slash + 1)));
 }
 
-// The commit of refs/main; "" where there is none.
-Result<std::string> MainCommit(const std::string& repo) {
-  const std::string ref = JoinPath(repo, "refs/main");
+// The commit of a branch or tag, as refs/ has it; "" where it has none.
+Result<std::string> CommitOf(const std::string& repo, const std::string& revision) {
+  const std::string ref = JoinPath(JoinPath(repo, "refs"), revision);
   NXDKIT_ASSIGN(const bool there, IsFile(ref));
   if (!there) return std::string();
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(ref, kMaxRef));
   std::string commit = text.substr(0, text.find_last_not_of(" \r\n\t") + 1);
   return IsHubPart(commit) ? commit : std::string();
+}
+
+// The folder in snapshots/ of a revision, which may be the start of a commit; of none: of main, or
+// the only one there is.
+Result<std::string> CommitIn(HubKind kind, const std::string& repo, const Repo& asked) {
+  NXDKIT_ASSIGN(std::string commit,
+                CommitOf(repo, asked.revision.empty() ? "main" : asked.revision));
+  if (!commit.empty()) return commit;
+  NXDKIT_ASSIGN(std::vector<std::string> all, ListFolder(JoinPath(repo, "snapshots")));
+  std::erase_if(all, [&](const std::string& name) { return !name.starts_with(asked.revision); });
+  if (all.size() == 1) return all.front();
+  if (!asked.revision.empty())
+    return Missing(kind, asked,
+                   fmt::format("{} snapshots in the hub's cache are of revision {}", all.size(),
+                               EscapeControl(asked.revision)));
+  return Missing(
+      kind, asked,
+      fmt::format("{} snapshots in the hub's cache, and no refs/main that names one", all.size()));
 }
 
 // A file of a snapshot whose blob is not there; "" when all are.
@@ -82,9 +124,12 @@ Result<std::string> LackingFile(const std::string& snapshot) {
 }  // namespace
 
 bool IsHubName(const std::string& text) {
-  const size_t slash = text.find('/');
-  return slash != std::string::npos && IsHubPart(std::string_view(text).substr(0, slash)) &&
-         IsHubPart(std::string_view(text).substr(slash + 1)) &&
+  const Repo repo = RepoOf(text);
+  const std::string_view name = repo.name;
+  const size_t slash = name.find('/');
+  return slash != name.npos && IsHubPart(name.substr(0, slash)) &&
+         IsHubPart(name.substr(slash + 1)) &&
+         (text.find('@') == text.npos || IsRevision(repo.revision)) &&
          KindForHint(text) == PathKind::kMissing;  // else who opens it as a path says why
 }
 
@@ -98,34 +143,48 @@ std::string HubCacheFolder() {
                   "huggingface/hub");
 }
 
-Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
-  const std::string repo = RepoFolder(kind, name);
-  const std::string snapshots = JoinPath(repo, "snapshots");
-  NXDKIT_ASSIGN(const bool is_there, IsFolder(snapshots));
-  if (!is_there)
-    return Missing(
-        kind, name,
-        NotFound("no such file or folder, and it is not in the hub's cache {}", HubCacheFolder()));
-  NXDKIT_ASSIGN(std::string commit, MainCommit(repo));
-  if (commit.empty()) {
-    NXDKIT_ASSIGN(const std::vector<std::string> all, ListFolder(snapshots));
-    if (all.size() != 1)
-      return Missing(
-          kind, name,
-          NotFound("{} snapshots in the hub's cache, and no refs/main that names one", all.size()));
-    commit = all.front();
-  }
-  const std::string snapshot = JoinPath(snapshots, commit);
+namespace {
+
+Result<std::string> SnapshotOf(HubKind kind, const std::string& repo, const Repo& asked) {
+  NXDKIT_ASSIGN(const std::string commit, CommitIn(kind, repo, asked));
+  const std::string snapshot = JoinPath(JoinPath(repo, "snapshots"), commit);
   NXDKIT_ASSIGN(const bool has_snapshot, IsFolder(snapshot));
   if (!has_snapshot)
-    return Missing(kind, name, NotFound("its snapshot {} is not in the hub's cache", commit));
+    return Missing(kind, asked, fmt::format("its snapshot {} is not in the hub's cache", commit));
   NXDKIT_ASSIGN(std::string lacking, BrokenLink(snapshot, 0));
-  if (lacking.empty() && kind == HubKind::kModel) NXDKIT_TRY(LackingFile(snapshot).To(lacking));
+  if (lacking.empty() && kind == HubKind::kModel) {
+    NXDKIT_ASSIGN(lacking, LackingFile(snapshot));
+  }
   if (!lacking.empty())
     return Missing(
-        kind, name,
-        NotFound("its download into the hub's cache is not finished: there is no {}", lacking));
+        kind, asked,
+        fmt::format("its download into the hub's cache is not finished: there is no {}", lacking));
   return snapshot;
+}
+
+}  // namespace
+
+Result<std::string> FindInHubCache(HubKind kind, const std::string& name) {
+  const Repo asked = RepoOf(name);
+  const std::string repo = RepoFolder(kind, asked.name);
+  NXDKIT_ASSIGN(const bool is_there, IsFolder(JoinPath(repo, "snapshots")));
+  if (!is_there)
+    return Missing(kind, asked,
+                   fmt::format("no such file or folder, and it is not in the hub's cache {}",
+                               HubCacheFolder()));
+  return SnapshotOf(kind, repo, asked);
+}
+
+Result<std::string> SnapshotInside(const std::string& path) {
+  const std::string name = BaseName(path);
+  const bool is_model = name.starts_with(kModels);
+  if (!is_model && !name.starts_with(kDatasets)) return path;
+  NXDKIT_ASSIGN(const bool is_there, IsFolder(JoinPath(path, "snapshots")));
+  if (!is_there) return path;
+  std::string repo = name.substr(is_model ? kModels.size() : kDatasets.size());
+  if (const size_t dashes = repo.find("--"); dashes != std::string::npos)
+    repo.replace(dashes, 2, "/");
+  return SnapshotOf(is_model ? HubKind::kModel : HubKind::kDataset, path, {repo, ""});
 }
 
 }  // namespace nxdkit::hf

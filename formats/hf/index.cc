@@ -12,6 +12,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/json/json_stream.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::hf {
@@ -146,7 +147,8 @@ Result<Index> ReadIndex(const std::string& path, std::string_view extension) {
   Index index;
   index.path = path;
   IndexHandler handler(extension, &index);
-  NXDKIT_TRY(ReadJsonStream(file, 0, file.bytes(), handler));
+  Status read = ReadJsonStream(file, 0, file.bytes(), handler);
+  if (!read.ok()) return OrWrongAnswer(std::move(read).error().in(path), path);
   if (!handler.weight_map_seen()) return Corrupt("the index has no weight_map").in(path);
 
   SortFiles(index);

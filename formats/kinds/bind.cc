@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "formats/kinds/quantised.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::kinds {
@@ -16,20 +19,42 @@ NameMap ByName(std::vector<TensorLayout> tensors) {
   return map;
 }
 
-Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known) {
+namespace {
+
+// What trainers add to a model, and no weight of it is: TRL's value head.
+bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
+
+}  // namespace
+
+Unwrapping UnwrapFiles(Artifact& artifact, size_t first, size_t last, const NameMap& known) {
+  std::vector<std::string_view> names;
+  for (size_t f = first; f < last; ++f)
+    for (const StoredTensor& stored : artifact.files[f].tensors) names.push_back(stored.name);
+  Unwrapping found = FindUnwrapping(
+      names, [&known](std::string_view name) { return known.contains(std::string(name)); });
+  std::string text = found.changes ? found.Text() : "";
+  if (!text.empty() && std::ranges::find(artifact.warnings, text) == artifact.warnings.end())
+    artifact.warnings.push_back(std::move(text));
+  return found;
+}
+
+Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
+                const Unwrapping& unwrapping) {
   out.bound.stored.reserve(out.artifact.tensor_count());
   out.bound.layout.tensors.reserve(out.artifact.tensor_count());
   for (const StoredTensor& stored : out.artifact.files[file].tensors) {
-    const auto it = known.find(stored.name);
+    const std::string name = unwrapping.NameOf(stored.name);
+    const auto it = known.find(name);
     if (it != known.end()) {
       out.bound.Add(it->second, stored);
       out.bound.layout.tensors.back().file = file;
       continue;
     }
-    if (models::IsIgnorable(*out.model->config.family, stored.name)) {
+    if (models::IsIgnorable(*out.model->config.family, name) || IsBeside(name)) {
       out.left_out.push_back(stored.name);
       continue;
     }
+    NXDKIT_TRY(CheckNotQuantised(out.artifact, stored.name, out.artifact.files[file].path));
     return Unsupported("the {} family has no such tensor in this layout; it would be lost",
                        out.model->config.family->model_type)
         .in(out.artifact.files[file].path)

@@ -7,15 +7,20 @@
 #include <vector>
 
 #include "formats/artifact/bound.h"
+#include "formats/kinds/unwrap.h"
 
 namespace nxdkit::kinds {
 
 using NameMap = std::unordered_map<std::string, TensorLayout>;
 NameMap ByName(std::vector<TensorLayout> tensors);
 
-// Lays out the tensors of one of the artifact's files. kUnsupported for one that is not known, and
-// that the family does not let go.
-Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known);
+// Finds what is around the names of the artifact's files from `first` to `last`, and warns of it.
+Unwrapping UnwrapFiles(Artifact& artifact, size_t first, size_t last, const NameMap& known);
+
+// Lays out the tensors of one of the artifact's files, by the names that `unwrapping` gives them.
+// kUnsupported for one that is not known, and that the family does not let go.
+Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
+                const Unwrapping& unwrapping);
 
 // Takes the model's parameters from the configuration; an error where it, or its family, is not
 // known.

@@ -13,6 +13,7 @@ Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const 
                        kind.name)
         .in(source.artifact.path)
         .hint("convert the base, and merge the adapter into it: --merge-lora");
+  if (source.quantised && (options.dtype || options.downcast)) return *source.quantised;
   NXDKIT_ASSIGN(std::unique_ptr<Output> output, kind.decide(source, options));
   if (!source.lora) NXDKIT_TRY(DecideConfig(source, *output));
   return output;

@@ -29,8 +29,6 @@ enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
 struct Kind {
   std::string_view name;    // "hf": as --from and --to take it, and as inspect calls the form
   std::string_view called;  // in a sentence: "an NxD set"
-  // What it is recognised by, for who has something else: "NxD shard set (...)"; "" for none.
-  std::string_view recognised_by = {};
   // Which kind a path is that may be two: the one with the lower number. 1 to 6 are taken; 0 would
   // come before all.
   int precedence = 0;

@@ -7,7 +7,9 @@
 
 #include "formats/hf/hub_cache.h"
 #include "formats/kinds/merge_lora.h"
+#include "formats/kinds/quantised.h"
 #include "formats/kinds/run_folder.h"
+#include "formats/kinds/stranger.h"
 #include "formats/kinds/table.h"
 #include "formats/nxd/refuse.h"
 #include "formats/training/keep_params.h"
@@ -30,8 +32,12 @@ Status RefuseUnfinished(const std::string& path, const Looker& look) {
 
 // "ORG/NAME" is the model that was downloaded under this name.
 Result<std::string> Located(const std::string& given) {
-  if (!hf::IsHubName(given)) return given;
-  return hf::FindInHubCache(hf::HubKind::kModel, given);
+  if (!hf::IsHubName(given)) return hf::SnapshotInside(given);
+  Result<std::string> found = hf::FindInHubCache(hf::HubKind::kModel, given);
+  // "shards/step_11" beside shards/step_10 was meant as a path.
+  if (!found.ok() && KindForHint(ParentPath(given)) == PathKind::kFolder)
+    return NothingThere(given);
+  return found;
 }
 
 std::vector<const Kind*> ByPrecedence() {
@@ -40,20 +46,12 @@ std::vector<const Kind*> ByPrecedence() {
   return kinds;
 }
 
-// "no A, no B"
-std::string RecognisedText() {
-  std::string text;
-  for (const Kind* kind : ByPrecedence())
-    if (!kind->recognised_by.empty())
-      text += fmt::format("{}no {}", text.empty() ? "" : ", ", kind->recognised_by);
-  return text;
-}
-
 // Nothing of this kind is there: perhaps the user has mistaken the format.
 Error WithKindHint(Error error, const Artifact& artifact) {
   if (error.code() != Errc::kNotFound) return error;
   const Result<const Kind*> kind = Recognise(artifact.path, artifact.look);
-  if (!kind.ok() || *kind == artifact.kind) return error;
+  if (!kind.ok()) return std::move(error).hint(kind.error().hint());
+  if (*kind == artifact.kind) return error;
   if (artifact.kind != &kHf || *kind != &kNxd)
     return std::move(error).hint(fmt::format("it looks like {}", (*kind)->name));
   return std::move(error).hint(
@@ -96,7 +94,7 @@ Status CheckWeights(const BoundArtifact& artifact) {
     const TensorLayout& layout = artifact.bound.layout.tensors[t];
     if (layout.dtype || Info(stored.dtype).floating) continue;
     if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model_params()) continue;
-    return Unsupported("dtype {} found; the weights of a {} model are floating point numbers",
+    return Unsupported("dtype {} found; the weights of a {} model are numbers of 16 bits or more",
                        Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())
         .on(stored.name);
@@ -117,7 +115,7 @@ Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
   const std::string& path = found.path;
   NXDKIT_TRY(RefuseUnfinished(path, look));
   NXDKIT_ASSIGN(const PathKind is, look.KindOf(path));
-  if (is == PathKind::kMissing) return NotFound("no such file or folder").in(path);
+  if (is == PathKind::kMissing) return NothingThere(path);
   if (is != PathKind::kFile && is != PathKind::kFolder)
     return Unsupported("neither a regular file nor a folder").in(path);
   for (const Kind* kind : ByPrecedence()) {
@@ -127,10 +125,9 @@ Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
     if (!fits.ok()) return std::move(fits).error();
     if (*fits) return kind;
   }
-  if (is == PathKind::kFile)
-    return Unsupported("neither a safetensors file nor a torch archive").in(path);
+  if (is == PathKind::kFile) return StrangeFile(path, look);
   NXDKIT_TRY(nxd::RefuseByName(path, look));
-  return Unsupported("no artifact recognised: {}", RecognisedText()).in(path);
+  return StrangeFolder(path, look);
 }
 
 Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked,
@@ -151,7 +148,7 @@ Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const I
   NXDKIT_ASSIGN(artifact.path, kind->place ? kind->place(checkpoint.path, look)
                                            : Result<std::string>(checkpoint.path));
   NXDKIT_ASSIGN(const bool there, look.IsThere(artifact.path));
-  if (!there) return NotFound("no such file or folder").in(artifact.path);
+  if (!there) return NothingThere(artifact.path);
   NXDKIT_TRY(RefuseUnfinished(artifact.path, look));
   Status opened = OpenAs(artifact, hints);
   if (!opened.ok()) return WithKindHint(std::move(opened).error(), artifact);
@@ -170,6 +167,7 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
   if (out.model) NXDKIT_TRY(CheckWeights(out));
+  NXDKIT_TRY(CheckQuantised(out));
   return out;
 }
 

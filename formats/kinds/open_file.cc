@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "formats/kinds/stranger.h"
 #include "formats/nxd/shard_set.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
@@ -32,8 +34,11 @@ Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::strin
     return std::move(set.shards.front().tensors);
   }
   std::vector<std::string> skipped;
-  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped));
+  std::string from;
+  NXDKIT_ASSIGN(TensorFile file, torch::FlattenStateDict(archive, &skipped, &from));
   AddWarnings(path, archive, skipped, warnings);
+  if (warnings && !from.empty())
+    warnings->push_back(fmt::format("{}: the weights are those under \"{}\"", path, from));
   return file;
 }
 
@@ -42,11 +47,12 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
   if (kind == PathKind::kMissing) return NotFound("no such file").in(path);
   if (kind != PathKind::kFile) return Unsupported("not a regular file").in(path);
   // The name counts first: a damaged file is then reported as what it was meant to be.
-  if (path.ends_with(".safetensors")) return safetensors::Open(path);
+  if (path.ends_with(".safetensors")) return OrBrokenDownload(safetensors::Open(path), path);
   NXDKIT_ASSIGN(const bool is_safetensors, safetensors::LooksLikeSafetensors(path));
   if (is_safetensors) return safetensors::Open(path);
   NXDKIT_ASSIGN(const bool is_archive, torch::LooksLikeArchive(path));
   if (is_archive) return OpenStateDict(path);
+  if (std::optional<Error> stranger = KnownStranger(path)) return *std::move(stranger);
   return Corrupt(
              "neither a safetensors file nor a torch archive: the first bytes are of another kind")
       .in(path);

@@ -183,6 +183,23 @@ int64_t HeadRows(const Param& param, const ModelConfig& config) {
 
 }  // namespace
 
+namespace {
+
+// The first is that of transformers, the second that of older compressed-tensors.
+constexpr const char* kQuantKeys[] = {"quantization_config", "compression_config"};
+
+std::string QuantMethod(const Json& json) {
+  for (const char* key : kQuantKeys) {
+    const Json* of = JsonFind(json, key);
+    if (!of || !of->is_object()) continue;
+    const Json* method = JsonFind(*of, "quant_method");
+    return method && method->is_string() ? method->get<std::string>() : "unnamed";
+  }
+  return "";
+}
+
+}  // namespace
+
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path) {
   // NxDI's merged file has bare Infinity; Python's json takes the last of duplicate keys.
   NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
@@ -199,6 +216,7 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
         .in(path);
   config.family = FindFamily(config.model_type, config.architecture);
   config.dtype = ConfigDtype(reader);
+  config.quant_method = QuantMethod(json);
   NXDKIT_TRY(reader.status());
   if (!config.family) return config;
 
@@ -247,6 +265,12 @@ Result<std::string> WithDtype(std::string_view json_text, Dtype dtype) {
   NXDKIT_ASSIGN(Json json, ParseJson(json_text, kLikePython));
   for (const char* key : {"dtype", "torch_dtype"})
     if (const auto it = json.find(key); it != json.end()) *it = TorchName(dtype);
+  return DumpPython(json, /*sort_keys=*/false) + "\n";
+}
+
+Result<std::string> WithoutQuantization(std::string_view json_text) {
+  NXDKIT_ASSIGN(Json json, ParseJson(json_text, kLikePython));
+  for (const char* key : kQuantKeys) json.erase(key);
   return DumpPython(json, /*sort_keys=*/false) + "\n";
 }
 

@@ -39,6 +39,7 @@ struct ModelConfig {
   int64_t sparse_step = 1;            // every sparse_step-th layer has experts, but for
   std::vector<int64_t> dense_layers;  // these, ascending
   std::optional<Dtype> dtype;         // "dtype" or "torch_dtype"
+  std::string quant_method;           // how the weights are quantised: "fp8"; "": they are not
 
   bool IsSparse(int64_t layer) const;  // Whether the layer has experts instead of one MLP.
 };
@@ -73,6 +74,9 @@ Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& p
 // The text of a config.json that ParseConfig took, with its "dtype" and "torch_dtype", where it has
 // them, saying `dtype`: a loader that asks for "auto" goes by them. Written as transformers writes.
 Result<std::string> WithDtype(std::string_view json_text, Dtype dtype);
+
+// The text without what it says of quantised weights. Written as transformers writes.
+Result<std::string> WithoutQuantization(std::string_view json_text);
 
 // The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
 // Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers, every

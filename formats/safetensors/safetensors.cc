@@ -9,6 +9,7 @@
 #include "formats/safetensors/limits.h"
 #include "lib/base/errors.h"
 #include "lib/base/little_endian.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 
 namespace nxdkit::safetensors {
@@ -55,7 +56,7 @@ Result<TensorFile> Read(std::shared_ptr<const File> file) {
 
 Result<TensorFile> Open(const std::string& path) {
   NXDKIT_ASSIGN(File file, File::OpenRead(path));
-  return Read(std::make_shared<const File>(std::move(file))).in(path);
+  return OrWrongAnswer(Read(std::make_shared<const File>(std::move(file))).in(path), path);
 }
 
 Result<bool> LooksLikeSafetensors(const std::string& path) {

@@ -7,8 +7,10 @@
 #include "formats/torch/byte_reader.h"
 #include "formats/torch/legacy_archive.h"
 #include "formats/torch/zip_archive.h"
+#include "lib/base/choice.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/paths.h"
 
 namespace nxdkit::torch {
@@ -56,7 +58,8 @@ Result<Archive> ReadAny(std::shared_ptr<const File> file, const ReadOptions& opt
 }
 
 // Where trainers keep the weights beside the rest of a checkpoint.
-constexpr const char* kWrappers[] = {"model", "state_dict", "module"};
+constexpr const char* kWrappers[] = {"model",       "state_dict", "module", "model_state_dict",
+                                     "model_state", "network",    "net",    "weights"};
 
 bool HoldsTensors(const PickleDict& dict) {
   return std::ranges::any_of(dict, [](const auto& item) {
@@ -64,9 +67,15 @@ bool HoldsTensors(const PickleDict& dict) {
   });
 }
 
+std::string KeyText(const PickleValue& key) {
+  if (key.string() != nullptr) return EscapeControl(*key.string());
+  if (key.integer() != nullptr) return fmt::format("{}", *key.integer());
+  return "(key of another type)";
+}
+
 // The state dict: the root, or one level below. A trainer's dict may hold tensors beside the
 // weights (a step counter), so what lies under a known name comes first.
-Result<const PickleDict*> FindStateDict(const PickleValue& root) {
+Result<const PickleDict*> FindStateDict(const PickleValue& root, std::string* from = nullptr) {
   const PickleDict* top = root.dict();
   if (top == nullptr)
     return Unsupported("the file holds no dict of tensors")
@@ -77,14 +86,18 @@ Result<const PickleDict*> FindStateDict(const PickleValue& root) {
       return inner->dict();
   }
   if (top->empty() || HoldsTensors(*top)) return top;
-  return Unsupported(
-      "the dict holds no tensor, and none under \"model\", \"state_dict\" or \"module\"");
-}
-
-std::string KeyText(const PickleValue& key) {
-  if (key.string() != nullptr) return EscapeControl(*key.string());
-  if (key.integer() != nullptr) return fmt::format("{}", *key.integer());
-  return "(key of another type)";
+  std::vector<std::string> others;
+  const PickleDict* only = nullptr;
+  for (const auto& [key, value] : *top) {
+    if (value.dict() == nullptr || !HoldsTensors(*value.dict())) continue;
+    only = value.dict();
+    others.push_back(KeyText(key));
+  }
+  if (others.size() == 1 && from) *from = others.front();
+  if (others.size() == 1) return only;
+  if (others.empty()) return Unsupported("the dict holds no tensor, and no dict in it does");
+  return Unsupported("{} dicts of tensors are in the file: {}; none has a name that weights have",
+                     others.size(), FirstNames(others, 5));
 }
 
 }  // namespace
@@ -97,7 +110,7 @@ Result<bool> LooksLikeArchive(const std::string& path) {
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options) {
   NXDKIT_ASSIGN(File opened, File::OpenRead(path));
   auto file = std::make_shared<const File>(std::move(opened));  // shared by all its storages
-  NXDKIT_ASSIGN(Archive archive, ReadAny(file, options).in(path));
+  NXDKIT_ASSIGN(Archive archive, OrWrongAnswer(ReadAny(file, options).in(path), path));
   archive.path = path;
   archive.file_bytes = file->bytes();
   return archive;
@@ -129,8 +142,11 @@ bool RefersToFiles(const Archive& archive) {
          });
 }
 
-Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped) {
-  NXDKIT_ASSIGN(const PickleDict* found, FindStateDict(archive.root).in(archive.path));
+std::span<const char* const> StateDictNames() { return kWrappers; }
+
+Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped,
+                                    std::string* from) {
+  NXDKIT_ASSIGN(const PickleDict* found, FindStateDict(archive.root, from).in(archive.path));
   // What a trainer keeps beside the weights.
   if (skipped != nullptr && found != archive.root.dict())
     for (const auto& [key, value] : *archive.root.dict())

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,11 +57,15 @@ Result<Archive> ReadArchiveAt(const std::shared_ptr<const File>& file, uint64_t 
 // writes them (xser).
 bool RefersToFiles(const Archive& archive);
 
-// A flat state dict as a TensorFile: `root` must be a dict of name -> tensor, or such a dict under
-// "model", "state_dict" or "module" (one level). Other values beside the tensors (epoch, ...) are
-// left out and named in `skipped` when it is not null. TensorReferences are an error here
-// (kUnsupported).
+// A flat state dict as a TensorFile: `root` must be a dict of name -> tensor, or have such a dict
+// one level below, under a name that weights have ("model", "state_dict", "model_state_dict", ...)
+// or as the only one, whose name is put into `from` then. Other values beside the tensors (epoch,
+// ...) are left out and named in `skipped`. TensorReferences are an error here (kUnsupported).
 Result<TensorFile> FlattenStateDict(const Archive& archive,
-                                    std::vector<std::string>* skipped = nullptr);
+                                    std::vector<std::string>* skipped = nullptr,
+                                    std::string* from = nullptr);
+
+// The names under which trainers keep the weights, in the order in which they are looked for.
+std::span<const char* const> StateDictNames();
 
 }  // namespace nxdkit::torch

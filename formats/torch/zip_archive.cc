@@ -27,6 +27,7 @@ struct ZipArchiveReader {
   Result<Archive> Read(const ReadOptions& options) {
     archive.format = "torch zip";
     NXDKIT_TRY(FindTopFolder());
+    if (!options.only_records) NXDKIT_TRY(CheckHasPickle());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());
     if (!options.only_records)
@@ -45,6 +46,10 @@ struct ZipArchiveReader {
     if (directory.records().empty()) return Corrupt("a zip archive without any record");
     const ZipRecord& first = directory.records().front();
     const size_t slash = first.name.find('/');
+    if (first.name.ends_with(".npy"))
+      return Unsupported("an archive of numpy arrays (.npz), not of torch")
+          .member(first.name)
+          .hint("safetensors.numpy.save_file writes arrays by name");
     if (slash == std::string_view::npos || slash == 0)
       return Unsupported("the first record is in no folder; torch puts all into one")
           .member(first.name)
@@ -87,11 +92,17 @@ struct ZipArchiveReader {
                     Unsupported("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
   }
 
+  // Before anything else is looked for: zip archives are of many programs.
+  Status CheckHasPickle() const {
+    if (directory.Find(Name("data.pkl"))) return OkStatus();
+    return Unsupported("a zip archive without this record is not from torch.save")
+        .member(Name("data.pkl"))
+        .hint("another program's: unpack it with unzip, and name what is in it");
+  }
+
   Status ReadPickle(const GlobalTable& globals) {
     const ZipRecord* record = directory.Find(Name("data.pkl"));
-    if (record == nullptr)
-      return Unsupported("a zip archive without this record is not from torch.save")
-          .member(Name("data.pkl"));
+    NXDKIT_CHECK(record);  // see CheckHasPickle
     NXDKIT_ASSIGN(const std::string pickle, ReadRecord(place.view(), *record, kMaxPickleBytes));
     PickleGraph graph(pickle);
     NXDKIT_ASSIGN(const PickleResult run,

@@ -27,14 +27,17 @@ std::string WithoutWrappers(std::string_view name) {
   return plain;
 }
 
-std::string WrapperOf(std::string_view key, const KnowsName& knows) {
-  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1)) {
-    if (!knows(key.substr(dot + 1))) continue;
-    const std::string_view wrapper = key.substr(0, dot + 1);
-    const bool folds = wrapper.ends_with("." + std::string(kModelPrefix));
-    return std::string(wrapper.substr(0, wrapper.size() - (folds ? kModelPrefix.size() : 0)));
-  }
+std::string BeforeKnown(std::string_view key, const KnowsName& knows) {
+  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.', dot + 1))
+    if (knows(key.substr(dot + 1))) return std::string(key.substr(0, dot + 1));
   return "";
+}
+
+std::string WrapperOf(std::string_view key, const KnowsName& knows) {
+  std::string wrapper = BeforeKnown(key, knows);
+  if (wrapper.ends_with("." + std::string(kModelPrefix)))
+    wrapper.resize(wrapper.size() - kModelPrefix.size());
+  return wrapper;
 }
 
 std::pair<std::string, std::string> SplitStateKey(std::string_view key) {

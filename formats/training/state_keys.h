@@ -28,8 +28,11 @@ std::string WithoutWrappers(std::string_view name);
 
 // Whether a model has a tensor of this name, and of the shape that is looked at.
 using KnowsName = std::function<bool(std::string_view name)>;
-// What is before a name that is known: "ema." of "ema.norm.weight" and of "ema.model.norm.weight",
-// "model." of "model.norm.weight". "" where no part is one.
+// What is before a name that is known: "base_model.model." of "base_model.model.lm_head.weight". ""
+// where no part is one.
+std::string BeforeKnown(std::string_view key, const KnowsName& knows);
+// The same without a "model." at the end, which a name may have or not: "ema." of "ema.norm.weight"
+// and of "ema.model.norm.weight", "model." of "model.norm.weight".
 std::string WrapperOf(std::string_view key, const KnowsName& knows);
 
 // "NAME.exp_avg" in two, at the last dot.

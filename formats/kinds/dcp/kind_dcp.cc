@@ -54,8 +54,6 @@ Status CheckDcpOptions(const Arguments& given) {
 constinit const Kind kDcp = {
     .name = "dcp",
     .called = "a torch distributed checkpoint",
-    .recognised_by =
-        "torch distributed checkpoint (.metadata, metadata.pkl, shards of safetensors)",
     .precedence = 6,
     .is_folder = dcp::LooksLikeFolder,
     .open = OpenDcp,

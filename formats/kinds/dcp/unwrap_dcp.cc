@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "formats/kinds/unwrap.h"
 #include "formats/training/state_keys.h"
 
 namespace nxdkit::kinds {
@@ -41,17 +41,16 @@ bool Knows(const Shapes& shapes, std::string_view name, const Shape& shape) {
 
 // What most weights have before their names, but for "model."; "" where one has nothing else.
 std::string FindOuter(const dcp::Folder& folder, const Shapes& shapes) {
-  std::map<std::string, size_t> counts;
+  std::vector<std::string> wrappers;
   for (const dcp::StoredEntry& entry : folder.tensors) {
     const std::string key = WithoutWrappers(entry.key);
     const auto knows = [&](std::string_view name) { return Knows(shapes, name, entry.shape); };
-    const std::string wrapper = WrapperOf(key, knows);
+    std::string wrapper = WrapperOf(key, knows);
     if (knows(key) || wrapper == kModelPrefix) return "";
-    if (!wrapper.empty() && !key.starts_with(kOptimizerPrefix)) ++counts[wrapper];
+    if (!wrapper.empty() && !key.starts_with(kOptimizerPrefix))
+      wrappers.push_back(std::move(wrapper));
   }
-  const auto most =
-      std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; });
-  return most == counts.end() ? "" : most->first;
+  return MostFrequent(wrappers);
 }
 
 std::vector<std::string> KeysOf(const dcp::Folder& folder) {

@@ -1,6 +1,8 @@
 #include "formats/kinds/hf/read_hf.h"
 
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "formats/kinds/bind.h"
 #include "formats/models/experts.h"
@@ -10,11 +12,38 @@
 namespace nxdkit::kinds {
 namespace {
 
+// Heads that are the embedding, saved under both names: one tensor in memory, and in the file of
+// torch.save. transformers leaves them out, and adds them where it loads.
+class TiedHeads {
+ public:
+  explicit TiedHeads(const TensorFile& file) {
+    for (const StoredTensor& stored : file.tensors)
+      if (!stored.name.ends_with(kHead)) others_.emplace(PlaceOf(stored), &stored);
+  }
+  bool Has(const StoredTensor& stored) const {
+    if (!stored.name.ends_with(kHead)) return false;
+    const auto same = others_.find(PlaceOf(stored));
+    return same != others_.end() && same->second->shape == stored.shape &&
+           same->second->strides == stored.strides;
+  }
+
+ private:
+  static constexpr std::string_view kHead = "lm_head.weight";
+  using Place = std::pair<const Storage*, uint64_t>;
+  static Place PlaceOf(const StoredTensor& stored) { return {stored.storage.get(), stored.offset}; }
+  std::map<Place, const StoredTensor*> others_;
+};
+
 // A model that nobody wrote a table for: each tensor is its own parameter.
 Status BindPlain(BoundArtifact& out) {
   std::unordered_map<std::string, std::string> seen;
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
+    const TiedHeads tied(out.artifact.files[f]);
     for (const StoredTensor& stored : out.artifact.files[f].tensors) {
+      if (tied.Has(stored)) {
+        out.left_out.push_back(stored.name);
+        continue;
+      }
       const auto [it, added] = seen.emplace(stored.name, out.artifact.files[f].path);
       if (!added)
         return Corrupt("the tensor is in {} too", it->second)
@@ -36,7 +65,9 @@ Status BindHf(BoundArtifact& out, const InputHints&) {
   NXDKIT_TRY(RequireFamily(out));
   NameMap known = ByName(models::HfTensors(*out.model, true));
   known.merge(ByName(models::FusedExperts(*out.model)));
-  for (uint32_t f = 0; f < out.artifact.files.size(); ++f) NXDKIT_TRY(BindFile(out, f, known));
+  const Unwrapping unwrapping = UnwrapFiles(out.artifact, 0, out.artifact.files.size(), known);
+  for (uint32_t f = 0; f < out.artifact.files.size(); ++f)
+    NXDKIT_TRY(BindFile(out, f, known, unwrapping));
   return OkStatus();
 }
 

@@ -62,8 +62,10 @@ Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hin
   survey.form = kHf.name;
   survey.is_whole = true;
   survey.description = "Hugging Face model folder";
+  NXDKIT_ASSIGN(const std::vector<std::string> names, survey.artifact.look.ListIfThere(path));
+  const bool indexed = std::ranges::any_of(names, hf::IsIndexName);
   if (const size_t files = survey.artifact.files.size(); files > 1)
-    survey.description += fmt::format(", {} files and an index", files);
+    survey.description += fmt::format(", {} files{}", files, indexed ? " and an index" : "");
   return OkStatus();
 }
 

@@ -27,9 +27,6 @@ Status CheckHfOptions(const Arguments& given) {
 constinit const Kind kHf = {
     .name = "hf",
     .called = "a Hugging Face model",
-    .recognised_by =
-        "Hugging Face weights (model.safetensors, model.safetensors.index.json, "
-        "pytorch_model.bin)",
     .precedence = 3,
     .is_file = IsHfFile,
     .is_folder = hf::HasWeights,

@@ -63,6 +63,7 @@ Status OpenHf(Artifact& artifact, const InputHints& hints) {
   if (!checkpoint.ok())
     return WithWeightsHint(std::move(checkpoint).error(), folder, hints, artifact.look);
   if (checkpoint->choice) artifact.choices.push_back(*checkpoint->choice);
+  if (!checkpoint->note.empty()) artifact.warnings.push_back(folder + ": " + checkpoint->note);
   artifact.files = std::move(checkpoint->files);
   if (!is_file) artifact.folder = folder;
   if (!is_file) NXDKIT_TRY(WarnOfAdapter(artifact));

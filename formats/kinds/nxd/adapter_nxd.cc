@@ -127,6 +127,10 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
                      {set.location.shard_folder, set.location.tag_folder, set.location.root}));
   out.lora->config = std::move(config.config);
   out.lora->config_path = std::move(config.path);
+  if (out.lora->config.dora)
+    return Unsupported("NxD's adapters have no magnitude vectors")
+        .in(out.lora->config_path)
+        .member("use_dora");
   auto state = std::make_shared<NxdState>();
   NXDKIT_ASSIGN(state->sidecar, nxd::ReadSidecar(set.location.tag_folder, look));
   std::vector<nxd::Claims> claims{ClaimsOf(hints)};

@@ -64,7 +64,8 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
       for (nxd::RankTensor& tensor : tensors) layouts.push_back(std::move(tensor.layout));
       known->second = ByName(std::move(layouts));
     }
-    NXDKIT_TRY(BindFile(out, f, known->second).rank(file.tp));
+    const Unwrapping unwrapping = UnwrapFiles(out.artifact, f, f + 1, known->second);
+    NXDKIT_TRY(BindFile(out, f, known->second, unwrapping).rank(file.tp));
   }
   NXDKIT_TRY(CheckExperts(out, detected.geometry));
   return hints.optimizer ? BindOptimizer(out, hints) : OkStatus();

@@ -24,6 +24,7 @@ struct Asked {
   std::optional<bool> xser;
   bool training_tag = false;
   std::optional<Hardware> hardware_if_unsaid;
+  std::optional<QkvStyle> qkv_if_unsaid;  // of NxD Training's module: --layout-from
   // The output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h), or is none;
   // absent: a training tag is what its source is, everything else is none.
   std::optional<bool> optimum;
@@ -35,6 +36,7 @@ Asked AskedOf(const OutputOptions& options) {
               options.Toggle("xser"),
               options.Toggle("training-tag").value_or(false),
               HardwareFromName(options.Text("hw-if-unsaid")),
+              QkvFromName(options.Text("qkv-if-unsaid")),
               std::nullopt};
   if (const std::optional<std::string> style = options.Text("style"))
     asked.optimum = *style == "optimum";
@@ -74,8 +76,9 @@ Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& 
     return BadUsage("a {} model has one way to store q, k and v: --qkv does not apply",
                     family.model_type);
   if (out.names != nxd::NameStyle::kHf)
-    return Unsupported("NxDT has no {} models: --style {} names none", family.model_type,
-                       NameStyleName(out.names));
+    return Unsupported("NxDT has no {} models: style {} names none", family.model_type,
+                       NameStyleName(out.names))
+        .hint("--style hf names them as NxD does");
   return OkStatus();
 }
 
@@ -85,13 +88,18 @@ Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& out
   const bool from_nxd = NxdLayoutOf(source) != nullptr;
   nxd::Geometry& out = output.geometry;
   if (asked.layout.qkv && out.names == nxd::NameStyle::kMegatron)
-    return BadUsage("--style megatron has one way to store q, k and v: --qkv does not apply");
+    return BadUsage(
+        "with Megatron's names there is one way to store q, k and v: --qkv does not apply");
   if (asked.layout.qkv) {
     out.qkv = *asked.layout.qkv;
   } else if (output.optimum) {
     out.qkv = nxd::OptimumQkv(config, out, from_nxd && nxd::Fuses(out.qkv));
   } else if (out.names == nxd::NameStyle::kMegatron) {
     out.qkv = QkvStyle::kSeparate;
+  } else if (asked.qkv_if_unsaid && SplitsQkv(*config.family)) {
+    const bool grouped = config.heads != config.kv_heads;
+    out.qkv = grouped && asked.qkv_if_unsaid == QkvStyle::kCoalesced ? QkvStyle::kSeparate
+                                                                     : *asked.qkv_if_unsaid;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
     out.qkv = out.kv_multiplier == 1         ? QkvStyle::kSeparate
               : config.family->nxd_fuses_qkv ? QkvStyle::kFused

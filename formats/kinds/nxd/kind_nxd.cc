@@ -64,7 +64,6 @@ Status CheckNxdOptions(const Arguments& given) {
 constinit const Kind kNxd = {
     .name = "nxd",
     .called = "an NxD set",
-    .recognised_by = "NxD shard set (model/dp_rank_00_tp_rank_00_pp_rank_00.pt, a tag with `done`)",
     .precedence = 2,
     .is_folder = IsNxdFolder,
     .open = OpenNxd,

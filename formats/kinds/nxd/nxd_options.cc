@@ -3,6 +3,14 @@
 namespace nxdkit::kinds {
 namespace {
 
+// optimum-neuron's checkpoints have Hugging Face's names.
+std::optional<nxd::NameStyle> NamesFrom(const std::optional<std::string>& style) {
+  if (!style) return std::nullopt;
+  return *style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*style);
+}
+
+}  // namespace
+
 // Words were checked by whoever took them from the user.
 std::optional<nxd::QkvStyle> QkvFromName(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
@@ -11,14 +19,6 @@ std::optional<nxd::QkvStyle> QkvFromName(const std::optional<std::string>& name)
     if (*name == nxd::QkvStyleName(style)) return style;
   return std::nullopt;
 }
-
-// optimum-neuron's checkpoints have Hugging Face's names.
-std::optional<nxd::NameStyle> NamesFrom(const std::optional<std::string>& style) {
-  if (!style) return std::nullopt;
-  return *style == "optimum" ? nxd::NameStyle::kHf : nxd::NameStyleFromName(*style);
-}
-
-}  // namespace
 
 nxd::LayoutOptions LayoutOf(const Arguments& arguments) {
   return {arguments.Number("tp"),

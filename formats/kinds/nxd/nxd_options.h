@@ -10,7 +10,9 @@ namespace nxdkit::kinds {
 
 // --tp, --pp, --vpp, --ep, --kv-multiplier, --qkv, --hw, --style
 nxd::LayoutOptions LayoutOf(const Arguments& arguments);
-nxd::Claims ClaimsOf(const InputHints& hints);  // The same of an input, with who says it.
+std::optional<nxd::QkvStyle> QkvFromName(const std::optional<std::string>& name);
+// The same of an input, with who says it.
+nxd::Claims ClaimsOf(const InputHints& hints);
 
 // The hardware that is taken for a set where neither claims nor contents tell: "hw-if-unknown".
 std::optional<models::Hardware> HardwareIfUnknown(const Arguments& arguments);

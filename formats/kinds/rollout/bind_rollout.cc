@@ -86,7 +86,8 @@ Status BindRollout(BoundArtifact& out, const InputHints& hints) {
     const int rank = static_cast<int>(out.artifact.ranks[f].tp_rank);
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
                   rollout::RankTensors(*out.model, geometry, rank));
-    NXDKIT_TRY(BindFile(out, f, ByName(std::move(tensors))).rank(rank));
+    const NameMap known = ByName(std::move(tensors));
+    NXDKIT_TRY(BindFile(out, f, known, UnwrapFiles(out.artifact, f, f + 1, known)).rank(rank));
   }
   out.state = std::move(layout);
   return OkStatus();

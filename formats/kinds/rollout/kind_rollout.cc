@@ -40,7 +40,6 @@ constexpr OptionRow kRows[] = {
 constinit const Kind kRollout = {
     .name = "rollout",
     .called = "a rollout bundle",
-    .recognised_by = "rollout bundle (neuron_config.json, tp0_sharded_checkpoint.safetensors)",
     .precedence = 1,
     .is_folder = rollout::LooksLikeBundle,
     .open = OpenRollout,

@@ -9,10 +9,13 @@
 #include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open_file.h"
 #include "formats/kinds/torch/facts_torch.h"
+#include "formats/lora/peft_types.h"
+#include "formats/lora/read_config.h"
 #include "formats/models/model.h"
 #include "formats/nxd/shards_in.h"
 #include "lib/base/checked.h"
 #include "lib/json/json.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
@@ -51,12 +54,23 @@ AdapterFacts ReadAdapterConfig(const Json& config) {
   return facts;
 }
 
+// The rank that the configuration says of a tensor's module.
+std::optional<int64_t> RankOf(const std::string& tensor, const Result<lora::Config>& config,
+                              const AdapterFacts& facts) {
+  std::string_view module = std::string_view(tensor).substr(0, tensor.find(".lora_"));
+  constexpr std::string_view kOuter = "base_model.model.";
+  if (module.starts_with(kOuter)) module.remove_prefix(kOuter.size());
+  return config.ok() ? config->RankOf(module) : facts.rank;
+}
+
 // A [r, in] and B [out, r] of each module.
-void CheckPairs(Inspection& inspection, AdapterFacts& facts) {
+void CheckPairs(Inspection& inspection, const Result<lora::Config>& config, AdapterFacts& facts) {
   std::map<std::string, const StoredTensor*> by_name;
   for (const StoredTensor& tensor : inspection.artifact.files.front().tensors)
     by_name[tensor.name] = &tensor;
   const auto warn = [&](const std::string& text) { inspection.warnings.push_back(text); };
+  size_t others = 0;
+  std::string first_other;
   constexpr std::string_view kA = ".lora_A.", kB = ".lora_B.";
   for (const auto& [name, a] : by_name) {
     const size_t at = name.find(kA);
@@ -76,12 +90,32 @@ void CheckPairs(Inspection& inspection, AdapterFacts& facts) {
     if (first.size() < 2 || second.size() < 2 || first[0] != second[1])
       warn(fmt::format("{} {} and {} {} do not multiply", name, ShapeText(first), other,
                        ShapeText(second)));
-    else if (facts.rank && first[0] != *facts.rank)
-      warn(fmt::format("{} is of rank {}, adapter_config.json says {}", name, first[0],
-                       *facts.rank));
-    else
+    else if (const auto rank = RankOf(name, config, facts); rank && first[0] != *rank) {
+      if (others++ == 0)
+        first_other =
+            fmt::format("{} is of rank {}, adapter_config.json says {}", name, first[0], *rank);
+    } else
       ++facts.pairs;
   }
+  if (others == 1) warn(first_other);
+  if (others > 1) warn(fmt::format("{} tensors are of other ranks: {}", others, first_other));
+}
+
+// The kind of adapter, and why it is not merged if it is not.
+void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
+                     const Result<lora::Config>& config) {
+  const lora::PeftType* const type = lora::FindPeftType(facts.type);
+  const bool other = type && type->form != lora::PeftForm::kLora;
+  inspection.form = other ? "peft_adapter" : "lora_adapter";
+  inspection.description =
+      other ? lora::PeftTypeText(*type) + ", which is no LoRA adapter"
+      : config.ok()
+          ? "LoRA adapter: nxd-convert --merge-lora adds it to its base, which is not here"
+          : "LoRA adapter: what it adds to a model, which is not here";
+  if (!config.ok())
+    inspection.warnings.push_back(
+        fmt::format("it cannot be merged: {}{}{}", config.error().ToString(),
+                    config.error().hint().empty() ? "" : "; ", config.error().hint()));
 }
 
 }  // namespace
@@ -93,13 +127,14 @@ Result<bool> LooksLikeAdapter(const std::string& path) {
 }
 
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
-  inspection.form = "lora_adapter";
   inspection.not_checked = "an adapter is not a whole model";
   inspection.artifact.path = request.path;
-  NXDKIT_ASSIGN(const Json config, ReadJsonFile(JoinPath(request.path, kLoraConfigFile),
-                                                models::kMaxConfigBytes, kLikePython));
-  AdapterFacts facts = ReadAdapterConfig(config);
-  inspection.description = "LoRA adapter: what it adds to a model, which is not here";
+  const std::string path = JoinPath(request.path, kLoraConfigFile);
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
+  NXDKIT_ASSIGN(const Json json, ParseJson(text, kLikePython).in(path));
+  AdapterFacts facts = ReadAdapterConfig(json);
+  const Result<lora::Config> config = lora::ParseConfig(text, path);
+  DescribeAdapter(inspection, facts, config);
   NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(request.path));
   if (files.size() > 1)
     inspection.warnings.push_back(fmt::format(
@@ -108,7 +143,7 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(files.front()));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
-  CheckPairs(inspection, facts);
+  CheckPairs(inspection, config, facts);
   inspection.adapter = std::move(facts);
   return OkStatus();
 }

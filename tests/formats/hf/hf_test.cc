@@ -200,6 +200,38 @@ TEST(Open, WhatIsNoOtherSet) {
   EXPECT_EQ(WeightSets(scratch.folder())->size(), 1u);
 }
 
+// A set that the reference does not find, and that cannot be taken for another.
+TEST(Open, TakesShardsWithoutAnIndexThatAreAllThere) {
+  const Scratch scratch;
+  scratch.Write("model-00001-of-00002.safetensors", "a\n");
+  EXPECT_FALSE(*HasWeights(scratch.folder())) << "the second is missing";
+  scratch.Write("model-00002-of-00002.safetensors", "b\n");
+  EXPECT_TRUE(*HasWeights(scratch.folder()));
+  const Result<Checkpoint> checkpoint = Open(scratch.folder(), OpenText);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().ToString();
+  EXPECT_EQ(TensorCount(*checkpoint), 2u);
+  EXPECT_EQ(checkpoint->choice, std::nullopt);
+  scratch.Write("model-00002-of-00002.safetensors", "b\na\n");
+  const Result<Checkpoint> twice = Open(scratch.folder(), OpenText);
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().tensor(), "a");
+  EXPECT_THAT(twice.error().message(), HasSubstr("in model-00001-of-00002.safetensors too"));
+}
+
+TEST(Open, TakesAVariantThatIsAlone) {
+  const Scratch scratch;
+  scratch.Write("model.fp16.safetensors", "t\n");
+  const Result<Checkpoint> checkpoint = Open(scratch.folder(), OpenText);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().ToString();
+  EXPECT_THAT(FileNames(*checkpoint), ElementsAre("model.fp16.safetensors"));
+  scratch.Write("model.bf16.safetensors", "t\n");
+  const Result<Checkpoint> two = Open(scratch.folder(), OpenText);
+  ASSERT_FALSE(two.ok());
+  EXPECT_EQ(two.error().code(), Errc::kUsage);
+  EXPECT_THAT(two.error().message(), HasSubstr("2 sets of weights"));
+  EXPECT_TRUE(Open(scratch.folder(), OpenText, "model.bf16.safetensors").ok());
+}
+
 TEST(Open, NothingThere) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.Path("model.safetensors"));  // not a file
@@ -242,9 +274,9 @@ const char* const kIndex = "model.safetensors.index.json";
 std::vector<Row> Rows() {
   return {
       {"MissingShard", "t1\n", "-", kMap, Errc::kNotFound, kIndex, "",
-       "b.safetensors is missing (1 of the 2 files it names are)"},
+       "the file is missing (1 of the 2 that the index names are)"},
       {"AllMissing", "-", "-", kMap, Errc::kNotFound, kIndex, "",
-       "a.safetensors is missing (2 of the 2 files it names are)"},
+       "the file is missing (2 of the 2 that the index names are)"},
       {"Ghost", "t1\n", "", kMap, Errc::kCorrupt, kIndex, "t2",
        "the index puts this tensor into b.safetensors, which lacks it"},
       {"NotInTheIndex", "t1\n", "t2\nt3\n", kMap, Errc::kCorrupt, "b.safetensors", "t3",

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/lib/expect_error.h"
 #include "tests/lib/temp_folder.h"
 
@@ -54,6 +56,36 @@ TEST_F(HubCache, FindsTheSnapshotOfMain) {
   Ref("../../../etc");
   EXPECT_EQ(*FindInHubCache(HubKind::kModel, "Qwen/Tiny"), Repo() + "/snapshots/c0ffee")
       << "no path outside is followed";
+}
+
+TEST_F(HubCache, ARevisionIsABranchOrTheStartOfACommit) {
+  Add("config.json", "{}");
+  Add("config.json", "{}", "older");
+  fs::create_directories(Repo() + "/refs/refs/pr");
+  WriteText(Repo() + "/refs/v1.0", "older");
+  WriteText(Repo() + "/refs/refs/pr/3", "c0ffee");
+  for (const auto& [revision, commit] : std::map<std::string, std::string>{
+           {"v1.0", "older"}, {"c0f", "c0ffee"}, {"older", "older"}, {"refs/pr/3", "c0ffee"}}) {
+    const std::string name = "Qwen/Tiny@" + revision;
+    EXPECT_TRUE(IsHubName(name)) << name;
+    const auto found = FindInHubCache(HubKind::kModel, name);
+    ASSERT_TRUE(found.ok()) << found.error().ToString();
+    EXPECT_EQ(*found, Repo() + "/snapshots/" + commit);
+  }
+  const auto none = ExpectError(FindInHubCache(HubKind::kModel, "Qwen/Tiny@v2"), Errc::kNotFound,
+                                "0 snapshots in the hub's cache are of revision v2");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->hint(), "hf download Qwen/Tiny --revision v2");
+  for (const char* bad : {"a/b@", "a/b@../x", "a/b@x y", "a/b@/x"})
+    EXPECT_FALSE(IsHubName(bad)) << bad;
+}
+
+TEST_F(HubCache, TheFolderOfARepositoryIsItsSnapshot) {
+  Add("config.json", "{}");
+  EXPECT_EQ(*SnapshotInside(Repo()), Repo() + "/snapshots/c0ffee");
+  EXPECT_EQ(*SnapshotInside(folder_.path()), folder_.path());
+  fs::create_directories(folder_ / "models--a--b");
+  EXPECT_EQ(*SnapshotInside(folder_ / "models--a--b"), folder_ / "models--a--b");
 }
 
 TEST_F(HubCache, SaysHowToGetWhatIsNotThere) {

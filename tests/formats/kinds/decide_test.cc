@@ -73,7 +73,7 @@ const Refusal kRefusals[] = {
      [](Options& o) { o.Set("tp", 4), o.Set("hw", "trn1"), o.Set("qkv", "separate"); }},
     {"MegatronWithRepeatedHeads", &ops::kNxd, Errc::kUnsupported, "Megatron",
      [](Options& o) { o.Set("tp", 4), o.Set("hw", "trn1"), o.Set("style", "megatron"); }},
-    {"QkvOfMegatron", &ops::kNxd, Errc::kUsage, "--style megatron has one way",
+    {"QkvOfMegatron", &ops::kNxd, Errc::kUsage, "there is one way",
      [](Options& o) { o.Set("tp", 2), o.Set("style", "megatron"), o.Set("qkv", "separate"); }},
     {"ExpertsOfADenseModel", &ops::kNxd, Errc::kUnsupported, "has no experts to spread over ep 2",
      [](Options& o) { o.Set("tp", 2), o.Set("ep", 2); }},

@@ -43,11 +43,20 @@ TEST(FlattenStateDict, TheRootInItsOrder) {
 }
 
 TEST(FlattenStateDict, UnderAKnownName) {
-  for (const char* wrapper : {"model", "state_dict", "module"}) {
+  for (const char* wrapper : {"model", "state_dict", "module", "model_state_dict"}) {
     const Archive archive =
         Of("}(" + Str("step") + kTensor + "q\1" + Str(wrapper) + "}" + Str("w") + "h\1su");
     EXPECT_THAT(Names(FlattenStateDict(archive)), ElementsAre("w")) << wrapper;
   }
+}
+
+TEST(FlattenStateDict, UnderAnyNameThatIsAlone) {
+  std::vector<std::string> skipped;
+  EXPECT_THAT(Names(FlattenStateDict(
+                  Of("}(" + Str("epoch") + "K\1" + Str("actor") + "}" + Str("w") + kTensor + "su"),
+                  &skipped)),
+              ElementsAre("w"));
+  EXPECT_THAT(skipped, ElementsAre("epoch"));
 }
 
 TEST(FlattenStateDict, EmptyDictIsAnEmptyStateDict) {
@@ -66,9 +75,10 @@ void ExpectRefused(std::string_view body, const std::string& tensor, const std::
 TEST(FlattenStateDict, RefusesWhatIsNoStateDict) {
   ExpectRefused("]", "", "holds no dict of tensors");
   ExpectRefused(kTensor, "", "holds no dict of tensors");
-  ExpectRefused("}K\1K\1s", "", "the dict holds no tensor, and none under \"model\"");
-  ExpectRefused("}" + Str("other") + "}" + Str("w") + kTensor + "ss", "",
-                "the dict holds no tensor");
+  ExpectRefused("}K\1K\1s", "", "the dict holds no tensor, and no dict in it does");
+  ExpectRefused(
+      "}(" + Str("a") + "}" + Str("w") + kTensor + "q\1s" + Str("b") + "}" + Str("w") + "h\1su", "",
+      "2 dicts of tensors are in the file: a, b");
   ExpectRefused("}K\1" + kTensor + "s", "", "a tensor has the key 1, expected a name");
 }
 

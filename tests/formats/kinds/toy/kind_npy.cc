@@ -62,7 +62,6 @@ constexpr OptionRow kNpyRows[] = {
 const Kind kNpy = {
     .name = "npy",
     .called = "a folder of .npy files",
-    .recognised_by = "npy folder (PARAMETER.npy)",
     .precedence = 7,
     .is_folder = IsNpyFolder,
     .open = OpenNpyFolder,

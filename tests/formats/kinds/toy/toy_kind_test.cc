@@ -109,13 +109,14 @@ TEST_F(ToyKind, IsRecognised) {
   EXPECT_EQ(kinds::KindFromName("npy"), &kNpy);
 }
 
-TEST_F(ToyKind, IsNamedWhereNothingIsRecognised) {
-  const std::string folder = scratch_.Path("empty");
+TEST_F(ToyKind, IsNamedWhereItLiesOneDeeper) {
+  const std::string folder = scratch_.Path("around");
   fs::create_directory(folder);
-  const auto error =
-      ExpectError(kinds::Recognise(folder), Errc::kUnsupported, ", no npy folder (PARAMETER.npy)");
-  EXPECT_THAT(error->message(), HasSubstr("no Hugging Face weights"));
   ExpectError(kinds::OpenArtifact(folder, &kNpy, {}), Errc::kNotFound, "no .npy file");
+  fs::copy(npy_, folder + "/inside", fs::copy_options::recursive);
+  const auto error = ExpectError(kinds::Recognise(folder), Errc::kUnsupported,
+                                 "no artifact itself; there is one in inside");
+  EXPECT_EQ(error->hint(), "name it: " + folder + "/inside");
 }
 
 TEST_F(ToyKind, IsInspected) {

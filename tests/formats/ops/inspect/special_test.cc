@@ -176,6 +176,27 @@ TEST_F(InspectAdapter, NamesPairsThatDoNotFit) {
               ElementsAre("m.q_proj.lora_A.weight has no m.q_proj.lora_B.weight"));
 }
 
+TEST_F(InspectAdapter, RanksFollowThePatterns) {
+  WriteTensors({8, 64}, {32, 8});
+  WriteConfig(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 16, "target_modules": ["q_proj"],
+                  "rank_pattern": {"(q|k)_proj": 8}})");
+  const Inspection inspection = InspectOk(scratch_.folder());
+  EXPECT_EQ(inspection.adapter->pairs, 1u);
+  EXPECT_THAT(inspection.warnings, IsEmpty());
+}
+
+TEST_F(InspectAdapter, OtherKindsAreNamed) {
+  scratch_.Write("adapter_model.safetensors",
+                 SafetensorsOf({{"m.q_proj.ia3_l", Dtype::kF32, {32, 1}}}));
+  WriteConfig(R"({"peft_type": "IA3", "target_modules": ["q_proj"], "feedforward_modules": []})");
+  const Inspection inspection = InspectOk(scratch_.folder());
+  EXPECT_EQ(inspection.form, "peft_adapter");
+  EXPECT_EQ(inspection.description, "an adapter of PEFT of the kind IA3, which is no LoRA adapter");
+  ASSERT_EQ(inspection.warnings.size(), 1u);
+  EXPECT_THAT(inspection.warnings.front(), HasSubstr("it cannot be merged"));
+  EXPECT_THAT(inspection.warnings.front(), HasSubstr("merge_and_unload"));
+}
+
 TEST_F(InspectAdapter, OddValuesOfTheConfigAreNoFacts) {
   WriteTensors({4, 64}, {32, 4});
   WriteConfig(

@@ -1,0 +1,19 @@
+// PRIVATE to formats: the artifacts around a folder that is none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lib/system/looker.h"
+
+namespace nxdkit::kinds {
+
+// The artifacts one or two folders deeper, as paths below `path`, the highest number first. Looks
+// at listings alone, at most a few hundred of them; hidden folders and what cannot be looked at are
+// passed over.
+std::vector<std::string> ArtifactsBelow(const std::string& path, const Looker& look);
+
+// The nearest folder above, up to two, that is an artifact; "" when there is none.
+std::string ArtifactAround(const std::string& path, const Looker& look);
+
+}  // namespace nxdkit::kinds

@@ -1,0 +1,25 @@
+// PRIVATE to formats/kinds: models whose weights are quantised, which no table of a family has.
+// Source of the names: transformers, src/transformers/quantizers and the savers that it calls.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/artifact/bound.h"
+
+namespace nxdkit::kinds {
+
+// The method that keeps a tensor of this name beside a weight: "fp8" for "weight_scale_inv"; "" for
+// a name that none has.
+std::string_view QuantisedBy(std::string_view name);
+
+// kUnsupported for quantised weights, naming the method; where no family's table says what they
+// are, `bound.quantised` has the error, and they can be copied byte for byte alone. A configuration
+// that says so of weights that are not quantised is left without it, and a warning says so.
+Status CheckQuantised(BoundArtifact& bound);
+
+// For a tensor that is not of the model: the same, where it is one of quantised weights.
+Status CheckNotQuantised(const Artifact& artifact, std::string_view tensor,
+                         const std::string& file);
+
+}  // namespace nxdkit::kinds
