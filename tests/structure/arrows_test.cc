@@ -105,7 +105,7 @@ const std::vector<Room>& Rooms() {
       {"trainer/reward", {"trainer/base"}},
       {"trainer/rollout", {"trainer/base", "trainer/kernels", "trainer/comm", "trainer/model"}},
       {"trainer/engines", {"trainer/base", "trainer/rollout"}},
-      {"trainer/config", {"trainer/base", "trainer/algo", "trainer/rollout"}},
+      {"trainer/config", {"trainer/base", "trainer/algo", "trainer/data", "trainer/rollout"}},
       {"trainer/report", {"trainer/base", "trainer/config"}},
       {"trainer/loop", {"trainer/"}},
 

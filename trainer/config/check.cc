@@ -14,6 +14,7 @@
 #include "trainer/config/check_reward.h"
 #include "trainer/config/checker.h"
 #include "trainer/config/key_table.h"
+#include "trainer/data/source.h"
 #include "trainer/rollout/sampling.h"
 
 namespace nxdkit::trainer {
@@ -135,8 +136,10 @@ bool CheckTable(Checker& check) {
 void CheckData(Checker& check, std::string_view key, const std::string& source) {
   if (source.empty())
     return check.Problem(key, "no data is named", "set it to PATH, PATH@SPLIT or exec:COMMAND");
-  if (source.starts_with("exec:")) return;
-  const std::string path = source.substr(0, source.find('@'));
+  const Result<DataSource> parsed = ParseDataSource(source);
+  if (!parsed.ok()) return check.Problem(key, parsed.error().message());
+  if (parsed->is_command) return;
+  const std::string& path = parsed->path;
   if (hf::IsHubName(path)) {
     const auto found = hf::FindInHubCache(hf::HubKind::kDataset, path);
     if (!found.ok())
@@ -151,8 +154,11 @@ void CheckData(Checker& check, std::string_view key, const std::string& source) 
 
 // A folder, or the name of a model that the hub's cache has.
 void CheckModelPath(Checker& check, std::string_view key, const std::optional<std::string>& path) {
-  if (!path || !hf::IsHubName(*path)) return CheckPath(check, key, path, PathKind::kFolder);
-  const auto found = hf::FindInHubCache(hf::HubKind::kModel, *path);
+  const bool by_name = path && hf::IsHubName(*path);
+  if (!by_name) CheckPath(check, key, path, PathKind::kFolder);
+  if (!path || (!by_name && KindForHint(*path) != PathKind::kFolder)) return;
+  const auto found =
+      by_name ? hf::FindInHubCache(hf::HubKind::kModel, *path) : hf::SnapshotInside(*path);
   if (!found.ok())
     check.Problem(key, found.error().ToString(), found.error().hint(), Errc::kNotFound);
 }

@@ -7,6 +7,7 @@
 #include "lib/json/json.h"
 #include "lib/system/file.h"
 #include "lib/system/paths.h"
+#include "lib/tensor/dtype.h"
 #include "trainer/config/check_plan.h"
 #include "trainer/config/checker.h"
 
@@ -71,6 +72,12 @@ bool SamplesOnDevice(const Json& neuron) {
   return JsonFind(neuron, "on_device_sampling_config") != nullptr;
 }
 
+// Names of one element type are the same: bf16, bfloat16.
+bool IsSameText(const std::string& asked, const std::string& made) {
+  const auto dtype = DtypeFromTorchName(asked);
+  return asked == made || (dtype && DtypeFromTorchName(made) == dtype);
+}
+
 // A map asks for the entries that it has; a number is the same as 1 and as 1.0.
 bool IsAsAsked(const Value& asked, const Json& made) {
   switch (asked.kind) {
@@ -82,7 +89,7 @@ bool IsAsAsked(const Value& asked, const Json& made) {
     case ValueKind::kDouble:
       return made.is_number() && made.get<double>() == asked.number;
     case ValueKind::kString:
-      return made.is_string() && made.get<std::string>() == asked.text;
+      return made.is_string() && IsSameText(asked.text, made.get<std::string>());
     case ValueKind::kList:
       if (!made.is_array() || made.size() != asked.items.size()) return false;
       for (size_t i = 0; i < asked.items.size(); ++i)

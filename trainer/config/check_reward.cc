@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lib/base/text.h"
+#include "lib/system/paths.h"
 #include "trainer/config/checker.h"
 
 namespace nxdkit::trainer {
@@ -52,8 +53,11 @@ RewardChoice ResolveReward(const std::string& text) {
   const std::string file = text.substr(0, text.rfind(':'));
   if (!file.ends_with(".py")) return {RewardKind::kUnknown, text, false};
   const std::string rule = BaseName(file).substr(0, BaseName(file).size() - 3);
-  const bool example = BaseName(ParentPath(file)) == "reward_function" &&
-                       text.ends_with(":compute_score") &&
+  const std::string folder = BaseName(ParentPath(file));
+  const std::string function = text.substr(text.rfind(':') + 1);
+  // In a release before, examples/score_function/math.py:math_compute_score.
+  const bool example = (folder == "reward_function" || folder == "score_function") &&
+                       (function == "compute_score" || function == rule + "_compute_score") &&
                        std::ranges::find(kBuiltIn, rule) != std::end(kBuiltIn);
   if (example) return {RewardKind::kBuiltIn, rule, true};
   return {RewardKind::kPython, text, false};

@@ -50,8 +50,9 @@ std::optional<int64_t> MidnightOf(std::string_view date) {
 void UseHubCache(Config& config) {
   for (ModelSection* model : {&config.worker.actor.model, &config.worker.critic.model})
     for (std::optional<std::string>* path : {&model->model_path, &model->tokenizer_path}) {
-      if (!*path || !hf::IsHubName(**path)) continue;
-      const auto found = hf::FindInHubCache(hf::HubKind::kModel, **path);
+      if (!*path) continue;
+      const auto found = hf::IsHubName(**path) ? hf::FindInHubCache(hf::HubKind::kModel, **path)
+                                               : hf::SnapshotInside(**path);
       if (found.ok()) *path = *found;
     }
 }

@@ -128,6 +128,11 @@ std::string Found(const Value& value) {
 
 }  // namespace
 
+bool IsPathLimit(KeyLimit limit) {
+  return limit == KeyLimit::kFile || limit == KeyLimit::kFolder || limit == KeyLimit::kPath ||
+         limit == KeyLimit::kData;
+}
+
 std::span<const ConfigKey> ConfigKeys() {
   static const std::vector<ConfigKey> keys = MakeConfigKeys();
   return keys;

@@ -37,8 +37,11 @@ enum class KeyLimit {
   kMass,         // more than 0 as a float, at most 1
   kTemperature,  // as the engine takes it; kTemperatureOrZero: 0 too
   kTemperatureOrZero,
+  kDtype,   // the name of an element type; one that `words` has under another name is that word
   kFile,    // an existing file, when set
   kFolder,  // an existing folder, when set
+  kPath,    // of what is made, or of what is looked at by a rule of its own
+  kData,    // PATH, PATH@SPLIT, exec:COMMAND
 };
 
 enum class KeyUse {
@@ -57,6 +60,9 @@ struct ConfigKey {
   std::function<ConfigSlot(Config&)> slot = nullptr;
   std::optional<UnreadValue> unread = std::nullopt;  // the default of one that nothing reads
 };
+
+// Whether the value is a path, where ~ is the home folder and a URL is refused.
+bool IsPathLimit(KeyLimit limit);
 
 // In the order in which they are printed.
 std::span<const ConfigKey> ConfigKeys();

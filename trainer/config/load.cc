@@ -3,12 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
+#include "lib/system/user_path.h"
 #include "lib/yaml/yaml.h"
+#include "trainer/config/interpolate.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/merger.h"
+#include "trainer/config/other_programs.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -16,39 +21,79 @@ namespace {
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
 constexpr std::string_view kCores = "trainer.cores";
 
-std::string Join(std::string_view prefix, std::string_view name) {
-  return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
+bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }
+
+YamlLimits LimitsOfConfig() { return {.interpolations = true}; }
+
+// "key=value", with the value as YAML; what is none is a problem.
+std::optional<Said> ReadOverride(const std::string& text, Merger& merger) {
+  const auto refuse = [&](const std::string& key, std::string message) {
+    merger.Refuse({key, {}, {}, text}, std::move(message));
+    return std::nullopt;
+  };
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return refuse("", "expected key=value");
+  const std::string key = text.substr(0, equals);
+  const auto depth = std::ranges::count(key, '.') + 1;
+  if (depth > YamlLimits().depth)
+    return refuse(
+        "", fmt::format("a key of {} names is over the limit of {}", depth, YamlLimits().depth));
+  Result<Value> value = ParseYaml(std::string_view(text).substr(equals + 1), LimitsOfConfig());
+  if (!value.ok()) return refuse(key, value.error().message());
+  return Said{key, std::move(value).value(), {}, text};
 }
 
-std::string_view Parent(std::string_view path) {
-  const size_t dot = path.rfind('.');
-  return dot == std::string_view::npos ? "" : path.substr(0, dot);
+// All that is said, what is nearer in the place of what is farther.
+Value Merged(std::span<const Said> all) {
+  Value merged = Value::Map();
+  for (const Said& said : all) {
+    Value value = said.value;
+    for (std::string_view at = said.path; !at.empty(); at = ParentKey(at)) {
+      Value outer = Value::Map();
+      outer.entries.push_back({std::string(LastKey(at)), said.place, std::move(value)});
+      value = std::move(outer);
+    }
+    if (value.kind == ValueKind::kMap) MergeValue(merged, value);
+  }
+  return merged;
 }
 
-std::string_view LastKey(std::string_view path) { return path.substr(path.rfind('.') + 1); }
-
-// All keys, and all groups they are in.
-std::vector<std::string> KeysAndGroups() {
-  std::vector<std::string> paths;
-  for (const ConfigKey& key : ConfigKeys())
-    for (std::string_view path = key.path; !path.empty(); path = Parent(path))
-      if (std::ranges::find(paths, path) == paths.end()) paths.emplace_back(path);
-  return paths;
+Status RefuseOthers(const Value& said) {
+  std::vector<std::string> keys;
+  for (const ValueEntry& entry : said.entries) keys.push_back(entry.key);
+  return RefuseOtherPrograms(keys);
 }
 
-// A misspelt key of the same group; the same key in another group; any key that is near.
-std::string NearestKey(std::string_view path) {
-  const std::vector<std::string> all = KeysAndGroups();
-  std::vector<std::string> siblings;
-  for (const std::string& other : all)
-    if (Parent(other) == Parent(path)) siblings.emplace_back(LastKey(other));
-  if (const auto near = ClosestWord(LastKey(path), siblings)) return Join(Parent(path), *near);
-  for (const std::string& other : all)
-    if (other.ends_with("." + std::string(path))) return other;
-  for (const std::string& other : all)
-    if (LastKey(other) == LastKey(path)) return other;
-  const std::string near = ClosestWord(path, all).value_or("");
-  return EditDistance(path, near) <= 3 ? near : "";
+// The faults are told as what says the key last.
+void RefuseFaults(std::span<const InterpolationFault> faults, std::span<const Said> all,
+                  Merger& merger) {
+  for (const InterpolationFault& fault : faults) {
+    std::string override_text;
+    for (const Said& said : all)
+      if (!said.path.empty() &&
+          (fault.path == said.path || fault.path.starts_with(said.path + ".")))
+        override_text = said.override_text;
+    merger.Refuse({fault.path, {}, fault.place, override_text}, fault.message, fault.fix);
+  }
+}
+
+// Paths as a shell has them; what is none is a problem.
+void TakePaths(LoadedConfig& loaded, std::vector<ConfigProblem>& problems) {
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (!IsPathLimit(key.limit)) continue;
+    const ConfigSlot slot = key.slot(loaded.config);
+    std::string* path = nullptr;
+    if (auto* const* text = std::get_if<std::string*>(&slot)) path = *text;
+    if (auto* const* text = std::get_if<std::optional<std::string>*>(&slot); text && **text)
+      path = &***text;
+    if (path == nullptr || (key.limit == KeyLimit::kData && path->starts_with("exec:"))) continue;
+    Result<std::string> taken = UserPath(*path);
+    if (taken.ok())
+      *path = std::move(taken).value();
+    else
+      problems.push_back({taken.error().code(), std::string(key.path), taken.error().message(),
+                          taken.error().hint(), loaded.PlaceOf(key.path)});
+  }
 }
 
 std::string ProblemText(const ConfigProblem& problem) {
@@ -59,107 +104,6 @@ std::string ProblemText(const ConfigProblem& problem) {
   if (!problem.fix.empty()) text += "; " + problem.fix;
   return text;
 }
-
-class Merger {
- public:
-  explicit Merger(LoadedConfig& loaded) : loaded_(loaded) {}
-
-  std::vector<ConfigProblem>& problems() { return problems_; }
-
-  void BeginOverride(const std::string& text) { override_ = text; }
-
-  // The value of `path`, a key or a group, "" being the root. `where` is the place of the key.
-  void Apply(const std::string& path, const Value& value, const Place& where) {
-    const ConfigKey* key = FindConfigKey(path);
-    const bool group = path.empty() || IsConfigGroup(path);
-    if (!group && key != nullptr) return Set(*key, value, where);
-    if (!group) return Unknown(path, value, where);
-    if (value.kind != ValueKind::kMap)
-      return Problem(path, where,
-                     fmt::format("expected a map, found {}", ValueKindText(value.kind)));
-    for (const ValueEntry& entry : value.entries)
-      Apply(Join(path, entry.key), entry.value, entry.place);
-  }
-
-  void Problem(const std::string& path, const Place& where, std::string message,
-               std::string fix = "") {
-    std::string place = PlaceText(where);
-    if (!override_.empty())
-      place = "command line: " + EscapeControl(override_);
-    else if (!loaded_.path.empty())
-      place = place.empty() ? loaded_.path : loaded_.path + " " + place;
-    problems_.push_back(
-        {Errc::kUsage, EscapeControl(path), std::move(message), std::move(fix), std::move(place)});
-  }
-
- private:
-  void Set(const ConfigKey& key, const Value& value, const Place& where) {
-    std::string wrong = AssignSlot(key.slot(loaded_.config), value);
-    if (!wrong.empty()) return Problem(std::string(key.path), where, std::move(wrong));
-    ConfigSource& source = loaded_.sources[static_cast<size_t>(&key - ConfigKeys().data())];
-    source.kind = override_.empty() ? SourceKind::kFile : SourceKind::kOverride;
-    source.place = where;
-    source.override_text = override_;
-  }
-
-  // Not in the table: part of an open map, a key that only the program sets, or a mistake.
-  void Unknown(const std::string& path, const Value& value, const Place& where) {
-    if (const std::string_view from = DerivedFrom(path); !from.empty())
-      return Problem(path, where, "this key is derived and cannot be set",
-                     fmt::format("set {}", from));
-    if (SetInOpenMap(path, value, where)) return;
-    const std::string near = NearestKey(path);
-    Problem(path, where, "there is no such key",
-            near.empty() ? "" : fmt::format("did you mean {}?", near));
-  }
-
-  bool SetInOpenMap(const std::string& path, const Value& value, const Place& where) {
-    Value inner = value;
-    for (std::string_view at = path; !Parent(at).empty(); at = Parent(at)) {
-      Value outer = Value::Map();
-      outer.entries.push_back({std::string(LastKey(at)), where, inner});
-      inner = std::move(outer);
-      const ConfigKey* key = FindConfigKey(Parent(at));
-      if (key == nullptr) continue;
-      if (!std::holds_alternative<Value*>(key->slot(loaded_.config))) return false;
-      // A misspelt key of a group that also takes others is a mistake all the same.
-      if (IsConfigGroup(key->path) && IsNearKeyOf(*key, LastKey(at))) return false;
-      Set(*key, inner, where);
-      return true;
-    }
-    return false;
-  }
-
-  static bool IsNearKeyOf(const ConfigKey& group, std::string_view leaf) {
-    std::vector<std::string> names;
-    for (const ConfigKey& key : ConfigKeys())
-      if (Parent(key.path) == group.path) names.emplace_back(LastKey(key.path));
-    const auto near = ClosestWord(leaf, names);
-    return near && EditDistance(*near, leaf) <= 2;
-  }
-
-  LoadedConfig& loaded_;
-  std::string override_;
-  std::vector<ConfigProblem> problems_;
-};
-
-void ApplyOverride(const std::string& text, Merger& merger) {
-  merger.BeginOverride(text);
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    return merger.Problem("", {}, "expected key=value");
-  const std::string key = text.substr(0, equals);
-  const auto depth = std::ranges::count(key, '.') + 1;
-  if (depth > YamlLimits().depth)
-    return merger.Problem(
-        "", {},
-        fmt::format("a key of {} names is over the limit of {}", depth, YamlLimits().depth));
-  Result<Value> value = ParseYaml(std::string_view(text).substr(equals + 1));
-  if (!value.ok()) return merger.Problem(key, {}, value.error().message());
-  merger.Apply(key, *value, {});
-}
-
-bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }
 
 }  // namespace
 
@@ -206,11 +150,28 @@ Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& pa
   loaded.path = path;
   loaded.sources.resize(ConfigKeys().size());
   Merger merger(loaded);
-  Result<Value> root = ParseYaml(yaml);
+  Result<Value> root = ParseYaml(yaml, LimitsOfConfig());
   if (!root.ok()) return std::move(root).error().in(path);
-  if (root->kind != ValueKind::kNull) merger.Apply("", *root, {});
-  for (const std::string& text : overrides)
-    if (!NamesFile(text)) ApplyOverride(text, merger);
+  std::vector<Said> all;
+  if (root->kind != ValueKind::kNull) {
+    NXDKIT_TRY(RefuseOthers(*root).in(path));
+    all.push_back({"", std::move(root).value(), {}, ""});
+  }
+  for (const std::string& text : overrides) {
+    if (NamesFile(text)) continue;
+    if (auto said = ReadOverride(text, merger)) all.push_back(*std::move(said));
+  }
+  const Value merged = Merged(all);
+  NXDKIT_TRY(RefuseOthers(merged).in("command line"));
+  std::vector<InterpolationFault> faults;
+  const Value interpolated = Interpolated(merged, faults);
+  RefuseFaults(faults, all, merger);
+  for (Said& said : all) {
+    TakeInterpolated(interpolated, said.path, said.value);
+    merger.Apply(said);
+  }
+  merger.Finish();
+  if (merger.problems().empty()) TakePaths(loaded, merger.problems());
   if (!merger.problems().empty()) return ProblemsError(merger.problems());
   DeriveConfig(loaded.config);
   return loaded;
@@ -219,11 +180,13 @@ Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& pa
 Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides) {
   std::string file = path;
   for (const std::string& text : overrides)
-    if (file.empty() && NamesFile(text)) file = text.substr(std::string_view("config=").size());
+    if (file.empty() && NamesFile(text))
+      NXDKIT_TRY(UserPath(text.substr(std::string_view("config=").size())).To(file));
   std::string yaml;
   if (!file.empty()) {
     NXDKIT_ASSIGN(yaml, ReadSmallFile(file, kMaxFileBytes));
-    const Result<Value> root = ParseYaml(yaml);
+    NXDKIT_TRY(RefuseOtherTexts(yaml).in(file));
+    const Result<Value> root = ParseYaml(yaml, LimitsOfConfig());
     const bool says_nothing =
         root.ok() && (root->kind == ValueKind::kNull ||
                       (root->kind == ValueKind::kMap && root->entries.empty()));

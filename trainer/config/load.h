@@ -37,6 +37,8 @@ struct LoadedConfig {
   Config config;
   std::string path;                   // of the file; "" when there is none
   std::vector<ConfigSource> sources;  // [ConfigKeys().size()]
+  // How what it says was taken, where that is not as it is written: names of earlier releases.
+  std::vector<std::string> notes;
 
   const ConfigSource& SourceOf(std::string_view key) const;  // a default for other names
   // "config.yaml line 12 column 5", "command line: a.b=c", "NEURON_RT_VISIBLE_CORES=0-7", "default"
@@ -50,7 +52,12 @@ struct LoadedConfig {
 // `config=FILE` among them names the file when `path` is "". Keys of an open map can be set by
 // themselves: worker.reward.reward_function_kwargs.format_weight=0.2. All unknown keys and wrong
 // types are reported together (ProblemsError), with file, line, column and the nearest key there
-// is; a text that is not YAML is an error of its own (see ParseYaml).
+// is; a text that is not YAML is an error of its own (see ParseYaml), and so is
+// the configuration of another program (other_programs.h).
+//
+// ${a.b} is the value of that key (interpolate.h), names of EasyR1's earlier releases are those of
+// today (old_names.h), a path is as in a shell (lib/system/user_path.h), and an element type has
+// any of its names.
 Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides);
 
 // The same of a text that was read already; `path` is for messages only.

@@ -164,9 +164,7 @@ int64_t RolloutPositions(const Config& config) {
 }
 
 Dtype RolloutDtype(const RolloutConfig& rollout) {
-  const bool wide =
-      rollout.dtype == "fp32" || rollout.dtype == "float32" || rollout.dtype == "float";
-  return wide ? Dtype::kF32 : Dtype::kBF16;
+  return rollout.dtype == "fp32" ? Dtype::kF32 : Dtype::kBF16;
 }
 
 int64_t WarmupSteps(const OptimConfig& optim, int64_t training_steps) {

@@ -125,8 +125,7 @@ Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
   return Check(command, end);
 }
 
-Status ReadTableRows(const std::string& path, const std::vector<std::string>& wanted,
-                     const EachRow& each) {
+Status ReadTableRows(const std::string& path, const TableColumns& columns, const EachRow& each) {
   constexpr std::string_view kHint =
       "python3 -m pip install pyarrow (it is looked for in the packages of the system or of the "
       "virtual environment, in ~/.local, and in absolute places of PYTHONPATH), or name a program "
@@ -135,7 +134,10 @@ Status ReadTableRows(const std::string& path, const std::vector<std::string>& wa
   RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},
                         .source = path,
                         .what = "row"};
-  command.words.insert(command.words.end(), wanted.begin(), wanted.end());
+  command.words.insert(command.words.end(),
+                       {columns.prompt, columns.answer, std::to_string(columns.media.size())});
+  for (const std::vector<std::string>* names : {&columns.media, &columns.others})
+    command.words.insert(command.words.end(), names->begin(), names->end());
   if (!FindProgram(command.words[0]))
     return Unsupported("tables are read by python3 with pyarrow, and there is no python3")
         .in(path)

@@ -24,10 +24,16 @@ struct RowCommand {
 // of over kMaxRowBytes.
 Status ReadCommandRows(const RowCommand& command, const EachRow& each);
 
-// Rows of a parquet or arrow file: a program of ours for python3, which has to have pyarrow. Of the
-// columns only `wanted` are read; where one of them is missing, all names stand in the rows.
-// kUnsupported without python3 or pyarrow, with what to install.
-Status ReadTableRows(const std::string& path, const std::vector<std::string>& wanted,
-                     const EachRow& each);
+// The columns of a table that are asked for.
+struct TableColumns {
+  std::string prompt, answer;
+  std::vector<std::string> media;   // of these only whether they hold something
+  std::vector<std::string> others;  // read where the prompt or the answer is missing
+};
+
+// Rows of a parquet or arrow file: a program of ours for python3, which has to have pyarrow. Where
+// the prompt or the answer is missing, all names stand in the rows. kUnsupported without python3 or
+// pyarrow, with what to install.
+Status ReadTableRows(const std::string& path, const TableColumns& columns, const EachRow& each);
 
 }  // namespace nxdkit::trainer

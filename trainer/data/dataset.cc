@@ -1,48 +1,21 @@
 #include "trainer/data/dataset.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "lib/system/command_text.h"
 #include "trainer/data/command_rows.h"
+#include "trainer/data/row_form.h"
 #include "trainer/data/row_reader.h"
 #include "trainer/data/source.h"
 #include "trainer/template/python_text.h"
 
 namespace nxdkit::trainer {
 namespace {
-
-Error BadValue(const Json& value, std::string_view key, std::string_view expected) {
-  return Corrupt("found {}, expected {}", JsonExcerpt(value), expected).member(key);
-}
-
-Result<const Json*> Column(const Json& row, const std::string& key) {
-  const auto found = row.find(key);
-  if (found != row.end()) return &*found;
-  std::string keys;
-  for (const auto& [name, value] : row.items())
-    if (keys.size() < 200) keys += (keys.empty() ? "" : ", ") + name;
-  return Corrupt("the column is missing; there are: {}", keys).member(key);
-}
-
-Result<std::string> PromptOf(const Json& row, const std::string& key) {
-  NXDKIT_ASSIGN(const Json* value, Column(row, key));
-  if (!value->is_string()) return BadValue(*value, key, "a text");
-  return value->get<std::string>();
-}
-
-// Answers are texts; numbers are taken as Python would print them.
-Result<std::string> AnswerOf(const Json& row, const std::string& key) {
-  NXDKIT_ASSIGN(const Json* value, Column(row, key));
-  if (value->is_string()) return value->get<std::string>();
-  if (value->is_number_integer()) return value->dump();
-  if (value->is_number_float() && std::isfinite(value->get<double>()))
-    return PythonFloat(value->get<double>());
-  return BadValue(*value, key, "a text or a finite number");
-}
 
 Status RefuseMedia(const Json& row, const std::string& key) {
   const Json* value = JsonFind(row, key);
@@ -65,9 +38,12 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
   };
   for (const std::string& file : files) {
     if (IsTable(file)) {
-      NXDKIT_TRY(ReadTableRows(
-          file, {options.prompt_key, options.answer_key, options.image_key, options.video_key},
-          each));
+      NXDKIT_TRY(ReadTableRows(file,
+                               {.prompt = options.prompt_key,
+                                .answer = options.answer_key,
+                                .media = {options.image_key, options.video_key},
+                                .others = ColumnsOfForms()},
+                               each));
       continue;
     }
     any = false;
@@ -79,35 +55,34 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
 
 }  // namespace
 
-Result<std::string> PromptText(const PromptMaker& maker, std::string_view text,
+Result<std::string> PromptText(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                const ChatOptions& chat) {
-  std::string content(text);
-  if (maker.format != nullptr) NXDKIT_TRY(maker.format->Render(text).To(content));
-  const ChatMessage message{"user", std::move(content)};
-  return maker.chat_template->Render(std::span(&message, 1), chat);
+  std::string& content = messages.back().content;
+  if (maker.format != nullptr) NXDKIT_TRY(maker.format->Render(content).To(content));
+  return maker.chat_template->Render(messages, chat);
 }
 
-Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
+Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                         const ChatOptions& chat) {
-  NXDKIT_ASSIGN(const std::string prompt, PromptText(maker, text, chat));
+  NXDKIT_ASSIGN(const std::string prompt, PromptText(maker, std::move(messages), chat));
   return maker.tokenizer->Encode(prompt, /*add_special_tokens=*/false);
 }
 
 class DatasetLoader {
  public:
   DatasetLoader(const PromptMaker& maker, const DatasetOptions& options)
-      : maker_(maker), options_(options) {}
+      : maker_(maker), options_(options), keys_{options.prompt_key, options.answer_key} {}
 
   Status AddRow(const Json& row) {
     ++rows_;
     NXDKIT_TRY(RefuseMedia(row, options_.image_key));
     NXDKIT_TRY(RefuseMedia(row, options_.video_key));
-    NXDKIT_ASSIGN(const std::string text, PromptOf(row, options_.prompt_key));
-    NXDKIT_ASSIGN(const std::string answer, AnswerOf(row, options_.answer_key));
-    NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text, options_.chat));
+    if (form_ == nullptr) form_ = &FormOf(row, keys_);
+    NXDKIT_ASSIGN(RowText text, form_->read(row, keys_));
+    NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text.messages, options_.chat));
     if (ids.empty()) return Corrupt("the prompt has no tokens");
     if (Fits(ids)) {
-      Keep(ids, answer);
+      Keep(ids, text.answer);
       return OkStatus();
     }
     switch (options_.overlong) {
@@ -121,9 +96,9 @@ class DatasetLoader {
       case Overlong::kTruncate:
         break;
     }
-    NXDKIT_ASSIGN(ids, Truncated(text));
+    NXDKIT_ASSIGN(ids, Truncated(text.messages));
     ++data_.truncated_;
-    Keep(ids, answer);
+    Keep(ids, text.answer);
     return OkStatus();
   }
 
@@ -134,6 +109,7 @@ class DatasetLoader {
                       options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
+    if (!form_->name.empty()) data_.read_as_ = fmt::format("{}: {}", form_->name, form_->how);
     return std::move(data_);
   }
 
@@ -150,12 +126,18 @@ class DatasetLoader {
     data_.longest_ = std::max(data_.longest_, static_cast<int64_t>(ids.size()));
   }
 
-  // The ids of the longest tail of `text` that fits, found by halving: fewer characters may now and
-  // then take more tokens, so it may be a little shorter than it could be, never longer.
-  Result<std::vector<int32_t>> Truncated(std::string_view text) const {
+  // The ids with the longest tail of the last message that fits, found by halving: fewer
+  // characters may now and then take more tokens, so it may be a little shorter than it could be,
+  // never longer.
+  Result<std::vector<int32_t>> Truncated(std::vector<ChatMessage> messages) const {
+    const std::string text = std::move(messages.back().content);
+    const auto with = [&](std::string_view content) {
+      messages.back().content = content;
+      return MakePrompt(maker_, messages, options_.chat);
+    };
     std::vector<std::string_view> points;
     for (const std::string_view point : jinja::Points(text)) points.push_back(point);
-    NXDKIT_ASSIGN(std::vector<int32_t> best, MakePrompt(maker_, "", options_.chat));
+    NXDKIT_ASSIGN(std::vector<int32_t> best, with(""));
     if (!Fits(best))
       return OverLimit(
                  "the prompt format and the chat template alone take {} tokens, over the limit of "
@@ -166,8 +148,7 @@ class DatasetLoader {
     while (fits - too_long > 1) {
       const size_t middle = too_long + (fits - too_long) / 2;
       const auto begin = static_cast<size_t>(points[middle].data() - text.data());
-      NXDKIT_ASSIGN(std::vector<int32_t> ids,
-                    MakePrompt(maker_, text.substr(begin), options_.chat));
+      NXDKIT_ASSIGN(std::vector<int32_t> ids, with(std::string_view(text).substr(begin)));
       if (Fits(ids)) {
         fits = middle;
         best = std::move(ids);
@@ -195,6 +176,8 @@ class DatasetLoader {
 
   const PromptMaker& maker_;
   const DatasetOptions& options_;
+  const RowKeys keys_;
+  const RowForm* form_ = nullptr;  // of the first row, and so of all
   int64_t rows_ = 0;
   Dataset data_;
 };

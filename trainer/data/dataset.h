@@ -17,7 +17,7 @@ namespace nxdkit::trainer {
 enum class Overlong {
   kDrop,      // the row is left out (filter_overlong_prompts)
   kError,     // the first one is an error, with its line
-  kTruncate,  // the row's text loses characters at its front until it fits
+  kTruncate,  // the row's last message loses characters at its front until it fits
 };
 
 struct DatasetOptions {
@@ -38,21 +38,23 @@ struct PromptMaker {
   const PromptFormat* format = nullptr;  // nullptr: the text is the message
 };
 
-// One user message with `text`, ready for a response, as the model sees it: format, chat template.
-Result<std::string> PromptText(const PromptMaker& maker, std::string_view text,
+// Messages, the last of which is the user's, ready for a response, as the model sees them: the
+// format is around the last one, the chat template around all.
+Result<std::string> PromptText(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                const ChatOptions& chat);
-// Its ids.
-Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::string_view text,
+// Their ids.
+Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                         const ChatOptions& chat);
 
 // Rows in the order of the files. Only ids and answers are kept. Thread-safe once made; move-only.
 class Dataset {
  public:
-  // `source` is "PATH", "PATH@SPLIT" or "exec:COMMAND" (source.h). Errors have file and line, or
-  // row. kNotFound for missing files; kCorrupt where there are no rows at all, for rows without the
-  // prompt or the answer, for NaN, for text or ids that cannot be made, for prompts of no tokens;
-  // kUnsupported for pictures; kLimit for overlong prompts as above, and when the chat template
-  // alone is too long; kUsage when no row is left.
+  // `source` is "PATH", "PATH@SPLIT" or "exec:COMMAND" (source.h). Rows have the columns of the
+  // options, or one of the forms of row_form.h. Errors have file and line, or row. kNotFound for
+  // missing files; kCorrupt where there are no rows at all, for rows without the prompt or the
+  // answer, for NaN, for text or ids that cannot be made, for prompts of no tokens; kUnsupported
+  // for pictures; kLimit for overlong prompts as above, and when the chat template alone is too
+  // long; kUsage when no row is left.
   static Result<Dataset> Load(std::string_view source, const PromptMaker& maker,
                               const DatasetOptions& options);
 
@@ -65,6 +67,9 @@ class Dataset {
   int64_t dropped() const { return dropped_; }      // rows that were too long
   int64_t truncated() const { return truncated_; }  // rows that lost characters
   int64_t longest() const { return longest_; }      // ids of the longest prompt
+  // "Alpaca: instruction, ... as the prompt": how rows were read that have not the columns of the
+  // options; "" for those that have.
+  const std::string& read_as() const { return read_as_; }
   // Texts without rows, among others that have some: the download of one may have been cut short.
   const std::vector<std::string>& empty_files() const { return empty_files_; }
   // "sha256:...", of all ids and answers in their order: two data sets with the same one give the
@@ -83,6 +88,7 @@ class Dataset {
   int64_t truncated_ = 0;
   int64_t longest_ = 0;
   std::vector<std::string> empty_files_;
+  std::string read_as_;
   std::string fingerprint_;
 };
 

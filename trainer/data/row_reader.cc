@@ -15,6 +15,20 @@ namespace {
 constexpr uint64_t kMaxArrayBytes = uint64_t{4} << 30;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kBom = "\xEF\xBB\xBF";  // that some editors write first
+
+std::string_view WithoutBom(std::string_view text) {
+  return text.starts_with(kBom) ? text.substr(kBom.size()) : text;
+}
+
+// A brace alone: the object goes on in the lines below.
+Status CheckOneLine(std::string_view text, uint64_t line) {
+  const size_t first = text.find_first_not_of(kSpace);
+  if (text[first] != '{' || text.find_first_not_of(kSpace, first + 1) != std::string_view::npos)
+    return OkStatus();
+  return Corrupt("line {}: an object over several lines", line)
+      .hint("write each row in one line, or an array of them: jq -c . FILE > ROWS.jsonl");
+}
 
 Status OneRow(std::string_view text, uint64_t line, const EachRow& each) {
   return ReadRow(text, "line", line, each);
@@ -90,8 +104,9 @@ Result<char> FirstCharacter(const File& file) {
   for (uint64_t offset = 0; offset < file.bytes(); offset += block.size()) {
     block.resize(std::min<uint64_t>(kBlockBytes, file.bytes() - offset));
     NXDKIT_TRY(file.ReadAt(offset, std::as_writable_bytes(std::span(block))));
-    const size_t found = block.find_first_not_of(kSpace);
-    if (found != std::string::npos) return block[found];
+    const std::string_view text = offset == 0 ? WithoutBom(block) : block;
+    const size_t found = text.find_first_not_of(kSpace);
+    if (found != std::string_view::npos) return text[found];
   }
   return '\0';
 }
@@ -105,12 +120,16 @@ Status ReadFile(const File& file, const EachRow& each) {
           .hint("use JSON Lines, which are read line by line");
     std::string text(file.bytes(), '\0');
     NXDKIT_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
-    return Array(text, each).Run();
+    return Array(WithoutBom(text), each).Run();
   }
-  return ForEachLine(file, kMaxRowBytes, [&](std::string_view line, uint64_t number, bool) {
-    const bool is_empty = line.find_first_not_of(kSpace) == std::string_view::npos;
-    return is_empty ? OkStatus() : OneRow(line, number, each);
-  });
+  return ForEachLine(
+      file, kMaxRowBytes, [&](std::string_view line, uint64_t number, bool) -> Status {
+        if (number == 1) line = WithoutBom(line);
+        const bool is_empty = line.find_first_not_of(kSpace) == std::string_view::npos;
+        if (is_empty) return OkStatus();
+        NXDKIT_TRY(CheckOneLine(line, number));
+        return OneRow(line, number, each);
+      });
 }
 
 }  // namespace

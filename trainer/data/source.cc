@@ -49,6 +49,8 @@ std::optional<std::string_view> SplitInName(std::string_view name, std::string_v
   return std::nullopt;
 }
 
+bool IsMissing(const std::string& path) { return KindForHint(path) == PathKind::kMissing; }
+
 std::string Extension(const std::string& path) {
   const std::string name = BaseName(path);
   const size_t dot = name.rfind('.');
@@ -155,18 +157,29 @@ Result<DataSource> ParseDataSource(std::string_view text) {
   constexpr std::string_view kExec = "exec:";
   if (text.starts_with(kExec) && text.size() > kExec.size())
     return DataSource{.path = std::string(text.substr(kExec.size())), .is_command = true};
-  const size_t at = text.find('@');
   DataSource source;
-  source.path = text.substr(0, at);
-  if (at != std::string_view::npos) source.split = text.substr(at + 1);
-  if (source.path.empty() || source.split.empty() || source.split.find('@') != std::string::npos)
-    return BadUsage("data source '{}', expected PATH or PATH@SPLIT, or exec:COMMAND", text);
+  source.path = text;
+  const size_t at = text.rfind('@');
+  const bool names_split = at != std::string_view::npos && IsMissing(source.path);
+  if (names_split) {
+    source.path = text.substr(0, at);
+    source.split = text.substr(at + 1);
+  }
+  // What is left of several is a path with one, or a name of the hub with its revision.
+  const bool one = source.path.find('@') == std::string::npos || !IsMissing(source.path) ||
+                   hf::IsHubName(source.path);
+  if (source.path.empty() || source.split.empty() || !one)
+    return BadUsage("data source '{}', expected PATH or PATH@SPLIT, or exec:COMMAND",
+                    EscapeControl(text));
   return source;
 }
 
 Result<std::vector<std::string>> ResolveFiles(const DataSource& source) {
   NXDKIT_ASSIGN(const PathKind kind, KindOf(source.path));
-  if (kind == PathKind::kFolder) return FolderFiles(source, source.path);
+  if (kind == PathKind::kFolder) {
+    NXDKIT_ASSIGN(const std::string folder, hf::SnapshotInside(source.path));
+    return FolderFiles(source, folder);
+  }
   if (kind == PathKind::kFile) {
     NXDKIT_TRY(CheckKind(source.path));
     if (SplitOf(source.split) == "train") return std::vector<std::string>{source.path};

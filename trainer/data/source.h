@@ -16,8 +16,9 @@ struct DataSource {
   bool is_command = false;
 };
 
-// "path@split", or "exec:" and a command, which may hold any '@'. kUsage for an empty part, and for
-// more than one '@' of a path.
+// "path@split", or "exec:" and a command, which may hold any '@'. The path may hold some too, where
+// it is there; a name of the hub has its revision before the split, "ORG/NAME@REV@SPLIT". kUsage
+// for an empty part, and for more than one '@' of anything else.
 Result<DataSource> ParseDataSource(std::string_view text);
 
 // Whether a file is read by pyarrow: .parquet, .arrow.

@@ -1,7 +1,9 @@
-"""The rows of a parquet or arrow file as JSON Lines, for the trainer: python3 -I -c TEXT FILE COLUMN...
+"""The rows of a parquet or arrow file as JSON Lines, for the trainer:
+python3 -I -c TEXT FILE PROMPT ANSWER COUNT MEDIA... OTHER...
 
-Only the columns that are named are read. Where one of them is missing, the rows have the names of all others
-too. Exit code 69: there is no pyarrow.
+Only the columns that are named are read: the prompt, the answer, COUNT that may hold pictures, and, where the
+prompt or the answer is missing, the others; the rows have the names of all that is there too then. Exit code
+69: there is no pyarrow.
 
 Isolated (-I), so that no module of the working directory is taken for one of these. What -I leaves out beside
 that is where pyarrow may be, and is looked at last: absolute places of PYTHONPATH, and the user's own packages
@@ -53,10 +55,15 @@ def plain(value):
     return str(value) if isinstance(value, decimal.Decimal) else {"type": type(value).__name__}
 
 
-def main(path, prompt, answer, *media):
-    wanted = list(dict.fromkeys([prompt, answer, *media]))
+def main(path, prompt, answer, count, *more):
+    media, forms = more[: int(count)], more[int(count) :]
+    wanted = list(dict.fromkeys([prompt, answer, *media, *forms]))
     names, found = batches(path, wanted)
-    others = [] if prompt in names and answer in names else [n for n in names if n not in wanted]
+    others = []
+    if prompt in names and answer in names:
+        wanted = [n for n in wanted if n not in forms]
+    else:
+        others = [n for n in names if n not in wanted]
     for batch in found:
         columns = {n: batch.column(batch.schema.get_field_index(n)) for n in wanted if n in names}
         for i in range(batch.num_rows):

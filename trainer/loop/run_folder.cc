@@ -5,10 +5,12 @@
 #include <cerrno>
 
 #include "lib/system/folders.h"
+#include "lib/system/user_path.h"
 
 namespace nxdkit::trainer {
 
 Status CheckFolderWritable(const std::string& folder) {
+  NXDKIT_TRY(RefuseUrl(folder));
   const std::string there = NearestExisting(folder);
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(there));
   if (!is_folder) return OutputError("make files", ENOTDIR).in(there);

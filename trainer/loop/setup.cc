@@ -7,6 +7,7 @@
 #include "formats/kinds/open.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/compare.h"
+#include "lib/plan/plan.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/config/check_model.h"
@@ -80,8 +81,18 @@ Result<artifact::BoundArtifact> OpenSource(const SetupContext& setup, const std:
   return opened;
 }
 
+// What is stored nowhere would be missed only when the weights are read. What is merged has its
+// own places: its base's, and its adapter's.
+Status CheckComplete(const artifact::BoundArtifact& source, const ModelSection& section) {
+  if (source.base || source.merged || source.lora) return OkStatus();
+  const auto places = PrimaryPlaces::Find(source.params, source.bound.layout);
+  return places.ok() ? OkStatus() : Status(Error(places.error()).in(*section.model_path));
+}
+
 Status OpenActor(const SetupContext& setup, RunModels& models) {
-  NXDKIT_ASSIGN(models.base, OpenSource(setup, *setup.config.worker.actor.model.model_path));
+  const ModelSection& section = setup.config.worker.actor.model;
+  NXDKIT_ASSIGN(models.base, OpenSource(setup, *section.model_path));
+  NXDKIT_TRY(CheckComplete(models.base, section));
   const artifact::Artifact& artifact = models.base.artifact;
   NXDKIT_ASSIGN(DecoderConfig config,
                 ParseDecoderConfig(artifact.config_text, artifact.config_path));
@@ -92,10 +103,11 @@ Status OpenActor(const SetupContext& setup, RunModels& models) {
 }
 
 Status OpenCritic(const SetupContext& setup, RunModels& models) {
-  NXDKIT_ASSIGN(artifact::BoundArtifact opened,
-                OpenSource(setup, *setup.config.worker.critic.model.model_path));
+  const ModelSection& section = setup.config.worker.critic.model;
+  NXDKIT_ASSIGN(artifact::BoundArtifact opened, OpenSource(setup, *section.model_path));
   NXDKIT_ASSIGN(CriticModel critic,
                 MakeCriticModel(std::move(opened), static_cast<uint64_t>(setup.config.data.seed)));
+  NXDKIT_TRY(CheckComplete(critic.source, section));
   const std::vector<ConfigProblem> problems =
       CheckCriticModel(setup.loaded, FactsOf(critic.config));
   if (!problems.empty()) return ProblemsError(problems);

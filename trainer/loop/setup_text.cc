@@ -97,6 +97,8 @@ Result<std::shared_ptr<const Dataset>> LoadData(const SetupContext& setup,
   if (dataset.truncated() > 0)
     line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());
   setup.Note(line);
+  if (!dataset.read_as().empty())
+    setup.Warn(fmt::format("{}: rows as of {}", source, dataset.read_as()));
   if (const std::vector<std::string>& empty = dataset.empty_files(); !empty.empty())
     setup.Warn(fmt::format(
         "{}: there are no rows in it{}", empty.front(),
@@ -124,7 +126,7 @@ Status LookAtFormat(const SetupContext& setup, const RunText& text, const ChatOp
   const RewardChoice choice = RewardOfRun(reward);
   if (choice.kind != RewardKind::kBuiltIn) return OkStatus();
   NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers(reward));
-  const auto prompt = PromptText(text.maker(), "1 + 1", chat);
+  const auto prompt = PromptText(text.maker(), {{"user", "1 + 1"}}, chat);
   if (!prompt.ok()) return OkStatus();  // the first row of the data will tell
   setup.Warn(FormatWarning({.reward = choice.name,
                             .tags = FormatTags(choice.name, numbers),

@@ -13,6 +13,11 @@
 
 namespace nxdkit::trainer::test {
 
+inline Result<LoadedConfig> Try(const std::string& yaml,
+                                const std::vector<std::string>& overrides = {}) {
+  return LoadConfigText(yaml, "run.yaml", overrides);
+}
+
 // A default Config when it cannot be loaded, and a failure.
 inline LoadedConfig Load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   Result<LoadedConfig> loaded = LoadConfigText(yaml, "run.yaml", overrides);

@@ -20,10 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 using testing_util::ExpectError;
 
-Result<LoadedConfig> Try(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return LoadConfigText(yaml, "run.yaml", overrides);
-}
-
 TEST(LoadConfig, DefaultsAreTheSchemas) {
   const Config config = Load("").config;
   EXPECT_EQ(config.data.rollout_batch_size, 512);

@@ -57,6 +57,14 @@ TEST_F(RowReader, ReadsLinesAcrossBlocks) {
   EXPECT_EQ(rows_[8], (std::pair<uint64_t, int64_t>(9, 8)));
 }
 
+// As some editors of Windows write it.
+TEST_F(RowReader, PassesAByteOrderMarkOver) {
+  ASSERT_TRUE(Read("\xEF\xBB\xBF{\"a\": 1}\r\n{\"a\": 2}\r\n").ok());
+  EXPECT_THAT(rows_, ElementsAre(Pair(1, 1), Pair(2, 2)));
+  ASSERT_TRUE(Read("\xEF\xBB\xBF\r\n[{\"a\": 1}]").ok());
+  EXPECT_THAT(rows_, ElementsAre(Pair(2, 1)));
+}
+
 struct RowFault {
   const char* text;
   const char* message;
@@ -67,6 +75,7 @@ TEST_F(RowReader, NamesFileAndLine) {
       {"{\"a\": 1}\n{\"a\": }\n", "line 2: JSON line 1 column 7"},
       {"{\"a\": 1}\n\n3\n", "line 3: found an integer, expected an object"},
       {"{\"a\": 1} {\"a\": 2}\n", "line 1: JSON"},
+      {"{\n  \"a\": 1\n}\n", "line 1: an object over several lines"},
       {"{\"a\": 1}\n{\"b\": 2}\n", "line 2: the key is missing"},
       {"{\"a\": 1, \"a\": 2}\n", "line 1: JSON line 1 column 12: key 'a' is there twice"},
       {"{\"a\": \"\xff\"}\n", "line 1: JSON line 1 column 8: bytes are not UTF-8"},

@@ -23,6 +23,31 @@ TEST(DataSource, HasAPathAndASplit) {
     ExpectError(ParseDataSource(bad), Errc::kUsage, "expected PATH or PATH@SPLIT");
 }
 
+TEST(DataSource, APathWithAnAtIsWhatIsThere) {
+  const TempFolder folder;
+  WriteText(folder / "rows@v1.jsonl", "");
+  EXPECT_EQ(ParseDataSource(folder / "rows@v1.jsonl")->path, folder / "rows@v1.jsonl");
+  EXPECT_EQ(ParseDataSource(folder / "rows@v1.jsonl")->split, "train");
+  const auto split = ParseDataSource((folder / "rows@v1.jsonl") + "@test");
+  ASSERT_TRUE(split.ok()) << split.error().ToString();
+  EXPECT_EQ(split->path, folder / "rows@v1.jsonl");
+  EXPECT_EQ(split->split, "test");
+  const auto of_hub = ParseDataSource("org/name@v1.0@test");
+  ASSERT_TRUE(of_hub.ok()) << of_hub.error().ToString();
+  EXPECT_EQ(of_hub->path, "org/name@v1.0");
+}
+
+// A data set of the hub's cache, by its folder there.
+TEST(ResolveFiles, ARepositoryOfTheCacheIsItsSnapshot) {
+  const TempFolder folder;
+  const std::string repo = folder / "datasets--org--name";
+  std::filesystem::create_directories(repo + "/snapshots/abc");
+  WriteText(repo + "/snapshots/abc/train.jsonl", "");
+  const auto files = ResolveFiles({repo, "train"});
+  ASSERT_TRUE(files.ok()) << files.error().ToString();
+  EXPECT_THAT(*files, ElementsAre(repo + "/snapshots/abc/train.jsonl"));
+}
+
 TEST(ResolveFiles, AFileIsTheSplitTrain) {
   const TempFolder folder;
   WriteText(folder / "rows.jsonl", "");

@@ -1,0 +1,138 @@
+#include "trainer/config/interpolate.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lib/base/text.h"
+#include "lib/yaml/interpolate.h"
+#include "lib/yaml/yaml.h"
+#include "trainer/base/characters.h"
+#include "trainer/config/key_table.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::string_view kOpen = "${";
+constexpr std::string_view kHome = "HOME";
+constexpr std::string_view kHomeWord = "${HOME}";
+
+bool IsInterpolated(const Value& value) {
+  return value.kind == ValueKind::kString && value.text.find(kOpen) != std::string::npos;
+}
+
+const Value* ValueAt(const Value& root, std::string_view path) {
+  const Value* at = &root;
+  for (const std::string_view part : Split(path, '.'))
+    if (at != nullptr) at = at->Find(part);
+  return at;
+}
+
+// A group that is none of a map is left: the merger will say so.
+void AddDefault(Value& root, std::string_view path, const Value& value) {
+  Value* at = &root;
+  for (const std::string_view part : Split(path, '.')) {
+    if (at->kind != ValueKind::kMap) return;
+    auto found = std::ranges::find(at->entries, part, &ValueEntry::key);
+    if (found == at->entries.end()) {
+      at->entries.push_back({std::string(part), {}, Value::Map()});
+      found = at->entries.end() - 1;
+    }
+    at = &found->value;
+  }
+  *at = value;
+}
+
+Value WithDefaults(Value root) {
+  Config defaults;
+  for (const ConfigKey& key : ConfigKeys()) {
+    if (IsConfigGroup(key.path) || ValueAt(root, key.path) != nullptr) continue;
+    Result<Value> written = ParseYaml(SlotText(key.slot(defaults)));
+    NXDKIT_CHECK(written.ok());
+    AddDefault(root, key.path, *written);
+  }
+  // As in a shell, for lib/system/user_path.h.
+  AddDefault(root, kHome, ResolveScalar("$HOME"));
+  return root;
+}
+
+// "oc.env:X,0" of the first ${...} with a ':'; "" where there is none.
+std::string_view ResolverIn(std::string_view text) {
+  for (size_t open; (open = text.find(kOpen)) != text.npos;) {
+    text.remove_prefix(open + kOpen.size());
+    const std::string_view inside = text.substr(0, text.find('}'));
+    if (inside.find(':') != inside.npos) return inside;
+  }
+  return "";
+}
+
+InterpolationFault FaultOf(const Unresolved& left) {
+  InterpolationFault fault{left.key, left.place, "", "write the value"};
+  const std::string key = EscapeControl(left.key);
+  const std::string_view inside = ResolverIn(left.text);
+  const std::string_view resolver = inside.substr(0, inside.find(':'));
+  const std::string_view rest = inside.substr(std::min(inside.find(':'), inside.size()));
+  if (resolver == "oc.env" || resolver == "env") {
+    const std::string_view variable = rest.substr(1, rest.find(',') - 1);
+    fault.message = fmt::format("${{{}}}: variables of the environment are not read here",
+                                EscapeControl(inside));
+    fault.fix = fmt::format("write the value, or give it to the command: \"{}=${}\"", key,
+                            EscapeControl(variable));
+  } else if (resolver == "now") {
+    fault.message =
+        fmt::format("${{{}}}: the time is not read here, a run that goes on needs its name",
+                    EscapeControl(inside));
+    fault.fix = fmt::format("write it, or give it to the command: \"{}=$(date +%F)\"", key);
+  } else {
+    fault.message = fmt::format("{}: {}", EscapeControl(left.text), left.reason);
+  }
+  return fault;
+}
+
+bool IsPathKey(std::string_view path) {
+  const ConfigKey* key = FindConfigKey(path);
+  return key != nullptr && IsPathLimit(key->limit);
+}
+
+// Only a path has a home folder.
+void RefuseHome(const std::string& path, const Value& value,
+                std::vector<InterpolationFault>& faults) {
+  const size_t at = IsInterpolated(value) ? value.text.rfind(kHomeWord) : std::string::npos;
+  if (at != std::string::npos && (at > 0 || !IsPathKey(path)))
+    faults.push_back({path, value.place,
+                      fmt::format("{}: HOME is no key", EscapeControl(value.text)),
+                      "write the folder; at the front of a path ~ is the home folder"});
+  for (const Value& item : value.items) RefuseHome(path, item, faults);
+  for (const ValueEntry& entry : value.entries)
+    RefuseHome(path.empty() ? entry.key : path + "." + entry.key, entry.value, faults);
+}
+
+bool HasInterpolations(const Value& value) {
+  return IsInterpolated(value) || std::ranges::any_of(value.items, HasInterpolations) ||
+         std::ranges::any_of(
+             value.entries, [](const ValueEntry& entry) { return HasInterpolations(entry.value); });
+}
+
+}  // namespace
+
+Value Interpolated(const Value& merged, std::vector<InterpolationFault>& faults) {
+  if (!HasInterpolations(merged)) return merged;
+  RefuseHome("", merged, faults);
+  std::vector<Unresolved> left;
+  Value interpolated = Interpolate(WithDefaults(merged), &left);
+  for (const Unresolved& one : left) faults.push_back(FaultOf(one));
+  return interpolated;
+}
+
+void TakeInterpolated(const Value& interpolated, const std::string& path, Value& value) {
+  if (value.kind == ValueKind::kMap) {
+    for (ValueEntry& entry : value.entries)
+      TakeInterpolated(interpolated, path.empty() ? entry.key : path + "." + entry.key,
+                       entry.value);
+    return;
+  }
+  const Value* found = HasInterpolations(value) ? ValueAt(interpolated, path) : nullptr;
+  if (found != nullptr) value = *found;
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,306 @@
+#include "trainer/config/merger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lib/base/choice.h"
+#include "lib/base/text.h"
+#include "lib/tensor/dtype.h"
+#include "lib/yaml/yaml.h"
+#include "trainer/config/old_names.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr std::string_view kUseKl = "algorithm.use_kl_loss";
+constexpr std::string_view kKlCoef = "algorithm.kl_coef";
+constexpr std::string_view kOldUseKl = "worker.actor.use_kl_loss";
+constexpr std::string_view kOldKlCoef = "worker.actor.kl_loss_coef";
+constexpr std::string_view kOldKlType = "worker.actor.kl_loss_type";
+
+bool IsOfKlLoss(std::string_view path) {
+  return path == kOldUseKl || path == kOldKlCoef || path == kOldKlType;
+}
+
+std::string Join(std::string_view prefix, std::string_view name) {
+  return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
+}
+
+// All keys, and all groups they are in.
+std::vector<std::string> KeysAndGroups() {
+  std::vector<std::string> paths;
+  for (const ConfigKey& key : ConfigKeys())
+    for (std::string_view path = key.path; !path.empty(); path = ParentKey(path))
+      if (std::ranges::find(paths, path) == paths.end()) paths.emplace_back(path);
+  return paths;
+}
+
+// A misspelt key of the same group; the same key in another group; any key that is near.
+std::string NearestKey(std::string_view path) {
+  const std::vector<std::string> all = KeysAndGroups();
+  std::vector<std::string> siblings;
+  for (const std::string& other : all)
+    if (ParentKey(other) == ParentKey(path)) siblings.emplace_back(LastKey(other));
+  if (const auto near = ClosestWord(LastKey(path), siblings)) return Join(ParentKey(path), *near);
+  for (const std::string& other : all)
+    if (other.ends_with("." + std::string(path))) return other;
+  for (const std::string& other : all)
+    if (LastKey(other) == LastKey(path)) return other;
+  const std::string near = ClosestWord(path, all).value_or("");
+  return EditDistance(path, near) <= 3 ? near : "";
+}
+
+bool IsNearKeyOf(const ConfigKey& group, std::string_view leaf) {
+  std::vector<std::string> names;
+  for (const ConfigKey& key : ConfigKeys())
+    if (ParentKey(key.path) == group.path) names.emplace_back(LastKey(key.path));
+  const auto near = ClosestWord(leaf, names);
+  return near && EditDistance(*near, leaf) <= 2;
+}
+
+// The word among `words` for the same element type: "torch.bfloat16" is bf16.
+std::string CanonicalDtype(const std::string& name, std::string_view words) {
+  const std::optional<Dtype> dtype = DtypeFromTorchName(name);
+  for (const std::string& word : SplitWords(words))
+    if (dtype && DtypeFromTorchName(word) == dtype) return word;
+  return name;
+}
+
+void NameDtype(const ConfigKey& key, const ConfigSlot& slot) {
+  if (auto* const* text = std::get_if<std::string*>(&slot))
+    **text = CanonicalDtype(**text, key.words);
+  if (auto* const* text = std::get_if<std::optional<std::string>*>(&slot); text && **text)
+    **text = CanonicalDtype(***text, key.words);
+}
+
+}  // namespace
+
+std::string_view ParentKey(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? "" : path.substr(0, dot);
+}
+
+std::string_view LastKey(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+void Merger::Apply(const Said& said) {
+  override_ = said.override_text;
+  ApplyAt(said.path, said.value, said.place);
+}
+
+void Merger::Refuse(const Said& said, std::string message, std::string fix) {
+  override_ = said.override_text;
+  if (!said.path.empty()) refused_.push_back(said.path);
+  Problem(said.path, said.place, std::move(message), std::move(fix));
+}
+
+void Merger::Finish() {
+  TakeKlLoss();
+  for (const Said& said : old_) TakeOld(said);
+  if (!taken_.empty())
+    loaded_.notes.push_back(
+        fmt::format("names of EasyR1's earlier releases are taken as those of today: {}",
+                    fmt::join(taken_, ", ")));
+  if (!gone_.empty())
+    loaded_.notes.push_back(
+        fmt::format("keys of EasyR1's earlier releases that have nothing to say here may go: {}",
+                    fmt::join(gone_, ", ")));
+  FoldUnknown();
+}
+
+// The value of `path`, a key or a group, "" being the root. `where` is the place of the key.
+void Merger::ApplyAt(const std::string& path, const Value& value, const Place& where) {
+  if (std::ranges::find(refused_, path) != refused_.end()) return;
+  const ConfigKey* key = FindConfigKey(path);
+  const bool group = path.empty() || IsConfigGroup(path) || IsOldGroup(path);
+  if (!group && key != nullptr) return Set(*key, value, where);
+  if (!group) return Unknown(path, value, where);
+  if (value.kind != ValueKind::kMap)
+    return Problem(path, where, fmt::format("expected a map, found {}", ValueKindText(value.kind)));
+  for (const ValueEntry& entry : value.entries)
+    ApplyAt(Join(path, entry.key), entry.value, entry.place);
+}
+
+void Merger::Problem(const std::string& path, const Place& where, std::string message,
+                     std::string fix) {
+  std::string place = PlaceText(where);
+  if (!override_.empty())
+    place = "command line: " + EscapeControl(override_);
+  else if (!loaded_.path.empty())
+    place = place.empty() ? loaded_.path : loaded_.path + " " + place;
+  problems_.push_back(
+      {Errc::kUsage, EscapeControl(path), std::move(message), std::move(fix), std::move(place)});
+}
+
+void Merger::Set(const ConfigKey& key, const Value& value, const Place& where) {
+  const ConfigSlot slot = key.slot(loaded_.config);
+  std::string wrong = AssignSlot(slot, value);
+  if (!wrong.empty()) return Problem(std::string(key.path), where, std::move(wrong));
+  if (key.limit == KeyLimit::kDtype) NameDtype(key, slot);
+  ConfigSource& source = loaded_.sources[static_cast<size_t>(&key - ConfigKeys().data())];
+  source.kind = override_.empty() ? SourceKind::kFile : SourceKind::kOverride;
+  source.place = where;
+  source.override_text = override_;
+}
+
+// Not in the table: an older name, a key that only the program sets, part of an open map, or a
+// mistake.
+void Merger::Unknown(const std::string& path, const Value& value, const Place& where) {
+  if (FindOldName(path) != nullptr || IsOfKlLoss(path) || !DerivedFrom(path).empty()) {
+    std::erase_if(old_, [&](const Said& said) { return said.path == path; });
+    old_.push_back({path, value, where, override_});
+    return;
+  }
+  if (SetInOpenMap(path, value, where)) return;
+  const std::string near = NearestKey(path);
+  if (near.empty()) unknown_.push_back(problems_.size());
+  Problem(path, where, "there is no such key",
+          near.empty() ? "" : fmt::format("did you mean {}?", near));
+}
+
+bool Merger::SetInOpenMap(const std::string& path, const Value& value, const Place& where) {
+  Value inner = value;
+  for (std::string_view at = path; !ParentKey(at).empty(); at = ParentKey(at)) {
+    Value outer = Value::Map();
+    outer.entries.push_back({std::string(LastKey(at)), where, inner});
+    inner = std::move(outer);
+    const ConfigKey* key = FindConfigKey(ParentKey(at));
+    if (key == nullptr) continue;
+    if (!std::holds_alternative<Value*>(key->slot(loaded_.config))) return false;
+    // A misspelt key of a group that also takes others is a mistake all the same.
+    if (IsConfigGroup(key->path) && IsNearKeyOf(*key, LastKey(at))) return false;
+    Set(*key, inner, where);
+    return true;
+  }
+  return false;
+}
+
+// A configuration of a program that was made of EasyR1 has many.
+void Merger::FoldUnknown() {
+  constexpr size_t kShown = 3;
+  if (unknown_.size() <= kShown) return;
+  std::vector<std::string> names;
+  for (const size_t at : unknown_) names.push_back(problems_[at].key);
+  ConfigProblem all = problems_[unknown_.front()];
+  all.key.clear();
+  all.message = fmt::format("{} keys are not known: {}", names.size(), FirstNames(names, kShown));
+  all.fix = "they may be of a program made from EasyR1: what they ask for is not done here";
+  for (auto at = unknown_.rbegin(); at != unknown_.rend(); ++at)
+    problems_.erase(problems_.begin() + static_cast<ptrdiff_t>(*at));
+  problems_.push_back(std::move(all));
+}
+
+void Merger::TakeOld(const Said& said) {
+  override_ = said.override_text;
+  const OldName* row = FindOldName(said.path);
+  if (row == nullptr) return CheckDerived(said);
+  if (row->becomes.empty()) {
+    if (MayGo(*row, said.value)) return gone_.push_back(said.path);
+    return Problem(said.path, said.place,
+                   fmt::format("EasyR1 has no such key today, and the run would not be the one "
+                               "that {} asks for",
+                               EscapeControl(ValueText(said.value))),
+                   std::string(row->advice));
+  }
+  std::vector<std::string> as;
+  for (const std::string& name : SplitWords(row->becomes))
+    if (TakeAs(said, *FindConfigKey(name), said.value)) as.push_back(name);
+  if (!as.empty()) taken_.push_back(fmt::format("{} as {}", said.path, fmt::join(as, " and ")));
+}
+
+// Whether the value is that of `key` from now on. An override of either name wins over the file;
+// beside one another they have to say the same.
+bool Merger::TakeAs(const Said& said, const ConfigKey& key, const Value& value) {
+  const SourceKind source = loaded_.SourceOf(key.path).kind;
+  const bool is_override = !said.override_text.empty();
+  if (source == SourceKind::kOverride && !is_override) return false;
+  if (source == SourceKind::kDefault || (source == SourceKind::kFile && is_override)) {
+    const size_t before = problems_.size();
+    Set(key, value, said.place);
+    return problems_.size() == before;
+  }
+  Config copy = loaded_.config;
+  const std::string is = SlotText(key.slot(copy));
+  const ConfigSlot slot = key.slot(copy);
+  if (!AssignSlot(slot, value).empty() || SlotText(slot) != is)
+    Problem(said.path, said.place,
+            fmt::format("this is {} in today's EasyR1, which is {} ({})", key.path, is,
+                        loaded_.PlaceOf(key.path)),
+            "leave one of them out");
+  return false;
+}
+
+// A dump of EasyR1's configuration has these keys, with what follows from others.
+void Merger::CheckDerived(const Said& said) {
+  const std::string_view from = DerivedFrom(said.path);
+  Config copy = loaded_.config;
+  const ConfigSlot slot = FindConfigKey(from)->slot(copy);
+  const std::string is = SlotText(slot);
+  const bool follows = AssignSlot(slot, said.value).empty() && SlotText(slot) == is;
+  const bool is_unset = said.value.kind == ValueKind::kInt && said.value.integer == -1;
+  if (follows || is_unset) return;
+  Problem(said.path, said.place, "this key is derived and cannot be set",
+          fmt::format("set {}", from));
+}
+
+std::optional<Said> Merger::TakeOut(std::string_view path) {
+  const auto found = std::ranges::find(old_, path, &Said::path);
+  if (found == old_.end()) return std::nullopt;
+  Said said = std::move(*found);
+  old_.erase(found);
+  return said;
+}
+
+bool Merger::IsOn(std::string_view key) {
+  return SlotText(FindConfigKey(key)->slot(loaded_.config)) == "true";
+}
+
+// Until March 2025 the KL of the loss had a weight and an estimator of its own, and was on unless
+// something else was said; algorithm.kl_coef and kl_penalty were those of the KL in the reward,
+// which it took the place of.
+void Merger::TakeKlLoss() {
+  const bool says_more = std::ranges::any_of(
+      old_, [](const Said& said) { return said.path == kOldKlCoef || said.path == kOldKlType; });
+  if (!says_more && loaded_.SourceOf(kUseKl).kind != SourceKind::kDefault) return;  // of a dump
+  const std::optional<Said> use = TakeOut(kOldUseKl);
+  const std::optional<Said> coef = TakeOut(kOldKlCoef);
+  const std::optional<Said> type = TakeOut(kOldKlType);
+  if (!use && !coef && !type) return;
+  const Said& first = use ? *use : coef ? *coef : *type;
+  override_ = first.override_text;
+  const Value on = use ? use->value : ResolveScalar("true");
+  const bool taken = TakeAs(first, *FindConfigKey(kUseKl), on);
+  if (IsOn(kUseKl)) return TakeKlOfLoss(first, coef, type);
+  if (taken) taken_.push_back(fmt::format("{} as {}", kOldUseKl, kUseKl));
+  for (const std::optional<Said>* said : {&coef, &type})
+    if (*said) gone_.push_back((*said)->path);
+}
+
+void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& coef,
+                          const std::optional<Said>& type) {
+  const bool says_other = loaded_.SourceOf(kKlCoef).kind == SourceKind::kFile;
+  if (!coef && says_other)
+    return Problem(first.path, first.place,
+                   fmt::format("in EasyR1's first releases {} was the weight of KL in the reward, "
+                               "and that in the loss, {}, is not said",
+                               kKlCoef, kOldKlCoef),
+                   fmt::format("set {}=true and {} in its place", kUseKl, kKlCoef));
+  const std::string other =
+      says_other ? fmt::format(" in place of {}", loaded_.PlaceOf(kKlCoef)) : "";
+  TakeKlOfReward(kKlCoef, coef, ResolveScalar("0.001"), first);
+  TakeKlOfReward("algorithm.kl_penalty", type, ResolveScalar("low_var_kl"), first);
+  const AlgorithmConfig& algorithm = loaded_.config.algorithm;
+  taken_.push_back(fmt::format(
+      "{}, kl_loss_coef and kl_loss_type as {}=true, kl_coef={}{} and kl_penalty={}", kOldUseKl,
+      kUseKl, algorithm.kl_coef, other, EscapeControl(algorithm.kl_penalty)));
+}
+
+// In the place of what the file says; an override stays. `standard`: where nothing is said.
+void Merger::TakeKlOfReward(std::string_view key, const std::optional<Said>& said,
+                            const Value& standard, const Said& first) {
+  override_ = said ? said->override_text : first.override_text;
+  if (loaded_.SourceOf(key).kind == SourceKind::kOverride && override_.empty()) return;
+  Set(*FindConfigKey(key), said ? said->value : standard, said ? said->place : first.place);
+}
+
+}  // namespace nxdkit::trainer

@@ -1,0 +1,66 @@
+// PRIVATE to trainer/config. What a file and overrides say becomes a Config, key by key.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainer/config/key_table.h"
+#include "trainer/config/load.h"
+
+namespace nxdkit::trainer {
+
+std::string_view ParentKey(std::string_view path);  // "a.b.c" -> "a.b"; "a" -> ""
+std::string_view LastKey(std::string_view path);    // "a.b.c" -> "c"
+
+// Under one key; "" is all of the file.
+struct Said {
+  std::string path;
+  Value value;
+  Place place;
+  std::string override_text;  // "": the file says it
+};
+
+class Merger {
+ public:
+  explicit Merger(LoadedConfig& loaded) : loaded_(loaded) {}
+
+  std::vector<ConfigProblem>& problems() { return problems_; }
+
+  void Apply(const Said& said);
+  // The value is not one: it is a problem, and not applied.
+  void Refuse(const Said& said, std::string message, std::string fix = "");
+  // Once all is applied: what older names say, unless today's say it.
+  void Finish();
+
+ private:
+  void ApplyAt(const std::string& path, const Value& value, const Place& where);
+  void Set(const ConfigKey& key, const Value& value, const Place& where);
+  void Unknown(const std::string& path, const Value& value, const Place& where);
+  bool SetInOpenMap(const std::string& path, const Value& value, const Place& where);
+  void Problem(const std::string& path, const Place& where, std::string message,
+               std::string fix = "");
+  void FoldUnknown();
+
+  void TakeOld(const Said& said);
+  bool TakeAs(const Said& said, const ConfigKey& key, const Value& value);
+  void CheckDerived(const Said& said);
+  void TakeKlLoss();
+  void TakeKlOfLoss(const Said& first, const std::optional<Said>& coef,
+                    const std::optional<Said>& type);
+  void TakeKlOfReward(std::string_view key, const std::optional<Said>& said, const Value& standard,
+                      const Said& first);
+  std::optional<Said> TakeOut(std::string_view path);
+  bool IsOn(std::string_view key);
+
+  LoadedConfig& loaded_;
+  std::string override_;  // whose values are applied; "": the file's
+  std::vector<ConfigProblem> problems_;
+  std::vector<size_t> unknown_;       // of the problems: keys that nothing is like
+  std::vector<std::string> refused_;  // their values are no values
+  std::vector<Said> old_;             // what no key of today is, for Finish
+  std::vector<std::string> taken_, gone_;
+};
+
+}  // namespace nxdkit::trainer
