@@ -180,15 +180,7 @@ std::string MoreLine(size_t shown, size_t all) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, StopIfInterrupted};
   if (args.from) request.kind = kinds::KindFromName(*args.from);
-  const auto found = ops::Inspect(request);
-  if (!found.ok()) {
-    // Who asks of an empty folder asks where it lies.
-    if (found.error().code() == Errc::kUnsupported && KindForHint(args.path) == PathKind::kFolder)
-      context.Warn(fmt::format("{} lies on {}", EscapeControl(args.path),
-                               FileSystemText(MountOf(args.path))));
-    return found.error();
-  }
-  const ops::Inspection& inspection = *found;
+  NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect(request));
   context.Tell(Said{inspection.warnings, inspection.artifact.choices});
 
   // The order of the files is for programs.

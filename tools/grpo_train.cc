@@ -347,6 +347,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.instance) NXDKIT_TRY(hardware::FindInstance(*args.instance).To(instance));
   NXDKIT_ASSIGN(trainer::LoadedConfig loaded,
                 trainer::LoadConfig(args.config.value_or(""), args.words));
+  for (const std::string& note : loaded.notes) context.Warn(note);
   NXDKIT_TRY(TakeCores(instance, loaded, context));
   if (args.print_config) {
     const std::string text = trainer::PrintConfig(loaded);

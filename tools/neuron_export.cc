@@ -1,4 +1,5 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
+#include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -14,6 +15,7 @@ namespace {
 struct Args {
   std::string model;
   std::string output;
+  std::optional<std::string> from;
   artifact::Arguments layout;
   std::string target = "neuron";
   std::optional<std::string> compiler;
@@ -53,6 +55,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
       .completes(Completes::kFolder);
+  table.Choice("from", KindNames({"delta"}), &args.from,
+               "format of MODEL, where it cannot be recognised");
   AddKindOptions(table, args.layout,
                  {{{&kinds::kHf, kinds::kAsSource}, {&kinds::kRollout, kinds::kAsTarget}},
                   {"merge-lora", "dtype"}},
@@ -106,6 +110,7 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   NXDKIT_TRY(CheckTogether(args));
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, kinds::kHf, kinds::kRollout));
   request.convert.to = &kinds::kRollout;
+  if (args.from) request.convert.from = kinds::KindFromName(*args.from);
   request.convert.input = args.model;
   request.convert.output = args.output;
   SetSides(std::move(sides), request.convert);

@@ -23,6 +23,7 @@ using kinds::Kind;
 struct Args {
   std::string input;
   std::string output;
+  std::optional<std::string> from;
   std::string to = "nxd";
   artifact::Arguments layout;
   std::optional<int> dp;
@@ -66,6 +67,8 @@ void AddOptions(OptionTable& table, Args& args) {
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the folder to write").completes(Completes::kFolder);
   table.Group("Format");
+  table.Choice("from", {"nxd", "dcp"}, &args.from,
+               "format of INPUT, where it cannot be recognised");
   table.Choice("to", {"nxd", "dcp"}, &args.to,
                "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
@@ -209,7 +212,8 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
 Result<ops::ConvertRequest> RequestOf(const Args& args) {
   ops::ConvertRequest request;
   request.to = kinds::KindFromName(args.to);
-  NXDKIT_ASSIGN(request.from, SourceOf(args.input, request.to));
+  NXDKIT_ASSIGN(request.from, args.from ? Result<const Kind*>(kinds::KindFromName(*args.from))
+                                        : SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));

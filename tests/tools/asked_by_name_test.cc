@@ -170,8 +170,8 @@ TEST_F(AskedByName, WhatWasTakenFromALayoutFileIsSaid) {
       CallWords({"nxd-convert", "--to", "nxd", "--layout-from", yaml, model_, out_});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("note: layout from " + yaml +
-                                    ": tp 2, pp 1, vpp 1, ep 1, kv multiplier 1, q/k/v separate, "
-                                    "trn1\n"));
+                                    ": tp 2, pp 1, vpp 1, ep 1, kv multiplier 1, q/k/v coalesced "
+                                    "(separate with fewer key heads)\n"));
 }
 
 TEST_F(AskedByName, ARecordThatSaysNothing) {

@@ -253,6 +253,19 @@ TEST(ConvertChain, EveryFormatLeadsToEveryOther) {
 
 // --- dtypes
 
+TEST(ConvertDtype, OtherNamesOfAnElementTypeAreTaken) {
+  const Workshop workshop;
+  const std::string f32 = workshop.MakeModel("f32", testing_util::TinyLlama(), "--dtype float32");
+  ExpectConverts("--from hf --to hf --dtype bf16", f32, workshop / "a");
+  const std::string plain = ReadFile(workshop / "a/model.safetensors");
+  for (const std::string name : {"bfloat16", "torch.bfloat16", "BF16"}) {
+    ExpectConverts("--from hf --to hf -f --dtype " + name, f32, workshop / "b");
+    EXPECT_TRUE(ReadFile(workshop / "b/model.safetensors") == plain) << name;
+  }
+  ExpectRefused("--from hf --to hf --dtype float8", f32, workshop / "no", 2,
+                "one of keep|bf16|f16|f32|downcast");
+}
+
 TEST(ConvertDtype, NarrowsAndWidens) {
   const Workshop workshop;
   const std::string f32 = workshop.MakeModel("f32", testing_util::TinyLlama(), "--dtype f32");

@@ -227,7 +227,9 @@ TEST(Frame, UrlsAreRefusedWhereALocalPathIsMeant) {
     EXPECT_EQ(result.exit_code, 4) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, ::testing::StartsWith("frame-tool: error: " + row[0] + ": \""));
-    EXPECT_THAT(result.err, HasSubstr("is a URL, expected a local path\nhint: mount"));
+    const char* const hint = row[0] == "--config" ? "write /etc/passwd" : "mount";
+    EXPECT_THAT(result.err,
+                HasSubstr(std::string("is a URL, expected a local path\nhint: ") + hint));
   }
   EXPECT_EQ(Frame({"good", "a:/b"}).exit_code, 0);
   EXPECT_EQ(Frame({"good", "./s3://x"}).exit_code, 0) << "a path with ./ is never a URL";

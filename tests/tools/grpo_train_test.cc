@@ -9,6 +9,7 @@
 
 #include "formats/torch/archive.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/temp_folder.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
 
@@ -81,6 +82,13 @@ TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
   const ProcessResult good = Train("run", {"--dry-run"});
   EXPECT_EQ(good.exit_code, 0) << good.out;
   EXPECT_THAT(good.err, HasSubstr("55 prompts, the longest of 4 tokens"));
+  const std::string lacking = workshop_ / "lacking";  // its last layer
+  fs::copy(workshop_ / "arithmetic/model", lacking);
+  std::string config = testing_util::ReadText(lacking + "/config.json");
+  const std::string layers = "\"num_hidden_layers\": ";
+  ASSERT_NE(config.find(layers + "2"), std::string::npos) << config;
+  testing_util::WriteText(lacking + "/config.json",
+                          config.replace(config.find(layers), layers.size() + 1, layers + "3"));
   const struct {
     std::string word;
     int exit_code;
@@ -91,6 +99,9 @@ TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
       {"data.rollout_batch_size=64", 2, "55 training rows are less than one batch of 64"},
       {"worker.actor.model.model_path=" + (workshop_ / "arithmetic/data"), 4, "arithmetic/data"},
       {"worker.reward.reward_function=exec:no-such-program-of-mine", 3, "no-such-program-of-mine"},
+      {"worker.actor.model.model_path=" + lacking, 3, "the parameter is stored nowhere"},
+      {"trainer.save_checkpoint_path=s3://bucket/run", 4, "s3://bucket/run is a URL"},
+      {"actor_rollout_ref.model.path=m", 4, "this is a configuration of verl"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.word);

@@ -104,6 +104,35 @@ TEST_F(LayoutFrom, IsRefusedWhereItMeansNothing) {
                 "--nodes says how many there are of --instance");
 }
 
+// Of the public examples of NxD Training, and for models that have one way to store q, k and v.
+TEST_F(LayoutFrom, NobodyIsToldOfAnOptionThatNobodyGave) {
+  const std::string megatron =
+      workshop_.Write("conf/megatron.yaml",
+                      "model_source: megatron\n"
+                      "distributed_strategy:\n  tensor_model_parallel_size: 2\n"
+                      "data:\n  seq_length: ${model.encoder_seq_length}\n"
+                      "model:\n  encoder_seq_length: 64\n");
+  ExpectConverts("--from hf --to nxd --layout-from " + megatron, model_, set_);
+  EXPECT_EQ(MainFiles(set_), 2u);
+  EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set_}).out,
+              HasSubstr("\"style\":\"megatron\""));
+  ExpectRefused("--from hf --to nxd --qkv linear --layout-from " + megatron, model_,
+                workshop_ / "no", 2, "there is one way to store q, k and v: --qkv does not apply");
+  const std::string neox = workshop_.MakeModel("neox", testing_util::TinyGptNeox());
+  ExpectConverts("--from hf --to nxd --layout-from " + Yaml("2"), neox, workshop_ / "neox_set");
+}
+
+TEST_F(LayoutFrom, FuseQkvIsOnUnlessItIsSwitchedOff) {
+  ExpectConverts("--from hf --to nxd --layout-from " + Yaml(), model_, set_);
+  EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set_}).out,
+              HasSubstr("\"qkv\":\"coalesced\""))
+      << "a key head for each query head";
+  const std::string grouped = workshop_.MakeModel("grouped", testing_util::TinyLlama());
+  ExpectConverts("--from hf --to nxd --layout-from " + Yaml("2"), grouped, workshop_ / "g");
+  EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", workshop_ / "g"}).out,
+              HasSubstr("\"qkv\":\"separate\""));
+}
+
 TEST_F(LayoutFrom, TheVendorsOptionsAreAnsweredWithOurs) {
   ExpectRefused("--from hf --to nxd --tp_size 2", model_, set_, 2, "--tp");
   ExpectRefused("--from hf --to nxd --kv_size_multiplier 2", model_, set_, 2, "--kv-multiplier");

@@ -8,6 +8,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/user_path.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -133,13 +134,6 @@ Status CheckLong(const Options& options, const OptionFacts& option, const std::s
   return empty || swallows ? Status(MissingValue(option)) : OkStatus();
 }
 
-bool IsUrl(std::string_view text) {
-  const size_t colon = text.find("://");
-  return colon != std::string_view::npos && colon > 0 &&
-         std::ranges::all_of(text.substr(0, colon),
-                             [](char c) { return IsAlnum(c) || c == '+' || c == '-' || c == '.'; });
-}
-
 }  // namespace
 
 Result<std::vector<std::string>> ApplyHouseRules(const Options& options,
@@ -185,9 +179,10 @@ Error EndsTooEarly(const Options& options, const std::string& last) {
 
 Status CheckLocal(const OptionFacts& option, const std::string& value) {
   const bool local = option.completes == Completes::kPath || option.completes == Completes::kFolder;
-  if (!local || !IsUrl(value)) return OkStatus();
+  const Status refused = local ? RefuseUrl(value) : OkStatus();
+  if (refused.ok()) return OkStatus();
   return Unsupported("{}: \"{}\" is a URL, expected a local path", option.DisplayName(), value)
-      .hint("mount the storage, or copy the files to or from it with its own tools");
+      .hint(refused.error().hint());
 }
 
 bool WantsJson(const std::vector<std::string>& arguments) {

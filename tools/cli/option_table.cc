@@ -8,6 +8,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/tensor/dtype.h"
 #include "tools/cli/house_rules.h"
 
 namespace nxdkit::tool {
@@ -67,6 +68,18 @@ OptionFacts FactsOf(const CLI::Option& option) {
   facts.required = option.get_required();
   facts.repeats = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
   return facts;
+}
+
+// The choice that names the same element type: "bf16" of "bfloat16", "torch.bfloat16" and "BF16".
+std::string WordOfDtype(const std::string& text, const std::vector<std::string>& choices) {
+  const auto dtype_of = [](const std::string& name) {
+    const std::optional<Dtype> dtype = DtypeFromTorchName(name);
+    return dtype ? dtype : DtypeFromName(name);
+  };
+  const std::optional<Dtype> dtype = dtype_of(text);
+  const auto it = std::ranges::find_if(
+      choices, [&](const std::string& choice) { return dtype && dtype_of(choice) == dtype; });
+  return it == choices.end() ? text : *it;
 }
 
 }  // namespace
@@ -163,10 +176,11 @@ OptionRow OptionTable::AddText(std::string_view names, std::string_view value,
                                std::function<void(const std::string&)> store) {
   const std::string words = fmt::format("{}", fmt::join(choices, "|"));
   return AddValue(names, choices.empty() ? value : words, help, default_text,
-                  [=](const std::string& text) -> std::string {
-                    if (!choices.empty() && std::ranges::find(choices, text) == choices.end())
+                  [=, dtype = names == "dtype"](const std::string& text) -> std::string {
+                    const std::string word = dtype ? WordOfDtype(text, choices) : text;
+                    if (!choices.empty() && std::ranges::find(choices, word) == choices.end())
                       return "one of " + words;
-                    store(text);
+                    store(word);
                     return "";
                   });
 }

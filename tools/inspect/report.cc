@@ -65,6 +65,8 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   if (!artifact.config) return facts.Key("model", {});
   const models::ModelConfig& config = *artifact.config;
   const std::string type = config.model_type.empty() ? "not said by the config" : config.model_type;
+  if (!config.quant_method.empty())
+    facts.Line("quantised", EscapeControl(config.quant_method) + ", as its configuration says");
   if (!config.family)
     return facts.Add("family", type + " (no parameter table)", "model", ModelJson(artifact));
   facts.Add("family",
