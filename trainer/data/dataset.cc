@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
@@ -71,14 +72,14 @@ Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::vector<Ch
 class DatasetLoader {
  public:
   DatasetLoader(const PromptMaker& maker, const DatasetOptions& options)
-      : maker_(maker), options_(options), keys_{options.prompt_key, options.answer_key} {}
+      : maker_(maker), options_(options) {}
 
   Status AddRow(const Json& row) {
     ++rows_;
     NXDKIT_TRY(RefuseMedia(row, options_.image_key));
     NXDKIT_TRY(RefuseMedia(row, options_.video_key));
-    if (form_ == nullptr) form_ = &FormOf(row, keys_);
-    NXDKIT_ASSIGN(RowText text, form_->read(row, keys_));
+    if (!reading_) reading_.emplace(row, RowKeys{options_.prompt_key, options_.answer_key});
+    NXDKIT_ASSIGN(RowText text, reading_->Read(row));
     NXDKIT_ASSIGN(std::vector<int32_t> ids, MakePrompt(maker_, text.messages, options_.chat));
     if (ids.empty()) return Corrupt("the prompt has no tokens");
     if (Fits(ids)) {
@@ -109,7 +110,7 @@ class DatasetLoader {
                       options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
-    if (!form_->name.empty()) data_.read_as_ = fmt::format("{}: {}", form_->name, form_->how);
+    data_.read_as_ = reading_->text();
     return std::move(data_);
   }
 
@@ -176,8 +177,7 @@ class DatasetLoader {
 
   const PromptMaker& maker_;
   const DatasetOptions& options_;
-  const RowKeys keys_;
-  const RowForm* form_ = nullptr;  // of the first row, and so of all
+  std::optional<RowReading> reading_;  // of the first row, and so of all
   int64_t rows_ = 0;
   Dataset data_;
 };

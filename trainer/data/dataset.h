@@ -67,8 +67,8 @@ class Dataset {
   int64_t dropped() const { return dropped_; }      // rows that were too long
   int64_t truncated() const { return truncated_; }  // rows that lost characters
   int64_t longest() const { return longest_; }      // ids of the longest prompt
-  // "Alpaca: instruction, ... as the prompt": how rows were read that have not the columns of the
-  // options; "" for those that have.
+  // "Alpaca's: instruction, ... as the prompt": how rows were read that have not the columns of the
+  // options, or whose other columns say otherwise (row_form.h); "" for the others.
   const std::string& read_as() const { return read_as_; }
   // Texts without rows, among others that have some: the download of one may have been cut short.
   const std::vector<std::string>& empty_files() const { return empty_files_; }

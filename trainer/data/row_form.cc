@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -72,23 +73,33 @@ Result<std::string> ContentOf(const Json& value, std::string_view key) {
   return text;
 }
 
-// `role` and `content`: how the two are called in a message.
-Result<std::vector<ChatMessage>> MessagesOf(const Json& value, std::string_view key,
-                                            std::string_view role, std::string_view content) {
-  if (!value.is_array() || value.empty()) return BadValue(value, key, "a list of messages");
-  std::vector<ChatMessage> messages;
-  for (const Json& message : value) {
-    const Json* who = message.is_object() ? JsonFind(message, role) : nullptr;
-    const Json* what = message.is_object() ? JsonFind(message, content) : nullptr;
-    if (who == nullptr || what == nullptr || !who->is_string())
-      return BadValue(message, key, fmt::format("a message with {} and {}", role, content));
+struct MessageWords {
+  std::string_view role, content;
+};
+constexpr MessageWords kMessageWords[] = {{"role", "content"}, {"from", "value"}};
+
+Result<ChatMessage> MessageOf(const Json& message, std::string_view key) {
+  for (const MessageWords& words : kMessageWords) {
+    const Json* who = message.is_object() ? JsonFind(message, words.role) : nullptr;
+    const Json* what = message.is_object() ? JsonFind(message, words.content) : nullptr;
+    if (who == nullptr || what == nullptr || !who->is_string()) continue;
     const auto* known =
         std::ranges::find(kRoles, who->get_ref<const std::string&>(), &RoleWord::word);
     if (known == std::end(kRoles))
       return Unsupported("a message of {}, expected system, user or assistant", JsonExcerpt(*who))
           .member(key);
     NXDKIT_ASSIGN(std::string text, ContentOf(*what, key));
-    messages.push_back({std::string(known->role), std::move(text)});
+    return ChatMessage{std::string(known->role), std::move(text)};
+  }
+  return BadValue(message, key, "a message with role and content, or from and value");
+}
+
+Result<std::vector<ChatMessage>> MessagesOf(const Json& value, std::string_view key) {
+  if (!value.is_array() || value.empty()) return BadValue(value, key, "a list of messages");
+  std::vector<ChatMessage> messages;
+  for (const Json& message : value) {
+    NXDKIT_ASSIGN(ChatMessage one, MessageOf(message, key));
+    messages.push_back(std::move(one));
   }
   return messages;
 }
@@ -106,23 +117,25 @@ Result<std::vector<ChatMessage>> PromptIn(const Json& row, std::string_view key)
   if (value->is_string()) return std::vector<ChatMessage>{{"user", value->get<std::string>()}};
   if (!value->is_array() || value->empty() || !value->front().is_object())
     return BadValue(*value, key, "a text");
-  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, MessagesOf(*value, key, "role", "content"));
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, MessagesOf(*value, key));
   NXDKIT_TRY(EndsWithUser(messages, key));
   return messages;
 }
 
 // The last message is the answer to those before it.
-Result<RowText> LastIsAnswer(std::vector<ChatMessage> messages, std::string_view key) {
-  if (messages.back().role != "assistant")
-    return Corrupt("the last message is of {}, expected assistant, whose text is the answer",
-                   messages.back().role)
-        .member(key);
-  RowText text;
-  text.answer = std::move(messages.back().content);
-  messages.pop_back();
+Result<std::string> LastIsAnswer(std::vector<ChatMessage> messages, std::string_view key) {
+  if (messages.back().role == "assistant") return std::move(messages.back().content);
+  return Corrupt("the last message is of {}, expected assistant, whose text is the answer",
+                 messages.back().role)
+      .member(key);
+}
+
+// A solution at the end is none of the prompt.
+Result<std::vector<ChatMessage>> WithoutSolution(std::vector<ChatMessage> messages,
+                                                 std::string_view key) {
+  if (messages.back().role == "assistant") messages.pop_back();
   NXDKIT_TRY(EndsWithUser(messages, key));
-  text.messages = std::move(messages);
-  return text;
+  return messages;
 }
 
 // LLaMA-Factory's column beside the others.
@@ -130,6 +143,12 @@ Status AddSystem(const Json& row, std::vector<ChatMessage>& messages) {
   const Json* system = JsonFind(row, "system");
   if (system == nullptr || *system == "") return OkStatus();
   NXDKIT_ASSIGN(std::string text, TextOf(*system, "system"));
+  const bool has_one = messages.front().role == "system";
+  if (has_one && messages.front().content == text) return OkStatus();
+  if (has_one)
+    return Unsupported("a row with two system messages that differ")
+        .member("system")
+        .hint("leave one of them out: the column, or the first message");
   messages.insert(messages.begin(), {"system", std::move(text)});
   return OkStatus();
 }
@@ -143,76 +162,80 @@ const Json* GroundTruth(const Json& row) {
 bool HasColumns(const Json& row, const RowKeys& keys) {
   return Has(row, keys.prompt) && Has(row, keys.answer);
 }
-Result<RowText> ReadColumns(const Json& row, const RowKeys& keys) {
-  RowText text;
-  NXDKIT_TRY(PromptIn(row, keys.prompt).To(text.messages));
-  NXDKIT_TRY(AnswerIn(row, keys.answer).To(text.answer));
-  return text;
+Result<std::string> ColumnAnswer(const Json& row, const RowKeys& keys) {
+  return AnswerIn(row, keys.answer);
+}
+Result<std::vector<ChatMessage>> ColumnPrompt(const Json& row, const RowKeys& keys) {
+  return PromptIn(row, keys.prompt);
 }
 
 bool IsVerl(const Json& row, const RowKeys& keys) {
-  return keys.answer == kAnswer && Has(row, keys.prompt) && GroundTruth(row) != nullptr;
+  return Has(row, keys.prompt) && GroundTruth(row) != nullptr;
 }
-Result<RowText> ReadVerl(const Json& row, const RowKeys& keys) {
-  RowText text;
-  NXDKIT_TRY(PromptIn(row, keys.prompt).To(text.messages));
+Result<std::string> VerlAnswer(const Json& row, const RowKeys&) {
   const Json* truth = GroundTruth(row);
   if (truth == nullptr)
     return Corrupt("it is missing, other rows have it").member("reward_model.ground_truth");
-  NXDKIT_TRY(AnswerOf(*truth, "reward_model.ground_truth").To(text.answer));
-  return text;
+  return AnswerOf(*truth, "reward_model.ground_truth");
 }
 
 bool IsCompletion(const Json& row, const RowKeys& keys) {
-  return keys.answer == kAnswer && Has(row, keys.prompt) && Has(row, "completion");
+  return Has(row, keys.prompt) && Has(row, "completion");
 }
-Result<RowText> ReadCompletion(const Json& row, const RowKeys& keys) {
-  RowText text;
-  NXDKIT_TRY(PromptIn(row, keys.prompt).To(text.messages));
+bool IsTextCompletion(const Json& row, const RowKeys& keys) {
+  return IsCompletion(row, keys) && row.at(keys.prompt).is_string();
+}
+Result<std::string> CompletionAnswer(const Json& row, const RowKeys&) {
   NXDKIT_ASSIGN(const Json* completion, Column(row, "completion"));
-  if (!completion->is_array()) {
-    NXDKIT_TRY(AnswerOf(*completion, "completion").To(text.answer));
-    return text;
-  }
-  NXDKIT_ASSIGN(std::vector<ChatMessage> messages,
-                MessagesOf(*completion, "completion", "role", "content"));
+  if (!completion->is_array()) return AnswerOf(*completion, "completion");
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, MessagesOf(*completion, "completion"));
   if (messages.size() != 1 || messages[0].role != "assistant")
     return BadValue(*completion, "completion", "one message of assistant");
-  text.answer = std::move(messages[0].content);
-  return text;
+  return std::move(messages[0].content);
 }
 
-bool IsUnsaid(const RowKeys& keys) { return keys.prompt == kPrompt && keys.answer == kAnswer; }
+// Whether the column of prompts is nobody's, and not there.
+bool HasNoPrompt(const Json& row, const RowKeys& keys) {
+  return keys.prompt == kPrompt && !Has(row, kPrompt);
+}
+
+Result<std::vector<ChatMessage>> Messages(const Json& row, std::string_view key) {
+  NXDKIT_ASSIGN(const Json* value, Column(row, key));
+  return MessagesOf(*value, key);
+}
+
+constexpr std::string_view kMessages = "messages", kConversations = "conversations";
 
 bool IsMessages(const Json& row, const RowKeys& keys) {
-  return IsUnsaid(keys) && !Has(row, kPrompt) && Has(row, "messages");
+  return HasNoPrompt(row, keys) && Has(row, kMessages);
 }
-Result<RowText> ReadMessages(const Json& row, const RowKeys&) {
-  NXDKIT_ASSIGN(const Json* value, Column(row, "messages"));
-  NXDKIT_ASSIGN(std::vector<ChatMessage> messages,
-                MessagesOf(*value, "messages", "role", "content"));
-  if (!Has(row, kAnswer)) return LastIsAnswer(std::move(messages), "messages");
-  RowText text{std::move(messages), ""};
-  NXDKIT_TRY(EndsWithUser(text.messages, "messages"));
-  NXDKIT_TRY(AnswerIn(row, kAnswer).To(text.answer));
-  return text;
+Result<std::vector<ChatMessage>> MessagesPrompt(const Json& row, const RowKeys&) {
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, Messages(row, kMessages));
+  return WithoutSolution(std::move(messages), kMessages);
+}
+Result<std::string> MessagesAnswer(const Json& row, const RowKeys&) {
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, Messages(row, kMessages));
+  return LastIsAnswer(std::move(messages), kMessages);
 }
 
 bool IsShareGpt(const Json& row, const RowKeys& keys) {
-  return IsUnsaid(keys) && !Has(row, kPrompt) && Has(row, "conversations");
+  return HasNoPrompt(row, keys) && Has(row, kConversations);
 }
-Result<RowText> ReadShareGpt(const Json& row, const RowKeys&) {
-  constexpr std::string_view kKey = "conversations";
-  NXDKIT_ASSIGN(const Json* value, Column(row, kKey));
-  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, MessagesOf(*value, kKey, "from", "value"));
+Result<std::vector<ChatMessage>> ShareGptPrompt(const Json& row, const RowKeys&) {
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, Messages(row, kConversations));
   NXDKIT_TRY(AddSystem(row, messages));
-  return LastIsAnswer(std::move(messages), kKey);
+  return WithoutSolution(std::move(messages), kConversations);
+}
+Result<std::string> ShareGptAnswer(const Json& row, const RowKeys&) {
+  NXDKIT_ASSIGN(std::vector<ChatMessage> messages, Messages(row, kConversations));
+  return LastIsAnswer(std::move(messages), kConversations);
 }
 
 bool IsAlpaca(const Json& row, const RowKeys& keys) {
-  return IsUnsaid(keys) && !Has(row, kPrompt) && Has(row, "instruction") && Has(row, "output");
+  return HasNoPrompt(row, keys) && Has(row, "instruction") &&
+         (Has(row, "output") || Has(row, keys.answer));
 }
-Result<RowText> ReadAlpaca(const Json& row, const RowKeys&) {
+Result<std::vector<ChatMessage>> AlpacaPrompt(const Json& row, const RowKeys&) {
   const Json* history = JsonFind(row, "history");
   if (history != nullptr && !history->empty())
     return Unsupported("a row with a history").member("history");
@@ -223,30 +246,67 @@ Result<RowText> ReadAlpaca(const Json& row, const RowKeys&) {
     NXDKIT_ASSIGN(const std::string more, TextOf(*input, "input"));
     if (!more.empty()) prompt += "\n" + more;
   }
-  RowText text{{{"user", std::move(prompt)}}, ""};
-  NXDKIT_TRY(AddSystem(row, text.messages));
-  NXDKIT_TRY(AnswerIn(row, "output").To(text.answer));
-  return text;
+  std::vector<ChatMessage> messages = {{"user", std::move(prompt)}};
+  NXDKIT_TRY(AddSystem(row, messages));
+  return messages;
+}
+Result<std::string> AlpacaAnswer(const Json& row, const RowKeys&) {
+  return AnswerIn(row, "output");
 }
 
 // The first that fits; the first of all where none does, whose fault is then told.
 constexpr RowForm kForms[] = {
-    {"", "", HasColumns, ReadColumns},
-    {"verl", "prompt, and reward_model.ground_truth as the answer", IsVerl, ReadVerl},
-    {"TRL", "prompt, and completion as the answer", IsCompletion, ReadCompletion},
-    {"TRL", "messages, the last of which is the answer unless the row has one", IsMessages,
-     ReadMessages},
-    {"ShareGPT", "conversations, the last turn of which is the answer", IsShareGpt, ReadShareGpt},
-    {"Alpaca", "instruction, a line feed and input as the prompt, output as the answer", IsAlpaca,
-     ReadAlpaca},
+    {"", "the column of prompts", "", HasColumns, ColumnPrompt, ColumnAnswer},
+    {"verl", "prompt as the prompt", "reward_model.ground_truth", IsVerl, ColumnPrompt, VerlAnswer},
+    {"TRL", "prompt as a user message through the chat template", "completion", IsTextCompletion,
+     ColumnPrompt, CompletionAnswer},
+    {"TRL", "prompt as the prompt", "completion", IsCompletion, ColumnPrompt, CompletionAnswer},
+    {"TRL", "messages without the last of assistant as the prompt", "that last one", IsMessages,
+     MessagesPrompt, MessagesAnswer},
+    {"ShareGPT", "conversations without the last turn of assistant as the prompt", "that last turn",
+     IsShareGpt, ShareGptPrompt, ShareGptAnswer},
+    {"Alpaca", "instruction, a line feed and input as the prompt", "output", IsAlpaca, AlpacaPrompt,
+     AlpacaAnswer},
 };
+
+// Who names a column of answers means no other.
+bool MayHave(const Json& row, const RowKeys& keys) {
+  return keys.answer == kAnswer || Has(row, keys.answer);
+}
+
+// "" where the columns of the options do not contradict the others of the row.
+std::string OtherAnswer(const Json& row, const RowKeys& keys) {
+  const Json* truth = GroundTruth(row);
+  if (truth == nullptr) return "";
+  const Result<std::string> other = AnswerOf(*truth, "");
+  const Result<std::string> answer = AnswerIn(row, keys.answer);
+  if (!other.ok() || !answer.ok() || *other == *answer) return "";
+  return fmt::format("{} as the answer; reward_model.ground_truth of the first row, {}, differs",
+                     keys.answer, JsonExcerpt(*truth));
+}
 
 }  // namespace
 
-const RowForm& FormOf(const Json& first_row, const RowKeys& keys) {
-  const auto* form =
-      std::ranges::find_if(kForms, [&](const RowForm& f) { return f.fits(first_row, keys); });
-  return form == std::end(kForms) ? kForms[0] : *form;
+RowReading::RowReading(const Json& first_row, const RowKeys& keys) : keys_(keys) {
+  const auto* form = std::ranges::find_if(kForms, [&](const RowForm& f) {
+    return MayHave(first_row, keys) && f.fits(first_row, keys);
+  });
+  form_ = form == std::end(kForms) ? &kForms[0] : form;
+  has_answer_ = form_ == &kForms[0] || Has(first_row, keys.answer);
+  if (form_ == &kForms[0]) {
+    text_ = OtherAnswer(first_row, keys);
+    return;
+  }
+  text_ = fmt::format(
+      "{}'s: {}, {} as the answer", form_->name, form_->prompt_text,
+      has_answer_ ? "the column " + EscapeControl(keys.answer) : std::string(form_->answer_text));
+}
+
+Result<RowText> RowReading::Read(const Json& row) const {
+  RowText text;
+  NXDKIT_TRY(form_->prompt(row, keys_).To(text.messages));
+  NXDKIT_TRY((has_answer_ ? ColumnAnswer : form_->answer)(row, keys_).To(text.answer));
+  return text;
 }
 
 std::vector<std::string> ColumnsOfForms() {

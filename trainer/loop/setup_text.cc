@@ -98,7 +98,7 @@ Result<std::shared_ptr<const Dataset>> LoadData(const SetupContext& setup,
     line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());
   setup.Note(line);
   if (!dataset.read_as().empty())
-    setup.Warn(fmt::format("{}: rows as of {}", source, dataset.read_as()));
+    setup.Warn(fmt::format("{}: rows are read as {}", source, dataset.read_as()));
   if (const std::vector<std::string>& empty = dataset.empty_files(); !empty.empty())
     setup.Warn(fmt::format(
         "{}: there are no rows in it{}", empty.front(),
