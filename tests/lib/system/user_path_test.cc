@@ -40,6 +40,8 @@ TEST_F(UserPathTest, TheHomeFolderIsWhereAShellHasIt) {
               {"a", "a"},
               {"./~/b", "./~/b"},
               {"", ""},
+              {"a$/b", "a$/b"},
+              {"5$9", "5$9"},
               {"~/a@test", "/h/me/a@test"}};
   for (const auto& row : rows) {
     const Result<std::string> path = UserPath(row.text);
@@ -51,6 +53,8 @@ TEST_F(UserPathTest, TheHomeFolderIsWhereAShellHasIt) {
 TEST_F(UserPathTest, OtherVariablesAndUsersAreRefusedByName) {
   ExpectError(UserPath("~somebody/a"), Errc::kUsage, "~somebody in ~somebody/a is not replaced");
   ExpectError(UserPath("$SCRATCH/a"), Errc::kUsage, "$SCRATCH in $SCRATCH/a is not replaced");
+  ExpectError(UserPath("/a/run-$USER_1.x/b"), Errc::kUsage, "$USER_1 in /a/run-$USER_1.x/b is not");
+  ExpectError(UserPath("~/${RUN}b"), Errc::kUsage, "${RUN} in ~/${RUN}b is not replaced");
   ::unsetenv("HOME");
   ExpectError(UserPath("~/a"), Errc::kUsage, "~/a asks for the home folder, and HOME is not set");
 }
@@ -60,20 +64,26 @@ TEST_F(UserPathTest, AFolderOfThatNameIsMeant) {
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   std::filesystem::create_directory("$RUN");
+  std::filesystem::create_directory("~");
   const Result<std::string> path = UserPath("$RUN/a");
+  const Result<std::string> home = UserPath("~/a");
   std::filesystem::current_path(here);
+  ASSERT_TRUE(home.ok()) << home.error().ToString();
+  EXPECT_EQ(*home, "/h/me/a") << "whatever lies here";
   ASSERT_TRUE(path.ok()) << path.error().ToString();
   EXPECT_EQ(*path, "$RUN/a");
 }
 
 TEST_F(UserPathTest, UrlsAreNoPaths) {
   for (const char* url : {"s3://b/run", "gs://b/x", "az://c/x", "hdfs://n/x", "https://h/x.jsonl",
-                          "hf://datasets/o/n", "abfss://c@a/x"})
+                          "hf://datasets/o/n", "abfss://c@a/x", "s3:/b/run", "https:/h/x"})
     ExpectError(UserPath(url), Errc::kUnsupported, std::string(url) + " is a URL");
   const auto file = ExpectError(UserPath("file:///data/x"), Errc::kUnsupported, "is a URL");
   EXPECT_EQ(file->hint(), "write /data/x");
+  EXPECT_EQ(ExpectError(UserPath("file:/data/x"), Errc::kUnsupported, "is a URL")->hint(),
+            "write /data/x");
   EXPECT_EQ(UrlScheme("s3://b"), "s3");
-  for (const char* path : {"./s3://x", "a:/b", "://x", "a b://x", "s3:/b"})
+  for (const char* path : {"./s3://x", "a:/b", "://x", "a b://x", "./s3:/b", "s3:b"})
     EXPECT_EQ(UrlScheme(path), "") << path;
 }
 
