@@ -28,7 +28,6 @@ std::string Joined(const Path& path) {
 // As Python's str() has it.
 std::string TextOf(const Value& value) {
   if (value.kind == ValueKind::kBool) return value.boolean ? "True" : "False";
-  if (value.kind == ValueKind::kNull) return "None";
   return value.text;
 }
 
@@ -105,6 +104,8 @@ class Interpolator {
       std::optional<Value> part = Lookup(inside, path, depth);
       if (!part) return std::nullopt;
       if (open == 0 && close + 1 == text.size()) return part;
+      if (part->kind == ValueKind::kNull)
+        return Fails(fmt::format("{} is not set", EscapeControl(inside)));
       if (!IsScalar(*part)) return Fails(fmt::format("{} is no scalar", EscapeControl(inside)));
       made += TextOf(*part);
       at = close + 1;

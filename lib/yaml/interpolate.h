@@ -21,8 +21,9 @@ struct Unresolved {
 // in, ${..b} from the one around it; ${a.0} and ${a[0]} in a list. A scalar that is nothing else
 // becomes the value, whatever its kind; within a text the scalar's own text stands there. Values
 // keep the place where they are used. What cannot be had is left as it is and added to `left` (may
-// be null): keys that are missing or lead back to themselves, resolvers (${oc.env:HOME}), one
-// interpolation inside another, what leads to one of these, and all after 10,000 nodes were made.
+// be null): keys that are missing or lead back to themselves, null within a text, resolvers
+// (${oc.env:HOME}), one interpolation inside another, what leads to one of these, and all after
+// 10,000 nodes were made.
 Value Interpolate(const Value& root, std::vector<Unresolved>* left = nullptr);
 
 }  // namespace nxdkit

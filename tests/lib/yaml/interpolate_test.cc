@@ -49,6 +49,14 @@ struct LeftRow {
   const char* key;
   const char* reason;
 };
+TEST(Interpolate, WithinATextNullIsAFault) {
+  std::vector<Unresolved> left;
+  EXPECT_EQ(Text("a: null\nb: ${a}\nc: x/${a}\n", &left),
+            R"({"a": null, "b": null, "c": "x/${a}"})");
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].reason, "a is not set");
+}
+
 class LeftAsItIs : public ::testing::TestWithParam<LeftRow> {};
 TEST_P(LeftAsItIs, WithItsReason) {
   std::vector<Unresolved> left;
