@@ -247,6 +247,26 @@ std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name) {
   return std::nullopt;
 }
 
+namespace {
+
+std::optional<Dtype> DtypeFromAnyName(std::string_view name) {
+  std::string lower(name), upper(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  const std::optional<Dtype> dtype = DtypeFromTorchName(lower);
+  return dtype ? dtype : DtypeFromName(upper);
+}
+
+}  // namespace
+
+std::string WordOfDtype(std::string_view name, std::span<const std::string> words) {
+  const std::optional<Dtype> dtype = DtypeFromAnyName(name);
+  if (dtype)
+    for (const std::string& word : words)
+      if (DtypeFromAnyName(word) == dtype) return word;
+  return std::string(name);
+}
+
 std::optional<int64_t> ElementCount(const Shape& shape) {
   int64_t count = 1;
   for (const int64_t dim : shape) {

@@ -62,6 +62,9 @@ int64_t ElementBytes(Dtype dtype);  // 0 for the sub-byte types F4 and F6
 
 std::optional<Dtype> DtypeFromName(std::string_view safetensors_name);
 std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name);  // "bfloat16", "half"...
+// The first of `words` that names the same element type as `name`, each in any of the spellings
+// above and in either case: "bf16" of "torch.bfloat16" and of "BF16"; `name` where there is none.
+std::string WordOfDtype(std::string_view name, std::span<const std::string> words);
 
 using Shape = std::vector<int64_t>;
 

@@ -70,18 +70,6 @@ OptionFacts FactsOf(const CLI::Option& option) {
   return facts;
 }
 
-// The choice that names the same element type: "bf16" of "bfloat16", "torch.bfloat16" and "BF16".
-std::string WordOfDtype(const std::string& text, const std::vector<std::string>& choices) {
-  const auto dtype_of = [](const std::string& name) {
-    const std::optional<Dtype> dtype = DtypeFromTorchName(name);
-    return dtype ? dtype : DtypeFromName(name);
-  };
-  const std::optional<Dtype> dtype = dtype_of(text);
-  const auto it = std::ranges::find_if(
-      choices, [&](const std::string& choice) { return dtype && dtype_of(choice) == dtype; });
-  return it == choices.end() ? text : *it;
-}
-
 }  // namespace
 
 std::vector<std::string> OptionFacts::AllNames() const {

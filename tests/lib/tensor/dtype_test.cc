@@ -56,6 +56,17 @@ TEST(Dtype, TorchAliases) {
   for (const auto& [name, dtype] : rows) EXPECT_EQ(DtypeFromTorchName(name), dtype) << name;
 }
 
+TEST(Dtype, AWordIsKnownByAnyOfItsNames) {
+  const std::vector<std::string> words = {"f32", "bf16"};
+  for (const char* name : {"bf16", "bfloat16", "torch.bfloat16", "BF16", "BFloat16"})
+    EXPECT_EQ(WordOfDtype(name, words), "bf16") << name;
+  for (const char* name : {"F32", "fp32", "FP32", "float"})
+    EXPECT_EQ(WordOfDtype(name, words), "f32") << name;
+  EXPECT_EQ(WordOfDtype("fp16", words), "fp16");
+  EXPECT_EQ(WordOfDtype("Auto", words), "Auto");
+  EXPECT_EQ(WordOfDtype("float8_e4m3fn", std::vector<std::string>{"F8_E4M3"}), "F8_E4M3");
+}
+
 TEST(Dtype, UnknownNames) {
   for (const char* name : {"", "torch.", "BF16", "float128", "torch.torch.half", "Half"})
     EXPECT_EQ(DtypeFromTorchName(name), std::nullopt) << name;
