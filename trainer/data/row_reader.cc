@@ -6,6 +6,7 @@
 #include <span>
 
 #include "lib/base/errors.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 #include "lib/system/lines.h"
 
@@ -151,7 +152,8 @@ Status ReadRow(std::string_view text, std::string_view what, uint64_t number, co
 
 Status ReadRows(const std::string& path, const EachRow& each) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
-  return ReadFile(file, each).in(path);
+  const Status read = ReadFile(file, each).in(path);
+  return read.ok() ? OkStatus() : Status(OrWrongAnswer(read.error(), path));
 }
 
 }  // namespace nxdkit::trainer

@@ -41,6 +41,13 @@ TEST_F(RowReader, ReadsLines) {
   EXPECT_THAT(rows_, IsEmpty());
 }
 
+TEST_F(RowReader, SaysWhatCameInThePlaceOfTheRows) {
+  ExpectError(Read("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4000\n"),
+              Errc::kCorrupt, "a git-lfs pointer of 66 bytes lies in the place of the file");
+  ExpectError(Read("<!DOCTYPE html>\n<html></html>\n"), Errc::kCorrupt, "a web page lies");
+  ExpectError(Read("{\"a\": \"<html>\"}\n"), Errc::kCorrupt, "line 1");
+}
+
 TEST_F(RowReader, ReadsArrays) {
   ASSERT_TRUE(Read(" \n[{\"a\": 1, \"s\": \"],{\\\"\"},\n {\"a\":\n2},{\"a\": 3}\n]\n").ok());
   EXPECT_THAT(rows_, ElementsAre(Pair(2, 1), Pair(3, 2), Pair(4, 3)));
