@@ -7,6 +7,7 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 #include "lib/system/user_path.h"
 #include "lib/yaml/yaml.h"
@@ -19,6 +20,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
+constexpr size_t kShownProblems = 3;  // of many: one line each, below the one that counts them
 constexpr std::string_view kCores = "trainer.cores";
 
 bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }
@@ -43,16 +45,39 @@ std::optional<Said> ReadOverride(const std::string& text, Merger& merger) {
   return Said{key, std::move(value).value(), {}, text};
 }
 
+// The maps that the path names, the value in the innermost.
+Value Nested(std::string_view path, const Place& place, Value value) {
+  for (std::string_view at = path; !at.empty(); at = ParentKey(at)) {
+    Value outer = Value::Map();
+    outer.entries.push_back({std::string(LastKey(at)), place, std::move(value)});
+    value = std::move(outer);
+  }
+  return value;
+}
+
+// Keys of a file with dots in them, "data.seed", as the maps that they name.
+Value WithoutDots(const Value& value) {
+  if (value.kind != ValueKind::kMap) return value;
+  Value out = Value::Map();
+  out.place = value.place;
+  for (const ValueEntry& entry : value.entries) {
+    Value inner = WithoutDots(entry.value);
+    const auto dots = std::ranges::count(entry.key, '.');
+    Value one = Value::Map();
+    if (dots > 0 && dots < YamlLimits().depth)
+      one = Nested(entry.key, entry.place, std::move(inner));
+    else
+      one.entries.push_back({entry.key, entry.place, std::move(inner)});
+    MergeValue(out, one);
+  }
+  return out;
+}
+
 // All that is said, what is nearer in the place of what is farther.
 Value Merged(std::span<const Said> all) {
   Value merged = Value::Map();
   for (const Said& said : all) {
-    Value value = said.value;
-    for (std::string_view at = said.path; !at.empty(); at = ParentKey(at)) {
-      Value outer = Value::Map();
-      outer.entries.push_back({std::string(LastKey(at)), said.place, std::move(value)});
-      value = std::move(outer);
-    }
+    const Value value = Nested(said.path, said.place, WithoutDots(said.value));
     if (value.kind == ValueKind::kMap) MergeValue(merged, value);
   }
   return merged;
@@ -114,8 +139,12 @@ Error ProblemsError(const std::vector<ConfigProblem>& problems) {
     Error error = Error(first.code, first.message).in(first.place).member(first.key);
     return first.fix.empty() ? error : std::move(error).hint(first.fix);
   }
-  std::string text = fmt::format("{} problems in the configuration:", problems.size());
-  for (size_t i = 0; i < problems.size(); ++i)
+  const size_t shown = std::min(problems.size(), kShownProblems);
+  std::string text = fmt::format("{} problems in the configuration", problems.size());
+  if (shown < problems.size())
+    text += fmt::format(" ({} here, and {} more)", shown, problems.size() - shown);
+  text += ":";
+  for (size_t i = 0; i < shown; ++i)
     text += fmt::format("\n[{}] {}", i + 1, ProblemText(problems[i]));
   return Error(first.code, text);
 }
@@ -154,7 +183,7 @@ Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& pa
   if (!root.ok()) return std::move(root).error().in(path);
   std::vector<Said> all;
   if (root->kind != ValueKind::kNull) {
-    NXDKIT_TRY(RefuseOthers(*root).in(path));
+    NXDKIT_TRY(RefuseOthers(WithoutDots(*root)).in(path));
     all.push_back({"", std::move(root).value(), {}, ""});
   }
   for (const std::string& text : overrides) {
@@ -185,6 +214,7 @@ Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::st
   std::string yaml;
   if (!file.empty()) {
     NXDKIT_ASSIGN(yaml, ReadSmallFile(file, kMaxFileBytes));
+    if (std::optional<Error> wrong = WrongAnswer(file)) return *std::move(wrong);
     NXDKIT_TRY(RefuseOtherTexts(yaml).in(file));
     const Result<Value> root = ParseYaml(yaml, LimitsOfConfig());
     const bool says_nothing =

@@ -19,7 +19,7 @@ struct ConfigProblem {
 };
 
 // One error of all problems (at least one), in their order: a single one is its own message with
-// its key as member; several are numbered, one a line:
+// its key as member; of several the first three are numbered, one a line, below their count:
 // "[2] config.yaml line 12 column 5: worker.actor.optim.lr: MESSAGE; FIX". The code is that of the
 // first.
 Error ProblemsError(const std::vector<ConfigProblem>& problems);

@@ -102,9 +102,6 @@ Status RefuseOtherTexts(std::string_view text) {
     return Unsupported("this is a script, not a configuration")
         .hint(
             "give its words KEY=VALUE to grpo-train, after the file that it names as config=FILE");
-  if (text.starts_with("<!DOCTYPE") || text.starts_with("<html"))
-    return Unsupported("this is a page of a web site, not a configuration")
-        .hint("download the file itself; of GitHub it is the one behind Raw");
   return OkStatus();
 }
 

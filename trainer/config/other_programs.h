@@ -14,7 +14,7 @@ namespace nxdkit::trainer {
 // with the program's name and what to do; OkStatus for EasyR1's form, and for what nobody knows.
 Status RefuseOtherPrograms(std::span<const std::string> keys);
 
-// The same of a text that is no configuration at all: a shell script, a page.
+// The same of a text that is no configuration at all: a shell script.
 Status RefuseOtherTexts(std::string_view text);
 
 }  // namespace nxdkit::trainer

@@ -187,6 +187,15 @@ TEST(LoadConfig, AllMistakesAreReportedTogether) {
                                           "there is no such key; did you mean trainer.nnodes?"));
 }
 
+TEST(LoadConfig, OfManyMistakesThreeAreShown) {
+  const auto error =
+      ExpectError(Try("data: {seed: a, shuffle: 3, rollout_batch_size: x, val_batch_size: y}\n",
+                      {"worker.rollout.n=b"}),
+                  Errc::kUsage, "5 problems in the configuration (3 here, and 2 more):\n[1] ");
+  EXPECT_EQ(std::ranges::count(error->message(), '\n'), 3);
+  EXPECT_THAT(error->message(), HasSubstr("\n[3] "));
+}
+
 TEST(LoadConfig, FilesAreNamedInErrors) {
   const testing_util::TempFolder folder;
   testing_util::WriteText(folder / "a.yaml", "data: [\n");
