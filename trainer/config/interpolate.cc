@@ -9,6 +9,7 @@
 #include "lib/yaml/yaml.h"
 #include "trainer/base/characters.h"
 #include "trainer/config/key_table.h"
+#include "trainer/config/old_names.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -43,7 +44,19 @@ void AddDefault(Value& root, std::string_view path, const Value& value) {
   *at = value;
 }
 
+// What is said under an older name is there under today's too.
+void AddTodaysNames(Value& root) {
+  for (const OldName& old : OldNames()) {
+    const Value* found = ValueAt(root, old.path);
+    if (found == nullptr) continue;
+    const Value value = *found;
+    for (const std::string& name : SplitWords(old.becomes))
+      if (ValueAt(root, name) == nullptr) AddDefault(root, name, value);
+  }
+}
+
 Value WithDefaults(Value root) {
+  AddTodaysNames(root);
   Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {
     if (IsConfigGroup(key.path) || ValueAt(root, key.path) != nullptr) continue;
@@ -66,23 +79,64 @@ std::string_view ResolverIn(std::string_view text) {
   return "";
 }
 
+bool IsOfName(char c) { return IsAlnum(c) || c == '_'; }
+
+// "oc.env:X,0" is $X, before what would be taken for more of its name ${X}.
+std::string ShellVariable(std::string_view inside, char next) {
+  const std::string_view rest = inside.substr(inside.find(':') + 1);
+  const std::string name = std::string(rest.substr(0, rest.find(',')));
+  return IsOfName(next) ? "${" + name + "}" : "$" + name;
+}
+
+// "now:%Y-%m" is $(date +%Y-%m).
+std::string ShellDate(std::string_view inside) {
+  const std::string_view format = inside.substr(inside.find(':') + 1);
+  const bool is_word = std::ranges::all_of(
+      format, [](char c) { return IsOfName(c) || c == '%' || c == '-' || c == '.'; });
+  const std::string_view quote = is_word ? "" : "'";
+  return fmt::format("$(date {0}+{1}{0})", quote, format);
+}
+
+// All of the value, to stand between double quotes of a shell, which replaces what is not replaced
+// here.
+std::string ShellText(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t open = text.find(kOpen);
+    out += text.substr(0, open);
+    if (open == text.npos) break;
+    text.remove_prefix(open);
+    const size_t close = text.find('}');
+    const std::string_view inside = text.substr(kOpen.size(), close - kOpen.size());
+    const char next = close < text.size() - 1 ? text[close + 1] : '\0';
+    const std::string_view resolver = inside.substr(0, inside.find(':'));
+    if (resolver == "oc.env" || resolver == "env")
+      out += ShellVariable(inside, next);
+    else if (resolver == "now")
+      out += ShellDate(inside);
+    else
+      out += "\\" + std::string(text.substr(0, close == text.npos ? close : close + 1));
+    text.remove_prefix(close == text.npos ? text.size() : close + 1);
+  }
+  return out;
+}
+
 InterpolationFault FaultOf(const Unresolved& left) {
   InterpolationFault fault{left.key, left.place, "", "write the value"};
   const std::string key = EscapeControl(left.key);
   const std::string_view inside = ResolverIn(left.text);
   const std::string_view resolver = inside.substr(0, inside.find(':'));
-  const std::string_view rest = inside.substr(std::min(inside.find(':'), inside.size()));
   if (resolver == "oc.env" || resolver == "env") {
-    const std::string_view variable = rest.substr(1, rest.find(',') - 1);
     fault.message = fmt::format("${{{}}}: variables of the environment are not read here",
                                 EscapeControl(inside));
-    fault.fix = fmt::format("write the value, or give it to the command: \"{}=${}\"", key,
-                            EscapeControl(variable));
+    fault.fix = fmt::format("write the value, or give it to the command: \"{}={}\"", key,
+                            EscapeControl(ShellText(left.text)));
   } else if (resolver == "now") {
     fault.message =
         fmt::format("${{{}}}: the time is not read here, a run that goes on needs its name",
                     EscapeControl(inside));
-    fault.fix = fmt::format("write it, or give it to the command: \"{}=$(date +%F)\"", key);
+    fault.fix = fmt::format("write it, or give it to the command: \"{}={}\"", key,
+                            EscapeControl(ShellText(left.text)));
   } else {
     fault.message = fmt::format("{}: {}", EscapeControl(left.text), left.reason);
   }

@@ -39,7 +39,8 @@ struct Row {
 // A key that is accepted and does nothing, for the reason `why`.
 Row NoEffect(std::string_view path, UnreadValue standard, std::string_view why,
              KeyLimit limit = kNone) {
-  return {path, std::move(standard), why, limit, "", kEasyR1, kNoEffect};
+  const std::string_view words = limit == kDtype ? "bf16|fp16|fp32" : "";
+  return {path, std::move(standard), why, limit, words, kEasyR1, kNoEffect};
 }
 
 // A key that may have the value `word` only.

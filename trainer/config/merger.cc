@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::string_view kUseKl = "algorithm.use_kl_loss";
 constexpr std::string_view kKlCoef = "algorithm.kl_coef";
+constexpr std::string_view kKlPenalty = "algorithm.kl_penalty";
+constexpr std::string_view kRewardFunction = "worker.reward.reward_function";
 constexpr std::string_view kOldUseKl = "worker.actor.use_kl_loss";
 constexpr std::string_view kOldKlCoef = "worker.actor.kl_loss_coef";
 constexpr std::string_view kOldKlType = "worker.actor.kl_loss_type";
@@ -59,19 +61,32 @@ bool IsNearKeyOf(const ConfigKey& group, std::string_view leaf) {
   return near && EditDistance(*near, leaf) <= 2;
 }
 
-// The word among `words` for the same element type: "torch.bfloat16" is bf16.
-std::string CanonicalDtype(const std::string& name, std::string_view words) {
-  const std::optional<Dtype> dtype = DtypeFromTorchName(name);
-  for (const std::string& word : SplitWords(words))
-    if (dtype && DtypeFromTorchName(word) == dtype) return word;
-  return name;
+void NameDtype(const ConfigKey& key, const ConfigSlot& slot) {
+  const std::vector<std::string> words = SplitWords(key.words);
+  if (auto* const* text = std::get_if<std::string*>(&slot)) **text = WordOfDtype(**text, words);
+  if (auto* const* text = std::get_if<std::optional<std::string>*>(&slot); text && **text)
+    **text = WordOfDtype(***text, words);
 }
 
-void NameDtype(const ConfigKey& key, const ConfigSlot& slot) {
-  if (auto* const* text = std::get_if<std::string*>(&slot))
-    **text = CanonicalDtype(**text, key.words);
-  if (auto* const* text = std::get_if<std::optional<std::string>*>(&slot); text && **text)
-    **text = CanonicalDtype(***text, key.words);
+bool IsOf(const std::vector<Said>& old, std::string_view path) {
+  return std::ranges::find(old, path, &Said::path) != old.end();
+}
+
+// Whether there is what files of EasyR1's first release say, and none of later ones.
+bool IsOfFirstRelease(const std::vector<Said>& old) {
+  if (IsOf(old, "trainer.total_episodes") && IsOf(old, "worker.reward.compute_score")) return true;
+  return std::ranges::any_of(old, [](const Said& said) {
+    return said.path == kOldKlCoef || said.path == kOldKlType || said.path == "trainer.test_freq" ||
+           said.path.ends_with(".offload.param_offload");
+  });
+}
+
+// The function's name in FILE:NAME; "" where there is none.
+std::string_view NameInFunction(std::string_view function) {
+  const size_t colon = function.rfind(':');
+  const size_t slash = function.rfind('/');
+  const bool has_one = colon != function.npos && (slash == function.npos || colon > slash);
+  return has_one ? function.substr(colon + 1) : "";
 }
 
 }  // namespace
@@ -95,16 +110,25 @@ void Merger::Refuse(const Said& said, std::string message, std::string fix) {
 }
 
 void Merger::Finish() {
+  const bool is_first_release =
+      IsOfFirstRelease(old_) ||
+      (IsOf(old_, kOldUseKl) && loaded_.SourceOf(kUseKl).kind == SourceKind::kDefault);
   TakeKlLoss();
+  const std::optional<Said> score_name = TakeOut("worker.reward.score_function_name");
+  const std::optional<Said> reward_name = TakeOut("worker.reward.reward_function_name");
   for (const Said& said : old_) TakeOld(said);
+  if (score_name) TakeRewardName(*score_name);
+  if (reward_name) TakeRewardName(*reward_name);
   if (!taken_.empty())
     loaded_.notes.push_back(
         fmt::format("names of EasyR1's earlier releases are taken as those of today: {}",
                     fmt::join(taken_, ", ")));
   if (!gone_.empty())
     loaded_.notes.push_back(
-        fmt::format("keys of EasyR1's earlier releases that have nothing to say here may go: {}",
+        fmt::format("keys of EasyR1's earlier releases, or that it works out, have nothing to say "
+                    "here and may go: {}",
                     fmt::join(gone_, ", ")));
+  if (is_first_release) NoteFirstRelease();
   FoldUnknown();
 }
 
@@ -208,6 +232,44 @@ void Merger::TakeOld(const Said& said) {
   if (!as.empty()) taken_.push_back(fmt::format("{} as {}", said.path, fmt::join(as, " and ")));
 }
 
+// FILE and NAME were two keys, and are in a dump.
+void Merger::TakeRewardName(const Said& said) {
+  override_ = said.override_text;
+  std::optional<std::string>& function = loaded_.config.worker.reward.reward_function;
+  const bool says_none = said.value.kind == ValueKind::kNull;
+  const bool is_outvoted =
+      loaded_.SourceOf(kRewardFunction).kind == SourceKind::kOverride && override_.empty();
+  if (says_none || is_outvoted || (function && NameInFunction(*function) == said.value.text))
+    return gone_.push_back(said.path);
+  if (!function || !NameInFunction(*function).empty() || said.value.kind != ValueKind::kString)
+    return Problem(said.path, said.place,
+                   fmt::format("{} is {}", kRewardFunction, function.value_or("not set")),
+                   std::string(FindOldName(said.path)->advice));
+  *function += ":" + said.value.text;
+  taken_.push_back(
+      fmt::format("{} as {}={}", said.path, kRewardFunction, EscapeControl(*function)));
+}
+
+// What such a file leaves out was another thing then.
+void Merger::NoteFirstRelease() {
+  const ActorConfig& actor = loaded_.config.worker.actor;
+  const auto is_said = [&](std::string_view key) {
+    return loaded_.SourceOf(key).kind != SourceKind::kDefault;
+  };
+  std::vector<std::string> others;
+  if (!IsOf(old_, "worker.actor.entropy_coeff"))
+    others.push_back("0.001 of the entropy in the loss, here none");
+  if (!is_said("worker.actor.clip_ratio_low") && !is_said("worker.actor.clip_ratio_high"))
+    others.push_back(fmt::format("clip_ratio 0.2 on both sides, here {} and {}",
+                                 actor.clip_ratio_low, actor.clip_ratio_high));
+  if (!is_said("worker.actor.clip_ratio_dual"))
+    others.push_back(fmt::format("no dual clip, here clip_ratio_dual {}", actor.clip_ratio_dual));
+  if (others.empty()) return;
+  loaded_.notes.push_back(
+      fmt::format("this is of EasyR1's first release; where nothing is said, there was then: {}",
+                  fmt::join(others, "; ")));
+}
+
 // Whether the value is that of `key` from now on. An override of either name wins over the file;
 // beside one another they have to say the same.
 bool Merger::TakeAs(const Said& said, const ConfigKey& key, const Value& value) {
@@ -233,6 +295,9 @@ bool Merger::TakeAs(const Said& said, const ConfigKey& key, const Value& value) 
 // A dump of EasyR1's configuration has these keys, with what follows from others.
 void Merger::CheckDerived(const Said& said) {
   const std::string_view from = DerivedFrom(said.path);
+  const bool is_outvoted =
+      loaded_.SourceOf(from).kind == SourceKind::kOverride && said.override_text.empty();
+  if (is_outvoted) return;
   Config copy = loaded_.config;
   const ConfigSlot slot = FindConfigKey(from)->slot(copy);
   const std::string is = SlotText(slot);
@@ -269,15 +334,28 @@ void Merger::TakeKlLoss() {
   const Said& first = use ? *use : coef ? *coef : *type;
   override_ = first.override_text;
   const Value on = use ? use->value : ResolveScalar("true");
+  const bool is_todays = loaded_.SourceOf(kUseKl).kind == SourceKind::kFile;
   const bool taken = TakeAs(first, *FindConfigKey(kUseKl), on);
-  if (IsOn(kUseKl)) return TakeKlOfLoss(first, coef, type);
+  if (IsOn(kUseKl) && is_todays) {
+    // Beside today's switch today's names are those of the loss too.
+    if (coef) TakeToday(*coef, kKlCoef);
+    if (type) TakeToday(*type, kKlPenalty);
+    return;
+  }
+  if (IsOn(kUseKl)) return TakeKlOfLoss(first, use, coef, type);
   if (taken) taken_.push_back(fmt::format("{} as {}", kOldUseKl, kUseKl));
   for (const std::optional<Said>* said : {&coef, &type})
     if (*said) gone_.push_back((*said)->path);
 }
 
-void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& coef,
-                          const std::optional<Said>& type) {
+void Merger::TakeToday(const Said& said, std::string_view key) {
+  override_ = said.override_text;
+  if (TakeAs(said, *FindConfigKey(key), said.value))
+    taken_.push_back(fmt::format("{} as {}", said.path, key));
+}
+
+void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& use,
+                          const std::optional<Said>& coef, const std::optional<Said>& type) {
   const bool says_other = loaded_.SourceOf(kKlCoef).kind == SourceKind::kFile;
   if (!coef && says_other)
     return Problem(first.path, first.place,
@@ -288,11 +366,14 @@ void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& coef,
   const std::string other =
       says_other ? fmt::format(" in place of {}", loaded_.PlaceOf(kKlCoef)) : "";
   TakeKlOfReward(kKlCoef, coef, ResolveScalar("0.001"), first);
-  TakeKlOfReward("algorithm.kl_penalty", type, ResolveScalar("low_var_kl"), first);
+  TakeKlOfReward(kKlPenalty, type, ResolveScalar("low_var_kl"), first);
   const AlgorithmConfig& algorithm = loaded_.config.algorithm;
-  taken_.push_back(fmt::format(
-      "{}, kl_loss_coef and kl_loss_type as {}=true, kl_coef={}{} and kl_penalty={}", kOldUseKl,
-      kUseKl, algorithm.kl_coef, other, EscapeControl(algorithm.kl_penalty)));
+  std::vector<std::string> said;
+  for (const std::optional<Said>* one : {&use, &coef, &type})
+    if (*one) said.push_back((*one)->path);
+  taken_.push_back(fmt::format("{} as {}=true, kl_coef={}{} and kl_penalty={}",
+                               fmt::join(said, " and "), kUseKl, algorithm.kl_coef, other,
+                               EscapeControl(algorithm.kl_penalty)));
 }
 
 // In the place of what the file says; an override stays. `standard`: where nothing is said.

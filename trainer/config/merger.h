@@ -46,9 +46,12 @@ class Merger {
   void TakeOld(const Said& said);
   bool TakeAs(const Said& said, const ConfigKey& key, const Value& value);
   void CheckDerived(const Said& said);
+  void NoteFirstRelease();
+  void TakeRewardName(const Said& said);
   void TakeKlLoss();
-  void TakeKlOfLoss(const Said& first, const std::optional<Said>& coef,
-                    const std::optional<Said>& type);
+  void TakeToday(const Said& said, std::string_view key);
+  void TakeKlOfLoss(const Said& first, const std::optional<Said>& use,
+                    const std::optional<Said>& coef, const std::optional<Said>& type);
   void TakeKlOfReward(std::string_view key, const std::optional<Said>& said, const Value& standard,
                       const Said& first);
   std::optional<Said> TakeOut(std::string_view path);

@@ -11,15 +11,21 @@ constexpr std::string_view kOff = "false|null";
 constexpr std::string_view kSystemPrompt =
     "a template around each question is data.format_prompt=FILE; for a system message write it "
     "into a copy of the chat template, data.override_chat_template=FILE";
+constexpr std::string_view kNameOfFunction = "set worker.reward.reward_function=FILE:NAME";
 constexpr std::string_view kNoRewardModel =
     "there is no reward model here: worker.reward.reward_function scores";
 constexpr std::string_view kNoEntropy =
     "set it to 0: there is no entropy in the loss, nor in EasyR1's since March 2025";
+// Read by nobody until 3 November 2025, and the schedule constant.
+constexpr std::string_view kNoSchedule =
+    "it had no effect then; say worker.actor.optim.lr_scheduler_type=cosine if you want it";
+constexpr std::string_view kNoScheduleOfCritic =
+    "it had no effect then; say worker.critic.optim.lr_scheduler_type=cosine if you want it";
 constexpr std::string_view kSamples = "leave it out: training always samples";
 
 // From the history of the dataclasses of hiyouga/EasyR1, February 2025 to July 2026: all that were
-// read from a file once and are not today. The KL of the loss is in load.cc, since its keys are
-// about one another.
+// read from a file once and are not today. The KL of the loss and the name of the reward's
+// function are in merger.cc, since these keys are about others.
 constexpr OldName kOldNames[] = {
     {"data.format_prompt_path", "data.format_prompt"},
     {"data.system_prompt", "", "null|", kSystemPrompt},
@@ -40,8 +46,10 @@ constexpr OldName kOldNames[] = {
     {"worker.ref.ulysses_sequence_parallel_size"},
     {"worker.actor.optim.lr_warmup_steps_ratio", "worker.actor.optim.lr_warmup_ratio"},
     {"worker.critic.optim.lr_warmup_steps_ratio", "worker.critic.optim.lr_warmup_ratio"},
-    {"worker.actor.optim.warmup_style", "worker.actor.optim.lr_scheduler_type"},
-    {"worker.critic.optim.warmup_style", "worker.critic.optim.lr_scheduler_type"},
+    {"worker.actor.optim.warmup_style", "", "constant|null", kNoSchedule},
+    {"worker.critic.optim.warmup_style", "", "constant|null", kNoScheduleOfCritic},
+    {"worker.actor.optim.training_steps"},  // of a dump: EasyR1 has worked it out
+    {"worker.critic.optim.training_steps"},
     {"worker.actor.fsdp.param_offload"},
     {"worker.actor.fsdp.optimizer_offload"},
     {"worker.critic.fsdp.param_offload"},
@@ -60,8 +68,8 @@ constexpr OldName kOldNames[] = {
     {"worker.reward.compute_score", "worker.reward.reward_function"},
     {"worker.reward.score_function", "worker.reward.reward_function"},
     {"worker.reward.score_function_kwargs", "worker.reward.reward_function_kwargs"},
-    {"worker.reward.score_function_name", "", "null", "name it in worker.reward.reward_function"},
-    {"worker.reward.reward_function_name", "", "null", "name it in worker.reward.reward_function"},
+    {"worker.reward.score_function_name", "", "null", kNameOfFunction},
+    {"worker.reward.reward_function_name", "", "null", kNameOfFunction},
     {"worker.reward.reward_type", "", "function|batch|sequential|custom|null", kNoRewardModel},
     // verl's, which EasyR1's own comments name.
     {"data.train_batch_size", "", kNoValue, "the key is data.rollout_batch_size"},
@@ -92,6 +100,8 @@ std::string PlainText(const Value& value) {
 }
 
 }  // namespace
+
+std::span<const OldName> OldNames() { return kOldNames; }
 
 const OldName* FindOldName(std::string_view path) {
   const auto* row = std::ranges::find(kOldNames, path, &OldName::path);

@@ -2,6 +2,7 @@
 // EasyR1's form.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,7 @@ struct OldName {
 };
 inline constexpr std::string_view kNoValue = "|";
 
+std::span<const OldName> OldNames();
 // The row of a full path; nullptr when there is none.
 const OldName* FindOldName(std::string_view path);
 // Whether there are old names below `path`: "algorithm.kl_ctrl".

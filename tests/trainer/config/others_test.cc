@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// The first public example, of February 2025.
-TEST(OldNames, TheFirstExampleIsTaken) {
+// In the form of the examples of EasyR1's first release.
+TEST(OldNames, AFileOfTheFirstReleaseIsTaken) {
   const LoadedConfig loaded = Load(R"(
 algorithm: {adv_estimator: grpo, kl_coef: 0.0}
 worker:
@@ -27,13 +27,11 @@ worker:
     use_kl_loss: true
     kl_loss_coef: 1.0e-2
     kl_loss_type: low_var_kl
-    clip_ratio: 0.1
-    entropy_coeff: 0.0
     ulysses_sequence_parallel_size: 1
     offload: {param_offload: true, optimizer_offload: true}
   rollout: {do_sample: true, free_cache_engine: false, max_num_seqs: 1024}
   ref: {offload: {param_offload: true}}
-  reward: {compute_score: math, reward_type: function}
+  reward: {compute_score: math}
 trainer: {total_episodes: 3, test_freq: 5, remove_previous_ckpt: false}
 )");
   const Config& config = loaded.config;
@@ -42,15 +40,71 @@ trainer: {total_episodes: 3, test_freq: 5, remove_previous_ckpt: false}
   EXPECT_TRUE(config.algorithm.use_kl_loss);
   EXPECT_EQ(config.algorithm.kl_coef, 0.01);
   EXPECT_EQ(config.algorithm.kl_penalty, "low_var_kl");
-  EXPECT_EQ(config.worker.actor.clip_ratio_low, 0.1);
-  EXPECT_EQ(config.worker.actor.clip_ratio_high, 0.1);
   EXPECT_EQ(config.worker.reward.reward_function, "math");
-  ASSERT_EQ(loaded.notes.size(), 2u);
+  ASSERT_EQ(loaded.notes.size(), 3u);
   EXPECT_THAT(loaded.notes[0], HasSubstr("trainer.total_episodes as trainer.total_epochs"));
   EXPECT_THAT(loaded.notes[0], HasSubstr("kl_coef=0.01 in place of run.yaml line 2 column 34"));
-  EXPECT_THAT(loaded.notes[1], HasSubstr("worker.actor.entropy_coeff"));
   EXPECT_THAT(loaded.notes[1], HasSubstr("worker.ref.offload.param_offload"));
-  EXPECT_EQ(loaded.PlaceOf("trainer.total_epochs"), "run.yaml line 15 column 11");
+  EXPECT_EQ(loaded.notes[2],
+            "this is of EasyR1's first release; where nothing is said, there was then: 0.001 of "
+            "the entropy in the loss, here none; clip_ratio 0.2 on both sides, here 0.2 and 0.3; "
+            "no dual clip, here clip_ratio_dual 3");
+  EXPECT_EQ(loaded.PlaceOf("trainer.total_epochs"), "run.yaml line 13 column 11");
+}
+
+TEST(OldNames, OfTheFirstReleaseIsToldWhatIsNotSaid) {
+  const LoadedConfig loaded = Load(
+      "worker: {actor: {use_kl_loss: true, clip_ratio: 0.1, entropy_coeff: 0.0}}\n"
+      "trainer: {test_freq: 5}");
+  EXPECT_EQ(loaded.config.worker.actor.clip_ratio_low, 0.1);
+  EXPECT_EQ(loaded.config.worker.actor.clip_ratio_high, 0.1);
+  ASSERT_EQ(loaded.notes.size(), 3u);
+  EXPECT_THAT(loaded.notes[1], HasSubstr("worker.actor.entropy_coeff"));
+  EXPECT_EQ(loaded.notes[2],
+            "this is of EasyR1's first release; where nothing is said, there was then: no dual "
+            "clip, here clip_ratio_dual 3");
+  EXPECT_THAT(Load("trainer: {total_episodes: 3}").notes, testing::SizeIs(1));
+}
+
+TEST(OldNames, TheScheduleWasConstant) {
+  const LoadedConfig loaded = Load(
+      "worker: {actor: {optim: {warmup_style: constant}}, critic: {optim: {warmup_style: null}}}");
+  EXPECT_EQ(loaded.config.worker.actor.optim.lr_scheduler_type, "constant");
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_THAT(loaded.notes[0], HasSubstr("worker.critic.optim.warmup_style"));
+  const auto error = ExpectError(Try("worker: {actor: {optim: {warmup_style: cosine}}}"),
+                                 Errc::kUsage, "EasyR1 has no such key today");
+  EXPECT_EQ(
+      error->hint(),
+      "it had no effect then; say worker.actor.optim.lr_scheduler_type=cosine if you want it");
+}
+
+// As EasyR1 writes experiment_config.json.
+TEST(OldNames, ADumpIsTaken) {
+  const std::string dump = R"({"algorithm": {"use_kl_loss": true, "kl_coef": 0.01},
+    "worker": {"actor": {"use_kl_loss": true, "kl_coef": 0.01, "optim": {"training_steps": 125}},
+               "critic": {"optim": {"training_steps": 125}},
+               "reward": {"reward_function": "/r/math.py", "reward_function_name": "score"}},
+    "trainer": {"max_steps": null}})";
+  const LoadedConfig loaded = Load(dump);
+  EXPECT_EQ(loaded.config.worker.reward.reward_function, "/r/math.py:score");
+  EXPECT_EQ(loaded.config.trainer.max_steps, std::nullopt);
+  ASSERT_EQ(loaded.notes.size(), 2u);
+  EXPECT_THAT(loaded.notes[0], HasSubstr("worker.reward.reward_function_name as "
+                                         "worker.reward.reward_function=/r/math.py:score"));
+  EXPECT_THAT(loaded.notes[1], HasSubstr("worker.critic.optim.training_steps"));
+  // Overrides of what the dump's other keys follow from.
+  const Config other = Load(dump, {"algorithm.kl_coef=0.5", "algorithm.use_kl_loss=false",
+                                   "worker.reward.reward_function=math"})
+                           .config;
+  EXPECT_EQ(other.algorithm.kl_coef, 0.5);
+  EXPECT_FALSE(other.algorithm.use_kl_loss);
+  EXPECT_EQ(other.worker.reward.reward_function, "math");
+  ExpectError(Try(dump, {"worker.actor.kl_coef=0.5"}), Errc::kUsage, "derived");
+  ExpectError(Try("worker: {reward: {reward_function: 'a.py:f', reward_function_name: g}}"),
+              Errc::kUsage, "worker.reward.reward_function is a.py:f");
+  ExpectError(Try("worker: {reward: {reward_function_name: g}}"), Errc::kUsage,
+              "worker.reward.reward_function is not set");
 }
 
 TEST(OldNames, WhatWouldChangeTheRunIsRefusedWithWhatToDo) {
@@ -106,11 +160,23 @@ TEST(OldNames, KlOfTheLossWasOnUnlessItWasSaid) {
   EXPECT_EQ(dump.algorithm.kl_coef, 0.5);
   ExpectError(Try("algorithm: {use_kl_loss: true}\nworker: {actor: {use_kl_loss: false}}"),
               Errc::kUsage, "derived");
+  // Today's switch in the file makes today's names those of the loss.
+  const auto differ =
+      ExpectError(Try("algorithm: {use_kl_loss: true, kl_coef: 0.5}\n"
+                      "worker: {actor: {kl_loss_coef: 0.1}}"),
+                  Errc::kUsage, "this is algorithm.kl_coef in today's EasyR1, which is 0.5");
+  EXPECT_EQ(differ->member(), "worker.actor.kl_loss_coef");
+  const LoadedConfig coef = Load("worker: {actor: {kl_loss_coef: 0.1}}");
+  EXPECT_THAT(coef.notes[0],
+              HasSubstr(": worker.actor.kl_loss_coef as algorithm.use_kl_loss=true, kl_coef=0.1"));
+  EXPECT_FALSE(Load("worker: {actor: {use_kl_loss: true}}", {"algorithm.use_kl_loss=false"})
+                   .config.algorithm.use_kl_loss);
 }
 
 TEST(OldNames, EachHasAKeyOfToday) {
-  for (const char* path : {"trainer.total_episodes", "worker.actor.clip_ratio",
-                           "worker.critic.optim.warmup_style", "worker.reward.score_function"}) {
+  for (const char* path :
+       {"trainer.total_episodes", "worker.actor.clip_ratio",
+        "worker.critic.optim.lr_warmup_steps_ratio", "worker.reward.score_function"}) {
     const OldName* row = FindOldName(path);
     ASSERT_NE(row, nullptr) << path;
     for (const std::string& name : SplitWords(row->becomes))
@@ -141,6 +207,26 @@ TEST(Interpolations, TakeTheValueOfAKey) {
   EXPECT_EQ(loaded.PlaceOf("trainer.save_checkpoint_path"), "run.yaml line 4 column 3");
 }
 
+TEST(Interpolations, DottedKeysOfAFileAreKeys) {
+  const LoadedConfig loaded = Load(
+      "\"trainer.experiment_name\": 'a_${data.seed}_${trainer.project_name}'\n"
+      "\"data.seed\": 7\ntrainer: {project_name: p, save_checkpoint_path: '${data.seed}/x'}\n");
+  EXPECT_EQ(loaded.config.trainer.experiment_name, "a_7_p");
+  EXPECT_EQ(loaded.config.trainer.save_checkpoint_path, "7/x");
+  EXPECT_EQ(loaded.config.data.seed, 7);
+  EXPECT_EQ(Load("worker: {\"rollout.n\": 3}\ntrainer: {experiment_name: 'n${worker.rollout.n}'}")
+                .config.trainer.experiment_name,
+            "n3");
+  ExpectError(Try("\"actor_rollout_ref.model.path\": m"), Errc::kUnsupported, "of verl");
+}
+
+TEST(Interpolations, OlderNamesAreThereUnderTodays) {
+  EXPECT_EQ(Load("trainer: {total_episodes: 3, experiment_name: 'e${trainer.total_epochs}_"
+                 "${trainer.total_episodes}'}")
+                .config.trainer.experiment_name,
+            "e3_3");
+}
+
 TEST(Interpolations, FaultsAreToldByName) {
   const struct {
     const char* yaml;
@@ -152,7 +238,12 @@ TEST(Interpolations, FaultsAreToldByName) {
        "${oc.env:SEED}: variables of the environment are not read here", "\"data.seed=$SEED\""},
       {"data: {seed: '${oc.env:SEED,1}'}", "${oc.env:SEED,1}:", "\"data.seed=$SEED\""},
       {"trainer: {experiment_name: 'a_${now:%Y}'}", "${now:%Y}: the time is not read here",
-       "trainer.experiment_name=$(date +%F)"},
+       "\"trainer.experiment_name=a_$(date +%Y)\""},
+      {"trainer: {save_checkpoint_path: '${oc.env:OUT}/${trainer.project_name}/x${oc.env:I}_'}",
+       "variables of the environment are not read here",
+       "\"trainer.save_checkpoint_path=$OUT/\\${trainer.project_name}/x${I}_\""},
+      {"trainer: {tensorboard_dir: '${trainer.save_checkpoint_path}/tb'}",
+       "trainer.save_checkpoint_path is not set", "write the value"},
       {"trainer: {experiment_name: '${eval:1+1}'}", "${eval:1+1}: ", "write the value"},
       {"trainer: {experiment_name: '${data.sede}'}", "there is no data.sede", "write the value"},
       {"trainer: {experiment_name: '${USER}'}", "there is no USER", "write the value"},
@@ -222,14 +313,14 @@ TEST_F(UserPaths, UrlsAreRefusedForEveryPathKey) {
 }
 
 TEST(Dtypes, HaveAllTheirNames) {
-  for (const char* name : {"bf16", "bfloat16", "torch.bfloat16"}) {
+  for (const char* name : {"bf16", "bfloat16", "torch.bfloat16", "BF16"}) {
     const Config config = Load("", {fmt::format("worker.rollout.dtype={}", name),
                                     fmt::format("worker.actor.compute_dtype={}", name)})
                               .config;
     EXPECT_EQ(RolloutDtype(config.worker.rollout), Dtype::kBF16) << name;
     EXPECT_EQ(ComputeDtype(config), Dtype::kBF16) << name;
   }
-  for (const char* name : {"fp32", "f32", "float32", "torch.float32", "float"}) {
+  for (const char* name : {"fp32", "f32", "float32", "torch.float32", "float", "FP32"}) {
     const Config config = Load("", {fmt::format("worker.rollout.dtype={}", name),
                                     fmt::format("worker.actor.compute_dtype={}", name)})
                               .config;
@@ -240,7 +331,12 @@ TEST(Dtypes, HaveAllTheirNames) {
     EXPECT_THAT(Keys(Check({fmt::format("worker.rollout.dtype={}", name)})),
                 ElementsAre("worker.rollout.dtype"))
         << name;
-  EXPECT_THAT(Check({"worker.actor.fsdp.mp_param_dtype=bf16"}).notes, IsEmpty());
+  for (const char* name : {"bf16", "bfloat16", "torch.bfloat16", "BF16"})
+    EXPECT_THAT(Check({fmt::format("worker.actor.fsdp.mp_param_dtype={}", name)}).notes, IsEmpty())
+        << name;
+  EXPECT_THAT(Check({"worker.actor.fsdp.mp_reduce_dtype=float32"}).notes, IsEmpty());
+  EXPECT_THAT(Check({"worker.actor.fsdp.mp_reduce_dtype=bfloat16"}).notes,
+              ElementsAre(HasSubstr("mp_reduce_dtype = \"bf16\" has no effect")));
 }
 
 TEST(OtherPrograms, AreToldByTheirNames) {
@@ -279,6 +375,8 @@ TEST(OtherPrograms, AreToldByTheirNames) {
   const testing_util::TempFolder folder;
   testing_util::WriteText(folder / "run.sh", "#!/bin/bash\nset -x\n");
   ExpectError(LoadConfig(folder / "run.sh", {}), Errc::kUnsupported, "this is a script");
+  testing_util::WriteText(folder / "page.yaml", "\n<!doctype html>\n<html></html>\n");
+  ExpectError(LoadConfig(folder / "page.yaml", {}), Errc::kCorrupt, "a web page lies");
 }
 
 }  // namespace
