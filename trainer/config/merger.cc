@@ -21,6 +21,8 @@ constexpr std::string_view kOldUseKl = "worker.actor.use_kl_loss";
 constexpr std::string_view kOldKlCoef = "worker.actor.kl_loss_coef";
 constexpr std::string_view kOldKlType = "worker.actor.kl_loss_type";
 
+constexpr std::string_view kOldValFreq = "trainer.test_freq";
+
 bool IsOfKlLoss(std::string_view path) {
   return path == kOldUseKl || path == kOldKlCoef || path == kOldKlType;
 }
@@ -76,10 +78,25 @@ bool IsOf(const std::vector<Said>& old, std::string_view path) {
 bool IsOfFirstRelease(const std::vector<Said>& old) {
   if (IsOf(old, "trainer.total_episodes") && IsOf(old, "worker.reward.compute_score")) return true;
   return std::ranges::any_of(old, [](const Said& said) {
-    return said.path == kOldKlCoef || said.path == kOldKlType || said.path == "trainer.test_freq" ||
+    return said.path == kOldKlCoef || said.path == kOldKlType || said.path == kOldValFreq ||
            said.path.ends_with(".offload.param_offload");
   });
 }
+
+// A default of the first releases that is another today.
+struct OldDefault {
+  std::string_view path;
+  std::string_view then;
+  bool in_february = false;  // until 5 March 2025, as the key of validation was
+};
+constexpr OldDefault kOldDefaults[] = {
+    {"worker.actor.entropy_coeff", "0.001 of the entropy in the loss"},
+    {"worker.actor.clip_ratio_high", "clip_ratio_high 0.2"},
+    {"worker.actor.clip_ratio_dual", "no clip_ratio_dual"},
+    {"algorithm.adv_estimator", "adv_estimator gae", true},
+    {"trainer.total_epochs", "total_epochs 10", true},
+    {"data.system_prompt", "a system message that asks for steps and a boxed answer", true},
+};
 
 // The function's name in FILE:NAME; "" where there is none.
 std::string_view NameInFunction(std::string_view function) {
@@ -252,22 +269,20 @@ void Merger::TakeRewardName(const Said& said) {
 
 // What such a file leaves out was another thing then.
 void Merger::NoteFirstRelease() {
-  const ActorConfig& actor = loaded_.config.worker.actor;
-  const auto is_said = [&](std::string_view key) {
-    return loaded_.SourceOf(key).kind != SourceKind::kDefault;
-  };
+  const bool is_of_february = IsOf(old_, kOldValFreq);
   std::vector<std::string> others;
-  if (!IsOf(old_, "worker.actor.entropy_coeff"))
-    others.push_back("0.001 of the entropy in the loss, here none");
-  if (!is_said("worker.actor.clip_ratio_low") && !is_said("worker.actor.clip_ratio_high"))
-    others.push_back(fmt::format("clip_ratio 0.2 on both sides, here {} and {}",
-                                 actor.clip_ratio_low, actor.clip_ratio_high));
-  if (!is_said("worker.actor.clip_ratio_dual"))
-    others.push_back(fmt::format("no dual clip, here clip_ratio_dual {}", actor.clip_ratio_dual));
+  for (const OldDefault& row : kOldDefaults) {
+    const bool is_said =
+        IsOf(old_, row.path) || loaded_.SourceOf(row.path).kind != SourceKind::kDefault;
+    if (is_said || (row.in_february && !is_of_february)) continue;
+    const ConfigKey* key = FindConfigKey(row.path);
+    const std::string here = key == nullptr ? "none" : SlotText(key->slot(loaded_.config));
+    others.push_back(fmt::format("{} (here {})", row.then, here));
+  }
   if (others.empty()) return;
   loaded_.notes.push_back(
-      fmt::format("this is of EasyR1's first release; where nothing is said, there was then: {}",
-                  fmt::join(others, "; ")));
+      fmt::format("this is of EasyR1's first releases; where nothing is said, there was then: {}",
+                  fmt::join(others, ", ")));
 }
 
 // Whether the value is that of `key` from now on. An override of either name wins over the file;

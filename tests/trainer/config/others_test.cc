@@ -46,9 +46,10 @@ trainer: {total_episodes: 3, test_freq: 5, remove_previous_ckpt: false}
   EXPECT_THAT(loaded.notes[0], HasSubstr("kl_coef=0.01 in place of run.yaml line 2 column 34"));
   EXPECT_THAT(loaded.notes[1], HasSubstr("worker.ref.offload.param_offload"));
   EXPECT_EQ(loaded.notes[2],
-            "this is of EasyR1's first release; where nothing is said, there was then: 0.001 of "
-            "the entropy in the loss, here none; clip_ratio 0.2 on both sides, here 0.2 and 0.3; "
-            "no dual clip, here clip_ratio_dual 3");
+            "this is of EasyR1's first releases; where nothing is said, there was then: 0.001 of "
+            "the entropy in the loss (here none), clip_ratio_high 0.2 (here 0.3), no "
+            "clip_ratio_dual (here 3.0), a system message that asks for steps and a boxed answer "
+            "(here none)");
   EXPECT_EQ(loaded.PlaceOf("trainer.total_epochs"), "run.yaml line 13 column 11");
 }
 
@@ -61,8 +62,11 @@ TEST(OldNames, OfTheFirstReleaseIsToldWhatIsNotSaid) {
   ASSERT_EQ(loaded.notes.size(), 3u);
   EXPECT_THAT(loaded.notes[1], HasSubstr("worker.actor.entropy_coeff"));
   EXPECT_EQ(loaded.notes[2],
-            "this is of EasyR1's first release; where nothing is said, there was then: no dual "
-            "clip, here clip_ratio_dual 3");
+            "this is of EasyR1's first releases; where nothing is said, there was then: no "
+            "clip_ratio_dual (here 3.0), adv_estimator gae (here \"grpo\"), total_epochs 10 (here "
+            "15), a system message that asks for steps and a boxed answer (here none)");
+  EXPECT_THAT(Load("worker: {ref: {offload: {param_offload: true}}}").notes.back(),
+              testing::EndsWith("no clip_ratio_dual (here 3.0)"));
   EXPECT_THAT(Load("trainer: {total_episodes: 3}").notes, testing::SizeIs(1));
 }
 
