@@ -141,8 +141,8 @@ Result<CacheListing> ListCache(const std::string& root) {
   return listing;
 }
 
-Result<bool> LooksLikeCache(const std::string& path) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+Result<bool> LooksLikeCache(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
   for (const std::string& name : names) {
     if (!name.starts_with(kCompilerPrefix)) continue;
     NXDKIT_ASSIGN(const bool is_folder, IsRealFolder(JoinPath(path, name)));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lib/base/error.h"
+#include "lib/system/looker.h"
 
 namespace nxdkit::neff {
 
@@ -70,7 +71,7 @@ struct CacheListing {
 // kNotFound when there is no such folder. An entry that goes while it is looked at is left out.
 Result<CacheListing> ListCache(const std::string& root);
 // Whether a folder looks like the root of a cache: a neuronxcc-* folder in it, or nothing at all.
-Result<bool> LooksLikeCache(const std::string& path);
+Result<bool> LooksLikeCache(const std::string& path, const Looker& look = {});
 
 Result<CacheEntry> ReadEntry(const std::string& path);  // The state of one folder as it is now.
 

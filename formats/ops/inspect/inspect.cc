@@ -20,19 +20,19 @@ namespace {
 
 // What holds no model's weights, and so is no Kind.
 struct Special {
-  Result<bool> (*is)(const std::string& path);
+  Result<bool> (*is)(const std::string& path, const Looker& look);
   Status (*inspect)(Inspection& inspection, const InspectRequest& request);
 };
 constexpr Special kSpecial[] = {
-    {LooksLikeNeff, InspectNeff},
+    {[](const std::string& path, const Looker&) { return LooksLikeNeff(path); }, InspectNeff},
     {neff::LooksLikeCache, InspectCache},
     {LooksLikeAdapter, InspectAdapter},
-    {[](const std::string& path) { return nxd::IsOptimizerFolder(path); }, InspectOptimizer}};
+    {nxd::IsOptimizerFolder, InspectOptimizer}};
 
 // nullptr: it is none of them.
-Result<const Special*> FindSpecial(const std::string& path) {
+Result<const Special*> FindSpecial(const std::string& path, const Looker& look) {
   for (const Special& special : kSpecial) {
-    NXDKIT_ASSIGN(const bool is, special.is(path));
+    NXDKIT_ASSIGN(const bool is, special.is(path, look));
     if (is) return &special;
   }
   return nullptr;
@@ -60,7 +60,7 @@ Status OpenAsKind(Inspection& inspection, const Kind& kind, const InspectRequest
 
 Status Open(Inspection& inspection, const InspectRequest& request) {
   if (request.kind) return OpenAsKind(inspection, *request.kind, request);
-  NXDKIT_ASSIGN(const Special* const special, FindSpecial(request.path));
+  NXDKIT_ASSIGN(const Special* const special, FindSpecial(request.path, inspection.artifact.look));
   NXDKIT_ASSIGN(const Kind* const changes,
                 special ? Result<const Kind*>(nullptr) : FindChanges(request.path));
   if (special || changes) NXDKIT_TRY(CheckNoHints(request.path, request.hints));

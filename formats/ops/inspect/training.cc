@@ -120,9 +120,9 @@ void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
 
 }  // namespace
 
-Result<bool> LooksLikeAdapter(const std::string& path) {
-  NXDKIT_ASSIGN(const bool has_config, HasFile(path, kLoraConfigFile));
-  NXDKIT_ASSIGN(const std::string file, LoraFile(path));
+Result<bool> LooksLikeAdapter(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool has_config, look.HasFile(path, kLoraConfigFile));
+  NXDKIT_ASSIGN(const std::string file, LoraFile(path, look));
   return has_config && !file.empty();
 }
 

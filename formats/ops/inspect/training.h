@@ -8,7 +8,7 @@
 
 namespace nxdkit::ops {
 
-Result<bool> LooksLikeAdapter(const std::string& path);
+Result<bool> LooksLikeAdapter(const std::string& path, const Looker& look);
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request);
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request);
 
