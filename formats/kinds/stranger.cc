@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "formats/kinds/nearby.h"
+#include "formats/nxd/nxdt_strangers.h"
 #include "lib/base/choice.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/broken_download.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "lib/yaml/yaml.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -67,6 +69,27 @@ constexpr FileRow kFiles[] = {
     {[](auto, auto name) { return name.ends_with(".json") || name.ends_with(".jsonl"); },
      "a JSON text, not weights", ""},
 };
+
+// A YAML file, by whose configuration it is; nullopt: it is none that is known.
+std::optional<Error> Configuration(const std::string& path) {
+  constexpr uint64_t kMostYaml = 1 << 20;
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return std::nullopt;
+  const Result<std::string> text = ReadSmallFile(path, kMostYaml);
+  const Result<Value> root = text.ok() ? ParseYaml(*text) : Result<Value>(text.error());
+  if (!root.ok()) return std::nullopt;
+  if (root->Find("distributed_strategy"))
+    return Unsupported("a configuration of NxD Training")
+        .hint("nxd-convert --layout-from takes the layout of its shards");
+  if (root->Find("worker") && root->Find("data"))
+    return Unsupported("a configuration in EasyR1's form")
+        .hint("grpo-train --dry-run --config tries it");
+  const std::string_view what = nxd::StrangerOf(*root).what;
+  if (what.empty()) return std::nullopt;
+  return Unsupported("{}", what)
+      .hint(
+          "grpo-train takes those of EasyR1's form; trainer/config/README.md has the keys of "
+          "others");
+}
 
 // --- folders
 
@@ -174,6 +197,8 @@ std::optional<Error> KnownStranger(const std::string& path) {
   const Result<std::string> start = ReadStart(path, 512);
   if (!start.ok()) return Error(start.error()).in(path);
   if (std::optional<Error> broken = BrokenDownload(path)) return broken;
+  if (std::optional<Error> configuration = Configuration(path))
+    return std::move(*configuration).in(path);
   for (const FileRow& row : kFiles)
     if (row.is(*start, BaseName(path)))
       return Error(Errc::kUnsupported, row.what).in(path).hint(row.hint);

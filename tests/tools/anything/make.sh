@@ -104,6 +104,10 @@ quiet "$tools/ckpt-pack" model packed.tar.gz
 cp model/config.json config.json
 printf '{"model": {"vocab": {}}}' >tokenizer.json
 printf 'data: {}\n' >run.yaml
+printf 'worker: {actor: {}}\ndata: {}\n' >easyr1.yaml
+printf 'actor_rollout_ref: {actor: {strategy: fsdp}}\n' >verl.yaml
+printf 'distributed_strategy: {tensor_model_parallel_size: 8}\n' >nxdt.yaml
+printf 'model: [unclosed\n' >broken.yaml
 printf '{"a": 1}\n{"a": 2}\n' >rows.jsonl
 printf 'import torch\n' >train.py
 printf 'hello\n' >notes.txt
