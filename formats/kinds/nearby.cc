@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/compile_cache/cache.h"
 #include "formats/hf/hub_cache.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"
@@ -20,6 +21,8 @@ bool IsArtifact(const std::string& path, const Looker& look) {
   // A run, or a model in the hub's cache, whole or not: who opens it says.
   const Result<std::string> snapshot = hf::SnapshotInside(path);
   if (found->path != path || !snapshot.ok() || *snapshot != path) return true;
+  const Result<bool> cache = neff::LooksLikeCache(path, look);
+  if (cache.ok() && *cache) return true;
   return std::ranges::any_of(Kinds(), [&](const Kind* kind) {
     const Result<bool> fits = kind->is_folder ? kind->is_folder(path, look) : Result<bool>(false);
     const Result<bool> adapter =

@@ -120,6 +120,7 @@ mkdir diffusers && printf '{}' >diffusers/model_index.json && mkdir diffusers/un
 mkdir dataset && cp rows.parquet dataset/train-00000-of-00001.parquet
 mkdir onnx && cp graph.onnx onnx/model.onnx
 mkdir cache && mkdir -p cache/neuronxcc-2.21.0/MODULE_1+2
+mkdir scratch && cp -r cache scratch/neuron-compile-cache
 
 # --- other trainers
 mkdir -p verl/global_step_5/actor/huggingface && cp model/config.json verl/global_step_5/actor/huggingface
