@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 
@@ -39,6 +37,14 @@ constexpr Row kRows[] = {
     {"_scales", "mxfp4"},
 };
 
+// The method that keeps a tensor of this name beside a weight: "fp8" for "weight_scale_inv"; "" for
+// a name that none has.
+std::string_view QuantisedBy(std::string_view name) {
+  for (const Row& row : kRows)
+    if (name.ends_with(row.end)) return row.method;
+  return "";
+}
+
 bool IsPlain(Dtype dtype) {
   return dtype == Dtype::kBF16 || dtype == Dtype::kF16 || dtype == Dtype::kF32 ||
          dtype == Dtype::kF64;
@@ -53,12 +59,6 @@ Error Quantised(std::string_view method) {
 }
 
 }  // namespace
-
-std::string_view QuantisedBy(std::string_view name) {
-  for (const Row& row : kRows)
-    if (name.ends_with(row.end)) return row.method;
-  return "";
-}
 
 Status CheckQuantised(BoundArtifact& bound) {
   Artifact& artifact = bound.artifact;

@@ -9,10 +9,6 @@
 
 namespace nxdkit::kinds {
 
-// The method that keeps a tensor of this name beside a weight: "fp8" for "weight_scale_inv"; "" for
-// a name that none has.
-std::string_view QuantisedBy(std::string_view name);
-
 // kUnsupported for quantised weights, naming the method; where no family's table says what they
 // are, `bound.quantised` has the error, and they can be copied byte for byte alone. A configuration
 // that says so of weights that are not quantised is left without it, and a warning says so.

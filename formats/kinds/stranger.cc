@@ -64,8 +64,7 @@ constexpr FileRow kFiles[] = {
     {[](auto, auto name) { return name.ends_with(".yaml") || name.ends_with(".yml"); },
      "a configuration",
      "grpo-train --config FILE --dry-run reads one of EasyR1's kind, nxd-convert --layout-from "
-     "FILE "
-     "one of NxD Training's"},
+     "FILE one of NxD Training's"},
     {[](auto, auto name) { return name.ends_with(".json") || name.ends_with(".jsonl"); },
      "a JSON text, not weights", ""},
 };
@@ -175,22 +174,20 @@ constexpr FolderRow kFolders[] = {
      "a tokenizer alone, without a model", "name the folder of the model"},
 };
 
-// "a, b, c, ... (12 in all)"
-std::string NamesIn(const Names& names) { return names.empty() ? "nothing" : FirstNames(names, 4); }
-
 }  // namespace
 
 Error NothingThere(const std::string& path) {
   const std::string folder = ParentPath(path);
+  const bool is_here = folder == ".";
   Error error = NotFound("no such file or folder").in(path);
-  Result<Names> names = ListIfThere(folder.empty() ? "." : folder);
+  const Result<Names> names = ListIfThere(folder);
   if (!names.ok() || names->empty()) return error;
   const std::optional<std::string> near = ClosestWord(BaseName(path), *names);
   if (near)
     return std::move(error).hint(
-        fmt::format("did you mean {}?", folder.empty() ? *near : JoinPath(folder, *near)));
+        fmt::format("did you mean {}?", is_here ? *near : JoinPath(folder, *near)));
   return std::move(error).hint(
-      fmt::format("in {}: {}", folder.empty() ? "this folder" : folder, NamesIn(*names)));
+      fmt::format("in {}: {}", is_here ? "this folder" : folder, FirstNames(*names, 4)));
 }
 
 std::optional<Error> KnownStranger(const std::string& path) {
@@ -242,8 +239,9 @@ Error StrangeFolder(const std::string& path, const Looker& look) {
       return Error(row.code, fmt::format("{} ({})", row.what, EscapeControl(name)))
           .in(path)
           .hint(row.hint);
-  return WithAround(Unsupported("no artifact recognised; there is {}", NamesIn(*names)).in(path),
-                    path, look);
+  return WithAround(
+      Unsupported("no artifact recognised; there is {}", FirstNames(*names, 4)).in(path), path,
+      look);
 }
 
 }  // namespace nxdkit::kinds

@@ -75,6 +75,18 @@ TEST_F(Anything, HasTheModelsWeights) {
   }
 }
 
+TEST_F(Anything, NamesTheNearestOfWhatIsNotThere) {
+  const auto hint_of = [](const std::string& path) {
+    const ProcessResult answer = RunProcess(
+        {"bash", "-c", "cd \"$0\" && exec \"$1\" \"$2\"", Path(""), Tool("ckpt-inspect"), path});
+    EXPECT_EQ(answer.exit_code, 3) << answer.err;
+    return answer.err.substr(answer.err.find("hint: "));
+  };
+  EXPECT_EQ(hint_of("moodel"), "hint: did you mean model?\n");
+  EXPECT_EQ(hint_of("nxd-root/stp_10"), "hint: did you mean nxd-root/step_10?\n");
+  EXPECT_EQ(hint_of("nxd/zzz"), "hint: in nxd: step_10\n");
+}
+
 TEST_F(Anything, StandsInTheTable) {
   std::set<std::string> told, there;
   for (const Brought& row : Rows()) told.insert(row.name.substr(0, row.name.find('/')));
