@@ -11,11 +11,9 @@
 namespace nxdkit {
 namespace {
 
-constexpr std::string_view kOpen = "${";
 constexpr int kMaxDepth = 32;         // of one interpolation leading to another
 constexpr size_t kMaxNodes = 10'000;  // that all of them make
-
-constexpr size_t kNodeText = 64;  // so much text counts as another one
+constexpr size_t kNodeText = 64;      // so much text counts as another one
 
 using Path = std::vector<std::string>;
 
@@ -61,8 +59,7 @@ class Interpolator {
 
   Value Resolve(const Value& value, Path& path, int depth) {
     if (depth > 0) nodes_ += 1 + value.text.size() / kNodeText;
-    if (value.kind == ValueKind::kString && value.text.find(kOpen) != std::string::npos)
-      return ResolveText(value, path, depth);
+    if (IsInterpolated(value)) return ResolveText(value, path, depth);
     if (depth > 0 && IsFull()) return value;
     Value out = value;
     for (ValueEntry& entry : out.entries) entry.value = Step(entry.value, path, entry.key, depth);
@@ -95,7 +92,7 @@ class Interpolator {
     const std::string_view text = value.text;
     std::string made;
     for (size_t at = 0; at < text.size();) {
-      const size_t open = text.find(kOpen, at);
+      const size_t open = text.find(kInterpolation, at);
       made += text.substr(at, open - at);
       if (open == std::string_view::npos) break;
       const size_t close = text.find('}', open);
@@ -117,7 +114,7 @@ class Interpolator {
   }
 
   std::optional<Value> Lookup(std::string_view inside, const Path& path, int depth) {
-    if (inside.find(kOpen) != std::string_view::npos)
+    if (inside.find(kInterpolation) != std::string_view::npos)
       return Fails("one interpolation stands inside another");
     if (inside.find(':') != std::string_view::npos)
       return Fails(fmt::format("{} is worked out by the program that the file is for",
@@ -163,6 +160,16 @@ class Interpolator {
 };
 
 }  // namespace
+
+bool IsInterpolated(const Value& value) {
+  return value.kind == ValueKind::kString && value.text.find(kInterpolation) != std::string::npos;
+}
+
+bool HasInterpolations(const Value& value) {
+  return IsInterpolated(value) || std::ranges::any_of(value.items, HasInterpolations) ||
+         std::ranges::any_of(
+             value.entries, [](const ValueEntry& entry) { return HasInterpolations(entry.value); });
+}
 
 Value Interpolate(const Value& root, std::vector<Unresolved>* left) {
   Path path;

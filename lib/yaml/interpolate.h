@@ -3,11 +3,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/yaml/value.h"
 
 namespace nxdkit {
+
+inline constexpr std::string_view kInterpolation = "${";  // what each begins with
+
+bool IsInterpolated(const Value& value);     // a text that has one
+bool HasInterpolations(const Value& value);  // itself, or what is in it
 
 // An interpolation that stays in the value as it is written.
 struct Unresolved {

@@ -14,13 +14,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr std::string_view kOpen = "${";
 constexpr std::string_view kHome = "HOME";
 constexpr std::string_view kHomeWord = "${HOME}";
-
-bool IsInterpolated(const Value& value) {
-  return value.kind == ValueKind::kString && value.text.find(kOpen) != std::string::npos;
-}
 
 const Value* ValueAt(const Value& root, std::string_view path) {
   const Value* at = &root;
@@ -71,8 +66,8 @@ Value WithDefaults(Value root) {
 
 // "oc.env:X,0" of the first ${...} with a ':'; "" where there is none.
 std::string_view ResolverIn(std::string_view text) {
-  for (size_t open; (open = text.find(kOpen)) != text.npos;) {
-    text.remove_prefix(open + kOpen.size());
+  for (size_t open; (open = text.find(kInterpolation)) != text.npos;) {
+    text.remove_prefix(open + kInterpolation.size());
     const std::string_view inside = text.substr(0, text.find('}'));
     if (inside.find(':') != inside.npos) return inside;
   }
@@ -102,12 +97,13 @@ std::string ShellDate(std::string_view inside) {
 std::string ShellText(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const size_t open = text.find(kOpen);
+    const size_t open = text.find(kInterpolation);
     out += text.substr(0, open);
     if (open == text.npos) break;
     text.remove_prefix(open);
     const size_t close = text.find('}');
-    const std::string_view inside = text.substr(kOpen.size(), close - kOpen.size());
+    const std::string_view inside =
+        text.substr(kInterpolation.size(), close - kInterpolation.size());
     const char next = close < text.size() - 1 ? text[close + 1] : '\0';
     const std::string_view resolver = inside.substr(0, inside.find(':'));
     if (resolver == "oc.env" || resolver == "env")
@@ -159,12 +155,6 @@ void RefuseHome(const std::string& path, const Value& value,
   for (const Value& item : value.items) RefuseHome(path, item, faults);
   for (const ValueEntry& entry : value.entries)
     RefuseHome(path.empty() ? entry.key : path + "." + entry.key, entry.value, faults);
-}
-
-bool HasInterpolations(const Value& value) {
-  return IsInterpolated(value) || std::ranges::any_of(value.items, HasInterpolations) ||
-         std::ranges::any_of(
-             value.entries, [](const ValueEntry& entry) { return HasInterpolations(entry.value); });
 }
 
 }  // namespace
