@@ -7,7 +7,7 @@
 
 namespace nxdkit::nxd {
 
-// "an axolotl configuration", "" for an unknown one, and what to do in the place of naming it.
+// "a configuration of axolotl", "" for an unknown one, and what to do in the place of naming it.
 struct YamlStranger {
   std::string_view what;
   std::string_view hint;

@@ -14,7 +14,7 @@ struct OldName {
   std::string_view path;
   // Keys of today that mean the same, '|' between them: the value is theirs. "" where it may go.
   std::string_view becomes = "";
-  // The values with which it may go, '|' between them; "" for any, kNone for none.
+  // The values with which it may go, '|' between them; "" for any, kNoValue for none.
   std::string_view harmless = "";
   std::string_view advice = "";  // what to do about another value
 };
