@@ -58,8 +58,8 @@ std::vector<std::vector<Place>> PiecesByParam(size_t params, const Layout& layou
   const auto order = [](const Place& a) { return std::tie(a.tensor, a.piece); };
   for (std::vector<Place>& of : pieces) {
     std::ranges::stable_sort(of, {}, at);
-    const auto copies = std::ranges::unique(of, {}, at);
-    of.erase(copies.begin(), copies.end());
+    const auto same = [&](const Place& a, const Place& b) { return at(a) == at(b); };
+    of.erase(std::unique(of.begin(), of.end(), same), of.end());
     std::ranges::sort(of, {}, order);
   }
   return pieces;

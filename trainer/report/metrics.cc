@@ -130,10 +130,9 @@ void AddTimings(Metrics& metrics, const PhaseTimes& phases, int64_t response_tok
                 int64_t all_tokens) {
   for (const auto& [name, seconds] : phases) {
     metrics.Set(Name("timing_s", name), seconds);
-    const auto is_in = [&](const auto& names) { return std::ranges::count(names, name) > 0; };
-    const int64_t tokens = is_in(kPerResponseToken) ? response_tokens
-                           : is_in(kPerToken)       ? all_tokens
-                                                    : 0;
+    const int64_t tokens = std::ranges::count(kPerResponseToken, name) > 0 ? response_tokens
+                           : std::ranges::count(kPerToken, name) > 0       ? all_tokens
+                                                                           : 0;
     if (tokens > 0)
       metrics.Set(Name("timing_per_token_ms", name), seconds * 1000 / static_cast<double>(tokens));
   }

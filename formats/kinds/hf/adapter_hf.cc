@@ -209,11 +209,11 @@ class Binder {
   void WarnOfIdleKeys(const std::vector<std::pair<lora::ModulePattern, T>>& patterns,
                       const char* key) {
     std::vector<std::string> idle;
-    for (const auto& [pattern, value] : patterns)
+    for (const auto& row : patterns)
       if (std::ranges::none_of(pairs_, [&](const auto& item) {
-            return pattern.Fits(ModuleOf(param(item.first).name));
+            return row.first.Fits(ModuleOf(param(item.first).name));
           }))
-        idle.push_back(EscapeControl(pattern.key()));
+        idle.push_back(EscapeControl(row.first.key()));
     if (!idle.empty())
       out_.artifact.warnings.push_back(fmt::format("{}: {} names {}, which no adapted module is",
                                                    out_.lora->config_path, key, FirstNames(idle)));
