@@ -2,6 +2,7 @@
 // written again must be read as the same.
 #include <cstdlib>
 #include <string_view>
+#include <unordered_map>
 
 #include "formats/torch/pickle_convert.h"
 #include "formats/torch/pickle_machine.h"
@@ -10,20 +11,39 @@
 namespace nxdkit::torch {
 namespace {
 
-// What is compared of two trees: the number of values, and of each kind.
-size_t Fingerprint(const PickleValue& value) {
-  size_t print = value.value.index() + 1;
-  if (const PickleDict* dict = value.dict())
-    for (const auto& [key, item] : *dict)
-      print = print * 31 + Fingerprint(key) * 7 + Fingerprint(item);
-  if (const PickleList* list = value.list())
-    for (const PickleValue& item : *list) print = print * 31 + Fingerprint(item);
-  if (const std::string* text = value.string()) print = print * 31 + text->size();
-  if (const int64_t* number = value.integer()) print = print * 31 + static_cast<size_t>(*number);
-  if (const TensorReference* reference = value.reference())
-    print = print * 31 + static_cast<size_t>(reference->tid);
-  return print;
-}
+// What is compared of two trees: the number of values, and of each kind. A list or dict that stands
+// in many places is looked at once.
+class Fingerprint {
+ public:
+  size_t Of(const PickleValue& value) {
+    if (const PickleDict* dict = value.dict()) return Known(dict, value);
+    if (const PickleList* list = value.list()) return Known(list, value);
+    return Look(value);
+  }
+
+ private:
+  size_t Known(const void* items, const PickleValue& value) {
+    if (const auto it = known_.find(items); it != known_.end()) return it->second;
+    const size_t print = Look(value);
+    known_.emplace(items, print);
+    return print;
+  }
+
+  size_t Look(const PickleValue& value) {
+    size_t print = value.value.index() + 1;
+    if (const PickleDict* dict = value.dict())
+      for (const auto& [key, item] : *dict) print = print * 31 + Of(key) * 7 + Of(item);
+    if (const PickleList* list = value.list())
+      for (const PickleValue& item : *list) print = print * 31 + Of(item);
+    if (const std::string* text = value.string()) print = print * 31 + text->size();
+    if (const int64_t* number = value.integer()) print = print * 31 + static_cast<size_t>(*number);
+    if (const TensorReference* reference = value.reference())
+      print = print * 31 + static_cast<size_t>(reference->tid);
+    return print;
+  }
+
+  std::unordered_map<const void*, size_t> known_;
+};
 
 Result<PickleValue> Read(PickleGraph& graph, PickleFlavor flavor) {
   NXDKIT_ASSIGN(const PickleResult result, RunPickle(graph, flavor));
@@ -41,7 +61,7 @@ void WriteAndReadAgain(const PickleValue& value, const PickleGraph& graph) {
   const Result<PickleValue> copy = Read(again, PickleFlavor::kZip);
   // Less text may be shared in the copy, and so its limit of visits be lower: refused is all right.
   if (!copy.ok() && copy.error().code() != Errc::kUnsupported) std::abort();
-  if (copy.ok() && Fingerprint(*copy) != Fingerprint(value)) std::abort();
+  if (copy.ok() && Fingerprint().Of(*copy) != Fingerprint().Of(value)) std::abort();
 }
 
 }  // namespace
