@@ -72,8 +72,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("to", {"nxd", "dcp"}, &args.to,
                "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
-  AddKindOptions(table, args.layout, {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}}, {"config"}},
-                 "Layout");
+  AddKindOptions(table, args.layout,
+                 {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}}, {"config", "family"}}, "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");

@@ -1,6 +1,7 @@
 // nxdkit-make-model: a Hugging Face folder with a real model's shapes and made-up weights.
 #include <fmt/core.h>
 
+#include "formats/models/family.h"
 #include "formats/ops/sample/make_model.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
@@ -34,8 +35,9 @@ const ToolInfo kInfo = {
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Model");
-  table.Choice("family", {"bert", "gpt_neox", "llama", "mixtral", "qwen2", "qwen3", "qwen3_moe"},
-               &args.family, "model family");
+  std::vector<std::string> families;
+  for (const models::FamilyHead& head : models::BuiltInFamilies()) families.push_back(head.name);
+  table.Choice("family", families, &args.family, "model family");
   table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size");
   table.Text("config", "FILE", &args.config, "shapes of this config.json instead")
       .completes(Completes::kPath);

@@ -53,9 +53,8 @@ std::vector<std::string> WholeNames(const BoundArtifact& adapter, const std::str
   const models::ModelConfig& model = adapter.model->config;
   const lora::Config& config = adapter.lora->config;
   std::vector<std::string> names;
-  for (const models::Alias& alias : model.family->aliases)
-    if (model.tied && alias.tied && alias.of == name &&
-        (config.ties || config.Saves(ModuleOf(alias.name))))
+  for (const models::Alias& alias : model.aliases)
+    if (model.tied && alias.of == name && (config.ties || config.Saves(ModuleOf(alias.name))))
       names.push_back(alias.name);
   if (names.empty() || config.ties || config.Saves(ModuleOf(name))) names.push_back(name);
   return names;

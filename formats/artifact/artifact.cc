@@ -64,8 +64,9 @@ Status LoadConfig(Artifact& artifact, const InputHints& hints,
   }
   NXDKIT_ASSIGN(artifact.config_text, ReadSmallFile(artifact.config_path, models::kMaxConfigBytes));
   if (!named) NXDKIT_TRY(NoteOtherConfigs(artifact, folders));
-  auto config = OrBrokenDownload(models::ParseConfig(artifact.config_text, artifact.config_path),
-                                 artifact.config_path);
+  auto config = OrBrokenDownload(
+      models::ParseConfig(artifact.config_text, artifact.config_path, hints.family),
+      artifact.config_path);
   if (!config.ok() && !hints.config_optional) return std::move(config).error();
   if (config.ok())
     artifact.config = *std::move(config);

@@ -30,6 +30,7 @@ struct InputHints : Arguments {
   std::string prefix;  // how its options are spelled: "--a-"; "" where the user has none
   std::optional<std::string> config;          // path of a config.json
   std::optional<std::string> config_if_none;  // the same, of an artifact that has none
+  std::string family;      // path of the text of its family; "": it is looked for
   bool no_config = false;  // a config.json that lies there is not this artifact's
   // Where the configuration cannot be read, the tensors are looked at without it: a warning says
   // why.

@@ -46,6 +46,8 @@ struct BoundArtifact {
   BoundLayout bound;
   std::shared_ptr<const KindState> state;  // what the kind has found out on the way
   std::vector<std::string> left_out;       // ignorable tensors
+  // Tensors that the family's text keeps as they are: params after those of the model, each itself.
+  std::vector<std::string> carried;
   // Why the tensors may only be copied as they are; nullopt: they are numbers.
   std::optional<Error> quantised;
   // The artifact whose parameters a delta or a merged adapter changes.

@@ -24,6 +24,18 @@ namespace {
 // What trainers add to a model, and no weight of it is: TRL's value head.
 bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 
+// What no layout of ours has a place for, and whoever copies the model must not lose.
+Status Carry(BoundArtifact& out, uint32_t file, const StoredTensor& stored,
+             const std::string& name) {
+  if (std::ranges::count(out.carried, name) > 0)
+    return Corrupt("the tensor is there twice").in(out.artifact.files[file].path).on(name);
+  const auto number = static_cast<uint32_t>(out.params.size());
+  out.carried.push_back(name);
+  out.params.push_back({name, stored.shape, 0, 0});
+  out.bound.Add(WholeTensor(name, file, number, stored.shape), stored);
+  return OkStatus();
+}
+
 }  // namespace
 
 Unwrapping UnwrapFiles(Artifact& artifact, size_t first, size_t last, const NameMap& known) {
@@ -48,6 +60,10 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
     if (it != known.end()) {
       out.bound.Add(it->second, stored);
       out.bound.layout.tensors.back().file = file;
+      continue;
+    }
+    if (models::IsCarried(*out.model, name)) {
+      NXDKIT_TRY(Carry(out, file, stored, name));
       continue;
     }
     if (models::IsIgnorable(*out.model->config.family, name) || IsBeside(name)) {
@@ -82,7 +98,7 @@ void WarnOfConfig(Artifact& artifact) {
 
 void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
                  std::vector<std::string>& checks) {
-  if (!SplitsQkv(*bound.model->config.family)) return;
+  if (!bound.model->config.family->splits_qkv) return;
   checks.push_back(
       fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
                   "head, and o_proj's columns match{}",

@@ -207,6 +207,9 @@ Result<std::string> WriteManifest(const Manifest& manifest) {
       "    \"leaf_bytes\": {},\n    \"parameters\": {}\n  }}",
       kFormat, kVersion, DigestText(manifest.model.digest), kLeafBytes,
       Lines(manifest.model.params, ParamJson));
+  if (!manifest.family.empty())
+    text += fmt::format(",\n  \"family\": {{\n    \"name\": {},\n    \"sha256\": \"{}\"\n  }}",
+                        Json(manifest.family).dump(), manifest.family_sha256);
   if (!manifest.kind.empty())
     text += fmt::format(",\n  \"artifact\": {{\n    \"kind\": {},\n    \"files\": {}\n  }}",
                         Json(manifest.kind).dump(), Lines(manifest.files, FileJson));

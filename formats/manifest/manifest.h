@@ -40,6 +40,9 @@ struct FileDigest {
 
 struct Manifest {
   ModelDigest model;
+  // By which text of a family the parameters were told; "" where there was none. Not compared.
+  std::string family;
+  std::string family_sha256;
   std::string kind;               // "hf", "nxd", ...; "" when no files are recorded
   std::vector<FileDigest> files;  // sorted by path
 };

@@ -68,32 +68,4 @@ TensorLayout ExpertDown(const Model& model, uint32_t first, const ExpertPart& pa
   return tensor;
 }
 
-std::vector<TensorLayout> FusedExperts(const Model& model) {
-  const int64_t experts = model.config.experts;
-  const int64_t rows = model.config.expert_intermediate;
-  const int64_t hidden = model.config.hidden;
-  std::vector<TensorLayout> tensors;
-  for (uint32_t i = 0; i < model.params.size(); ++i) {
-    const Param& param = model.params[i];
-    const std::string mlp = fmt::format("model.layers.{}.mlp.", param.layer);
-    if (param.role == Role::kRouter && param.name != mlp + "gate.weight")
-      tensors.push_back(WholeTensor(model, i, mlp + "gate.weight"));
-    if (param.role != Role::kExpertGate || param.expert != 0) continue;
-    TensorLayout gate_up = EmptyTensor(mlp + "experts.gate_up_proj", {experts, 2 * rows, hidden});
-    TensorLayout down = EmptyTensor(mlp + "experts.down_proj", {experts, hidden, rows});
-    const auto add = [&](TensorLayout& tensor, Role role, int64_t row) {
-      ForExperts(model, i, {}, role, [&](uint32_t expert, int64_t slot) {
-        tensor.pieces.push_back(
-            {expert, WholeBox(model.params[expert].shape), {slot, row, 0}, {1, 2}});
-      });
-    };
-    add(gate_up, Role::kExpertGate, 0);
-    add(gate_up, Role::kExpertUp, rows);
-    add(down, Role::kExpertDown, 0);
-    tensors.push_back(std::move(gate_up));
-    tensors.push_back(std::move(down));
-  }
-  return tensors;
-}
-
 }  // namespace nxdkit::models

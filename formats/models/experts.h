@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "formats/models/model.h"
 #include "lib/plan/layout.h"
@@ -33,14 +32,5 @@ TensorLayout ExpertGateUp(const Model& model, uint32_t first, const ExpertPart& 
                           std::string name);
 TensorLayout ExpertDown(const Model& model, uint32_t first, const ExpertPart& part,
                         std::string name);
-
-// The experts of all layers as transformers 5 holds them in memory, and saves them with
-// save_original_format=False; empty where the family has none.
-//
-//   model.layers.N.mlp.experts.gate_up_proj  [E, 2 I, hidden]   of each expert: gate, then up
-//   model.layers.N.mlp.experts.down_proj     [E, hidden, I]
-//   model.layers.N.mlp.gate.weight           [E, hidden]        the router, whatever it is called
-// Source: transformers 5.19, save_pretrained of Qwen3MoeForCausalLM and MixtralForCausalLM.
-std::vector<TensorLayout> FusedExperts(const Model& model);
 
 }  // namespace nxdkit::models

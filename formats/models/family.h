@@ -1,54 +1,17 @@
-// A model family as a parameter table. Adding a family is one file in families/ that defines
-// `const Family family_<file name>`; CMake collects them.
+// A model family: a text (families/*.family, FAMILIES.md) that says which parameters a model of
+// it has, by the keys of its config.json, how tensor parallelism cuts them, and what the programs
+// that train and serve it call them. A text is read at run time and is not trusted.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "formats/models/role_table.h"
+#include "lib/base/error.h"
 
 namespace nxdkit::models {
-
-// Symbolic extents, evaluated with a config.
-enum class Dim : uint8_t {
-  kNone,
-  kVocab,
-  kHidden,
-  kIntermediate,
-  kQueryRows,
-  kKeyRows,
-  kHeadDim,
-  kFusedHeadRows,  // heads * 3 * head_dim
-  kExperts,
-  kExpertIntermediate,
-  kPositions,
-  kTokenTypes,
-  kLabels,
-  kTwo,
-};
-
-// When a row of the table exists. A sparse layer is one with experts.
-enum class When : uint8_t {
-  kAlways,
-  kUntied,  // there is an lm_head, and it is a matrix of its own
-  kScore,   // there is none, but a score for each label
-  kScoreBias,
-  kQkvBias,
-  kOutputBias,
-  kMlpBias,
-  kSparseLayer,
-  kDenseLayer,
-};
-
-struct ParamRow {
-  // Hugging Face name; "{}" stands for the layer index, "{e}" for the expert's. Rows with an expert
-  // that follow each other are repeated together, expert by expert.
-  const char* name;
-  Role role;
-  Dim rows;
-  Dim columns = Dim::kNone;  // kNone: a vector
-  When when = When::kAlways;
-};
 
 // Constants of a rollout bundle that hold the number of their rank; a set of bits.
 enum RankTensor : uint8_t {
@@ -57,27 +20,13 @@ enum RankTensor : uint8_t {
   kExpertRank = 4,     // layers.N.mlp.expert_mlps.spmd_rank.rank
 };
 
-// A family in one of the programs that make rollout bundles.
+// What one of the programs that make rollout bundles makes of a family.
 struct RolloutTraits {
-  uint8_t ranks = kModelRank | kAttentionRank;
+  bool known = false;
+  uint8_t ranks = 0;         // RankTensor
   bool ties = true;          // knows models whose lm_head is the embedding
   bool dense_layers = true;  // knows layers without experts beside those with some
 };
-
-// The keys of config.json about experts; nullptr: the family has none.
-struct ExpertKeys {
-  const char* count = nullptr;
-  const char* intermediate = nullptr;
-  bool dense_layers = false;  // decoder_sparse_step and mlp_only_layers count
-};
-
-// Another name that a module stores a parameter under. `tied`: only when the embeddings are tied.
-struct Alias {
-  const char* name;
-  const char* of;
-  bool tied = true;
-};
-inline constexpr Alias kTiedLmHead[] = {{"lm_head.weight", "model.embed_tokens.weight"}};
 
 // Where optimum-neuron's exporter has a bundle of the family sample, when nobody says.
 enum class OptimumSampling : uint8_t {
@@ -93,39 +42,62 @@ enum class TitanRope : uint8_t {
   kPairs,   // two neighbouring rows
 };
 
-struct Family {
-  const char* model_type;    // config.json "model_type"
-  const char* architecture;  // config.json "architectures"[0]
-  // Biases of q, k, v and of o: always, never, or as config.json "attention_bias" says; without the
-  // key there are none, or (kUnlessConfig) there are.
-  enum class Bias : uint8_t { kNever, kAlways, kConfig, kUnlessConfig } qkv_bias, output_bias;
-  bool mlp_bias_key;       // config.json "mlp_bias" counts
-  int64_t head_dim = 0;    // without config.json "head_dim"; 0: hidden_size / num_attention_heads
-  bool optimum_fuses_qkv;  // optimum-neuron's default for rollout bundles
-  OptimumSampling optimum_sampling = OptimumSampling::kOnDevice;  // the same
-  std::span<const ParamRow> rows;  // in the order of the model's own state dict
-  // Tensors of old checkpoints that are not parameters and may be dropped; "{}" as above.
-  std::span<const char* const> ignorable;
-  // NxD's own module stores q, k and v as one weight_qkv when key heads are replicated.
-  bool nxd_fuses_qkv = false;
-  std::span<const Alias> aliases = kTiedLmHead;
-  bool tied_by_default = false;     // without config.json "tie_word_embeddings"
-  bool by_architecture = false;     // a config of another architecture is no model of this family
-  bool nxd_stores_aliases = false;  // no converter leaves them out of training sets, so we do not
-  bool nxd_pipelines = true;        // how its layers are cut into pipeline stages is known
-  bool optimizer_known = true;      // how its trainers number the optimizer's parameters is known
-  bool has_bundles = true;          // optimum-neuron or NxDI makes bundles of it that we know
-  bool vllm_known = true;           // how vLLM holds its parameters is known
-  bool optimum_trains = false;      // optimum-neuron's trainer has a module for it
-  TitanRope titan = TitanRope::kNone;
-  ExpertKeys experts = {};
-  RolloutTraits optimum = {};
-  RolloutTraits nxdi = {};
+// What is known of the family where training is concerned.
+struct TrainingTraits {
+  bool pipelines = false;       // how its layers are cut into pipeline stages
+  bool optimizer = false;       // how its trainers number the optimizer's parameters
+  bool optimum = false;         // optimum-neuron's trainer has a module for it
+  bool fuses_qkv = false;       // NxD's module stores one weight_qkv when key heads are replicated
+  bool stores_aliases = false;  // no converter leaves them out of training sets, so we do not
 };
 
-// Whether q, k and v are parameters of their own, with several ways to store them.
-bool SplitsQkv(const Family& family);
+struct Table;  // table.h
 
-std::span<const Family* const> Families();  // All families known to this build.
+struct Family {
+  std::string model_type;    // its name, which is config.json "model_type" unless `types` differ
+  std::string architecture;  // the first that it matches
+  std::vector<std::string> types;
+  std::vector<std::string> architectures;
+  std::string origin;  // the file; "" of one that is in the program
+  std::string digest;  // sha256 of the text, in hex
+
+  TrainingTraits training;
+  RolloutTraits optimum;
+  RolloutTraits nxdi;
+  bool optimum_fuses_qkv = false;  // optimum-neuron's default for rollout bundles
+  OptimumSampling optimum_sampling = OptimumSampling::kOnDevice;
+  TitanRope titan = TitanRope::kNone;
+  bool splits_qkv =
+      false;  // q, k and v are parameters of their own, with several ways to store them
+
+  std::shared_ptr<const Table> table;
+
+  bool has_bundles() const { return optimum.known || nxdi.known; }
+};
+
+inline constexpr size_t kMaxFamilyBytes = 1 << 20;
+
+// kCorrupt with the file, line and column of what is wrong. `origin` as in Family.
+Result<Family> ParseFamily(std::string_view text, const std::string& origin);
+
+// A family by the head of its text alone: names, types and architectures.
+struct FamilyHead {
+  std::string name;
+  std::vector<std::string> examples;  // models of the hub
+  std::vector<std::string> types;
+  std::vector<std::string> architectures;
+};
+
+// Those that are in the program, by name.
+std::vector<FamilyHead> BuiltInFamilies();
+// The text of one of them; "" when there is none of this name.
+std::string_view BuiltInFamilyText(std::string_view name);
+
+// The family of a config: that of `file`, whatever it matches; else (file "") the first of
+// NXDKIT_FAMILIES, a folder of *.family, or of those in the program whose types or architectures
+// have it. nullptr when there is none; an error when a file of the user's is none or is unreadable.
+Result<std::shared_ptr<const Family>> FindFamily(const std::string& model_type,
+                                                 const std::string& architecture,
+                                                 const std::string& file);
 
 }  // namespace nxdkit::models

@@ -2,17 +2,64 @@
 
 #include <algorithm>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit::models {
 namespace {
 
-// `count` rows or columns from `from` on, to `at` of the tensor.
+// [from, from + count) along `dim` of the parameter, to `at` of the tensor: of 0 nothing.
 void AddPart(TensorLayout& tensor, const Model& model, uint32_t param, int dim, int64_t from,
              int64_t count, int64_t at) {
-  const Shape& shape = model.params[param].shape;
-  if (dim == 0)
-    AddRows(tensor, param, shape, from, count, at);
-  else
-    AddColumns(tensor, param, shape, from, count, at);
+  if (count == 0) return;
+  const auto d = static_cast<size_t>(dim);
+  Box box = WholeBox(model.params[param].shape);
+  box.lo[d] = from;
+  box.extent[d] = count;
+  Piece piece{param, std::move(box), Shape(tensor.shape.size(), 0), {}};
+  piece.stored_lo[d] = at;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) piece.axes.push_back(static_cast<uint8_t>(i));
+  tensor.pieces.push_back(std::move(piece));
+}
+
+// The part of one parameter that a rank has: runs of it, and of zeros.
+struct Run {
+  int64_t from = 0;  // kZeroHead: zeros
+  int64_t count = 0;
+};
+
+// An equal share of the units, with zeros for those that are not there.
+void AddShare(std::vector<Run>& runs, int64_t first, const Segment& segment, bool share,
+              const RankPart& part) {
+  if (share && segment.count < part.tp && part.tp % segment.count == 0) {
+    const int64_t unit = part.rank / (part.tp / segment.count);
+    runs.push_back({first + unit * segment.unit, segment.unit});
+    return;
+  }
+  const int64_t each = (segment.count + part.tp - 1) / part.tp;
+  const int64_t begin = std::min(part.rank * each, segment.count);
+  const int64_t real = std::min(each, segment.count - begin);
+  runs.push_back({first + begin * segment.unit, real * segment.unit});
+  if (real < each) runs.push_back({kZeroHead, (each - real) * segment.unit});
+}
+
+std::vector<Run> RunsOf(const Model& model, const Param& param, const RankPart& part) {
+  const ParamCut& cut = model.cuts[param.cut];
+  std::vector<Run> runs;
+  if (cut.segments.empty()) {
+    AddShare(runs, 0, {param.shape[static_cast<size_t>(param.axis)], 1, Unit::kElement}, false,
+             part);
+    return runs;
+  }
+  int64_t first = 0;
+  for (const Segment& segment : cut.segments) {
+    if (!IsHead(segment.of))
+      AddShare(runs, first, segment, cut.share, part);
+    else
+      for (const int64_t head : segment.of == Unit::kKeyHead ? part.heads.kv : part.heads.query)
+        runs.push_back({head == kZeroHead ? kZeroHead : first + head * segment.unit, segment.unit});
+    first += segment.count * segment.unit;
+  }
+  return runs;
 }
 
 }  // namespace
@@ -52,9 +99,8 @@ std::vector<TensorLayout> HfTensors(const Model& model, bool aliases) {
   for (uint32_t i = 0; i < model.params.size(); ++i)
     tensors.push_back(WholeTensor(model, i, model.params[i].name));
   if (!aliases) return tensors;
-  for (const Alias& alias : model.config.family->aliases)
-    if (const auto i = model.Find(alias.of); i && (model.config.tied || !alias.tied))
-      tensors.push_back(WholeTensor(model, *i, alias.name));
+  for (const Alias& alias : model.config.aliases)
+    if (const auto i = model.Find(alias.of)) tensors.push_back(WholeTensor(model, *i, alias.name));
   return tensors;
 }
 
@@ -71,50 +117,47 @@ TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, i
   return tensor;
 }
 
-TensorLayout StackedSlices(const Model& model, const std::vector<uint32_t>& params,
-                           std::string name, int64_t tp, int64_t rank) {
-  const Shape& shape = model.params[params.front()].shape;
-  const int64_t rows = shape[0] / tp;
-  TensorLayout tensor = EmptyTensor(std::move(name), shape);
-  tensor.shape[0] = 0;
-  for (const uint32_t param : params) {
-    AddRows(tensor, param, shape, rank * rows, rows, tensor.shape[0]);
-    tensor.shape[0] += rows;
+TensorLayout PartTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
+                        const RankPart& part) {
+  const Param& first = model.params[params.front()];
+  const int dim = first.CutDim();
+  if (dim == kWhole) return WholeTensor(model, params.front(), std::move(name));
+  std::vector<std::pair<uint32_t, Run>> runs;
+  TensorLayout tensor = EmptyTensor(std::move(name), first.shape);
+  int64_t& extent = tensor.shape[static_cast<size_t>(dim)];
+  extent = 0;
+  for (const uint32_t param : params)
+    for (const Run& run : RunsOf(model, model.params[param], part)) {
+      runs.emplace_back(param, run);
+      extent += run.count;
+    }
+  int64_t at = 0;
+  for (const auto& [param, run] : runs) {
+    if (run.from == kZeroHead)
+      AddZeros(tensor, dim, at, run.count);
+    else
+      AddPart(tensor, model, param, dim, run.from, run.count, at);
+    at += run.count;
   }
   return tensor;
 }
 
-TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
-                         const RankHeads& heads) {
-  const int64_t size = model.config.head_dim;
-  const Param& first = model.params[params.front()];
-  const int dim = first.CutDim();
-  const auto heads_of = [&](uint32_t param) -> const std::vector<int64_t>& {
-    return RowOf(model.params[param].role).unit == Unit::kKeyHead ? heads.kv : heads.query;
-  };
-  TensorLayout tensor = EmptyTensor(std::move(name), first.shape);
-  tensor.shape[dim] = 0;
-  for (const uint32_t param : params)
-    tensor.shape[dim] += size * static_cast<int64_t>(heads_of(param).size());
-  int64_t at = 0;
-  for (const uint32_t param : params)
-    for (const int64_t head : heads_of(param)) {
-      if (head == kZeroHead)
-        AddZeros(tensor, dim, at, size);
-      else
-        AddPart(tensor, model, param, dim, head * size, size, at);
-      at += size;
-    }
-  return tensor;
-}
-
-TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
-                        const RankHeads& heads, int64_t tp, int64_t rank) {
-  const int dim = model.params[param].CutDim();
-  if (dim == kWhole) return WholeTensor(model, param, std::move(name));
-  if (IsHead(RowOf(model.params[param].role).unit))
-    return HeadsTensor(model, {param}, std::move(name), heads);
-  return SliceTensor(model, param, std::move(name), dim, tp, rank);
+Status CheckEven(const Model& model, uint32_t param, int64_t tp) {
+  const Param& one = model.params[param];
+  if (one.CutDim() == kWhole) return OkStatus();
+  const ParamCut& cut = model.cuts[one.cut];
+  if (cut.segments.empty() && one.shape[static_cast<size_t>(one.axis)] % tp != 0)
+    return Unsupported("{} cannot be split evenly over tp {}",
+                       one.shape[static_cast<size_t>(one.axis)], tp)
+        .on(one.name);
+  for (const Segment& segment : cut.segments) {
+    const bool shared = cut.share && segment.count < tp && tp % segment.count == 0;
+    if (!IsHead(segment.of) && segment.count % tp != 0 && !shared)
+      return Unsupported("{} parts of {} cannot be split evenly over tp {}", segment.count,
+                         segment.unit, tp)
+          .on(one.name);
+  }
+  return OkStatus();
 }
 
 }  // namespace nxdkit::models

@@ -36,17 +36,22 @@ std::vector<TensorLayout> HfTensors(const Model& model, bool aliases);
 TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, int dim, int64_t tp,
                          int64_t rank);
 
-// The rank's rows of several parameters, one after the other; tp divides them.
-TensorLayout StackedSlices(const Model& model, const std::vector<uint32_t>& params,
-                           std::string name, int64_t tp, int64_t rank);
+// Whose part of the parameters it is.
+struct RankPart {
+  const RankHeads& heads;
+  int64_t tp = 1;
+  int64_t rank = 0;
+};
 
-// The rank's heads of one or several projections, one after the other along the dimension that is
-// cut (rows of q, k and v, columns of o); a kZeroHead is zeros.
-TensorLayout HeadsTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
-                         const RankHeads& heads);
+// The rank's parts of one or several parameters, one after the other along the dimension that is
+// cut, as their family cuts them: heads where `part` has them (a kZeroHead is zeros), else an equal
+// share, padded with zeros at the end where tp does not divide the units. A parameter that is not
+// cut stands alone, whole.
+TensorLayout PartTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
+                        const RankPart& part);
 
-// The rank's part of a parameter, as its role says: all of it, heads, or a slice.
-TensorLayout PartTensor(const Model& model, uint32_t param, std::string name,
-                        const RankHeads& heads, int64_t tp, int64_t rank);
+// kUnsupported where a cut of the parameter has units, other than heads, that tp does not divide
+// and does not let be shared.
+Status CheckEven(const Model& model, uint32_t param, int64_t tp);
 
 }  // namespace nxdkit::models

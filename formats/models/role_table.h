@@ -1,6 +1,6 @@
-// A role is what a parameter is to the formats: the table says how parameters of a role are cut
-// over tensor parallel ranks, which of them are shared and fused, and where in a pipeline they are.
-// Layouts read it and add their own names, their order and what they pad. A row is plain data.
+// A role is what a parameter is to the formats: which of them are fused, whose heads they hold and
+// where in a pipeline they are. Layouts read it and add their own names, their order and what they
+// pad. How a parameter is cut is said by its family (family.h). A row is plain data.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,6 @@ enum class Role : uint8_t {
   kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
   kExpertUp,    //
   kExpertDown,  // [hidden, expert intermediate]
-  kHeadColumn,  // [heads * 3 * head_dim, hidden], of each head its q, k and v
   kColumn,      // [any, hidden], column parallel
   kRow,         // [hidden, any], row parallel
   kReplicated,  // norms and the like
@@ -40,7 +39,6 @@ enum class Unit : uint8_t {
   kIntermediate,  // the same, of an MLP
   kQueryHead,     // head_dim of them
   kKeyHead,       // the same; where heads are fewer than ranks, several ranks share one
-  kQkvHead,       // 3 * head_dim
 };
 constexpr bool IsHead(Unit unit) { return unit == Unit::kQueryHead || unit == Unit::kKeyHead; }
 
@@ -56,9 +54,6 @@ inline constexpr int kWhole = -1;
 
 struct RoleRow {
   Role role;
-  // The dimension of the weight that is cut; kWhole: each rank has all of it. A bias is cut with
-  // the rows of its weight, and whole where the weight's columns are cut.
-  int axis = kWhole;
   // A whole parameter that has heads for a unit is used by each rank for its own heads alone.
   Unit unit = Unit::kElement;
   Fused fused = Fused::kAlone;

@@ -1,6 +1,8 @@
 #include "formats/nxd/detect.h"
 
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "formats/nxd/detect_hardware.h"
 #include "formats/nxd/detect_steps.h"
@@ -21,9 +23,8 @@ Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
         .in(set.location.shard_folder)
         .on(adapter->name)
         .hint("nxd-convert --merge-lora merges it into its base");
-  if (!models::SplitsQkv(family)) return Style{};
-  if (FindOnRank(set, 0, "language_model.", ""))
-    return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
+  if (!family.splits_qkv) return Style{};
+  if (HasMegatronNames(set, family)) return Style{QkvStyle::kSeparate, NameStyle::kMegatron};
   const NameStyle names = FindOnRank(set, 0, ".mlp.moe.", "") ? NameStyle::kNxdt : NameStyle::kHf;
   if (const StoredTensor* key = FindOnRank(set, 0, ".qkv_proj.", ".weight_k"))
     return Style{QkvStyle::kLinear, names, key};
@@ -33,6 +34,18 @@ Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
   if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{QkvStyle::kSeparate, names};
   return Unsupported("no known q/k/v projection among the tensor names")
       .in(set.location.shard_folder);
+}
+
+// Whether gate and up of an MLP are tensors of their own.
+Result<bool> StoresGateApart(const ShardSet& set, const models::ModelConfig& config) {
+  NXDKIT_ASSIGN(const models::Model model, MakeModel(config));
+  std::set<std::string_view> stored;
+  for (const Shard& shard : set.shards)
+    if (shard.file.tp == 0)
+      for (const StoredTensor& tensor : shard.tensors.tensors) stored.insert(tensor.name);
+  return std::ranges::any_of(model.params, [&](const models::Param& param) {
+    return param.role == models::Role::kGate && stored.contains(param.name);
+  });
 }
 
 using LayerRanks = std::map<int64_t, int>;  // layer -> pipeline rank
@@ -116,7 +129,8 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   NXDKIT_ASSIGN(const Style style, StyleOf(set, *config.family));
   geometry.qkv = style.qkv;
   geometry.names = style.names;
-  geometry.fused_gate_up = !FindOnRank(set, 0, ".mlp.gate_proj.", "");
+  NXDKIT_ASSIGN(const bool gate_apart, StoresGateApart(set, config));
+  geometry.fused_gate_up = !gate_apart;
   if (style.key) {
     const bool fused = style.qkv == QkvStyle::kFused;
     NXDKIT_ASSIGN(geometry.kv_multiplier, Multiplier(*style.key, config, geometry.tp, fused));

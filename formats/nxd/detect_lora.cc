@@ -136,7 +136,7 @@ Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
   Geometry geometry;
   geometry.tp = set.location.tp;
   geometry.pp = set.location.pp;
-  if (FindOnRank(set, 0, "language_model.", "")) geometry.names = NameStyle::kMegatron;
+  if (HasMegatronNames(set, *model.config.family)) geometry.names = NameStyle::kMegatron;
   geometry.fused_gate_up =
       !FindOnRank(set, 0, ".gate_proj.lora_", "") && !FindOnRank(set, 0, ".up_proj.lora_", "");
   NXDKIT_TRY(DetectQkv(set, model.config, claims, geometry));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/models/view.h"
 #include "formats/nxd/grid.h"
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
@@ -23,6 +24,10 @@ Status Check(const char* what, T proven, std::optional<T> claimed, const Claims&
 }
 
 }  // namespace
+
+bool HasMegatronNames(const ShardSet& set, const models::Family& family) {
+  return models::HasView(family, kMegatronView) && FindOnRank(set, 0, "language_model.", "");
+}
 
 const StoredTensor* FindOnRank(const ShardSet& set, int tp, std::string_view part,
                                std::string_view end) {

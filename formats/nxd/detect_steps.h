@@ -16,6 +16,9 @@ namespace nxdkit::nxd {
 const StoredTensor* FindOnRank(const ShardSet& set, int tp, std::string_view part,
                                std::string_view end);
 
+// Whether the names are those of NxDT's Megatron models.
+bool HasMegatronNames(const ShardSet& set, const models::Family& family);
+
 // One claim from several sources: the first that speaks, and who it is.
 template <typename T>
 std::pair<std::optional<T>, std::string> FirstClaim(const std::vector<Claims>& claims,

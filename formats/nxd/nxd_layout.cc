@@ -7,6 +7,7 @@
 
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
+#include "formats/models/view.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::nxd {
@@ -25,20 +26,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kNameStyles = {"hf", "nxdt", "megatron"};
 
-// Substring renames from Hugging Face to NxDT's Megatron names, in this order, as the reference
-// converter has them; but it renames the experts' projections too, to names that no module has.
-constexpr std::pair<const char*, const char*> kMegatronNames[] = {
-    {"model.embed_tokens.weight", "language_model.embedding.word_embeddings.weight"},
-    {"model.norm.weight", "language_model.encoder.final_layernorm.weight"},
-    {"lm_head.weight", "language_model.output_layer.weight"},
-    {"model.layers.", "language_model.encoder.layers."},
-    {"self_attn.", "self_attention."},
-    {"o_proj.", "dense."},
-    {".mlp.gate_up_proj.", ".mlp.dense_h_to_4h."},
-    {".mlp.down_proj.", ".mlp.dense_4h_to_h."},
-    {"qkv_proj.", "query_key_value."},
-};
-
 class Builder {
  public:
   Builder(const models::Model& model, const Geometry& geometry, const models::Placement& placement,
@@ -47,15 +34,16 @@ class Builder {
         geometry_(geometry),
         heads_(placement[rank]),
         rank_(rank),
-        ep_rank_(ep_rank) {}
+        ep_rank_(ep_rank),
+        has_expert_layers_(std::ranges::count(model.params, Role::kExpertGate, &Param::role) > 0) {}
 
   Result<std::vector<RankTensor>> Build(bool aliases) {
     for (uint32_t i = 0; i < model_.params.size(); ++i) NXDKIT_TRY(AddParam(i));
     if (aliases) NXDKIT_TRY(AddAliases());
     if (geometry_.names == NameStyle::kMegatron)
       for (RankTensor& tensor : tensors_)
-        for (const auto& [from, to] : kMegatronNames)
-          tensor.layout.name = Replaced(std::move(tensor.layout.name), from, to);
+        tensor.layout.name =
+            models::RenamedBy(*model_.config.family, kMegatronView, std::move(tensor.layout.name));
     return std::move(tensors_);
   }
 
@@ -78,10 +66,9 @@ class Builder {
     if (fused == Fused::kQkv)
       AddQkv(i);
     else if (fused == Fused::kGateUp)  // rows [gate_t; up_t]: a column parallel layer of stride 2
-      Add(i, models::StackedSlices(model_, models::FusedWith(model_, i),
-                                   models::FusedName(param(i)), geometry_.tp, rank_));
+      Add(i, Part(models::FusedWith(model_, i), models::FusedName(param(i))));
     else
-      Add(i, models::PartTensor(model_, i, NameOf(i), heads_, geometry_.tp, rank_));
+      Add(i, Part({i}, NameOf(i)));
     return OkStatus();
   }
 
@@ -100,24 +87,32 @@ class Builder {
   }
 
   void AddHeads(const std::vector<uint32_t>& params, std::string name) {
-    Add(params.front(), models::HeadsTensor(model_, params, std::move(name), heads_));
+    Add(params.front(), Part(params, std::move(name)));
+  }
+
+  TensorLayout Part(const std::vector<uint32_t>& params, std::string name) const {
+    return models::PartTensor(model_, params, std::move(name), {heads_, geometry_.tp, rank_});
   }
 
   Status CheckDivisible(uint32_t i) const {
     const int dim = param(i).CutDim();
-    if (dim == models::kWhole || param(i).shape[dim] % geometry_.tp == 0) return OkStatus();
-    return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
-                       param(i).shape[dim], geometry_.tp)
-        .on(param(i).name);
+    if (dim != models::kWhole && param(i).shape[static_cast<size_t>(dim)] % geometry_.tp != 0)
+      return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
+                         param(i).shape[static_cast<size_t>(dim)], geometry_.tp)
+          .on(param(i).name);
+    return models::CheckEven(model_, i, geometry_.tp);
   }
 
   std::string NameOf(uint32_t i) const {
-    return param(i).role == Role::kRouter ? ExpertName(i, "router.linear_router") : param(i).name;
+    // With NxD's own layer of experts, which has the router in it.
+    const bool in_layer = param(i).role == Role::kRouter && has_expert_layers_;
+    return in_layer ? ExpertName(i, "router.linear_router") : param(i).name;
   }
 
   std::string ExpertName(uint32_t i, std::string_view module) const {
-    return fmt::format("model.layers.{}.mlp.{}{}.weight", param(i).layer,
-                       geometry_.names == NameStyle::kHf ? "" : "moe.", module);
+    const std::string& name = param(i).name;
+    return fmt::format("{}layers.{}.mlp.{}{}.weight", name.substr(0, name.find("layers.")),
+                       param(i).layer, geometry_.names == NameStyle::kHf ? "" : "moe.", module);
   }
 
   Status AddExperts(uint32_t gate) {
@@ -149,9 +144,9 @@ class Builder {
   }
 
   Status AddAliases() {
-    for (const models::Alias& alias : model_.config.family->aliases) {
+    for (const models::Alias& alias : model_.config.aliases) {
       const auto i = model_.Find(alias.of);
-      if (!i || (alias.tied && !model_.config.tied)) continue;
+      if (!i) continue;
       NXDKIT_TRY(AddParam(*i));
       tensors_.back().layout.name = alias.name;
       tensors_.back().stage = RankTensor::Stage::kLast;
@@ -164,6 +159,7 @@ class Builder {
   const models::RankHeads& heads_;
   int64_t rank_;
   int64_t ep_rank_;
+  bool has_expert_layers_;
   std::vector<RankTensor> tensors_;
 };
 
@@ -179,6 +175,12 @@ std::optional<NameStyle> NameStyleFromName(std::string_view name) {
 
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
                                         const Geometry& geometry) {
+  if (geometry.names == NameStyle::kMegatron && !models::HasView(*config.family, kMegatronView))
+    return Unsupported(
+        "NxDT has no {} models of Megatron's style: the text of the family has no line \"view "
+        "nxdt_megatron\"",
+        config.family->model_type);
+  if (config.heads == 0) return models::Placement(static_cast<size_t>(geometry.tp));
   const bool replicates = geometry.qkv == QkvStyle::kLinear || geometry.qkv == QkvStyle::kFused;
   if (geometry.names == NameStyle::kMegatron && geometry.kv_multiplier != 1)
     return Unsupported(

@@ -30,7 +30,8 @@ enum class NameStyle : uint8_t {
   kNxdt,      // the same, with experts in mlp.moe, as NxDT's models have them
   kMegatron,  // NxDT's Megatron models; experts in mlp.moe too
 };
-std::string_view NameStyleName(NameStyle style);  // "hf", "nxdt", "megatron"
+inline constexpr std::string_view kMegatronView = "nxdt_megatron";  // of families that have them
+std::string_view NameStyleName(NameStyle style);                    // "hf", "nxdt", "megatron"
 std::optional<NameStyle> NameStyleFromName(std::string_view name);
 
 // Properties that can be asked for or claimed of a layout; absent: nothing is said.

@@ -95,7 +95,7 @@ QkvStyle OptimumQkv(const models::ModelConfig& config, const Geometry& geometry,
 }
 
 Status CheckOptimum(const models::ModelConfig& config, const Geometry& geometry) {
-  if (!config.family->optimum_trains)
+  if (!config.family->training.optimum)
     return NoModule("optimum-neuron's trainer has no module for {} models", config.model_type);
   if (config.labels > 0)
     return NoModule("optimum-neuron's trainer has no module with a score head");

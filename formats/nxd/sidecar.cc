@@ -67,6 +67,8 @@ Result<Sidecar> ReadRecord(const Json& json) {
   NXDKIT_TRY(ReadWord(json, "style", {NameStyle::kHf, NameStyle::kNxdt, NameStyle::kMegatron},
                       NameStyleName, claims.names));
   NXDKIT_ASSIGN(sidecar.family, JsonString(json, "family"));
+  if (json.contains("family_sha256"))
+    NXDKIT_TRY(JsonString(json, "family_sha256").To(sidecar.family_sha256));
   NXDKIT_ASSIGN(sidecar.dtype, JsonString(json, "dtype"));
   if (json.contains("source_digest")) NXDKIT_TRY(ReadDigest(json, sidecar.source_digest));
   return sidecar;
@@ -89,11 +91,12 @@ Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder, const 
 }
 
 std::string WriteSidecar(const Geometry& geometry, const std::string& family,
-                         const std::string& dtype, const std::string& tool_version,
-                         const std::string& source_digest) {
+                         const std::string& family_sha256, const std::string& dtype,
+                         const std::string& tool_version, const std::string& source_digest) {
   Json json = {{"schema_version", 1},
                {"tool_version", tool_version},
                {"family", family},
+               {"family_sha256", family_sha256},
                {"dtype", dtype},
                {"tp", geometry.tp},
                {"pp", geometry.pp},

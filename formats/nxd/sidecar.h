@@ -15,6 +15,7 @@ inline constexpr char kSidecarName[] = "nxdkit.json";
 struct Sidecar {
   Claims claims;
   std::string family;
+  std::string family_sha256;  // of its text; "" when not recorded
   std::string dtype;
   std::string source_digest;  // of the model that the set was made from; "" when not recorded
 };
@@ -22,7 +23,7 @@ struct Sidecar {
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder, const Looker& look = {});
 Result<Sidecar> ParseSidecar(std::string_view json_text, const std::string& path);
 std::string WriteSidecar(const Geometry& geometry, const std::string& family,
-                         const std::string& dtype, const std::string& tool_version,
-                         const std::string& source_digest = "");
+                         const std::string& family_sha256, const std::string& dtype,
+                         const std::string& tool_version, const std::string& source_digest = "");
 
 }  // namespace nxdkit::nxd

@@ -4,6 +4,7 @@
 
 #include "formats/models/experts.h"
 #include "formats/models/rank_tensors.h"
+#include "formats/models/view.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::rollout {
@@ -19,29 +20,8 @@ std::string_view FlavorName(Flavor flavor) {
 
 namespace {
 
-// Renames within the name.
-struct Rename {
-  Role role;
-  const char* from;
-  const char* to;
-};
-constexpr Rename kRenames[] = {
-    {Role::kQuery, ".q_proj.", ".qkv_proj.q_proj."}, {Role::kKey, ".k_proj.", ".qkv_proj.k_proj."},
-    {Role::kValue, ".v_proj.", ".qkv_proj.v_proj."}, {Role::kOutput, ".o_proj.", ".o_proj.o_proj."},
-    {Role::kQueryNorm, ".q_norm.", ".q_layernorm."}, {Role::kKeyNorm, ".k_norm.", ".k_layernorm."},
-};
-
 std::string ExpertName(const Param& param, std::string_view module) {
   return fmt::format("layers.{}.mlp.{}.weight", param.layer, module);
-}
-
-std::string RolloutName(const Param& param) {
-  if (param.role == Role::kRouter) return ExpertName(param, "router.linear_router");
-  std::string name = param.name;
-  if (name.starts_with("model.")) name.erase(0, 6);
-  for (const Rename& rename : kRenames)
-    if (rename.role == param.role) return Replaced(std::move(name), rename.from, rename.to);
-  return name;
 }
 
 const models::RolloutTraits& TraitsOf(const models::Model& model, const Geometry& geometry) {
@@ -75,6 +55,9 @@ class RolloutBuilder {
 
  private:
   const Param& param(uint32_t i) const { return model_.params[i]; }
+  std::string NameOf(uint32_t i) const {
+    return models::RenamedBy(*model_.config.family, "bundle", param(i).name);
+  }
   bool is_weight(uint32_t i) const { return param(i).shape.size() == 2; }
 
   void AddParam(uint32_t i) {
@@ -84,7 +67,7 @@ class RolloutBuilder {
       return fused == Fused::kQkv ? AddQkv(i) : AddExperts(i);
     }
     if (param(i).role == Role::kEmbedding && !geometry_.vocab_parallel)
-      return AddSlice(i, RolloutName(param(i)), 1);
+      return AddSlice(i, NameOf(i), 1);
     AddPart(i);
     if (is_weight(i) && IsTransposed(param(i).role)) TransposeStored(tensors_.back());
   }
@@ -94,9 +77,10 @@ class RolloutBuilder {
     return role == Role::kOutput ? geometry_.transposed_output : mlp && geometry_.transposed_mlp;
   }
 
-  void AddPart(uint32_t i) {
-    tensors_.push_back(
-        models::PartTensor(model_, i, RolloutName(param(i)), heads_, geometry_.tp, rank_));
+  void AddPart(uint32_t i) { tensors_.push_back(Part({i}, NameOf(i))); }
+
+  TensorLayout Part(const std::vector<uint32_t>& params, std::string name) const {
+    return models::PartTensor(model_, params, std::move(name), {heads_, geometry_.tp, rank_});
   }
 
   void AddSlice(uint32_t i, std::string name, int dim) {
@@ -117,9 +101,7 @@ class RolloutBuilder {
       for (const uint32_t i : all) AddPart(i);
       return;
     }
-    tensors_.push_back(models::HeadsTensor(
-        model_, all, Replaced(RolloutName(param(q)), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv."),
-        heads_));
+    tensors_.push_back(Part(all, Replaced(NameOf(q), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv.")));
     if (geometry_.transposed_qkv && is_weight(q)) TransposeStored(tensors_.back());
   }
 
@@ -168,11 +150,12 @@ Status CheckFamily(const models::ModelConfig& config) {
   if (config.labels > 0)
     return Unsupported("a {} has a score head and no lm_head: no engine generates with it",
                        config.architecture);
-  if (config.family->has_bundles) return OkStatus();
+  if (config.family->has_bundles()) return OkStatus();
   return Unsupported(
-      "how rollout bundles hold a {} model is not known: it can be converted between hf, torch and "
-      "nxd",
-      config.family->model_type);
+             "how rollout bundles hold a {} model is not known: it can be converted between hf, "
+             "torch and nxd",
+             config.family->model_type)
+      .hint("the text of the family has no line \"bundle optimum\" or \"bundle nxdi\"");
 }
 
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,

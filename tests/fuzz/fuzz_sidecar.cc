@@ -24,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   geometry.hardware = claims.hardware.value();
   geometry.names = claims.names.value();
   const auto again = nxd::ParseSidecar(
-      nxd::WriteSidecar(geometry, sidecar->family, sidecar->dtype, "0"), "nxdkit.json");
+      nxd::WriteSidecar(geometry, sidecar->family, sidecar->family_sha256, sidecar->dtype, "0"),
+      "nxdkit.json");
   if (!again.ok() || again->claims.tp != claims.tp || again->claims.qkv != claims.qkv ||
       again->family != sidecar->family || again->dtype != sidecar->dtype)
     std::abort();

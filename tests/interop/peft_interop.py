@@ -14,6 +14,7 @@ import unittest
 import warnings
 
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -220,6 +221,72 @@ class Peft(unittest.TestCase):
         with open(self.path("adapter", "adapter_config.json"), encoding="utf-8") as file:
             self.assertIn("peft_version", json.load(file))
         self.expect_merges()
+
+
+FAMILIES = {
+    "gemma3_text": ALL,
+    "phi3": ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "glm4": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"],
+    "olmo2": ALL,
+    "mistral": ALL,
+    "granite": ALL,
+    "gpt_oss": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "deepseek_v3": ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"],
+    "glm4_moe": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "qwen3_next": ["in_proj_qkvz", "in_proj_ba", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj"],
+    "qwen2_moe": ["q_proj", "v_proj"],
+    "starcoder2": ["q_proj", "v_proj", "c_fc", "c_proj"],
+    "qwen3_vl": ALL + ["qkv", "linear_fc1"],
+    "qwen2_5_vl": ALL,
+    "gemma3": ["q_proj", "k_proj", "v_proj", "o_proj"],
+}
+
+
+class Families(Peft):
+    """Models of the other families, by the configs of testdata/families."""
+
+    def base(self, tied):
+        architecture, config = self.case
+        model_class = getattr(transformers, architecture)
+        torch.manual_seed(3)
+        model = model_class(model_class.config_class.from_dict(config)).float()
+        model.save_pretrained(self.path("base"))
+        return model
+
+    def expect_merges(self, tied=False, note=""):
+        done = self.run_merge()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        found = load_file(self.path("merged", "model.safetensors"))
+        base = self.base(tied)
+        before = load_file(self.path("base", "model.safetensors"))
+        model = PeftModel.from_pretrained(base, self.path("adapter")).merge_and_unload()
+        model.save_pretrained(self.path("expected"))
+        expected = load_file(self.path("expected", "model.safetensors"))
+        self.assertEqual(sorted(found), sorted(expected))
+        for name, tensor in expected.items():
+            torch.testing.assert_close(found[name], tensor, rtol=2e-5, atol=2e-5, msg=name)
+        changed = [name for name in found if not torch.equal(found[name], before[name])]
+        self.assertTrue(changed)
+
+
+def add_family(family, targets):
+    def test(self):
+        folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "testdata", "families")
+        cases = {}
+        for name in ("families.json", "more.json"):
+            with open(os.path.join(folder, name)) as file:
+                cases.update(json.load(file)["families"])
+        self.case = cases[family]["architecture"], cases[family]["config"]
+        self.adapter(target_modules=targets)
+        self.expect_merges()
+
+    setattr(Families, f"test_{family}", test)
+
+
+for inherited in [name for name in dir(Peft) if name.startswith("test_")]:
+    setattr(Families, inherited, None)
+for one, modules in FAMILIES.items():
+    add_family(one, modules)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class UnknownFamily : public Families {
 
   const std::string llama_ = workshop_.MakeModel("llama", testing_util::TinyLlama());
   static constexpr const char* kNoTable =
-      "no parameter table for model_type \"foo\"; there are tables for bert";
+      "no parameter table for model_type \"foo\"; 47 families have one";
 };
 
 TEST_F(UnknownFamily, IsInspectedDigestedComparedAndCopied) {
@@ -88,11 +88,12 @@ TEST_F(UnknownFamily, IsInspectedDigestedComparedAndCopied) {
   MakeFoo("foo");
   const ProcessResult inspected = RunProcess({Workshop::Tool("ckpt-inspect"), foo});
   EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
-  EXPECT_THAT(inspected.out, HasSubstr("foo (no parameter table)"));
+  EXPECT_THAT(inspected.out, HasSubstr("foo (no parameter table: nothing is proved)"));
   EXPECT_THAT(inspected.out, HasSubstr(std::string("not checked: ") + kNoTable));
 
   const ProcessResult digest = RunProcess({Workshop::Tool("ckpt-digest"), foo});
   EXPECT_EQ(digest.exit_code, 0) << digest.err;
+  EXPECT_THAT(digest.err, HasSubstr("tensors are taken by their names, and nothing is proved"));
   EXPECT_EQ(digest.out.substr(digest.out.find("sha256:")), [&] {
     const std::string text = RunProcess({Workshop::Tool("ckpt-digest"), llama_}).out;
     return text.substr(text.find("sha256:"));
@@ -106,6 +107,34 @@ TEST_F(UnknownFamily, IsInspectedDigestedComparedAndCopied) {
   const ProcessResult packed =
       RunProcess({Workshop::Tool("ckpt-pack"), foo, workshop_ / "foo.tar"});
   EXPECT_EQ(packed.exit_code, 0) << packed.err;
+}
+
+// A text of the user's, as one file or in a folder, makes it known.
+TEST_F(UnknownFamily, IsKnownByATextOfTheUsers) {
+  const std::string foo = workshop_ / "foo";
+  std::filesystem::copy(llama_, foo);
+  MakeFoo("foo");
+  std::string text = ReadFile(NXDKIT_SOURCE_DIR "/formats/models/families/llama.family");
+  for (const auto& [from, to] : {std::pair{"family llama", "family foo"},
+                                 {"type llama", "type foo"},
+                                 {"match LlamaForCausalLM", "match FooForCausalLM"}})
+    text.replace(text.find(from), std::string(from).size(), to);
+  const std::string file = workshop_.Write("mine/foo.family", text);
+  const ProcessResult named = RunProcess({Workshop::Tool("ckpt-inspect"), "--family", file, foo});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_THAT(named.out, HasSubstr("each tensor has its place; all"));
+  EXPECT_THAT(named.out, HasSubstr("by " + file + ", family foo (sha256 "));
+  const ProcessResult found = RunProcess({"/usr/bin/env", "NXDKIT_FAMILIES=" + (workshop_ / "mine"),
+                                          Workshop::Tool("ckpt-verify"), foo});
+  EXPECT_EQ(found.exit_code, 0) << found.out << found.err;
+  ExpectConverts("--from hf --to nxd --tp 2 --family " + file, foo, out_);
+  EXPECT_THAT(ReadFile(out_ + "/nxdkit.json"), HasSubstr("\"family\": \"foo\""));
+  const std::string broken = workshop_.Write("broken.family", "family foo\nmatch X\n  qq a 1\n");
+  const ProcessResult refused =
+      RunProcess({Workshop::Tool("ckpt-inspect"), "--family", broken, foo});
+  EXPECT_EQ(refused.exit_code, 0) << "what is there is shown";
+  EXPECT_THAT(refused.err + refused.out,
+              HasSubstr("line 3, column 3: \"qq\" is neither a directive nor a cut"));
 }
 
 TEST_F(UnknownFamily, SaysWhatItCannotDo) {

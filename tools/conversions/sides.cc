@@ -76,6 +76,7 @@ artifact::InputHints HintsOf(const Arguments& given, const std::string& prefix) 
   hints.origin = "the command line";
   hints.prefix = prefix;
   hints.config = given.Text("config");
+  hints.family = given.Text("family").value_or("");
   hints.lora = given.Text("merge-lora").value_or("");
   return hints;
 }

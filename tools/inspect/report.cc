@@ -68,7 +68,8 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   if (!config.quant_method.empty())
     facts.Line("quantised", EscapeControl(config.quant_method) + ", as its configuration says");
   if (!config.family)
-    return facts.Add("family", type + " (no parameter table)", "model", ModelJson(artifact));
+    return facts.Add("family", type + " (no parameter table: nothing is proved)", "model",
+                     ModelJson(artifact));
   facts.Add("family",
             fmt::format("{} ({})", config.family->model_type, config.family->architecture), "model",
             ModelJson(artifact));
@@ -134,7 +135,10 @@ Json CheckJson(const ops::LayoutCheck& check) {
                                                               : "not_checked"},
           {"message", check.message},
           {"parameters", check.parameters},
-          {"missing_parameters", check.missing_parameters}};
+          {"missing_parameters", check.missing_parameters},
+          {"aliases", check.aliases},
+          {"ignored", check.ignored},
+          {"carried", check.carried}};
 }
 
 std::string CheckText(const ops::LayoutCheck& check) {
@@ -142,6 +146,17 @@ std::string CheckText(const ops::LayoutCheck& check) {
   if (check.outcome == Outcome::kDoesNotFit) return "does not fit: " + check.message;
   if (check.missing_parameters > 0) return "each tensor has its place; " + check.message;
   return fmt::format("each tensor has its place; all {} parameters are here", check.parameters);
+}
+
+// How much of what is stored the family's text explains.
+std::string CoverageText(const Inspection& inspection) {
+  const ops::LayoutCheck& check = inspection.layout;
+  const models::Family& family = *inspection.artifact.config->family;
+  return fmt::format("{} mapped, {} alias{}, {} ignored, {} carried, by {} {} (sha256 {})",
+                     check.parameters - check.missing_parameters, check.aliases,
+                     check.aliases == 1 ? "" : "es", check.ignored, check.carried,
+                     family.origin.empty() ? "the family" : family.origin + ", family",
+                     family.model_type, family.digest.substr(0, 12));
 }
 
 // --- what training leaves beside whole models
@@ -257,6 +272,7 @@ kinds::Facts FactsOf(const Inspection& inspection) {
   facts.Append(kinds.last);
   AddContents(facts, inspection);
   facts.Line("layout", CheckText(inspection.layout));
+  if (inspection.layout.outcome == Outcome::kFits) facts.Line("coverage", CoverageText(inspection));
   return facts;
 }
 

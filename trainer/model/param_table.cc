@@ -112,7 +112,7 @@ class TableMaker {
     }
     // A bias beside columns is added to the sum of all ranks: each has its whole gradient.
     slot.partial_gradient =
-        models::IsHead(role.unit) && slot.copies > 1 && slot.cut_dim == role.axis;
+        models::IsHead(role.unit) && slot.copies > 1 && param.role != models::Role::kOutput;
     slot.offset = param.Leads() ? Aligned(end_) : end_;
     end_ = slot.offset + slot.size();
     table_.slots.push_back(std::move(slot));

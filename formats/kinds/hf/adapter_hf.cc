@@ -12,6 +12,7 @@
 #include "formats/kinds/table.h"
 #include "formats/kinds/unwrap.h"
 #include "formats/lora/peft_types.h"
+#include "formats/models/view.h"
 #include "lib/base/choice.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -49,10 +50,23 @@ class Binder {
   Binder(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing)
       : out_(out), base_(base), config_(out.lora->config), numbering_(base, out, sharing) {
     for (uint32_t i = 0; i < base.params->size(); ++i) index_.emplace((*base.params)[i].name, i);
+    if (base.model) AddSpellings(*base.model);
     if (!base.model || !base.model->config.tied) return;
-    for (const models::Alias& alias : base.model->config.family->aliases)
-      if (const auto it = index_.find(alias.of); alias.tied && it != index_.end())
+    for (const models::Alias& alias : base.model->config.aliases)
+      if (const auto it = index_.find(alias.of); it != index_.end())
         tied_.emplace(alias.name, it->second);
+  }
+
+  // PEFT calls modules as they are named in memory, which may be another spelling of the family.
+  void AddSpellings(const models::Model& model) {
+    for (const std::string& spelling : models::Spellings(*model.config.family)) {
+      const auto tensors = models::SpelledTensors(model, spelling, /*with_aliases=*/false);
+      if (!tensors.ok()) continue;
+      for (const TensorLayout& tensor : *tensors)
+        if (tensor.pieces.size() == 1 && std::ranges::is_sorted(tensor.pieces[0].axes) &&
+            tensor.shape == model.params[tensor.pieces[0].param].shape)
+          index_.emplace(tensor.name, tensor.pieces[0].param);
+    }
   }
 
   Status Run() {

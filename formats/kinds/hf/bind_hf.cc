@@ -1,12 +1,12 @@
 #include "formats/kinds/hf/read_hf.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 #include <utility>
 
 #include "formats/kinds/bind.h"
-#include "formats/models/experts.h"
-#include "formats/models/rank_tensors.h"
+#include "formats/models/view.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::kinds {
@@ -57,14 +57,45 @@ Status BindPlain(BoundArtifact& out) {
   return OkStatus();
 }
 
+// The names of all spellings of the family: those of the one that most of what is stored has come
+// first, for the same name may mean another shape in another.
+Result<NameMap> KnownNames(const BoundArtifact& out) {
+  const models::Model& model = *out.model;
+  std::vector<std::string> spellings = models::Spellings(*model.config.family);
+  spellings.insert(spellings.begin(), "");
+  std::vector<std::pair<size_t, NameMap>> maps;  // with how many tensors fit
+  for (const std::string& spelling : spellings) {
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, models::SpelledTensors(model, spelling));
+    NameMap names = ByName(std::move(tensors));
+    size_t fits = 0;
+    for (const TensorFile& file : out.artifact.files)
+      for (const StoredTensor& stored : file.tensors)
+        if (const auto it = names.find(stored.name); it != names.end())
+          fits += it->second.shape == stored.shape ? 1 : 0;
+    const bool all = fits == out.artifact.tensor_count();
+    maps.emplace_back(fits, std::move(names));
+    if (all) break;
+  }
+  const auto best =
+      std::ranges::max_element(maps, {}, &std::pair<size_t, NameMap>::first);  // the first of them
+  NameMap known = std::move(best->second);
+  for (auto& [fits, names] : maps) known.merge(names);
+  return known;
+}
+
 }  // namespace
 
 Status BindHf(BoundArtifact& out, const InputHints&) {
   WarnOfConfig(out.artifact);
-  if (!out.artifact.config || !out.artifact.config->family) return BindPlain(out);
+  if (!out.artifact.config) return BindPlain(out);
+  if (!out.artifact.config->family) {
+    out.artifact.warnings.push_back(models::NoTableText(*out.artifact.config) +
+                                    ": tensors are taken by their names, and nothing is proved of "
+                                    "them");
+    return BindPlain(out);
+  }
   NXDKIT_TRY(RequireFamily(out));
-  NameMap known = ByName(models::HfTensors(*out.model, true));
-  known.merge(ByName(models::FusedExperts(*out.model)));
+  NXDKIT_ASSIGN(const NameMap known, KnownNames(out));
   const Unwrapping unwrapping = UnwrapFiles(out.artifact, 0, out.artifact.files.size(), known);
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f)
     NXDKIT_TRY(BindFile(out, f, known, unwrapping));

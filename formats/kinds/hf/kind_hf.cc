@@ -13,6 +13,9 @@ constexpr OptionRow kRows[] = {
      "which weights of a Hugging Face folder with several sets: a file of it, or its index",
      kAsInput, "{option} chooses weights of a Hugging Face folder, and this is {what}",
      ValueKind::kPath},
+    {"style", "saved|memory|hub|v4|memory_v4|bare",
+     "names of the parameters: as transformers saves them, or another spelling that the family has",
+     kAsTarget},
     {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
      kAsTarget}};
 

@@ -1,5 +1,9 @@
 #include "formats/kinds/hf/output_hf.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "formats/adapter/lora_config.h"
 #include "formats/adapter/lora_forms.h"
 #include "formats/artifact/canonical.h"
@@ -7,6 +11,8 @@
 #include "formats/hf/split.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/table.h"
+#include "formats/models/view.h"
+#include "lib/base/errors.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -18,11 +24,33 @@ Status PlanAdapter(OutputBuilder& builder) {
   return builder.AddSafetensors(kPeftFile, -1, PeftTensors(adapter), {{"format", "pt"}});
 }
 
+// In the order of the model; a tied head is stored once.
+Result<std::vector<TensorLayout>> TensorsOf(const BoundArtifact& source,
+                                            const std::string& spelling) {
+  std::vector<TensorLayout> whole = WholeTensors(source);
+  if (spelling.empty()) return whole;
+  NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
+                models::SpelledTensors(*source.model, spelling, /*aliases=*/false));
+  const auto beside = whole.begin() + static_cast<std::ptrdiff_t>(source.model->params.size());
+  std::move(beside, whole.end(), std::back_inserter(tensors));
+  return tensors;
+}
+
+Status CheckSpelling(const BoundArtifact& source, const std::string& spelling) {
+  if (!source.model || source.lora)
+    return Unsupported("--style {} is for models whose family is known", spelling);
+  const std::vector<std::string> known = models::Spellings(*source.model->config.family);
+  if (std::ranges::count(known, spelling) > 0) return OkStatus();
+  return Unsupported("the family {} has no spelling \"{}\"; it has {}",
+                     source.model->config.family->model_type, spelling,
+                     known.empty() ? "one alone" : fmt::format("{}", fmt::join(known, ", ")));
+}
+
 }  // namespace
 
 Status HfOutput::Plan(OutputBuilder& builder) const {
   if (builder.source().lora) return PlanAdapter(builder);
-  std::vector<TensorLayout> tensors = WholeTensors(builder.source());
+  NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, TensorsOf(builder.source(), spelling));
   std::vector<uint64_t> bytes;
   uint64_t total = 0;
   uint64_t parameters = 0;
@@ -56,6 +84,10 @@ Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source,
   auto& output = static_cast<HfOutput&>(*decided);
   if (const std::optional<std::string> size = options.Text("max-shard-size"))
     NXDKIT_TRY(hf::ParseShardSize(*size).To(output.max_shard_bytes));
+  if (const std::string style = options.Text("style").value_or("saved"); style != "saved") {
+    NXDKIT_TRY(CheckSpelling(source, style).in(source.artifact.path));
+    output.spelling = style;
+  }
   if (!source.lora && !source.artifact.config)
     output.notes.push_back(
         "the source has no config.json: without one the model cannot be loaded or converted "

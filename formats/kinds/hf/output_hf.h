@@ -13,6 +13,7 @@ class HfOutput : public Output {
   Status Plan(OutputBuilder& builder) const override;
 
   uint64_t max_shard_bytes = kShardBytes;
+  std::string spelling;  // of the family; "": as transformers saves it
 };
 
 Result<std::unique_ptr<Output>> DecideHf(const BoundArtifact& source, const OutputOptions& options);

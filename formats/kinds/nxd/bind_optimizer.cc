@@ -115,9 +115,11 @@ class Binder {
                  "how NxDT's Megatron models group their parameters is not known, so the "
                  "optimizer's numbers cannot be told")
           .hint("--no-optimizer leaves the optimizer's state out");
-    if (const models::Family& family = *out_.model->config.family; !family.optimizer_known)
-      return Unsupported("how trainers of {} models number their parameters is not known",
-                         family.model_type)
+    if (const models::Family& family = *out_.model->config.family; !family.training.optimizer)
+      return Unsupported(
+                 "how trainers of {} models number their parameters is not known: the text "
+                 "of the family has no line \"training optimizer\"",
+                 family.model_type)
           .hint("--no-optimizer leaves the optimizer's state out");
     if (set_.ep > 1)
       return Unsupported(

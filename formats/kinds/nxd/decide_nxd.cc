@@ -68,10 +68,12 @@ bool StoredHead(const BoundArtifact& source) {
 // Checks what is asked of a family that has one way to be stored.
 Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& asked,
                         const nxd::Geometry& out) {
-  if (!family.nxd_pipelines && out.pp > 1)
-    return Unsupported("how NxD cuts a {} model into pipeline stages is not known",
-                       family.model_type);
-  if (SplitsQkv(family)) return OkStatus();
+  if (!family.training.pipelines && out.pp > 1)
+    return Unsupported(
+        "how NxD cuts a {} model into pipeline stages is not known: the text of the "
+        "family has no line \"training pipelines\"",
+        family.model_type);
+  if (family.splits_qkv) return OkStatus();
   if (asked.qkv)
     return BadUsage("a {} model has one way to store q, k and v: --qkv does not apply",
                     family.model_type);
@@ -96,15 +98,15 @@ Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& out
     out.qkv = nxd::OptimumQkv(config, out, from_nxd && nxd::Fuses(out.qkv));
   } else if (out.names == nxd::NameStyle::kMegatron) {
     out.qkv = QkvStyle::kSeparate;
-  } else if (asked.qkv_if_unsaid && SplitsQkv(*config.family)) {
+  } else if (asked.qkv_if_unsaid && config.family->splits_qkv) {
     const bool grouped = config.heads != config.kv_heads;
     out.qkv = grouped && asked.qkv_if_unsaid == QkvStyle::kCoalesced ? QkvStyle::kSeparate
                                                                      : *asked.qkv_if_unsaid;
   } else if (!from_nxd || (out.kv_multiplier > 1 && out.qkv != QkvStyle::kFused)) {
-    out.qkv = out.kv_multiplier == 1         ? QkvStyle::kSeparate
-              : config.family->nxd_fuses_qkv ? QkvStyle::kFused
-                                             : QkvStyle::kLinear;
-    if (SplitsQkv(*config.family))
+    out.qkv = out.kv_multiplier == 1              ? QkvStyle::kSeparate
+              : config.family->training.fuses_qkv ? QkvStyle::kFused
+                                                  : QkvStyle::kLinear;
+    if (config.family->splits_qkv)
       output.notes.push_back(
           fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
   }
@@ -177,7 +179,7 @@ Status DecideGeometry(const BoundArtifact& source, const OutputOptions& options,
   out.names = asked.layout.names.value_or(out.names);
   if (asked.layout.kv_multiplier)
     out.kv_multiplier = *asked.layout.kv_multiplier;
-  else if (!same_tp)
+  else if (!same_tp && config.family->splits_qkv)
     out.kv_multiplier = LeastMultiplier(config.kv_heads, out.tp);
   NXDKIT_TRY(CheckPlainFamily(*config.family, asked.layout, out));
   const NxdState* const state = NxdStateOf(source.artifact);
@@ -247,7 +249,7 @@ Result<std::unique_ptr<Output>> DecideNxd(const BoundArtifact& source,
   nxd::Geometry& out = output.geometry;
   output.training_tag = asked.training_tag;
   output.xser = DecideXser(source, asked, output);
-  output.aliases = config.family->nxd_stores_aliases || (output.optimum && config.tied) ||
+  output.aliases = config.family->training.stores_aliases || (output.optimum && config.tied) ||
                    (asked.training_tag && config.tied && StoredHead(source));
   NXDKIT_TRY(CheckGeometry(config, out));
   // Where no layer has experts the two name alike, and the set will show no more than that.

@@ -42,8 +42,9 @@ class NxdPlanner {
     const std::string dtype(builder_.dtypes().empty() ? "" : TorchName(builder_.dtypes().front()));
     builder_.plan.texts.push_back(
         {InTag("nxdkit.json"),
-         nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type, dtype,
-                           NXDKIT_VERSION, output_.source_digest)});
+         nxd::WriteSidecar(output_.geometry, source_.model->config.family->model_type,
+                           source_.model->config.family->digest, dtype, NXDKIT_VERSION,
+                           output_.source_digest)});
     builder_.plan.texts.push_back({InTag("done"), "1"});
     return OkStatus();
   }

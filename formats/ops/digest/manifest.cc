@@ -133,7 +133,12 @@ Result<DigestReport> Digest(const DigestRequest& request) {
   if (!request.write_manifest) return report;
 
   const std::string& path = *request.write_manifest;
-  Manifest manifest{report.model, "", {}};
+  Manifest manifest;
+  manifest.model = report.model;
+  if (artifact.config && artifact.config->family) {
+    manifest.family = artifact.config->family->model_type;
+    manifest.family_sha256 = artifact.config->family->digest;
+  }
   if (request.files) {
     manifest.kind = report.kind->name;
     NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));

@@ -109,7 +109,13 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
   inspection.parameters = 0;
   inspection.parameters_are_logical = true;
   LayoutCheck& layout = inspection.layout;
-  layout.parameters = bound.params.size();
+  layout.parameters = bound.params.size() - bound.carried.size();
+  layout.carried = bound.carried.size();
+  layout.ignored = std::set(bound.left_out.begin(), bound.left_out.end()).size();
+  std::set<std::string> names;
+  for (const TensorLayout& tensor : bound.bound.layout.tensors) names.insert(tensor.name);
+  for (const models::Alias& alias : inspection.artifact.config->aliases)
+    layout.aliases += names.contains(alias.name) ? 1 : 0;
   std::string first_missing;
   for (uint32_t i = 0; i < bound.params.size(); ++i) {
     if (!places.of(i).empty()) {

@@ -37,6 +37,10 @@ struct LayoutCheck {
   std::string message;      // why not checked; what does not fit; "" when all is here and fits
   uint64_t parameters = 0;  // of the model, when it fits
   uint64_t missing_parameters = 0;  // of those, stored nowhere in this artifact
+  // Names that are stored beside the parameters.
+  uint64_t aliases = 0;  // of parameters
+  uint64_t ignored = 0;  // of buffers that the family may lose
+  uint64_t carried = 0;  // of what the family keeps as it is
 };
 
 // A compiled graph, in a file of its own or inside model.pt.

@@ -22,8 +22,6 @@ struct Shapes {
   int64_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;
   bool tied;
 };
-constexpr int64_t kPositions = 512;  // where they have parameters
-constexpr int64_t kExperts = 8;      // a quarter as wide as the MLP in whose place they are
 constexpr Shapes kShapes[] = {
     {"tiny", 64, 160, 4, 8, 4, 16, 512, true},
     {"0.6b", 1024, 3072, 28, 16, 8, 128, 151936, true},
@@ -37,42 +35,31 @@ Result<std::string> ConfigText(const MakeModelRequest& request) {
   const Shapes* shapes = nullptr;
   for (const Shapes& row : kShapes)
     if (request.size == row.size) shapes = &row;
-  const models::Family* family = nullptr;
-  for (const models::Family* row : models::Families())
-    if (request.family == row->model_type) family = row;
-  if (!shapes || !family)
+  const std::string_view text = models::BuiltInFamilyText(request.family);
+  if (!shapes || text.empty())
     return BadUsage("no shapes for family \"{}\", size \"{}\"", request.family, request.size);
+  NXDKIT_ASSIGN(const models::Family family, models::ParseFamily(text, ""));
   // Only Qwen3 has heads wider than hidden / heads.
   const bool wide_heads = request.family.starts_with("qwen3");
   const int64_t heads = wide_heads ? shapes->heads : shapes->hidden / shapes->head_dim;
-  Json json = {{"architectures", {family->architecture}},
-               {"bos_token_id", 1},
-               {"eos_token_id", 2},
-               {"head_dim", shapes->head_dim},
-               {"hidden_act", "silu"},
-               {"hidden_size", shapes->hidden},
-               {"intermediate_size", shapes->intermediate},
-               {"max_position_embeddings", 40960},
-               {"model_type", family->model_type},
-               {"num_attention_heads", heads},
-               {"num_hidden_layers", shapes->layers},
-               {"num_key_value_heads", std::min(heads, shapes->kv_heads)},
-               {"rms_norm_eps", 1e-06},
-               {"rope_theta", 1000000.0},
-               {"tie_word_embeddings", shapes->tied && family->experts.count == nullptr},
-               {"torch_dtype", TorchName(request.dtype)},
-               {"vocab_size", shapes->vocab}};
-  if (!models::SplitsQkv(*family)) {
-    json["num_key_value_heads"] = heads;
-    json["type_vocab_size"] = 2;
-    json["max_position_embeddings"] = kPositions;
-  }
-  if (family->experts.count) {
-    json[family->experts.count] = kExperts;
-    json["num_experts_per_tok"] = kExperts / 4;
-    json[family->experts.intermediate] = shapes->intermediate / 4;
-  }
-  return DumpPython(json) + "\n";
+  const Json json = {{"architectures", {family.architecture}},
+                     {"bos_token_id", 1},
+                     {"eos_token_id", 2},
+                     {"head_dim", shapes->head_dim},
+                     {"hidden_act", "silu"},
+                     {"hidden_size", shapes->hidden},
+                     {"intermediate_size", shapes->intermediate},
+                     {"max_position_embeddings", 40960},
+                     {"model_type", family.model_type},
+                     {"num_attention_heads", heads},
+                     {"num_hidden_layers", shapes->layers},
+                     {"num_key_value_heads", std::min(heads, shapes->kv_heads)},
+                     {"rms_norm_eps", 1e-06},
+                     {"rope_theta", 1000000.0},
+                     {"tie_word_embeddings", shapes->tied},
+                     {"torch_dtype", TorchName(request.dtype)},
+                     {"vocab_size", shapes->vocab}};
+  return models::SampleConfig(family, DumpPython(json));
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ std::map<std::pair<int64_t, int>, Attention> Collect(const BoundArtifact& artifa
   for (const TensorLayout& tensor : artifact.bound.layout.tensors) {
     const LayoutFile& file = artifact.bound.layout.files[tensor.file];
     for (const Piece& piece : tensor.pieces) {
+      if (piece.param >= artifact.model->params.size()) continue;  // carried
       const models::Param& param = artifact.model->params[piece.param];
       const bool heads = param.role == Role::kQuery || param.role == Role::kKey ||
                          param.role == Role::kValue || param.role == Role::kOutput;

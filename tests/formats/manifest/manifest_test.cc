@@ -49,7 +49,7 @@ TEST(Manifest, ReadsWhatItWrites) {
 }
 
 TEST(Manifest, OfNoParametersProvesNothing) {
-  const Result<std::string> text = WriteManifest({MakeModelDigest({}), "", {}});
+  const Result<std::string> text = WriteManifest(Manifest());
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, ::testing::Not(::testing::HasSubstr("artifact")));
   const Result<Manifest> read = ReadManifest(*text);

@@ -42,7 +42,7 @@ TEST(Config, ReadsTheKeys) {
   config["head_dim"] = 16;
   const ModelConfig parsed = Parsed(config);
   ASSERT_NE(parsed.family, nullptr);
-  EXPECT_STREQ(parsed.family->model_type, "llama");
+  EXPECT_EQ(parsed.family->model_type, "llama");
   EXPECT_EQ(parsed.hidden, 32);
   EXPECT_EQ(parsed.intermediate, 48);
   EXPECT_EQ(parsed.layers, 2);
@@ -98,7 +98,7 @@ TEST(Config, TheArchitectureStandsInForAMissingModelType) {
   json config = Config("");
   config["architectures"] = {"Qwen3ForCausalLM"};
   ASSERT_NE(Parsed(config).family, nullptr);
-  EXPECT_STREQ(Parsed(config).family->model_type, "qwen3");
+  EXPECT_EQ(Parsed(config).family->model_type, "qwen3");
   config["model_type"] = "mistral";  // never against what it says
   EXPECT_EQ(Parsed(config).family, nullptr);
 }
@@ -191,9 +191,7 @@ TEST(Config, AnUnknownFamilyIsNoErrorUntilATableIsNeeded) {
   EXPECT_EQ(config.family, nullptr);
   EXPECT_EQ(config.model_type, "foo");
   const auto error = ExpectError(MakeModel(config), Errc::kUnsupported,
-                                 "no parameter table for model_type \"foo\"; there are tables "
-                                 "for bert (BertForPreTraining), gpt_neox (GPTNeoXForCausalLM), "
-                                 "llama, mixtral, qwen2, qwen3, qwen3_moe");
+                                 "no parameter table for model_type \"foo\"; 47 families have one");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("as hf or torch it can still be inspected"));
 }
@@ -293,7 +291,7 @@ TEST(Config, SomeFamiliesAreToldByTheirArchitecture) {
   EXPECT_EQ(Parsed(config).family, nullptr);
   ExpectError(MakeModel(Parsed(config)), Errc::kUnsupported,
               "no parameter table for model_type \"gpt_neox\", architecture "
-              "\"GPTNeoXForSequenceClassification\"; there are tables for bert");
+              "\"GPTNeoXForSequenceClassification\"; 47 families have one");
 }
 
 TEST(Families, GptNeoxHasOneMatrixForQueriesKeysAndValues) {
@@ -432,7 +430,8 @@ TEST(Families, FaultsOfExpertsAreNamed) {
 }
 
 TEST(Families, OnlyNamedBuffersMayBeLeftOut) {
-  const Family& llama = *Parsed(Config("llama")).family;
+  const ModelConfig config = Parsed(Config("llama"));
+  const Family& llama = *config.family;
   EXPECT_TRUE(IsIgnorable(llama, "model.layers.11.self_attn.rotary_emb.inv_freq"));
   EXPECT_TRUE(IsIgnorable(llama, "model.rotary_emb.inv_freq"));
   EXPECT_TRUE(IsIgnorable(llama,

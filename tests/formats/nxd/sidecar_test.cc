@@ -26,13 +26,16 @@ Geometry AnyGeometry() {
   return geometry;
 }
 
-json Written() { return json::parse(WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0")); }
+json Written() {
+  return json::parse(WriteSidecar(AnyGeometry(), "qwen3", "3f", "bfloat16", "0.1.0"));
+}
 
 TEST(Sidecar, IsWrittenSortedWithALineFeed) {
-  EXPECT_EQ(WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0"), R"({
+  EXPECT_EQ(WriteSidecar(AnyGeometry(), "qwen3", "3f", "bfloat16", "0.1.0"), R"({
   "dtype": "bfloat16",
   "ep": 1,
   "family": "qwen3",
+  "family_sha256": "3f",
   "hw": "trn2",
   "kv_multiplier": 4,
   "pp": 2,
@@ -48,7 +51,7 @@ TEST(Sidecar, IsWrittenSortedWithALineFeed) {
 
 TEST(Sidecar, MayNameItsSource) {
   const std::string digest = "sha256:" + std::string(64, 'a');
-  const std::string text = WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0", digest);
+  const std::string text = WriteSidecar(AnyGeometry(), "qwen3", "3f", "bfloat16", "0.1.0", digest);
   EXPECT_EQ(json::parse(text)["source_digest"], digest);
   const auto sidecar = ParseSidecar(text, "nxdkit.json");
   ASSERT_TRUE(sidecar.ok()) << sidecar.error().ToString();
@@ -66,7 +69,7 @@ TEST(Sidecar, MayNameItsSource) {
 
 TEST(Sidecar, ReadsWhatWasWritten) {
   const testing_util::Scratch scratch;
-  scratch.Write("nxdkit.json", WriteSidecar(AnyGeometry(), "qwen3", "bfloat16", "0.1.0"));
+  scratch.Write("nxdkit.json", WriteSidecar(AnyGeometry(), "qwen3", "3f", "bfloat16", "0.1.0"));
   const auto sidecar = ReadSidecar(scratch.folder());
   ASSERT_TRUE(sidecar.ok()) << sidecar.error().ToString();
   ASSERT_TRUE(sidecar->has_value());
@@ -89,7 +92,8 @@ TEST(Sidecar, EveryWordComesBack) {
        {QkvStyle::kSeparate, QkvStyle::kLinear, QkvStyle::kFused, QkvStyle::kCoalesced}) {
     Geometry geometry;
     geometry.qkv = qkv;
-    const auto sidecar = ParseSidecar(WriteSidecar(geometry, "llama", "", "0.1.0"), "nxdkit.json");
+    const auto sidecar =
+        ParseSidecar(WriteSidecar(geometry, "llama", "", "", "0.1.0"), "nxdkit.json");
     ASSERT_TRUE(sidecar.ok()) << sidecar.error().ToString();
     EXPECT_EQ(sidecar->claims.qkv, qkv);
     EXPECT_EQ(sidecar->claims.hardware, models::Hardware::kTrn1);

@@ -100,7 +100,7 @@ class TagWriter {
     }
     for (uint32_t f = 0; f < layout_.files.size(); ++f) WriteRank(f);
     WriteText("config.json", tag_.config.dump());
-    WriteText("nxdkit.json", nxd::WriteSidecar(tag_.geometry, model_.config.family->model_type,
+    WriteText("nxdkit.json", nxd::WriteSidecar(tag_.geometry, model_.config.family->model_type, "",
                                                "bfloat16", "test"));
     WriteText("scheduler.pt", "any bytes of the scheduler");
     WriteText("user_content.pt", "any bytes of the user");

@@ -167,15 +167,15 @@ bool IsOld(SetStyle style) { return style != SetStyle::kV2 && style != SetStyle:
 
 void Travel(const Journey& journey) {
   const Traveller traveller;
-  const models::Family& family = *testing_util::ModelOf(journey.c.config).config.family;
+  const auto family_of = testing_util::ModelOf(journey.c.config).config.family;
+  const models::Family& family = *family_of;
   RC_TAG(std::string(family.model_type), std::string(nxd::SetStyleName(journey.style)),
          journey.optimum);
   const std::string model = traveller.MakeModel(journey.c);
   const std::string digest = DigestOf(model, &ops::kHf);
 
   ops::OutputOptions options = SetOptions(journey);
-  const bool own_style =
-      models::SplitsQkv(family) && journey.c.nxd.names != nxd::NameStyle::kMegatron;
+  const bool own_style = family.splits_qkv && journey.c.nxd.names != nxd::NameStyle::kMegatron;
   if (own_style) options.Set("qkv", Word(journey.c.nxd.qkv));
   std::string set = traveller.Convert(model, &ops::kHf, "set", &ops::kNxd, options);
   RC_ASSERT(DigestOf(set, &ops::kNxd) == digest);
@@ -186,7 +186,7 @@ void Travel(const Journey& journey) {
 
   std::string last = set;
   const Kind* kind = &ops::kNxd;
-  if (family.has_bundles) {
+  if (family.has_bundles()) {
     last = traveller.Convert(set, &ops::kNxd, "bundle", &ops::kRollout,
                              BundleOptions(journey.c.rollout));
     kind = &ops::kRollout;

@@ -178,7 +178,7 @@ model("quantised-absmax", lambda k: k, {"model.layers.0.mlp.down_proj.weight.abs
 model("quantised-mxfp4", lambda k: k, {"model.layers.0.mlp.experts.gate_up_proj_blocks": one}, {"quantization_config": {"quant_method": "mxfp4"}})
 model("quantised-config-alone", lambda k: k, {}, {"quantization_config": {"quant_method": "fp8"}})
 model("unknown-quantised", lambda k: k, {"model.layers.0.mlp.down_proj.weight_scale_inv": one},
-      {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "quantization_config": {"quant_method": "fp8"}})
-model("unknown-family", lambda k: k, {}, {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]})
+      {"model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"], "quantization_config": {"quant_method": "fp8"}})
+model("unknown-family", lambda k: k, {}, {"model_type": "kimi_linear", "architectures": ["KimiLinearForCausalLM"]})
 P
 touch unreadable.safetensors && chmod 000 unreadable.safetensors

@@ -1,0 +1,63 @@
+// PRIVATE to formats/models: a family's table run with one config.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/models/model.h"
+#include "formats/models/table.h"
+
+namespace nxdkit::models {
+
+struct ConfigText {
+  explicit ConfigText(Json all) : json(std::move(all)) {}
+  Json json;
+};
+
+// Both must outlive it. Faults name the key of the config as their member, or the parameter.
+class TableRun {
+ public:
+  TableRun(const Table& table, const Json& config);  // Evaluates the lets.
+
+  const Value& At(uint32_t symbol) const { return values_.At(symbol); }
+  Result<int64_t> Number(uint32_t expression) {
+    return values_.Number(table_.expressions[expression]);
+  }
+  Error WhyLet(int64_t symbol) const;
+  Status CheckFlags() const;  // Those that the config has are true or false.
+
+  // The rows that no condition depends on, outside of loops and for the first turn of each: what
+  // they ask for is there.
+  Status CheckPlainRows();
+
+  // By layer, whether its experts are there; without experts empty.
+  Result<std::vector<bool>> SparseLayers();
+  Result<std::vector<Alias>> Aliases();
+  bool HasBias(Role role);  // Whether the parameters of the role have one.
+
+  // Adds the parameters, their cuts and what is carried.
+  Status Expand(Model& model);
+
+ private:
+  struct Loop {
+    size_t step;
+    int64_t turn;
+    int64_t turns;
+  };
+
+  Result<bool> Holds(const std::vector<uint32_t>& conditions);
+  Result<std::string> NameOf(const NamePattern& pattern);
+  Result<Shape> ShapeOf(const Row& row);
+  Status AddRow(const Row& row, Model& model);
+  Status AddCuts(Model& model);
+  Status CheckCut(const ParamCut& cut, const Param& param) const;
+  int Counter(std::string_view name) const;  // its value in the open loops; -1: it is not open
+  void SetCounters(int64_t value);
+
+  const Table& table_;
+  Evaluator values_;
+  std::vector<Loop> loops_;
+};
+
+}  // namespace nxdkit::models

@@ -1,0 +1,160 @@
+// PRIVATE to formats/models: the expressions of a family's table, over the keys of a config.json,
+// the table's own names and the counters of its loops.
+//
+//   A ?? B      A, or B where a key of A is missing or null
+//   X if C else Y    or and not    == != < <= > >= in not in ends    + - * / % **
+//   len(X)      how many X has
+//   agree(A, B) the one that is there; of two that are, they must be the same
+//   name, a.b.c, list[i], 12, "text", true, false, []
+//
+// Numbers are integers of 64 bits, checked; / must leave nothing over; true is 1. After ==, !=, in
+// and ends a word that the table does not define is a text: layer_types[l] == full_attention.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lib/base/error.h"
+#include "lib/json/json.h"
+
+namespace nxdkit::models {
+
+// What a key of config.json must hold where it is read.
+struct Expected {
+  enum class Type : uint8_t { kAny, kInteger, kFlag } type = Type::kAny;
+  int64_t least = std::numeric_limits<int64_t>::min();
+  int64_t most = std::numeric_limits<int64_t>::max();
+
+  bool operator==(const Expected&) const = default;
+};
+
+// A name in an expression, by its number.
+struct Symbol {
+  enum class Kind : uint8_t { kKey, kLet, kCounter } kind = Kind::kKey;
+  std::string name;  // of a key its path, with dots
+  Expected expected;
+  std::string origin;  // the key that a let comes from, for messages
+};
+
+enum class Code : uint8_t {
+  kNumber,
+  kText,
+  kList,
+  kSymbol,  // pushed: what Operation::number says
+  kLength,
+  kNot,
+  kIndex,
+  kAgree,  // from here on in the place of their operands
+  kElse,
+  kIf,
+  kOtherwise,
+  kOr,
+  kAnd,  // X if C: nothing where C is false
+  kEqual,
+  kUnequal,
+  kLess,
+  kLessEqual,
+  kMore,
+  kMoreEqual,
+  kIn,
+  kNotIn,
+  kEnds,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kRemainder,
+  kPower,
+};
+
+// One step of a machine with a stack.
+struct Operation {
+  Code code;
+  int64_t number = 0;  // kNumber: itself; kText, kList, kSymbol: its index
+};
+
+struct Expression {
+  std::vector<Operation> operations;
+  std::vector<std::string> texts;
+  std::vector<Json> lists;
+  std::string source;  // as it stands in the table
+
+  // The symbol that the expression is, and nothing else; -1 when it is more.
+  int64_t OnlySymbol() const;
+};
+
+// The names that are known where an expression stands. Keys are added as they are met.
+class Scope {
+ public:
+  // The newest of this name: of the table, or a key that is read as `expected`.
+  uint32_t Find(std::string_view name, const Expected& expected);
+  bool Defines(std::string_view name) const;  // a let, or a counter whose loop is open
+  uint32_t Add(Symbol::Kind kind, std::string name);
+  void Close(uint32_t counter);  // its loop is over
+  void ComesFrom(uint32_t let, const Expression& expression);
+
+  const std::vector<Symbol>& symbols() const { return symbols_; }
+
+ private:
+  std::vector<Symbol> symbols_;
+  std::vector<uint32_t> open_;  // lets and counters, the newest last
+};
+
+// kCorrupt, with the offset in `text` of what is wrong as its offset.
+Result<Expression> ParseExpression(std::string_view text, Scope& scope, const Expected& expected);
+
+struct Value {
+  enum class Kind : uint8_t { kNothing, kMissing, kFault, kNumber, kText, kList };
+  Kind kind = Kind::kNothing;
+  int64_t number = 0;  // kMissing: the symbol of the key; kFault: of which fault
+  std::string_view text;
+  const Json* list = nullptr;
+
+  static Value Of(int64_t number) { return {Kind::kNumber, number, {}, nullptr}; }
+  bool is_number() const { return kind == Kind::kNumber; }
+};
+
+// Evaluates the expressions of one table with one config.json; the symbols, the expressions and the
+// config must outlive it.
+class Evaluator {
+ public:
+  Evaluator(const std::vector<Symbol>& symbols, const Json& config);  // Reads the keys.
+
+  void Set(uint32_t symbol, const Value& value) { values_[symbol] = value; }
+  const Value& At(uint32_t symbol) const { return values_[symbol]; }
+
+  Value Run(const Expression& expression);
+  // kCorrupt, with the key as its member, when it is missing, faulty or no integer.
+  Result<int64_t> Number(const Expression& expression);
+  // Why a value is no number.
+  Error Why(const Value& value, const Expression& expression) const;
+
+ private:
+  struct Fault {
+    std::string member;
+    std::string text;
+  };
+
+  Value Steps(const Expression& expression);
+  Value Faulty(std::string member, std::string text);
+  Value Read(const Symbol& symbol, uint32_t number, const Json& config);
+  Value FromJson(const Json& json);
+  Value Push(const Expression& expression, const Operation& operation);
+  Value Unary(Code code, const Value& a, const Expression& expression);
+  Value Binary(const Expression& expression, size_t step, const Value& a, const Value& b);
+  Value Disagreement(const Expression& expression, size_t step, const Value& a, const Value& b);
+  Value Arithmetic(const Expression& expression, size_t step, int64_t a, int64_t b);
+  Value NotWhole(const Expression& expression, size_t step, int64_t a, int64_t b);
+  Value Compare(Code code, const Value& a, const Value& b);
+  Value Within(const Value& a, const Json& list, const std::string& key);
+
+  const std::vector<Symbol>& symbols_;
+  std::vector<Value> values_;
+  std::vector<Fault> faults_;
+  std::vector<Value> stack_;
+};
+
+}  // namespace nxdkit::models

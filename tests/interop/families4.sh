@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# What transformers 4 saves for the models of testdata/families, beside the torch of the other interop tests.
+#
+# Usage: families4.sh [BUILD_DIR]     (default: $NXDKIT_BUILD, else build/dev of the source tree; `ctest -L interop` first)
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=${1:-${NXDKIT_BUILD:-$here/../../build/dev}}
+python=$build/interop-venv/bin/python
+packages=$build/transformers-4
+
+if [[ ! -e $packages/done ]]; then
+  rm -rf "$packages"
+  "$python" -m pip install --quiet --disable-pip-version-check --target "$packages" "transformers==4.57.*"
+  rm -rf "$packages"/torch "$packages"/torch-* "$packages"/nvidia*  # the other environment has it
+  touch "$packages/done"
+fi
+PYTHONPATH=$packages "$python" "$here/families_interop.py"
