@@ -1,6 +1,7 @@
 #include "lib/yaml/value.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "lib/base/text.h"
@@ -106,8 +107,40 @@ std::string NumberText(double number) {
   return text;
 }
 
+namespace {
+
+// The character of an escaped pair of surrogates, in UTF-8.
+std::string Utf8OfPair(std::string_view high, std::string_view low) {
+  const auto hex = [](std::string_view digits) {
+    uint32_t value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    return value;
+  };
+  const uint32_t code = 0x10000 + ((hex(high) - 0xd800) << 10) + (hex(low) - 0xdc00);
+  return {static_cast<char>(0xf0 | code >> 18), static_cast<char>(0x80 | (code >> 12 & 0x3f)),
+          static_cast<char>(0x80 | (code >> 6 & 0x3f)), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+}  // namespace
+
+// JSON escapes a character above U+FFFF as two surrogates, which YAML refuses: both read the
+// character itself.
 std::string QuotedText(std::string_view text) {
-  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string json = Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+  constexpr size_t kEscape = 6;  // \uXXXX
+  std::string out;
+  for (size_t at = 0; at < json.size();) {
+    if (json.compare(at, 3, "\\ud") == 0 && json.find_first_of("89ab", at + 3) == at + 3) {
+      out += Utf8OfPair(std::string_view(json).substr(at + 2, 4),
+                        std::string_view(json).substr(at + kEscape + 2, 4));
+      at += 2 * kEscape;
+      continue;
+    }
+    const size_t taken = json[at] == '\\' ? 2 : 1;
+    out.append(json, at, taken);
+    at += taken;
+  }
+  return out;
 }
 
 std::string ValueText(const Value& value) {

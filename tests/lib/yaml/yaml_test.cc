@@ -128,6 +128,16 @@ TEST(Yaml, BoundsWhatAliasesStandFor) {
   ExpectError(ParseYaml(chain), Errc::kLimit, "nested over the limit of 32");
 }
 
+// Printed configurations are read again, whatever a text has in it.
+TEST(Yaml, ReadsWhatIsQuoted) {
+  for (const char* text : {"\xf0\x9f\x98\x80 and \xf4\x8f\xbf\xbf", "\xed\x9e\xa3", "\\ud83d",
+                           "a\"\n\x13", "caf\xc3\xa9"}) {
+    const Value value = Parse("key: " + QuotedText(text));
+    ASSERT_EQ(value.entries.size(), 1u);
+    EXPECT_EQ(value.entries[0].value.text, text);
+  }
+}
+
 TEST(Yaml, BoundsBytes) {
   ExpectError(ParseYaml(std::string((1 << 20) + 1, ' ')), Errc::kLimit,
               "1048577 bytes are over the limit of 1048576");
