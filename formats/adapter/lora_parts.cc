@@ -26,6 +26,11 @@ uint32_t LoraNumbering::Number(std::string name, Shape shape) {
 
 Status LoraNumbering::AddPair(uint32_t target) {
   const LogicalTensor& param = (*base_.params)[target];
+  if (base_.model && target >= base_.model->params.size())
+    return Unsupported(
+               "the family carries this tensor and knows nothing of it: no adapter of it "
+               "can be merged")
+        .on(param.name);
   const std::string own = ModuleOf(param.name);
   std::optional<std::string> shared;
   if (base_.model) shared = nxd::LoraModule(base_.model->params[target], sharing_);

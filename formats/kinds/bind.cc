@@ -27,8 +27,6 @@ bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 // What no layout of ours has a place for, and whoever copies the model must not lose.
 Status Carry(BoundArtifact& out, uint32_t file, const StoredTensor& stored,
              const std::string& name) {
-  if (std::ranges::count(out.carried, name) > 0)
-    return Corrupt("the tensor is there twice").in(out.artifact.files[file].path).on(name);
   const auto number = static_cast<uint32_t>(out.params.size());
   out.carried.push_back(name);
   out.params.push_back({name, stored.shape, 0, 0});
@@ -94,6 +92,38 @@ void WarnOfConfig(Artifact& artifact) {
   if (artifact.config_fault)
     artifact.warnings.push_back(artifact.config_fault->ToString() +
                                 "; without it every tensor counts as a parameter of its own");
+}
+
+Status CheckCarriedOnce(const BoundArtifact& out) {
+  std::vector<std::string> names = out.carried;
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return OkStatus();
+  return Corrupt("the tensor is there twice").in(out.artifact.path).on(*twice);
+}
+
+void LeaveCarried(BoundArtifact& out) {
+  if (out.carried.empty()) return;
+  const uint32_t own = static_cast<uint32_t>(out.model->params.size());
+  size_t kept = 0;
+  for (size_t t = 0; t < out.bound.stored.size(); ++t) {
+    TensorLayout& tensor = out.bound.layout.tensors[t];
+    if (!tensor.pieces.empty() && tensor.pieces.front().param >= own) continue;
+    if (kept != t) {
+      out.bound.layout.tensors[kept] = std::move(tensor);
+      out.bound.stored[kept] = std::move(out.bound.stored[t]);
+    }
+    ++kept;
+  }
+  out.bound.layout.tensors.resize(kept);
+  out.bound.stored.resize(kept);
+  out.params.resize(own);
+  out.artifact.warnings.push_back(
+      fmt::format("{} tensor{} that the family carries beside the model {} left out, the first is "
+                  "{}: only hf and torch keep them",
+                  out.carried.size(), out.carried.size() == 1 ? "" : "s",
+                  out.carried.size() == 1 ? "is" : "are", out.carried.front()));
+  out.carried.clear();
 }
 
 void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,

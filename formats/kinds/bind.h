@@ -26,6 +26,11 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
 // known.
 Status RequireFamily(BoundArtifact& out);
 
+// kCorrupt for a name that is carried twice.
+Status CheckCarriedOnce(const BoundArtifact& out);
+// Takes what is carried out of the artifact, with a warning: the output has no place for it.
+void LeaveCarried(BoundArtifact& out);
+
 void WarnOfConfig(Artifact& artifact);  // The warning for a configuration that cannot be read.
 
 // What verify says of heads that are good, where the family has projections that are cut by them;

@@ -29,6 +29,7 @@ Result<int> DecideTp(const BoundArtifact& source, const Kind& kind, const Output
 
 Status RequireModel(const BoundArtifact& source) {
   if (source.model) return OkStatus();
+  if (source.quantised) return *source.quantised;
   if (source.artifact.config)
     return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
   return NotFound("no config.json: the tensors alone do not tell heads, layers and family")

@@ -14,6 +14,7 @@ constexpr size_t kMaxParams = 1'000'000;
 constexpr int64_t kMaxSteps = 3'000'000;  // rows that a text may look at, for all configs alike
 constexpr size_t kMaxName = 512;
 constexpr size_t kMaxCarried = 1000;
+constexpr uint64_t kMaxListed = 50'000'000;  // elements of lists that "in" looks at
 
 }  // namespace
 
@@ -64,6 +65,10 @@ Result<Shape> TableRun::ShapeOf(const Row& row) {
   int64_t elements = 1;
   for (const uint32_t dim : row.dims) {
     NXDKIT_ASSIGN(const int64_t extent, values_.Number(table_.expressions[dim]));
+    const int64_t symbol = table_.expressions[dim].OnlySymbol();
+    if (symbol >= 0 && At(static_cast<uint32_t>(symbol)).flag)
+      return Corrupt("found {}, expected an integer", extent == 0 ? "false" : "true")
+          .member(table_.symbols[static_cast<size_t>(symbol)].origin);
     if (extent < 1 || extent > kMaxExtent)
       return Corrupt("\"{}\" is {}, expected an extent from 1 to {}",
                      table_.expressions[dim].source, extent, kMaxExtent);
@@ -189,6 +194,10 @@ Status TableRun::AddRow(const Row& row, Model& model) {
   }
   if (model.params.size() == kMaxParams)
     return OverLimit("the family's text gives over {} parameters", kMaxParams);
+  const bool of_expert =
+      row.role == Role::kExpertGate || row.role == Role::kExpertUp || row.role == Role::kExpertDown;
+  if (of_expert && (Counter("e") < 0 || model.config.experts <= Counter("e")))
+    return Corrupt("a row of an expert stands in a loop \"each e < E\", with let E").on(name);
   const ParamCut& cut = model.cuts[row.cut];
   Param param{std::move(name), row.role, Counter("l"), {}, Counter("e"), row.cut, cut.axis};
   NXDKIT_TRY(ShapeOf(row).on(param.name).To(param.shape));
@@ -202,7 +211,8 @@ Status TableRun::Expand(Model& model) {
   int64_t left = kMaxSteps;
   loops_.clear();
   for (size_t at = 0; at < table_.steps.size(); ++at) {
-    if (--left < 0) return OverLimit("the family's text takes over {} steps", kMaxSteps);
+    if (--left < 0 || values_.listed() > kMaxListed)
+      return OverLimit("the family's text takes over {} steps", kMaxSteps);
     const Step& step = table_.steps[at];
     if (step.kind == Step::Kind::kRow) {
       NXDKIT_TRY(AddRow(table_.rows[step.row], model));
@@ -228,6 +238,12 @@ Status TableRun::Expand(Model& model) {
   for (const Param& param : model.params)
     if (!names.insert(param.name).second)
       return Corrupt("the family's text gives this parameter twice").on(param.name);
+  for (const Alias& alias : model.config.aliases) {
+    if (!names.contains(alias.of))
+      return Corrupt("the family's text has an alias of it, and no such parameter").on(alias.of);
+    if (names.contains(alias.name))
+      return Corrupt("the family's text has it as a parameter and as an alias").on(alias.name);
+  }
   return OkStatus();
 }
 

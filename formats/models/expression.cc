@@ -263,7 +263,7 @@ class Parser {
 std::string_view Spelling(Code code) {
   for (const Operator& row : kOperators)
     if (row.code == code) return row.word;
-  return "";
+  return code == Code::kNotIn ? "not in" : code == Code::kIndex ? "[ ]" : "";
 }
 
 }  // namespace
@@ -317,14 +317,15 @@ Evaluator::Evaluator(const std::vector<Symbol>& symbols, const Json& config) : s
 
 Value Evaluator::Faulty(std::string member, std::string text) {
   faults_.push_back({std::move(member), std::move(text)});
-  return {Value::Kind::kFault, static_cast<int64_t>(faults_.size()) - 1, {}, nullptr};
+  return {Value::Kind::kFault, static_cast<int64_t>(faults_.size()) - 1, {}, nullptr, false};
 }
 
 Value Evaluator::FromJson(const Json& json) {
-  if (json.is_boolean()) return Value::Of(json.get<bool>() ? 1 : 0);
+  if (json.is_boolean()) return {Value::Kind::kNumber, json.get<bool>() ? 1 : 0, {}, nullptr, true};
   if (json.is_number_integer()) return Value::Of(json.get<int64_t>());
-  if (json.is_string()) return {Value::Kind::kText, 0, json.get_ref<const std::string&>(), nullptr};
-  if (json.is_structured()) return {Value::Kind::kList, 0, {}, &json};
+  if (json.is_string())
+    return {Value::Kind::kText, 0, json.get_ref<const std::string&>(), nullptr, false};
+  if (json.is_structured()) return {Value::Kind::kList, 0, {}, &json, false};
   return {};
 }
 
@@ -352,7 +353,7 @@ Value Evaluator::Read(const Symbol& symbol, uint32_t number, const Json& config)
   const Json* at = &config;
   for (const std::string_view part : Split(symbol.name, '.')) {
     at = at->is_object() ? JsonFind(*at, part) : nullptr;
-    if (!at || at->is_null()) return {Value::Kind::kMissing, number, {}, nullptr};
+    if (!at || at->is_null()) return {Value::Kind::kMissing, number, {}, nullptr, false};
   }
   if (!Fits(*at, symbol.expected))
     return Faulty(symbol.name, fmt::format("found {}, expected {}", JsonExcerpt(*at),
@@ -365,8 +366,8 @@ Value Evaluator::Push(const Expression& expression, const Operation& operation) 
   if (operation.code == Code::kNumber) return Value::Of(operation.number);
   if (operation.code == Code::kSymbol) return values_[index];
   if (operation.code == Code::kText)
-    return {Value::Kind::kText, 0, expression.texts[index], nullptr};
-  return {Value::Kind::kList, 0, {}, &expression.lists[index]};
+    return {Value::Kind::kText, 0, expression.texts[index], nullptr, false};
+  return {Value::Kind::kList, 0, {}, &expression.lists[index], false};
 }
 
 Value Evaluator::Run(const Expression& expression) {
@@ -489,6 +490,7 @@ Value Evaluator::Compare(Code code, const Value& a, const Value& b) {
 
 Value Evaluator::Within(const Value& a, const Json& list, const std::string& key) {
   bool within = false;
+  listed_ += list.size();
   for (const Json& one : list) {
     const Value element = FromJson(one);
     if (element.kind != a.kind)

@@ -49,10 +49,10 @@ enum class Code : uint8_t {
   kIndex,
   kAgree,  // from here on in the place of their operands
   kElse,
-  kIf,
+  kIf,  // X if C: nothing where C is false
   kOtherwise,
   kOr,
-  kAnd,  // X if C: nothing where C is false
+  kAnd,
   kEqual,
   kUnequal,
   kLess,
@@ -112,8 +112,9 @@ struct Value {
   int64_t number = 0;  // kMissing: the symbol of the key; kFault: of which fault
   std::string_view text;
   const Json* list = nullptr;
+  bool flag = false;  // true or false of a config: a number where one is reckoned with, no extent
 
-  static Value Of(int64_t number) { return {Kind::kNumber, number, {}, nullptr}; }
+  static Value Of(int64_t number) { return {Kind::kNumber, number, {}, nullptr, false}; }
   bool is_number() const { return kind == Kind::kNumber; }
 };
 
@@ -129,6 +130,7 @@ class Evaluator {
   Value Run(const Expression& expression);
   // kCorrupt, with the key as its member, when it is missing, faulty or no integer.
   Result<int64_t> Number(const Expression& expression);
+  uint64_t listed() const { return listed_; }  // how many elements "in" has looked at
   // Why a value is no number.
   Error Why(const Value& value, const Expression& expression) const;
 
@@ -155,6 +157,7 @@ class Evaluator {
   std::vector<Value> values_;
   std::vector<Fault> faults_;
   std::vector<Value> stack_;
+  uint64_t listed_ = 0;
 };
 
 }  // namespace nxdkit::models

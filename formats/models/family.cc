@@ -23,12 +23,10 @@ struct Candidate {
   std::string origin;
 };
 
-FamilyHead HeadOf(std::string_view text) {
+Result<FamilyHead> HeadOf(std::string_view text) {
   FamilyHead head;
-  // What comes after the first let is not looked at: there are many texts.
-  const auto statements = ReadStatements(text.substr(0, text.find("\nlet ")));
-  if (!statements.ok()) return head;
-  for (const Statement& statement : *statements) {
+  NXDKIT_ASSIGN(const std::vector<Statement> statements, ReadStatements(text));
+  for (const Statement& statement : statements) {
     const std::string_view word = statement.words[0].text;
     std::vector<std::string>* to = word == "type"      ? &head.types
                                    : word == "match"   ? &head.architectures
@@ -40,6 +38,13 @@ FamilyHead HeadOf(std::string_view text) {
     }
   }
   return head;
+}
+
+// Of a text in the program, of which what comes after the first let need not be looked at.
+FamilyHead BuiltInHead(std::string_view text) {
+  Result<FamilyHead> head = HeadOf(text.substr(0, text.find("\nlet ")));
+  NXDKIT_CHECK(head.ok());
+  return *std::move(head);
 }
 
 bool Has(const std::vector<std::string>& list, const std::string& word) {
@@ -70,7 +75,8 @@ Result<std::shared_ptr<const Family>> FindInFolder(const std::string& folder,
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxFamilyBytes));
-    if (Fits(HeadOf(text), model_type, architecture)) return Parsed(text, path);
+    NXDKIT_ASSIGN(const FamilyHead head, HeadOf(text).in(path));
+    if (Fits(head, model_type, architecture)) return Parsed(text, path);
   }
   return std::shared_ptr<const Family>();
 }
@@ -79,13 +85,13 @@ Result<std::shared_ptr<const Family>> FindInFolder(const std::string& folder,
 
 std::vector<FamilyHead> BuiltInFamilies() {
   std::vector<FamilyHead> heads;
-  for (const std::string_view text : kBuiltInFamilies) heads.push_back(HeadOf(text));
+  for (const std::string_view text : kBuiltInFamilies) heads.push_back(BuiltInHead(text));
   return heads;
 }
 
 std::string_view BuiltInFamilyText(std::string_view name) {
   for (const std::string_view text : kBuiltInFamilies)
-    if (HeadOf(text).name == name) return text;
+    if (BuiltInHead(text).name == name) return text;
   return "";
 }
 
@@ -102,7 +108,7 @@ Result<std::shared_ptr<const Family>> FindFamily(const std::string& model_type,
     if (found) return found;
   }
   for (const std::string_view text : kBuiltInFamilies)
-    if (Fits(HeadOf(text), model_type, architecture)) return Parsed(text, "");
+    if (Fits(BuiltInHead(text), model_type, architecture)) return Parsed(text, "");
   return std::shared_ptr<const Family>();
 }
 

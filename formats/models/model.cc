@@ -62,7 +62,7 @@ class Facts {
     const int64_t symbol = table_.facts[static_cast<size_t>(fact)];
     if (symbol < 0) return fallback;
     const Value& value = run_.At(static_cast<uint32_t>(symbol));
-    if (value.is_number()) return value.number;
+    if (value.is_number()) return Bounded(fact, value.number);
     // A row that needs what is missing will say so.
     if (value.kind == Value::Kind::kFault && status_.ok()) status_ = run_.WhyLet(symbol);
     return fallback;
@@ -70,6 +70,19 @@ class Facts {
   Status status() const { return status_; }
 
  private:
+  // A key is checked where it is read; a text may say any number.
+  int64_t Bounded(Fact fact, int64_t number) {
+    const Expected& bounds = BoundsOf(fact);
+    if (bounds.type != Expected::Type::kInteger || (number >= 0 && number <= bounds.most))
+      return number;
+    if (status_.ok())
+      status_ =
+          Corrupt("the family's text gives {} for {}, at most {} is possible", number,
+                  table_.symbols[static_cast<size_t>(table_.facts[static_cast<size_t>(fact)])].name,
+                  bounds.most);
+    return 0;
+  }
+
   const Table& table_;
   TableRun& run_;
   Status status_;
@@ -111,6 +124,9 @@ Status ReadFacts(ModelConfig& config, TableRun& run) {
                    config.experts, config.layers, kMaxExpertsInAll)
         .member(KeyOf(family, Fact::kExperts));
   NXDKIT_TRY(run.CheckPlainRows());
+  if (family.splits_qkv && (config.heads < 1 || config.kv_heads < 1 || config.head_dim < 1))
+    return Corrupt(
+        "the family's text has rows \"as query\", and no let nh, nkv or D for their heads");
   NXDKIT_TRY(run.SparseLayers().To(config.sparse));
   NXDKIT_TRY(run.Aliases().To(config.aliases));
   config.qkv_bias = run.HasBias(Role::kQuery);

@@ -30,6 +30,9 @@ inline constexpr size_t kFacts = 11;
 
 inline constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two, times 3, fits int64
 
+// What the values of a fact must be, wherever they come from.
+const Expected& BoundsOf(Fact fact);
+
 // A name with the values of expressions in it: "model.layers.{l}.mlp.{l+1}".
 struct NamePattern {
   struct Part {

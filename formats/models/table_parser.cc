@@ -19,6 +19,11 @@ constexpr size_t kMaxRows = 10'000;
 constexpr size_t kMaxDims = 8;
 constexpr size_t kMaxJoined = 64;     // of a line of a view
 constexpr size_t kMaxIgnored = 1000;  // each tensor that is no parameter looks at all
+constexpr size_t kMaxAliases = 64;
+constexpr size_t kMaxSegments = 64;
+constexpr size_t kMaxBraces = 16;  // in a name
+constexpr size_t kMaxWord = 512;   // bytes of a name; an expression has eight times as many
+constexpr std::string_view kSpellings[] = {"memory", "hub", "v4", "memory_v4", "bare"};  // --style
 
 struct FactRow {
   std::string_view name;
@@ -131,6 +136,7 @@ class TableParser {
     for (const auto& [count, most, what] :
          {std::tuple{scope_.symbols().size() + sample_scope_.symbols().size(), kMaxNames, "names"},
           {table_.rows.size(), kMaxRows, "rows"},
+          {table_.aliases.size(), kMaxAliases, "aliases"},
           {table_.ignored.size(), kMaxIgnored, "names that are ignored"}})
       if (count > most)
         return WrongAt(statement, statement.words[0].column,
@@ -147,6 +153,8 @@ class TableParser {
                                  const Expected& expected = {}) {
     if (text.empty())
       return Wrong(statement, statement.words.size(), "an expression is missing after this");
+    if (text.size() > 8 * kMaxWord)
+      return WrongAt(statement, statement.ColumnOf(text), "the expression is too long");
     Result<Expression> parsed = ParseExpression(text, scope_, expected);
     if (!parsed.ok())
       return WrongAt(statement,
@@ -205,7 +213,9 @@ class TableParser {
     const std::optional<int> axis = ParseNumber<int>(statement.words[2].text);
     if (!axis || *axis < 0 || *axis > 3) return Wrong(statement, 2, "the axis is from 0 to 3");
     cut.axis = *axis;
-    for (const std::string_view part : Split(statement.words[3].text, ',')) {
+    const std::vector<std::string_view> parts = Split(statement.words[3].text, ',');
+    if (parts.size() > kMaxSegments) return Wrong(statement, 3, "too many segments");
+    for (const std::string_view part : parts) {
       const size_t colon = part.find(':');
       if (colon == std::string_view::npos) return Wrong(statement, 3, "COUNT:UNIT is expected");
       Cut::Segment segment;
@@ -390,6 +400,8 @@ class TableParser {
     if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
     if (std::ranges::count(table_.views, name, &View::name) > 0)
       return Wrong(statement, 1, "there is such a view already");
+    if (spelling && std::ranges::count(kSpellings, name) == 0)
+      return Wrong(statement, 1, "spellings are called memory, hub, v4, memory_v4 or bare");
     const bool strict = statement.words.size() > 2 && statement.words[2].text == "strict";
     if (statement.words.size() > (strict ? 3u : 2u))
       return Wrong(statement, 2, "\"strict\" alone can follow here");
@@ -398,6 +410,8 @@ class TableParser {
   }
 
   Status AddViewLine(const Statement& statement, ViewLine line) {
+    for (const Word& word : statement.words)
+      if (word.text.size() > kMaxWord) return WrongAt(statement, word.column, "this is too long");
     if (table_.views.empty()) return Wrong(statement, 0, "this line is of a view: \"view NAME\"");
     table_.views.back().lines.push_back(std::move(line));
     return OkStatus();
@@ -451,7 +465,9 @@ class TableParser {
   // The name with the values in its braces.
   Result<NamePattern> Pattern(const Statement& statement, size_t word, const std::string& text) {
     NamePattern pattern;
+    if (text.size() > kMaxWord) return Wrong(statement, word, "the name is too long");
     for (size_t at = 0;;) {
+      if (pattern.parts.size() > kMaxBraces) return Wrong(statement, word, "too many braces");
       const size_t open = text.find('{', at);
       pattern.parts.push_back({text.substr(at, open - at), -1});
       if (open == std::string::npos) return pattern;
@@ -613,6 +629,8 @@ Result<Family> ParseFamily(std::string_view text, const std::string& origin) {
   family->digest = Sha256Hex(std::as_bytes(std::span(text)));
   return family;
 }
+
+const Expected& BoundsOf(Fact fact) { return kFactRows[static_cast<size_t>(fact)].expected; }
 
 const View* Table::FindView(std::string_view name) const {
   const auto it = std::ranges::find(views, name, &View::name);

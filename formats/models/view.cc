@@ -73,6 +73,9 @@ void Rope(TensorLayout& tensor, int64_t rows) {
     }
 }
 
+constexpr size_t kMaxRenamed = 1024;
+constexpr int64_t kMaxTurned = 1 << 20;  // rows that are pieces of their own
+
 std::string Renamed(std::string name, const ViewLine& line) {
   const std::string& to = line.of.front();
   if (line.name.starts_with('^')) {
@@ -80,7 +83,8 @@ std::string Renamed(std::string name, const ViewLine& line) {
     if (name.starts_with(head)) name.replace(0, head.size(), to);
     return name;
   }
-  for (size_t at = name.find(line.name); at != std::string::npos;
+  // A text that makes names grow ends here.
+  for (size_t at = name.find(line.name); at != std::string::npos && name.size() <= kMaxRenamed;
        at = name.find(line.name, at + to.size()))
     name.replace(at, line.name.size(), to);
   return name;
@@ -196,7 +200,10 @@ class Viewer {
 
   // Rows that were joined, group by group: of each its part of every one.
   Status Regroup(TensorLayout& tensor, const std::vector<uint32_t>& all, const ViewLine& line) {
-    NXDKIT_ASSIGN(const int64_t groups, run_.Number(line.count));
+    NXDKIT_ASSIGN(const int64_t all_groups, run_.Number(line.count));
+    // Those that the rank has.
+    const Param& last = model_.params[all.back()];
+    const int64_t groups = all_groups * parts_[all.back()]->shape[0] / last.shape[0];
     const TensorLayout joined = std::move(tensor);
     tensor = EmptyTensor(joined.name, joined.shape);
     const std::string& name = model_.params[all.front()].name;
@@ -205,7 +212,7 @@ class Viewer {
     const int64_t in_group = joined.shape[0] / groups;
     int64_t first = 0, at = 0;
     for (const uint32_t i : all) {
-      const int64_t rows = model_.params[i].shape[0];
+      const int64_t rows = parts_[i]->shape[0];
       if (rows % groups != 0)
         return Corrupt("{} rows are not {} groups", rows, groups).on(model_.params[i].name);
       for (int64_t g = 0; g < groups; ++g) {
@@ -258,6 +265,10 @@ class Viewer {
     const uint32_t first = experts.begin()->second.front();
     for (const auto& [expert, all] : experts) {
       const bool here = parts_[all.front()].has_value();
+      for (const uint32_t i : all)
+        if (parts_[i].has_value() != here)
+          return Corrupt("the view {} joins what is on another rank", view_.name)
+              .on(model_.params[i].name);
       TensorLayout one = EmptyTensor("", {});
       if (here) NXDKIT_TRY(Join(one, all));
       for (const uint32_t i : all) taken_[i] = true;
@@ -266,6 +277,10 @@ class Viewer {
         tensor.shape = one.shape;
         tensor.shape.insert(tensor.shape.begin(), 0);
       }
+      if (!std::equal(one.shape.begin(), one.shape.end(), tensor.shape.begin() + 1,
+                      tensor.shape.end()))
+        return Corrupt("the view {} joins experts of several shapes", view_.name)
+            .on(model_.params[all.front()].name);
       Place(tensor, one, {tensor.shape[0]});
       ++tensor.shape[0];
     }
@@ -313,6 +328,10 @@ class Viewer {
       NXDKIT_ASSIGN(const int64_t heads, run_.Number(line.count));
       if (heads < 1 || param.shape[0] % heads != 0 || param.shape[0] / heads % 2 != 0)
         return Corrupt("{} rows are not {} heads of pairs", param.shape[0], heads).on(param.name);
+      if (parts_[i]->shape[0] % (param.shape[0] / heads) != 0 || param.shape[0] > kMaxTurned)
+        return Unsupported("the view {} turns whole heads alone, of at most {} rows", view_.name,
+                           kMaxTurned)
+            .on(param.name);
       Rope(*parts_[i], param.shape[0] / heads);
     }
     return OkStatus();

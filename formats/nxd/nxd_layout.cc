@@ -96,7 +96,8 @@ class Builder {
 
   Status CheckDivisible(uint32_t i) const {
     const int dim = param(i).CutDim();
-    if (dim != models::kWhole && param(i).shape[static_cast<size_t>(dim)] % geometry_.tp != 0)
+    if (dim != models::kWhole && model_.cuts[param(i).cut].segments.empty() &&
+        param(i).shape[static_cast<size_t>(dim)] % geometry_.tp != 0)
       return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
                          param(i).shape[static_cast<size_t>(dim)], geometry_.tp)
           .on(param(i).name);

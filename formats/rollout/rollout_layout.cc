@@ -150,12 +150,14 @@ Status CheckFamily(const models::ModelConfig& config) {
   if (config.labels > 0)
     return Unsupported("a {} has a score head and no lm_head: no engine generates with it",
                        config.architecture);
-  if (config.family->has_bundles()) return OkStatus();
+  if (config.family->has_bundles() && models::HasView(*config.family, "bundle")) return OkStatus();
   return Unsupported(
              "how rollout bundles hold a {} model is not known: it can be converted between hf, "
              "torch and nxd",
              config.family->model_type)
-      .hint("the text of the family has no line \"bundle optimum\" or \"bundle nxdi\"");
+      .hint(
+          "the text of the family lacks a line \"bundle optimum\" or \"bundle nxdi\", or \"view "
+          "bundle\"");
 }
 
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,

@@ -83,6 +83,19 @@ Result<NameMap> KnownNames(const BoundArtifact& out) {
   return known;
 }
 
+// Whether quantised weights lie here of a model that nothing but its names is known of: the first
+// families refuse them.
+bool IsQuantised(const BoundArtifact& out, const NameMap& known) {
+  const models::ModelConfig& config = out.model->config;
+  if (config.quant_method.empty() || config.family->has_bundles() ||
+      config.family->training.stores_aliases)
+    return false;
+  for (const TensorFile& file : out.artifact.files)
+    for (const StoredTensor& stored : file.tensors)
+      if (!known.contains(stored.name) || !Info(stored.dtype).floating) return true;
+  return false;
+}
+
 }  // namespace
 
 Status BindHf(BoundArtifact& out, const InputHints&) {
@@ -96,10 +109,16 @@ Status BindHf(BoundArtifact& out, const InputHints&) {
   }
   NXDKIT_TRY(RequireFamily(out));
   NXDKIT_ASSIGN(const NameMap known, KnownNames(out));
+  if (IsQuantised(out, known)) {
+    out.model.reset();
+    out.params.clear();
+    out.artifact.config->family.reset();
+    return BindPlain(out);
+  }
   const Unwrapping unwrapping = UnwrapFiles(out.artifact, 0, out.artifact.files.size(), known);
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f)
     NXDKIT_TRY(BindFile(out, f, known, unwrapping));
-  return OkStatus();
+  return CheckCarriedOnce(out);
 }
 
 }  // namespace nxdkit::kinds

@@ -1,5 +1,7 @@
 #include "formats/kinds/nxd/read_nxd.h"
 
+#include <fmt/core.h>
+
 #include <map>
 
 #include "formats/kinds/bind.h"
@@ -34,11 +36,28 @@ Status CheckExperts(const BoundArtifact& out, const nxd::Geometry& geometry) {
 
 }  // namespace
 
+namespace {
+
+// A text that cuts otherwise gives another model, and names and shapes may be the same.
+void WarnOfOtherText(BoundArtifact& out, const std::string& recorded) {
+  const models::Family& family = *out.model->config.family;
+  if (recorded.empty() || recorded == family.digest) return;
+  out.artifact.warnings.push_back(fmt::format(
+      "{}: the set was made by another text of the family {} (sha256 {}, here {}): if "
+      "it cuts otherwise, what is read is wrong",
+      out.artifact.path, family.model_type, recorded.substr(0, 12), family.digest.substr(0, 12)));
+}
+
+}  // namespace
+
 Status BindNxd(BoundArtifact& out, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(out));
   const NxdState& state = *NxdStateOf(out.artifact);
   std::vector<nxd::Claims> claims{ClaimsOf(hints)};
-  if (state.sidecar) claims.push_back(state.sidecar->claims);
+  if (state.sidecar) {
+    claims.push_back(state.sidecar->claims);
+    WarnOfOtherText(out, state.sidecar->family_sha256);
+  }
   if (state.mp_record) {
     NXDKIT_TRY(nxd::CheckMpHeads(*state.mp_record, out.model->config));
     claims.push_back(state.mp_record->claims);

@@ -36,6 +36,7 @@ class NxdPlanner {
     }
     for (int t = 0; t < output_.geometry.tp; ++t)
       for (int e = 0; e < output_.geometry.ep; ++e) NXDKIT_TRY(PlanRank(t, e));
+    NXDKIT_TRY(CheckCovered());
     if (output_.training_tag) NXDKIT_TRY(CarryTrainingFiles());
     if (output_.optimum) NXDKIT_TRY(PlanTrnConfig());
     NXDKIT_TRY(builder_.CarrySideFiles());
@@ -50,6 +51,23 @@ class NxdPlanner {
   }
 
  private:
+  // Every element of every parameter is in the set, whatever the text of the family says of cuts
+  // and roles.
+  Status CheckCovered() const {
+    if (source_.lora) return OkStatus();
+    const auto told = [&](Error error) {
+      return std::move(error).hint(
+          "the text of the family says of it what no set of NxD can hold: its cut, or its role");
+    };
+    auto places = PrimaryPlaces::Find(source_.params, builder_.plan.layout, true);
+    if (!places.ok()) return told(std::move(places).error());
+    for (uint32_t i = 0; i < source_.model->params.size(); ++i)
+      if (places->of(i).empty())
+        return told(
+            Unsupported("the set would not have this parameter").on(source_.model->params[i].name));
+    return OkStatus();
+  }
+
   Result<std::vector<nxd::RankTensor>> NxdTensors(int t, int e) const {
     if (!source_.lora)
       return nxd::RankTensors(*source_.model, output_.geometry, t, output_.aliases, e);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "formats/kinds/adapter.h"
+#include "formats/kinds/bind.h"
 #include "formats/kinds/decide.h"
 #include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/nxd/nxd_options.h"
@@ -80,6 +81,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   Conversion out;
   NXDKIT_ASSIGN(out.source, OpenSource(request));
   std::vector<std::string> notes;
+  if (request.to != &kHf && request.to != &kTorch) LeaveCarried(out.source);
   NXDKIT_TRY(MatchState(request, out.source, notes));
   NXDKIT_ASSIGN(out.target, DecideOutput(out.source, *request.to, request.options));
   Output& target = *out.target;

@@ -162,6 +162,12 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
     return OkStatus();
   }
   AddFacts(inspection, *bound, request.hints);
+  if (bound->quantised) {
+    inspection.layout.message =
+        "the weights are quantised: tensors are taken by their names, and nothing is proved of "
+        "them";
+    return OkStatus();
+  }
   if (Status counted = CountParameters(inspection, *bound); !counted.ok())
     DoesNotFit(inspection, counted.error());
   return OkStatus();

@@ -340,6 +340,11 @@ TEST(Families, BertIsTiedUnlessItSaysOtherwise) {
                                  "missing; expected an integer");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "type_vocab_size");
+  config["type_vocab_size"] = true;
+  const auto flag = ExpectError(ParseConfig(config.dump(), "config.json"), Errc::kCorrupt,
+                                "found true, expected an integer");
+  ASSERT_TRUE(flag);
+  EXPECT_EQ(flag->member(), "type_vocab_size");
 }
 
 json ExpertConfig(const std::string& model_type) {

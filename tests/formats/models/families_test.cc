@@ -388,7 +388,51 @@ INSTANTIATE_TEST_SUITE_P(
         WrongText{"family x; match X\nput a = melt b", "no such operation"},
         WrongText{"family x; match X\nstack a = b c", "this line is of a view"},
         WrongText{"family x; match X\nall \x01 1", "a byte 0x01 is no text"},
+        WrongText{"family x; match X\nspelling mine", "spellings are called memory, hub, v4"},
         WrongText{"family x; match X\nbundle vllm", "bundles are made by optimum and nxdi"}));
+
+TEST(WrongTexts, AreBounded) {
+  const auto message = [](const std::string& rows) {
+    const Result<Family> family = ParseFamily("family x; match X\n" + rows, "my.family");
+    return family.ok() ? "" : family.error().message();
+  };
+  const auto repeated = [](const std::string& part, int times) {
+    std::string text;
+    for (int i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  EXPECT_THAT(message("all " + std::string(600, 'a') + " 1"), ::testing::HasSubstr("too long"));
+  EXPECT_THAT(message("all " + repeated("{1}", 20) + " 1"),
+              ::testing::HasSubstr("too many braces"));
+  EXPECT_THAT(message("let a = " + repeated("1+", 3000) + "1"), ::testing::HasSubstr("too long"));
+  EXPECT_THAT(message("cut q 0 " + repeated("1:1,", 100) + "1:1"),
+              ::testing::HasSubstr("too many segments"));
+  EXPECT_THAT(message(repeated("alias a = b\n", 100)), ::testing::HasSubstr("over 64 aliases"));
+  EXPECT_THAT(message(repeated("ignore a b c\n", 400)), ::testing::HasSubstr("that are ignored"));
+  std::string names;
+  for (int i = 0; i < 1100; ++i) names += fmt::format("let n{} = 1\n", i);
+  EXPECT_THAT(message(names), ::testing::HasSubstr("over 1000 names"));
+}
+
+// Names that a view makes longer and longer end, and so does turning row by row.
+TEST(FamilyViews, OfHostileTextsEnd) {
+  const auto tensors = [](const std::string& rows) {
+    auto family = ParseFamily("family x; match X\n" + rows, "my.family");
+    EXPECT_TRUE(family.ok()) << family.error().ToString();
+    const auto config = ParseConfigAs(std::make_shared<const Family>(*std::move(family)),
+                                      R"({"architectures": ["X"]})", "config.json");
+    EXPECT_TRUE(config.ok());
+    return SpelledTensors(*MakeModel(*config), "v");
+  };
+  std::string grows = "all a 1\nview v\n";
+  for (int i = 0; i < 60; ++i) grows += "rename a aa\n";
+  const auto grown = tensors(grows);
+  ASSERT_TRUE(grown.ok());
+  EXPECT_LT(grown->front().name.size(), 3000u);
+  const auto turned = tensors("all b 1073741824 1\nview v\nrope b.weight 1");
+  ASSERT_FALSE(turned.ok());
+  EXPECT_THAT(turned.error().message(), ::testing::HasSubstr("of at most 1048576 rows"));
+}
 
 std::string ExpansionError(const std::string& rows) {
   auto family = ParseFamily("family x; match X\n" + rows, "my.family");
@@ -417,6 +461,19 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   EXPECT_THAT(ExpansionError("cut q 0 2:2\nq y hidden_size"),
               ::testing::HasSubstr("the segments of its cut are 4 of 6 along axis 0"));
   EXPECT_THAT(ExpansionError("all a/../b 1"), ::testing::HasSubstr("cannot be that of a tensor"));
+  // What a cold reader of the sources made it do.
+  EXPECT_THAT(ExpansionError("c a 8 8 as query"), ::testing::HasSubstr("no let nh, nkv or D"));
+  EXPECT_THAT(ExpansionError("let L = 0 - 1; let E = 4\nall a 1"),
+              ::testing::HasSubstr("gives -1 for L, at most 10000"));
+  EXPECT_THAT(ExpansionError("let E = 2**62; let L = 4\nall a 1"),
+              ::testing::HasSubstr("for E, at most 4096"));
+  EXPECT_THAT(ExpansionError("let nh = 2**40\nall a 1"), ::testing::HasSubstr("at most 65536"));
+  EXPECT_THAT(ExpansionError("c a 8 8 as expert_up"), ::testing::HasSubstr("each e < E"));
+  EXPECT_THAT(ExpansionError("all a 1\nalias b.weight = c.weight"),
+              ::testing::HasSubstr("an alias of it, and no such parameter"));
+  EXPECT_THAT(ExpansionError("all a 1\nall b 1\nalias b.weight = a.weight"),
+              ::testing::HasSubstr("as a parameter and as an alias"));
+  EXPECT_THAT(ExpansionError("all a 1 if 1 not in hidden_size"), ::testing::HasSubstr("not in"));
 }
 
 }  // namespace

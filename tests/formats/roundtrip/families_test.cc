@@ -179,6 +179,65 @@ TEST_P(EveryFamily, NamesWhatIsDamaged) {
   EXPECT_GE(n, 4u);
 }
 
+// --- what cannot be held is said
+
+// A folder of DeepSeek-V3's with a layer of multi-token prediction.
+std::string WithDrafter(const OpsWorkshop& shop) {
+  MakeModelRequest request;
+  request.family = "deepseek_v3";
+  request.size = "tiny";
+  request.output = shop / "model";
+  EXPECT_TRUE(MakeModel(request).ok());
+  const std::string path = request.output + "/model.safetensors";
+  Weights weights = Weights::Read(path);
+  const uint64_t end = weights.data.size();
+  weights.data += std::string(32, 'x');
+  weights.header["model.layers.4.eh_proj.weight"] = {
+      {"dtype", "BF16"}, {"shape", {4, 4}}, {"data_offsets", {end, end + 32}}};
+  weights.Write(path);
+  json config = json::parse(testing_util::ReadBytes(request.output + "/config.json"));
+  config["num_nextn_predict_layers"] = 1;
+  WriteBytes(request.output + "/config.json", config.dump());
+  return request.output;
+}
+
+TEST(Carried, IsKeptInFoldersAndSaidToBeLeftOutOfSets) {
+  const OpsWorkshop shop;
+  const std::string model = WithDrafter(shop);
+  const std::string copy = shop.Make("copy", model, &kHf, &kHf);
+  EXPECT_TRUE(
+      Weights::Read(copy + "/model.safetensors").header.contains("model.layers.4.eh_proj.weight"));
+  OutputOptions options;
+  options.Set("tp", 2);
+  ConvertRequest request = OpsWorkshop::Request(model, &kHf, shop / "set", &kNxd, options);
+  request.verify = true;
+  const Result<ConvertReport> report = Convert(request);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr(
+                  "1 tensor that the family carries beside the model is left out, the first is "
+                  "model.layers.4.eh_proj.weight")));
+}
+
+// A role that NxD joins with another, which is not there: the parameter would be in no file.
+TEST(Roles, ThatLeaveAParameterOutAreRefused) {
+  const OpsWorkshop shop;
+  const std::string model = shop / "model";
+  std::filesystem::create_directory(model);
+  WriteBytes(model + "/config.json", R"({"architectures": ["X"], "num_hidden_layers": 1})");
+  Weights{{{"a.weight", {{"dtype", "BF16"}, {"shape", {8, 8}}, {"data_offsets", {0, 128}}}}},
+          std::string(128, 'x')}
+      .Write(model + "/model.safetensors");
+  WriteBytes(shop / "x.family", "family x; match X\nlet L = num_hidden_layers\nc a 8 8 as up\n");
+  ConvertRequest request = OpsWorkshop::Request(model, &kHf, shop / "set", &kNxd);
+  request.options.Set("tp", 2);
+  request.hints.family = shop / "x.family";
+  const Result<ConvertReport> report = Convert(request);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().tensor(), "a.weight");
+  EXPECT_THAT(report.error().message(), ::testing::HasSubstr("would not have this parameter"));
+}
+
 std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
   for (const models::FamilyHead& head : models::BuiltInFamilies()) names.push_back(head.name);
