@@ -23,13 +23,13 @@ TEXT
 
 kind=run
 options=(-DCMAKE_BUILD_TYPE=RelWithDebInfo -DNXDKIT_WERROR=ON -DNXDKIT_UNITY=ON)
-labels=(-LE 'inject|families4')
+labels=(-LE 'inject|families')
 ctest_arguments=()
 while [ $# -gt 0 ]; do
   case $1 in
     --asan) kind=run-asan; options+=("-DNXDKIT_SANITIZE=address,undefined" -DNXDKIT_BENCH=OFF) ;;
     --tsan) kind=run-tsan; options+=(-DNXDKIT_SANITIZE=thread -DNXDKIT_BENCH=OFF) ;;
-    --fast) labels=(-LE 'interop|slow|inject|families4') ;;
+    --fast) labels=(-LE 'interop|slow|inject|families') ;;
     --inject) labels=(-L inject) ;;
     -h | --help) usage; exit 0 ;;
     *) ctest_arguments+=("$1") ;;

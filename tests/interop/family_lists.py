@@ -1,9 +1,9 @@
 """What transformers saves for the models of testdata/families: every tensor's name, dtype and shape.
 
-    families_interop.py           compare with the lists of this major version: exit 1 where one differs
-    families_interop.py --write   store what version 4 saves, from the configs of version 5, as families-4.json
+    family_lists.py           compare with the lists of this major version: exit 1 where one differs
+    family_lists.py --write   store what version 4 saves, from the configs of version 5, as families-4.json
 
-families4.sh runs it with version 4.
+family_lists.sh runs it with both versions.
 """
 import argparse
 import json
@@ -110,7 +110,6 @@ def list_of(value):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bin-dir", help="not needed here")
     parser.add_argument("--write", action="store_true")
     here = os.path.dirname(os.path.abspath(__file__))
     sys.exit(main(os.path.join(here, "..", "..", "testdata", "families"), parser.parse_args().write))
