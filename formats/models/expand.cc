@@ -99,7 +99,8 @@ Status TableRun::CheckPlainRows() {
       plain.push_back(here);
       if (here) NXDKIT_TRY(values_.Number(table_.expressions[step.count]));
     } else if (here) {
-      NXDKIT_TRY(ShapeOf(table_.rows[step.row]));
+      const Row& row = table_.rows[step.row];
+      if (auto shape = ShapeOf(row); !shape.ok()) return Told(std::move(shape).error(), row);
     }
   }
   return OkStatus();
@@ -206,6 +207,12 @@ Status TableRun::AddRow(const Row& row, Model& model) {
   return OkStatus();
 }
 
+Status TableRun::Told(Status status, const Row& row) const {
+  if (status.ok() || table_.origin.empty()) return status;
+  return std::move(status).error().hint(
+      fmt::format("the row stands in line {} of {}", row.line, table_.origin));
+}
+
 Status TableRun::Expand(Model& model) {
   NXDKIT_TRY(AddCuts(model));
   int64_t left = kMaxSteps;
@@ -215,7 +222,7 @@ Status TableRun::Expand(Model& model) {
       return OverLimit("the family's text takes over {} steps", kMaxSteps);
     const Step& step = table_.steps[at];
     if (step.kind == Step::Kind::kRow) {
-      NXDKIT_TRY(AddRow(table_.rows[step.row], model));
+      NXDKIT_TRY(Told(AddRow(table_.rows[step.row], model), table_.rows[step.row]));
     } else if (step.kind == Step::Kind::kEach) {
       NXDKIT_ASSIGN(const bool holds, Holds(step.conditions));
       int64_t turns = 0;

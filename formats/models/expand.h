@@ -50,6 +50,8 @@ class TableRun {
   Result<std::string> NameOf(const NamePattern& pattern);
   Result<Shape> ShapeOf(const Row& row);
   Status AddRow(const Row& row, Model& model);
+  // With the row's line, where the text is the user's.
+  Status Told(Status status, const Row& row) const;
   Status AddCuts(Model& model);
   Status CheckCut(const ParamCut& cut, const Param& param) const;
   int Counter(std::string_view name) const;  // its value in the open loops; -1: it is not open

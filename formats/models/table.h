@@ -61,6 +61,7 @@ struct Row {
   std::vector<uint32_t> dims;        // expressions
   std::vector<uint32_t> conditions;  // all of them must hold
   Role role = Role::kReplicated;
+  uint32_t line = 0;     // of the text
   bool carried = false;  // no parameter: tensors that are kept as they are, "*" at the end for any
 };
 
@@ -105,6 +106,7 @@ struct SampleLine {
 };
 
 struct Table {
+  std::string origin;  // the file of a user's text; "" of one that is in the program
   std::vector<Symbol> symbols;
   std::vector<Expression> expressions;
   struct Let {

@@ -75,7 +75,7 @@ bool IsWord(std::string_view text) {
 class TableParser {
  public:
   explicit TableParser(const std::string& origin) {
-    family_.origin = origin;
+    family_.origin = table_.origin = origin;
     table_.facts.fill(-1);
     table_.cuts = {{"all", kWhole, false, false, {}},
                    {"vocab", 0, true, false, {}},
@@ -86,6 +86,7 @@ class TableParser {
   Result<Family> Parse(std::string_view text) {
     NXDKIT_ASSIGN(const std::vector<Statement> statements, ReadStatements(text));
     for (const Statement& statement : statements) {
+      line_ = statement.line;
       NXDKIT_TRY(Take(statement));
       NXDKIT_TRY(CheckBounds(statement));
     }
@@ -483,6 +484,7 @@ class TableParser {
   }
 
   void AddRow(Row row) {
+    row.line = line_;
     table_.steps.push_back(
         {Step::Kind::kRow, static_cast<uint32_t>(table_.rows.size()), 0, 0, 0, {}});
     table_.rows.push_back(std::move(row));
@@ -585,6 +587,7 @@ class TableParser {
   std::vector<Block> blocks_;
   std::string prefix_;
   int64_t when_ = -1;
+  uint32_t line_ = 0;
 };
 
 std::span<const TableParser::Directive> TableParser::Directives() {

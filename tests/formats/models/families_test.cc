@@ -460,6 +460,13 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   EXPECT_THAT(ExpansionError("all y 2*n"), ::testing::HasSubstr("expected an extent from 1"));
   EXPECT_THAT(ExpansionError("cut q 0 2:2\nq y hidden_size"),
               ::testing::HasSubstr("the segments of its cut are 4 of 6 along axis 0"));
+  const auto family = ParseFamily("family x; match X\n# a row\nall y hiden_size", "my.family");
+  ASSERT_TRUE(family.ok());
+  const auto config = ParseConfigAs(std::make_shared<const Family>(*family),
+                                    R"({"architectures": ["X"]})", "config.json");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().member(), "hiden_size");
+  EXPECT_EQ(config.error().hint(), "the row stands in line 3 of my.family");
   EXPECT_THAT(ExpansionError("all a/../b 1"), ::testing::HasSubstr("cannot be that of a tensor"));
   // What a cold reader of the sources made it do.
   EXPECT_THAT(ExpansionError("c a 8 8 as query"), ::testing::HasSubstr("no let nh, nkv or D"));
