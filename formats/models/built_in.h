@@ -6,6 +6,10 @@
 
 namespace nxdkit::models {
 
-extern const std::span<const std::string_view> kBuiltInFamilies;
+struct BuiltInFamily {
+  std::string_view text;
+  std::string_view sha256;  // of the text, in hex: OpenSSL, once it is used, takes 2 MB
+};
+extern const std::span<const BuiltInFamily> kBuiltInFamilies;
 
 }  // namespace nxdkit::models

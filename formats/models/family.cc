@@ -85,12 +85,12 @@ Result<std::shared_ptr<const Family>> FindInFolder(const std::string& folder,
 
 std::vector<FamilyHead> BuiltInFamilies() {
   std::vector<FamilyHead> heads;
-  for (const std::string_view text : kBuiltInFamilies) heads.push_back(BuiltInHead(text));
+  for (const auto& [text, sha256] : kBuiltInFamilies) heads.push_back(BuiltInHead(text));
   return heads;
 }
 
 std::string_view BuiltInFamilyText(std::string_view name) {
-  for (const std::string_view text : kBuiltInFamilies)
+  for (const auto& [text, sha256] : kBuiltInFamilies)
     if (BuiltInHead(text).name == name) return text;
   return "";
 }
@@ -107,7 +107,7 @@ Result<std::shared_ptr<const Family>> FindFamily(const std::string& model_type,
                   FindInFolder(folder, model_type, architecture));
     if (found) return found;
   }
-  for (const std::string_view text : kBuiltInFamilies)
+  for (const auto& [text, sha256] : kBuiltInFamilies)
     if (Fits(BuiltInHead(text), model_type, architecture)) return Parsed(text, "");
   return std::shared_ptr<const Family>();
 }

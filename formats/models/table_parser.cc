@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "formats/models/built_in.h"
 #include "formats/models/table.h"
 #include "formats/models/table_reader.h"
 #include "lib/base/errors.h"
@@ -624,12 +625,23 @@ std::span<const TableParser::Directive> TableParser::Directives() {
 
 }  // namespace
 
+namespace {
+
+std::string DigestOf(std::string_view text) {
+  for (const BuiltInFamily& family : kBuiltInFamilies)
+    if (family.text.data() == text.data() && family.text.size() == text.size())
+      return std::string(family.sha256);
+  return Sha256Hex(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
 Result<Family> ParseFamily(std::string_view text, const std::string& origin) {
   if (text.size() > kMaxFamilyBytes)
     return Corrupt("{} bytes are over the limit of {}", text.size(), kMaxFamilyBytes).in(origin);
   Result<Family> family = TableParser(origin).Parse(text);
   if (!family.ok()) return std::move(family).error().in(origin);
-  family->digest = Sha256Hex(std::as_bytes(std::span(text)));
+  family->digest = DigestOf(text);
   return family;
 }
 

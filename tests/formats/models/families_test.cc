@@ -295,6 +295,14 @@ TEST(FamilyConfigs, OfAnyKindAreCutWhole) {
   EXPECT_GT(made, 200u);
 }
 
+TEST(FamilyDigests, AreThoseOfTheTexts) {
+  for (const FamilyHead& head : BuiltInFamilies()) {
+    const std::string_view text = BuiltInFamilyText(head.name);
+    EXPECT_EQ(ParseFamily(text, "")->digest, ParseFamily(std::string(text), "")->digest)
+        << head.name;
+  }
+}
+
 TEST(FamilyViews, AreWhatVllmHasInMemory) {
   const json parameters = Fixture("vllm_names.json")["parameters"];
   size_t compared = 0;
