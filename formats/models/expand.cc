@@ -12,9 +12,7 @@ namespace {
 
 constexpr size_t kMaxParams = 1'000'000;
 constexpr int64_t kMaxSteps = 3'000'000;  // rows that a text may look at, for all configs alike
-constexpr size_t kMaxName = 512;
 constexpr size_t kMaxCarried = 1000;
-constexpr uint64_t kMaxListed = 50'000'000;  // elements of lists that "in" looks at
 
 }  // namespace
 
@@ -54,7 +52,7 @@ Result<std::string> TableRun::NameOf(const NamePattern& pattern) {
                   values_.Number(table_.expressions[static_cast<size_t>(part.then)]));
     name += std::to_string(number);
   }
-  if (name.empty() || name.size() > kMaxName || name.find('/') != std::string::npos ||
+  if (name.empty() || name.size() > kMaxNameBytes || name.find('/') != std::string::npos ||
       name.find("..") != std::string::npos)
     return Corrupt("the name cannot be that of a tensor").on(name);
   return name;
@@ -106,14 +104,8 @@ Status TableRun::CheckPlainRows() {
   return OkStatus();
 }
 
-Result<std::vector<bool>> TableRun::SparseLayers() {
-  const int64_t experts = table_.facts[static_cast<size_t>(Fact::kExperts)];
-  const int64_t layers = table_.facts[static_cast<size_t>(Fact::kLayers)];
-  std::vector<bool> sparse;
-  if (experts < 0 || layers < 0 || !At(static_cast<uint32_t>(experts)).is_number() ||
-      !At(static_cast<uint32_t>(layers)).is_number())
-    return sparse;
-  sparse.assign(static_cast<size_t>(At(static_cast<uint32_t>(layers)).number), true);
+Result<std::vector<bool>> TableRun::SparseLayers(int64_t layers) {
+  std::vector<bool> sparse(static_cast<size_t>(layers), true);
   const auto router = std::ranges::find(table_.rows, Role::kRouter, &Row::role);
   if (router == table_.rows.end() || router->conditions.empty()) return sparse;
   for (size_t layer = 0; layer < sparse.size(); ++layer) {
@@ -145,7 +137,7 @@ bool TableRun::HasBias(Role role) {
   });
 }
 
-Status TableRun::AddCuts(Model& model) {
+void TableRun::AddCuts(Model& model) {
   for (const Cut& line : table_.cuts) {
     ParamCut cut{line.axis, line.vocab, line.share, {}};
     for (const Cut::Segment& segment : line.segments) {
@@ -157,7 +149,6 @@ Status TableRun::AddCuts(Model& model) {
     }
     model.cuts.push_back(std::move(cut));
   }
-  return OkStatus();
 }
 
 Status TableRun::CheckCut(const ParamCut& cut, const Param& param) const {
@@ -214,12 +205,11 @@ Status TableRun::Told(Status status, const Row& row) const {
 }
 
 Status TableRun::Expand(Model& model) {
-  NXDKIT_TRY(AddCuts(model));
+  AddCuts(model);
   int64_t left = kMaxSteps;
   loops_.clear();
   for (size_t at = 0; at < table_.steps.size(); ++at) {
-    if (--left < 0 || values_.listed() > kMaxListed)
-      return OverLimit("the family's text takes over {} steps", kMaxSteps);
+    if (--left < 0) return OverLimit("the family's text takes over {} steps", kMaxSteps);
     const Step& step = table_.steps[at];
     if (step.kind == Step::Kind::kRow) {
       NXDKIT_TRY(Told(AddRow(table_.rows[step.row], model), table_.rows[step.row]));

@@ -31,8 +31,8 @@ class TableRun {
   // they ask for is there.
   Status CheckPlainRows();
 
-  // By layer, whether its experts are there; without experts empty.
-  Result<std::vector<bool>> SparseLayers();
+  // By layer, whether the experts of a model that has some are there.
+  Result<std::vector<bool>> SparseLayers(int64_t layers);
   Result<std::vector<Alias>> Aliases();
   bool HasBias(Role role);  // Whether the parameters of the role have one.
 
@@ -52,7 +52,7 @@ class TableRun {
   Status AddRow(const Row& row, Model& model);
   // With the row's line, where the text is the user's.
   Status Told(Status status, const Row& row) const;
-  Status AddCuts(Model& model);
+  void AddCuts(Model& model);
   Status CheckCut(const ParamCut& cut, const Param& param) const;
   int Counter(std::string_view name) const;  // its value in the open loops; -1: it is not open
   void SetCounters(int64_t value);

@@ -1,7 +1,6 @@
 #include "formats/models/expression.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "lib/base/errors.h"
@@ -11,6 +10,7 @@ namespace nxdkit::models {
 namespace {
 
 constexpr size_t kMaxOperations = 4096;
+constexpr uint64_t kMaxLooked = 50'000'000;  // in all comparisons of one config
 
 struct Operator {
   std::string_view word;
@@ -320,9 +320,16 @@ Value Evaluator::Faulty(std::string member, std::string text) {
   return {Value::Kind::kFault, static_cast<int64_t>(faults_.size()) - 1, {}, nullptr, false};
 }
 
+namespace {
+
+// Whether it is over what 64 bits with a sign hold, and would be read as less than nothing.
+bool IsOver64Bits(const Json& json) { return json.is_number_unsigned() && json.get<int64_t>() < 0; }
+
+}  // namespace
+
 Value Evaluator::FromJson(const Json& json) {
   if (json.is_boolean()) return {Value::Kind::kNumber, json.get<bool>() ? 1 : 0, {}, nullptr, true};
-  if (json.is_number_integer()) return Value::Of(json.get<int64_t>());
+  if (json.is_number_integer() && !IsOver64Bits(json)) return Value::Of(json.get<int64_t>());
   if (json.is_string())
     return {Value::Kind::kText, 0, json.get_ref<const std::string&>(), nullptr, false};
   if (json.is_structured()) return {Value::Kind::kList, 0, {}, &json, false};
@@ -341,10 +348,9 @@ std::string ExpectedText(const Expected& expected) {
 bool Fits(const Json& json, const Expected& expected) {
   if (expected.type == Expected::Type::kFlag) return json.is_boolean();
   if (expected.type == Expected::Type::kInteger)
-    return json.is_number_integer() && json.get<int64_t>() >= expected.least &&
-           json.get<int64_t>() <= expected.most;
-  // What 64 bits with a sign do not hold is read as less than nothing.
-  return !json.is_number_float() && !(json.is_number_unsigned() && json.get<int64_t>() < 0);
+    return json.is_number_integer() && !IsOver64Bits(json) &&
+           json.get<int64_t>() >= expected.least && json.get<int64_t>() <= expected.most;
+  return !json.is_number_float() && !IsOver64Bits(json);
 }
 
 }  // namespace
@@ -460,16 +466,25 @@ Value Evaluator::Binary(const Expression& expression, size_t step, const Value& 
                                 expression.source, Spelling(code)));
 }
 
+namespace {
+
+std::string TextOf(const Value& value) {
+  if (value.kind == Value::Kind::kText) return JsonExcerpt(Json(std::string(value.text)));
+  return value.kind == Value::Kind::kList ? JsonExcerpt(*value.list) : std::to_string(value.number);
+}
+
+}  // namespace
+
 // The one that is there; of two, whether they are the same.
 Value Evaluator::Disagreement(const Expression& expression, size_t step, const Value& a,
                               const Value& b) {
   if (a.kind == Value::Kind::kMissing || b.kind == Value::Kind::kFault) return b;
-  if (a.kind == Value::Kind::kFault || b.kind == Value::Kind::kMissing || a.number == b.number)
-    return a;
-  if (step < 2) return a;
+  if (a.kind == Value::Kind::kFault || b.kind == Value::Kind::kMissing || step < 2) return a;
+  const Value same = Compare(Code::kEqual, a, b);
+  if (same.kind == Value::Kind::kFault || same.number != 0) return same.is_number() ? a : same;
   return Faulty(OriginOf(symbols_, expression.operations[step - 1]),
-                fmt::format("found {}, and {} is {}", b.number,
-                            OriginOf(symbols_, expression.operations[step - 2]), a.number));
+                fmt::format("found {}, and {} is {}", TextOf(b),
+                            OriginOf(symbols_, expression.operations[step - 2]), TextOf(a)));
 }
 
 Value Evaluator::NotWhole(const Expression& expression, size_t step, int64_t a, int64_t b) {
@@ -481,16 +496,27 @@ Value Evaluator::NotWhole(const Expression& expression, size_t step, int64_t a, 
                                 name(2), a, name(1), b));
 }
 
+bool Evaluator::Affords(uint64_t elements) { return (looked_ += elements) <= kMaxLooked; }
+
+Value Evaluator::LooksAtTooMuch() {
+  return Faulty("",
+                fmt::format("the family's text looks at over {} elements of lists", kMaxLooked));
+}
+
 Value Evaluator::Compare(Code code, const Value& a, const Value& b) {
+  if (!Affords(std::min(a.text.size(), b.text.size()) / 64)) return LooksAtTooMuch();
   if (code == Code::kEnds) return Value::Of(a.text.ends_with(b.text) && !b.text.empty() ? 1 : 0);
+  const bool lists = a.kind == Value::Kind::kList && b.kind == Value::Kind::kList;
+  if (lists && !a.list->empty() && !b.list->empty())
+    return Faulty("", "two lists are not compared; in, len and [i] look into one");
   const bool same = a.kind == b.kind && a.number == b.number && a.text == b.text &&
-                    (a.kind != Value::Kind::kList || *a.list == *b.list);
+                    (!lists || a.list->size() == b.list->size());
   return Value::Of(same == (code == Code::kEqual) ? 1 : 0);
 }
 
 Value Evaluator::Within(const Value& a, const Json& list, const std::string& key) {
   bool within = false;
-  listed_ += list.size();
+  if (!Affords(list.size())) return LooksAtTooMuch();
   for (const Json& one : list) {
     const Value element = FromJson(one);
     if (element.kind != a.kind)

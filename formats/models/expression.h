@@ -22,7 +22,7 @@
 
 namespace nxdkit::models {
 
-// What a key of config.json must hold where it is read.
+// The type and bounds that a key of config.json must keep where it is read.
 struct Expected {
   enum class Type : uint8_t { kAny, kInteger, kFlag } type = Type::kAny;
   int64_t least = std::numeric_limits<int64_t>::min();
@@ -34,20 +34,23 @@ struct Expected {
 // A name in an expression, by its number.
 struct Symbol {
   enum class Kind : uint8_t { kKey, kLet, kCounter } kind = Kind::kKey;
-  std::string name;  // of a key its path, with dots
+  std::string name;  // kKey: its path, with dots
   Expected expected;
   std::string origin;  // the key that a let comes from, for messages
 };
 
 enum class Code : uint8_t {
+  // No operand: pushes what Operation::number says.
   kNumber,
   kText,
   kList,
-  kSymbol,  // pushed: what Operation::number says
+  kSymbol,
+  // One operand, which the result replaces.
   kLength,
   kNot,
+  // Two operands, which the result replaces.
   kIndex,
-  kAgree,  // from here on in the place of their operands
+  kAgree,
   kElse,
   kIf,  // X if C: nothing where C is false
   kOtherwise,
@@ -130,7 +133,6 @@ class Evaluator {
   Value Run(const Expression& expression);
   // kCorrupt, with the key as its member, when it is missing, faulty or no integer.
   Result<int64_t> Number(const Expression& expression);
-  uint64_t listed() const { return listed_; }  // how many elements "in" has looked at
   // Why a value is no number.
   Error Why(const Value& value, const Expression& expression) const;
 
@@ -150,6 +152,9 @@ class Evaluator {
   Value Disagreement(const Expression& expression, size_t step, const Value& a, const Value& b);
   Value Arithmetic(const Expression& expression, size_t step, int64_t a, int64_t b);
   Value NotWhole(const Expression& expression, size_t step, int64_t a, int64_t b);
+  // Whether all comparisons with this one look at no more than the bound.
+  bool Affords(uint64_t elements);
+  Value LooksAtTooMuch();
   Value Compare(Code code, const Value& a, const Value& b);
   Value Within(const Value& a, const Json& list, const std::string& key);
 
@@ -157,7 +162,7 @@ class Evaluator {
   std::vector<Value> values_;
   std::vector<Fault> faults_;
   std::vector<Value> stack_;
-  uint64_t listed_ = 0;
+  uint64_t looked_ = 0;  // elements of lists, and 64 bytes of texts
 };
 
 }  // namespace nxdkit::models

@@ -17,12 +17,6 @@ namespace {
 constexpr std::string_view kSuffix = ".family";
 constexpr size_t kMaxFamilies = 1000;  // of a user's folder
 
-struct Candidate {
-  FamilyHead head;
-  std::string_view text;
-  std::string origin;
-};
-
 Result<FamilyHead> HeadOf(std::string_view text) {
   FamilyHead head;
   NXDKIT_ASSIGN(const std::vector<Statement> statements, ReadStatements(text));
@@ -40,7 +34,7 @@ Result<FamilyHead> HeadOf(std::string_view text) {
   return head;
 }
 
-// Of a text in the program, of which what comes after the first let need not be looked at.
+// The head of a built-in text: nothing after the first let belongs to it.
 FamilyHead BuiltInHead(std::string_view text) {
   Result<FamilyHead> head = HeadOf(text.substr(0, text.find("\nlet ")));
   NXDKIT_CHECK(head.ok());

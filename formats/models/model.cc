@@ -127,17 +127,13 @@ Status ReadFacts(ModelConfig& config, TableRun& run) {
   if (family.splits_qkv && (config.heads < 1 || config.kv_heads < 1 || config.head_dim < 1))
     return Corrupt(
         "the family's text has rows \"as query\", and no let nh, nkv or D for their heads");
-  NXDKIT_TRY(run.SparseLayers().To(config.sparse));
+  if (config.experts > 0) NXDKIT_TRY(run.SparseLayers(config.layers).To(config.sparse));
   NXDKIT_TRY(run.Aliases().To(config.aliases));
   config.qkv_bias = run.HasBias(Role::kQuery);
   config.output_bias = run.HasBias(Role::kOutput);
   config.mlp_bias = run.HasBias(Role::kDown);
   return OkStatus();
 }
-
-}  // namespace
-
-namespace {
 
 // What a config says whatever its family is.
 Result<ModelConfig> ReadCommon(const Json& json, const std::string& path) {

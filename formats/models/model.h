@@ -89,7 +89,7 @@ struct Model {
   std::vector<ParamCut> cuts;
   std::vector<std::string> carried;  // tensors beside the parameters; "*" at the end for any
 
-  // Index of the parameter with this name, in `layer` of the table's row; nullopt when missing.
+  // Index of the parameter with this name; nullopt when missing.
   std::optional<uint32_t> Find(std::string_view name) const;
   // The parameters as the plan engine sees them, with head information for messages.
   std::vector<LogicalTensor> Logical() const;

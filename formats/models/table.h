@@ -28,7 +28,8 @@ enum class Fact : uint8_t {
 };
 inline constexpr size_t kFacts = 11;
 
-inline constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two, times 3, fits int64
+inline constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two fits int64
+inline constexpr size_t kMaxNameBytes = 512;             // of a tensor, or of its pattern
 
 // What the values of a fact must be, wherever they come from.
 const Expected& BoundsOf(Fact fact);

@@ -23,7 +23,7 @@ constexpr size_t kMaxIgnored = 1000;  // each tensor that is no parameter looks 
 constexpr size_t kMaxAliases = 64;
 constexpr size_t kMaxSegments = 64;
 constexpr size_t kMaxBraces = 16;  // in a name
-constexpr size_t kMaxWord = 512;   // bytes of a name; an expression has eight times as many
+constexpr size_t kMaxExpressionBytes = 8 * kMaxNameBytes;
 constexpr std::string_view kSpellings[] = {"memory", "hub", "v4", "memory_v4", "bare"};  // --style
 
 struct FactRow {
@@ -129,9 +129,19 @@ class TableParser {
       if (statement.words.size() < row.least)
         return WrongAt(statement, statement.words[0].column,
                        fmt::format("\"{}\" is expected", row.form));
+      if (const std::string_view sign = SignOf(row.form);
+          !sign.empty() && statement.words[2].text != sign)
+        return Wrong(statement, 2, fmt::format("\"{}\" is expected here", sign));
       return (this->*row.handler)(statement);
     }
     return TakeRow(statement);
+  }
+
+  // The sign that the third word of a directive has to be; "" where it can be anything.
+  static std::string_view SignOf(std::string_view form) {
+    const std::vector<std::string_view> words = Split(form, ' ');
+    const bool sign = words.size() > 2 && (words[2] == "=" || words[2] == "<");
+    return sign ? words[2] : "";
   }
 
   Status CheckBounds(const Statement& statement) const {
@@ -155,7 +165,7 @@ class TableParser {
                                  const Expected& expected = {}) {
     if (text.empty())
       return Wrong(statement, statement.words.size(), "an expression is missing after this");
-    if (text.size() > 8 * kMaxWord)
+    if (text.size() > kMaxExpressionBytes)
       return WrongAt(statement, statement.ColumnOf(text), "the expression is too long");
     Result<Expression> parsed = ParseExpression(text, scope_, expected);
     if (!parsed.ok())
@@ -192,7 +202,6 @@ class TableParser {
   Status AddLet(const Statement& statement, bool flag) {
     const std::string_view name = statement.words[1].text;
     if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
-    if (statement.words[2].text != "=") return Wrong(statement, 2, "\"=\" is expected here");
     const auto fact = std::ranges::find(kFactRows, name, &FactRow::name);
     Expected expected;
     if (fact != kFactRows.end()) expected = fact->expected;
@@ -250,7 +259,6 @@ class TableParser {
     if (blocks_.size() == kMaxLoops) return Wrong(statement, 0, "too many loops in each other");
     const std::string_view name = statement.words[1].text;
     if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
-    if (statement.words[2].text != "<") return Wrong(statement, 2, "\"<\" is expected here");
     NXDKIT_ASSIGN(const uint32_t count, AddExpression(statement, statement.From(3)));
     Step step{Step::Kind::kEach, 0, 0, count, 0, {}};
     if (when_ >= 0) step.conditions.push_back(static_cast<uint32_t>(when_));
@@ -284,7 +292,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // Of a number other than 0; the others depend on the config.
+  // A number other than 0 always holds; other conditions depend on the config.
   bool AlwaysHolds(uint32_t condition) const {
     const std::vector<Operation>& steps = table_.expressions[condition].operations;
     return steps.size() == 1 && steps[0].code == Code::kNumber && steps[0].number != 0;
@@ -308,7 +316,6 @@ class TableParser {
   }
 
   Status TakeAlias(const Statement& statement) {
-    if (statement.words[2].text != "=") return Wrong(statement, 2, "\"=\" is expected here");
     AliasLine alias{std::string(statement.words[1].text), std::string(statement.words[3].text), -1};
     if (statement.words.size() > 4) {
       if (statement.words[4].text != "if") return Wrong(statement, 4, "\"if\" is expected here");
@@ -319,12 +326,13 @@ class TableParser {
   }
 
   Status TakeSample(const Statement& statement) {
-    if (statement.words[2].text != "=") return Wrong(statement, 2, "\"=\" is expected here");
     SampleLine line{std::string(statement.words[1].text), "", {}};
     const std::string_view value = statement.From(3);
-    if (value == "base" || value == "true" || value == "false" || value == "null" ||
-        std::string_view("[{\"").find(value.front()) != std::string_view::npos) {
-      if (const auto json = ParseJson(value); value != "base" && !json.ok())
+    if (value == "base") {
+      line.json = value;
+    } else if (value == "true" || value == "false" || value == "null" ||
+               std::string_view("[{\"").find(value.front()) != std::string_view::npos) {
+      if (const auto json = ParseJson(value); !json.ok())
         return Wrong(statement, 3, json.error().message());
       line.json = value;
     } else {
@@ -413,13 +421,13 @@ class TableParser {
 
   Status AddViewLine(const Statement& statement, ViewLine line) {
     for (const Word& word : statement.words)
-      if (word.text.size() > kMaxWord) return WrongAt(statement, word.column, "this is too long");
+      if (word.text.size() > kMaxNameBytes)
+        return WrongAt(statement, word.column, "this is too long");
     if (table_.views.empty()) return Wrong(statement, 0, "this line is of a view: \"view NAME\"");
     table_.views.back().lines.push_back(std::move(line));
     return OkStatus();
   }
   Status TakeJoined(const Statement& statement, ViewLine::Kind kind) {
-    if (statement.words[2].text != "=") return Wrong(statement, 2, "\"=\" is expected here");
     ViewLine line{kind, std::string(statement.words[1].text), {}, "", 0};
     if (statement.words.size() > kMaxJoined + 3) return Wrong(statement, 3, "too many are joined");
     for (const Word& word : std::span(statement.words).subspan(3)) {
@@ -436,7 +444,6 @@ class TableParser {
     return TakeJoined(statement, ViewLine::Kind::kExperts);
   }
   Status TakePut(const Statement& statement) {
-    if (statement.words[2].text != "=") return Wrong(statement, 2, "\"=\" is expected here");
     if (std::ranges::count(kOps, statement.words[3].text) == 0)
       return Wrong(statement, 3, "no such operation: same swap rank0 negexp evenodd plus1");
     return AddViewLine(statement, {ViewLine::Kind::kPut,
@@ -467,7 +474,7 @@ class TableParser {
   // The name with the values in its braces.
   Result<NamePattern> Pattern(const Statement& statement, size_t word, const std::string& text) {
     NamePattern pattern;
-    if (text.size() > kMaxWord) return Wrong(statement, word, "the name is too long");
+    if (text.size() > kMaxNameBytes) return Wrong(statement, word, "the name is too long");
     for (size_t at = 0;;) {
       if (pattern.parts.size() > kMaxBraces) return Wrong(statement, word, "too many braces");
       const size_t open = text.find('{', at);
@@ -622,10 +629,6 @@ std::span<const TableParser::Directive> TableParser::Directives() {
   };
   return kDirectives;
 }
-
-}  // namespace
-
-namespace {
 
 std::string DigestOf(std::string_view text) {
   for (const BuiltInFamily& family : kBuiltInFamilies)

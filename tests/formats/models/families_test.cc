@@ -422,16 +422,20 @@ TEST(WrongTexts, AreBounded) {
   EXPECT_THAT(message(names), ::testing::HasSubstr("over 1000 names"));
 }
 
+// The model of a family whose text has these rows, from a config with a few keys.
+Result<Model> Expanded(const std::string& rows, const std::string& keys = "") {
+  NXDKIT_ASSIGN(Family family, ParseFamily("family x; match X\n" + rows, "my.family"));
+  NXDKIT_ASSIGN(
+      const ModelConfig config,
+      ParseConfigAs(std::make_shared<const Family>(std::move(family)),
+                    R"({"architectures": ["X"], "n": 1000000000, "hidden_size": 6)" + keys + "}",
+                    "config.json"));
+  return MakeModel(config);
+}
+
 // Names that a view makes longer and longer end, and so does turning row by row.
 TEST(FamilyViews, OfHostileTextsEnd) {
-  const auto tensors = [](const std::string& rows) {
-    auto family = ParseFamily("family x; match X\n" + rows, "my.family");
-    EXPECT_TRUE(family.ok()) << family.error().ToString();
-    const auto config = ParseConfigAs(std::make_shared<const Family>(*std::move(family)),
-                                      R"({"architectures": ["X"]})", "config.json");
-    EXPECT_TRUE(config.ok());
-    return SpelledTensors(*MakeModel(*config), "v");
-  };
+  const auto tensors = [](const std::string& rows) { return SpelledTensors(*Expanded(rows), "v"); };
   std::string grows = "all a 1\nview v\n";
   for (int i = 0; i < 60; ++i) grows += "rename a aa\n";
   const auto grown = tensors(grows);
@@ -442,15 +446,8 @@ TEST(FamilyViews, OfHostileTextsEnd) {
   EXPECT_THAT(turned.error().message(), ::testing::HasSubstr("of at most 1048576 rows"));
 }
 
-std::string ExpansionError(const std::string& rows) {
-  auto family = ParseFamily("family x; match X\n" + rows, "my.family");
-  EXPECT_TRUE(family.ok()) << family.error().ToString();
-  if (!family.ok()) return "";
-  const auto config = ParseConfigAs(
-      std::make_shared<const Family>(*std::move(family)),
-      R"({"architectures": ["X"], "n": 1000000000, "hidden_size": 6})", "config.json");
-  if (!config.ok()) return config.error().ToString();
-  const Result<Model> model = MakeModel(*config);
+std::string ExpansionError(const std::string& rows, const std::string& keys = "") {
+  const Result<Model> model = Expanded(rows, keys);
   return model.ok() ? "" : model.error().ToString();
 }
 
@@ -468,13 +465,10 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   EXPECT_THAT(ExpansionError("all y 2*n"), ::testing::HasSubstr("expected an extent from 1"));
   EXPECT_THAT(ExpansionError("cut q 0 2:2\nq y hidden_size"),
               ::testing::HasSubstr("the segments of its cut are 4 of 6 along axis 0"));
-  const auto family = ParseFamily("family x; match X\n# a row\nall y hiden_size", "my.family");
-  ASSERT_TRUE(family.ok());
-  const auto config = ParseConfigAs(std::make_shared<const Family>(*family),
-                                    R"({"architectures": ["X"]})", "config.json");
-  ASSERT_FALSE(config.ok());
-  EXPECT_EQ(config.error().member(), "hiden_size");
-  EXPECT_EQ(config.error().hint(), "the row stands in line 3 of my.family");
+  const Result<Model> missing = Expanded("# a row\nall y hiden_size");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().member(), "hiden_size");
+  EXPECT_EQ(missing.error().hint(), "the row stands in line 3 of my.family");
   EXPECT_THAT(ExpansionError("all a/../b 1"), ::testing::HasSubstr("cannot be that of a tensor"));
   // What a cold reader of the sources made it do.
   EXPECT_THAT(ExpansionError("c a 8 8 as query"), ::testing::HasSubstr("no let nh, nkv or D"));
@@ -489,6 +483,42 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   EXPECT_THAT(ExpansionError("all a 1\nall b 1\nalias b.weight = a.weight"),
               ::testing::HasSubstr("as a parameter and as an alias"));
   EXPECT_THAT(ExpansionError("all a 1 if 1 not in hidden_size"), ::testing::HasSubstr("not in"));
+}
+
+TEST(FamilyBounds, HoldForWhatComparisonsLookAt) {
+  std::string zeros = R"(, "zeros": [0)";
+  for (int i = 0; i < 60'000; ++i) zeros += ",0";
+  EXPECT_THAT(ExpansionError("each a < 1000\nall x.{a} 1 if 1 in zeros\nend\nall y 1", zeros + "]"),
+              ::testing::HasSubstr("over 50000000 elements of lists"));
+  const std::string big = ", \"big\": \"" + std::string(1 << 20, 'x') + "\"";
+  EXPECT_THAT(
+      ExpansionError("let b = big\neach a < 4000\nall x.{a} 1 if b != b\nend\nall y 1", big),
+      ::testing::HasSubstr("over 50000000 elements of lists"));
+  const std::string two = R"(, "one": [1], "two": [1])";
+  EXPECT_THAT(ExpansionError("let b = two\nall a 1 if one == b", two),
+              ::testing::HasSubstr("two lists are not compared"));
+  EXPECT_EQ(ExpansionError("all a 1\nall b 1 if one == []", two), "");
+  EXPECT_EQ(Expanded("all a 1\nall b 1 if one == []", two)->params.size(), 1u);
+}
+
+TEST(FamilyExpressions, AgreeOnTextsAsOnNumbers) {
+  EXPECT_THAT(
+      ExpansionError("let a = agree(p, q)\nall x 1 if a == yes", R"(, "p": "yes", "q": "no")"),
+      ::testing::HasSubstr(R"(q: found "no", and p is "yes")"));
+  EXPECT_THAT(ExpansionError("let a = agree(p, q)\nall x 1 if a == yes", R"(, "p": "yes", "q": 0)"),
+              ::testing::HasSubstr(R"(q: found 0, and p is "yes")"));
+  EXPECT_EQ(
+      ExpansionError("let a = agree(p, q)\nall x 1 if a == yes", R"(, "p": "yes", "q": "yes")"),
+      "");
+}
+
+// 2^64 - 6 would be read as -6.
+TEST(FamilyExpressions, RefuseElementsOver64Bits) {
+  const std::string list = R"(, "list": [18446744073709551610])";
+  EXPECT_THAT(ExpansionError("all x 1 if 0 - 6 in list", list),
+              ::testing::HasSubstr("found 18446744073709551610, expected an integer"));
+  EXPECT_THAT(ExpansionError("all x list[0]+7", list),
+              ::testing::HasSubstr("+ does not fit what is on its sides"));
 }
 
 }  // namespace
