@@ -42,7 +42,17 @@ void AddShare(std::vector<Run>& runs, int64_t first, const Segment& segment, boo
   if (real < each) runs.push_back({kZeroHead, (each - real) * segment.unit});
 }
 
-std::vector<Run> RunsOf(const Model& model, const Param& param, const RankPart& part) {
+// A segment that begins at `first`.
+void AddRuns(std::vector<Run>& runs, int64_t first, const Segment& segment, bool share,
+             const RankPart& part) {
+  if (!IsHead(segment.of)) return AddShare(runs, first, segment, share, part);
+  for (const int64_t head : segment.of == Unit::kKeyHead ? part.heads.kv : part.heads.query)
+    runs.push_back({head == kZeroHead ? kZeroHead : first + head * segment.unit, segment.unit});
+}
+
+constexpr size_t kEverySegment = SIZE_MAX;
+
+std::vector<Run> RunsOf(const Model& model, const Param& param, size_t only, const RankPart& part) {
   const ParamCut& cut = model.cuts[param.cut];
   std::vector<Run> runs;
   if (cut.segments.empty()) {
@@ -51,15 +61,32 @@ std::vector<Run> RunsOf(const Model& model, const Param& param, const RankPart& 
     return runs;
   }
   int64_t first = 0;
-  for (const Segment& segment : cut.segments) {
-    if (!IsHead(segment.of))
-      AddShare(runs, first, segment, cut.share, part);
-    else
-      for (const int64_t head : segment.of == Unit::kKeyHead ? part.heads.kv : part.heads.query)
-        runs.push_back({head == kZeroHead ? kZeroHead : first + head * segment.unit, segment.unit});
+  for (size_t s = 0; s < cut.segments.size(); ++s) {
+    const Segment& segment = cut.segments[s];
+    if (only == kEverySegment || only == s) AddRuns(runs, first, segment, cut.share, part);
     first += segment.count * segment.unit;
   }
   return runs;
+}
+
+// The runs of several parameters, one after the other along the dimension that is cut.
+TensorLayout JoinRuns(const Model& model, std::string name,
+                      const std::vector<std::pair<uint32_t, Run>>& runs, uint32_t like) {
+  const Param& first = model.params[like];
+  const int dim = first.CutDim();
+  TensorLayout tensor = EmptyTensor(std::move(name), first.shape);
+  int64_t& extent = tensor.shape[static_cast<size_t>(dim)];
+  extent = 0;
+  for (const auto& [param, run] : runs) extent += run.count;
+  int64_t at = 0;
+  for (const auto& [param, run] : runs) {
+    if (run.from == kZeroHead)
+      AddZeros(tensor, dim, at, run.count);
+    else
+      AddPart(tensor, model, param, dim, run.from, run.count, at);
+    at += run.count;
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -119,27 +146,21 @@ TensorLayout SliceTensor(const Model& model, uint32_t param, std::string name, i
 
 TensorLayout PartTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
                         const RankPart& part) {
-  const Param& first = model.params[params.front()];
-  const int dim = first.CutDim();
-  if (dim == kWhole) return WholeTensor(model, params.front(), std::move(name));
+  if (model.params[params.front()].CutDim() == kWhole)
+    return WholeTensor(model, params.front(), std::move(name));
   std::vector<std::pair<uint32_t, Run>> runs;
-  TensorLayout tensor = EmptyTensor(std::move(name), first.shape);
-  int64_t& extent = tensor.shape[static_cast<size_t>(dim)];
-  extent = 0;
   for (const uint32_t param : params)
-    for (const Run& run : RunsOf(model, model.params[param], part)) {
+    for (const Run& run : RunsOf(model, model.params[param], kEverySegment, part))
       runs.emplace_back(param, run);
-      extent += run.count;
-    }
-  int64_t at = 0;
-  for (const auto& [param, run] : runs) {
-    if (run.from == kZeroHead)
-      AddZeros(tensor, dim, at, run.count);
-    else
-      AddPart(tensor, model, param, dim, run.from, run.count, at);
-    at += run.count;
-  }
-  return tensor;
+  return JoinRuns(model, std::move(name), runs, params.front());
+}
+
+TensorLayout SegmentTensor(const Model& model, uint32_t param, size_t segment, std::string name,
+                           const RankPart& part) {
+  std::vector<std::pair<uint32_t, Run>> runs;
+  for (const Run& run : RunsOf(model, model.params[param], segment, part))
+    runs.emplace_back(param, run);
+  return JoinRuns(model, std::move(name), runs, param);
 }
 
 Status CheckEven(const Model& model, uint32_t param, int64_t tp) {

@@ -50,6 +50,10 @@ struct RankPart {
 TensorLayout PartTensor(const Model& model, const std::vector<uint32_t>& params, std::string name,
                         const RankPart& part);
 
+// The same for one segment of one parameter's cut alone.
+TensorLayout SegmentTensor(const Model& model, uint32_t param, size_t segment, std::string name,
+                           const RankPart& part);
+
 // kUnsupported where a cut of the parameter has units, other than heads, that tp does not divide
 // and does not let be shared.
 Status CheckEven(const Model& model, uint32_t param, int64_t tp);

@@ -85,9 +85,17 @@ struct AliasLine {
 
 // One line of a view: how an engine, or another spelling, names and joins the parts.
 struct ViewLine {
-  enum class Kind : uint8_t { kStack, kGroups, kExperts, kPut, kRope, kRename } kind = Kind::kStack;
-  std::string name;             // the new one; kRope, kRename: the old one
-  std::vector<std::string> of;  // the old ones; kRename: the new one
+  enum class Kind : uint8_t {
+    kStack,
+    kGroups,
+    kExperts,
+    kPut,
+    kRope,
+    kRename,
+    kSplit,
+  } kind = Kind::kStack;
+  std::string name;             // the new one; kRope, kRename, kSplit: the old one
+  std::vector<std::string> of;  // the old ones; kRename, kSplit: the new ones
   std::string op;               // kPut
   uint32_t count = 0;           // kRope: heads, kGroups: groups; an expression
 };

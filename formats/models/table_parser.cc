@@ -465,6 +465,18 @@ class TableParser {
     line.of.erase(line.of.begin());
     return OkStatus();
   }
+  // split NEW.. = OLD
+  Status TakeSplit(const Statement& statement) {
+    if (table_.views.empty() || table_.views.back().name != "bundle")
+      return Wrong(statement, 0, "this line is of \"view bundle\" alone");
+    const size_t sign = Position(statement, "=");
+    if (sign + 2 != statement.words.size() || sign < 3 || sign > kMaxJoined)
+      return Wrong(statement, 1, "two names or more, \"=\" and one name are expected");
+    ViewLine line{ViewLine::Kind::kSplit, std::string(statement.words[sign + 1].text), {}, "", 0};
+    for (const Word& word : std::span(statement.words).subspan(1, sign - 1))
+      line.of.emplace_back(word.text);
+    return AddViewLine(statement, std::move(line));
+  }
   Status TakeRename(const Statement& statement) {
     const std::string to(statement.words.size() > 2 ? statement.words[2].text : "");
     return AddViewLine(
@@ -624,6 +636,7 @@ std::span<const TableParser::Directive> TableParser::Directives() {
       {"groups", &TableParser::TakeGroups, 5, "groups NEW = COUNT OLD.."},
       {"experts", &TableParser::TakeExperts, 4, "experts NEW = OLD.."},
       {"put", &TableParser::TakePut, 5, "put NEW = OPERATION OLD"},
+      {"split", &TableParser::TakeSplit, 5, "split NEW NEW.. = OLD"},
       {"rope", &TableParser::TakeRope, 3, "rope NAME HEADS"},
       {"rename", &TableParser::TakeRename, 2, "rename OLD [NEW]"},
   };

@@ -370,6 +370,22 @@ std::string RenamedBy(const Family& family, std::string_view view, std::string n
   return found ? Renamed(std::move(name), *found) : name;
 }
 
+std::vector<std::string> SplitBy(const Family& family, std::string_view view,
+                                 std::string_view name) {
+  const View* found = family.table->FindView(view);
+  if (!found) return {};
+  const auto [base, tail] = SplitLast(name);
+  for (const ViewLine& line : found->lines) {
+    if (line.kind != ViewLine::Kind::kSplit || !base.ends_with("." + line.name)) continue;
+    const std::string_view head = base.substr(0, base.size() - line.name.size());
+    std::vector<std::string> names;
+    for (const std::string& part : line.of)
+      names.push_back(Renamed(fmt::format("{}{}{}", head, part, tail), *found));
+    return names;
+  }
+  return {};
+}
+
 Result<std::vector<TensorLayout>> SpelledTensors(const Model& model, std::string_view spelling,
                                                  bool with_aliases) {
   std::vector<TensorLayout> tensors = HfTensors(model, with_aliases);

@@ -20,6 +20,11 @@ std::vector<std::string> Spellings(const Family& family);
 // A name by the "rename" lines of a view alone; as it is where the family has no such view.
 std::string RenamedBy(const Family& family, std::string_view view, std::string name);
 
+// The names of the tensors that a view makes of the segments of one parameter, by its "split" and
+// "rename" lines; none where it stays in one.
+std::vector<std::string> SplitBy(const Family& family, std::string_view view,
+                                 std::string_view name);
+
 // The whole parameters, and after them the aliases, as a spelling has them; "": as the text's own
 // rows do.
 Result<std::vector<TensorLayout>> SpelledTensors(const Model& model, std::string_view spelling,

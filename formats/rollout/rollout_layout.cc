@@ -68,8 +68,31 @@ class RolloutBuilder {
     }
     if (param(i).role == Role::kEmbedding && !geometry_.vocab_parallel)
       return AddSlice(i, NameOf(i), 1);
+    const std::vector<std::string> names =
+        models::SplitBy(*model_.config.family, "bundle", param(i).name);
+    if (!names.empty()) return AddSplit(i, names);
     AddPart(i);
     if (is_weight(i) && IsTransposed(param(i).role)) TransposeStored(tensors_.back());
+  }
+
+  // A parameter that bundles hold in parts: q, k and v in one matrix, or gate and up.
+  void AddSplit(uint32_t i, const std::vector<std::string>& names) {
+    const models::ParamCut& cut = model_.cuts[param(i).cut];
+    const bool heads = models::IsHead(cut.segments.front().of);
+    if (heads && geometry_.fused_qkv) {
+      tensors_.push_back(Part({i}, FusedName(names.front())));
+      if (geometry_.transposed_qkv && is_weight(i)) TransposeStored(tensors_.back());
+      return;
+    }
+    for (size_t s = 0; s < names.size(); ++s) {
+      tensors_.push_back(
+          models::SegmentTensor(model_, i, s, names[s], {heads_, geometry_.tp, rank_}));
+      if (!heads && geometry_.transposed_mlp && is_weight(i)) TransposeStored(tensors_.back());
+    }
+  }
+
+  static std::string FusedName(std::string query) {
+    return Replaced(std::move(query), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv.");
   }
 
   bool IsTransposed(Role role) const {
@@ -101,7 +124,7 @@ class RolloutBuilder {
       for (const uint32_t i : all) AddPart(i);
       return;
     }
-    tensors_.push_back(Part(all, Replaced(NameOf(q), ".qkv_proj.q_proj.", ".qkv_proj.Wqkv.")));
+    tensors_.push_back(Part(all, FusedName(NameOf(q))));
     if (geometry_.transposed_qkv && is_weight(q)) TransposeStored(tensors_.back());
   }
 
@@ -144,6 +167,19 @@ Status CheckExperts(const models::Model& model, const Geometry& geometry) {
   return OkStatus();
 }
 
+// What the text of the family must agree with, so that its "split" lines can be followed.
+Status CheckSplits(const models::Model& model) {
+  for (const models::Param& param : model.params) {
+    const size_t names = models::SplitBy(*model.config.family, "bundle", param.name).size();
+    const size_t segments = model.cuts[param.cut].segments.size();
+    if (names != 0 && (names != segments || param.CutDim() == models::kWhole))
+      return Corrupt("the family's text splits it into {} tensors, its cut has {} segments", names,
+                     segments)
+          .on(param.name);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CheckFamily(const models::ModelConfig& config) {
@@ -165,6 +201,12 @@ Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const 
   if (rank < 0 || rank >= geometry.tp)
     return Error(Errc::kInternal, fmt::format("rank {} of tp {}", rank, geometry.tp));
   NXDKIT_TRY(CheckFamily(model.config));
+  if (!TraitsOf(model, geometry).known)
+    return Unsupported("no bundles of flavor {} are known of {} models",
+                       FlavorName(geometry.flavor), model.config.family->model_type)
+        .hint(fmt::format("the text of the family lacks a line \"bundle {}\"",
+                          FlavorName(geometry.flavor)));
+  NXDKIT_TRY(CheckSplits(model));
   NXDKIT_TRY(CheckExperts(model, geometry));
   if (model.config.tied && !TraitsOf(model, geometry).ties)
     return Unsupported("bundles of flavor {} know no {} model with tied embeddings",

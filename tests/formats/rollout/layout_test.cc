@@ -153,6 +153,75 @@ TEST(Names, OfBiasesAndHeadNorms) {
   EXPECT_EQ(biases["layers.0.mlp.down_proj.bias"], "[16]") << "replicated";
 }
 
+TEST(Names, Gemma3ScalesItsEmbeddingInAModuleOfItsOwn) {
+  const models::Model model = ModelOf(SmallConfig({{"model_type", "gemma3_text"},
+                                                   {"architectures", {"Gemma3ForCausalLM"}},
+                                                   {"num_hidden_layers", 1},
+                                                   {"tie_word_embeddings", true}}));
+  EXPECT_THAT(
+      Names(model, Of(2, true)),
+      ElementsAre("embed_tokens.embedding.weight [24, 8]",
+                  "layers.0.self_attn.qkv_proj.Wqkv.weight [16, 16]",
+                  "layers.0.self_attn.o_proj.o_proj.weight [16, 8]",
+                  "layers.0.self_attn.q_layernorm.weight [2]",
+                  "layers.0.self_attn.k_layernorm.weight [2]",
+                  "layers.0.mlp.gate_proj.weight [12, 16]", "layers.0.mlp.up_proj.weight [12, 16]",
+                  "layers.0.mlp.down_proj.weight [16, 12]", "layers.0.input_layernorm.weight [16]",
+                  "layers.0.post_attention_layernorm.weight [16]",
+                  "layers.0.pre_feedforward_layernorm.weight [16]",
+                  "layers.0.post_feedforward_layernorm.weight [16]", "norm.weight [16]",
+                  "lm_head.weight [12, 16]", "layers.0.self_attn.rank_util.rank [1]",
+                  "rank_util.rank [1]"));
+}
+
+// Where a row of llama's q, k, v, gate or up is in Phi-3's matrices.
+std::pair<std::string, int64_t> InPhi3(const std::string& name, const models::ModelConfig& config) {
+  const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+  for (const auto& [part, whole, at] : {std::tuple{".q_proj.", ".qkv_proj.", int64_t{0}},
+                                        {".k_proj.", ".qkv_proj.", q},
+                                        {".v_proj.", ".qkv_proj.", q + kv},
+                                        {".gate_proj.", ".gate_up_proj.", int64_t{0}},
+                                        {".up_proj.", ".gate_up_proj.", config.intermediate}})
+    if (const size_t found = name.find(part); found != std::string::npos) {
+      std::string in = name;
+      return {in.replace(found, std::string(part).size(), whole), at};
+    }
+  return {name, 0};
+}
+
+// Phi-3 is llama with q, k and v in one matrix, and gate and up in another: each rank holds the
+// same rows of them, under the same names.
+TEST(Split, BundlesOfPhi3AreThoseOfLlama) {
+  for (const int tp : {1, 2, 4, 8, 16})
+    for (const bool fused : {false, true}) {
+      SCOPED_TRACE(fmt::format("tp {} fused {}", tp, fused));
+      const nlohmann::json odd = {{"intermediate_size", 23}, {"vocab_size", 25}};
+      const models::Model llama = ModelOf(SmallConfig(odd));
+      nlohmann::json config = SmallConfig(odd);
+      config["model_type"] = "phi3";
+      config["architectures"] = {"Phi3ForCausalLM"};
+      const models::Model phi3 = ModelOf(config);
+      const std::vector<TensorLayout> expected = Tensors(llama, Of(tp, fused), tp - 1);
+      const std::vector<TensorLayout> found = Tensors(phi3, Of(tp, fused), tp - 1);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t t = 0; t < found.size(); ++t) {
+        SCOPED_TRACE(expected[t].name);
+        EXPECT_EQ(found[t].name, expected[t].name);
+        EXPECT_EQ(found[t].shape, expected[t].shape);
+        EXPECT_EQ(found[t].fills.size(), expected[t].fills.size());
+        ASSERT_EQ(found[t].pieces.size(), expected[t].pieces.size());
+        for (size_t p = 0; p < found[t].pieces.size(); ++p) {
+          Piece piece = expected[t].pieces[p];
+          const auto [name, row] = InPhi3(llama.params[piece.param].name, llama.config);
+          piece.logical.lo[0] += row;
+          EXPECT_EQ(phi3.params[found[t].pieces[p].param].name, name);
+          EXPECT_EQ(BoxText(found[t].pieces[p].logical), BoxText(piece.logical));
+          EXPECT_EQ(found[t].pieces[p].stored_lo, piece.stored_lo);
+        }
+      }
+    }
+}
+
 TEST(Names, ShardFilesAreNotPadded) {
   EXPECT_EQ(ShardFileName(3), "tp3_sharded_checkpoint.safetensors");
   EXPECT_EQ(ShardFileName(31), "tp31_sharded_checkpoint.safetensors");
@@ -319,6 +388,14 @@ INSTANTIATE_TEST_SUITE_P(
                       false,
                       "bundles of flavor nxdi know no qwen3_moe layers without experts"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Faults, AProgramThatHasNoSuchModelIsNamed) {
+  const models::Model mistral =
+      ModelOf(SmallConfig({{"model_type", "mistral"}, {"architectures", {"MistralForCausalLM"}}}));
+  ExpectError(RankTensors(mistral, OfFlavor(2, Flavor::kOptimum), 0), Errc::kUnsupported,
+              "no bundles of flavor optimum are known of mistral models");
+  EXPECT_TRUE(RankTensors(mistral, OfFlavor(2, Flavor::kNxdi), 0).ok());
+}
 
 TEST(Faults, ARankThatIsNotThereIsOurOwnBug) {
   const models::Model model = ModelOf(SmallConfig());

@@ -81,6 +81,37 @@ TEST_P(EveryFamily, ComesBackFromOtherKinds) {
   }
 }
 
+TEST_P(EveryFamily, ComesBackFromItsBundles) {
+  const std::string model = MakeModel();
+  const Result<models::Family> family =
+      models::ParseFamily(models::BuiltInFamilyText(GetParam()), "");
+  ASSERT_TRUE(family.ok());
+  for (const auto& [flavor, known] :
+       {std::pair{"optimum", family->optimum.known}, {"nxdi", family->nxdi.known}})
+    for (const int tp : {1, 2, 4, 8})
+      for (const bool fused : {false, true}) {
+        OutputOptions options;
+        options.Set("tp", tp);
+        options.Set("flavor", flavor);
+        options.Set("fused-qkv", fused);
+        const std::string name = fmt::format("{}-{}-{}", flavor, tp, fused);
+        const std::string bundle = shop_ / name;
+        const Result<ConvertReport> report =
+            Convert(OpsWorkshop::Request(model, &kHf, bundle, &kRollout, options));
+        if (!known) {
+          ASSERT_FALSE(report.ok()) << name;
+          EXPECT_EQ(report.error().code(), Errc::kUnsupported) << report.error().ToString();
+          continue;
+        }
+        if (!report.ok()) {  // a bias in a fused module
+          EXPECT_TRUE(fused) << report.error().ToString();
+          EXPECT_EQ(report.error().code(), Errc::kUnsupported) << report.error().ToString();
+          continue;
+        }
+        ExpectSame(model, shop_.Make(name + "-back", bundle, &kRollout, &kHf));
+      }
+}
+
 TEST_P(EveryFamily, ComesBackFromItsSpellings) {
   const std::string model = MakeModel();
   const Result<models::Family> family =
