@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/sharding.h"
 #include "formats/models/rank_tensors.h"
 #include "formats/models/view.h"
 #include "lib/base/errors.h"
@@ -123,7 +123,7 @@ TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
 
 Box CutAlong(int dim, Box box, int parts, int index) {
   const auto d = static_cast<size_t>(dim);
-  const Run part = PartOf({box.lo[d], box.extent[d]}, parts, index);
+  const dtensor::Run part = dtensor::PartOf({box.lo[d], box.extent[d]}, parts, index);
   box.lo[d] = part.first;
   box.extent[d] = part.count;
   return box;

@@ -10,22 +10,24 @@
 
 #include "formats/dcp/folder_files.h"
 #include "formats/dcp/rank_metadata.h"
-#include "formats/dcp/rank_values.h"
+#include "formats/dcp/shard_entries.h"
+#include "formats/dtensor/rank_values.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/archive.h"
-#include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::dcp {
+
+using dtensor::RankObject;
+using dtensor::RankTensor;
+using dtensor::RankValues;
+
 namespace {
 
 constexpr std::string_view kTemporaryPrefix = "tmp_";
 constexpr std::string_view kRankFileEnd = ".pt";
-// A part takes some 300 bytes of memory; a real one has more than this many in its file.
-constexpr uint64_t kFileBytesPerPart = 8;
-constexpr uint64_t kFreeParts = 4096;
 
 struct NamedFile {
   std::string item;
@@ -70,7 +72,6 @@ class RankOpener {
     NXDKIT_TRY(ReadMetadata());
     NXDKIT_TRY(ListFiles());
     NXDKIT_ASSIGN(files_, FolderFiles::Open(out_.path, names_, SaidBy()));
-    for (const TensorFile& file : files_.files) max_parts_ += file.file_bytes / kFileBytesPerPart;
     for (const RankFile& file : wanted_)
       NXDKIT_TRY(ReadFile(file).in(JoinPath(out_.path, file.name)));
     for (const StoredEntry& entry : out_.tensors)
@@ -176,11 +177,12 @@ class RankOpener {
     const uint32_t number = files_.Number(file.name);
     NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files_.Get(number));
     NXDKIT_ASSIGN(const torch::Archive archive,
-                  torch::ReadArchiveAt(opened, 0, opened->bytes(), {.distributed = true}));
+                  torch::ReadArchiveAt(opened, 0, opened->bytes(),
+                                       {.allowed = torch::ReadOptions::Allowed::kDistributed}));
     out_.archives.push_back({opened->path(), 0, opened->bytes()});
     for (const std::string& warning : archive.warnings)
       AddWarning(out_, fmt::format("{}: {}", opened->path(), warning));
-    return ValuesOf(archive);
+    return dtensor::ValuesOf(archive);
   }
 
   Result<RankValues> ReadSafetensors(const RankFile& file) const {
@@ -212,7 +214,12 @@ class RankOpener {
         return Corrupt("the file does not have the tensor, metadata.pkl says that it does").on(key);
       NXDKIT_ASSIGN(LocalShard shard, group->Of(file.rank).on(key));
       NXDKIT_TRY(CheckOwnPlace(*value->second, shard).on(key));
-      NXDKIT_TRY(AddParts(file, number, key, group->shape, group->dtype, *value->second, shard));
+      if (value->second->stored.dtype != group->dtype)
+        return Corrupt("the file has elements of {}, metadata.pkl says {}",
+                       Name(value->second->stored.dtype), Name(group->dtype))
+            .on(key);
+      NXDKIT_TRY(
+          entries_.Add({number, file.rank}, key, group->shape, value->second->stored, shard));
       found.erase(value);
     }
     if (found.empty()) return OkStatus();
@@ -234,8 +241,7 @@ class RankOpener {
 
   static Status CheckOwnPlace(const RankTensor& tensor, const LocalShard& shard) {
     if (!tensor.place) return OkStatus();
-    NXDKIT_ASSIGN(const LocalShard own, ShardAt(tensor.place->sharding, tensor.place->coordinate));
-    if (own.parts == shard.parts) return OkStatus();
+    if (tensor.place->shard.parts == shard.parts) return OkStatus();
     return Corrupt("the distributed tensor says another place for itself than metadata.pkl");
   }
 
@@ -255,93 +261,19 @@ class RankOpener {
       LocalShard shard{tensor.stored.shape, {}};
       const Box box = WholeBox(tensor.stored.shape);
       if (whole && box.Volume() > 0) shard.parts.push_back({box, Shape(box.lo.size(), 0)});
-      if (tensor.place)
-        NXDKIT_TRY(ShardAt(tensor.place->sharding, tensor.place->coordinate).on(key).To(shard));
-      const Shape shape = tensor.place ? tensor.place->sharding.shape : tensor.stored.shape;
-      NXDKIT_TRY(PackedBytes(tensor.stored.dtype, shape).on(key));
-      NXDKIT_TRY(AddParts(file, number, key, shape, tensor.stored.dtype, tensor, shard));
+      if (tensor.place) shard = tensor.place->shard;
+      const Shape shape = tensor.place ? tensor.place->shape : tensor.stored.shape;
+      NXDKIT_TRY(entries_.Add({number, file.rank}, key, shape, tensor.stored, shard));
     }
     return OkStatus();
   }
 
-  Status AddParts(const RankFile& file, uint32_t number, const std::string& key, const Shape& shape,
-                  Dtype dtype, const RankTensor& tensor, const LocalShard& shard) {
-    const StoredTensor& stored = tensor.stored;
-    if (stored.dtype != dtype)
-      return Corrupt("the file has elements of {}, metadata.pkl says {}", Name(stored.dtype),
-                     Name(dtype))
-          .on(key);
-    NXDKIT_TRY(CheckShape(stored.shape, shard).on(key));
-    NXDKIT_TRY(files_.Count(stored).on(key));
-    NXDKIT_ASSIGN(StoredEntry * entry, EntryOf(file, key, shape, dtype));
-    parts_ += shard.parts.size();
-    if (parts_ > kFreeParts + max_parts_)
-      return Unsupported(
-                 "the folder has more than {} parts of tensors, which is more than its "
-                 "files have room for",
-                 parts_ - 1)
-          .on(key);
-    for (const Part& part : shard.parts) {
-      StoredTensor view = stored;
-      view.name = key;
-      view.shape = part.box.extent;
-      for (size_t d = 0; d < part.local_lo.size(); ++d)
-        view.offset += static_cast<uint64_t>(part.local_lo[d] * stored.strides[d]) *
-                       static_cast<uint64_t>(ElementBytes(dtype));
-      view = files_.Kept(std::move(view));
-      files_.files[number].tensors.push_back(view);
-      entry->chunks.push_back({part.box, number, std::move(view)});
-    }
-    return OkStatus();
-  }
-
-  // All parts lie inside the rank's tensor, which is no larger than they say.
-  static Status CheckShape(const Shape& shape, const LocalShard& shard) {
-    const bool as_said = shard.shape.empty() ? true : shape == shard.shape;
-    bool inside = true;
-    for (const Part& part : shard.parts) {
-      inside = inside && part.local_lo.size() == shape.size();
-      for (size_t d = 0; inside && d < shape.size(); ++d)
-        inside = part.local_lo[d] <= shape[d] && part.box.extent[d] <= shape[d] - part.local_lo[d];
-    }
-    if (as_said && inside) return OkStatus();
-    return Corrupt("the rank has a tensor of shape {}, expected {}", ShapeText(shape),
-                   as_said ? "one that its parts are inside of" : ShapeText(shard.shape));
-  }
-
-  Result<StoredEntry*> EntryOf(const RankFile& file, const std::string& key, const Shape& shape,
-                               Dtype dtype) {
-    const auto [number, added] = numbers_.emplace(key, out_.tensors.size());
-    if (added) {
-      out_.tensors.push_back({key, dtype, shape, {}});
-      owners_.push_back(&file);
-    }
-    StoredEntry& entry = out_.tensors[number->second];
-    const RankFile*& owner = owners_[number->second];
-    if (!added && owner == &file) return Corrupt("two tensors have the same name").on(key);
-    owner = &file;
-    if (entry.shape == shape && entry.dtype == dtype) return &entry;
-    return Corrupt("rank {} has it as {} {}, a rank before it as {} {}", file.rank, Name(dtype),
-                   ShapeText(shape), Name(entry.dtype), ShapeText(entry.shape))
-        .on(key);
-  }
-
-  // Every rank saves all of them. Where they differ, the lowest rank's is taken, and it is said.
   Status AddObject(const RankFile& file, const RankObject& object) {
-    const std::string key = KeyOf(file, object.path);
-    NXDKIT_ASSIGN(std::string text, torch::WritePickle(object.value, {}));
-    const auto [known, added] = objects_.emplace(key, std::move(text));
-    if (added) {
-      torch::PickleList path = {{file.item}};
-      for (const auto& part : object.path.parts)
-        std::visit([&](const auto& value) { path.push_back({value}); }, part);
-      out_.metadata.objects.push_back({key, {}, object.value});
-      out_.metadata.SetPath(key, torch::PickleValue::MakeTuple(std::move(path)));
-      return OkStatus();
-    }
-    NXDKIT_ASSIGN(const std::string again, torch::WritePickle(object.value, {}));
-    if (known->second != again && differing_.insert(key).second) WarnOfDifference(out_, key);
-    return OkStatus();
+    torch::PickleList path = {{file.item}};
+    for (const auto& part : object.path.parts)
+      std::visit([&](const auto& value) { path.push_back({value}); }, part);
+    return entries_.AddObject(KeyOf(file, object.path), object.value,
+                              torch::PickleValue::MakeTuple(std::move(path)));
   }
 
   Looker look_;
@@ -351,12 +283,7 @@ class RankOpener {
   std::vector<RankFile> wanted_;
   std::set<std::string> names_;  // of these
   FolderFiles files_;
-  std::unordered_map<std::string, size_t> numbers_;       // of entries, by key
-  std::vector<const RankFile*> owners_;                   // of entries: the file that had one last
-  std::unordered_map<std::string, std::string> objects_;  // as pickles, by key
-  std::set<std::string> differing_;
-  uint64_t parts_ = 0;
-  uint64_t max_parts_ = 0;
+  ShardEntries entries_{out_, files_};
 };
 
 }  // namespace

@@ -16,6 +16,11 @@
 #include "lib/json/json_parse.h"
 
 namespace nxdkit::dcp {
+
+using dtensor::CheckSharding;
+using dtensor::Placement;
+using dtensor::ShardAt;
+
 namespace {
 
 using torch::PickleDict;
@@ -432,26 +437,6 @@ class RankMetadataParser {
 };
 
 }  // namespace
-
-std::string ValuePath::Text() const {
-  std::string text;
-  for (const auto& part : parts) {
-    if (!text.empty()) text += '.';
-    const auto* name = std::get_if<std::string>(&part);
-    text += name ? *name : std::to_string(std::get<int64_t>(part));
-  }
-  return text;
-}
-
-std::string ValuePath::Unique() const {
-  std::string text;
-  for (const auto& part : parts) {
-    const auto* name = std::get_if<std::string>(&part);
-    text += name ? fmt::format("{}:{}", name->size(), *name)
-                 : fmt::format("#{}", std::get<int64_t>(part));
-  }
-  return text;
-}
 
 Result<LocalShard> ShardGroup::Of(int64_t rank) const {
   if (!places) return LocalShard{{}, *parts};

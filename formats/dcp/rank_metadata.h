@@ -8,20 +8,19 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/sharding.h"
+#include "formats/dtensor/value_path.h"
 #include "formats/torch/pickle_value.h"
 #include "lib/tensor/dtype.h"
 
 namespace nxdkit::dcp {
 
-inline constexpr char kRankMetadataFile[] = "metadata.pkl";
+using dtensor::LocalShard;
+using dtensor::Part;
+using dtensor::Sharding;
+using dtensor::ValuePath;
 
-// A value inside of an item: the keys of dicts and the numbers of items of lists that lead to it.
-struct ValuePath {
-  std::vector<std::variant<std::string, int64_t>> parts;
-  std::string Text() const;    // "state.0.exp_avg"; several paths may have the same
-  std::string Unique() const;  // no two paths have the same
-};
+inline constexpr char kRankMetadataFile[] = "metadata.pkl";
 
 // How one tensor is spread over some ranks.
 struct ShardGroup {

@@ -128,7 +128,7 @@ bool IsIgnorable(const Family& family, std::string_view name);
 // Whether the family says that a tensor of this name is kept as it is.
 bool IsCarried(const Model& model, std::string_view name);
 
-// The message for a config without a family: "no parameter table for model_type "foo"; 47 families
+// The message for a config without a family: "no parameter table for model_type "foo"; 51 families
 // have one".
 std::string NoTableText(const ModelConfig& config);
 

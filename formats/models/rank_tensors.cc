@@ -46,8 +46,17 @@ void AddShare(std::vector<Run>& runs, int64_t first, const Segment& segment, boo
 void AddRuns(std::vector<Run>& runs, int64_t first, const Segment& segment, bool share,
              const RankPart& part) {
   if (!IsHead(segment.of)) return AddShare(runs, first, segment, share, part);
-  for (const int64_t head : segment.of == Unit::kKeyHead ? part.heads.kv : part.heads.query)
-    runs.push_back({head == kZeroHead ? kZeroHead : first + head * segment.unit, segment.unit});
+  const size_t before = runs.size();
+  for (const int64_t head : segment.of == Unit::kKeyHead ? part.heads.kv : part.heads.query) {
+    const int64_t from = head == kZeroHead ? kZeroHead : first + head * segment.unit;
+    const bool follows = runs.size() > before && head != kZeroHead &&
+                         runs.back().from != kZeroHead &&
+                         runs.back().from + runs.back().count == from;
+    if (follows)
+      runs.back().count += segment.unit;
+    else
+      runs.push_back({from, segment.unit});
+  }
 }
 
 constexpr size_t kEverySegment = SIZE_MAX;

@@ -30,7 +30,9 @@ struct FactRow {
   std::string_view name;
   Expected expected;
 };
-constexpr Expected Integer(int64_t most) { return {Expected::Type::kInteger, 1, most}; }
+constexpr Expected Integer(int64_t most, int64_t least = 1) {
+  return {Expected::Type::kInteger, least, most};
+}
 constexpr std::array<FactRow, kFacts> kFactRows = {{
     {"H", Integer(kMaxExtent)},
     {"I", Integer(kMaxExtent)},
@@ -39,7 +41,7 @@ constexpr std::array<FactRow, kFacts> kFactRows = {{
     {"nh", Integer(1 << 16)},
     {"nkv", Integer(1 << 16)},
     {"D", Integer(kMaxExtent)},
-    {"E", Integer(4096)},
+    {"E", Integer(4096, 0)},
     {"J", Integer(kMaxExtent)},
     {"tied", {}},
     {"labels", Integer(kMaxExtent)},
@@ -202,6 +204,8 @@ class TableParser {
   Status AddLet(const Statement& statement, bool flag) {
     const std::string_view name = statement.words[1].text;
     if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!blocks_.empty())
+      return Wrong(statement, 0, "a let is outside of loops: their counters have no value in it");
     const auto fact = std::ranges::find(kFactRows, name, &FactRow::name);
     Expected expected;
     if (fact != kFactRows.end()) expected = fact->expected;
@@ -244,13 +248,13 @@ class TableParser {
     return OkStatus();
   }
 
-  // nh:D and nkv:D are heads, which formats place; others are units in their order.
+  // nh and nkv units are heads, of D rows or of others, which formats place; other units stay in
+  // their order.
   Unit UnitOf(const Cut::Segment& segment) const {
     const auto is = [&](uint32_t expression, Fact fact) {
       const int64_t symbol = table_.expressions[expression].OnlySymbol();
       return symbol >= 0 && symbol == table_.facts[static_cast<size_t>(fact)];
     };
-    if (!is(segment.unit, Fact::kHeadDim)) return Unit::kElement;
     if (is(segment.count, Fact::kHeads)) return Unit::kQueryHead;
     return is(segment.count, Fact::kKeyHeads) ? Unit::kKeyHead : Unit::kElement;
   }

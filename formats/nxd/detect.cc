@@ -17,7 +17,20 @@ struct Style {
   const StoredTensor* key = nullptr;  // proves the multiplier; nullptr: it is 1
 };
 
-Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
+// Whether q, k and v lie under their own names: one of them does, or the model has none.
+Result<bool> StoresQueryApart(const ShardSet& set, const models::ModelConfig& config) {
+  NXDKIT_ASSIGN(const models::Model model, MakeModel(config));
+  bool has_query = false;
+  for (const models::Param& param : model.params) {
+    if (param.role != models::Role::kQuery) continue;
+    has_query = true;
+    if (FindOnRank(set, 0, param.name, "")) return true;
+  }
+  return !has_query;
+}
+
+Result<Style> StyleOf(const ShardSet& set, const models::ModelConfig& config) {
+  const models::Family& family = *config.family;
   if (const StoredTensor* adapter = FindOnRank(set, 0, ".lora_", ""))
     return Unsupported("a LoRA adapter; what can be read here is a model, with its adapters merged")
         .in(set.location.shard_folder)
@@ -31,7 +44,8 @@ Result<Style> StyleOf(const ShardSet& set, const models::Family& family) {
   if (const StoredTensor* all = FindOnRank(set, 0, ".qkv_proj.", ".weight_qkv"))
     return Style{QkvStyle::kFused, names, all};
   if (FindOnRank(set, 0, ".qkv_proj.", ".weight")) return Style{QkvStyle::kCoalesced, names};
-  if (FindOnRank(set, 0, ".q_proj.", ".weight")) return Style{QkvStyle::kSeparate, names};
+  NXDKIT_ASSIGN(const bool apart, StoresQueryApart(set, config));
+  if (apart) return Style{QkvStyle::kSeparate, names};
   return Unsupported("no known q/k/v projection among the tensor names")
       .in(set.location.shard_folder);
 }
@@ -126,7 +140,7 @@ Result<Detected> Detect(const ShardSet& set, const models::ModelConfig& config,
   geometry.ep = set.location.ep;
   for (const Claims& claim : claims)
     NXDKIT_TRY(CheckGridClaims(set, claim).in(set.location.shard_folder));
-  NXDKIT_ASSIGN(const Style style, StyleOf(set, *config.family));
+  NXDKIT_ASSIGN(const Style style, StyleOf(set, config));
   geometry.qkv = style.qkv;
   geometry.names = style.names;
   NXDKIT_ASSIGN(const bool gate_apart, StoresGateApart(set, config));

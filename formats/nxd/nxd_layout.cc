@@ -195,8 +195,14 @@ Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
         "the coalesced q/k/v style is for models with one key head per query head; this one has {} "
         "and {}",
         config.heads, config.kv_heads);
-  if (!replicates || geometry.names == NameStyle::kMegatron)
-    return models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
+  const bool plain = !replicates || geometry.names == NameStyle::kMegatron;
+  if (plain) {
+    Result<models::Placement> placed =
+        models::PlainPlacement(config.heads, config.kv_heads, geometry.tp);
+    if (placed.ok() || config.family->splits_qkv) return placed;
+    return std::move(placed).error().hint(
+        "the text of the family has no rows \"as query\": its key heads are not replicated");
+  }
   return models::TrainingPlacement(config.heads, config.kv_heads, geometry.kv_multiplier,
                                    geometry.tp, geometry.hardware);
 }

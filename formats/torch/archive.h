@@ -32,9 +32,10 @@ struct ReadOptions {
   bool check_crc = false;
   // The places in the file of records that were proved before, and are not read again.
   const std::set<uint64_t>* proved = nullptr;
-  // Of the zip form: distributed tensors (DTensor) are records in `root`, with the tensor of the
-  // rank and how it is placed (pickle_globals.h). Without it they are refused.
-  bool distributed = false;
+  // Of the zip form: the globals that the pickle may name. Distributed tensors are records in
+  // `root`, with the tensor of the rank and how it is placed (pickle_globals.h), where they may be
+  // there; and so are arrays of numpy.
+  enum class Allowed : uint8_t { kPlain, kDistributed, kRunState } allowed = Allowed::kPlain;
   // Of the zip form: the records alone. The pickle, which may be of anything, is not read, and
   // `root` is None.
   bool only_records = false;

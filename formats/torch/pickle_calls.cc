@@ -99,6 +99,19 @@ Result<NodeId> CallSize(PickleGraph& graph, const Global& callee, Arguments argu
   return graph.Size(arguments[0]);
 }
 
+// The inner class of ShardedTensor, which is named by getattr(ShardedTensor, "ProcessGroupState").
+Result<NodeId> InnerClass(PickleGraph& graph, const Global& callee, Arguments arguments) {
+  static const Global kInner = {
+      "torch.distributed._shard.sharded_tensor.api.ShardedTensor.ProcessGroupState",
+      GlobalKind::kRecord};  // constant
+  constexpr std::string_view kOuter = "torch.distributed._shard.sharded_tensor.api.ShardedTensor";
+  if (arguments.size() != 2 || graph.kind(arguments[0]) != NodeKind::kGlobal ||
+      graph.AsGlobal(arguments[0]).name != kOuter || !IsString(graph, arguments[1]) ||
+      graph.AsText(arguments[1]) != "ProcessGroupState")
+    return Unsupported("{} of anything but ShardedTensor's ProcessGroupState", callee.name);
+  return graph.OfGlobal(NodeKind::kGlobal, &kInner);
+}
+
 Error NotCallable(const PickleGraph& graph, NodeId callee, std::string_view how) {
   if (graph.kind(callee) != NodeKind::kGlobal)
     return Corrupt("{} of a value of type {}, expected a global", how, graph.kind_name(callee));
@@ -148,6 +161,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (global.kind == GlobalKind::kNamedCall) return graph.OfGlobal(NodeKind::kOpaque, &global);
   if (global.kind == GlobalKind::kSize) return CallSize(graph, global, values);
   if (global.kind == GlobalKind::kRecord) return graph.Record(&global, arguments, true);
+  if (global.kind == GlobalKind::kInnerClass) return InnerClass(graph, global, values);
   switch (global.kind) {
     case GlobalKind::kRebuildTensor:
     case GlobalKind::kRebuildTensorV2:

@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace nxdkit::torch {
 namespace {
@@ -96,18 +98,52 @@ constexpr const char* kOtherDtypes[] = {"qint8",      "qint32", "quint8",  "quin
                                         "uint5",      "uint6",  "uint7",   "int1",     "int2",
                                         "int3",       "int4",   "int5",    "int6",     "int7"};
 
-// Of torch 2.15. What is called or made here is data: a name, arguments and state.
-constexpr const char* kDistributed[] = {kRebuildWrapper,
-                                        kDTensorClass,
-                                        kDTensorSpecClass,
-                                        kTensorMetaClass,
-                                        "torch.distributed.tensor._dtensor_spec.ShardOrderEntry",
-                                        kDeviceMeshClass,
-                                        kMeshLayoutClass,
-                                        kFlatLayoutClass,
-                                        kShardClass,
-                                        kStridedShardClass,
-                                        kReplicateClass};
+// Of torch 2.4 to 2.15: classes by the modules that they were in. What is called or made here is
+// data: a name, arguments and state.
+struct ClassRow {
+  const char* name;
+  std::array<const char*, 4> modules;  // with the dot after them
+};
+constexpr char kTensor[] = "torch.distributed.tensor.";
+constexpr char kOldTensor[] = "torch.distributed._tensor.";
+constexpr char kOldPlacements[] = "torch.distributed._tensor.placement_types.";
+constexpr char kPlacements[] = "torch.distributed.tensor.placement_types.";
+constexpr char kSpec[] = "torch.distributed.tensor._dtensor_spec.";
+constexpr char kOldSpec[] = "torch.distributed._tensor._dtensor_spec.";
+constexpr char kSharded[] = "torch.distributed._shard.sharded_tensor.metadata.";
+constexpr ClassRow kDistributed[] = {
+    {"_rebuild_wrapper_subclass", {"torch._utils."}},
+    {"DTensor",
+     {kTensor, "torch.distributed.tensor._api.", kOldTensor, "torch.distributed._tensor.api."}},
+    {"DTensorSpec", {kSpec, kOldSpec, kOldPlacements}},
+    {"TensorMeta", {kSpec, kOldSpec, kOldPlacements}},
+    {"ShardOrderEntry", {kSpec}},
+    {"DeviceMesh", {"torch.distributed.device_mesh.", "torch.distributed._tensor.device_mesh."}},
+    {"_MeshLayout", {"torch.distributed._mesh_layout."}},
+    {"_FlatLayout", {"torch.distributed._mesh_layout."}},
+    {"Shard", {kPlacements, kOldPlacements}},
+    {"_StridedShard", {kPlacements, kOldPlacements}},
+    {"Replicate", {kPlacements, kOldPlacements}},
+    {"Partial", {kPlacements, kOldPlacements}},
+    {"_Partial", {kPlacements, kOldPlacements}},
+    {"ShardedTensor", {"torch.distributed._shard.sharded_tensor.api."}},
+    {"ProcessGroupState", {"torch.distributed._shard.sharded_tensor.api.ShardedTensor."}},
+    {"Shard", {"torch.distributed._shard.sharded_tensor.shard."}},
+    {"ShardedTensorMetadata", {kSharded}},
+    {"TensorProperties", {kSharded}},
+    {"MEM_FORMAT_ENCODING", {kSharded}},
+    {"ShardMetadata", {"torch.distributed._shard.metadata."}},
+    {"ChunkShardingSpec", {"torch.distributed._shard.sharding_spec.chunk_sharding_spec."}},
+    {"EnumerableShardingSpec", {"torch.distributed._shard.sharding_spec.api."}},
+    {"_remote_device", {"torch.distributed.remote_device."}},
+};
+
+constexpr ClassRow kNumpyRows[] = {
+    {"_reconstruct", {"numpy.core.multiarray.", "numpy._core.multiarray."}},
+    {"scalar", {"numpy.core.multiarray.", "numpy._core.multiarray."}},
+    {"ndarray", {"numpy."}},
+    {"dtype", {"numpy."}},
+};
 
 std::vector<Global> MakeTable() {
   std::vector<Global> table;
@@ -124,12 +160,27 @@ std::vector<Global> MakeTable() {
   return table;
 }
 
+// In the place of rows of the same names.
+void AddRecords(std::span<const ClassRow> rows, std::vector<Global>& table) {
+  for (const ClassRow& row : rows)
+    for (const char* module : row.modules) {
+      if (!module) continue;
+      std::string name = std::string(module) + row.name;
+      std::erase_if(table, [&](const Global& global) { return global.name == name; });
+      table.push_back({std::move(name), GlobalKind::kRecord});
+    }
+}
+
 std::vector<Global> MakeDistributedTable() {
   std::vector<Global> table = MakeTable();
-  std::erase_if(table, [](const Global& global) {
-    return std::ranges::find(kDistributed, global.name) != std::end(kDistributed);
-  });
-  for (const char* name : kDistributed) table.push_back({name, GlobalKind::kRecord});
+  AddRecords(kDistributed, table);
+  table.push_back({"builtins.getattr", GlobalKind::kInnerClass});
+  return table;
+}
+
+std::vector<Global> MakeRunStateTable() {
+  std::vector<Global> table = MakeDistributedTable();
+  AddRecords(kNumpyRows, table);
   return table;
 }
 
@@ -154,6 +205,13 @@ const GlobalTable& DistributedGlobals() {
   static const GlobalTable table(
       MakeDistributedTable(), "that tensors, distributed tensors and containers need",
       "save a dict of tensors (a state_dict) instead of Python objects");  // constant
+  return table;
+}
+
+const GlobalTable& RunStateGlobals() {
+  static const GlobalTable table(MakeRunStateTable(),
+                                 "that the state of a run needs: tensors, arrays, containers",
+                                 "nothing of it is loaded");  // constant
   return table;
 }
 

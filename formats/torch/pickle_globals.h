@@ -14,6 +14,7 @@ enum class GlobalKind : uint8_t {
   kOrderedDict,
   kCounter,
   kSet,
+  kInnerClass,  // getattr(a class of the list, "NAME"): another class of the list
   kByteArray,
   kEncode,
   kNamedCall,  // a call gives an OpaqueObject of the global's name: complex, torch.device, ...
@@ -68,21 +69,15 @@ class GlobalTable {
 // That of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
 // checkpoints.
 const GlobalTable& TorchGlobals();
-// The same, and DTensor with what its pickle names: records, of which a distributed tensor is one
-// of kRebuildFromType, called with (kRebuildWrapper, kDTensorClass, arguments, state).
+// The same, and DTensor and ShardedTensor with what their pickles name, in torch 2.4 to 2.15:
+// records, of which a distributed tensor is one of kRebuildFromType, called with (kRebuildWrapper,
+// its class, arguments, state).
 const GlobalTable& DistributedGlobals();
 inline constexpr char kRebuildFromType[] = "torch._tensor._rebuild_from_type_v2";
 inline constexpr char kRebuildWrapper[] = "torch._utils._rebuild_wrapper_subclass";
 inline constexpr char kDTensorClass[] = "torch.distributed.tensor.DTensor";
-inline constexpr char kDTensorSpecClass[] = "torch.distributed.tensor._dtensor_spec.DTensorSpec";
-inline constexpr char kTensorMetaClass[] = "torch.distributed.tensor._dtensor_spec.TensorMeta";
-inline constexpr char kDeviceMeshClass[] = "torch.distributed.device_mesh.DeviceMesh";
-inline constexpr char kMeshLayoutClass[] = "torch.distributed._mesh_layout._MeshLayout";
-inline constexpr char kFlatLayoutClass[] = "torch.distributed._mesh_layout._FlatLayout";
-inline constexpr char kShardClass[] = "torch.distributed.tensor.placement_types.Shard";
-inline constexpr char kStridedShardClass[] =
-    "torch.distributed.tensor.placement_types._StridedShard";
-inline constexpr char kReplicateClass[] = "torch.distributed.tensor.placement_types.Replicate";
+// The same, and numpy's arrays as records: for what a run keeps beside its tensors.
+const GlobalTable& RunStateGlobals();
 void AddDtypes(std::vector<Global>& globals);  // All of torch's dtypes.
 
 // "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.

@@ -17,6 +17,18 @@ constexpr uint64_t kMaxSmallRecord = 4096;
 constexpr int kOldestVersion = 1;
 constexpr int kNewestVersion = 10;
 
+const GlobalTable& TableFor(ReadOptions::Allowed allowed) {
+  switch (allowed) {
+    case ReadOptions::Allowed::kPlain:
+      return TorchGlobals();
+    case ReadOptions::Allowed::kDistributed:
+      return DistributedGlobals();
+    case ReadOptions::Allowed::kRunState:
+      return RunStateGlobals();
+  }
+  return TorchGlobals();
+}
+
 struct ZipArchiveReader {
   ArchivePlace place;
   ZipDirectory directory;
@@ -30,8 +42,7 @@ struct ZipArchiveReader {
     if (!options.only_records) NXDKIT_TRY(CheckHasPickle());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());
-    if (!options.only_records)
-      NXDKIT_TRY(ReadPickle(options.distributed ? DistributedGlobals() : TorchGlobals()));
+    if (!options.only_records) NXDKIT_TRY(ReadPickle(TableFor(options.allowed)));
     if (options.check_crc) NXDKIT_TRY(CheckCrcs(options.proved));
     WarnOfMissingCrcs();
     return std::move(archive);

@@ -26,7 +26,8 @@ const std::vector<Room>& Rooms() {
       "formats/models",   "formats/safetensors", "formats/torch", "formats/hf",
       "formats/nxd",      "formats/rollout",     "formats/neff",  "formats/delta",
       "formats/lora",     "formats/manifest",    "formats/tar",   "formats/compile_cache",
-      "formats/hardware", "formats/vllm",        "formats/dcp"};
+      "formats/hardware", "formats/vllm",        "formats/dcp",   "formats/dtensor",
+      "formats/fsdp"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -59,8 +60,12 @@ const std::vector<Room>& Rooms() {
       {"formats/torch", {"formats/models"}},
       {"formats/hf", {"formats/models"}},
       {"formats/nxd", {"formats/models", "formats/torch"}},  // its shards are torch archives
+      {"formats/dtensor", {"formats/torch"}},
       {"formats/dcp",
-       {"formats/models", "formats/safetensors", "formats/torch"}},  // which its items are
+       {"formats/models", "formats/safetensors", "formats/torch",  // which its items are
+        "formats/dtensor"}},
+      // Rank files are read as a distributed checkpoint.
+      {"formats/fsdp", {"formats/models", "formats/torch", "formats/dtensor", "formats/dcp"}},
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},
@@ -81,6 +86,7 @@ const std::vector<Room>& Rooms() {
       {"formats/kinds/nxd", kKind({})},
       {"formats/kinds/rollout", kKind({})},
       {"formats/kinds/dcp", kKind({})},
+      {"formats/kinds/fsdp", kKind({"formats/kinds/dcp"})},  // which it is read as
       {"formats/kinds/delta",
        kKind({"formats/kinds/rollout"})},  // whose versions record its digest
       {"formats/ops/verify", kOps({})},

@@ -79,7 +79,7 @@ class UnknownFamily : public Families {
 
   const std::string llama_ = workshop_.MakeModel("llama", testing_util::TinyLlama());
   static constexpr const char* kNoTable =
-      "no parameter table for model_type \"foo\"; 47 families have one";
+      "no parameter table for model_type \"foo\"; 51 families have one";
 };
 
 TEST_F(UnknownFamily, IsInspectedDigestedComparedAndCopied) {

@@ -73,11 +73,13 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   facts.Add("family",
             fmt::format("{} ({})", config.family->model_type, config.family->architecture), "model",
             ModelJson(artifact));
+  // Heads of several kinds have no one size.
+  const std::string of = config.head_dim > 0 ? fmt::format(" of {}", config.head_dim) : "";
   facts.Line("shape",
              fmt::format(
-                 "{} layers, hidden {}, intermediate {}, {} heads of {}, {} key/value heads, "
+                 "{} layers, hidden {}, intermediate {}, {} heads{}, {} key/value heads, "
                  "vocabulary {}{}{}",
-                 config.layers, config.hidden, config.intermediate, config.heads, config.head_dim,
+                 config.layers, config.hidden, config.intermediate, config.heads, of,
                  config.kv_heads, config.vocab,
                  config.experts > 0
                      ? fmt::format(", {} experts of {}", config.experts, config.expert_intermediate)

@@ -215,6 +215,34 @@ TEST(Rows, FusedRowsAndOutputColumnsFollowTheHeads) {
   }
 }
 
+// One number of each head, and rows of each head's norm: they go where the heads go.
+TEST(Rows, WhateverIsOfAHeadFollowsIt) {
+  const models::Model gpt_oss = ModelOf(SmallConfig({{"model_type", "gpt_oss"},
+                                                     {"architectures", {"GptOssForCausalLM"}},
+                                                     {"num_key_value_heads", 2},
+                                                     {"num_local_experts", 4}}));
+  const models::Model cohere = ModelOf(SmallConfig({{"model_type", "cohere"},
+                                                    {"architectures", {"CohereForCausalLM"}},
+                                                    {"num_key_value_heads", 2},
+                                                    {"use_qk_norm", true}}));
+  // Query heads 0 1, 4 5, 2 3, 6 7, and key heads 0, 1, 0, 1.
+  constexpr int64_t kQuery[] = {0, 4, 2, 6};
+  for (int rank = 0; rank < 4; ++rank) {
+    SCOPED_TRACE(rank);
+    const Geometry geometry = Of(4, QkvStyle::kLinear, 2, Hardware::kTrn1);
+    const auto sinks = Tensors(gpt_oss, geometry, rank);
+    EXPECT_EQ(Lines(gpt_oss, Named(sinks, "layers.0.self_attn.qkv_proj.weight_q"), 0),
+              Range("q_proj", 2 * kQuery[rank], 4));
+    EXPECT_EQ(Lines(gpt_oss, Named(sinks, "layers.0.self_attn.sinks"), 0),
+              Range("self_attn", kQuery[rank], 2));
+    const auto norms = Tensors(cohere, geometry, rank);
+    EXPECT_EQ(Lines(cohere, Named(norms, "layers.0.self_attn.q_norm.weight"), 0),
+              Range("q_norm", kQuery[rank], 2));
+    EXPECT_EQ(Lines(cohere, Named(norms, "layers.0.self_attn.k_norm.weight"), 0),
+              Range("k_norm", rank % 2, 1));
+  }
+}
+
 TEST(Rows, MegatronKeyValueIsAllKeysThenAllValues) {
   Geometry geometry = Of(2, QkvStyle::kSeparate);
   geometry.names = NameStyle::kMegatron;

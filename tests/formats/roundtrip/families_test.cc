@@ -269,6 +269,33 @@ TEST(Roles, ThatLeaveAParameterOutAreRefused) {
   EXPECT_THAT(report.error().message(), ::testing::HasSubstr("would not have this parameter"));
 }
 
+// No layer has attention, and so no tensor tells how a set stores q, k and v.
+TEST(Families, AModelWithoutAttentionComesBackFromShards) {
+  OpsWorkshop shop;
+  MakeModelRequest request;
+  request.family = "granitemoehybrid";
+  request.size = "tiny";
+  request.output = shop / "sample";
+  ASSERT_TRUE(MakeModel(request).ok());
+  json config = json::parse(testing_util::ReadBytes(request.output + "/config.json"));
+  for (json& type : config["layer_types"]) type = "mamba";
+  config["num_local_experts"] = 0;
+  request.family = "";
+  request.config = shop / "config.json";
+  std::ofstream(*request.config) << config.dump();
+  request.output = shop / "model";
+  const Result<uint64_t> made = MakeModel(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  OutputOptions options;
+  options.Set("tp", 2);
+  const Result<ConvertReport> report =
+      Convert(OpsWorkshop::Request(request.output, &kHf, shop / "shards", &kNxd, options));
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  const std::string back = shop.Make("back", shop / "shards", &kNxd, &kHf);
+  EXPECT_TRUE(testing_util::ReadBytes(request.output + "/model.safetensors") ==
+              testing_util::ReadBytes(back + "/model.safetensors"));
+}
+
 std::vector<std::string> FamilyNames() {
   std::vector<std::string> names;
   for (const models::FamilyHead& head : models::BuiltInFamilies()) names.push_back(head.name);

@@ -13,7 +13,7 @@
 #include "formats/artifact/artifact.h"
 #include "formats/dcp/folder.h"
 #include "formats/dcp/metadata_writer.h"
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/sharding.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/verify/checksums.h"
 #include "formats/ops/verify/verify.h"
@@ -498,6 +498,11 @@ TEST_F(FormFault, AFileOfTwoRanksIsNamed) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/metadata.pkl");
 }
+
+using dtensor::Part;
+using dtensor::Placement;
+using dtensor::ShardAt;
+using dtensor::Sharding;
 
 TEST(Sharding, IsThatOfTorch) {
   using Kind = Placement::Kind;

@@ -1,4 +1,4 @@
-// PRIVATE: how a distributed tensor (DTensor) is placed on a mesh of ranks, and what a rank has of
+// How a distributed tensor (DTensor) is placed on a mesh of ranks, and what a rank has of
 // it. The rule is torch's (torch/distributed/tensor/_utils.py): placements from left to right, each
 // cutting what the ones before have left, in equal parts, the last ones shorter or empty.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include "lib/plan/layout.h"
 
-namespace nxdkit::dcp {
+namespace nxdkit::dtensor {
 
 struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kStridedShard };
@@ -53,4 +53,4 @@ Status CheckSharding(const Sharding& sharding);
 // What the rank at this place of the mesh has. kUnsupported for more parts than anybody needs.
 Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate);
 
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::dtensor

@@ -1,6 +1,6 @@
 // What a rank has of a tensor that is cut again and again, against a list of all its indices; and
 // the time that hostile numbers take.
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/sharding.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-namespace nxdkit::dcp {
+namespace nxdkit::dtensor {
 namespace {
 
 using Indices = std::vector<int64_t>;
@@ -72,4 +72,4 @@ TEST(ShardAt, OfManyStridedCutsTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::dtensor

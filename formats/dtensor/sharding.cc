@@ -1,10 +1,10 @@
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/sharding.h"
 
 #include <algorithm>
 
 #include "lib/base/errors.h"
 
-namespace nxdkit::dcp {
+namespace nxdkit::dtensor {
 namespace {
 
 constexpr int64_t kMaxParts = 1024;
@@ -131,4 +131,4 @@ Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate) {
   return out;
 }
 
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::dtensor

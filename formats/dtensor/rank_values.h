@@ -1,27 +1,20 @@
-// PRIVATE: what one rank has saved of an item with torch_checkpointing: a nested dict as it is, its
-// tensors plain or distributed (DTensor).
+// What one rank has saved as one value: a nested dict as it is, its tensors plain or distributed.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "formats/dcp/rank_metadata.h"
-#include "formats/dcp/sharding.h"
+#include "formats/dtensor/placed.h"
+#include "formats/dtensor/value_path.h"
 #include "formats/torch/archive.h"
 #include "lib/tensor/tensor.h"
 
-namespace nxdkit::dcp {
-
-// Where a DTensor says that it belongs.
-struct OwnPlace {
-  Sharding sharding;
-  Shape coordinate;  // of the rank in the mesh
-};
+namespace nxdkit::dtensor {
 
 struct RankTensor {
   ValuePath path;
-  StoredTensor stored;  // of the rank
-  std::optional<OwnPlace> place;
+  StoredTensor stored;         // of the rank; without storage where it has nothing of the tensor
+  std::optional<Place> place;  // nullopt: a plain tensor
 };
 
 struct RankObject {
@@ -40,4 +33,4 @@ struct RankValues {
 // Errors have no path.
 Result<RankValues> ValuesOf(const torch::Archive& archive);
 
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::dtensor
