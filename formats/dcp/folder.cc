@@ -79,6 +79,13 @@ Result<bool> LooksLikeFolder(const std::string& path, const Looker& look) {
   return form.has_value();
 }
 
+Status CheckScalars(const Folder& folder) {
+  for (const StoredEntry& entry : folder.tensors)
+    if (entry.shape.empty() && entry.chunks.size() > 1)
+      NXDKIT_TRY(CheckScalar(folder, entry).on(entry.key));
+  return OkStatus();
+}
+
 const std::string& StoredKey(const Folder& folder, const std::string& key) {
   const auto stored = folder.stored_keys.find(key);
   return stored == folder.stored_keys.end() ? key : stored->second;
@@ -101,9 +108,7 @@ Result<Folder> Open(const std::string& path, const Looker& look) {
     if (has_rank_files) form = FolderForm::kRankFiles;
   }
   NXDKIT_ASSIGN(Folder folder, OpenAs(form.value_or(FolderForm::kCheckpoint), path, look));
-  for (const StoredEntry& entry : folder.tensors)
-    if (entry.shape.empty() && entry.chunks.size() > 1)
-      NXDKIT_TRY(CheckScalar(folder, entry).on(entry.key));
+  NXDKIT_TRY(CheckScalars(folder));
   return folder;
 }
 

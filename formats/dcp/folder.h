@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct Folder {
   std::vector<TensorFile> files;  // sorted by name; each chunk is a tensor, named by its key
   std::vector<Archive> archives;  // every item that is stored as it is, once
   std::vector<std::string> warnings;
+  // Keys of tensors that every rank has whole: where others are cut, these are a model's buffers.
+  std::set<std::string, std::less<>> whole_keys;
   // Where keys were shortened after they were read: the one that is stored, by the shorter one.
   std::map<std::string, std::string, std::less<>> stored_keys;
 };
@@ -62,6 +65,9 @@ const std::string& StoredKey(const Folder& folder, const std::string& key);
 void AddWarning(Folder& folder, std::string warning);
 // Every rank has saved an object under the key, and not all of them the same.
 void WarnOfDifference(Folder& folder, const std::string& key);
+
+// kCorrupt where a number that several ranks saved is not the same in all of their files.
+Status CheckScalars(const Folder& folder);
 
 // Whether the folder is meant as one: it has a file of metadata, files named *.distcp, or shards
 // of safetensors that say where they belong.

@@ -6,8 +6,8 @@
 
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "lib/json/json_parse.h"
 #include "lib/json/json.h"
+#include "lib/json/json_parse.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 

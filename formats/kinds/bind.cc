@@ -24,17 +24,14 @@ namespace {
 // What trainers add to a model, and no weight of it is: TRL's value head.
 bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 
-// What no layout of ours has a place for, and whoever copies the model must not lose.
-Status Carry(BoundArtifact& out, uint32_t file, const StoredTensor& stored,
-             const std::string& name) {
+}  // namespace
+
+uint32_t AddCarried(BoundArtifact& out, const std::string& name, const Shape& shape) {
   const auto number = static_cast<uint32_t>(out.params.size());
   out.carried.push_back(name);
-  out.params.push_back({name, stored.shape, 0, 0});
-  out.bound.Add(WholeTensor(name, file, number, stored.shape), stored);
-  return OkStatus();
+  out.params.push_back({name, shape, 0, 0});
+  return number;
 }
-
-}  // namespace
 
 Unwrapping UnwrapFiles(Artifact& artifact, size_t first, size_t last, const NameMap& known) {
   std::vector<std::string_view> names;
@@ -61,7 +58,8 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
       continue;
     }
     if (models::IsCarried(*out.model, name)) {
-      NXDKIT_TRY(Carry(out, file, stored, name));
+      const uint32_t number = AddCarried(out, name, stored.shape);
+      out.bound.Add(WholeTensor(name, file, number, stored.shape), stored);
       continue;
     }
     if (models::IsIgnorable(*out.model->config.family, name) || IsBeside(name)) {
@@ -102,13 +100,20 @@ Status CheckCarriedOnce(const BoundArtifact& out) {
   return Corrupt("the tensor is there twice").in(out.artifact.path).on(*twice);
 }
 
-void LeaveCarried(BoundArtifact& out) {
-  if (out.carried.empty()) return;
-  const uint32_t own = static_cast<uint32_t>(out.model->params.size());
+namespace {
+
+// Takes `count` parameters from `first` on out of what is stored, and gives those after them their
+// new numbers; the new place of every stored tensor that stays.
+std::vector<size_t> DropParams(BoundArtifact& out, uint32_t first, uint32_t count) {
+  std::vector<size_t> places(out.bound.stored.size());
   size_t kept = 0;
   for (size_t t = 0; t < out.bound.stored.size(); ++t) {
+    places[t] = kept;
     TensorLayout& tensor = out.bound.layout.tensors[t];
-    if (!tensor.pieces.empty() && tensor.pieces.front().param >= own) continue;
+    const uint32_t param = tensor.pieces.empty() ? 0 : tensor.pieces.front().param;
+    if (param >= first && param < first + count) continue;
+    for (Piece& piece : tensor.pieces)
+      if (piece.param >= first) piece.param -= count;
     if (kept != t) {
       out.bound.layout.tensors[kept] = std::move(tensor);
       out.bound.stored[kept] = std::move(out.bound.stored[t]);
@@ -117,10 +122,37 @@ void LeaveCarried(BoundArtifact& out) {
   }
   out.bound.layout.tensors.resize(kept);
   out.bound.stored.resize(kept);
-  out.params.resize(own);
+  out.params.erase(out.params.begin() + first, out.params.begin() + first + count);
+  return places;
+}
+
+}  // namespace
+
+void LeaveCarried(BoundArtifact& out) {
+  if (out.carried.empty()) return;
+  const auto own = static_cast<uint32_t>(out.model->params.size());
+  const auto count = static_cast<uint32_t>(out.carried.size());
+  const std::vector<size_t> places = DropParams(out, own, count);
+  for (RunTensor& tensor : out.run) tensor.param -= count;
+  if (out.optimizer) {
+    BoundOptimizer& optimizer = *out.optimizer;
+    optimizer.entries.resize(own);
+    optimizer.masters.resize(own);
+    optimizer.group_of.resize(own);
+    if (optimizer.options.size() > own) optimizer.options.resize(own);
+    const auto move = [&](OptimizerEntry& entry) {
+      if (entry.kind == OptimizerEntry::Kind::kValue) return;
+      entry.param -= count;
+      entry.stored = places[entry.stored];
+    };
+    for (auto& entries : optimizer.entries)
+      if (entries) std::ranges::for_each(*entries, move);
+    for (auto& master : optimizer.masters)
+      if (master) move(*master);
+  }
   out.artifact.warnings.push_back(
-      fmt::format("{} tensor{} that the family carries beside the model {} left out, the first is "
-                  "{}: only hf and torch keep them",
+      fmt::format("{} tensor{} beside the model's parameters {} left out, the first is {}: only hf "
+                  "and torch keep them",
                   out.carried.size(), out.carried.size() == 1 ? "" : "s",
                   out.carried.size() == 1 ? "is" : "are", out.carried.front()));
   out.carried.clear();

@@ -28,6 +28,10 @@ Status RequireFamily(BoundArtifact& out);
 
 // kCorrupt for a name that is carried twice.
 Status CheckCarriedOnce(const BoundArtifact& out);
+// Adds a tensor that no parameter of the model is, and that whoever copies the model must not lose.
+// Its number in out.params; where it is stored is for the caller to add. Before an optimizer's
+// state.
+uint32_t AddCarried(BoundArtifact& out, const std::string& name, const Shape& shape);
 // Takes what is carried out of the artifact, with a warning: the output has no place for it.
 void LeaveCarried(BoundArtifact& out);
 

@@ -87,13 +87,14 @@ Status OpenAs(Artifact& artifact, const InputHints& hints) {
 }
 
 // A weight that is not a floating point number is not this model's, whatever its shape says. What
-// an optimizer or a run keeps beside the weights may be one.
+// is carried beside the weights, and what an optimizer or a run keeps, may be one.
 Status CheckWeights(const BoundArtifact& artifact) {
   for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
     const StoredTensor& stored = artifact.bound.stored[t];
     const TensorLayout& layout = artifact.bound.layout.tensors[t];
     if (layout.dtype || Info(stored.dtype).floating) continue;
-    if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model_params()) continue;
+    if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model->params.size())
+      continue;
     return Unsupported("dtype {} found; the weights of a {} model are numbers of 16 bits or more",
                        Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())

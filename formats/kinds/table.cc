@@ -4,7 +4,7 @@
 namespace nxdkit::kinds {
 
 std::span<const Kind* const> Kinds() {
-  static constexpr const Kind* kRows[] = {&kHf, &kNxd, &kRollout, &kTorch, &kDelta, &kDcp};
+  static constexpr const Kind* kRows[] = {&kHf, &kNxd, &kRollout, &kTorch, &kDelta, &kDcp, &kFsdp};
   return kRows;
 }
 

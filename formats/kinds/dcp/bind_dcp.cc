@@ -149,6 +149,15 @@ Status BindPlainDcp(BoundArtifact& out, RunKeys& run) {
   return OkStatus();
 }
 
+// What the family's text keeps as it is, and buffers that it does not know.
+bool IsKeptBeside(const BoundArtifact& out, const dcp::StoredEntry& entry,
+                  const std::string& name) {
+  if (models::IsIgnorable(*out.model->config.family, name)) return false;
+  const dcp::Folder& folder = *DcpFolderOf(out.artifact);
+  return models::IsCarried(*out.model, name) ||
+         folder.whole_keys.contains(dcp::StoredKey(folder, entry.key));
+}
+
 Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string& prefix,
                  const RunKeys& run) {
   for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
@@ -157,6 +166,12 @@ Status BindModel(BoundArtifact& out, const DcpTensors& known, const std::string&
     const auto tensor = known.find(name);
     if (tensor != known.end()) {
       NXDKIT_TRY(AddChunks(out, entry, tensor->second));
+      continue;
+    }
+    if (IsKeptBeside(out, entry, name)) {
+      const uint32_t number = AddCarried(out, name, entry.shape);
+      NXDKIT_TRY(
+          AddChunks(out, entry, {WholeTensor(name, 0, number, entry.shape), entry.shape, -1}));
       continue;
     }
     if (!models::IsIgnorable(*out.model->config.family, name))

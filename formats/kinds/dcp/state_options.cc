@@ -29,7 +29,7 @@ struct Group {
 class Reader {
  public:
   Reader(const BoundArtifact& source, const DcpTensors& known)
-      : source_(source), known_(known), options_(source.model->params.size()) {}
+      : source_(source), known_(known), options_(source.model_params()) {}
 
   Result<std::vector<PickleDict>> Run() {
     NXDKIT_TRY(ReadAll().in(source_.artifact.path));

@@ -1,0 +1,67 @@
+// The rank files of an FSDP run, opened as one distributed checkpoint (formats/dcp/folder.h): the
+// parameters by their names, what the optimizer keeps under "optimizer.state.NAME.", its options
+// under "optimizer.param_groups.NAME.", the scheduler under "lr_scheduler.".
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/dcp/folder.h"
+#include "formats/dtensor/mesh.h"
+#include "formats/dtensor/sharding.h"
+#include "formats/fsdp/rank_set.h"
+#include "lib/system/looker.h"
+
+namespace nxdkit::fsdp {
+
+// How an optimizer's file names what it keeps.
+enum class OptimizerForm : uint8_t {
+  kNone,           // no files, or nothing kept: no step was taken
+  kNames,          // by name, distributed tensors: EasyR1
+  kNumbers,        // by the parameter's number, distributed or whole: verl with FSDP2
+  kFlatUnits,      // by the number of FSDP1's unit, slices of its flat parameter: verl with FSDP1
+  kFlatParameters  // by the parameter's number, slices of it: the same with use_orig_params
+};
+std::string_view FormName(OptimizerForm form);
+
+// What one name of the model is in the files.
+struct ModelTensor {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  Shape shape;
+  bool placed = false;  // distributed; else every rank has a copy
+  bool shared = false;  // a second name of a tensor before it
+  std::vector<dtensor::Placement> placements;
+};
+
+struct Facts {
+  RankSet set;
+  std::vector<ModelTensor> tensors;         // in the order of the model's state dict
+  std::optional<dtensor::DeviceMesh> mesh;  // rank 0's; nullopt: no tensor lies on one
+  OptimizerForm form = OptimizerForm::kNone;
+  std::vector<std::vector<std::string>> groups;  // names of the parameters of each
+  std::optional<int64_t> steps;                  // that the optimizer has taken
+  std::vector<uint64_t> rank_bytes;              // of the files of each rank that is there
+};
+
+struct Opened {
+  dcp::Folder folder;
+  Facts facts;
+};
+
+struct OpenOptions {
+  std::optional<int> world;  // whose files, where there are several
+  // The optimizer's files must be whole and understood; else what is wrong with them is a warning.
+  bool optimizer = false;
+  // The ranks that are there are read, and what is missing is a warning: to look at.
+  bool partial = false;
+};
+
+// Reads the structure of every file, never tensor data, but for a mesh's ranks, steps, and padding
+// that must be zero. kNotFound naming the ranks that are missing; kCorrupt for ranks that contradict
+// each other, or a file that is another rank's; kUnsupported for what no name can be found for.
+Result<Opened> Open(const std::string& path, const Looker& look, const OpenOptions& options);
+
+}  // namespace nxdkit::fsdp

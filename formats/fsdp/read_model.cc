@@ -1,0 +1,191 @@
+#include "formats/fsdp/read_model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::fsdp {
+namespace {
+
+constexpr std::string_view kFlatParameter = "_flat_param";
+constexpr uint64_t kMostRead = 1 << 20;
+
+// Whether the elements of a box of a stored tensor are zero.
+Result<bool> IsZero(const StoredTensor& stored, int dim, int64_t from) {
+  StoredTensor rest = stored;
+  const auto d = static_cast<size_t>(dim);
+  rest.shape[d] -= from;
+  const int64_t width = ElementBytes(stored.dtype);
+  const int64_t rows = *ElementCount(rest.shape) / std::max<int64_t>(1, rest.shape.back());
+  const int64_t run = rest.shape.back();
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min<int64_t>(run, kMostRead) * width));
+  for (int64_t row = 0; row < rows; ++row) {
+    // The place of the row, by its number in the dimensions before the last one.
+    int64_t at = d < rest.shape.size() ? from * stored.strides[d] : 0;
+    for (size_t e = rest.shape.size() - 1, left = static_cast<size_t>(row); e-- > 0;) {
+      at += static_cast<int64_t>(left) % rest.shape[e] * stored.strides[e];
+      left /= static_cast<size_t>(rest.shape[e]);
+    }
+    if (stored.strides.back() != 1) return Unsupported("a padded tensor whose rows are not packed");
+    for (int64_t i = 0; i < run; i += static_cast<int64_t>(bytes.size()) / width) {
+      const auto count = std::min<int64_t>(run - i, static_cast<int64_t>(bytes.size()) / width);
+      const auto part = std::span(bytes).first(static_cast<size_t>(count * width));
+      NXDKIT_TRY(
+          stored.storage->ReadAt(stored.offset + static_cast<uint64_t>((at + i) * width), part));
+      if (std::ranges::any_of(part, [](std::byte b) { return b != std::byte{0}; })) return false;
+    }
+  }
+  return true;
+}
+
+std::string PlacementText(const std::vector<dtensor::Placement>& placements) {
+  std::string text;
+  for (const dtensor::Placement& one : placements) {
+    if (!text.empty()) text += ", ";
+    if (one.kind == dtensor::Placement::Kind::kReplicate) text += "Replicate";
+    if (one.kind == dtensor::Placement::Kind::kShard) text += fmt::format("Shard({})", one.dim);
+    if (one.kind == dtensor::Placement::Kind::kStridedShard)
+      text += fmt::format("_StridedShard({}, {})", one.dim, one.split_factor);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
+                                       torch::ReadOptions::Allowed allowed, dcp::Folder& out) {
+  NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files.Get(file));
+  NXDKIT_ASSIGN(torch::Archive archive,
+                torch::ReadArchiveAt(opened, 0, opened->bytes(), {.allowed = allowed}));
+  out.archives.push_back({opened->path(), 0, opened->bytes()});
+  for (const std::string& warning : archive.warnings)
+    AddWarning(out, fmt::format("{}: {}", opened->path(), warning));
+  return archive;
+}
+
+Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
+  std::vector<int64_t> sorted = mesh.ranks;
+  std::ranges::sort(sorted);
+  bool all = static_cast<int>(sorted.size()) == world;
+  for (size_t i = 0; all && i < sorted.size(); ++i) all = sorted[i] == static_cast<int64_t>(i);
+  if (!all) return Corrupt("a mesh of {} ranks in a file of {}", sorted.size(), world);
+  const auto place = mesh.PlaceOf(rank);
+  if (!mesh.coordinate || *mesh.coordinate == *place) return OkStatus();
+  return Corrupt("the file says that its rank is at {} of the mesh {}, rank {} is at {}",
+                 ShapeText(*mesh.coordinate), ShapeText(mesh.shape), rank, ShapeText(*place))
+      .hint("it is the file of another rank, under this one's name");
+}
+
+Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
+                                           const dtensor::Place& place) {
+  const dtensor::LocalShard& shard = place.shard;
+  if (stored.shape == shard.shape || stored.shape.size() != shard.shape.size() ||
+      stored.shape.empty())
+    return shard;
+  // One dimension, which is cut, is as long as on the first rank.
+  int padded = -1;
+  for (size_t d = 0; d < stored.shape.size(); ++d) {
+    if (stored.shape[d] == shard.shape[d]) continue;
+    if (padded >= 0 || stored.shape[d] < shard.shape[d]) return shard;
+    padded = static_cast<int>(d);
+  }
+  int64_t longest = place.shape[static_cast<size_t>(padded)];
+  for (size_t m = 0; m < place.placements.size(); ++m)
+    if (place.placements[m].kind == dtensor::Placement::Kind::kShard &&
+        place.placements[m].dim == padded)
+      longest = dtensor::PartOf({0, longest}, place.mesh->shape[m], 0).count;
+  if (stored.shape[static_cast<size_t>(padded)] != longest) return shard;
+  NXDKIT_ASSIGN(const bool zero, IsZero(stored, padded, shard.shape[static_cast<size_t>(padded)]));
+  if (!zero)
+    return Corrupt("the rank has {} rows, of which {} are its own, and the others are not zero",
+                   longest, shard.shape[static_cast<size_t>(padded)]);
+  dtensor::LocalShard out = shard;
+  out.shape = stored.shape;
+  return out;
+}
+
+Status ModelReader::Add(const torch::Archive& archive, uint32_t file, int rank) {
+  NXDKIT_ASSIGN(const dtensor::RankValues values, dtensor::ValuesOf(archive));
+  if (values.tensors.empty()) return Corrupt("the file has no tensors");
+  const size_t before = facts_.tensors.size();
+  for (const dtensor::RankTensor& tensor : values.tensors)
+    NXDKIT_TRY(AddTensor(tensor, file, rank).on(tensor.path.Text()));
+  // A tied pair is one storage, seen twice.
+  std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
+  for (const dtensor::RankTensor& tensor : values.tensors) {
+    if (!tensor.stored.storage || *ElementCount(tensor.stored.shape) == 0 || before > 0) continue;
+    const std::tuple view = {tensor.stored.storage.get(), tensor.stored.offset,
+                             tensor.stored.shape};
+    if (!seen.emplace(view, tensor.path.Text()).second)
+      facts_.tensors[numbers_.at(tensor.path.Text())].shared = true;
+  }
+  return OkStatus();
+}
+
+Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, int rank) {
+  const std::string name = tensor.path.Text();
+  if (name.ends_with(kFlatParameter))
+    return Unsupported(
+               "a flat parameter of an FSDP unit (LOCAL_STATE_DICT): no file says which parameters "
+               "are in it")
+        .hint("save with FSDP's SHARDED_STATE_DICT, as EasyR1 and verl do");
+  const std::optional<dtensor::Place>& place = tensor.place;
+  if (place && place->mesh) {
+    NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
+    if (!facts_.mesh) facts_.mesh = *place->mesh;
+  }
+  const auto [number, added] = numbers_.emplace(name, facts_.tensors.size());
+  if (added) {
+    ModelTensor one{name,
+                    tensor.stored.dtype,
+                    place ? place->shape : tensor.stored.shape,
+                    place.has_value(),
+                    false,
+                    {}};
+    if (place) one.placements = place->placements;
+    facts_.tensors.push_back(std::move(one));
+    ranks_.emplace_back();
+  } else {
+    NXDKIT_TRY(Check(facts_.tensors[number->second], tensor, rank));
+  }
+  std::vector<int>& ranks = ranks_[number->second];
+  const bool again = !ranks.empty() && ranks.back() == rank;
+  if (!again) ranks.push_back(rank);
+  if (!tensor.stored.storage) return OkStatus();  // the rank has nothing of it
+  dtensor::LocalShard shard{tensor.stored.shape, {}};
+  const Shape& shape = place ? place->shape : tensor.stored.shape;
+  if (place)
+    NXDKIT_TRY(WithoutPadding(tensor.stored, *place).To(shard));
+  else if (*ElementCount(shape) > 0)
+    shard.parts.push_back({WholeBox(shape), Shape(shape.size(), 0)});
+  return entries_.Add({file, rank}, name, shape, tensor.stored, shard, again && place.has_value());
+}
+
+// Against what a rank before it has said.
+Status ModelReader::Check(const ModelTensor& known, const dtensor::RankTensor& tensor,
+                          int rank) const {
+  if (known.placed != tensor.place.has_value())
+    return Corrupt("rank {} has it {}, a rank before it {}", rank,
+                   tensor.place ? "distributed" : "plain", known.placed ? "distributed" : "plain");
+  if (!tensor.place) return OkStatus();  // the entries compare shapes
+  if (tensor.place->shape != known.shape)
+    return Corrupt("rank {} says the shape {}, a rank before it {}", rank,
+                   ShapeText(tensor.place->shape), ShapeText(known.shape));
+  if (tensor.place->placements == known.placements) return OkStatus();
+  return Corrupt("rank {} says {}, a rank before it {}", rank,
+                 PlacementText(tensor.place->placements), PlacementText(known.placements));
+}
+
+Status ModelReader::Finish(size_t ranks) const {
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i].size() != ranks)
+      return Corrupt("{} of {} ranks have it: {}", ranks_[i].size(), ranks, RanksText(ranks_[i]))
+          .on(facts_.tensors[i].name);
+  return OkStatus();
+}
+
+}  // namespace nxdkit::fsdp

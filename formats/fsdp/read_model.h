@@ -1,0 +1,43 @@
+// PRIVATE: the model_ files of a rank set.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/dcp/shard_entries.h"
+#include "formats/dtensor/rank_values.h"
+#include "formats/fsdp/open.h"
+
+namespace nxdkit::fsdp {
+
+// A file's archive, its values as they are. `file` is its number in `files`.
+Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
+                                       torch::ReadOptions::Allowed allowed, dcp::Folder& out);
+
+// The parts of a rank's tensor without rows that FSDP padded it with: these must be zero.
+Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored, const dtensor::Place& place);
+
+// kCorrupt where the mesh is not one of all ranks, or the file is another rank's.
+Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank);
+
+class ModelReader {
+ public:
+  ModelReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
+
+  // Of one rank after the other, in their order.
+  Status Add(const torch::Archive& archive, uint32_t file, int rank);
+  // All ranks have the same names.
+  Status Finish(size_t ranks) const;
+
+ private:
+  Status AddTensor(const dtensor::RankTensor& tensor, uint32_t file, int rank);
+  Status Check(const ModelTensor& known, const dtensor::RankTensor& tensor, int rank) const;
+
+  dcp::ShardEntries& entries_;
+  Facts& facts_;
+  std::unordered_map<std::string, size_t> numbers_;  // in facts_.tensors
+  std::vector<std::vector<int>> ranks_;              // that have the tensor
+};
+
+}  // namespace nxdkit::fsdp

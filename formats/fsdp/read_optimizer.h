@@ -1,0 +1,80 @@
+// PRIVATE: the optim_ files of a rank set, in the four forms that trainers write (FORMAT.md).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/dcp/shard_entries.h"
+#include "formats/dtensor/placed.h"
+#include "formats/fsdp/open.h"
+#include "formats/fsdp/units.h"
+#include "formats/torch/archive.h"
+
+namespace nxdkit::fsdp {
+
+inline constexpr std::string_view kStateKeys = "optimizer.state.";
+inline constexpr std::string_view kGroupKeys = "optimizer.param_groups.";
+
+// What an optimizer keeps of one thing under one name, on one rank.
+struct Kept {
+  std::string name;  // "exp_avg"
+  StoredTensor stored;
+  std::optional<dtensor::Place> place;
+  std::optional<torch::PickleValue> value;  // instead of a tensor
+};
+
+struct RankState {
+  uint32_t file = 0;
+  int rank = 0;
+  std::map<std::string, std::vector<Kept>> by_name;
+  std::map<int64_t, std::vector<Kept>> by_number;
+};
+
+class OptimizerReader {
+ public:
+  OptimizerReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
+
+  // Of one rank after the other, in their order.
+  Status Add(const torch::Archive& archive, uint32_t file, int rank);
+  // Finds out which form it is, and what each number stands for; adds all to the entries.
+  Status Finish();
+
+ private:
+  using Fits = std::function<bool(int64_t number, const Unit&)>;
+
+  Status AddState(const torch::Archive& archive, const torch::PickleDict& state, RankState& to);
+  Status AddGroups(const torch::PickleValue& groups, int rank);
+  Status AddNamed();
+  Status AddNumbered();
+  Status AddFlat();
+  // Adds one thing that is not cut as a slice: a tensor as it lies, a step, a number.
+  Status AddKept(const RankState& rank, const std::string& name, const Kept& kept);
+  Status AddSliceOf(const RankState& rank, int64_t number, const Kept& kept);
+  Status AddOptions();
+
+  // Whether what is kept by numbers are slices: one dimension, where parameters have more.
+  bool HasSlices() const;
+  void MeasureSlices();
+  // What each number is, one of `units` in their order; kUnsupported where there is not one answer.
+  Result<std::map<int64_t, Unit>> UnitsOfNumbers(const std::vector<Unit>& units,
+                                                 const Fits& fits) const;
+  std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
+  // The same of parameters by themselves; without a tied head, where so they fit.
+  Result<std::map<int64_t, Unit>> ParametersOfNumbers(const Fits& fits) const;
+  Result<const Unit*> UnitOf(int64_t number) const;
+  int ShardRanks() const;  // that a parameter is cut over; the others have copies
+  int ShardOf(int rank) const;
+
+  dcp::ShardEntries& entries_;
+  Facts& facts_;
+  std::vector<RankState> ranks_;
+  torch::PickleValue groups_;
+  std::string groups_text_;
+  std::map<int64_t, Unit> units_;                      // by number
+  std::map<int64_t, std::map<int, int64_t>> lengths_;  // of slices, by number and ShardOf
+};
+
+}  // namespace nxdkit::fsdp

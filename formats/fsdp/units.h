@@ -1,0 +1,24 @@
+// PRIVATE: what FSDP1 flattens into one parameter.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formats/fsdp/open.h"
+
+namespace nxdkit::fsdp {
+
+struct Unit {
+  std::vector<size_t> tensors;  // in Facts::tensors, one after the other
+  int64_t elements = 0;         // of all of them
+};
+
+// Each layer is a unit, and all that is in no layer is the first one. `candidates`: those that may
+// be trained. A layer is the first part of a name that is a number, with all before it.
+std::vector<Unit> LayerUnits(const std::vector<ModelTensor>& tensors,
+                             const std::vector<size_t>& candidates);
+// Each is a unit by itself.
+std::vector<Unit> SingleUnits(const std::vector<ModelTensor>& tensors,
+                              const std::vector<size_t>& candidates);
+
+}  // namespace nxdkit::fsdp

@@ -1,0 +1,121 @@
+#include "formats/kinds/fsdp/facts_fsdp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "formats/kinds/facts.h"
+#include "formats/kinds/fsdp/fsdp_state.h"
+#include "formats/kinds/table.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+using dtensor::Placement;
+using fsdp::FilePart;
+
+std::string PlacementName(const Placement& placement) {
+  if (placement.kind == Placement::Kind::kReplicate) return "Replicate";
+  if (placement.kind == Placement::Kind::kShard) return fmt::format("Shard({})", placement.dim);
+  return fmt::format("_StridedShard({}, {})", placement.dim, placement.split_factor);
+}
+
+// "Shard(0)", "Replicate, Shard(0)": how many tensors are placed so.
+std::map<std::string, size_t> PlacementsOf(const fsdp::Facts& facts) {
+  std::map<std::string, size_t> counts;
+  for (const fsdp::ModelTensor& tensor : facts.tensors) {
+    std::string text = tensor.placed ? "" : "whole on each rank";
+    for (const Placement& placement : tensor.placements)
+      text += (text.empty() ? "" : ", ") + PlacementName(placement);
+    ++counts[text.empty() ? "boxes" : text];
+  }
+  return counts;
+}
+
+std::string MeshText(const dtensor::DeviceMesh& mesh) {
+  std::string text;
+  for (size_t d = 0; d < mesh.shape.size(); ++d)
+    text += fmt::format("{}{}{}", d == 0 ? "" : " x ",
+                        d < mesh.names.size() ? mesh.names[d] + " " : "", mesh.shape[d]);
+  return mesh.device.empty() ? text : fmt::format("{} on {}", text, mesh.device);
+}
+
+std::string_view ReleasesOf(dtensor::MeshForm form) {
+  switch (form) {
+    case dtensor::MeshForm::kGroupInfos:
+      return "2.4 to 2.7";
+    case dtensor::MeshForm::kGroupNames:
+      return "2.8 to 2.9";
+    case dtensor::MeshForm::kLayout:
+      return "2.10 to 2.12";
+    case dtensor::MeshForm::kAxes:
+      return "2.13 or later";
+  }
+  return "";
+}
+
+Json MeshJson(const fsdp::Facts& facts) {
+  if (!facts.mesh) return nullptr;
+  return {{"shape", facts.mesh->shape},
+          {"names", facts.mesh->names},
+          {"device", facts.mesh->device},
+          {"torch", ReleasesOf(facts.mesh->form)}};
+}
+
+std::string FilesText(const fsdp::RankSet& set) {
+  std::string text;
+  for (const FilePart part : {FilePart::kModel, FilePart::kOptimizer, FilePart::kExtraState}) {
+    const std::vector<int>& there = set.of(part);
+    const std::string ranks = there.empty()       ? "none"
+                              : set.IsWhole(part) ? "all"
+                                                  : fsdp::RanksText(there);
+    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ",
+                        fsdp::kPartNames[static_cast<size_t>(part)], ranks);
+  }
+  return text;
+}
+
+}  // namespace
+
+Status DescribeFsdp(Survey& survey, const std::string& path, const InputHints& hints) {
+  NXDKIT_TRY(SurveyWhole(survey, kFsdp, path, hints));
+  const fsdp::Facts& facts = *FsdpFactsOf(survey.artifact);
+  survey.description = fmt::format("rank files of an FSDP run of {} rank{}", facts.set.world,
+                                   facts.set.world == 1 ? "" : "s");
+  if (!facts.set.IsWhole(FilePart::kModel)) {
+    survey.is_whole = false;
+    survey.not_checked = "not all ranks are here";
+  }
+  survey.facts = std::make_shared<FsdpFacts>(facts);
+  return OkStatus();
+}
+
+void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
+  const FsdpFacts* state = FactsAs<FsdpFacts>(survey);
+  if (!state) return facts.last.Key("fsdp", {});
+  const fsdp::Facts& found = state->facts;
+  const auto [least, most] = std::ranges::minmax(found.rank_bytes);
+  facts.last.Line("ranks", fmt::format("{} ({})", found.set.world, FilesText(found.set)));
+  if (found.mesh)
+    facts.last.Line("mesh", fmt::format("{}, saved by torch {}", MeshText(*found.mesh),
+                                        ReleasesOf(found.mesh->form)));
+  const auto placements = PlacementsOf(found);
+  facts.last.Line("placements", Joined(placements, [](const auto& item) {
+                    return fmt::format("{} {}", item.second, item.first);
+                  }));
+  facts.last.Line("each rank", least == most
+                                   ? HumanBytes(least)
+                                   : fmt::format("{} to {}", HumanBytes(least), HumanBytes(most)));
+  if (found.form != fsdp::OptimizerForm::kNone)
+    facts.last.Line("optimizer",
+                    fmt::format("{}, {} group{} of parameters", FormName(found.form),
+                                found.groups.size(), found.groups.size() == 1 ? "" : "s"));
+  facts.last.Key("fsdp", {{"world_size", found.set.world},
+                          {"mesh", MeshJson(found)},
+                          {"placements", placements},
+                          {"optimizer_form", FormName(found.form)},
+                          {"rank_bytes", found.rank_bytes}});
+}
+
+}  // namespace nxdkit::kinds

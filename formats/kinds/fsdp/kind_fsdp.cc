@@ -1,0 +1,59 @@
+// Rank files of an FSDP run, as EasyR1, verl and their forks leave them. Once opened they are read
+// as the distributed checkpoint that they make up together.
+#include "formats/dcp/folder.h"
+#include "formats/fsdp/open.h"
+#include "formats/kinds/fsdp/facts_fsdp.h"
+#include "formats/kinds/fsdp/fsdp_state.h"
+#include "formats/kinds/run_folder.h"
+#include "formats/kinds/table.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+Status OpenFsdp(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
+  if (!is_folder)
+    return Unsupported("the rank files of a run are a folder; this is a file").in(artifact.path);
+  fsdp::OpenOptions options;
+  options.world = hints.Number("ranks-of");
+  options.optimizer = hints.optimizer;
+  options.partial = hints.config_optional;  // what is there is shown
+  NXDKIT_ASSIGN(fsdp::Opened opened, fsdp::Open(artifact.path, artifact.look, options));
+  artifact.warnings = opened.folder.warnings;
+  artifact.files = opened.folder.files;
+  artifact.folder = artifact.path;
+  artifact.state = std::make_shared<const FsdpState>(
+      std::make_shared<const dcp::Folder>(std::move(opened.folder)), std::move(opened.facts));
+  const std::string model = JoinPath(artifact.path, kRunModelFolder);
+  return LoadConfig(artifact, hints, {model, artifact.path, ParentPath(artifact.path)});
+}
+
+std::vector<ArchiveRange> ArchivesOfFsdp(const Artifact& artifact) {
+  std::vector<ArchiveRange> archives;
+  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
+    archives.push_back({archive.path, archive.offset, archive.bytes});
+  return archives;
+}
+
+constexpr OptionRow kRows[] = {
+    {"ranks-of", "N", "the files of N ranks, where a folder has those of several runs", kAsInput}};
+
+}  // namespace
+
+constinit const Kind kFsdp = {
+    .name = "fsdp",
+    .called = "the rank files of an FSDP run",
+    .precedence = 0,
+    .is_folder = fsdp::HasRankFiles,
+    .open = OpenFsdp,
+    .bind = BindDcp,
+    .options = kRows,
+    .state = StateForm::kNamed,
+    .archives = ArchivesOfFsdp,
+    .describe = DescribeFsdp,
+    .add_facts = AddFsdpFacts,
+};
+
+}  // namespace nxdkit::kinds
