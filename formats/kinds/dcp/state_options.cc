@@ -29,7 +29,9 @@ struct Group {
 class Reader {
  public:
   Reader(const BoundArtifact& source, const DcpTensors& known)
-      : source_(source), known_(known), options_(source.model_params()) {}
+      : source_(source),
+        known_(known),
+        options_(source.model->params.size() + source.carried.size()) {}
 
   Result<std::vector<PickleDict>> Run() {
     NXDKIT_TRY(ReadAll().in(source_.artifact.path));
