@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "formats/fsdp/flat.h"
 #include "formats/fsdp/match.h"
 #include "formats/fsdp/read_model.h"
 #include "formats/torch/pickle_writer.h"
@@ -36,13 +35,14 @@ Status AddSlice(dcp::ShardEntries& entries, const dcp::ShardEntries::Source& sou
                 int64_t first, int64_t count) {
   const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
   bool again = false;
-  for (const FlatBox& part : BoxesOf(shape, first, count)) {
+  for (const Box& box : RangeBoxes(shape, first, first + count)) {
     StoredTensor view = stored;
-    view.shape = part.box.extent;
+    view.shape = box.extent;
     view.strides = RowMajorStrides(view.shape);
-    view.offset += static_cast<uint64_t>(at + part.at) * width;
-    NXDKIT_TRY(entries.Add(source, key, shape, view,
-                           {view.shape, {{part.box, Shape(shape.size(), 0)}}}, again));
+    view.offset += static_cast<uint64_t>(at) * width;
+    NXDKIT_TRY(entries.Add(source, key, shape, view, {view.shape, {{box, Shape(shape.size(), 0)}}},
+                           again));
+    at += box.Volume();
     again = true;
   }
   return OkStatus();

@@ -150,11 +150,11 @@ void LeaveCarried(BoundArtifact& out) {
     for (auto& master : optimizer.masters)
       if (master) move(*master);
   }
-  out.artifact.warnings.push_back(
-      fmt::format("{} tensor{} beside the model's parameters {} left out, the first is {}: only hf "
-                  "and torch keep them",
-                  out.carried.size(), out.carried.size() == 1 ? "" : "s",
-                  out.carried.size() == 1 ? "is" : "are", out.carried.front()));
+  out.artifact.warnings.push_back(fmt::format(
+      "{} tensor{} beside the model's parameters {} left out, the first is {}: hf, torch "
+      "and fsdp keep them",
+      out.carried.size(), out.carried.size() == 1 ? "" : "s",
+      out.carried.size() == 1 ? "is" : "are", out.carried.front()));
   out.carried.clear();
 }
 

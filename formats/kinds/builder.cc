@@ -68,8 +68,11 @@ Status OutputBuilder::SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncod
   return std::move(encoder).in(plan.files[file].path).To(plan.files[file].encoder);
 }
 
-Status OutputBuilder::CarrySideFiles() {
+Status OutputBuilder::CarrySideFiles(const std::string& to) {
   const Artifact& from = source_.artifact;
+  const auto named = [&](const std::string& name) {
+    return to.empty() ? name : JoinPath(to, name);
+  };
   if (!from.side_folder.empty()) {
     NXDKIT_ASSIGN(const std::vector<std::string> names, hf::SideFiles(from.side_folder, from.look));
     for (const std::string& name : names) {
@@ -77,15 +80,15 @@ Status OutputBuilder::CarrySideFiles() {
       std::string path = JoinPath(from.side_folder, name);
       NXDKIT_ASSIGN(std::optional<std::string> settings, hf::ReadSettings(path));
       if (settings)
-        plan.texts.push_back({name, *std::move(settings)});
+        plan.texts.push_back({named(name), *std::move(settings)});
       else
-        plan.copies.push_back({name, std::move(path)});
+        plan.copies.push_back({named(name), std::move(path)});
     }
   }
   // NxDI's merged file stands for a config, but is none to carry on.
   if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();
   const std::string& text = output_.config_text.empty() ? from.config_text : output_.config_text;
-  if (!text.empty()) plan.texts.push_back({"config.json", text});
+  if (!text.empty()) plan.texts.push_back({named("config.json"), text});
   return OkStatus();
 }
 

@@ -57,8 +57,8 @@ class OutputBuilder {
   // A file of these tensors.
   Status AddSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
                         const std::map<std::string, std::string>& metadata);
-  // Configuration and tokenizer files.
-  Status CarrySideFiles();
+  // Configuration and tokenizer files, into a folder of the output ("" is the output itself).
+  Status CarrySideFiles(const std::string& to = "");
   // Copies `folder`/`name`, where it is there, to `to`: what such a file of a training run holds
   // does not depend on the layout.
   Status CarryFile(const std::string& folder, const std::string& name, std::string to);

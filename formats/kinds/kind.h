@@ -93,6 +93,8 @@ struct Kind {
   // --- as an output; null: it is only read
   Result<std::unique_ptr<Output>> (*decide)(const BoundArtifact& source,
                                             const OutputOptions& options) = nullptr;
+  // It has a place for tensors that no parameter of the model is (BoundArtifact::carried).
+  bool keeps_carried = false;
   bool refreshes = false;  // its weights can be replaced while it is in use
 };
 

@@ -24,11 +24,11 @@ constexpr uint16_t kZip64Version = 45;
 // its data is known.
 struct Record {
   std::string name;
-  std::string contents;        // of a record that is no tensor's
-  bool is_tensor = false;      // `bytes` bytes that the caller writes
-  uint64_t bytes = 0;          // of the data
-  uint64_t header_offset = 0;  // both set by ZipEncoder
-  uint64_t data_offset = 0;    // a multiple of zip::kDataAlignment
+  std::string contents;         // of a record that is no tensor's
+  std::vector<uint64_t> parts;  // bytes of the tensors that the caller writes; none: `contents`
+  uint64_t bytes = 0;           // of the data
+  uint64_t header_offset = 0;   // both set by ZipEncoder
+  uint64_t data_offset = 0;     // a multiple of zip::kDataAlignment
 };
 
 // `bytes` or an offset that its 32-bit field cannot hold.
@@ -117,7 +117,11 @@ class ZipEncoder : public FileEncoder {
         return Unsupported("the archive would have more than {} bytes", kMaxFileBytes)
             .member(record.name);
       at = *end;
-      if (record.is_tensor) data_offsets_.push_back(record.data_offset);
+      uint64_t part_offset = record.data_offset;
+      for (const uint64_t part : record.parts) {
+        data_offsets_.push_back(part_offset);
+        part_offset += part;
+      }
       directory_bytes_ +=
           zip::kDirectoryEntryBytes + record.name.size() + DirectoryExtraBytes(record);
     }
@@ -144,12 +148,12 @@ class ZipEncoder : public FileEncoder {
     uint64_t open_offset = 0;
     auto tensor_crc = crcs.begin();
     for (const Record& record : records_) {
-      const uint32_t crc =
-          record.is_tensor ? *tensor_crc++ : Crc32(0, std::as_bytes(std::span(record.contents)));
+      uint32_t crc = Crc32(0, std::as_bytes(std::span(record.contents)));
+      for (const uint64_t part : record.parts) crc = Crc32Combine(crc, *tensor_crc++, part);
       PutDirectoryEntry(directory, record, crc);
       PutLocalHeader(open, record, crc);
       open.Text(record.contents);
-      if (!record.is_tensor || record.bytes == 0) continue;
+      if (record.parts.empty() || record.bytes == 0) continue;
       fragments.push_back({open_offset, open.Take()});
       open_offset = record.data_offset + record.bytes;
     }
@@ -187,13 +191,15 @@ class ZipEncoder : public FileEncoder {
 
 }  // namespace
 
-Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
-                                                 std::vector<OutputTensor> tensors,
-                                                 const std::string& archive_name) {
+Result<std::unique_ptr<FileEncoder>> EncodeJoined(const PickleValue& root,
+                                                  std::vector<JoinedTensor> tensors,
+                                                  const std::string& archive_name) {
   if (archive_name.empty() || archive_name.find('/') != std::string::npos)
     return Error(Errc::kInternal,
                  fmt::format("\"{}\" cannot be the folder inside a torch archive", archive_name));
-  NXDKIT_ASSIGN(std::string pickle, WritePickle(root, tensors));
+  std::vector<OutputTensor> pickled, parts;
+  for (const JoinedTensor& tensor : tensors) pickled.push_back(tensor.as);
+  NXDKIT_ASSIGN(std::string pickle, WritePickle(root, pickled));
   std::vector<Record> records;
   records.reserve(tensors.size() + 3);
   const auto add = [&](const std::string& name, uint64_t bytes) -> Record& {
@@ -208,13 +214,31 @@ Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
   add_text("data.pkl", std::move(pickle));
   add_text("byteorder", "little");
   for (size_t i = 0; i < tensors.size(); ++i) {
-    NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(tensors[i].dtype, tensors[i].shape));
-    add(fmt::format("data/{}", i), bytes).is_tensor = true;
+    NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(pickled[i].dtype, pickled[i].shape));
+    Record& record = add(fmt::format("data/{}", i), bytes);
+    uint64_t sum = 0;
+    for (OutputTensor& part : tensors[i].parts) {
+      NXDKIT_ASSIGN(const uint64_t part_bytes, PackedBytes(part.dtype, part.shape));
+      record.parts.push_back(part_bytes);
+      sum += part_bytes;
+      parts.push_back(std::move(part));
+    }
+    if (sum != bytes)
+      return Error(Errc::kInternal, fmt::format("its parts have {} bytes of {}", sum, bytes))
+          .on(pickled[i].name);
   }
   add_text("version", "3\n");
-  auto encoder = std::make_unique<ZipEncoder>(std::move(tensors), std::move(records));
+  auto encoder = std::make_unique<ZipEncoder>(std::move(parts), std::move(records));
   NXDKIT_TRY(encoder->LayOut());
   return std::unique_ptr<FileEncoder>(std::move(encoder));
+}
+
+Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
+                                                 std::vector<OutputTensor> tensors,
+                                                 const std::string& archive_name) {
+  std::vector<JoinedTensor> alone;
+  for (OutputTensor& tensor : tensors) alone.push_back({tensor, {tensor}});
+  return EncodeJoined(root, std::move(alone), archive_name);
 }
 
 Result<std::unique_ptr<FileEncoder>> EncodeStateDict(std::vector<OutputTensor> tensors,

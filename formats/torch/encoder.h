@@ -23,6 +23,16 @@ Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
 Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
                                                  std::vector<OutputTensor> tensors,
                                                  const std::string& archive_name);
+// A storage whose bytes are those of several tensors, one after the other: what a tensor of the
+// pickle holds that is no box of one parameter.
+struct JoinedTensor {
+  OutputTensor as;                  // in the pickle
+  std::vector<OutputTensor> parts;  // together as many bytes
+};
+// The same, TensorIndex values referring to `tensors`. The encoder's tensors are all parts.
+Result<std::unique_ptr<FileEncoder>> EncodeJoined(const PickleValue& root,
+                                                  std::vector<JoinedTensor> tensors,
+                                                  const std::string& archive_name);
 // The whole archive of a value without tensors, as torch.save writes one into a stream.
 Result<std::string> EncodeObject(const PickleValue& value);
 

@@ -37,6 +37,11 @@ struct OpaqueObject {
   std::string qualified_name;
 };
 
+// A class or function by its name, as an argument: only written.
+struct GlobalName {
+  std::string qualified_name;
+};
+
 struct PickleRecord;
 
 struct PickleValue {
@@ -62,7 +67,7 @@ struct PickleValue {
   };  // LONG1/LONG4 outside of int64
 
   std::variant<None, bool, int64_t, double, std::string, Bytes, BigInt, List, Tuple, Set, Dict,
-               Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject,
+               Dtype, TorchSize, TensorIndex, TensorReference, OpaqueObject, GlobalName,
                std::shared_ptr<const PickleRecord>>
       value;
 

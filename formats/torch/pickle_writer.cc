@@ -307,6 +307,7 @@ class Writer {
             [&](const std::shared_ptr<const PickleRecord>& record) {
               return Shared(record.get()) ? OkStatus() : Record(*record, depth);
             },
+            [&](const GlobalName& global) { return Class(global.qualified_name); },
             [&](const OpaqueObject& object) -> Status {
               return Unsupported("an object of {} cannot be written", object.qualified_name);
             },

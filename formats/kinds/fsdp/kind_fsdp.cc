@@ -2,6 +2,7 @@
 // as the distributed checkpoint that they make up together.
 #include "formats/dcp/folder.h"
 #include "formats/fsdp/open.h"
+#include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/fsdp/facts_fsdp.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/run_folder.h"
@@ -38,7 +39,16 @@ std::vector<ArchiveRange> ArchivesOfFsdp(const Artifact& artifact) {
 }
 
 constexpr OptionRow kRows[] = {
-    {"ranks-of", "N", "the files of N ranks, where a folder has those of several runs", kAsInput}};
+    {"ranks-of", "N", "the files of N ranks, where a folder has those of several runs", kAsInput},
+    {"mesh", "dp=N,tp=N", "cut for N ranks of FSDP: dp=N", kAsTarget},
+    {"for", "verl|easyr1", "the trainer that is to load rank files", kAsTarget},
+    {"fsdp", "1|2", "its FSDP: FSDP1 flattens what the optimizer keeps by layers", kAsTarget},
+    {"torch", "VERSION", "a release of torch that is to load them, 2.4 to 2.15", kAsTarget},
+    {"device", "NAME", "the device that their mesh is of, such as cuda or npu", kAsTarget},
+    {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
+     "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
+     "(before April 2026)",
+     kAsTarget}};
 
 }  // namespace
 
@@ -50,10 +60,13 @@ constinit const Kind kFsdp = {
     .open = OpenFsdp,
     .bind = BindDcp,
     .options = kRows,
+    .check_options = CheckFsdpOptions,
     .state = StateForm::kNamed,
     .archives = ArchivesOfFsdp,
     .describe = DescribeFsdp,
     .add_facts = AddFsdpFacts,
+    .decide = DecideFsdp,
+    .keeps_carried = true,
 };
 
 }  // namespace nxdkit::kinds

@@ -44,6 +44,7 @@ constinit const Kind kHf = {
     .describe = DescribeHf,
     .add_facts = AddHfFacts,
     .decide = DecideHf,
+    .keeps_carried = true,
 };
 
 }  // namespace nxdkit::kinds

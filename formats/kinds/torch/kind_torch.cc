@@ -50,6 +50,7 @@ constinit const Kind kTorch = {
     .stores_once = true,
     .describe = DescribeTorch,
     .decide = DecideTorch,
+    .keeps_carried = true,
 };
 
 }  // namespace nxdkit::kinds

@@ -81,7 +81,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   Conversion out;
   NXDKIT_ASSIGN(out.source, OpenSource(request));
   std::vector<std::string> notes;
-  if (request.to != &kHf && request.to != &kTorch) LeaveCarried(out.source);
+  if (!request.to->keeps_carried) LeaveCarried(out.source);
   NXDKIT_TRY(MatchState(request, out.source, notes));
   NXDKIT_ASSIGN(out.target, DecideOutput(out.source, *request.to, request.options));
   Output& target = *out.target;

@@ -1,5 +1,7 @@
 #include "formats/ops/convert/destination.h"
 
+#include <set>
+
 #include "formats/kinds/delta/read_delta.h"
 #include "formats/kinds/rollout/decide_rollout.h"
 #include "formats/kinds/rollout/rollout_state.h"
@@ -8,6 +10,7 @@
 #include "formats/rollout/weight_slots.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/mount.h"
 #include "lib/system/paths.h"
 #include "lib/system/staging.h"
@@ -159,10 +162,22 @@ std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion&
 }
 
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
-  for (const auto& [path, from] : output.copies)
-    NXDKIT_TRY(CopyFile(from, JoinPath(folder, path), sync));
-  for (const auto& [path, contents] : output.texts)
-    NXDKIT_TRY(WriteText(JoinPath(folder, path), contents, sync));
+  // A folder without tensors is made for the first file in it.
+  std::set<std::string> made;
+  const auto place = [&](const std::string& path) -> Result<std::string> {
+    std::string to = JoinPath(folder, path);
+    const bool below = path.find('/') != std::string::npos;
+    if (below && made.insert(ParentPath(to)).second) NXDKIT_TRY(MakeFolders(ParentPath(to), sync));
+    return to;
+  };
+  for (const auto& [path, from] : output.copies) {
+    NXDKIT_ASSIGN(const std::string to, place(path));
+    NXDKIT_TRY(CopyFile(from, to, sync));
+  }
+  for (const auto& [path, contents] : output.texts) {
+    NXDKIT_ASSIGN(const std::string to, place(path));
+    NXDKIT_TRY(WriteText(to, contents, sync));
+  }
   if (output.first_slot.empty()) return OkStatus();
   return rollout::MakeFirstSlot(JoinPath(folder, output.first_slot));
 }

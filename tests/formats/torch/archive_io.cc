@@ -55,6 +55,7 @@ struct ToJson {
   Json operator()(const TensorReference& reference) const {
     return Json{{"reference", reference.tid}};
   }
+  Json operator()(const GlobalName& global) const { return {{"global", global.qualified_name}}; }
   Json operator()(const OpaqueObject& object) const {
     return Json{{"opaque", object.qualified_name}};
   }

@@ -1,0 +1,112 @@
+#include "formats/kinds/fsdp/decide_fsdp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/kinds/fsdp/fsdp_state.h"
+#include "formats/kinds/run_folder.h"
+#include "formats/training/run_progress.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+using fsdp::OptimizerForm;
+
+constexpr char kCritic[] = "critic";
+
+// FSDP's version by what a set says of itself, and by the form of its optimizer.
+int VersionOf(const fsdp::Facts& facts) {
+  if (facts.set.config && facts.set.config->version) return *facts.set.config->version;
+  return facts.form == OptimizerForm::kNumbers ? 2 : 1;
+}
+
+OptimizerForm FormFor(const FsdpOutput& output, const fsdp::Facts* from) {
+  if (!output.verl) return OptimizerForm::kNames;
+  if (output.fsdp == 2) return OptimizerForm::kNumbers;
+  // As it was cut: by parameters, where the trainer keeps these apart.
+  return from && from->form == OptimizerForm::kFlatParameters ? OptimizerForm::kFlatParameters
+                                                              : OptimizerForm::kFlatUnits;
+}
+
+void DecideTrainer(const fsdp::Facts* from, const OutputOptions& options, FsdpOutput& output) {
+  const bool from_easyr1 = from && from->form == OptimizerForm::kNames;
+  const auto trainer = options.Text("for");
+  output.verl = trainer ? *trainer == "verl" : !from_easyr1;
+  const bool same = from && output.verl != from_easyr1;
+  output.fsdp = same ? VersionOf(*from) : 1;
+  if (const auto version = options.Text("fsdp")) output.fsdp = *version == "2" ? 2 : 1;
+  output.form = FormFor(output, same ? from : nullptr);
+}
+
+// The release that the source is of, else the one that the most load.
+void DecideRelease(const fsdp::Facts* from, const OutputOptions& options, FsdpOutput& output) {
+  if (from && from->mesh) output.release = fsdp::ReleaseOf(from->mesh->form);
+  if (const auto name = options.Text("torch")) output.release = *fsdp::ReleaseFromName(*name);
+  if (from && from->mesh && !from->mesh->device.empty()) output.device = from->mesh->device;
+  if (const auto device = options.Text("device")) output.device = *device;
+}
+
+Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
+  const std::string folder = source.artifact.folder;
+  const std::string name = BaseName(folder);
+  const bool is_role = name == kActorFolder || name == kCritic;
+  const auto step = StepOfFolder(BaseName(is_role ? ParentPath(folder) : folder));
+  if (is_role) output.role = name;
+  if (!is_role && source.model && source.model->config.labels > 0) output.role = kCritic;
+  if (step) {
+    output.step = *step;
+  } else if (source.optimizer && !DcpFolderOf(source.artifact)) {
+    NXDKIT_ASSIGN(const training::RunProgress progress, training::ProgressOfTag(source));
+    output.step = progress.step;
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status CheckFsdpOptions(const Arguments& given) {
+  NXDKIT_ASSIGN(const dcp::Mesh mesh, MeshOf(given));
+  if (mesh.tp > 1)
+    return BadUsage("--mesh dp=N alone: FSDP over tensor parallelism is read, and not written");
+  if (const auto name = given.Text("torch"); name && !fsdp::ReleaseFromName(*name))
+    return BadUsage("--torch {}: releases from 2.4 to 2.15 are known", *name);
+  return OkStatus();
+}
+
+Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
+                                           const OutputOptions& options) {
+  std::unique_ptr<Output> decided = std::make_unique<FsdpOutput>(options);
+  auto& output = static_cast<FsdpOutput&>(*decided);
+  const fsdp::Facts* from = FsdpFactsOf(source.artifact);
+  NXDKIT_ASSIGN(output.named, DecideDcp(source, options));
+  output.warnings = output.named->warnings;
+  output.world = options.Has("mesh") || !from
+                     ? static_cast<const DcpOutput&>(*output.named).mesh.ranks()
+                     : from->set.world;
+  DecideTrainer(from, options, output);
+  DecideRelease(from, options, output);
+  NXDKIT_TRY(DecidePlace(source, output));
+  if (source.optimizer && output.form == OptimizerForm::kFlatParameters)
+    return Unsupported(
+               "slices of parameters (use_orig_params) are read and not written: how FSDP1 aligns "
+               "them depends on its compute dtype")
+        .in(source.artifact.path)
+        .hint("--for easyr1, or --fsdp 2, or --no-optimizer");
+  if (from)
+    output.by_divisible = std::ranges::any_of(from->tensors, [](const fsdp::ModelTensor& tensor) {
+      return std::ranges::any_of(tensor.placements,
+                                 [](const dtensor::Placement& one) { return one.dim > 0; });
+    });
+  output.notes.push_back(fmt::format(
+      "for {} with FSDP{} on {} rank{}, loaded by torch {} (--for, --fsdp, --mesh, --torch)",
+      output.verl ? "verl" : "EasyR1", output.fsdp, output.world, output.world == 1 ? "" : "s",
+      LoadedBy(output.release)));
+  if (source.optimizer)
+    output.notes.push_back(fmt::format("the optimizer's state: {}", fsdp::FormName(output.form)));
+  return decided;
+}
+
+}  // namespace nxdkit::kinds
