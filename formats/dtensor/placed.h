@@ -1,5 +1,5 @@
-// A distributed tensor as a rank pickles it: the rank's own tensor, and where it belongs. DTensor of
-// torch 2.4 to 2.15, and ShardedTensor, which came before it.
+// A distributed tensor as a rank pickles it: the rank's own tensor, and where it belongs. DTensor
+// of torch 2.4 to 2.15, and ShardedTensor, which came before it.
 #pragma once
 
 #include <map>

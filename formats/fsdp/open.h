@@ -60,8 +60,9 @@ struct OpenOptions {
 };
 
 // Reads the structure of every file, never tensor data, but for a mesh's ranks, steps, and padding
-// that must be zero. kNotFound naming the ranks that are missing; kCorrupt for ranks that contradict
-// each other, or a file that is another rank's; kUnsupported for what no name can be found for.
+// that must be zero. kNotFound naming the ranks that are missing; kCorrupt for ranks that
+// contradict each other, or a file that is another rank's; kUnsupported for what no name can be
+// found for.
 Result<Opened> Open(const std::string& path, const Looker& look, const OpenOptions& options);
 
 }  // namespace nxdkit::fsdp

@@ -50,8 +50,8 @@ struct RankSet {
 Result<bool> HasRankFiles(const std::string& path, const Looker& look);
 
 // What is there. `world`: which run, where the files of several are in the folder. kNotFound where
-// there is no file; kCorrupt, listing them, for files of several worlds when none was asked for, and
-// for a rank outside of its world.
+// there is no file; kCorrupt, listing them, for files of several worlds when none was asked for,
+// and for a rank outside of its world.
 Result<RankSet> FindRankSet(const std::string& path, const Looker& look, std::optional<int> world);
 
 // kNotFound, naming the ranks without a file of the part, and where they may be.

@@ -1,5 +1,5 @@
-// PRIVATE: the extra_state_ files of a rank set: the scheduler, and the random numbers of each rank,
-// which no other program goes on from and which are carried as they are.
+// PRIVATE: the extra_state_ files of a rank set: the scheduler, and the random numbers of each
+// rank, which no other program goes on from and which are carried as they are.
 #pragma once
 
 #include "formats/dcp/shard_entries.h"

@@ -28,8 +28,8 @@ bool IsNone(const PickleValue& value) {
 
 bool HasElements(const Kept& kept) { return !kept.value && !kept.stored.shape.empty(); }
 
-// Elements [first, first + count) of a flattened parameter, which lie in `stored`, of one dimension,
-// from `at` on.
+// Elements [first, first + count) of a flattened parameter, which lie in `stored`, of one
+// dimension, from `at` on.
 Status AddSlice(dcp::ShardEntries& entries, const dcp::ShardEntries::Source& source,
                 const std::string& key, const Shape& shape, const StoredTensor& stored, int64_t at,
                 int64_t first, int64_t count) {
@@ -230,18 +230,17 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
 }
 
 // FSDP1 stores a tied head as a tensor of its own, and the optimizer does not know it.
-Result<std::map<int64_t, Unit>> OptimizerReader::ParametersOfNumbers(const Fits& fits) const {
+Result<std::map<int64_t, Unit>> OptimizerReader::TensorsOfNumbers(MakeUnits make,
+                                                                  const Fits& fits) const {
   std::vector<size_t> candidates = Candidates();
-  Result<std::map<int64_t, Unit>> found =
-      UnitsOfNumbers(SingleUnits(facts_.tensors, candidates), fits);
+  Result<std::map<int64_t, Unit>> found = UnitsOfNumbers(make(facts_.tensors, candidates), fits);
   if (candidates.empty()) return found;
   const ModelTensor& last = facts_.tensors[candidates.back()];
   if (found.ok() || !last.name.ends_with("lm_head.weight") ||
       last.shape != facts_.tensors[candidates.front()].shape)
     return found;
   candidates.pop_back();
-  Result<std::map<int64_t, Unit>> tied =
-      UnitsOfNumbers(SingleUnits(facts_.tensors, candidates), fits);
+  Result<std::map<int64_t, Unit>> tied = UnitsOfNumbers(make(facts_.tensors, candidates), fits);
   return tied.ok() ? std::move(tied) : std::move(found);
 }
 
@@ -257,7 +256,7 @@ Status OptimizerReader::AddNumbered() {
     const auto shape = shapes.find(number);
     return shape == shapes.end() || shape->second == facts_.tensors[unit.tensors.front()].shape;
   };
-  NXDKIT_TRY(ParametersOfNumbers(fits).To(units_));
+  NXDKIT_TRY(TensorsOfNumbers(SingleUnits, fits).To(units_));
   for (const RankState& rank : ranks_)
     for (const auto& [number, all] : rank.by_number) {
       NXDKIT_ASSIGN(const Unit* unit, UnitOf(number));
@@ -304,14 +303,13 @@ Status OptimizerReader::AddFlat() {
     return sum == unit.elements;
   };
   facts_.form = OptimizerForm::kFlatUnits;
-  Result<std::map<int64_t, Unit>> found =
-      UnitsOfNumbers(LayerUnits(facts_.tensors, Candidates()), padded);
+  Result<std::map<int64_t, Unit>> found = TensorsOfNumbers(LayerUnits, padded);
   if (!found.ok()) {
     // Of an adapter each module that is trained is a unit.
-    Result<std::map<int64_t, Unit>> alone = ParametersOfNumbers(padded);
+    Result<std::map<int64_t, Unit>> alone = TensorsOfNumbers(SingleUnits, padded);
     if (!alone.ok()) {
       facts_.form = OptimizerForm::kFlatParameters;
-      alone = ParametersOfNumbers(exact);
+      alone = TensorsOfNumbers(SingleUnits, exact);
     }
     if (!alone.ok())
       return std::move(found).error().hint(

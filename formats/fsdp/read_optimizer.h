@@ -43,6 +43,8 @@ class OptimizerReader {
   Status Finish();
 
  private:
+  using MakeUnits = std::vector<Unit> (*)(const std::vector<ModelTensor>&,
+                                          const std::vector<size_t>&);
   using Fits = std::function<bool(int64_t number, const Unit&)>;
 
   Status AddState(const torch::Archive& archive, const torch::PickleDict& state, RankState& to);
@@ -62,8 +64,9 @@ class OptimizerReader {
   Result<std::map<int64_t, Unit>> UnitsOfNumbers(const std::vector<Unit>& units,
                                                  const Fits& fits) const;
   std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
-  // The same of parameters by themselves; without a tied head, where so they fit.
-  Result<std::map<int64_t, Unit>> ParametersOfNumbers(const Fits& fits) const;
+  // The same of the parameters that may be trained, as units; without a tied head, where they fit
+  // so.
+  Result<std::map<int64_t, Unit>> TensorsOfNumbers(MakeUnits make, const Fits& fits) const;
   Result<const Unit*> UnitOf(int64_t number) const;
   int ShardRanks() const;  // that a parameter is cut over; the others have copies
   int ShardOf(int rank) const;

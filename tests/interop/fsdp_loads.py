@@ -1,6 +1,6 @@
-"""Whether the trainers load runs of FSDP rank files: a gloo process for each rank builds the model of
-a case of testdata/rank_files as EasyR1 or verl does, loads it with that trainer's own calls and takes
-the next step. All weights and moments, gathered by torch, then have the digests of expected.json.
+"""Whether the trainers load runs of FSDP rank files: a gloo process for each rank builds the model
+of a case of testdata/rank_files as EasyR1 or verl does, loads it with that trainer's own calls and
+takes the next step. Weights and moments, gathered by torch, have the digests of expected.json.
 
     fsdp_loads.py [--expected FILE] CASE RUN RANKS [OPTION...]
     fsdp_loads.py [--expected FILE] --plan FILE      many of them: a line each, torch starts once
@@ -9,8 +9,8 @@ RANKS is their number, or COPIESxSHARDS. The options of the case say how its tra
 OPTION given here goes after them: --style verl --fsdp 2 for a run that was brought into that form,
 --original for one as the trainer left it, whose storages may name a GPU.
 
-One line for each, and exit 1 where anything differs. What is not loaded stays NaN. fsdp_loads.sh cuts
-runs with nxd-convert and has this program load them under several releases of torch.
+One line for each, and exit 1 where anything differs. What is not loaded stays NaN. fsdp_loads.sh
+cuts runs with nxd-convert and has this program load them under several releases of torch.
 """
 import argparse
 import datetime
@@ -46,11 +46,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "..", "..", "testdata", "rank_files", "expected.json")
 STEP = 2  # of every case
 KAHAN = ("exp_avg", "exp_avg_sq", "compensation")  # the state of EasyR1's adamw_bf16, in bf16
-# How a step is computed, not what: a run in the other trainer's form has that trainer's.
-KERNELS = ("fused", "foreach", "capturable")
+# Of a mesh in memory alone, or of the machine; _hash is the writing process's own.
+OF_PROCESS = ("device_type", "_device_type", "_hash", "_thread_id")
+# A run in another form than the case's has that trainer's kernels, and its order of parameters.
+OF_FORM = ("fused", "foreach", "capturable", "params")
 
 
-# ------------------------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------ what is asked for
 
 def parse_options(words):
     """The options of make_rank_files.py, as far as config.json in the run does not say the same."""
@@ -77,8 +79,9 @@ def parse_options(words):
 def job_of(words, table):
     case, run, ranks, *more = words
     expected = table[case]
+    own = parse_options(shlex.split(expected["options"]))
     o = parse_options(shlex.split(expected["options"]) + more)
-    o.same_trainer = o.style == parse_options(shlex.split(expected["options"])).style
+    o.same_form = (o.style, o.fsdp) == (own.style, own.fsdp)
     o.shape = tuple(int(n) for n in ranks.split("x"))
     o.world = int(np.prod(o.shape))
     o.name = f"{case} {'x'.join(map(str, expected['mesh']))} -> {' '.join([ranks, *more])}"
@@ -95,10 +98,10 @@ def named_step(run, o):
         return int(file.read())
 
 
-# ------------------------------------------------------------------------------ the run to be resumed
+# ------------------------------------------------------------ the run to be resumed
 
 def rule(seed, name, like):
-    """The values of all fixtures: a function of the seed, the name and the number of the element."""
+    """The values of all fixtures: a function of the seed, the name and the element's number."""
     shape, n = tuple(like.shape), int(np.prod(like.shape))
     with np.errstate(over="ignore"):
         key = (zlib.crc32(name.encode()) << 16) ^ ((seed * 0x9E3779B1) & 0xFFFFFFFF)
@@ -148,7 +151,7 @@ def adapted(model):
 
 
 def unload(o, model):
-    """NaN, except for the base of a run that saves its adapters only: the trainer loads that elsewhere."""
+    """NaN, but for the base of a run that saves its adapters only: it comes from elsewhere."""
     with torch.no_grad():
         for name, t in model.state_dict().items():
             if o.lora == "only" and "lora_" not in name:
@@ -174,16 +177,18 @@ def trains_alone(module):
 
 
 def fsdp1(o, model, mesh):
-    policies = [functools.partial(wraps.lambda_auto_wrap_policy, lambda_fn=trains_alone)] * bool(o.lora)
-    policies.append(functools.partial(wraps.transformer_auto_wrap_policy,
-                                      transformer_layer_cls=layer_classes(model)))
+    policies = [functools.partial(wraps.transformer_auto_wrap_policy,
+                                  transformer_layer_cls=layer_classes(model))]
+    if o.lora:
+        policies.append(functools.partial(wraps.lambda_auto_wrap_policy, lambda_fn=trains_alone))
     strategy = fsdp.ShardingStrategy
+    strategy = strategy.HYBRID_SHARD if mesh.ndim == 2 else strategy.FULL_SHARD
     mixed = fsdp.MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32,
                                 buffer_dtype=torch.float32) if o.mixed else None
     return fsdp.FullyShardedDataParallel(
-        model, sharding_strategy=strategy.HYBRID_SHARD if mesh.ndim == 2 else strategy.FULL_SHARD,
-        auto_wrap_policy=functools.partial(wraps._or_policy, policies=policies), mixed_precision=mixed,
-        device_id=torch.device("cpu"), use_orig_params=o.orig_params, device_mesh=mesh)
+        model, sharding_strategy=strategy, mixed_precision=mixed, device_mesh=mesh,
+        auto_wrap_policy=functools.partial(wraps._or_policy, policies=policies),
+        device_id=torch.device("cpu"), use_orig_params=o.orig_params)
 
 
 def fsdp2(o, model, mesh):
@@ -224,8 +229,8 @@ def optimizer_of(o, model):
 
 class Run:
     def __init__(self, o):
-        self.o = o
-        self.model = (fsdp1 if o.fsdp == 1 else fsdp2)(o, plain_model(o), mesh_of(o))
+        self.o, self.mesh = o, mesh_of(o)
+        self.model = (fsdp1 if o.fsdp == 1 else fsdp2)(o, plain_model(o), self.mesh)
         self.optimizer = optimizer_of(o, self.model)
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min(1.0, (step + 1) / 3))
@@ -236,14 +241,16 @@ class Run:
 
     def loss(self):
         """On a batch that all ranks share; None where this torch cannot run FSDP2 on a CPU."""
-        if self.o.fsdp == 2 and tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 7):
+        if self.o.fsdp == 2 and torch.__version__.startswith("2.6."):
             return None
-        vocabulary = self.model.get_input_embeddings().num_embeddings if self.o.fsdp == 2 else \
-            self.model.module.config.vocab_size
+        vocabulary = getattr(self.model, "module", self.model).config.vocab_size
         ids = torch.arange(24).reshape(2, 12) * 7 % (vocabulary - 3) + 3
         logits = self.model(input_ids=ids).logits.float()
-        loss = (logits ** 2).mean() if self.o.role == "critic" else torch.nn.functional.cross_entropy(
-            logits[:, :-1].reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1))
+        if self.o.role == "critic":
+            loss = (logits ** 2).mean()
+        else:
+            logits = logits[:, :-1].reshape(-1, logits.shape[-1])
+            loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:].reshape(-1))
         loss.backward()  # FSDP1 frees what it gathered
         self.model.zero_grad()
         return float(loss)
@@ -256,7 +263,7 @@ class Run:
         self.optimizer.step()
 
 
-# ------------------------------------------------------------------------------ gradients, by the rule
+# ------------------------------------------------------------ gradients, by the rule
 
 def set_gradients(o, model):
     def gradient(name, like):
@@ -275,52 +282,59 @@ def flat_gradients(o, model, gradient):
     names = {id(p): list(of) for p, of in _get_param_to_fqns(model).items()}
     for handle in _get_fsdp_handles(model):
         flat = handle.flat_param
-        shapes = [torch.empty(shape, dtype=flat.dtype, device="meta") for shape in flat._shapes]
+        likes = [torch.empty(shape, dtype=flat.dtype, device="meta") for shape in flat._shapes]
         if o.orig_params:
-            for p, info, like in zip(flat._params, flat._shard_param_infos, shapes, strict=True):
+            for p, info, like in zip(flat._params, flat._shard_param_infos, likes, strict=True):
                 if info.in_shard:
                     whole = gradient(names[id(p)][0], like).reshape(-1)
                     p.grad = whole[info.intra_param_start_idx:info.intra_param_end_idx + 1].clone()
         elif flat.requires_grad:
-            each = iter(zip(names[id(flat)], shapes, strict=True))
-            whole = torch.cat([
-                torch.zeros(n, dtype=flat.dtype) if padding else gradient(*next(each)).reshape(-1)
-                for n, padding in zip(flat._numels_with_padding, flat._is_padding_mask, strict=True)])
-            if handle.uses_sharded_strategy:
-                whole = handle._get_shard(whole, handle.rank, handle.world_size)[0]
-            flat.grad = whole
+            flat.grad = flat_gradient(handle, map(gradient, names[id(flat)], likes))
 
 
-# ------------------------------------------------------------------------------ as the trainers load
+def flat_gradient(handle, parts):
+    """This rank's slice of a unit's gradient: those of its parameters, and padding among them."""
+    flat = handle.flat_param
+    whole = torch.cat([
+        torch.zeros(n, dtype=flat.dtype) if padding else next(parts).reshape(-1)
+        for n, padding in zip(flat._numels_with_padding, flat._is_padding_mask, strict=True)])
+    if not handle.uses_sharded_strategy:
+        return whole
+    return handle._get_shard(whole, handle.rank, handle.world_size)[0]
+
+
+# ------------------------------------------------------------ as the trainers load
 
 class Files:
-    """The files of one rank. Meshes for a GPU become those of this machine, once they are counted."""
+    """The files of one rank. Their meshes become those of this machine, which has no GPU."""
 
-    def __init__(self, o, rank):
-        self.o, self.rank = o, rank
-        self.devices, self.locations = set(), set()
+    def __init__(self, o, rank, mesh):
+        self.o, self.rank, self.mesh = o, rank, mesh
+        self.devices, self.lines = set(), []
 
     def read(self, kind):
         name = f"{kind}_world_size_{self.o.world}_rank_{self.rank}.pt"
-        state = torch.load(os.path.join(self.o.folder, name), map_location=self.at, weights_only=False)
-        self.rename_meshes(state)
+        there = "cpu" if self.o.original else None
+        state = torch.load(os.path.join(self.o.folder, name), map_location=there,
+                           weights_only=False)
+        for mesh in {id(mesh): mesh for mesh in meshes(state)}.values():
+            key = "device_type" if "device_type" in vars(mesh) else "_device_type"
+            self.devices.add(getattr(mesh, key))
+            setattr(mesh, key, "cpu")
+            self.lines += differ_options(f"{kind}'s mesh", vars(mesh), mesh_state(self.mesh))
         return state
 
-    def at(self, storage, location):
-        self.locations.add(location)
-        return storage
 
-    def rename_meshes(self, state):
-        if isinstance(state, dict):
-            for value in state.values():
-                self.rename_meshes(value)
-        elif hasattr(state, "_spec"):
-            mesh = state._spec.mesh
-            key = "device_type" if "device_type" in vars(mesh) else "_device_type"
-            if not hasattr(mesh, "_of_file"):
-                mesh._of_file = getattr(mesh, key)
-            self.devices.add(mesh._of_file)
-            setattr(mesh, key, "cpu")
+def meshes(state):
+    if isinstance(state, dict):
+        for value in state.values():
+            yield from meshes(value)
+    elif hasattr(state, "_spec"):
+        yield state._spec.mesh
+
+
+def mesh_state(mesh):
+    return {key: lists(value) for key, value in vars(mesh).items() if key not in OF_PROCESS}
 
 
 def load_easyr1(files, run):
@@ -367,7 +381,7 @@ def load(files, run):
     return (False, []) if o.model_only else load_extra(files, run)
 
 
-# ------------------------------------------------------------------------------ found and expected
+# ------------------------------------------------------------ found and expected
 
 def entry(t):
     t = t.detach().contiguous()
@@ -384,10 +398,14 @@ def moment(value):
 
 def differ(what, found, expected):
     return [f"{what} {key}: {found.get(key)}, expected {expected.get(key)}"
-            for key in sorted(found.keys() | expected.keys()) if found.get(key) != expected.get(key)]
+            for key in sorted(found.keys() | expected.keys())
+            if found.get(key) != expected.get(key)]
 
 
 def lists(value):
+    """As JSON has it: tuples and tensors are lists."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
     return [lists(one) for one in value] if isinstance(value, (tuple, list)) else value
 
 
@@ -405,7 +423,9 @@ def check_optimizer(o, run, found, expected):
     if len(found["param_groups"]) != len(wanted["param_groups"]):
         lines.append(f"{len(found['param_groups'])} groups, not {len(wanted['param_groups'])}")
     for i, (a, b) in enumerate(zip(found["param_groups"], wanted["param_groups"])):
-        lines += differ_options(f"group {i}", a, b, () if o.same_trainer else KERNELS)
+        lines += differ_options(f"group {i}", a, b, () if o.same_form else OF_FORM)
+        if sorted(a["params"]) != sorted(b["params"]):
+            lines.append(f"group {i} has other parameters")
     return lines + differ_options("scheduler", run.scheduler.state_dict(), expected["lr_scheduler"])
 
 
@@ -423,20 +443,19 @@ def check_next(o, run, expected):
 
 def resume(o, expected, rank):
     """What this rank finds different, and facts about its files."""
-    run, files = Run(o), Files(o, rank)
+    run = Run(o)
+    files = Files(o, rank, run.mesh)
     rng, lines = load(files, run)
     weights, state = run.gathered()
     lines += differ("weight", {name: entry(t) for name, t in weights.items()}, expected["model"])
     if not o.model_only:
         lines += check_optimizer(o, run, state, expected)
     more, stepped = check_next(o, run, expected)
-    if not o.original and files.locations - {"cpu"}:
-        lines.append(f"storages at {sorted(files.locations)}, expected cpu")
-    return {"lines": lines + more, "weights": len(weights), "stepped": stepped, "rng": rng,
-            "devices": sorted(files.devices)}
+    return {"lines": files.lines + lines + more, "weights": len(weights), "stepped": stepped,
+            "rng": rng, "devices": sorted(files.devices)}
 
 
-# ------------------------------------------------------------------------------ processes
+# ------------------------------------------------------------ processes
 
 def work(rank, o, expected, folder):
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # gloo greets there
@@ -452,7 +471,7 @@ def work(rank, o, expected, folder):
 
 
 def results(o, expected):
-    """Of each rank. The processes are forks: none imports torch again, none sees an earlier job's."""
+    """Of each rank. The processes are forks: none imports torch again or sees an earlier job."""
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(work, args=(o, expected, folder), nprocs=o.world, start_method="fork")
         found = []
@@ -479,14 +498,15 @@ def run_job(words, table):
     except Exception as error:
         print(error, file=sys.stderr)
         last = str(error).strip().splitlines()[-1:]
-        print(f"{o.name if o else words[0]}: FAILED: {' '.join(last)[:300]}", flush=True)
+        print(f"{o.name if o else ' '.join(words)}: FAILED: {' '.join(last)[:300]}", flush=True)
         return False
     lines = differences(found)
     facts = [f"{found[0]['weights']} tensors", "next step" if found[0]["stepped"] else "no step",
              f"random state on {sum(one['rng'] for one in found)} of {o.world} ranks",
-             f"meshes {'/'.join(found[0]['devices']) or 'none'}", f"{time.monotonic() - start:.1f} s"]
-    print("\n".join([f"{o.name}: {f'{len(lines)} DIFFER' if lines else 'equal'}: {', '.join(facts)}",
-                     *lines[:20]]), flush=True)
+             f"meshes {'/'.join(found[0]['devices']) or 'none'}",
+             f"{time.monotonic() - start:.1f} s"]
+    outcome = f"{len(lines)} DIFFER" if lines else "equal"
+    print("\n".join([f"{o.name}: {outcome}: {', '.join(facts)}", *lines[:20]]), flush=True)
     return not lines
 
 

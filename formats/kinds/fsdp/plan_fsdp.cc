@@ -154,6 +154,8 @@ class FsdpPlanner {
             return Corrupt("the optimizer's options are of a parameter that is not there").on(name);
           group.weights.push_back(weight->second);
         }
+        // Numbers follow the model's order; EasyR1 lists its names in that of FSDP's units.
+        std::ranges::sort(group.weights);
         if (!group.weights.empty()) group.options = OptionsOf(weights_[group.weights.front()]);
       }
       return OkStatus();
