@@ -3,6 +3,7 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/nxd/decide_nxd.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/convert/convert.h"
@@ -43,7 +44,8 @@ const ToolInfo kInfo = {
         "parallel sizes, straight from stored bytes to stored bytes: memory stays under "
         "--max-memory whatever the model. OUTPUT appears whole or not at all.\n"
         "Layout options describe OUTPUT; what is not given stays as it is in INPUT.\n"
-        "With --to dcp a torch distributed checkpoint is cut anew, for the ranks of --mesh.\n"
+        "With --to dcp a torch distributed checkpoint, and with --to fsdp the rank files of an "
+        "FSDP run, are cut anew, for the ranks of --mesh.\n"
         "An optimizer's files know parameters by number only. The known orders are tried against "
         "the shapes; what cannot be mapped with certainty is refused.",
     .findings = "--verify found a difference",
@@ -55,7 +57,9 @@ const ToolInfo kInfo = {
                  {"nxd-reshard --dp 8 --verify checkpoints/step_100 resharded/step_100",
                   "only the optimizer's shards change"},
                  {"nxd-reshard --to dcp --mesh dp=4,tp=2 run/step-100 recut/step-100",
-                  "a torch distributed checkpoint, in 8 files"}},
+                  "a torch distributed checkpoint, in 8 files"},
+                 {"nxd-reshard --to fsdp --mesh dp=24 checkpoints/run recut",
+                  "the newest step of a run of EasyR1 or verl, for 24 GPUs"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
@@ -63,17 +67,20 @@ void AddOptions(OptionTable& table, Args& args) {
   table
       .Positional("INPUT", &args.input,
                   "the NxD tag, or a root with --tag or its newest one; or a torch distributed "
-                  "checkpoint")
+                  "checkpoint; or an FSDP run")
       .completes(Completes::kFolder);
   table.Positional("OUTPUT", &args.output, "the folder to write").completes(Completes::kFolder);
   table.Group("Format");
-  table.Choice("from", {"nxd", "dcp"}, &args.from,
+  table.Choice("from", {"nxd", "dcp", "fsdp"}, &args.from,
                "format of INPUT, where it cannot be recognised");
-  table.Choice("to", {"nxd", "dcp"}, &args.to,
-               "what OUTPUT is: a tag, or a torch distributed checkpoint made of another one");
+  table.Choice("to", {"nxd", "dcp", "fsdp"}, &args.to,
+               "what OUTPUT is: a tag; a torch distributed checkpoint, or rank files of FSDP, made "
+               "of others");
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
   AddKindOptions(table, args.layout,
-                 {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}}, {"config", "family"}}, "Layout");
+                 {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}, {&kinds::kFsdp, kBoth}},
+                  {"config", "family"}},
+                 "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
   table.Group("Optimizer");
@@ -112,6 +119,8 @@ Json LayoutJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
     const dcp::Mesh& mesh = static_cast<const kinds::DcpOutput&>(*report.target).mesh;
     return {{"mesh", {{"dp", mesh.dp}, {"tp", mesh.tp}}}};
   }
+  if (request.to == &kinds::kFsdp)
+    return {{"mesh", {{"dp", static_cast<const kinds::FsdpOutput&>(*report.target).world}}}};
   const auto& tag = static_cast<const kinds::NxdOutput&>(*report.target);
   return {{"tp", tag.geometry.tp},
           {"pp", tag.geometry.pp},
@@ -151,6 +160,9 @@ std::string LayoutText(const ops::ConvertReport& report, const ops::ConvertReque
     const dcp::Mesh& mesh = static_cast<const kinds::DcpOutput&>(*report.target).mesh;
     return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
   }
+  if (request.to == &kinds::kFsdp)
+    return fmt::format("for {} ranks, ",
+                       static_cast<const kinds::FsdpOutput&>(*report.target).world);
   const nxd::Geometry& geometry = static_cast<const kinds::NxdOutput&>(*report.target).geometry;
   return fmt::format("tp {} pp {}, ", geometry.tp, geometry.pp);
 }
@@ -167,6 +179,8 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
 // Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder
 // says so, unless it is a tag.
 Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
+  const Result<const Kind*> known = kinds::Recognise(input);
+  if (known.ok() && *known == &kinds::kFsdp) return &kinds::kFsdp;
   NXDKIT_ASSIGN(const bool is_dcp, dcp::LooksLikeFolder(input));
   if (is_dcp) return &kinds::kDcp;
   NXDKIT_ASSIGN(const bool there, IsThere(input));
@@ -180,16 +194,18 @@ Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
 Status CheckFormats(const Args& args, const Kind* from, const Kind* to) {
   const bool is_tag = from == &kinds::kNxd;
   NXDKIT_ASSIGN(const bool there, IsThere(args.input));
-  if (is_tag && to == &kinds::kDcp && !there)
+  if (is_tag && to != &kinds::kNxd && !there)
     return NotFound("no such file or folder").in(args.input);
-  if (is_tag && to == &kinds::kDcp)
-    return BadUsage("--to dcp cuts a torch distributed checkpoint anew, and INPUT is an NxD tag")
+  if (is_tag && to != &kinds::kNxd)
+    return BadUsage("--to {} cuts {} anew, and INPUT is an NxD tag", to->name, to->called)
         .in(args.input)
-        .hint("nxd-convert --from nxd --to dcp makes one of it, with the optimizer's state");
-  if (to == &kinds::kDcp && args.dp)
-    return BadUsage("--dp shards the state of an NxD tag; --mesh cuts a distributed checkpoint");
-  if (to == &kinds::kDcp && args.param_order)
-    return BadUsage("--param-order does not apply to a distributed checkpoint: it has names");
+        .hint(fmt::format("nxd-convert --from nxd --to {} makes one of it, with the optimizer's "
+                          "state",
+                          to->name));
+  if (to != &kinds::kNxd && args.dp)
+    return BadUsage("--dp shards the state of an NxD tag; --mesh cuts {}", to->called);
+  if (to != &kinds::kNxd && args.param_order)
+    return BadUsage("--param-order does not apply to {}", to->called);
   return OkStatus();
 }
 

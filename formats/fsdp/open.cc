@@ -32,7 +32,9 @@ class Opener {
     NXDKIT_ASSIGN(facts_.set, FindRankSet(out_.path, look_, options_.world));
     for (const std::string& warning : facts_.set.warnings) AddWarning(out_, warning);
     NXDKIT_TRY(CheckThere(FilePart::kModel, !options_.partial));
-    NXDKIT_TRY(CheckThere(FilePart::kOptimizer, options_.optimizer));
+    // A run may have been saved without it.
+    const bool any_optimizer = !facts_.set.of(FilePart::kOptimizer).empty();
+    NXDKIT_TRY(CheckThere(FilePart::kOptimizer, options_.optimizer && any_optimizer));
     NXDKIT_TRY(OpenFiles());
     NXDKIT_TRY(ReadModel());
     const size_t tensors = out_.tensors.size(), objects = out_.metadata.objects.size();

@@ -53,7 +53,8 @@ struct Opened {
 
 struct OpenOptions {
   std::optional<int> world;  // whose files, where there are several
-  // The optimizer's files must be whole and understood; else what is wrong with them is a warning.
+  // The optimizer's files, where there are any, must be whole and understood; else what is wrong
+  // with them is a warning.
   bool optimizer = false;
   // The ranks that are there are read, and what is missing is a warning: to look at.
   bool partial = false;

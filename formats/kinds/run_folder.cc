@@ -17,8 +17,17 @@ namespace {
 
 constexpr uint64_t kMaxTrackerBytes = 1 << 20;
 
-std::string ActorOf(const std::string& root, int64_t step) {
-  return JoinPath(JoinPath(root, StepFolder(step)), kActorFolder);
+// The actor of a step; its critic where it has no actor; SkyRL calls an actor a policy.
+Result<std::string> ActorIn(const std::string& step, const Looker& look) {
+  for (const char* role : {kActorFolder, "policy", kCriticFolder}) {
+    std::string folder = JoinPath(step, role);
+    NXDKIT_ASSIGN(const bool there, look.IsFolder(folder));
+    if (there) return folder;
+  }
+  return std::string();
+}
+Result<std::string> ActorOf(const std::string& root, int64_t step, const Looker& look) {
+  return ActorIn(JoinPath(root, StepFolder(step)), look);
 }
 
 // Those of a run, by step: whether they are whole.
@@ -28,9 +37,8 @@ Result<std::map<int64_t, bool>> ActorsIn(const std::string& root, const Looker& 
   for (const std::string& name : names) {
     const auto step = StepOfFolder(name);
     if (!step) continue;
-    const std::string actor = ActorOf(root, *step);
-    NXDKIT_ASSIGN(const bool there, look.IsFolder(actor));
-    if (!there) continue;
+    NXDKIT_ASSIGN(const std::string actor, ActorOf(root, *step, look));
+    if (actor.empty()) continue;
     NXDKIT_ASSIGN(const bool finished, look.IsFile(JoinPath(actor, "done")));
     actors.emplace(*step, finished);
   }
@@ -55,10 +63,26 @@ std::optional<int64_t> StepOfFolder(std::string_view name) {
 
 std::string StepFolder(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
 
+// What other trainers, and earlier releases, have in the place of the tracker.
+Result<std::optional<RunTracker>> ReadStepFile(const std::string& root) {
+  for (const std::string_view name : kStepFiles) {
+    const std::string path = JoinPath(root, std::string(name));
+    NXDKIT_ASSIGN(const bool there, IsThere(path));
+    if (!there) continue;
+    NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxTrackerBytes));
+    const size_t end = text.find_last_not_of(" \n") + 1;
+    const std::optional<int64_t> step = ParseNumber<int64_t>(std::string_view(text).substr(0, end));
+    if (!step || *step < 0)
+      return Corrupt("found \"{}\", expected the number of a step", text.substr(0, 40)).in(path);
+    return std::optional(RunTracker{*step, std::nullopt, std::nullopt, path});
+  }
+  return std::optional<RunTracker>();
+}
+
 Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root) {
   const std::string path = JoinPath(root, kRunTracker);
   NXDKIT_ASSIGN(const bool there, IsThere(path));
-  if (!there) return std::optional<RunTracker>();
+  if (!there) return ReadStepFile(root);
   NXDKIT_ASSIGN(const Json json, ReadJsonFile(path, kMaxTrackerBytes));
   if (!json.is_object()) return Corrupt("found no object").in(path);
   constexpr const char* kStep = "last_global_step";
@@ -66,7 +90,7 @@ Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root) {
   if (!step.ok()) return Error(step.error()).in(path);
   if (*step < 0)
     return Corrupt("found {}, expected 0 to {}", *step, INT64_MAX).in(path).member(kStep);
-  RunTracker tracker{*step, std::nullopt, std::nullopt};
+  RunTracker tracker{*step, std::nullopt, std::nullopt, path};
   const Json* best = JsonFind(json, "best_global_step");
   const Json* score = JsonFind(json, "best_val_reward_score");
   if (best && best->is_number_integer() && score && score->is_number()) {
@@ -79,10 +103,10 @@ Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root) {
 namespace {
 
 // Why the tracker is not followed.
-std::optional<Error> TrackerFault(const std::string& root, const RunTracker& tracker,
-                                  const std::map<int64_t, bool>& whole, bool any_whole) {
+std::optional<Error> TrackerFault(const RunTracker& tracker, const std::map<int64_t, bool>& whole,
+                                  bool any_whole) {
   const auto named = whole.find(tracker.step);
-  const std::string path = JoinPath(root, kRunTracker);
+  const std::string& path = tracker.file;
   if (named == whole.end())
     return Corrupt("it names {}, which is gone", StepFolder(tracker.step)).in(path);
   if (any_whole && !named->second)
@@ -114,14 +138,13 @@ Result<ChosenStep> ChooseRunStep(const std::string& root, const std::map<int64_t
   if (!tracker.ok())
     chosen.tracker_fault = tracker.error();
   else if (*tracker)
-    chosen.tracker_fault = TrackerFault(root, **tracker, whole, any_whole);
+    chosen.tracker_fault = TrackerFault(**tracker, whole, any_whole);
   if (tracker.ok()) chosen.tracker = *tracker;
   const bool followed = chosen.tracker && !chosen.tracker_fault;
   if (followed) chosen.step = chosen.tracker->step;
   if (followed && newest > chosen.step)
-    chosen.doubt =
-        fmt::format("{} names {}, and {} is there too: the newer one is passed over",
-                    JoinPath(root, kRunTracker), StepFolder(chosen.step), StepFolder(newest));
+    chosen.doubt = fmt::format("{} names {}, and {} is there too: the newer one is passed over",
+                               chosen.tracker->file, StepFolder(chosen.step), StepFolder(newest));
   if (whole.size() > 1)
     chosen.choice = Choice{JoinPath(root, StepFolder(chosen.step)), whole.size(),
                            followed ? "tracker" : "number"};
@@ -132,23 +155,23 @@ Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look
   NXDKIT_ASSIGN(const bool itself, IsCheckpointItself(path, look));
   if (itself) return RunCheckpoint{path, {}, {}};
   if (StepOfFolder(BaseName(path))) {
-    std::string actor = JoinPath(path, kActorFolder);
-    NXDKIT_ASSIGN(const bool there, look.IsFolder(actor));
-    if (there) return RunCheckpoint{std::move(actor), {}, {}};
+    NXDKIT_ASSIGN(std::string actor, ActorIn(path, look));
+    if (!actor.empty()) return RunCheckpoint{std::move(actor), {}, {}};
   }
   NXDKIT_ASSIGN(const auto actors, ActorsIn(path, look));
   if (actors.empty()) return RunCheckpoint{path, {}, {}};
   NXDKIT_ASSIGN(const ChosenStep chosen, ChooseRunStep(path, actors));
-  return RunCheckpoint{ActorOf(path, chosen.step), chosen.choice, chosen.Warnings()};
+  NXDKIT_ASSIGN(std::string actor, ActorOf(path, chosen.step, look));
+  return RunCheckpoint{std::move(actor), chosen.choice, chosen.Warnings()};
 }
 
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
                                                      const Looker& look) {
   const std::optional<int64_t> step = StepOfFolder(tag);
   if (!step) return std::optional<RunCheckpoint>();
-  RunCheckpoint named{ActorOf(path, *step), {}, {}};
-  NXDKIT_ASSIGN(const bool there, look.IsFolder(named.path));
-  if (!there) return std::optional<RunCheckpoint>();
+  RunCheckpoint named;
+  NXDKIT_ASSIGN(named.path, ActorOf(path, *step, look));
+  if (named.path.empty()) return std::optional<RunCheckpoint>();
   NXDKIT_ASSIGN(const auto actors, ActorsIn(path, look));
   if (actors.size() > 1)
     named.choice = Choice{JoinPath(path, StepFolder(*step)), actors.size(), "option"};

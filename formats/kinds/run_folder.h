@@ -21,6 +21,10 @@ namespace nxdkit::kinds {
 inline constexpr char kRunTracker[] = "checkpoint_tracker.json";
 inline constexpr std::string_view kStepPrefix = "global_step_";
 inline constexpr char kActorFolder[] = "actor";
+inline constexpr char kCriticFolder[] = "critic";
+// The number alone, as verl writes it, and EasyR1 did.
+inline constexpr std::string_view kStepFiles[] = {"latest_checkpointed_iteration.txt",
+                                                  "latest_global_step.txt"};
 inline constexpr char kRunModelFolder[] = "huggingface";  // in it: the model for transformers
 
 // "global_step_5" -> 5. The whole name, so that "global_step_5.partial" is not one.
@@ -31,6 +35,7 @@ struct RunTracker {
   int64_t step = 0;
   std::optional<int64_t> best_step;  // The step of the best checkpoint, where there is one.
   std::optional<double> best_score;
+  std::string file;  // that says so
 };
 // nullopt where there is none; kCorrupt for one that is cut short, or names no step.
 Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root);

@@ -32,7 +32,10 @@ OptimizerForm FormFor(const FsdpOutput& output, const fsdp::Facts* from) {
 }
 
 void DecideTrainer(const fsdp::Facts* from, const OutputOptions& options, FsdpOutput& output) {
-  const bool from_easyr1 = from && from->form == OptimizerForm::kNames;
+  // EasyR1 writes no fsdp_config.json, and names what its optimizer keeps, if it saves it.
+  const bool from_easyr1 =
+      from && !from->set.config &&
+      (from->form == OptimizerForm::kNames || from->form == OptimizerForm::kNone);
   const auto trainer = options.Text("for");
   output.verl = trainer ? *trainer == "verl" : !from_easyr1;
   const bool same = from && output.verl != from_easyr1;
