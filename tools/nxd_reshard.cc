@@ -120,7 +120,8 @@ Json LayoutJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
     return {{"mesh", {{"dp", mesh.dp}, {"tp", mesh.tp}}}};
   }
   if (request.to == &kinds::kFsdp)
-    return {{"mesh", {{"dp", static_cast<const kinds::FsdpOutput&>(*report.target).world}}}};
+    return {
+        {"mesh", {{"dp", static_cast<const kinds::FsdpOutput&>(*report.target).world}, {"tp", 1}}}};
   const auto& tag = static_cast<const kinds::NxdOutput&>(*report.target);
   return {{"tp", tag.geometry.tp},
           {"pp", tag.geometry.pp},

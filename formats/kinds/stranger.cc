@@ -114,10 +114,6 @@ constexpr FolderRow kFolders[] = {
        return std::string_view();
      },
      "a download that is not finished", "start the download again", Errc::kCorrupt},
-    {[](const Names& names) { return First(names, "model_world_size_", ".pt"); },
-     "the ranks of an FSDP run of EasyR1 or verl, not merged",
-     "the trainer's merger writes huggingface/ beside them: scripts/model_merger.py --local_dir "
-     "FOLDER (EasyR1), python -m verl.model_merger merge --backend fsdp --local_dir FOLDER (verl)"},
     {[](const Names& names) {
        for (const char* begin : {"zero_to_fp32.py", "zero_pp_rank_"})
          if (const auto found = First(names, begin); !found.empty()) return found;

@@ -441,6 +441,7 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   schema.See(InspectJson({folder.path() + "/adapter"}));
   schema.See(InspectJson({NXDKIT_TESTDATA "/delta/ulp.delta"}));
   schema.See(InspectJson({NXDKIT_TESTDATA "/dcp/one"}));
+  schema.See(InspectJson({NXDKIT_TESTDATA "/rank_files/verl-fsdp2-dims"}));
   folder.Write("root/trn_config.json", R"({"fuse_qkv": true})");
   folder.Write("root/shards/mp_metadata_pp_rank_0.json",
                R"({"parameters": {}, "model_weight_transformation_specs": []})");

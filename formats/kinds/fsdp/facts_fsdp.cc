@@ -113,7 +113,11 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
                                 found.groups.size(), found.groups.size() == 1 ? "" : "s"));
   facts.last.Key("fsdp", {{"world_size", found.set.world},
                           {"mesh", MeshJson(found)},
-                          {"placements", placements},
+                          {"placements",
+                           ArrayOf(placements,
+                                   [](const auto& item) -> Json {
+                                     return {{"placement", item.first}, {"tensors", item.second}};
+                                   })},
                           {"optimizer_form", FormName(found.form)},
                           {"rank_bytes", found.rank_bytes}});
 }
