@@ -35,6 +35,7 @@ struct InputHints : Arguments {
   // Where the configuration cannot be read, the tensors are looked at without it: a warning says
   // why.
   bool config_optional = false;
+  bool partial = false;  // what is there is shown, though files are missing
   std::string lora;  // a LoRA adapter that is merged into the model as it is read
   // The state of training is bound too, where the artifact has one.
   bool optimizer = false;

@@ -82,7 +82,7 @@ Result<StoredEntry*> ShardEntries::EntryOf(const Source& source, const std::stri
 }
 
 Status ShardEntries::AddObject(const std::string& key, const torch::PickleValue& value,
-                               torch::PickleValue path) {
+                               torch::PickleValue path, bool must_agree) {
   NXDKIT_ASSIGN(std::string text, torch::WritePickle(value, {}));
   const auto [known, added] = objects_.emplace(key, text);
   if (added) {
@@ -90,6 +90,8 @@ Status ShardEntries::AddObject(const std::string& key, const torch::PickleValue&
     out_.metadata.SetPath(key, std::move(path));
     return OkStatus();
   }
+  if (known->second != text && must_agree)
+    return Corrupt("the ranks have different values of it").on(key);
   if (known->second != text && differing_.insert(key).second) WarnOfDifference(out_, key);
   return OkStatus();
 }

@@ -30,10 +30,10 @@ class ShardEntries {
   Status Add(const Source& source, const std::string& key, const Shape& shape,
              const StoredTensor& stored, const dtensor::LocalShard& shard, bool again = false);
 
-  // Every rank saves all objects. Where they differ, the lowest rank's is taken, and a warning says
-  // so.
-  Status AddObject(const std::string& key, const torch::PickleValue& value,
-                   torch::PickleValue path);
+  // Every rank saves all objects. Where they differ it is kCorrupt where they must not, else the
+  // lowest rank's is taken, and a warning says so.
+  Status AddObject(const std::string& key, const torch::PickleValue& value, torch::PickleValue path,
+                   bool must_agree = false);
 
   // The entry of a key; nullptr: there is none yet.
   const StoredEntry* Find(const std::string& key) const;

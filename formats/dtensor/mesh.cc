@@ -179,6 +179,7 @@ Result<DeviceMesh> ReadMesh(const torch::Archive& archive, const PickleValue& st
   mesh.names = TextsIn(FindEither(state, "mesh_dim_names", "_mesh_dim_names"));
   mesh.coordinate = ShapeIn(state.Find("_coordinate_on_dim"));
   mesh.groups = GroupsIn(state);
+  if (mesh.shape.empty()) return Corrupt("a mesh without dimensions");
   std::vector<int64_t> sorted = mesh.ranks;
   std::ranges::sort(sorted);
   if (std::ranges::adjacent_find(sorted) != sorted.end())

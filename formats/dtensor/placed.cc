@@ -95,6 +95,10 @@ Result<std::shared_ptr<const DeviceMesh>> PlacedReader::MeshIn(const PickleValue
   std::shared_ptr<const DeviceMesh>& known = meshes_[value->record()];
   if (!known) {
     NXDKIT_ASSIGN(DeviceMesh mesh, ReadMesh(archive_, *state));
+    // A file of a trainer has one mesh for all of its tensors, or a few.
+    ranks_read_ += mesh.ranks.size();
+    if (ranks_read_ > 2 * static_cast<uint64_t>(kMaxMeshRanks))
+      return Unsupported("the meshes up to here have {} ranks together", ranks_read_);
     known = std::make_shared<const DeviceMesh>(std::move(mesh));
   }
   return known;
@@ -129,6 +133,7 @@ Result<std::vector<PlacedTensor>> PlacedReader::ReadSharded(const PickleList& st
       state.size() == 5 ? StateOf(&state[1], "ShardedTensorMetadata") : nullptr;
   const auto shape = metadata ? ShapeIn(metadata->Find("size")) : std::nullopt;
   if (!shape || !state[0].list()) return Corrupt("a ShardedTensor without shards or a size");
+  if (!ElementCount(*shape)) return Corrupt("the shape {} is not one", ShapeText(*shape));
   std::vector<PlacedTensor> out;
   for (const PickleValue& value : *state[0].list()) {
     const PickleValue* shard = SlotsOf(&value, "Shard");

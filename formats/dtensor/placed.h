@@ -45,6 +45,7 @@ class PlacedReader {
   Result<std::shared_ptr<const DeviceMesh>> MeshIn(const torch::PickleValue* value);
 
   const torch::Archive& archive_;
+  uint64_t ranks_read_ = 0;
   std::map<const torch::PickleRecord*, std::shared_ptr<const DeviceMesh>> meshes_;
 };
 

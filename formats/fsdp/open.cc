@@ -38,7 +38,10 @@ class Opener {
     NXDKIT_TRY(OpenFiles());
     NXDKIT_TRY(ReadModel());
     const size_t tensors = out_.tensors.size(), objects = out_.metadata.objects.size();
+    if (!options_.partial) NXDKIT_TRY(CheckFrom(0));
     Status optimizer = ReadOptimizer();
+    if (optimizer.ok()) optimizer = CheckFrom(tensors);
+    if (optimizer.ok()) optimizer = dcp::CheckScalars(out_);
     if (!optimizer.ok() && (options_.optimizer || optimizer.error().code() == Errc::kIo))
       return std::move(optimizer).error();
     if (!optimizer.ok()) {
@@ -51,16 +54,22 @@ class Opener {
       out_.metadata.objects.resize(objects);
       facts_.form = OptimizerForm::kNone;
     }
-    NXDKIT_TRY(ReadExtra());
-    if (!options_.partial)
-      for (const dcp::StoredEntry& entry : out_.tensors)
-        NXDKIT_TRY(dcp::CheckCover(entry).in(out_.path).on(entry.key));
+    Status extra = ReadExtra();
+    if (!extra.ok() && (options_.optimizer || extra.error().code() == Errc::kIo))
+      return std::move(extra).error();
+    if (!extra.ok()) AddWarning(out_, extra.error().ToString());
     out_.files = std::move(files_.files);
-    NXDKIT_TRY(dcp::CheckScalars(out_));
     return Opened{std::move(out_), std::move(facts_)};
   }
 
  private:
+  // The parts of every tensor from a number on make it up.
+  Status CheckFrom(size_t first) const {
+    for (size_t i = first; i < out_.tensors.size(); ++i)
+      NXDKIT_TRY(dcp::CheckCover(out_.tensors[i]).in(out_.path).on(out_.tensors[i].key));
+    return OkStatus();
+  }
+
   // Files of a part of all ranks; of what may lack, no file at all is as good.
   Status CheckThere(FilePart part, bool must) {
     if (facts_.set.IsWhole(part)) return OkStatus();
@@ -91,14 +100,23 @@ class Opener {
     for (const int rank : facts_.set.of(part)) {
       const std::string name = FileName(part, facts_.set.world, rank);
       const uint32_t file = files_.Number(name);
-      NXDKIT_TRY(ReadOne(file, allowed, rank, take).in(JoinPath(out_.path, name)));
+      NXDKIT_TRY(ReadOne({part, facts_.set.world, rank}, file, allowed, take)
+                     .in(JoinPath(out_.path, name)));
     }
     return OkStatus();
   }
   template <typename Take>
-  Status ReadOne(uint32_t file, Allowed allowed, int rank, const Take& take) {
-    NXDKIT_ASSIGN(const torch::Archive archive, ReadRankArchive(files_, file, allowed, out_));
-    return take(archive, file, rank);
+  Status ReadOne(const RankFileName& name, uint32_t file, Allowed allowed, const Take& take) {
+    Result<torch::Archive> archive = ReadRankArchive(files_, file, allowed, name, out_);
+    // An object of another class in the run's state stops nobody: the files are carried as they are.
+    if (!archive.ok() && name.part == FilePart::kExtraState &&
+        archive.error().code() == Errc::kUnsupported) {
+      AddWarning(out_, fmt::format("a rank's scheduler and random numbers are not read: {}",
+                                   archive.error().ToString()));
+      return OkStatus();
+    }
+    if (!archive.ok()) return std::move(archive).error();
+    return take(*archive, file, name.rank);
   }
 
   Status ReadModel() {
@@ -123,17 +141,12 @@ class Opener {
     return reader.Finish().in(out_.path);
   }
 
-  // An object of another class in it stops nobody: the files are carried as they are.
   Status ReadExtra() {
     ExtraReader reader(entries_);
     const auto take = [&](const torch::Archive& archive, uint32_t, int rank) {
       return reader.Add(archive, rank);
     };
-    Status status = ForRanks(FilePart::kExtraState, Allowed::kRunState, take);
-    if (status.ok() || status.error().code() != Errc::kUnsupported) return status;
-    AddWarning(out_, fmt::format("the scheduler and random numbers are not read: {}",
-                                 status.error().ToString()));
-    return OkStatus();
+    return ForRanks(FilePart::kExtraState, Allowed::kRunState, take);
   }
 
   Looker look_;

@@ -42,7 +42,6 @@ struct Facts {
   std::optional<dtensor::DeviceMesh> mesh;  // rank 0's; nullopt: no tensor lies on one
   OptimizerForm form = OptimizerForm::kNone;
   std::vector<std::vector<std::string>> groups;  // names of the parameters of each
-  std::optional<int64_t> steps;                  // that the optimizer has taken
   std::vector<uint64_t> rank_bytes;              // of the files of each rank that is there
 };
 

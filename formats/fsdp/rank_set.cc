@@ -146,8 +146,8 @@ Status CheckWhole(const RankSet& set, FilePart part) {
   const std::string first = FileName(part, set.world, missing.front());
   if (there.empty())
     return NotFound("there is no {}, nor of another rank: it was not saved", first).in(set.path);
-  return NotFound("of {} ranks, {} are missing: {}; the first file is {}", set.world,
-                  missing.size(), RanksText(missing), first)
+  return NotFound("of {} ranks, {} {} missing: {}; the first file is {}", set.world, missing.size(),
+                  missing.size() == 1 ? "is" : "are", RanksText(missing), first)
       .in(set.path)
       .hint(
           "without a shared disk each node keeps the files of its own ranks: copy those of the "

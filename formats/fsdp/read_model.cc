@@ -14,34 +14,6 @@ namespace {
 constexpr std::string_view kFlatParameter = "_flat_param";
 constexpr uint64_t kMostRead = 1 << 20;
 
-// Whether the elements of a box of a stored tensor are zero.
-Result<bool> IsZero(const StoredTensor& stored, int dim, int64_t from) {
-  StoredTensor rest = stored;
-  const auto d = static_cast<size_t>(dim);
-  rest.shape[d] -= from;
-  const int64_t width = ElementBytes(stored.dtype);
-  const int64_t rows = *ElementCount(rest.shape) / std::max<int64_t>(1, rest.shape.back());
-  const int64_t run = rest.shape.back();
-  std::vector<std::byte> bytes(static_cast<size_t>(std::min<int64_t>(run, kMostRead) * width));
-  for (int64_t row = 0; row < rows; ++row) {
-    // The place of the row, by its number in the dimensions before the last one.
-    int64_t at = d < rest.shape.size() ? from * stored.strides[d] : 0;
-    for (size_t e = rest.shape.size() - 1, left = static_cast<size_t>(row); e-- > 0;) {
-      at += static_cast<int64_t>(left) % rest.shape[e] * stored.strides[e];
-      left /= static_cast<size_t>(rest.shape[e]);
-    }
-    if (stored.strides.back() != 1) return Unsupported("a padded tensor whose rows are not packed");
-    for (int64_t i = 0; i < run; i += static_cast<int64_t>(bytes.size()) / width) {
-      const auto count = std::min<int64_t>(run - i, static_cast<int64_t>(bytes.size()) / width);
-      const auto part = std::span(bytes).first(static_cast<size_t>(count * width));
-      NXDKIT_TRY(
-          stored.storage->ReadAt(stored.offset + static_cast<uint64_t>((at + i) * width), part));
-      if (std::ranges::any_of(part, [](std::byte b) { return b != std::byte{0}; })) return false;
-    }
-  }
-  return true;
-}
-
 std::string PlacementText(const std::vector<dtensor::Placement>& placements) {
   std::string text;
   for (const dtensor::Placement& one : placements) {
@@ -56,11 +28,34 @@ std::string PlacementText(const std::vector<dtensor::Placement>& placements) {
 
 }  // namespace
 
+Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t from) {
+  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
+  const uint64_t row = static_cast<uint64_t>(stored.strides[0]) * width;
+  uint64_t at = stored.offset + static_cast<uint64_t>(from) * row;
+  const uint64_t end = stored.offset + static_cast<uint64_t>(stored.shape[0]) * row;
+  std::vector<std::byte> bytes(std::min(kMostRead, end - at));
+  while (at < end) {
+    const auto part = std::span(bytes).first(std::min<uint64_t>(bytes.size(), end - at));
+    NXDKIT_TRY(stored.storage->ReadAt(at, part));
+    if (std::ranges::any_of(part, [](std::byte b) { return b != std::byte{0}; })) return false;
+    at += part.size();
+  }
+  return true;
+}
+
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
-                                       torch::ReadOptions::Allowed allowed, dcp::Folder& out) {
+                                       torch::ReadOptions::Allowed allowed,
+                                       const RankFileName& name, dcp::Folder& out) {
   NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files.Get(file));
   NXDKIT_ASSIGN(torch::Archive archive,
                 torch::ReadArchiveAt(opened, 0, opened->bytes(), {.allowed = allowed}));
+  // A state of the run that was carried to another number of ranks is that of its rank still.
+  const auto saved = ParseFileName(archive.folder + ".pt");
+  const bool same_world =
+      name.part == FilePart::kExtraState || !saved || saved->world == name.world;
+  if (saved && (saved->part != name.part || saved->rank != name.rank || !same_world))
+    return Corrupt("the archive was saved as {}.pt", EscapeControl(archive.folder))
+        .hint("it is the file of another rank, under this one's name");
   out.archives.push_back({opened->path(), 0, opened->bytes()});
   for (const std::string& warning : archive.warnings)
     AddWarning(out, fmt::format("{}: {}", opened->path(), warning));
@@ -83,26 +78,22 @@ Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
 Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
                                            const dtensor::Place& place) {
   const dtensor::LocalShard& shard = place.shard;
-  if (stored.shape == shard.shape || stored.shape.size() != shard.shape.size() ||
-      stored.shape.empty())
-    return shard;
-  // One dimension, which is cut, is as long as on the first rank.
-  int padded = -1;
-  for (size_t d = 0; d < stored.shape.size(); ++d) {
-    if (stored.shape[d] == shard.shape[d]) continue;
-    if (padded >= 0 || stored.shape[d] < shard.shape[d]) return shard;
-    padded = static_cast<int>(d);
-  }
-  int64_t longest = place.shape[static_cast<size_t>(padded)];
+  const bool longer = !stored.shape.empty() && stored.shape.size() == shard.shape.size() &&
+                      stored.shape[0] > shard.shape[0] &&
+                      std::equal(stored.shape.begin() + 1, stored.shape.end(),
+                                 shard.shape.begin() + 1, shard.shape.end());
+  if (!longer || !place.mesh || !IsPacked(stored)) return shard;
+  // As many rows as the first rank has.
+  int64_t longest = place.shape[0];
   for (size_t m = 0; m < place.placements.size(); ++m)
     if (place.placements[m].kind == dtensor::Placement::Kind::kShard &&
-        place.placements[m].dim == padded)
+        place.placements[m].dim == 0)
       longest = dtensor::PartOf({0, longest}, place.mesh->shape[m], 0).count;
-  if (stored.shape[static_cast<size_t>(padded)] != longest) return shard;
-  NXDKIT_ASSIGN(const bool zero, IsZero(stored, padded, shard.shape[static_cast<size_t>(padded)]));
+  if (stored.shape[0] != longest) return shard;
+  NXDKIT_ASSIGN(const bool zero, IsZeroFrom(stored, shard.shape[0]));
   if (!zero)
     return Corrupt("the rank has {} rows, of which {} are its own, and the others are not zero",
-                   longest, shard.shape[static_cast<size_t>(padded)]);
+                   longest, shard.shape[0]);
   dtensor::LocalShard out = shard;
   out.shape = stored.shape;
   return out;
@@ -135,7 +126,8 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
         .hint("save with FSDP's SHARDED_STATE_DICT, as EasyR1 and verl do");
   const std::optional<dtensor::Place>& place = tensor.place;
   if (place && place->mesh) {
-    NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
+    if (place->mesh != checked_) NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
+    checked_ = place->mesh;
     if (!facts_.mesh) facts_.mesh = *place->mesh;
   }
   const auto [number, added] = numbers_.emplace(name, facts_.tensors.size());
@@ -149,6 +141,7 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
     if (place) one.placements = place->placements;
     facts_.tensors.push_back(std::move(one));
     ranks_.emplace_back();
+    has_dtype_.push_back(false);
   } else {
     NXDKIT_TRY(Check(facts_.tensors[number->second], tensor, rank));
   }
@@ -156,6 +149,8 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   const bool again = !ranks.empty() && ranks.back() == rank;
   if (!again) ranks.push_back(rank);
   if (!tensor.stored.storage) return OkStatus();  // the rank has nothing of it
+  if (!has_dtype_[number->second]) facts_.tensors[number->second].dtype = tensor.stored.dtype;
+  has_dtype_[number->second] = true;
   dtensor::LocalShard shard{tensor.stored.shape, {}};
   const Shape& shape = place ? place->shape : tensor.stored.shape;
   if (place)

@@ -12,8 +12,13 @@
 namespace nxdkit::fsdp {
 
 // A file's archive, its values as they are. `file` is its number in `files`.
+// kCorrupt where the archive says that it was saved as the file of another rank.
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
-                                       torch::ReadOptions::Allowed allowed, dcp::Folder& out);
+                                       torch::ReadOptions::Allowed allowed,
+                                       const RankFileName& name, dcp::Folder& out);
+
+// Whether a packed tensor is zero from a row on.
+Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t row);
 
 // The parts of a rank's tensor without rows that FSDP padded it with: these must be zero.
 Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored, const dtensor::Place& place);
@@ -36,8 +41,10 @@ class ModelReader {
 
   dcp::ShardEntries& entries_;
   Facts& facts_;
-  std::unordered_map<std::string, size_t> numbers_;  // in facts_.tensors
-  std::vector<std::vector<int>> ranks_;              // that have the tensor
+  std::unordered_map<std::string, size_t> numbers_;     // in facts_.tensors
+  std::vector<std::vector<int>> ranks_;                 // that have the tensor
+  std::vector<bool> has_dtype_;                         // of a tensor, by a rank with some of it
+  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last one that was good
 };
 
 }  // namespace nxdkit::fsdp

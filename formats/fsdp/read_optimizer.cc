@@ -48,13 +48,6 @@ Status AddSlice(dcp::ShardEntries& entries, const dcp::ShardEntries::Source& sou
   return OkStatus();
 }
 
-Result<bool> IsZero(const StoredTensor& stored, int64_t from) {
-  const auto width = static_cast<size_t>(ElementBytes(stored.dtype));
-  std::vector<std::byte> bytes(static_cast<size_t>(stored.shape[0] - from) * width);
-  NXDKIT_TRY(stored.storage->ReadAt(stored.offset + static_cast<uint64_t>(from) * width, bytes));
-  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
-}
-
 }  // namespace
 
 Status OptimizerReader::Add(const torch::Archive& archive, uint32_t file, int rank) {
@@ -110,6 +103,13 @@ Status OptimizerReader::AddState(const torch::Archive& archive, const PickleDict
 }
 
 Status OptimizerReader::AddGroups(const PickleValue& groups, int rank) {
+  for (const PickleValue& group : *groups.list()) {
+    if (!group.dict()) return Corrupt("a group of options that is no dict");
+    for (const auto& [option, value] : *group.dict())
+      if (value.tensor())
+        return Unsupported("the option {} is a tensor, expected a number",
+                           option.string() ? EscapeControl(*option.string()) : "");
+  }
   NXDKIT_ASSIGN(std::string text, torch::WritePickle(groups, {}));
   if (groups_text_.empty()) {
     groups_ = groups;
@@ -151,11 +151,12 @@ Status OptimizerReader::AddKept(const RankState& rank, const std::string& name, 
   const std::string key = fmt::format("{}{}.{}", kStateKeys, name, kept.name);
   if (kept.value) {
     PickleValue path = PickleValue::MakeTuple({{"optimizer"}, {"state"}, {name}, {kept.name}});
-    return entries_.AddObject(key, *kept.value, std::move(path));
+    return entries_.AddObject(key, *kept.value, std::move(path), true);
   }
   if (!kept.stored.storage) return OkStatus();
-  if (kept.place && kept.place->mesh)
+  if (kept.place && kept.place->mesh && kept.place->mesh != checked_)
     NXDKIT_TRY(CheckMesh(*kept.place->mesh, facts_.set.world, rank.rank).on(key));
+  if (kept.place) checked_ = kept.place->mesh;
   const Shape& shape = kept.place ? kept.place->shape : kept.stored.shape;
   dtensor::LocalShard shard{kept.stored.shape, {}};
   if (kept.place)
@@ -229,19 +230,56 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
   return out;
 }
 
-// FSDP1 stores a tied head as a tensor of its own, and the optimizer does not know it.
+// FSDP1 stores a tied head as a tensor of its own, and the optimizer does not know it. The two have
+// the same bytes; of those that are not tied the beginnings already differ.
+Result<bool> OptimizerReader::HasTiedHead(const std::vector<size_t>& candidates) const {
+  constexpr uint64_t kCompared = 1 << 20;
+  if (candidates.size() < 2) return false;
+  const ModelTensor& first = facts_.tensors[candidates.front()];
+  const ModelTensor& last = facts_.tensors[candidates.back()];
+  if (!last.name.ends_with("lm_head.weight") || last.shape != first.shape ||
+      last.dtype != first.dtype)
+    return false;
+  const dcp::StoredEntry* a = entries_.Find(first.name);
+  const dcp::StoredEntry* b = entries_.Find(last.name);
+  if (!a || !b || a->chunks.size() != b->chunks.size()) return false;
+  for (size_t i = 0; i < a->chunks.size(); ++i) {
+    const StoredTensor& x = a->chunks[i].stored;
+    const StoredTensor& y = b->chunks[i].stored;
+    if (a->chunks[i].box != b->chunks[i].box || !IsPacked(x) || !IsPacked(y)) return false;
+    NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(x.dtype, x.shape));
+    std::vector<std::byte> left(std::min(bytes, kCompared)), right(left.size());
+    NXDKIT_TRY(x.storage->ReadAt(x.offset, left));
+    NXDKIT_TRY(y.storage->ReadAt(y.offset, right));
+    if (left != right) return false;
+  }
+  return true;
+}
+
+// Layers, whose numbers ascend in the state dict of a model: names that were sorted otherwise do
+// not tell the order of its parameters.
+Status OptimizerReader::CheckOrder(const std::vector<size_t>& candidates) const {
+  std::map<std::string, int64_t> last;
+  for (const size_t i : candidates) {
+    const auto [prefix, number] = LayerNumber(facts_.tensors[i].name);
+    if (prefix.empty()) continue;
+    const auto [known, added] = last.emplace(prefix, number);
+    if (!added && number < known->second)
+      return Unsupported("the names are not in the order of the model: {} is after layer {}",
+                         facts_.tensors[i].name, known->second)
+          .hint("what a number of the optimizer is cannot be told; --no-optimizer leaves it out");
+    known->second = number;
+  }
+  return OkStatus();
+}
+
 Result<std::map<int64_t, Unit>> OptimizerReader::TensorsOfNumbers(MakeUnits make,
                                                                   const Fits& fits) const {
   std::vector<size_t> candidates = Candidates();
-  Result<std::map<int64_t, Unit>> found = UnitsOfNumbers(make(facts_.tensors, candidates), fits);
-  if (candidates.empty()) return found;
-  const ModelTensor& last = facts_.tensors[candidates.back()];
-  if (found.ok() || !last.name.ends_with("lm_head.weight") ||
-      last.shape != facts_.tensors[candidates.front()].shape)
-    return found;
-  candidates.pop_back();
-  Result<std::map<int64_t, Unit>> tied = UnitsOfNumbers(make(facts_.tensors, candidates), fits);
-  return tied.ok() ? std::move(tied) : std::move(found);
+  NXDKIT_TRY(CheckOrder(candidates));
+  NXDKIT_ASSIGN(const bool tied, HasTiedHead(candidates));
+  if (tied) candidates.pop_back();
+  return UnitsOfNumbers(make(facts_.tensors, candidates), fits);
 }
 
 Status OptimizerReader::AddNumbered() {
@@ -292,7 +330,8 @@ Status OptimizerReader::AddFlat() {
     const auto lengths = lengths_.find(number);
     if (lengths == lengths_.end()) return true;
     const int64_t each = (unit.elements + parts - 1) / parts;
-    return std::ranges::all_of(lengths->second,
+    return lengths->second.size() == static_cast<size_t>(parts) &&
+           std::ranges::all_of(lengths->second,
                                [&](const auto& length) { return length.second == each; });
   };
   const Fits exact = [&](int64_t number, const Unit& unit) {
@@ -350,7 +389,7 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
     first += count;
   }
   NXDKIT_ASSIGN(const bool zero,
-                IsZero(kept.stored, std::clamp<int64_t>(unit->elements - begin, 0, length)));
+                IsZeroFrom(kept.stored, std::clamp<int64_t>(unit->elements - begin, 0, length)));
   if (zero) return OkStatus();
   return Corrupt(
       "{} of number {} is not zero where it is padded: it is of another unit than the "
@@ -360,17 +399,21 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
 
 // The options of a group, for each of its parameters.
 Status OptimizerReader::AddOptions() {
+  std::set<std::string> in_group;
   if (!groups_.list()) return OkStatus();
   for (const PickleValue& group : *groups_.list()) {
     const PickleValue* params = group.Find(kParams);
     if (!params || !params->list()) return Corrupt("a group of options without \"params\"");
-    std::vector<std::string>& names = facts_.groups.emplace_back();
+    std::vector<std::string> names;
     for (const PickleValue& param : *params->list()) {
       if (param.string()) names.push_back(*param.string());
       if (!param.integer() || units_.empty()) continue;
       NXDKIT_ASSIGN(const Unit* unit, UnitOf(*param.integer()));
       for (const size_t i : unit->tensors) names.push_back(facts_.tensors[i].name);
     }
+    for (const std::string& name : names)
+      if (!in_group.insert(name).second)
+        return Corrupt("two groups of options have the parameter, or one has it twice").on(name);
     for (const auto& [option, value] : *group.dict()) {
       if (!option.string() || *option.string() == kParams) continue;
       for (const std::string& name : names)
@@ -378,7 +421,13 @@ Status OptimizerReader::AddOptions() {
             fmt::format("{}{}.{}", kGroupKeys, name, *option.string()), value,
             PickleValue::MakeTuple({{"optimizer"}, {"param_groups"}, {name}, {*option.string()}})));
     }
+    facts_.groups.push_back(std::move(names));
   }
+  for (const RankState& rank : ranks_)
+    for (const auto& [name, all] : rank.by_name)
+      if (!in_group.contains(name))
+        return Corrupt("the optimizer keeps something of it, and no group of options has it")
+            .on(name);
   return OkStatus();
 }
 

@@ -64,8 +64,9 @@ class OptimizerReader {
   Result<std::map<int64_t, Unit>> UnitsOfNumbers(const std::vector<Unit>& units,
                                                  const Fits& fits) const;
   std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
-  // The same of the parameters that may be trained, as units; without a tied head, where they fit
-  // so.
+  Result<bool> HasTiedHead(const std::vector<size_t>& candidates) const;
+  Status CheckOrder(const std::vector<size_t>& candidates) const;
+  // The same for units that are made of what may be trained, but for a tied head.
   Result<std::map<int64_t, Unit>> TensorsOfNumbers(MakeUnits make, const Fits& fits) const;
   Result<const Unit*> UnitOf(int64_t number) const;
   int ShardRanks() const;  // that a parameter is cut over; the others have copies
@@ -74,6 +75,7 @@ class OptimizerReader {
   dcp::ShardEntries& entries_;
   Facts& facts_;
   std::vector<RankState> ranks_;
+  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last one that was good
   torch::PickleValue groups_;
   std::string groups_text_;
   std::map<int64_t, Unit> units_;                      // by number

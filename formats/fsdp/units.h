@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/fsdp/open.h"
 
 namespace nxdkit::fsdp {
+
+// Of "model.layers.3.mlp.up_proj.weight": "model.layers." and 3; "" of what is in no layer.
+std::pair<std::string, int64_t> LayerNumber(const std::string& name);
 
 struct Unit {
   std::vector<size_t> tensors;  // in Facts::tensors, one after the other

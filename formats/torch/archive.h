@@ -19,6 +19,7 @@ struct Archive {
   std::string path;
   std::string format;  // "torch zip" or "torch legacy"
   uint64_t file_bytes = 0;
+  std::string folder;   // of a zip: that which all records are in, as a rule the file's stem
   std::string version;  // contents of the version record; "" for legacy
   PickleValue root;     // the saved object; tensors are TensorIndex into `tensors`
   // Every tensor object of the pickle, in the order they were built. Names are empty: a tensor's

@@ -216,7 +216,8 @@ Result<std::unique_ptr<FileEncoder>> EncodeJoined(const PickleValue& root,
   for (size_t i = 0; i < tensors.size(); ++i) {
     NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(pickled[i].dtype, pickled[i].shape));
     Record& record = add(fmt::format("data/{}", i), bytes);
-    uint64_t sum = 0;
+    record.contents = std::move(tensors[i].bytes);
+    uint64_t sum = record.contents.size();
     for (OutputTensor& part : tensors[i].parts) {
       NXDKIT_ASSIGN(const uint64_t part_bytes, PackedBytes(part.dtype, part.shape));
       record.parts.push_back(part_bytes);

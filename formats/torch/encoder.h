@@ -28,6 +28,7 @@ Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
 struct JoinedTensor {
   OutputTensor as;                  // in the pickle
   std::vector<OutputTensor> parts;  // together as many bytes
+  std::string bytes = {};           // or they are these
 };
 // The same, TensorIndex values referring to `tensors`. The encoder's tensors are all parts.
 Result<std::unique_ptr<FileEncoder>> EncodeJoined(const PickleValue& root,

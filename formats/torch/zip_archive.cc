@@ -39,6 +39,7 @@ struct ZipArchiveReader {
   Result<Archive> Read(const ReadOptions& options) {
     archive.format = "torch zip";
     NXDKIT_TRY(FindTopFolder());
+    archive.folder = top;
     if (!options.only_records) NXDKIT_TRY(CheckHasPickle());
     NXDKIT_TRY(ReadVersion());
     NXDKIT_TRY(ReadByteOrder());

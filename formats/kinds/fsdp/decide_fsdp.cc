@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/run_folder.h"
+#include "formats/training/keep_params.h"
 #include "formats/training/run_progress.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -15,12 +17,11 @@ namespace {
 
 using fsdp::OptimizerForm;
 
-constexpr char kCritic[] = "critic";
-
 // FSDP's version by what a set says of itself, and by the form of its optimizer.
 int VersionOf(const fsdp::Facts& facts) {
-  if (facts.set.config && facts.set.config->version) return *facts.set.config->version;
-  return facts.form == OptimizerForm::kNumbers ? 2 : 1;
+  if (facts.form == OptimizerForm::kNumbers) return 2;
+  const bool says_2 = facts.set.config && facts.set.config->version == 2;
+  return facts.form == OptimizerForm::kNone && says_2 ? 2 : 1;
 }
 
 OptimizerForm FormFor(const FsdpOutput& output, const fsdp::Facts* from) {
@@ -31,7 +32,18 @@ OptimizerForm FormFor(const FsdpOutput& output, const fsdp::Facts* from) {
                                                               : OptimizerForm::kFlatUnits;
 }
 
-void DecideTrainer(const fsdp::Facts* from, const OutputOptions& options, FsdpOutput& output) {
+// Whether the options of all trained parameters are the same, as FSDP1's one group has them.
+bool HasOneGroup(const BoundArtifact& source) {
+  if (!source.optimizer) return true;
+  std::set<size_t> groups;
+  const BoundOptimizer& optimizer = *source.optimizer;
+  for (size_t i = 0; i < optimizer.entries.size(); ++i)
+    if (optimizer.entries[i]) groups.insert(optimizer.group_of[i]);
+  return groups.size() < 2;
+}
+
+void DecideTrainer(const BoundArtifact& source, const fsdp::Facts* from,
+                   const OutputOptions& options, FsdpOutput& output) {
   // EasyR1 writes no fsdp_config.json, and names what its optimizer keeps, if it saves it.
   const bool from_easyr1 =
       from && !from->set.config &&
@@ -39,7 +51,8 @@ void DecideTrainer(const fsdp::Facts* from, const OutputOptions& options, FsdpOu
   const auto trainer = options.Text("for");
   output.verl = trainer ? *trainer == "verl" : !from_easyr1;
   const bool same = from && output.verl != from_easyr1;
-  output.fsdp = same ? VersionOf(*from) : 1;
+  // FSDP1 has one group of options; FSDP2 keeps several.
+  output.fsdp = same ? VersionOf(*from) : HasOneGroup(source) ? 1 : 2;
   if (const auto version = options.Text("fsdp")) output.fsdp = *version == "2" ? 2 : 1;
   output.form = FormFor(output, same ? from : nullptr);
 }
@@ -52,19 +65,45 @@ void DecideRelease(const fsdp::Facts* from, const OutputOptions& options, FsdpOu
   if (const auto device = options.Text("device")) output.device = *device;
 }
 
+// How many steps the optimizer has taken; nullopt where it keeps no count.
+Result<std::optional<int64_t>> StepsOf(const BoundArtifact& source) {
+  if (!source.optimizer) return std::optional<int64_t>();
+  for (const auto& entries : source.optimizer->entries)
+    if (entries)
+      for (const OptimizerEntry& entry : *entries)
+        if (entry.name == "step" && entry.kind == OptimizerEntry::Kind::kScalar) {
+          NXDKIT_ASSIGN(const double steps, training::ScalarOf(source, entry));
+          const bool whole = steps >= 0 && steps <= 1e15;
+          return whole ? std::optional(static_cast<int64_t>(steps)) : std::nullopt;
+        }
+  return std::optional<int64_t>();
+}
+
 Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
   const std::string folder = source.artifact.folder;
   const std::string name = BaseName(folder);
-  const bool is_role = name == kActorFolder || name == kCritic;
+  const bool is_role = name == kActorFolder || name == kCriticFolder;
   const auto step = StepOfFolder(BaseName(is_role ? ParentPath(folder) : folder));
   if (is_role) output.role = name;
-  if (!is_role && source.model && source.model->config.labels > 0) output.role = kCritic;
-  if (step) {
-    output.step = *step;
-  } else if (source.optimizer && !DcpFolderOf(source.artifact)) {
+  if (!is_role && source.model && source.model->config.labels > 0) output.role = kCriticFolder;
+  NXDKIT_ASSIGN(const std::optional<int64_t> steps, StepsOf(source));
+  output.step = output.last_epoch = steps.value_or(0);
+  if (source.optimizer && !DcpFolderOf(source.artifact)) {
     NXDKIT_ASSIGN(const training::RunProgress progress, training::ProgressOfTag(source));
     output.step = progress.step;
+    output.last_epoch = progress.last_epoch;
   }
+  if (step) output.step = *step;
+  if (!step)
+    output.notes.push_back(fmt::format("the step of the run is taken for {}", output.step));
+  const bool says_schedule =
+      source.objects && std::ranges::any_of(source.objects->Keys(), [](const std::string& key) {
+        return key == training::kLastEpochKey;
+      });
+  if (source.optimizer && DcpFolderOf(source.artifact) && !says_schedule)
+    output.warnings.push_back(
+        fmt::format("no schedule is known: last_epoch is written as {}, the optimizer's step",
+                    output.last_epoch));
   return OkStatus();
 }
 
@@ -89,7 +128,7 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   output.world = options.Has("mesh") || !from
                      ? static_cast<const DcpOutput&>(*output.named).mesh.ranks()
                      : from->set.world;
-  DecideTrainer(from, options, output);
+  DecideTrainer(source, from, options, output);
   DecideRelease(from, options, output);
   NXDKIT_TRY(DecidePlace(source, output));
   if (source.optimizer && output.form == OptimizerForm::kFlatParameters)

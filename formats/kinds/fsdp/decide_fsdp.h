@@ -27,6 +27,7 @@ class FsdpOutput : public Output {
   std::string device = "cuda";
   bool by_divisible = false;  // cut the first dimension that the ranks divide, else rows
   int64_t step = 0;           // of the folder
+  int64_t last_epoch = 0;     // of the schedule, where the source does not say it
   std::string role = "actor";
 };
 

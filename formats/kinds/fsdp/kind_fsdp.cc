@@ -20,7 +20,7 @@ Status OpenFsdp(Artifact& artifact, const InputHints& hints) {
   fsdp::OpenOptions options;
   options.world = hints.Number("ranks-of");
   options.optimizer = hints.optimizer;
-  options.partial = hints.config_optional;  // what is there is shown
+  options.partial = hints.partial;
   NXDKIT_ASSIGN(fsdp::Opened opened, fsdp::Open(artifact.path, artifact.look, options));
   artifact.warnings = opened.folder.warnings;
   artifact.files = opened.folder.files;

@@ -16,9 +16,11 @@
 #include "formats/kinds/run_folder.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
+#include "formats/training/keep_params.h"
 #include "formats/training/run_progress.h"
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
+#include "lib/base/little_endian.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
@@ -75,7 +77,13 @@ class RankFile {
     tensors_.push_back(std::move(joined));
     return TensorIndex{tensors_.size() - 1};
   }
-  Dtype dtype_of(TensorIndex tensor) const { return tensors_[tensor.index].as.dtype; }
+  // The ranks of a mesh, from 0 on.
+  TensorIndex AddRanks(int world) {
+    std::string bytes;
+    for (int rank = 0; rank < world; ++rank) AppendLittle(static_cast<uint32_t>(rank), bytes);
+    tensors_.push_back({{"mesh", Dtype::kI32, {world}}, {}, std::move(bytes)});
+    return TensorIndex{tensors_.size() - 1};
+  }
   Result<Dtype> DtypeOf(const TensorLayout& layout) const {
     return layout.dtype ? Result<Dtype>(*layout.dtype) : builder_.DtypeOf(layout);
   }
@@ -140,8 +148,21 @@ class FsdpPlanner {
     return OkStatus();
   }
 
+  // What is no tensor has no place in the files: their loaders know tensors.
+  Status CheckEntries() const {
+    for (uint32_t i = 0; i < source_.optimizer->entries.size(); ++i)
+      if (source_.optimizer->entries[i])
+        for (const OptimizerEntry& entry : *source_.optimizer->entries[i])
+          if (entry.kind == OptimizerEntry::Kind::kValue)
+            return Unsupported("the optimizer keeps {} as a value, expected a tensor", entry.name)
+                .in(source_.artifact.path)
+                .on(source_.params[i].name);
+    return OkStatus();
+  }
+
   // Those of the source's files stay, in their order; else parameters with the same options.
   Status MakeGroups() {
+    NXDKIT_TRY(CheckEntries());
     if (facts_ && !facts_->groups.empty()) {
       std::map<std::string, size_t> numbers;
       for (size_t i = 0; i < weights_.size(); ++i)
@@ -203,17 +224,11 @@ class FsdpPlanner {
   // FSDP1 of one rank does not cut anything.
   bool IsPlain() const { return output_.world == 1 && output_.fsdp == 1; }
 
-  std::optional<fsdp::PlacedWriter> PlacedIn(RankFile& file, Status& status) const {
+  // nullopt where nothing is cut. The mesh's ranks are a tensor of the file.
+  std::optional<fsdp::PlacedWriter> PlacedIn(RankFile& file) const {
     if (IsPlain()) return std::nullopt;
-    TensorLayout ranks{"mesh", 0, {output_.world}, Dtype::kI32, {}, {}};
-    for (int rank = 0; rank < output_.world; ++rank) ranks.fills.push_back({{{rank}, {1}}, rank});
-    const Shape shape = ranks.shape;
-    Result<TensorIndex> index = file.Add(std::move(ranks), shape);
-    if (!index.ok()) {
-      status = std::move(index).error();
-      return std::nullopt;
-    }
-    return fsdp::PlacedWriter(output_.release, output_.device, output_.world, file.rank(), *index);
+    return fsdp::PlacedWriter(output_.release, output_.device, output_.world, file.rank(),
+                              file.AddRanks(output_.world));
   }
 
   // The dimension that ranks cut.
@@ -248,9 +263,7 @@ class FsdpPlanner {
   Status PlanModel(int rank) {
     RankFile file = NewFile(FilePart::kModel, rank);
     PickleDict root;
-    Status status = OkStatus();
-    const std::optional<fsdp::PlacedWriter> placed = PlacedIn(file, status);
-    NXDKIT_TRY(std::move(status));
+    const std::optional<fsdp::PlacedWriter> placed = PlacedIn(file);
     for (const Weight& weight : weights_) {
       NXDKIT_ASSIGN(PickleValue value, PlaceTensor(file, placed, weight.tensor));
       root.emplace_back(PickleValue{weight.tensor.layout.name}, std::move(value));
@@ -290,9 +303,9 @@ class FsdpPlanner {
 
   // By names, or by numbers that run through the groups.
   Status AddParameters(RankFile& file, PickleDict& state, std::vector<PickleList>& params) const {
-    Status status = OkStatus();
-    const std::optional<fsdp::PlacedWriter> placed = PlacedIn(file, status);
-    NXDKIT_TRY(std::move(status));
+    const bool any = std::ranges::any_of(
+        weights_, [](const Weight& weight) { return HasTensor(weight) && !weight.shared; });
+    const std::optional<fsdp::PlacedWriter> placed = any ? PlacedIn(file) : std::nullopt;
     int64_t number = 0;
     for (size_t g = 0; g < groups_.size(); ++g)
       for (const size_t w : groups_[g].weights) {
@@ -312,10 +325,80 @@ class FsdpPlanner {
     return OkStatus();
   }
 
-  // A unit of FSDP1 has one group: the trainers make one, of all units.
+  static bool HasTensor(const Weight& weight) {
+    return std::ranges::any_of(weight.kept,
+                               [](const auto& kept) { return !kept.second.shape.empty(); });
+  }
+
+  // Of a unit either all parameters are trained or none, and what is kept of them is the same.
+  Status CheckUnit(const fsdp::Unit& unit) const {
+    const Weight& first = weights_[unit.tensors.front()];
+    for (const size_t w : unit.tensors) {
+      const Weight& weight = weights_[w];
+      bool same = weight.kept.size() == first.kept.size();
+      for (size_t k = 0; same && k < first.kept.size(); ++k) {
+        same = weight.kept[k].first == first.kept[k].first;
+        if (!same || !first.kept[k].second.shape.empty()) continue;
+        const BoundOptimizer& optimizer = *source_.optimizer;
+        NXDKIT_ASSIGN(
+            const double a,
+            training::ScalarOf(source_, *optimizer.Find(first.param, first.kept[k].first)));
+        NXDKIT_ASSIGN(
+            const double b,
+            training::ScalarOf(source_, *optimizer.Find(weight.param, first.kept[k].first)));
+        same = a == b;
+      }
+      if (!same)
+        return Unsupported(
+                   "FSDP1 flattens it with {}, and the optimizer does not keep the same of both, "
+                   "or "
+                   "not of the same step",
+                   first.tensor.layout.name)
+            .on(weight.tensor.layout.name)
+            .hint("--fsdp 2, or --for easyr1, keeps each apart");
+    }
+    return OkStatus();
+  }
+
+  // FSDP1 has one group of options for all units.
+  Status CheckOneGroup() const {
+    for (const Group& group : groups_) {
+      const std::string difference = training::OptionDifference(
+          groups_.front().options, "the first group", group.options, "another one");
+      if (!difference.empty())
+        return Unsupported("FSDP1 has one group of options, and here {}", difference)
+            .in(source_.artifact.path)
+            .hint("--fsdp 2, or --for easyr1, keeps the groups");
+    }
+    return OkStatus();
+  }
+
   Status AddUnits(RankFile& file, PickleDict& state, std::vector<PickleList>& params) {
+    if (file.rank() == 0) NXDKIT_TRY(CheckOneGroup());
+    if (groups_.size() > 1) {
+      groups_.resize(1);
+      params.resize(1);
+    }
+    int64_t number = 0;
+    for (const fsdp::Unit& unit : Units()) {
+      if (file.rank() == 0) NXDKIT_TRY(CheckUnit(unit));
+      const Weight& leads = weights_[unit.tensors.front()];
+      if (leads.kept.empty()) continue;  // it is frozen
+      PickleDict entries;
+      for (const auto& [what, first] : leads.kept) {
+        NXDKIT_ASSIGN(const TensorIndex index, first.shape.empty() ? file.Add(first.layout, {})
+                                                                   : AddSlice(file, unit, what));
+        entries.emplace_back(PickleValue{what}, PickleValue{index});
+      }
+      params.front().push_back({number});
+      state.emplace_back(PickleValue{number++}, PickleValue::MakeDict(std::move(entries)));
+    }
+    return OkStatus();
+  }
+
+  std::vector<fsdp::Unit> Units() const {
     std::vector<fsdp::ModelTensor> tensors;
-    std::vector<size_t> trained;
+    std::vector<size_t> own;
     for (size_t w = 0; w < weights_.size(); ++w) {
       tensors.push_back({weights_[w].tensor.layout.name,
                          Dtype::kF32,
@@ -323,29 +406,9 @@ class FsdpPlanner {
                          true,
                          weights_[w].shared,
                          {}});
-      if (!weights_[w].shared && !weights_[w].kept.empty()) trained.push_back(w);
+      if (!weights_[w].shared) own.push_back(w);
     }
-    if (groups_.size() > 1) {
-      groups_.resize(1);
-      params.resize(1);
-    }
-    const std::vector<fsdp::Unit> units = fsdp::LayerUnits(tensors, trained);
-    for (size_t u = 0; u < units.size(); ++u) {
-      const PickleValue number{static_cast<int64_t>(u)};
-      params.front().push_back(number);
-      PickleDict entries;
-      for (const auto& [what, first] : weights_[units[u].tensors.front()].kept) {
-        if (first.shape.empty()) {
-          NXDKIT_ASSIGN(const TensorIndex index, file.Add(first.layout, {}));
-          entries.emplace_back(PickleValue{what}, PickleValue{index});
-          continue;
-        }
-        NXDKIT_ASSIGN(const TensorIndex index, AddSlice(file, units[u], what));
-        entries.emplace_back(PickleValue{what}, PickleValue{index});
-      }
-      state.emplace_back(number, PickleValue::MakeDict(std::move(entries)));
-    }
-    return OkStatus();
+    return fsdp::LayerUnits(tensors, own);
   }
 
   // The rank's slice of what is kept of a unit, with zeros at the end.
@@ -393,8 +456,8 @@ class FsdpPlanner {
                         fsdp::FileName(FilePart::kExtraState, facts_->set.world, rank))});
       return OkStatus();
     }
-    if (!source_.optimizer) return OkStatus();
-    if (schedule_.empty()) NXDKIT_TRY(ReadSchedule());
+    if (rank == 0 || schedule_.empty()) NXDKIT_TRY(ReadSchedule());
+    if (schedule_.empty()) return OkStatus();
     NXDKIT_ASSIGN(std::string archive,
                   torch::EncodeObject(PickleValue::MakeDict(
                       {{{std::string("lr_scheduler")}, PickleValue::MakeDict(schedule_)}})));
@@ -404,6 +467,7 @@ class FsdpPlanner {
 
   Status ReadSchedule() {
     std::optional<int64_t> last_epoch;
+    schedule_.clear();
     if (source_.objects)
       for (const std::string& key : source_.objects->Keys()) {
         if (!key.starts_with(training::kScheduler)) continue;
@@ -412,15 +476,8 @@ class FsdpPlanner {
         if (name == "last_epoch" && value.integer()) last_epoch = *value.integer();
         schedule_.emplace_back(PickleValue{name}, std::move(value));
       }
-    if (!source_.objects) {
-      NXDKIT_ASSIGN(const training::RunProgress progress, training::ProgressOfTag(source_));
-      last_epoch = progress.last_epoch;
-    }
-    const auto has = [&](const char* name) {
-      return PickleValue::MakeDict(schedule_).Find(name) != nullptr;
-    };
-    if (!has("base_lrs"))
-      schedule_ = training::ScheduleAt(*source_.optimizer, last_epoch.value_or(0));
+    if (!source_.optimizer || PickleValue::MakeDict(schedule_).Find("base_lrs")) return OkStatus();
+    schedule_ = training::ScheduleAt(*source_.optimizer, last_epoch.value_or(output_.last_epoch));
     return OkStatus();
   }
 

@@ -178,7 +178,7 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
 Result<Inspection> Inspect(const InspectRequest& asked) {
   Inspection inspection;
   InspectRequest request = asked;
-  request.hints.config_optional = true;  // what is there is shown
+  request.hints.config_optional = request.hints.partial = true;  // what is there is shown
   NXDKIT_TRY(Open(inspection, request));
   const std::vector<std::string>& warnings = inspection.artifact.warnings;
   inspection.warnings.insert(inspection.warnings.end(), warnings.begin(), warnings.end());
