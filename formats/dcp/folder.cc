@@ -55,7 +55,7 @@ Result<Folder> OpenAs(FolderForm form, const std::string& path, const Looker& lo
 }
 
 // Copies of a number: whoever asks for it reads one of them.
-Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
+Status CheckScalar(const StoredEntry& entry) {
   std::string first;
   for (const StoredChunk& chunk : entry.chunks) {
     std::string bytes(static_cast<size_t>(ElementBytes(entry.dtype)), '\0');
@@ -64,8 +64,8 @@ Status CheckScalar(const Folder& folder, const StoredEntry& entry) {
     if (first.empty()) first = bytes;
     if (bytes != first)
       return Corrupt("the number is not the one that {} has",
-                     BaseName(folder.files[entry.chunks[0].file].path))
-          .in(folder.files[chunk.file].path);
+                     BaseName(entry.chunks[0].stored.storage->path()))
+          .in(chunk.stored.storage->path());
   }
   return OkStatus();
 }
@@ -82,7 +82,7 @@ Result<bool> LooksLikeFolder(const std::string& path, const Looker& look) {
 Status CheckScalars(const Folder& folder) {
   for (const StoredEntry& entry : folder.tensors)
     if (entry.shape.empty() && entry.chunks.size() > 1)
-      NXDKIT_TRY(CheckScalar(folder, entry).on(entry.key));
+      NXDKIT_TRY(CheckScalar(entry).on(entry.key));
   return OkStatus();
 }
 

@@ -375,7 +375,10 @@ class FsdpPlanner {
 
   Status AddUnits(RankFile& file, PickleDict& state, std::vector<PickleList>& params) {
     if (file.rank() == 0) NXDKIT_TRY(CheckOneGroup());
+    std::set<size_t> trained;
+    for (const Group& group : groups_) trained.insert(group.weights.begin(), group.weights.end());
     if (groups_.size() > 1) {
+      groups_[0].weights.assign(trained.begin(), trained.end());
       groups_.resize(1);
       params.resize(1);
     }
@@ -383,14 +386,19 @@ class FsdpPlanner {
     for (const fsdp::Unit& unit : Units()) {
       if (file.rank() == 0) NXDKIT_TRY(CheckUnit(unit));
       const Weight& leads = weights_[unit.tensors.front()];
-      if (leads.kept.empty()) continue;  // it is frozen
+      const bool in_group = trained.contains(unit.tensors.front());
+      if (leads.kept.empty() && !in_group) continue;  // it is frozen
+      params.front().push_back({number});
+      if (leads.kept.empty()) {  // it was never stepped
+        ++number;
+        continue;
+      }
       PickleDict entries;
       for (const auto& [what, first] : leads.kept) {
         NXDKIT_ASSIGN(const TensorIndex index, first.shape.empty() ? file.Add(first.layout, {})
                                                                    : AddSlice(file, unit, what));
         entries.emplace_back(PickleValue{what}, PickleValue{index});
       }
-      params.front().push_back({number});
       state.emplace_back(PickleValue{number++}, PickleValue::MakeDict(std::move(entries)));
     }
     return OkStatus();
