@@ -108,7 +108,7 @@ class Opener {
   template <typename Take>
   Status ReadOne(const RankFileName& name, uint32_t file, Allowed allowed, const Take& take) {
     Result<torch::Archive> archive = ReadRankArchive(files_, file, allowed, name, out_);
-    // An object of another class in the run's state stops nobody: the files are carried as they are.
+    // An object of another class stops nobody: the files are carried as they are.
     if (!archive.ok() && name.part == FilePart::kExtraState &&
         archive.error().code() == Errc::kUnsupported) {
       AddWarning(out_, fmt::format("a rank's scheduler and random numbers are not read: {}",

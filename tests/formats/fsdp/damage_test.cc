@@ -1,4 +1,5 @@
-// Rank files that lack, that were renamed, cut short or mixed: each is named, and nothing is made up.
+// Rank files that lack, that were renamed, cut short or mixed: each is named, and nothing is made
+// up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
