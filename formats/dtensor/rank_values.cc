@@ -6,6 +6,18 @@
 #include "lib/base/errors.h"
 
 namespace nxdkit::dtensor {
+
+bool IsPlain(const PickleValue& value) {
+  if (value.tensor() || value.reference() || value.record()) return false;
+  if (std::holds_alternative<torch::OpaqueObject>(value.value)) return false;
+  if (const auto* set = std::get_if<PickleValue::Set>(&value.value))
+    return std::ranges::all_of(*set->items, IsPlain);
+  if (const auto* dict = value.dict())
+    return std::ranges::all_of(
+        *dict, [](const auto& item) { return IsPlain(item.first) && IsPlain(item.second); });
+  return !value.list() || std::ranges::all_of(*value.list(), IsPlain);
+}
+
 namespace {
 
 using torch::PickleDict;
@@ -18,15 +30,6 @@ bool IsTensor(const PickleValue& value) { return value.tensor() || PlacedReader:
 bool HasParts(const PickleValue& value) {
   if (value.dict() || IsTensor(value)) return true;
   return value.list() && std::ranges::any_of(*value.list(), HasParts);
-}
-
-// Numbers, strings and containers of them.
-bool IsPlain(const PickleValue& value) {
-  if (value.tensor() || value.reference() || value.record()) return false;
-  if (std::holds_alternative<torch::OpaqueObject>(value.value)) return false;
-  if (const auto* set = std::get_if<PickleValue::Set>(&value.value))
-    return std::ranges::all_of(*set->items, IsPlain);
-  return !value.list() || std::ranges::all_of(*value.list(), IsPlain);
 }
 
 struct Walker {

@@ -28,6 +28,9 @@ struct RankValues {
   std::vector<ValuePath> left_out;  // neither tensors nor plain data: devices, and other classes
 };
 
+// Whether a value is numbers, strings and containers of them.
+bool IsPlain(const torch::PickleValue& value);
+
 // Of an archive that was read as distributed. Dicts are taken apart, and those lists and tuples
 // that have tensors or dicts in them, as torch's own checkpoints do; what is left is an object.
 // Errors have no path.

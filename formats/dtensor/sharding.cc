@@ -1,5 +1,7 @@
 #include "formats/dtensor/sharding.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "lib/base/errors.h"
@@ -63,6 +65,18 @@ std::vector<Run> Cut(const std::vector<Run>& runs, const Placement& placement, i
 }
 
 }  // namespace
+
+std::string PlacementText(const std::vector<Placement>& placements) {
+  std::string text;
+  for (const Placement& one : placements) {
+    if (!text.empty()) text += ", ";
+    if (one.kind == Placement::Kind::kReplicate) text += "Replicate";
+    if (one.kind == Placement::Kind::kShard) text += fmt::format("Shard({})", one.dim);
+    if (one.kind == Placement::Kind::kStridedShard)
+      text += fmt::format("_StridedShard({}, {})", one.dim, one.split_factor);
+  }
+  return text;
+}
 
 Run PartOf(const Run& range, int64_t parts, int64_t index) {
   const int64_t size = range.count / parts + (range.count % parts != 0 ? 1 : 0);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "lib/plan/layout.h"
@@ -17,6 +18,9 @@ struct Placement {
   int64_t split_factor = 1;  // kStridedShard: the cuts that this one acts inside of
   bool operator==(const Placement&) const = default;
 };
+
+// "Replicate, Shard(0)"
+std::string PlacementText(const std::vector<Placement>& placements);
 
 struct Sharding {
   Shape shape;                        // of the whole tensor

@@ -8,12 +8,11 @@
 
 namespace nxdkit::fsdp {
 
-// `count` things, each one of `of` later ones, in their order: fits(i, j) says whether thing i can
-// be j. The only way to choose them; `first` and `last` differ where there are several.
+// `count` things, each of them one of `of` others, in one order: fits(i, j) says whether thing i can
+// be the other j. There is one way to choose where `first` and `last` are the same.
 struct Matches {
   std::vector<size_t> first;  // each as early as it can be
   std::vector<size_t> last;   // each as late as it can be
-  bool only() const { return first == last; }
 };
 // nullopt: there is none.
 std::optional<Matches> MatchInOrder(size_t count, size_t of,

@@ -2,31 +2,16 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
+#include "formats/dtensor/rank_values.h"
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::fsdp {
-namespace {
-
 using torch::PickleValue;
-
-// Numbers, strings and containers of them.
-bool IsPlain(const PickleValue& value) {
-  if (value.tensor() || value.reference() || value.record()) return false;
-  if (std::holds_alternative<torch::OpaqueObject>(value.value)) return false;
-  if (const auto* dict = value.dict())
-    return std::ranges::all_of(
-        *dict, [](const auto& item) { return IsPlain(item.first) && IsPlain(item.second); });
-  return !value.list() || std::ranges::all_of(*value.list(), IsPlain);
-}
-
-}  // namespace
 
 Status ExtraReader::Add(const torch::Archive& archive, int rank) {
   const PickleValue* scheduler = archive.root.Find("lr_scheduler");
-  if (!scheduler || !scheduler->dict() || !IsPlain(*scheduler)) return OkStatus();
+  if (!scheduler || !scheduler->dict() || !dtensor::IsPlain(*scheduler)) return OkStatus();
   NXDKIT_ASSIGN(std::string text, torch::WritePickle(*scheduler, {}));
   if (!text_.empty() && text != text_)
     return Corrupt("the scheduler of rank {} is not at the step of the ranks before it", rank)

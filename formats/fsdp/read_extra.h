@@ -13,7 +13,7 @@ class ExtraReader {
  public:
   explicit ExtraReader(dcp::ShardEntries& entries) : entries_(entries) {}
 
-  // Of one rank after the other. kCorrupt where the scheduler is not that of the ranks before it.
+  // The file of one rank. kCorrupt where the scheduler is not that of the ranks before it.
   Status Add(const torch::Archive& archive, int rank);
 
  private:

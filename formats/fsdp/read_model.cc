@@ -14,18 +14,6 @@ namespace {
 constexpr std::string_view kFlatParameter = "_flat_param";
 constexpr uint64_t kMostRead = 1 << 20;
 
-std::string PlacementText(const std::vector<dtensor::Placement>& placements) {
-  std::string text;
-  for (const dtensor::Placement& one : placements) {
-    if (!text.empty()) text += ", ";
-    if (one.kind == dtensor::Placement::Kind::kReplicate) text += "Replicate";
-    if (one.kind == dtensor::Placement::Kind::kShard) text += fmt::format("Shard({})", one.dim);
-    if (one.kind == dtensor::Placement::Kind::kStridedShard)
-      text += fmt::format("_StridedShard({}, {})", one.dim, one.split_factor);
-  }
-  return text;
-}
-
 }  // namespace
 
 Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t from) {
@@ -75,6 +63,9 @@ Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
       .hint("it is the file of another rank, under this one's name");
 }
 
+namespace {
+
+// Where a rank's tensor is longer than its part, and packed, the rest is padding.
 Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
                                            const dtensor::Place& place) {
   const dtensor::LocalShard& shard = place.shard;
@@ -97,6 +88,17 @@ Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
   dtensor::LocalShard out = shard;
   out.shape = stored.shape;
   return out;
+}
+
+}  // namespace
+
+Result<dtensor::LocalShard> PartsOf(const StoredTensor& stored,
+                                    const std::optional<dtensor::Place>& place) {
+  if (place) return WithoutPadding(stored, *place);
+  dtensor::LocalShard whole{stored.shape, {}};
+  const Box box = WholeBox(stored.shape);
+  if (box.Volume() > 0) whole.parts.push_back({box, Shape(box.lo.size(), 0)});
+  return whole;
 }
 
 Status ModelReader::Add(const torch::Archive& archive, uint32_t file, int rank) {
@@ -151,12 +153,8 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   if (!tensor.stored.storage) return OkStatus();  // the rank has nothing of it
   if (!has_dtype_[number->second]) facts_.tensors[number->second].dtype = tensor.stored.dtype;
   has_dtype_[number->second] = true;
-  dtensor::LocalShard shard{tensor.stored.shape, {}};
   const Shape& shape = place ? place->shape : tensor.stored.shape;
-  if (place)
-    NXDKIT_TRY(WithoutPadding(tensor.stored, *place).To(shard));
-  else if (*ElementCount(shape) > 0)
-    shard.parts.push_back({WholeBox(shape), Shape(shape.size(), 0)});
+  NXDKIT_ASSIGN(const dtensor::LocalShard shard, PartsOf(tensor.stored, place));
   return entries_.Add({file, rank}, name, shape, tensor.stored, shard, again && place.has_value());
 }
 
@@ -172,7 +170,8 @@ Status ModelReader::Check(const ModelTensor& known, const dtensor::RankTensor& t
                    ShapeText(tensor.place->shape), ShapeText(known.shape));
   if (tensor.place->placements == known.placements) return OkStatus();
   return Corrupt("rank {} says {}, a rank before it {}", rank,
-                 PlacementText(tensor.place->placements), PlacementText(known.placements));
+                 dtensor::PlacementText(tensor.place->placements),
+                 dtensor::PlacementText(known.placements));
 }
 
 Status ModelReader::Finish(size_t ranks) const {

@@ -1,6 +1,8 @@
 // PRIVATE: the model_ files of a rank set.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,8 +13,8 @@
 
 namespace nxdkit::fsdp {
 
-// A file's archive, its values as they are. `file` is its number in `files`.
-// kCorrupt where the archive says that it was saved as the file of another rank.
+// The archive of one of `files`, by its number. kCorrupt where the archive says that it was saved as
+// the file of another rank.
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
                                        torch::ReadOptions::Allowed allowed,
                                        const RankFileName& name, dcp::Folder& out);
@@ -20,8 +22,10 @@ Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t f
 // Whether a packed tensor is zero from a row on.
 Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t row);
 
-// The parts of a rank's tensor without rows that FSDP padded it with: these must be zero.
-Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored, const dtensor::Place& place);
+// Which parts of the whole a rank's tensor is; a plain one is a copy of all of it. Rows that FSDP
+// has padded it with are no part, and must be zero.
+Result<dtensor::LocalShard> PartsOf(const StoredTensor& stored,
+                                    const std::optional<dtensor::Place>& place);
 
 // kCorrupt where the mesh is not one of all ranks, or the file is another rank's.
 Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank);
@@ -30,7 +34,7 @@ class ModelReader {
  public:
   ModelReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
 
-  // Of one rank after the other, in their order.
+  // The file of one rank; the ranks come in their order.
   Status Add(const torch::Archive& archive, uint32_t file, int rank);
   // All ranks have the same names.
   Status Finish(size_t ranks) const;

@@ -158,11 +158,7 @@ Status OptimizerReader::AddKept(const RankState& rank, const std::string& name, 
     NXDKIT_TRY(CheckMesh(*kept.place->mesh, facts_.set.world, rank.rank).on(key));
   if (kept.place) checked_ = kept.place->mesh;
   const Shape& shape = kept.place ? kept.place->shape : kept.stored.shape;
-  dtensor::LocalShard shard{kept.stored.shape, {}};
-  if (kept.place)
-    NXDKIT_TRY(WithoutPadding(kept.stored, *kept.place).on(key).To(shard));
-  else if (*ElementCount(shape) > 0)
-    shard.parts.push_back({WholeBox(shape), Shape(shape.size(), 0)});
+  NXDKIT_ASSIGN(const dtensor::LocalShard shard, PartsOf(kept.stored, kept.place).on(key));
   return entries_.Add({rank.file, rank.rank}, key, shape, kept.stored, shard,
                       kept.place.has_value());
 }

@@ -37,7 +37,7 @@ class OptimizerReader {
  public:
   OptimizerReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
 
-  // Of one rank after the other, in their order.
+  // The file of one rank; the ranks come in their order.
   Status Add(const torch::Archive& archive, uint32_t file, int rank);
   // Finds out which form it is, and what each number stands for; adds all to the entries.
   Status Finish();
@@ -66,10 +66,11 @@ class OptimizerReader {
   std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
   Result<bool> HasTiedHead(const std::vector<size_t>& candidates) const;
   Status CheckOrder(const std::vector<size_t>& candidates) const;
-  // The same for units that are made of what may be trained, but for a tied head.
+  // UnitsOfNumbers of the units that `make` makes of what may be trained; a tied head is left out.
   Result<std::map<int64_t, Unit>> TensorsOfNumbers(MakeUnits make, const Fits& fits) const;
   Result<const Unit*> UnitOf(int64_t number) const;
-  int ShardRanks() const;  // that a parameter is cut over; the others have copies
+  // Over how many ranks a parameter is cut; the others have copies. Which part a rank has.
+  int ShardRanks() const;
   int ShardOf(int rank) const;
 
   dcp::ShardEntries& entries_;

@@ -12,22 +12,14 @@
 namespace nxdkit::kinds {
 namespace {
 
-using dtensor::Placement;
 using fsdp::FilePart;
-
-std::string PlacementName(const Placement& placement) {
-  if (placement.kind == Placement::Kind::kReplicate) return "Replicate";
-  if (placement.kind == Placement::Kind::kShard) return fmt::format("Shard({})", placement.dim);
-  return fmt::format("_StridedShard({}, {})", placement.dim, placement.split_factor);
-}
 
 // "Shard(0)", "Replicate, Shard(0)": how many tensors are placed so.
 std::map<std::string, size_t> PlacementsOf(const fsdp::Facts& facts) {
   std::map<std::string, size_t> counts;
   for (const fsdp::ModelTensor& tensor : facts.tensors) {
-    std::string text = tensor.placed ? "" : "whole on each rank";
-    for (const Placement& placement : tensor.placements)
-      text += (text.empty() ? "" : ", ") + PlacementName(placement);
+    const std::string text =
+        tensor.placed ? dtensor::PlacementText(tensor.placements) : "whole on each rank";
     ++counts[text.empty() ? "boxes" : text];
   }
   return counts;

@@ -112,6 +112,8 @@ class FsdpPlanner {
   Status Run() {
     NXDKIT_TRY(CollectWeights());
     if (source_.optimizer) NXDKIT_TRY(MakeGroups());
+    if (source_.optimizer && output_.form == OptimizerForm::kFlatUnits) NXDKIT_TRY(MakeUnits());
+    NXDKIT_TRY(ReadSchedule());
     NXDKIT_TRY(CheckBytes());
     for (int rank = 0; rank < output_.world; ++rank) {
       NXDKIT_TRY(PlanModel(rank));
@@ -373,50 +375,45 @@ class FsdpPlanner {
     return OkStatus();
   }
 
-  Status AddUnits(RankFile& file, PickleDict& state, std::vector<PickleList>& params) {
-    if (file.rank() == 0) NXDKIT_TRY(CheckOneGroup());
+  // FSDP1's units, of one group.
+  Status MakeUnits() {
+    NXDKIT_TRY(CheckOneGroup());
     std::set<size_t> trained;
     for (const Group& group : groups_) trained.insert(group.weights.begin(), group.weights.end());
-    if (groups_.size() > 1) {
-      groups_[0].weights.assign(trained.begin(), trained.end());
-      groups_.resize(1);
-      params.resize(1);
+    groups_.resize(std::min<size_t>(groups_.size(), 1));
+    std::vector<fsdp::ModelTensor> tensors;
+    std::vector<size_t> own;
+    for (size_t w = 0; w < weights_.size(); ++w) {
+      fsdp::ModelTensor& tensor = tensors.emplace_back();
+      tensor.name = weights_[w].tensor.layout.name;
+      tensor.shape = weights_[w].tensor.shape;
+      if (!weights_[w].shared) own.push_back(w);
     }
-    int64_t number = 0;
-    for (const fsdp::Unit& unit : Units()) {
-      if (file.rank() == 0) NXDKIT_TRY(CheckUnit(unit));
-      const Weight& leads = weights_[unit.tensors.front()];
-      const bool in_group = trained.contains(unit.tensors.front());
-      if (leads.kept.empty() && !in_group) continue;  // it is frozen
-      params.front().push_back({number});
-      if (leads.kept.empty()) {  // it was never stepped
-        ++number;
-        continue;
-      }
-      PickleDict entries;
-      for (const auto& [what, first] : leads.kept) {
-        NXDKIT_ASSIGN(const TensorIndex index, first.shape.empty() ? file.Add(first.layout, {})
-                                                                   : AddSlice(file, unit, what));
-        entries.emplace_back(PickleValue{what}, PickleValue{index});
-      }
-      state.emplace_back(PickleValue{number++}, PickleValue::MakeDict(std::move(entries)));
+    for (fsdp::Unit& unit : fsdp::LayerUnits(tensors, own)) {
+      NXDKIT_TRY(CheckUnit(unit));
+      const size_t leads = unit.tensors.front();
+      if (trained.contains(leads) || !weights_[leads].kept.empty())
+        units_.push_back(std::move(unit));
     }
     return OkStatus();
   }
 
-  std::vector<fsdp::Unit> Units() const {
-    std::vector<fsdp::ModelTensor> tensors;
-    std::vector<size_t> own;
-    for (size_t w = 0; w < weights_.size(); ++w) {
-      tensors.push_back({weights_[w].tensor.layout.name,
-                         Dtype::kF32,
-                         weights_[w].tensor.shape,
-                         true,
-                         weights_[w].shared,
-                         {}});
-      if (!weights_[w].shared) own.push_back(w);
+  Status AddUnits(RankFile& file, PickleDict& state, std::vector<PickleList>& params) const {
+    for (size_t u = 0; u < units_.size(); ++u) {
+      const PickleValue number{static_cast<int64_t>(u)};
+      params.front().push_back(number);
+      const Weight& leads = weights_[units_[u].tensors.front()];
+      if (leads.kept.empty()) continue;  // it was never stepped
+      PickleDict entries;
+      for (const auto& [what, first] : leads.kept) {
+        NXDKIT_ASSIGN(const TensorIndex index, first.shape.empty()
+                                                   ? file.Add(first.layout, {})
+                                                   : AddSlice(file, units_[u], what));
+        entries.emplace_back(PickleValue{what}, PickleValue{index});
+      }
+      state.emplace_back(number, PickleValue::MakeDict(std::move(entries)));
     }
-    return fsdp::LayerUnits(tensors, own);
+    return OkStatus();
   }
 
   // The rank's slice of what is kept of a unit, with zeros at the end.
@@ -430,9 +427,7 @@ class FsdpPlanner {
     for (const size_t w : unit.tensors) {
       const auto kept =
           std::ranges::find(weights_[w].kept, what, &std::pair<std::string, GlobalTensor>::first);
-      if (kept == weights_[w].kept.end())
-        return Unsupported("the optimizer keeps no {} of it, and does of others of its unit", what)
-            .on(weights_[w].tensor.layout.name);
+      NXDKIT_CHECK(kept != weights_[w].kept.end());  // CheckUnit
       const GlobalTensor& tensor = kept->second;
       NXDKIT_ASSIGN(const Dtype own, file.DtypeOf(tensor.layout));
       if (dtype && *dtype != own)
@@ -464,7 +459,6 @@ class FsdpPlanner {
                         fsdp::FileName(FilePart::kExtraState, facts_->set.world, rank))});
       return OkStatus();
     }
-    if (rank == 0 || schedule_.empty()) NXDKIT_TRY(ReadSchedule());
     if (schedule_.empty()) return OkStatus();
     NXDKIT_ASSIGN(std::string archive,
                   torch::EncodeObject(PickleValue::MakeDict(
@@ -475,7 +469,6 @@ class FsdpPlanner {
 
   Status ReadSchedule() {
     std::optional<int64_t> last_epoch;
-    schedule_.clear();
     if (source_.objects)
       for (const std::string& key : source_.objects->Keys()) {
         if (!key.starts_with(training::kScheduler)) continue;
@@ -504,8 +497,7 @@ class FsdpPlanner {
     NXDKIT_TRY(builder_.CarrySideFiles(JoinPath(folder_, kRunModelFolder)));
     // The tracker comes last: a run without it is resumed from nothing.
     if (output_.verl)
-      builder_.plan.texts.push_back(
-          {"latest_checkpointed_iteration.txt", std::to_string(output_.step)});
+      builder_.plan.texts.push_back({std::string(kStepFiles[0]), std::to_string(output_.step)});
     else
       builder_.plan.texts.push_back(
           {kRunTracker, fmt::format("{{\n  \"last_global_step\": {}\n}}", output_.step)});
@@ -520,6 +512,7 @@ class FsdpPlanner {
   std::string folder_;
   std::vector<Weight> weights_;
   std::vector<Group> groups_;
+  std::vector<fsdp::Unit> units_;  // of FSDP1; frozen ones are left out
   PickleDict schedule_;
 };
 

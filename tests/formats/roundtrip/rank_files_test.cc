@@ -10,6 +10,7 @@
 #include "lib/hash/digest.h"
 #include "tests/formats/dcp/assemble.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -103,6 +104,21 @@ INSTANTIATE_TEST_SUITE_P(
           name, [](char c) { return c == '-' || c == '.'; }, '_');
       return name;
     });
+
+// A frozen embedding in the unit of the norm, and two groups of options: FSDP1 has no such state.
+TEST(RankFiles, WhatFsdp1CannotHaveIsRefused) {
+  const std::string run = "verl-fsdp2-frozen-groups";
+  const OpsWorkshop shop;
+  ConvertRequest request =
+      OpsWorkshop::Request(FolderOf(run, kRuns + run), &kFsdp, shop / "out", &kFsdp);
+  request.options.Set("for", "verl");
+  request.options.Set("fsdp", "1");
+  request.hints.optimizer = true;
+  const auto error = testing_util::ExpectError(Convert(request), Errc::kUnsupported,
+                                               "weight_decay is 0.1 in the first group");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->hint(), ::testing::HasSubstr("--fsdp 2"));
+}
 
 // Eight ranks and more become a tag with its Adam state, and other ranks again.
 TEST(RankFiles, GoToATagAndBack) {
