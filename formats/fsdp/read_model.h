@@ -13,8 +13,8 @@
 
 namespace nxdkit::fsdp {
 
-// The archive of one of `files`, by its number. kCorrupt where the archive says that it was saved as
-// the file of another rank.
+// The archive of one of `files`, by its number. kCorrupt where the archive says that it was saved
+// as the file of another rank.
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
                                        torch::ReadOptions::Allowed allowed,
                                        const RankFileName& name, dcp::Folder& out);
