@@ -59,7 +59,7 @@ void AddOptions(OptionTable& table, Args& args) {
                "format of MODEL, where it cannot be recognised");
   AddKindOptions(table, args.layout,
                  {{{&kinds::kHf, kinds::kAsSource}, {&kinds::kRollout, kinds::kAsTarget}},
-                  {"merge-lora", "dtype"}},
+                  {"merge-lora", "lora-alpha", "dtype"}},
                  "Bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");

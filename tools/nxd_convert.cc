@@ -128,10 +128,10 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("to", KindNames(), &args.ends.to,
                "format of OUTPUT; needed, except with --delta-from and with --apply --into");
   AddDeltaOptions(table, args.delta);
-  AddKindOptions(
-      table, args.layout,
-      OfAllKinds(kinds::kAsSource | kinds::kAsTarget, {"config", "family", "merge-lora", "dtype"}),
-      "Layout");
+  AddKindOptions(table, args.layout,
+                 OfAllKinds(kinds::kAsSource | kinds::kAsTarget,
+                            {"config", "family", "merge-lora", "lora-alpha", "dtype"}),
+                 "Layout");
   AddStateOptions(table, args.state);
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,

@@ -79,7 +79,7 @@ void AddOptions(OptionTable& table, Args& args) {
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
   AddKindOptions(table, args.layout,
                  {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}, {&kinds::kFsdp, kBoth}},
-                  {"config", "family"}},
+                  {"config", "family", "lora-alpha"}},
                  "Layout");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
                 "data parallel size, over which ZeRO-1 shards the optimizer's state");
@@ -143,16 +143,19 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
   return json;
 }
 
-std::string OptimizerText(const ops::OptimizerReport& optimizer) {
-  const auto side = [](nxd::OptimizerStyle style, int dp) {
+std::string OptimizerText(const ops::OptimizerReport& optimizer,
+                          const ops::ConvertRequest& request) {
+  const auto side = [](const kinds::Kind& kind, nxd::OptimizerStyle style, int dp) {
+    if (style == nxd::OptimizerStyle::kNamed) return std::string(kind.name);
     return style == nxd::OptimizerStyle::kZero1 ? fmt::format("ZeRO-1 dp {}", dp)
                                                 : std::string(nxd::OptimizerStyleName(style));
   };
   const std::string order = HasOrder(optimizer) ? fmt::format("parameter order \"{}\"; ",
                                                               nxd::GroupRuleName(optimizer.order))
                                                 : "";
-  return fmt::format("optimizer: {} to {}; {}{}\n", side(optimizer.from, optimizer.from_dp),
-                     side(optimizer.to, optimizer.to_dp), order,
+  return fmt::format("optimizer: {} to {}; {}{}\n",
+                     side(*request.from, optimizer.from, optimizer.from_dp),
+                     side(*request.to, optimizer.to, optimizer.to_dp), order,
                      EscapeControl(fmt::format("{}", fmt::join(optimizer.entries, ", "))));
 }
 
@@ -172,7 +175,7 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                        double seconds, bool dry_run) {
   std::string text =
       WroteText(request.output, report, dry_run) + LayoutText(report, request) + CountsText(report);
-  if (report.optimizer) text += OptimizerText(*report.optimizer);
+  if (report.optimizer) text += OptimizerText(*report.optimizer, request);
   if (report.part) text += PartText(*report.part, dry_run);
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }

@@ -37,6 +37,7 @@ struct InputHints : Arguments {
   bool config_optional = false;
   bool partial = false;  // what is there is shown, though files are missing
   std::string lora;  // a LoRA adapter that is merged into the model as it is read
+  std::optional<std::string> lora_alpha;  // of an adapter whose files do not say it
   // The state of training is bound too, where the artifact has one.
   bool optimizer = false;
 };

@@ -82,10 +82,24 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   return axes;
 }
 
+// Where the mesh begins in the list of ranks. The layout is that of all meshes that were sliced from
+// one; which of them it is follows from the rank that has saved it.
+int64_t FirstPlace(const std::vector<Axis>& axes, const std::vector<int64_t>& list,
+                   const PickleValue* rank) {
+  if (!rank || !rank->integer()) return 0;
+  const auto found = std::ranges::find(list, *rank->integer());
+  if (found == list.end()) return 0;
+  const int64_t own = found - list.begin();
+  int64_t first = own;
+  for (const Axis& axis : axes)
+    if (axis.stride > 0 && axis.size > 0) first -= own / axis.stride % axis.size * axis.stride;
+  return std::max<int64_t>(first, 0);
+}
+
 // The rank at each place, by the sizes and strides of the axes over a list of ranks.
 Result<std::vector<int64_t>> RanksAt(const std::vector<Axis>& axes,
-                                     const std::vector<int64_t>& list) {
-  std::vector<int64_t> places = {0};
+                                     const std::vector<int64_t>& list, int64_t first) {
+  std::vector<int64_t> places = {first};
   for (const Axis& axis : axes) {
     if (axis.size < 1 || axis.stride < 0 || axis.stride > kMaxMeshRanks ||
         static_cast<int64_t>(places.size()) > kMaxMeshRanks / axis.size)
@@ -170,7 +184,7 @@ Result<DeviceMesh> ReadMesh(const torch::Archive& archive, const PickleValue& st
     if (!layout) return Unsupported("a mesh that is saved as none of torch 2.4 to 2.15 saves it");
     NXDKIT_ASSIGN(const std::vector<Axis> axes, AxesOf(*layout));
     NXDKIT_ASSIGN(const std::vector<int64_t> list, RanksIn(archive, state.Find("_rank_map")));
-    NXDKIT_ASSIGN(mesh.ranks, RanksAt(axes, list));
+    NXDKIT_ASSIGN(mesh.ranks, RanksAt(axes, list, FirstPlace(axes, list, state.Find("_rank"))));
     for (const Axis& axis : axes) mesh.shape.push_back(axis.size);
     mesh.form = layout->Find("axes") ? MeshForm::kAxes : MeshForm::kLayout;
   }

@@ -58,6 +58,7 @@ class Opener {
     if (!extra.ok() && (options_.optimizer || extra.error().code() == Errc::kIo))
       return std::move(extra).error();
     if (!extra.ok()) AddWarning(out_, extra.error().ToString());
+    FindBuffers();
     out_.files = std::move(files_.files);
     return Opened{std::move(out_), std::move(facts_)};
   }
@@ -125,15 +126,24 @@ class Opener {
                         [&](const torch::Archive& archive, uint32_t file, int rank) {
                           return reader.Add(archive, file, rank);
                         }));
-    const bool any_placed = std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
-    for (const ModelTensor& tensor : facts_.tensors)
-      if (any_placed && !tensor.placed) out_.whole_keys.insert(tensor.name);
     return reader.Finish(facts_.set.of(FilePart::kModel).size()).in(out_.path);
+  }
+
+  // What is not cut where weights are; where nothing is cut, what the optimizer does not know.
+  void FindBuffers() {
+    const bool any_placed = std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
+    std::set<std::string_view> trained;
+    for (const std::vector<std::string>& group : facts_.groups)
+      trained.insert(group.begin(), group.end());
+    if (!any_placed && trained.empty()) return;
+    for (const ModelTensor& tensor : facts_.tensors)
+      if (any_placed ? !tensor.placed : !trained.contains(tensor.name))
+        out_.whole_keys.insert(tensor.name);
   }
 
   Status ReadOptimizer() {
     if (!facts_.set.IsWhole(FilePart::kOptimizer)) return OkStatus();
-    OptimizerReader reader(entries_, facts_);
+    OptimizerReader reader(entries_, facts_, options_.optimizer);
     NXDKIT_TRY(ForRanks(FilePart::kOptimizer, Allowed::kDistributed,
                         [&](const torch::Archive& archive, uint32_t file, int rank) {
                           return reader.Add(archive, file, rank);

@@ -53,10 +53,12 @@ Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t f
 Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
   std::vector<int64_t> sorted = mesh.ranks;
   std::ranges::sort(sorted);
-  bool all = static_cast<int>(sorted.size()) == world;
-  for (size_t i = 0; all && i < sorted.size(); ++i) all = sorted[i] == static_cast<int64_t>(i);
-  if (!all) return Corrupt("a mesh of {} ranks in a file of {}", sorted.size(), world);
+  const bool known = !sorted.empty() && sorted.front() >= 0 && sorted.back() < world &&
+                     std::ranges::adjacent_find(sorted) == sorted.end();
   const auto place = mesh.PlaceOf(rank);
+  if (!known || !place)
+    return Corrupt("a mesh of {} ranks, among which rank {} of {} is not", sorted.size(), rank,
+                   world);
   if (!mesh.coordinate || *mesh.coordinate == *place) return OkStatus();
   return Corrupt("the file says that its rank is at {} of the mesh {}, rank {} is at {}",
                  ShapeText(*mesh.coordinate), ShapeText(mesh.shape), rank, ShapeText(*place))
@@ -130,7 +132,10 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   if (place && place->mesh) {
     if (place->mesh != checked_) NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
     checked_ = place->mesh;
-    if (!facts_.mesh) facts_.mesh = *place->mesh;
+    // A tensor that tensor parallelism leaves out is cut over a part of the ranks, and the others
+    // have copies.
+    if (!facts_.mesh || facts_.mesh->ranks.size() < place->mesh->ranks.size())
+      facts_.mesh = *place->mesh;
   }
   const auto [number, added] = numbers_.emplace(name, facts_.tensors.size());
   if (added) {

@@ -190,6 +190,22 @@ Result<const Unit*> OptimizerReader::UnitOf(int64_t number) const {
   return &unit->second;
 }
 
+// ": number 0 has 12 elements on each of 3 ranks, model.norm.weight has 32 in all", of slices.
+std::string OptimizerReader::FirstMisfit(const std::vector<int64_t>& numbers,
+                                         const std::vector<Unit>& units, const Fits& fits) const {
+  for (size_t i = 0; i < std::min(numbers.size(), units.size()); ++i) {
+    const auto lengths = lengths_.find(numbers[i]);
+    if (lengths == lengths_.end() || fits(numbers[i], units[i])) continue;
+    const auto [least, most] = std::ranges::minmax(std::views::values(lengths->second));
+    const ModelTensor& first = facts_.tensors[units[i].tensors.front()];
+    return fmt::format(": number {} has {} to {} elements on each of {} ranks, and {}{} has {}",
+                       numbers[i], least, most, lengths->second.size(), first.name,
+                       units[i].tensors.size() > 1 ? " with what is flattened with it" : "",
+                       units[i].elements);
+  }
+  return "";
+}
+
 Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vector<Unit>& units,
                                                                 const Fits& fits) const {
   const auto name = [&](size_t unit) { return facts_.tensors[units[unit].tensors.front()].name; };
@@ -208,8 +224,8 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
     if (!found)
       return Unsupported(
                  "the optimizer has {} things in a group, and their sizes are not those of as many "
-                 "of the model's {} in its order",
-                 numbers.size(), units.size())
+                 "of the model's {} in its order{}",
+                 numbers.size(), units.size(), FirstMisfit(numbers, units, fits))
           .hint(
               "which parameter a number is the trainer's code alone knows; --no-optimizer leaves "
               "the optimizer's state out");
@@ -300,12 +316,18 @@ Status OptimizerReader::AddNumbered() {
   return OkStatus();
 }
 
+// Else every rank has all of the model, as FSDP1 has it over one rank, or does not cut it.
+bool OptimizerReader::AnyPlaced() const {
+  return std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
+}
+
 int OptimizerReader::ShardRanks() const {
-  return facts_.mesh ? static_cast<int>(facts_.mesh->shape.back()) : facts_.set.world;
+  if (facts_.mesh) return static_cast<int>(facts_.mesh->shape.back());
+  return AnyPlaced() ? facts_.set.world : 1;
 }
 
 int OptimizerReader::ShardOf(int rank) const {
-  if (!facts_.mesh) return rank;
+  if (!facts_.mesh) return AnyPlaced() ? rank : 0;
   const auto place = facts_.mesh->PlaceOf(rank);
   return place ? static_cast<int>(place->back()) : rank;
 }
@@ -384,6 +406,7 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
                           kept.stored, lo - begin, lo - first, hi - lo));
     first += count;
   }
+  if (!proves_padding_) return OkStatus();
   NXDKIT_ASSIGN(const bool zero,
                 IsZeroFrom(kept.stored, std::clamp<int64_t>(unit->elements - begin, 0, length)));
   if (zero) return OkStatus();

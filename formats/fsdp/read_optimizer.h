@@ -35,7 +35,9 @@ struct RankState {
 
 class OptimizerReader {
  public:
-  OptimizerReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
+  // `proves_padding`: what FSDP1 pads its slices with is read, and must be zero.
+  OptimizerReader(dcp::ShardEntries& entries, Facts& facts, bool proves_padding)
+      : entries_(entries), facts_(facts), proves_padding_(proves_padding) {}
 
   // The file of one rank; the ranks come in their order.
   Status Add(const torch::Archive& archive, uint32_t file, int rank);
@@ -63,6 +65,8 @@ class OptimizerReader {
   // What each number is, one of `units` in their order; kUnsupported where there is not one answer.
   Result<std::map<int64_t, Unit>> UnitsOfNumbers(const std::vector<Unit>& units,
                                                  const Fits& fits) const;
+  std::string FirstMisfit(const std::vector<int64_t>& numbers, const std::vector<Unit>& units,
+                          const Fits& fits) const;
   std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
   Result<bool> HasTiedHead(const std::vector<size_t>& candidates) const;
   Status CheckOrder(const std::vector<size_t>& candidates) const;
@@ -70,11 +74,13 @@ class OptimizerReader {
   Result<std::map<int64_t, Unit>> TensorsOfNumbers(MakeUnits make, const Fits& fits) const;
   Result<const Unit*> UnitOf(int64_t number) const;
   // Over how many ranks a parameter is cut; the others have copies. Which part a rank has.
+  bool AnyPlaced() const;
   int ShardRanks() const;
   int ShardOf(int rank) const;
 
   dcp::ShardEntries& entries_;
   Facts& facts_;
+  bool proves_padding_;
   std::vector<RankState> ranks_;
   std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last one that was good
   torch::PickleValue groups_;

@@ -53,6 +53,7 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
   out.lora.emplace();
   NXDKIT_ASSIGN(const Kind* const kind, KindOfAdapter(path, look));
   if (!kind) return NoAdapter(path, look);
+  out.artifact.kind = kind;
   NXDKIT_TRY(kind->bind_adapter(out, base, sharing, hints));
   out.bound.layout.files = out.artifact.ranks;
   if (base.model) out.model = *base.model;

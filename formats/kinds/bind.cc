@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "formats/kinds/quantised.h"
 #include "lib/base/errors.h"
+#include "lib/json/json.h"
+#include "lib/json/json_parse.h"
 
 namespace nxdkit::kinds {
 
@@ -24,7 +27,27 @@ namespace {
 // What trainers add to a model, and no weight of it is: TRL's value head.
 bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 
+std::set<std::string> BuffersOf(const TensorFile& file) {
+  std::set<std::string> names;
+  const auto said =
+      std::ranges::find(file.metadata, kBuffersKey, &std::pair<std::string, std::string>::first);
+  if (said == file.metadata.end()) return names;
+  const Result<Json> list = ParseJson(said->second);
+  if (!list.ok() || !list->is_array()) return names;
+  for (const Json& name : *list)
+    if (name.is_string()) names.insert(name.get<std::string>());
+  return names;
+}
+
 }  // namespace
+
+std::string BuffersText(const BoundArtifact& source, const std::vector<std::string>& names) {
+  Json list = Json::array();
+  for (const std::string& name : names)
+    if (std::ranges::count(source.carried, name) > 0 && !models::IsCarried(*source.model, name))
+      list.push_back(name);
+  return list.empty() ? "" : list.dump();
+}
 
 uint32_t AddCarried(BoundArtifact& out, const std::string& name, const Shape& shape) {
   const auto number = static_cast<uint32_t>(out.params.size());
@@ -49,6 +72,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
                 const Unwrapping& unwrapping) {
   out.bound.stored.reserve(out.artifact.tensor_count());
   out.bound.layout.tensors.reserve(out.artifact.tensor_count());
+  const std::set<std::string> buffers = BuffersOf(out.artifact.files[file]);
   for (const StoredTensor& stored : out.artifact.files[file].tensors) {
     const std::string name = unwrapping.NameOf(stored.name);
     const auto it = known.find(name);
@@ -57,7 +81,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
       out.bound.layout.tensors.back().file = file;
       continue;
     }
-    if (models::IsCarried(*out.model, name)) {
+    if (models::IsCarried(*out.model, name) || buffers.contains(stored.name)) {
       const uint32_t number = AddCarried(out, name, stored.shape);
       out.bound.Add(WholeTensor(name, file, number, stored.shape), stored);
       continue;

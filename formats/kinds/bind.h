@@ -28,6 +28,12 @@ Status RequireFamily(BoundArtifact& out);
 
 // kCorrupt for a name that is carried twice.
 Status CheckCarriedOnce(const BoundArtifact& out);
+// The key of safetensors' metadata under which our own files say which of their tensors are buffers
+// that the family does not know: a list in JSON.
+inline constexpr char kBuffersKey[] = "nxdkit.buffers";
+// Its value; "" where there are none.
+std::string BuffersText(const BoundArtifact& source, const std::vector<std::string>& names);
+
 // Adds a tensor that no parameter of the model is, and that whoever copies the model must not lose.
 // Its number in out.params; where it is stored is for the caller to add. Before an optimizer's
 // state.

@@ -54,13 +54,14 @@ struct Kind {
 
   // --- LoRA adapters; a kind with is_adapter has bind_adapter
   Result<bool> (*is_adapter)(const std::string& path, const Looker& look) = nullptr;
-  // Whether what was opened as a model's is an adapter; null: is_adapter tells.
-  bool (*holds_adapter)(const Artifact& artifact) = nullptr;
+  // Whether what was opened as a model's is an adapter, or its adapter is asked for; null:
+  // is_adapter tells.
+  bool (*holds_adapter)(const Artifact& artifact, const InputHints& hints) = nullptr;
   // The folders in which the configuration of the adapter's base is looked for; null: its own.
   Result<std::vector<std::string>> (*adapter_folders)(const std::string& path,
                                                       const InputHints& hints,
                                                       const Looker& look) = nullptr;
-  // Fills in `bound`, whose artifact has its path and look.
+  // Fills in `bound`, whose artifact has its kind, path and look.
   Status (*bind_adapter)(BoundArtifact& bound, const LoraBase& base, nxd::LoraSharing sharing,
                          const InputHints& hints) = nullptr;
 
@@ -95,7 +96,8 @@ struct Kind {
                                             const OutputOptions& options) = nullptr;
   // It has a place for tensors that no parameter of the model is (BoundArtifact::carried).
   bool keeps_carried = false;
-  bool refreshes = false;  // its weights can be replaced while it is in use
+  bool keeps_adapter = false;  // it has a form for an adapter alone
+  bool refreshes = false;      // its weights can be replaced while it is in use
 };
 
 }  // namespace nxdkit::kinds

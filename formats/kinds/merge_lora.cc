@@ -163,10 +163,15 @@ Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   adapter_hints.origin = hints.origin;
   adapter_hints.Set("hw", hints.Text("hw"));
   adapter_hints.Set("hw-if-unknown", hints.Text("hw-if-unknown"));
+  adapter_hints.lora_alpha = hints.lora_alpha;
   if (base.artifact.kind->tell) base.artifact.kind->tell(base, adapter_hints);
   const models::Model* model = base.model ? &*base.model : nullptr;
   NXDKIT_ASSIGN(BoundArtifact adapter,
                 BindLora(hints.lora, {&base.params, model, base.artifact.path}, {}, adapter_hints));
+  return MergeAdapter(std::move(base), std::move(adapter));
+}
+
+Result<BoundArtifact> MergeAdapter(BoundArtifact base, BoundArtifact adapter) {
   return MergedBinder(std::move(base), std::move(adapter)).Run();
 }
 

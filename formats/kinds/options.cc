@@ -24,6 +24,7 @@ constexpr OptionRow kCommonRows[] = {
      kAsSource,
      {},
      ValueKind::kPath},
+    {"lora-alpha", "ALPHA", "lora_alpha of an adapter whose files do not say it", kAsInput},
     {"dtype", "keep|bf16|f16|f32|downcast",
      "element type of the floating point weights; downcast: F32 to BF16, F64 to F32", kAsTarget}};
 

@@ -61,7 +61,9 @@ struct Namer {
   // Before its first step a parameter has no state; Adam begins with zeros.
   void FillMissing() {
     std::vector<size_t> missing;
-    for (uint32_t i = 0; i < optimizer.entries.size(); ++i) {
+    // What is carried beside the model's parameters is not trained.
+    const size_t trained = optimizer.entries.size() - source.carried.size();
+    for (uint32_t i = 0; i < trained; ++i) {
       if (optimizer.entries[i]) continue;
       missing.push_back(i);
       std::vector<OptimizerEntry> entries(1);

@@ -50,7 +50,7 @@ OptionChoice OfAllKinds(unsigned sides, std::vector<std::string_view> common,
 }
 
 OptionChoice OfReader(std::vector<std::string_view> without) {
-  return OfAllKinds(kinds::kAsRead, {"config", "family"}, std::move(without));
+  return OfAllKinds(kinds::kAsRead, {"config", "family", "lora-alpha"}, std::move(without));
 }
 
 void AddKindOptions(OptionTable& table, artifact::Arguments& to, const OptionChoice& choice,
@@ -72,7 +72,7 @@ std::vector<std::string> KindNames(std::vector<std::string_view> without) {
 std::optional<std::string> FirstOption(const artifact::Arguments& given) {
   constexpr unsigned kAnySide = ~0u;
   for (const MergedRow& merged :
-       RowsOf(OfAllKinds(kAnySide, {"config", "family", "merge-lora", "dtype"})))
+       RowsOf(OfAllKinds(kAnySide, {"config", "family", "merge-lora", "lora-alpha", "dtype"})))
     if (given.Has(merged.row.name())) return "--" + std::string(merged.row.name());
   return std::nullopt;
 }

@@ -78,6 +78,7 @@ artifact::InputHints HintsOf(const Arguments& given, const std::string& prefix) 
   hints.config = given.Text("config");
   hints.family = given.Text("family").value_or("");
   hints.lora = given.Text("merge-lora").value_or("");
+  hints.lora_alpha = given.Text("lora-alpha");
   return hints;
 }
 

@@ -8,6 +8,8 @@
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
 #include "formats/kinds/bind.h"
+#include "formats/kinds/dcp/lora_dcp.h"
+#include "formats/kinds/merge_lora.h"
 #include "formats/training/numbered_form.h"
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
@@ -136,17 +138,38 @@ RunKeys RunKeysByName(const dcp::Folder& folder) {
   return found;
 }
 
-// A model that nobody wrote a table for: each tensor is its own parameter.
-Status BindPlainDcp(BoundArtifact& out, RunKeys& run) {
-  run = RunKeysByName(*DcpFolderOf(out.artifact));
-  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
+// Whether all that the optimizer keeps is of tensors that are known, and called as they are.
+bool KnowsOptimizer(const dcp::Folder& folder, const DcpTensors& known) {
+  const auto is_known = [&](const std::string& key, std::string_view prefix) {
+    if (!key.starts_with(prefix)) return true;
+    return known.contains(SplitStateKey(std::string_view(key).substr(prefix.size())).first);
+  };
+  return std::ranges::all_of(folder.tensors,
+                             [&](const dcp::StoredEntry& entry) {
+                               return is_known(entry.key, kOptimizerState) &&
+                                      is_known(entry.key, kOptimizerGroups);
+                             }) &&
+         std::ranges::all_of(folder.metadata.objects, [&](const dcp::ObjectEntry& object) {
+           return is_known(object.key, kOptimizerState) && is_known(object.key, kOptimizerGroups);
+         });
+}
+
+// A model that nobody wrote a table for: each tensor is its own parameter. An optimizer that calls
+// them otherwise, or by numbers, is carried as it is.
+Status BindPlainDcp(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
+  const dcp::Folder& folder = *DcpFolderOf(out.artifact);
+  run = RunKeysByName(folder);
+  DcpTensors known;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
     if (entry.key.starts_with(kOptimizerPrefix) || run.contains(entry.key)) continue;
     const auto number = static_cast<uint32_t>(out.params.size());
     out.params.push_back({entry.key, entry.shape, 0, 0});
-    NXDKIT_TRY(
-        AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1}));
+    const dcp::GlobalTensor tensor{WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1};
+    NXDKIT_TRY(AddChunks(out, entry, tensor));
+    known.emplace(entry.key, tensor);
   }
-  return OkStatus();
+  if (!hints.optimizer || !KnowsOptimizer(folder, known)) return OkStatus();
+  return BindDcpOptimizer(out, known);
 }
 
 // What the family's text keeps as it is, and buffers that it does not know.
@@ -220,12 +243,12 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
   return known;
 }
 
-// Whether a tensor that is in no parameter goes along. Without a model that says what the
-// optimizer's are of, these are the run's too, and so are options that are tensors.
+// Whether a tensor that is in no parameter goes along. Where nobody knows what the optimizer's are
+// of, these are the run's too, and so are options that are tensors.
 bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
   if (entry.chunks.empty()) return false;
   if (run.contains(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
-  return !out.model && entry.key.starts_with(kOptimizerPrefix);
+  return !out.model && !out.optimizer && entry.key.starts_with(kOptimizerPrefix);
 }
 
 Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
@@ -269,13 +292,41 @@ Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) 
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 
+// The base of a run with a LoRA adapter, and the adapter in it.
+Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
+  const Artifact whole = out.artifact;
+  KeepBase(out.artifact, hints);
+  InputHints base_hints = hints;
+  base_hints.optimizer = false;
+  NXDKIT_TRY(BindDcp(out, base_hints));
+  if (take == LoraTake::kBase) return OkStatus();
+  BoundArtifact adapter;
+  const models::Model* const model = out.model ? &*out.model : nullptr;
+  NXDKIT_TRY(BindLoraOf(adapter, whole, {&out.params, model, whole.path}, {}, hints));
+  adapter.artifact.files.front().file_bytes = 0;  // they are counted already
+  adapter.bound.layout.files = adapter.artifact.ranks;
+  adapter.model = out.model;
+  NXDKIT_TRY(CheckBinding(adapter.bound));
+  NXDKIT_ASSIGN(out, MergeAdapter(std::move(out), std::move(adapter)));
+  return OkStatus();
+}
+
 }  // namespace
 
 Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   WarnOfConfig(out.artifact);
-  const bool has_model = out.artifact.config && out.artifact.config->family;
+  const LoraTake take = LoraTakeOf(out.artifact, hints);
+  if (take == LoraTake::kMerged || take == LoraTake::kBase) return BindBase(out, take, hints);
+  if (take == LoraTake::kAdapter && hints.Has(kLoraTakeRow.name()))
+    return Unsupported("an adapter alone is asked for, and a model is needed")
+        .in(out.artifact.path)
+        .hint(
+            "nxd-convert writes the adapter (--to hf, --to nxd), or merges it into a base "
+            "(--merge-lora)");
+  const bool as_stored = take == LoraTake::kAdapter || HasLora(out.artifact);
+  const bool has_model = !as_stored && out.artifact.config && out.artifact.config->family;
   RunKeys run;
-  NXDKIT_TRY(has_model ? BindWithModel(out, hints, run) : BindPlainDcp(out, run));
+  NXDKIT_TRY(has_model ? BindWithModel(out, hints, run) : BindPlainDcp(out, hints, run));
   out.objects = DcpObjectsOf(out.artifact);
   NameRunObjects(out, hints);
   return BindRunTensors(out, hints, run);

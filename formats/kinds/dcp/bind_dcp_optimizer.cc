@@ -31,7 +31,7 @@ class DcpBinder {
     NXDKIT_TRY(AddNumbers());
     const auto has_state = [](const auto& entries) { return entries.has_value(); };
     if (std::ranges::none_of(optimizer_.entries, has_state)) return OkStatus();
-    NXDKIT_ASSIGN(options_, ReadDcpOptions(out_, known_));
+    NXDKIT_ASSIGN(options_, ReadDcpOptions(out_, known_, optimizer_.entries.size()));
     NXDKIT_TRY(MakeGroups());
     NXDKIT_TRY(ReadRecord());
     optimizer_.options = std::move(options_);

@@ -21,12 +21,14 @@ namespace {
 using torch::PickleValue;
 
 // From a checkpoint to a checkpoint: what has no state stays without.
-void NoteMissing(const BoundOptimizer& optimizer, DcpOutput& output) {
-  const auto missing =
-      std::ranges::count_if(optimizer.entries, [](const auto& entries) { return !entries; });
+void NoteMissing(const BoundArtifact& source, DcpOutput& output) {
+  // What is carried beside the model's parameters is not trained.
+  const auto trained = std::span(source.optimizer->entries)
+                           .first(source.optimizer->entries.size() - source.carried.size());
+  const auto missing = std::ranges::count_if(trained, [](const auto& entries) { return !entries; });
   if (missing > 0)
-    output.notes.push_back(fmt::format("{} of {} parameters have no state, and get none", missing,
-                                       optimizer.entries.size()));
+    output.notes.push_back(
+        fmt::format("{} of {} parameters have no state, and get none", missing, trained.size()));
 }
 
 std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
@@ -59,7 +61,7 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
       fmt::format("with the optimizer's state: {}", fmt::join(optimizer.EntryNames(), ", ")));
   const std::set<std::string> others = OtherOptions(optimizer);
   if (DcpFolderOf(source.artifact)) {
-    NoteMissing(optimizer, output);
+    NoteMissing(source, output);
     return OkStatus();
   }
   NoteDefaults(source, output);

@@ -1,7 +1,9 @@
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/kinds/dcp/facts_dcp.h"
+#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/dcp/read_dcp.h"
+#include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -30,6 +32,11 @@ std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
   return archives;
 }
 
+Result<bool> IsDcpRun(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(path, look));
+  return dcp::LooksLikeFolder(found.path, look);
+}
+
 constexpr OptionRow kRows[] = {
     {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
      "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
@@ -39,7 +46,8 @@ constexpr OptionRow kRows[] = {
      "cut every tensor of a torch distributed checkpoint into N chunks of rows, in N files",
      kAsTarget},
     {"mesh", "dp=N,tp=N", "cut them as FSDP2 over tensor parallelism does, a file for each rank",
-     kAsTarget}};
+     kAsTarget},
+    kLoraTakeRow};
 
 Status CheckDcpOptions(const Arguments& given) {
   const std::optional<int> chunks = given.Number("chunks");
@@ -61,6 +69,10 @@ constinit const Kind kDcp = {
     .options = kRows,
     .check_options = CheckDcpOptions,
     .state = StateForm::kNamed,
+    .is_adapter = IsDcpRun,
+    .holds_adapter = HoldsLoraDcp,
+    .adapter_folders = LoraFoldersDcp,
+    .bind_adapter = BindLoraDcp,
     .archives = ArchivesOfDcp,
     .describe = DescribeDcp,
     .add_facts = AddDcpFacts,

@@ -18,11 +18,17 @@ namespace nxdkit::kinds {
 
 struct DcpState : KindState {
   explicit DcpState(std::shared_ptr<const dcp::Folder> opened) : folder(std::move(opened)) {}
+  // The same of a folder whose keys were changed.
+  virtual std::shared_ptr<const DcpState> With(std::shared_ptr<const dcp::Folder> changed) const {
+    return std::make_shared<const DcpState>(std::move(changed));
+  }
   std::shared_ptr<const dcp::Folder> folder;
 };
 
 // nullptr where it is no distributed checkpoint.
 const dcp::Folder* DcpFolderOf(const Artifact& artifact);
+// Of a distributed checkpoint: what it is with the folder in the place of its own.
+void ReplaceFolder(Artifact& artifact, std::shared_ptr<const dcp::Folder> folder);
 
 // The objects of the checkpoint, which it must be.
 std::shared_ptr<const RunObjects> DcpObjectsOf(const Artifact& artifact);
@@ -48,11 +54,12 @@ Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known);
 // any more, stays as it is.
 void UnwrapKeys(Artifact& artifact, const models::Model& model);
 
-// The options of each model parameter of `source`, sorted by name; empty for one that has none.
+// The options of the first `params` parameters of `source`, which are the model's, sorted by name;
+// empty for one that has none.
 // An option may be stored as an object or as a tensor without dimensions, which then is its number.
 // kCorrupt for two names of one parameter that disagree, and for a group that does not say what is
 // in it.
 Result<std::vector<torch::PickleDict>> ReadDcpOptions(const BoundArtifact& source,
-                                                      const DcpTensors& known);
+                                                      const DcpTensors& known, size_t params);
 
 }  // namespace nxdkit::kinds

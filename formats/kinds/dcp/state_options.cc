@@ -28,10 +28,8 @@ struct Group {
 
 class Reader {
  public:
-  Reader(const BoundArtifact& source, const DcpTensors& known)
-      : source_(source),
-        known_(known),
-        options_(source.model->params.size() + source.carried.size()) {}
+  Reader(const BoundArtifact& source, const DcpTensors& known, size_t params)
+      : source_(source), known_(known), options_(params) {}
 
   Result<std::vector<PickleDict>> Run() {
     NXDKIT_TRY(ReadAll().in(source_.artifact.path));
@@ -94,7 +92,7 @@ class Reader {
                                    source_.params[i].name));
     }
     if (options_[i].size() == kMostOptions)
-      return Unsupported("{} has over {} options of an optimizer", source_.model->params[i].name,
+      return Unsupported("{} has over {} options of an optimizer", source_.params[i].name,
                          kMostOptions);
     options_[i].push_back({{option}, value});
     return OkStatus();
@@ -129,9 +127,9 @@ class Reader {
 
 }  // namespace
 
-Result<std::vector<PickleDict>> ReadDcpOptions(const BoundArtifact& source,
-                                               const DcpTensors& known) {
-  return Reader(source, known).Run();
+Result<std::vector<PickleDict>> ReadDcpOptions(const BoundArtifact& source, const DcpTensors& known,
+                                               size_t params) {
+  return Reader(source, known, params).Run();
 }
 
 }  // namespace nxdkit::kinds

@@ -140,7 +140,7 @@ void UnwrapKeys(Artifact& artifact, const models::Model& model) {
   };
   for (dcp::StoredEntry& entry : folder->tensors) shorten(entry.key);
   for (dcp::ObjectEntry& object : folder->metadata.objects) shorten(object.key);
-  artifact.state = std::make_shared<const DcpState>(std::move(folder));
+  ReplaceFolder(artifact, std::move(folder));
   artifact.warnings.push_back(unwrapper.Text());
 }
 
@@ -176,6 +176,10 @@ const DcpState* StateOf(const Artifact& artifact) {
 const dcp::Folder* DcpFolderOf(const Artifact& artifact) {
   const DcpState* const state = StateOf(artifact);
   return state ? state->folder.get() : nullptr;
+}
+
+void ReplaceFolder(Artifact& artifact, std::shared_ptr<const dcp::Folder> folder) {
+  artifact.state = StateOf(artifact)->With(std::move(folder));
 }
 
 std::shared_ptr<const RunObjects> DcpObjectsOf(const Artifact& artifact) {

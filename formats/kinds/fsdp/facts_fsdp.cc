@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/facts.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/table.h"
@@ -103,6 +104,12 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
     facts.last.Line("optimizer",
                     fmt::format("{}, {} group{} of parameters", FormName(found.form),
                                 found.groups.size(), found.groups.size() == 1 ? "" : "s"));
+  const auto adapter = std::ranges::count_if(
+      found.tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
+  if (adapter > 0)
+    facts.last.Line(
+        "adapter", fmt::format("LoRA, {} of {} tensors; --lora says what of both is taken", adapter,
+                               found.tensors.size()));
   facts.last.Key("fsdp", {{"world_size", found.set.world},
                           {"mesh", MeshJson(found)},
                           {"placements",
@@ -111,6 +118,7 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
                                      return {{"placement", item.first}, {"tensors", item.second}};
                                    })},
                           {"optimizer_form", FormName(found.form)},
+                          {"adapter_tensors", adapter},
                           {"rank_bytes", found.rank_bytes}});
 }
 

@@ -12,6 +12,9 @@ namespace nxdkit::kinds {
 struct FsdpState : DcpState {
   FsdpState(std::shared_ptr<const dcp::Folder> opened, fsdp::Facts found)
       : DcpState(std::move(opened)), facts(std::move(found)) {}
+  std::shared_ptr<const DcpState> With(std::shared_ptr<const dcp::Folder> changed) const override {
+    return std::make_shared<const FsdpState>(std::move(changed), facts);
+  }
   fsdp::Facts facts;
 };
 

@@ -2,6 +2,7 @@
 // as the distributed checkpoint that they make up together.
 #include "formats/dcp/folder.h"
 #include "formats/fsdp/open.h"
+#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/fsdp/facts_fsdp.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
@@ -38,6 +39,11 @@ std::vector<ArchiveRange> ArchivesOfFsdp(const Artifact& artifact) {
   return archives;
 }
 
+Result<bool> IsFsdpRun(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(path, look));
+  return fsdp::HasRankFiles(found.path, look);
+}
+
 constexpr OptionRow kRows[] = {
     {"ranks-of", "N", "the files of N ranks, where a folder has those of several runs", kAsInput},
     {"mesh", "dp=N,tp=N", "cut for N ranks of FSDP: dp=N", kAsTarget},
@@ -48,7 +54,8 @@ constexpr OptionRow kRows[] = {
     {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
      "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
      "(before April 2026)",
-     kAsTarget}};
+     kAsTarget},
+    kLoraTakeRow};
 
 }  // namespace
 
@@ -62,6 +69,10 @@ constinit const Kind kFsdp = {
     .options = kRows,
     .check_options = CheckFsdpOptions,
     .state = StateForm::kNamed,
+    .is_adapter = IsFsdpRun,
+    .holds_adapter = HoldsLoraDcp,
+    .adapter_folders = LoraFoldersDcp,
+    .bind_adapter = BindLoraDcp,
     .archives = ArchivesOfFsdp,
     .describe = DescribeFsdp,
     .add_facts = AddFsdpFacts,

@@ -10,6 +10,7 @@
 #include "formats/dtensor/sharding.h"
 #include "formats/fsdp/units.h"
 #include "formats/kinds/builder.h"
+#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/dcp/plan_dcp.h"
 #include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
@@ -389,7 +390,11 @@ class FsdpPlanner {
       tensor.shape = weights_[w].tensor.shape;
       if (!weights_[w].shared) own.push_back(w);
     }
-    for (fsdp::Unit& unit : fsdp::LayerUnits(tensors, own)) {
+    // Where an adapter is trained, FSDP1 wraps each of its leaves; all else is frozen.
+    const bool leaves = std::ranges::any_of(
+        tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
+    const auto make = leaves ? fsdp::SingleUnits : fsdp::LayerUnits;
+    for (fsdp::Unit& unit : make(tensors, own)) {
       NXDKIT_TRY(CheckUnit(unit));
       const size_t leads = unit.tensors.front();
       if (trained.contains(leads) || !weights_[leads].kept.empty())

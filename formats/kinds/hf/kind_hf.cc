@@ -45,6 +45,7 @@ constinit const Kind kHf = {
     .add_facts = AddHfFacts,
     .decide = DecideHf,
     .keeps_carried = true,
+    .keeps_adapter = true,
 };
 
 }  // namespace nxdkit::kinds

@@ -9,6 +9,7 @@
 #include "formats/artifact/canonical.h"
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
+#include "formats/kinds/bind.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/table.h"
 #include "formats/models/view.h"
@@ -34,6 +35,13 @@ Result<std::vector<TensorLayout>> TensorsOf(const BoundArtifact& source,
   const auto beside = whole.begin() + static_cast<std::ptrdiff_t>(source.model->params.size());
   std::move(beside, whole.end(), std::back_inserter(tensors));
   return tensors;
+}
+
+// Of a file of these tensors.
+std::string BuffersIn(const BoundArtifact& source, const std::vector<TensorLayout>& tensors) {
+  std::vector<std::string> names;
+  for (const TensorLayout& tensor : tensors) names.push_back(tensor.name);
+  return source.carried.empty() ? "" : BuffersText(source, names);
 }
 
 Status CheckSpelling(const BoundArtifact& source, const std::string& spelling) {
@@ -70,7 +78,10 @@ Status HfOutput::Plan(OutputBuilder& builder) const {
       weight_map.push_back({tensors[t].name, name});
       here.push_back(std::move(tensors[t]));
     }
-    NXDKIT_TRY(builder.AddSafetensors(name, -1, std::move(here), {{"format", "pt"}}));
+    const std::string buffers = BuffersIn(builder.source(), here);
+    std::map<std::string, std::string> metadata = {{"format", "pt"}};
+    if (!buffers.empty()) metadata[kBuffersKey] = buffers;
+    NXDKIT_TRY(builder.AddSafetensors(name, -1, std::move(here), metadata));
   }
   if (shards.size() > 1)
     builder.plan.texts.push_back(

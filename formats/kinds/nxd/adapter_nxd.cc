@@ -96,7 +96,7 @@ Status BindFiles(BoundArtifact& out, const models::Model& model, const nxd::Geom
 
 }  // namespace
 
-bool HoldsLora(const Artifact& set) {
+bool HoldsLora(const Artifact& set, const InputHints&) {
   return !set.files.empty() &&
          std::ranges::any_of(set.files.front().tensors, [](const StoredTensor& stored) {
            return stored.name.find(".lora_") != std::string::npos;

@@ -86,6 +86,7 @@ constinit const Kind kNxd = {
     .describe_layout = DescribeNxdLayout,
     .add_facts = AddNxdFacts,
     .decide = DecideNxd,
+    .keeps_adapter = true,
 };
 
 }  // namespace nxdkit::kinds

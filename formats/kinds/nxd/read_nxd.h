@@ -37,7 +37,7 @@ std::string MisplacedByConverter(const BoundArtifact& bound, const Finding& find
                                  int64_t stored_head);
 
 // Whether this NxD set, whose layout nobody knows yet, is one of an adapter: by its first shard.
-bool HoldsLora(const Artifact& set);
+bool HoldsLora(const Artifact& set, const InputHints& hints);
 
 // The folders in which the configuration of the base is looked for.
 Result<std::vector<std::string>> LoraSetFolders(const std::string& path, const InputHints& hints,

@@ -23,8 +23,17 @@
 namespace nxdkit::ops {
 namespace {
 
-Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
-  if (request.source) return request.source();
+// Where names are kept, a run with a LoRA adapter stays one, so that it can be resumed.
+InputHints SourceHints(const ConvertRequest& request) {
+  InputHints hints = request.hints;
+  if (request.to->state == StateForm::kNamed && !hints.Has("lora")) hints.Set("lora", "stored");
+  return hints;
+}
+
+Result<BoundArtifact> OpenSource(const ConvertRequest& asked) {
+  if (asked.source) return asked.source();
+  ConvertRequest request = asked;
+  request.hints = SourceHints(asked);
   const Kind& from = *request.from;
   if (!from.bind_adapter || !request.hints.lora.empty())
     return OpenAndBind(request.input, request.from, request.hints, request.look);
@@ -32,7 +41,7 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& request) {
   if (is_peft) return OpenLora(request.input, from, {}, request.hints, request.look);
   NXDKIT_ASSIGN(Artifact artifact,
                 OpenArtifact(request.input, request.from, request.hints, request.look));
-  if (from.holds_adapter && from.holds_adapter(artifact))
+  if (from.holds_adapter && from.holds_adapter(artifact, request.hints))
     return OpenLora(request.input, from, {}, request.hints, request.look);
   return Bind(std::move(artifact), request.hints);
 }
@@ -180,10 +189,8 @@ Result<std::string> Fingerprint(const Conversion& conversion, const Workload& wo
     NXDKIT_ASSIGN(const std::string stamp, FileStamp(file.path));
     add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, stamp));
   }
-  if (conversion.source.merged) {
-    NXDKIT_ASSIGN(const std::string stamp, FileStamp(conversion.source.merged->lora->config_path));
-    add(fmt::format("scale {}\n", stamp));
-  }
+  if (conversion.source.merged)
+    add(fmt::format("adapter {}\n", lora::WriteConfig(conversion.source.merged->lora->config)));
   for (const PlannedFile& file : conversion.files)
     add(fmt::format("out {} {}\n", file.path, file.bytes));
   for (const OutputTensor& tensor : conversion.output.outputs)

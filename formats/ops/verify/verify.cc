@@ -41,7 +41,9 @@ Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request)
     return NotFound("no config.json: nothing says which tensors this must have")
         .in(opened.path)
         .hint("name one with --config, or compare with --against");
-  return Unsupported("its structure cannot be verified: {}", NoTableText(*opened.config))
+  return Unsupported("its structure cannot be verified: {}",
+                     opened.config->family ? "it is taken as it is stored, with a LoRA adapter"
+                                           : NoTableText(*opened.config))
       .in(opened.config_path)
       .hint("compare with --against");
 }
@@ -177,7 +179,9 @@ std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
 }
 
 void CountState(const BoundArtifact& training, VerifyReport& report) {
-  const auto& entries = training.optimizer->entries;
+  // What is carried beside the model's parameters is not trained.
+  const auto entries = std::span(training.optimizer->entries)
+                           .first(training.optimizer->entries.size() - training.carried.size());
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
   const auto count = std::ranges::count_if(entries, [](const auto& e) { return e.has_value(); });
   report.checks.push_back(

@@ -43,8 +43,11 @@ void ExpectRun(const std::string& run, const std::string& folder, bool moments, 
   for (const dcp::StoredEntry& entry : opened->folder.tensors)
     if (!entry.key.ends_with(".step")) found.emplace(entry.key, Sha24(entry));
   const json& expected = Expected(run);
-  for (const auto& [name, tensor] : expected["model"].items())
+  for (const auto& [name, tensor] : expected["model"].items()) {
+    // The base of an adapter alone is not saved.
+    if (run == "verl-lora-only" && name.find("lora_") == std::string::npos) continue;
     EXPECT_EQ(found[name], tensor["sha256"]) << name;
+  }
   if (!moments) return;
   for (const auto& [name, state] : expected["optimizer"]["state"].items())
     for (const auto& [what, tensor] : state.items()) {
@@ -91,7 +94,10 @@ INSTANTIATE_TEST_SUITE_P(
         Recut{"verl-critic-w5", 2}, Recut{"verl-fsdp2-w8", 3}, Recut{"verl-fsdp2-w8", 64},
         Recut{"verl-fsdp2-w3-bf16", 2}, Recut{"verl-fsdp2-dims", 2}, Recut{"verl-fsdp2-hsdp2x2", 3},
         Recut{"verl-fsdp2-w1", 2}, Recut{"verl-fsdp2-frozen-groups", 3}, Recut{"torch24-fsdp2", 3},
-        Recut{"tp2-fsdp2", 3}, Recut{"sharded-tensor", 2},
+        Recut{"tp2-fsdp2", 3}, Recut{"sharded-tensor", 2}, Recut{"verl-fsdp1-mesh2x1", 3},
+        Recut{"tp2-fsdp2-submesh", 3}, Recut{"easyr1-lora", 3},
+        Recut{"easyr1-lora", 2, "verl", "1"}, Recut{"easyr1-lora", 5, "verl", "2"},
+        Recut{"verl-lora-only", 3}, Recut{"verl-lora-only", 1, "easyr1"},
         Recut{"easyr1-w2-qwen3", 3, nullptr, nullptr, "2.4"},
         Recut{"easyr1-w2-qwen3", 3, nullptr, nullptr, "2.10"},
         Recut{"easyr1-w2-qwen3", 1, nullptr, nullptr, "2.15"},
@@ -118,6 +124,34 @@ TEST(RankFiles, WhatFsdp1CannotHaveIsRefused) {
                                                "weight_decay is 0.1 in the first group");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("--fsdp 2"));
+}
+
+// Buffers that the family does not know: what is written of them is read again.
+TEST(RankFiles, BuffersComeBack) {
+  const std::string run = "verl-fsdp2-w8";
+  const OpsWorkshop shop;
+  const auto there =
+      Convert(OpsWorkshop::Request(FolderOf(run, kRuns + run), &kFsdp, shop / "hf", &kHf));
+  ASSERT_TRUE(there.ok()) << there.error().ToString();
+  ConvertRequest back = OpsWorkshop::Request(shop / "hf", &kHf, shop / "out", &kFsdp);
+  back.options.Set("mesh", "dp=3");
+  const auto report = Convert(back);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  ExpectRun(run, shop / "out/global_step_0/actor", false, 3);
+  // Of one rank nothing is cut: what the optimizer does not know is no weight.
+  ConvertRequest one =
+      OpsWorkshop::Request(FolderOf(run, kRuns + run), &kFsdp, shop / "one", &kFsdp);
+  one.options.Set("mesh", "dp=1");
+  one.options.Set("for", "easyr1");
+  one.hints.optimizer = true;
+  ASSERT_TRUE(Convert(one).ok());
+  ConvertRequest again =
+      OpsWorkshop::Request(FolderOf(run, shop / "one"), &kFsdp, shop / "again", &kFsdp);
+  again.options.Set("mesh", "dp=2");
+  again.hints.optimizer = true;
+  const auto last = Convert(again);
+  ASSERT_TRUE(last.ok()) << last.error().ToString();
+  ExpectRun(run, FolderOf(run, shop / "again"), true, 2);
 }
 
 // Eight ranks and more become a tag with its Adam state, and other ranks again.

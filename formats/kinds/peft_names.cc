@@ -1,4 +1,4 @@
-#include "formats/kinds/hf/adapter_names.h"
+#include "formats/kinds/peft_names.h"
 
 #include <optional>
 
