@@ -82,8 +82,8 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   return axes;
 }
 
-// Where the mesh begins in the list of ranks. The layout is that of all meshes that were sliced from
-// one; which of them it is follows from the rank that has saved it.
+// Where the mesh begins in the list of ranks. The layout is that of all meshes that were sliced
+// from one; which of them it is follows from the rank that has saved it.
 int64_t FirstPlace(const std::vector<Axis>& axes, const std::vector<int64_t>& list,
                    const PickleValue* rank) {
   if (!rank || !rank->integer()) return 0;

@@ -196,7 +196,9 @@ std::string OptimizerReader::FirstMisfit(const std::vector<int64_t>& numbers,
   for (size_t i = 0; i < std::min(numbers.size(), units.size()); ++i) {
     const auto lengths = lengths_.find(numbers[i]);
     if (lengths == lengths_.end() || fits(numbers[i], units[i])) continue;
-    const auto [least, most] = std::ranges::minmax(std::views::values(lengths->second));
+    std::vector<int64_t> each;
+    for (const auto& [shard, length] : lengths->second) each.push_back(length);
+    const auto [least, most] = std::ranges::minmax(each);
     const ModelTensor& first = facts_.tensors[units[i].tensors.front()];
     return fmt::format(": number {} has {} to {} elements on each of {} ranks, and {}{} has {}",
                        numbers[i], least, most, lengths->second.size(), first.name,
