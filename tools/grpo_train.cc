@@ -24,6 +24,7 @@
 #include "trainer/config/print.h"
 #include "trainer/engines/make_engine.h"
 #include "trainer/loop/attempt.h"
+#include "trainer/loop/init_from.h"
 #include "trainer/loop/launch.h"
 #include "trainer/loop/others_engine.h"
 #include "trainer/loop/remote_workers.h"
@@ -46,6 +47,7 @@ struct Args {
   std::vector<std::string> words;
   bool print_config = false;
   std::optional<std::string> instance;
+  std::optional<std::string> init_from;
   std::optional<std::string> out;
 };
 
@@ -70,6 +72,8 @@ const ToolInfo kInfo = {
                   "with other values"},
                  {"grpo-train --config config.yaml --print-config", "what would be used"},
                  {"grpo-train --config config.yaml --dry-run", "check everything, train nothing"},
+                 {"grpo-train --config config.yaml --init-from checkpoints/verl/run",
+                  "go on from another trainer's run"},
                  {"grpo-train report checkpoints/easy_r1/demo", "write the report"}},
 };
 
@@ -78,6 +82,11 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Positionals("WORD", &args.words, "KEY=VALUE; or: report RUN");
   table.Group("Training");
   table.Text("config", "FILE", &args.config, "the configuration, YAML").completes(Completes::kPath);
+  table
+      .Text("init-from", "RUN", &args.init_from,
+            "begin where a run of verl or EasyR1 has come to: its weights, its optimizer's state, "
+            "and the keys of its configuration that there are here")
+      .completes(Completes::kFolder);
   table.Flag("print-config", &args.print_config,
              "print the merged configuration with where each value came from, and exit");
   table.Text("instance", "NAME", &args.instance,
@@ -261,7 +270,8 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
 }
 
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
-                         trainer::SetupOptions setup, const Args& args, ToolContext& context) {
+                         trainer::SetupOptions setup, const Args& args,
+                         const std::vector<std::string>& first_lines, ToolContext& context) {
   InstallSaveSignal();
   if (trainer::LaunchedProcesses() > 1 || !EnvironmentValue("SLURM_JOB_ID").empty())
     OutliveTermSignals();
@@ -269,6 +279,7 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
                              ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
   for (const std::string& warning : context.said().warnings) display.Record("warning: " + warning);
+  for (const std::string& line : first_lines) display.Line(line);
   display.Line(trainer::RunPlanText(plan));
   const auto trained =
       TrainShown(loaded, plan, std::move(setup), display, WarnHook(display, context));
@@ -345,15 +356,21 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
                     args.out ? "--out" : "--force");
   const hardware::Instance* instance = nullptr;
   if (args.instance) NXDKIT_TRY(hardware::FindInstance(*args.instance).To(instance));
-  NXDKIT_ASSIGN(trainer::LoadedConfig loaded,
-                trainer::LoadConfig(args.config.value_or(""), args.words));
+  std::optional<trainer::InitFrom> init;
+  if (args.init_from) NXDKIT_TRY(trainer::ReadInitFrom(*args.init_from).in("--init-from").To(init));
+  NXDKIT_ASSIGN(
+      trainer::LoadedConfig loaded,
+      trainer::LoadConfig(args.config.value_or(""), args.words, init ? &init->inherited : nullptr));
   for (const std::string& note : loaded.notes) context.Warn(note);
   NXDKIT_TRY(TakeCores(instance, loaded, context));
   if (args.print_config) {
-    const std::string text = trainer::PrintConfig(loaded);
+    std::string text;
+    if (init)
+      for (const std::string& line : init->lines) text += "# " + line + "\n";
+    text += trainer::PrintConfig(loaded);
     return ToolAnswer{text, {{"config", text}}};
   }
-  if (!args.config && args.words.empty())
+  if (!args.config && args.words.empty() && !init)
     return BadUsage("no configuration").hint("name one with --config FILE");
   NXDKIT_TRY(trainer::CheckLauncher());
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
@@ -366,8 +383,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   setup.on_choice = [&context](const Choice& choice) { context.Record(choice); };
   NXDKIT_ASSIGN(setup.rollout_environment,
                 TakeRolloutEnvironment(check.plan, loaded.config.worker.rollout, instance));
-  if (!context.common().dry_run) return Train(loaded, check.plan, std::move(setup), args, context);
+  const std::vector<std::string> first = init ? init->lines : std::vector<std::string>();
+  if (!context.common().dry_run)
+    return Train(loaded, check.plan, std::move(setup), args, first, context);
   trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
+  for (const std::string& line : first) display.Line(line);
   trainer::TrainHooks hooks;
   hooks.poll = StopIfInterrupted;
   hooks.note = [&](const std::string& line) { display.Line(line); };

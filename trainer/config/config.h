@@ -71,6 +71,7 @@ struct OptimConfig {
   std::optional<int64_t> lr_warmup_steps;
   std::optional<double> min_lr_ratio;
   std::string lr_scheduler_type = "constant";
+  bool from_model = false;  // begins with the state that lies beside the weights of model_path
 };
 
 struct FsdpConfig {

@@ -229,6 +229,10 @@ void AddUpdaters(Table& table) {
       {UPDATER(optim.lr_warmup_steps), "warm-up steps; wins over the ratio", kNotNegative},
       {UPDATER(optim.min_lr_ratio), "floor of the cosine; null: 0", kFraction},
       {UPDATER(optim.lr_scheduler_type), "after the warm-up", kNone, "constant|cosine"},
+      {UPDATER(optim.from_model),
+       "begin with the optimizer's state that lies beside the weights of model_path: an FSDP run, "
+       "a distributed checkpoint, an NxD tag",
+       kNone, "", kOurs},
   };
   const Row offload = {UPDATER(fsdp.enable_cpu_offload),
                        "only its rule is kept: no gradient accumulation with it"};

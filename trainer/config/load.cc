@@ -11,6 +11,7 @@
 #include "lib/system/file.h"
 #include "lib/system/user_path.h"
 #include "lib/yaml/yaml.h"
+#include "trainer/config/inherit.h"
 #include "trainer/config/interpolate.h"
 #include "trainer/config/key_table.h"
 #include "trainer/config/merger.h"
@@ -174,7 +175,8 @@ void LoadedConfig::SetCores(int64_t cores, const std::string& from) {
 }
 
 Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& path,
-                                    std::span<const std::string> overrides) {
+                                    std::span<const std::string> overrides,
+                                    const Inherited* inherited) {
   LoadedConfig loaded;
   loaded.path = path;
   loaded.sources.resize(ConfigKeys().size());
@@ -200,13 +202,15 @@ Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& pa
     merger.Apply(said);
   }
   merger.Finish();
+  if (inherited && merger.problems().empty()) ApplyInherited(*inherited, loaded);
   if (merger.problems().empty()) TakePaths(loaded, merger.problems());
   if (!merger.problems().empty()) return ProblemsError(merger.problems());
   DeriveConfig(loaded.config);
   return loaded;
 }
 
-Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides) {
+Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides,
+                                const Inherited* inherited) {
   std::string file = path;
   for (const std::string& text : overrides)
     if (file.empty() && NamesFile(text))
@@ -222,7 +226,7 @@ Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::st
                       (root->kind == ValueKind::kMap && root->entries.empty()));
     if (says_nothing) return BadUsage("the configuration sets no key").in(file);
   }
-  return LoadConfigText(yaml, file, overrides);
+  return LoadConfigText(yaml, file, overrides, inherited);
 }
 
 }  // namespace nxdkit::trainer

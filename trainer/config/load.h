@@ -33,6 +33,8 @@ struct ConfigSource {
   std::string override_text;  // kOverride: as given; kMachine: the option or variable
 };
 
+struct Inherited;  // inherit.h
+
 struct LoadedConfig {
   Config config;
   std::string path;                   // of the file; "" when there is none
@@ -58,10 +60,13 @@ struct LoadedConfig {
 // ${a.b} is the value of that key (interpolate.h), names of EasyR1's earlier releases are those of
 // today (old_names.h), a path is as in a shell (lib/system/user_path.h), and an element type has
 // any of its names.
-Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides);
+// `inherited`: keys of another run, in the place of defaults.
+Result<LoadedConfig> LoadConfig(const std::string& path, std::span<const std::string> overrides,
+                                const Inherited* inherited = nullptr);
 
 // The same of a text that was read already; `path` is for messages only.
 Result<LoadedConfig> LoadConfigText(std::string_view yaml, const std::string& path,
-                                    std::span<const std::string> overrides);
+                                    std::span<const std::string> overrides,
+                                    const Inherited* inherited = nullptr);
 
 }  // namespace nxdkit::trainer

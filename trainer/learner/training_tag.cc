@@ -155,17 +155,17 @@ artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const model
   return out;
 }
 
-Status LoadTraining(const std::string& tag_folder, const models::Model& model,
+Status LoadTraining(const std::string& folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
                     const artifact::RunOptions& run) {
   artifact::InputHints hints;
   hints.optimizer = true;
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
   NXDKIT_ASSIGN(const artifact::BoundArtifact source,
-                kinds::OpenAndBind(tag_folder, &kinds::kNxd, hints));
+                kinds::OpenAndBind(folder, nullptr, hints));
   if (!source.optimizer)
-    return Corrupt("the tag has no optimizer state: training cannot go on from it")
-        .in(tag_folder)
+    return Corrupt("there is no optimizer state: training cannot go on from it")
+        .in(folder)
         .hint("name its weights as the model path to begin a new run with them");
   NXDKIT_TRY(CheckRecords(source.artifact, run));
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
@@ -175,8 +175,11 @@ Status LoadTraining(const std::string& tag_folder, const models::Model& model,
     NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));
   for (const OptimizerMemory::Entry& entry : optimizer.entries)
     NXDKIT_TRY(LoadEntry(source, model, entry.name, entry.ranks, run));
+  // Where the state is kept by names, the weights are the master weights.
+  const bool named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
   if (!optimizer.masters.empty())
-    NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, optimizer.masters, run));
+    NXDKIT_TRY(named ? LoadWeights(source, model, optimizer.masters, run)
+                     : LoadEntry(source, model, nxd::kMasterWeights, optimizer.masters, run));
   NXDKIT_ASSIGN(optimizer.step, ReadStep(source, model));
   return OkStatus();
 }

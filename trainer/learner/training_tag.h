@@ -36,10 +36,11 @@ artifact::BoundArtifact BindTraining(const artifact::Artifact& base, const model
                                      const std::vector<RankMemory>& weights,
                                      const OptimizerMemory* optimizer);
 
-// Fills all arrays and `step` of `optimizer` from a tag, which may have been cut for other numbers
-// of ranks. kCorrupt when the tag lacks something of it or keeps it in another dtype, and when a
-// record of its files is damaged (its CRC-32 tells): then nothing has been filled.
-Status LoadTraining(const std::string& tag_folder, const models::Model& model,
+// Fills all arrays and `step` of `optimizer` from a tag, or from another trainer's checkpoint that
+// has an optimizer's state; it may have been cut for other numbers of ranks. kCorrupt when it lacks
+// something or keeps it in another dtype, and when a record of its files is damaged (its CRC-32
+// tells): then nothing has been filled.
+Status LoadTraining(const std::string& folder, const models::Model& model,
                     const std::vector<RankMemory>& weights, OptimizerMemory& optimizer,
                     const artifact::RunOptions& run);
 

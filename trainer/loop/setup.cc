@@ -159,6 +159,23 @@ Status CheckWeights(const SetupContext& setup, const artifact::BoundArtifact& so
   return ops::FirstAsError(damaged);
 }
 
+// The optimizer's state that lies beside the weights, where it is asked for. What is begun is a new
+// run: its steps and its schedule are counted from 0, the optimizer's own steps go on.
+Status RestoreState(const SetupContext& setup, const UpdaterConfig& section, MeshModel& model) {
+  if (!section.optim.from_model) return OkStatus();
+  artifact::RunOptions run = setup.FileOptions(setup.hooks.poll);
+  run.max_memory = artifact::RunOptions().max_memory;
+  const std::string& path = model.options().origin.path;
+  Status restored = model.Restore(path, run);
+  if (!restored.ok())
+    return std::move(restored).error().hint(
+        "worker.actor.optim.from_model=false begins with an optimizer of zeros; a state of another "
+        "worker.actor.optim.strategy cannot be taken");
+  setup.Note(fmt::format("the optimizer goes on from {}, after {} updates", path,
+                         model.optimizer().step));
+  return OkStatus();
+}
+
 // Opens the models that the configuration names, and holds their shapes against it.
 Status OpenModels(const SetupContext& setup, RunModels& models) {
   NXDKIT_TRY(OpenActor(setup, models));
@@ -174,10 +191,12 @@ Status LoadModels(const SetupContext& setup, RunModels& models) {
     NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.critic));
     options.origin.critic = true;
     NXDKIT_ASSIGN(models.critic, MeshModel::Make(models.critic_model->config, options, source));
+    NXDKIT_TRY(RestoreState(setup, setup.config.worker.critic, *models.critic));
   }
   NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.actor));
   options.temperature = static_cast<float>(setup.config.worker.rollout.temperature);
   NXDKIT_ASSIGN(models.actor, MeshModel::Make(*models.config, options, models.base));
+  NXDKIT_TRY(RestoreState(setup, setup.config.worker.actor, *models.actor));
   if (setup.config.algorithm.disable_kl) return OkStatus();
   options.decoder.trainable = false;
   NXDKIT_ASSIGN(models.reference, MeshModel::Make(*models.config, options, models.base));

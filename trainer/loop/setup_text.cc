@@ -36,21 +36,28 @@ Status CheckVocabulary(const Tokenizer& tokenizer, const DecoderConfig& config,
       .in(folder);
 }
 
-std::string TokenizerFolder(const ModelSection& section) {
-  return section.tokenizer_path.value_or(*section.model_path);
+// Where the model's own small files lie: of another trainer's checkpoint below it.
+std::string ModelFolder(const ModelSection& section, const artifact::Artifact& model) {
+  return model.side_folder.empty() ? *section.model_path : model.side_folder;
+}
+
+std::string TokenizerFolder(const ModelSection& section, const artifact::Artifact& model) {
+  const bool named = section.tokenizer_path && section.tokenizer_path != section.model_path;
+  return named ? *section.tokenizer_path : ModelFolder(section, model);
 }
 
 // The critic reads the actor's tokens.
 Status CheckCriticTokens(const SetupContext& setup, const Tokenizer& tokenizer,
-                         const DecoderConfig& critic) {
+                         const RunModels& models) {
+  const DecoderConfig& critic = models.critic_model->config;
   const WorkerConfig& worker = setup.config.worker;
   const std::string& path = *worker.critic.model.model_path;
   NXDKIT_TRY(CheckVocabulary(tokenizer, critic, path));
-  const auto file = [](const ModelSection& of) {
-    return ReadSmallFile(JoinPath(TokenizerFolder(of), "tokenizer.json"), kMaxTokenizer);
+  const auto file = [](const ModelSection& of, const artifact::Artifact& model) {
+    return ReadSmallFile(JoinPath(TokenizerFolder(of, model), "tokenizer.json"), kMaxTokenizer);
   };
-  const auto own = file(worker.critic.model);
-  const auto actors = file(worker.actor.model);
+  const auto own = file(worker.critic.model, models.critic_model->source.artifact);
+  const auto actors = file(worker.actor.model, models.base.artifact);
   if (own.ok() && actors.ok() && *own != *actors)
     setup.Note(fmt::format(
         "critic: {} has another tokenizer.json than the actor; it will read the actor's tokens",
@@ -138,17 +145,18 @@ Status LookAtFormat(const SetupContext& setup, const RunText& text, const ChatOp
 
 Result<RunText> OpenText(const SetupContext& setup, const RunModels& models, TextFiles& files) {
   const ModelSection& model = setup.config.worker.actor.model;
-  const std::string folder = TokenizerFolder(model);
+  const std::string folder = TokenizerFolder(model, models.base.artifact);
+  const std::string own_folder = ModelFolder(model, models.base.artifact);
   NXDKIT_ASSIGN(Tokenizer opened, OpenTokenizer(folder));
   auto tokenizer = std::make_shared<const Tokenizer>(std::move(opened));
   NXDKIT_TRY(CheckVocabulary(*tokenizer, *models.config, folder));
-  NXDKIT_ASSIGN(SpecialTokens special, LoadSpecialTokens(folder, *model.model_path, *tokenizer));
+  NXDKIT_ASSIGN(SpecialTokens special, LoadSpecialTokens(folder, own_folder, *tokenizer));
   const DataConfig& data = setup.config.data;
   const auto& override_path = data.override_chat_template;
   NXDKIT_ASSIGN(ChatTemplate chat,
                 override_path ? ChatTemplate::Open(*override_path) : ChatTemplate::Load(folder));
   if (override_path) files.chat_template = chat.source();
-  NXDKIT_ASSIGN(const bool of_model, SamePath(folder, *model.model_path));
+  NXDKIT_ASSIGN(const bool of_model, SamePath(folder, own_folder));
   if (!of_model) files.tokenizer = folder;
   std::optional<PromptFormat> format;
   if (data.format_prompt) NXDKIT_TRY(PromptFormat::Open(*data.format_prompt).To(format));
@@ -182,7 +190,7 @@ Status OpenTextAndData(const SetupContext& setup, const RunModels& models,
                        RunRecord& record) {
   NXDKIT_ASSIGN(const RunText text, OpenText(setup, models, record.text_files));
   if (models.critic_model)
-    NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models.critic_model->config));
+    NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models));
   data.stop_tokens = text.special.eos_ids;
   data.decode = [tokenizer = text.tokenizer, skip = setup.config.worker.reward.skip_special_tokens](
                     std::span<const int32_t> ids) { return tokenizer->Decode(ids, skip); };

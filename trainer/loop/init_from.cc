@@ -1,0 +1,82 @@
+#include "trainer/loop/init_from.h"
+
+#include <fmt/core.h>
+
+#include "formats/kinds/open.h"
+#include "formats/kinds/run_folder.h"
+#include "lib/base/text.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+
+namespace nxdkit::trainer {
+namespace {
+
+constexpr const char* kModel = "worker.actor.model.model_path";
+constexpr const char* kCriticModel = "worker.critic.model.model_path";
+
+void Set(const std::string& ours, const std::string& value, Inherited& inherited) {
+  Value said = ResolveScalar(value);
+  inherited.keys.push_back({ours, ours, std::move(said), ""});
+}
+
+// From the checkpoint up to the folder that the run's folder is in.
+std::vector<std::string> FoldersAbove(std::string folder) {
+  std::vector<std::string> folders;
+  for (int level = 0; level < 4 && !folder.empty(); ++level) {
+    folders.push_back(folder);
+    folder = ParentPath(folder);
+  }
+  return folders;
+}
+
+// Whether the state of the optimizer is there, and can be read; else a line says why not.
+Result<bool> HasState(const std::string& path, const std::string& who,
+                      std::vector<std::string>& lines) {
+  artifact::InputHints hints;
+  NXDKIT_ASSIGN(const artifact::BoundArtifact weights, kinds::OpenAndBind(path, nullptr, hints));
+  for (const std::string& warning : weights.artifact.warnings) lines.push_back(warning);
+  hints.optimizer = true;
+  const auto source = kinds::OpenAndBind(path, nullptr, hints);
+  if (source.ok() && source->optimizer) return true;
+  lines.push_back(
+      fmt::format("left   the optimizer's state of the {}, which begins with zeros: {}", who,
+                  source.ok() ? "there is none" : EscapeControl(source.error().ToString())));
+  return false;
+}
+
+}  // namespace
+
+Result<InitFrom> ReadInitFrom(const std::string& run) {
+  InitFrom out;
+  NXDKIT_ASSIGN(const std::string real, RealPath(run));
+  NXDKIT_ASSIGN(const kinds::RunCheckpoint found, kinds::FindCheckpoint(real));
+  for (const std::string& warning : found.warnings) out.lines.push_back(warning);
+  NXDKIT_ASSIGN(const auto file, FindInherited(FoldersAbove(found.path)));
+  if (file) {
+    NXDKIT_TRY(ReadInherited(*file).To(out.inherited));
+    for (std::string& line : InheritedLines(out.inherited)) out.lines.push_back(std::move(line));
+  } else {
+    out.lines.push_back(
+        "neither experiment_config.json (EasyR1) nor .hydra/config.yaml (verl) lies beside the "
+        "checkpoint: the configuration is what --config and the command line say");
+  }
+  NXDKIT_ASSIGN(const bool state, HasState(found.path, "actor", out.lines));
+  Set(kModel, found.path, out.inherited);
+  Set("worker.actor.optim.from_model", state ? "true" : "false", out.inherited);
+  const std::string critic = JoinPath(ParentPath(found.path), kinds::kCriticFolder);
+  NXDKIT_ASSIGN(const bool has_critic, IsFolder(critic));
+  if (has_critic && critic != found.path) {
+    NXDKIT_ASSIGN(const bool critics, HasState(critic, "critic", out.lines));
+    Set(kCriticModel, critic, out.inherited);
+    Set("worker.critic.optim.from_model", critics ? "true" : "false", out.inherited);
+  }
+  out.lines.push_back(
+      fmt::format("taken  {}={}, {}", kModel, EscapeControl(found.path),
+                  state ? "with its optimizer's state" : "without an optimizer's state"));
+  out.lines.push_back(
+      "new    the steps, the schedule of the learning rate and the order of the data begin again; "
+      "the reference policy of KL is this checkpoint");
+  return out;
+}
+
+}  // namespace nxdkit::trainer
