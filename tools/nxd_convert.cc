@@ -6,9 +6,15 @@
 
 #include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
 #include "formats/ops/convert/convert.h"
+#include "formats/ops/convert/follow.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
+#include "lib/system/folders.h"
+#include "lib/system/paths.h"
+#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/kind_options.h"
@@ -40,6 +46,13 @@ struct StateArgs {
   std::optional<std::string> param_order;
 };
 
+struct FollowArgs {
+  bool follow = false;
+  std::optional<int> until;
+  std::optional<int> idle;
+  std::optional<int> settle;
+};
+
 struct Args {
   Ends ends;
   artifact::Arguments layout;
@@ -52,6 +65,7 @@ struct Args {
   bool into = false;
   std::optional<std::string> label;
   std::optional<std::string> part;
+  FollowArgs follow;
 };
 
 const ToolInfo kInfo = {
@@ -80,8 +94,14 @@ const ToolInfo kInfo = {
           "a base with a LoRA adapter merged into it"},
          {"nxd-convert --from rollout --to hf bundle model", "the way back"},
          {"nxd-convert --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2 step_100 step-100",
-          "a training tag for TorchTitan, optimizer state included"}},
+          "a training tag for TorchTitan, optimizer state included"},
+         {"nxd-convert --follow --to hf checkpoints/run models",
+          "a model of each step of a run that is going on"}},
 };
+
+// Waits until somebody stops it: a run may be over, and nobody say so.
+constexpr int kIdleSeconds = 3600;
+constexpr int kSettleSeconds = 30;
 
 void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
   table.Group("Deltas");
@@ -113,6 +133,23 @@ void AddStateOptions(OptionTable& table, StateArgs& args) {
                "of an NxD tag: what makes the second group of parameters");
 }
 
+void AddFollowOptions(OptionTable& table, FollowArgs& args) {
+  table.Group("Runs that are going on");
+  table.Flag("follow", &args.follow,
+             "INPUT is the folder of a run: convert each of its steps once it is whole, oldest "
+             "first, into OUTPUT/STEP, and wait for the next");
+  table.Integer("until", "N", &args.until, kPositive, "with --follow: end after step N");
+  table
+      .Integer("idle", "SECONDS", &args.idle, kPositive,
+               "with --follow: end when no step has come for so long")
+      .default_text(std::to_string(kIdleSeconds));
+  table
+      .Integer("settle", "SECONDS", &args.settle, kPositive,
+               "with --follow: a step is whole when the run's tracker names it, or nothing in it "
+               "has changed for so long")
+      .default_text(std::to_string(kSettleSeconds));
+}
+
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("INPUT", &args.ends.input,
@@ -133,6 +170,7 @@ void AddOptions(OptionTable& table, Args& args) {
                             {"config", "family", "merge-lora", "lora-alpha", "dtype"}),
                  "Layout");
   AddStateOptions(table, args.state);
+  AddFollowOptions(table, args.follow);
   table.Group("What to do");
   table.Text("explain", "TENSOR", &args.explain,
              "print where every byte of this output tensor comes from, and write nothing");
@@ -299,9 +337,9 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   return OkStatus();
 }
 
-Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+// One conversion, between these ends.
+Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends) {
   ops::ConvertRequest request;
-  Ends ends = args.ends;
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
@@ -323,6 +361,81 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(TakePart(args.part, request));
   // Rollout weights can be made again: what counts is when the engine can read them.
   request.sync = args.sync.value_or(!args.into);
+  return request;
+}
+
+// What does not go with --follow, or needs it.
+Status CheckFollow(const Args& args, const ToolContext& context) {
+  const FollowArgs& follow = args.follow;
+  if (!follow.follow) {
+    if (follow.until || follow.idle || follow.settle)
+      return BadUsage("--until, --idle and --settle go with --follow");
+    return OkStatus();
+  }
+  if (args.explain || args.part || args.delta.base || args.delta.delta_from || args.delta.apply ||
+      args.ends.to == "delta" || args.ends.from == "delta")
+    return BadUsage("--follow converts steps one by one: no --explain, no --part, no deltas");
+  if (context.common().dry_run || context.common().force)
+    return BadUsage("--follow writes what is not there yet: no --dry-run, no --force");
+  if (args.label) return BadUsage("--follow labels the weights by their step");
+  return CheckEnds(args.ends);
+}
+
+std::string FollowedOutput(const Args& args, const ops::RunStep& step) {
+  if (args.into) return args.ends.output;
+  const std::string path = JoinPath(args.ends.output, step.name);
+  return args.ends.to == kinds::kTorch.name ? path + ".pt" : path;
+}
+
+// Converts each step; one whose output is there was converted before.
+Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(args.into ? OkStatus() : MakeFolders(args.ends.output));
+  Json steps = Json::array();
+  const auto convert = [&](const ops::RunStep& step) -> Status {
+    Ends ends = args.ends;
+    ends.input = step.path;
+    ends.output = FollowedOutput(args, step);
+    NXDKIT_ASSIGN(const bool there, IsThere(ends.output));
+    if (there && !args.into) return OkStatus();
+    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends));
+    if (args.into) request.place = ops::Slot{step.name};
+    const Runner runner(context);
+    request.run = runner.options();
+    request.resume = !args.into;
+    const Stopwatch watch;
+    NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
+    context.Tell(report);
+    context.Note(fmt::format("{} to {}, {} in {:.1f} s", step.name, request.output,
+                             HumanBytes(report.output_bytes), watch.Seconds()));
+    steps.push_back({{"step", step.number},
+                     {"from", step.path},
+                     {"to", request.output},
+                     {"bytes", report.output_bytes}});
+    return OkStatus();
+  };
+  ops::FollowRequest request;
+  request.run = args.ends.input;
+  if (args.follow.until) request.until = *args.follow.until;
+  request.idle = std::chrono::seconds(args.follow.idle.value_or(kIdleSeconds));
+  request.settle = std::chrono::seconds(args.follow.settle.value_or(kSettleSeconds));
+  request.newest_only = args.into;
+  request.poll = StopIfInterrupted;
+  request.warn = [&](const std::string& text) { context.Warn(text); };
+  NXDKIT_ASSIGN(ops::FollowReport report, ops::Follow(request, convert));
+  if (!report.failed.empty())
+    return Error(report.failed.front().second)
+        .hint(fmt::format("{} of {} steps could not be converted, the first is {}",
+                          report.failed.size(), report.failed.size() + report.made.size(),
+                          report.failed.front().first.name));
+  return ToolAnswer{fmt::format("{} steps of {} are converted\n", report.made.size(),
+                                EscapeControl(args.ends.input)),
+                    {{"steps", steps}}};
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckFollow(args, context));
+  if (args.follow.follow) return RunFollow(args, context);
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends));
   return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 

@@ -280,6 +280,11 @@ TEST(ManExamples, DoWhatTheySay) {
               config["hidden_size"].get<int64_t>(),
               config["num_attention_heads"].get<int64_t>() * config["head_dim"].get<int64_t>());
   adapter.Write(workshop / "adapter");
+  // The last step of a run.
+  fs::create_directories(workshop / "checkpoints/run");
+  fs::copy(workshop / "model", workshop / "checkpoints/run/global_step_500",
+           fs::copy_options::recursive);
+  workshop.Write("checkpoints/run/latest_checkpointed_iteration.txt", "500");
   RunExamples(workshop, "nxd-convert");
   ExpectSameTree(workshop / "model", workshop / "back");
   EXPECT_TRUE(ReadFile(workshop / "fresh/model.pt") == testing_util::CompiledBlob());

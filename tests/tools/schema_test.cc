@@ -101,6 +101,9 @@ TEST(JsonSchemas, HoldForEveryWayToConvert) {
               convert("--from hf --to nxd --tp 2 --part 1/2 --dry-run", {model, shop / "parts"}));
   ExpectValid(0, convert("--from hf --to nxd --tp 2 --part 1/2", {model, shop / "parts"}));
   ExpectValid(0, convert("--from hf --to hf --merge-lora " + adapter, {model, shop / "merged"}));
+  std::filesystem::create_directories(shop / "run");
+  std::filesystem::copy(model, shop / "run/step_1", std::filesystem::copy_options::recursive);
+  ExpectValid(0, convert("--follow --settle 1 --until 1 --to hf", {shop / "run", shop / "models"}));
   ExpectValid(6, convert("--from hf --to hf --max-memory 1K", {model, shop / "no"}));
   ExpectValid(3, convert("--from hf --to hf", {shop / "nothing", shop / "no"}));
   ExpectValid(4, convert("--from hf --to rollout --tp 2 --config " + model + "/config.json",

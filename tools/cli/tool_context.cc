@@ -59,6 +59,10 @@ void ToolContext::Tell(const Said& said) {
   for (const std::string& warning : said.warnings) Warn(warning);
 }
 
+void ToolContext::Note(std::string_view message) const {
+  if (!common_.quiet) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
+}
+
 void ToolContext::Detail(std::string_view message) const {
   if (common_.verbose) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
 }

@@ -75,6 +75,8 @@ class ToolContext {
   void Tell(const Choice& choice);
   void Record(const Choice& choice) { said_.choices.push_back(choice); }  // under --json alone
   void Tell(const Said& said);
+  // One line on stderr, not with -q: what a command that goes on for long has done.
+  void Note(std::string_view message) const;
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
