@@ -1,5 +1,7 @@
 #include "formats/kinds/dcp/read_dcp.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -138,6 +140,39 @@ RunKeys RunKeysByName(const dcp::Folder& folder) {
   return found;
 }
 
+// What the state dict of the weights is called in the checkpoint, where it is: "model." of keys
+// whose paths are ("model", NAME).
+std::string StateDictName(const dcp::Folder& folder) {
+  std::string name;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    if (entry.key.starts_with(kOptimizerPrefix)) continue;
+    const auto path = folder.metadata.paths.find(entry.key);
+    const torch::PickleList* parts =
+        path == folder.metadata.paths.end() ? nullptr : path->second.list();
+    if (!parts || parts->size() != 2 || !(*parts)[0].string() || !(*parts)[1].string()) return "";
+    const std::string first = *(*parts)[0].string() + ".";
+    if (entry.key != first + *(*parts)[1].string() || (!name.empty() && name != first)) return "";
+    name = first;
+  }
+  return name;
+}
+
+// Takes it away, so that a model without a configuration has the names of its tensors.
+void TakeStateDictName(Artifact& artifact) {
+  const std::string name = StateDictName(*DcpFolderOf(artifact));
+  if (name.empty()) return;
+  auto folder = std::make_shared<dcp::Folder>(*DcpFolderOf(artifact));
+  for (dcp::StoredEntry& entry : folder->tensors) {
+    if (!entry.key.starts_with(name)) continue;
+    std::string plain = entry.key.substr(name.size());
+    folder->stored_keys.emplace(plain, entry.key);
+    entry.key = std::move(plain);
+  }
+  ReplaceFolder(artifact, std::move(folder));
+  artifact.warnings.push_back(
+      fmt::format("the names of the tensors are taken without what is around them: \"{}\"", name));
+}
+
 // Whether all that the optimizer keeps is of tensors that are known, and called as they are.
 bool KnowsOptimizer(const dcp::Folder& folder, const DcpTensors& known) {
   const auto is_known = [&](const std::string& key, std::string_view prefix) {
@@ -157,6 +192,7 @@ bool KnowsOptimizer(const dcp::Folder& folder, const DcpTensors& known) {
 // A model that nobody wrote a table for: each tensor is its own parameter. An optimizer that calls
 // them otherwise, or by numbers, is carried as it is.
 Status BindPlainDcp(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
+  TakeStateDictName(out.artifact);
   const dcp::Folder& folder = *DcpFolderOf(out.artifact);
   run = RunKeysByName(folder);
   DcpTensors known;

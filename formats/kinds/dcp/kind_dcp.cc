@@ -1,3 +1,4 @@
+#include "formats/dcp/accelerate.h"
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/decide_dcp.h"
 #include "formats/kinds/dcp/facts_dcp.h"
@@ -16,13 +17,20 @@ Status OpenDcp(Artifact& artifact, const InputHints& hints) {
   if (!is_folder)
     return Unsupported("a torch distributed checkpoint is a folder; this is a file")
         .in(artifact.path);
-  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(artifact.path, artifact.look));
+  NXDKIT_ASSIGN(const bool two, dcp::IsAccelerateFolder(artifact.path, artifact.look));
+  NXDKIT_ASSIGN(dcp::Folder folder, two ? dcp::OpenAccelerate(artifact.path, artifact.look)
+                                        : dcp::Open(artifact.path, artifact.look));
   artifact.warnings = folder.warnings;
   artifact.files = folder.files;
   artifact.folder = artifact.path;
   artifact.state =
       std::make_shared<const DcpState>(std::make_shared<const dcp::Folder>(std::move(folder)));
   return LoadConfig(artifact, hints, {artifact.path, ParentPath(artifact.path)});
+}
+
+Result<bool> IsDcpFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool two, dcp::IsAccelerateFolder(path, look));
+  return two ? Result<bool>(true) : dcp::LooksLikeFolder(path, look);
 }
 
 std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
@@ -34,7 +42,7 @@ std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
 
 Result<bool> IsDcpRun(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(path, look));
-  return dcp::LooksLikeFolder(found.path, look);
+  return IsDcpFolder(found.path, look);
 }
 
 constexpr OptionRow kRows[] = {
@@ -63,7 +71,7 @@ constinit const Kind kDcp = {
     .name = "dcp",
     .called = "a torch distributed checkpoint",
     .precedence = 6,
-    .is_folder = dcp::LooksLikeFolder,
+    .is_folder = IsDcpFolder,
     .open = OpenDcp,
     .bind = BindDcp,
     .options = kRows,

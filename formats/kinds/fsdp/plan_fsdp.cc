@@ -131,6 +131,8 @@ class FsdpPlanner {
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, named));
     std::map<std::string, size_t> numbers;
     std::set<uint32_t> met;
+    std::vector<uint32_t> run;
+    for (const RunTensor& tensor : source_.run) run.push_back(tensor.param);
     for (GlobalTensor& tensor : contents.tensors) {
       const std::string& key = tensor.layout.name;
       if (key.starts_with(training::kOptimizerState)) {
@@ -143,7 +145,10 @@ class FsdpPlanner {
         continue;
       }
       const std::vector<uint32_t> params = ParamsOf(tensor.layout);
-      if (params.empty() || params.front() >= source_.model_params()) continue;  // the run's
+      const bool of_run = params.empty() || std::ranges::count(run, params.front()) > 0;
+      if (of_run) continue;
+      if (params.front() >= source_.model_params())
+        return Unsupported("it is neither a weight, nor kept of one by the optimizer").on(key);
       numbers.emplace(key, weights_.size());
       const bool shared = !met.insert(params.front()).second;
       weights_.push_back({std::move(tensor), params.front(), shared, {}});

@@ -77,9 +77,26 @@ Status RequireState(const ConvertRequest& request, const BoundArtifact& source) 
       .hint("--no-optimizer, without --dp and --param-order, takes the weights alone");
 }
 
+// What the Trainer of transformers and accelerate leave of an optimizer beside a model.
+Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& source,
+                         std::vector<std::string>& notes) {
+  const bool keeps_none = request.from->state == StateForm::kNone;
+  if (request.to->state == StateForm::kNone || !keeps_none) return OkStatus();
+  for (const char* name : {"optimizer.pt", "optimizer.bin"}) {
+    const std::string& folder = source.artifact.folder;
+    if (folder.empty()) return OkStatus();
+    NXDKIT_ASSIGN(const bool there, source.artifact.look.HasFile(folder, name));
+    if (there)
+      notes.push_back(fmt::format(
+          "{} is not read: the optimizer begins with zeros (that of a sharded FSDP run is)", name));
+  }
+  return OkStatus();
+}
+
 // The optimizer's state, where there is some, as the output's format keeps it.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
+  NXDKIT_TRY(NoteOptimizerFile(request, source, notes));
   if (request.to->state == StateForm::kNamed) NXDKIT_TRY(ToNamedState(source, notes));
   if (request.to->state == StateForm::kNumbered)
     NXDKIT_TRY(ToNumberedState(source, ParamOrderOf(request.hints), notes));
