@@ -149,6 +149,25 @@ TEST_F(InheritedConfig, ReferencesThatGoRoundEnd) {
   EXPECT_THAT(WhyLeft(inherited, "critic.ppo_epochs"), HasSubstr("not in the file"));
 }
 
+// Whatever a byte of the file becomes, what is taken fits its key.
+TEST_F(InheritedConfig, MutationsAreReadOrRefused) {
+  const std::string whole = kVerl;
+  size_t read = 0;
+  for (size_t i = 0; i < whole.size(); ++i)
+    for (const char c : {'\0', ' ', '$', ':', '{', '9'}) {
+      std::string changed = whole;
+      changed[i] = c;
+      std::ofstream(folder_ / "changed.yaml") << changed;
+      const Result<Inherited> inherited = ReadInherited(folder_ / "changed.yaml");
+      if (!inherited.ok()) continue;
+      ++read;
+      // A path may be none; that is said with the key.
+      const Result<LoadedConfig> loaded = LoadConfigText("", "", {}, &*inherited);
+      EXPECT_TRUE(loaded.ok() || loaded.error().member() == "data.train_files") << i;
+    }
+  EXPECT_GT(read, 1000u);
+}
+
 TEST_F(InheritedConfig, AnotherProgramsIsRefused) {
   std::ofstream(folder_ / "other.json") << R"({"model_name_or_path": "x"})";
   ExpectError(ReadInherited(folder_ / "other.json"), Errc::kUnsupported,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "formats/dcp/accelerate.h"
@@ -11,6 +12,7 @@
 #include "lib/hash/digest.h"
 #include "tests/formats/dcp/assemble.h"
 #include "tests/formats/ops/ops_workshop.h"
+#include "tests/formats/scratch.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -86,6 +88,31 @@ TEST_P(AccelerateFolder, NamesAreTheModelsWithoutAConfiguration) {
 
 INSTANTIATE_TEST_SUITE_P(All, AccelerateFolder, ::testing::Values("state", "trainer"),
                          [](const auto& row) { return std::string(row.param); });
+
+// One bit of each byte of what describes the two: an error, or the tensors of the run.
+TEST(AccelerateDamage, MutationsAreRefusedOrHarmless) {
+  const testing_util::Scratch scratch;
+  std::filesystem::copy(kAccelerate + "trainer", scratch.folder(),
+                        std::filesystem::copy_options::recursive);
+  size_t refused = 0;
+  for (const std::string name :
+       {"pytorch_model_fsdp_0/.metadata", "optimizer_0/.metadata", "scheduler.pt"}) {
+    const std::string whole = ReadBytes(scratch.Path(name));
+    const size_t step = std::max<size_t>(1, whole.size() / 700);
+    for (size_t i = 0; i < whole.size(); i += step) {
+      std::string changed = whole;
+      changed[i] = static_cast<char>(changed[i] ^ (1 << (i % 8)));
+      scratch.Write(name, changed);
+      const Result<dcp::Folder> folder = dcp::OpenAccelerate(scratch.folder());
+      if (folder.ok()) continue;
+      EXPECT_NE(folder.error().code(), Errc::kInternal) << name << i;
+      ++refused;
+    }
+    scratch.Write(name, whole);
+  }
+  EXPECT_GT(refused, 500u);
+  EXPECT_TRUE(dcp::OpenAccelerate(scratch.folder()).ok());
+}
 
 TEST(AccelerateScheduler, TheTrainersIsReadAndAcceleratesLeft) {
   const auto trainer = dcp::OpenAccelerate(kAccelerate + "trainer");
