@@ -387,16 +387,44 @@ std::string FollowedOutput(const Args& args, const ops::RunStep& step) {
   return args.ends.to == kinds::kTorch.name ? path + ".pt" : path;
 }
 
+// What is written must not be taken for a step of the run, nor a checkpoint for a run.
+Status CheckFollowedPlaces(const Args& args) {
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(args.ends.input));
+  if (is_folder) {
+    NXDKIT_ASSIGN(const std::vector<ops::RunStep> steps, ops::FindRunSteps(args.ends.input));
+    if (steps.empty() && kinds::Recognise(args.ends.input, {}).ok())
+      return BadUsage("it is a checkpoint itself: --follow takes the folder of a run")
+          .in(args.ends.input);
+  }
+  NXDKIT_ASSIGN(const bool has_output, IsThere(args.ends.output));
+  if (!is_folder || !has_output || args.into) return OkStatus();
+  NXDKIT_ASSIGN(const std::string run, RealPath(args.ends.input));
+  NXDKIT_ASSIGN(const std::string output, RealPath(args.ends.output));
+  if (run == output || ParentPath(output) == run)
+    return BadUsage("the output would be among the steps of the run").in(args.ends.output);
+  return OkStatus();
+}
+
 // Converts each step; one whose output is there was converted before.
 Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckFollowedPlaces(args));
   NXDKIT_TRY(args.into ? OkStatus() : MakeFolders(args.ends.output));
   Json steps = Json::array();
+  size_t there_already = 0;
   const auto convert = [&](const ops::RunStep& step) -> Status {
     Ends ends = args.ends;
     ends.input = step.path;
     ends.output = FollowedOutput(args, step);
     NXDKIT_ASSIGN(const bool there, IsThere(ends.output));
-    if (there && !args.into) return OkStatus();
+    if (there && !args.into) {
+      ++there_already;
+      return OkStatus();
+    }
+    const Result<const kinds::Kind*> kind = FormatOf(ends, {});
+    if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
+      context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
+      return OkStatus();
+    }
     NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends));
     if (args.into) request.place = ops::Slot{step.name};
     const Runner runner(context);
@@ -427,8 +455,8 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
         .hint(fmt::format("{} of {} steps could not be converted, the first is {}",
                           report.failed.size(), report.failed.size() + report.made.size(),
                           report.failed.front().first.name));
-  return ToolAnswer{fmt::format("{} steps of {} are converted\n", report.made.size(),
-                                EscapeControl(args.ends.input)),
+  return ToolAnswer{fmt::format("{} converted, {} there before, of {}\n", steps.size(),
+                                there_already, EscapeControl(args.ends.input)),
                     {{"steps", steps}}};
 }
 

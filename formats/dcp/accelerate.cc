@@ -75,9 +75,15 @@ Result<Folder> OpenAccelerate(const std::string& path, const Looker& look) {
   const std::string optimizer = JoinPath(path, kOptimizerFolder);
   NXDKIT_ASSIGN(const bool there, look.IsFolder(optimizer));
   if (there) {
-    NXDKIT_ASSIGN(Folder state, Open(optimizer, look));
-    Append(kOptimizerFolder, std::move(state), out);
+    Result<Folder> state = Open(optimizer, look);
+    if (!state.ok() && state.error().code() == Errc::kIo) return std::move(state).error();
+    if (state.ok())
+      Append(kOptimizerFolder, *std::move(state), out);
+    else
+      AddWarning(out, "the optimizer's state is left out: " + state.error().ToString());
   }
+  NXDKIT_ASSIGN(const bool second, look.IsFolder(JoinPath(path, "pytorch_model_fsdp_1")));
+  if (second) AddWarning(out, "pytorch_model_fsdp_1, of a second model, is not read");
   NXDKIT_TRY(AddScheduler(path, look, out));
   return out;
 }

@@ -30,8 +30,13 @@ Result<int> DecideTp(const BoundArtifact& source, const Kind& kind, const Output
 Status RequireModel(const BoundArtifact& source) {
   if (source.model) return OkStatus();
   if (source.quantised) return *source.quantised;
-  if (source.artifact.config)
-    return MakeModel(*source.artifact.config).error().in(source.artifact.config_path);
+  if (source.artifact.config) {
+    const Result<models::Model> model = MakeModel(*source.artifact.config);
+    if (!model.ok()) return Error(model.error()).in(source.artifact.config_path);
+    return Unsupported("the tensors are taken as they are stored, with a LoRA adapter's")
+        .in(source.artifact.path)
+        .hint("--lora merged, or base");
+  }
   return NotFound("no config.json: the tensors alone do not tell heads, layers and family")
       .in(source.artifact.path)
       .hint("name one with --config");

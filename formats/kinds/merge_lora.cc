@@ -155,6 +155,10 @@ class MergedBinder {
 }  // namespace
 
 Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
+  if (base.merged)
+    return BadUsage("an adapter is merged into the model already")
+        .in(base.artifact.path)
+        .hint("--lora base, or stored, leaves that one out");
   if (base.base)
     return BadUsage("an adapter cannot be merged into what a delta makes")
         .in(base.artifact.path)

@@ -458,6 +458,8 @@ class Binder {
 
 Result<bool> HoldSame(const StoredTensor& a, const StoredTensor& b) {
   if (a.dtype != b.dtype || a.shape != b.shape || a.strides != b.strides) return false;
+  if (!IsPacked(a) || !IsPacked(b))
+    return Unsupported("the tensor is not stored in one piece").on(a.name);
   constexpr uint64_t kPart = 1 << 20;
   NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(a.dtype, a.shape));
   std::vector<std::byte> of_a(std::min(bytes, kPart)), of_b(of_a.size());

@@ -334,6 +334,8 @@ Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
   KeepBase(out.artifact, hints);
   InputHints base_hints = hints;
   base_hints.optimizer = false;
+  base_hints.lora_alpha.reset();
+  base_hints.Reset(kLoraTakeRow.name());
   NXDKIT_TRY(BindDcp(out, base_hints));
   if (take == LoraTake::kBase) return OkStatus();
   BoundArtifact adapter;
@@ -351,6 +353,7 @@ Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
 
 Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   WarnOfConfig(out.artifact);
+  NXDKIT_TRY(CheckLoraTake(out.artifact, hints));
   const LoraTake take = LoraTakeOf(out.artifact, hints);
   if (take == LoraTake::kMerged || take == LoraTake::kBase) return BindBase(out, take, hints);
   if (take == LoraTake::kAdapter && hints.Has(kLoraTakeRow.name()))

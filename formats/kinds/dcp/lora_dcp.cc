@@ -125,6 +125,7 @@ Result<std::vector<StoredTensor>> AdapterTensors(const Artifact& artifact) {
 // What verl writes beside the files of the ranks: r and lora_alpha.
 struct TrainMeta {
   double alpha = 0;
+  std::optional<int64_t> rank;
   std::string path;
 };
 Result<std::optional<TrainMeta>> FindTrainMeta(const std::vector<std::string>& folders,
@@ -135,8 +136,16 @@ Result<std::optional<TrainMeta>> FindTrainMeta(const std::vector<std::string>& f
     const std::string path = JoinPath(folder, kTrainMetaFile);
     NXDKIT_ASSIGN(const Json json, ReadJsonFile(path, kMaxMetaBytes));
     const Json* const alpha = JsonFind(json, "lora_alpha");
-    if (!alpha || !alpha->is_number()) return Corrupt("found no number under lora_alpha").in(path);
-    return std::optional(TrainMeta{alpha->get<double>(), path});
+    const double value = alpha && alpha->is_number() ? alpha->get<double>() : 0;
+    if (!(value > 0) || value > kMaxAlpha)
+      return Corrupt("lora_alpha is {}, expected a number above 0",
+                     alpha ? JsonExcerpt(*alpha) : "not there")
+          .in(path)
+          .hint("--lora-alpha ALPHA says it");
+    TrainMeta meta{value, {}, path};
+    if (const Json* r = JsonFind(json, "r"); r && r->is_number_integer())
+      meta.rank = r->get<int64_t>();
+    return std::optional(std::move(meta));
   }
   return std::optional<TrainMeta>();
 }
@@ -164,6 +173,11 @@ Result<lora::Config> ConfigOf(const std::vector<StoredTensor>& tensors, double a
   lora::Config config;
   config.alpha = alpha;
   config.task_type = "CAUSAL_LM";
+  for (const StoredTensor& stored : tensors) {
+    NXDKIT_ASSIGN(const LoraName name, LoraNameOf(stored.name).on(stored.name));
+    const std::string module = ModuleOf(name.target);
+    if (name.part == LoraPart::kWhole && !module.empty()) config.modules_to_save.push_back(module);
+  }
   for (const auto& [module, rank] : ranks) {
     if (config.rank == 0) config.rank = rank;
     config.targets.push_back(module);
@@ -183,23 +197,37 @@ Result<LoraConfigFile> ConfigFor(const Artifact& artifact, const InputHints& hin
                                  const std::vector<StoredTensor>& tensors) {
   const std::vector<std::string> folders = FoldersOf(artifact);
   NXDKIT_ASSIGN(std::optional<double> alpha, SaidAlpha(hints));
+  Result<LoraConfigFile> found = FindLoraConfig("", folders);
+  if (!found.ok() && found.error().code() != Errc::kNotFound) return found;
+  if (found.ok()) {
+    if (!alpha || *alpha == found->config.alpha) return found;
+    return BadUsage("--lora-alpha {} is said, and {} says {}", *alpha, found->path,
+                    found->config.alpha);
+  }
   std::string path = "--lora-alpha";
-  if (!alpha) {
-    Result<LoraConfigFile> found = FindLoraConfig("", folders);
-    if (found.ok() || found.error().code() != Errc::kNotFound) return found;
-    NXDKIT_ASSIGN(const std::optional<TrainMeta> meta, FindTrainMeta(folders, artifact.look));
-    if (meta && meta->alpha > 0) {
-      alpha = meta->alpha;
-      path = meta->path;
-    }
+  std::optional<TrainMeta> meta;
+  if (!alpha) NXDKIT_TRY(FindTrainMeta(folders, artifact.look).To(meta));
+  if (meta) {
+    alpha = meta->alpha;
+    path = meta->path;
   }
   if (!alpha)
-    return NotFound("lora_alpha of the adapter is not known: neither {} nor {} is there",
+    return BadUsage("lora_alpha of the adapter is not known: neither {} nor {} is there",
                     kLoraConfigFile, kTrainMetaFile)
         .in(artifact.path)
         .hint("--lora-alpha ALPHA, as the run's configuration has it");
   NXDKIT_ASSIGN(lora::Config config, ConfigOf(tensors, *alpha).in(artifact.path));
+  if (meta && meta->rank && *meta->rank != config.rank)
+    return Corrupt("r is {}, and the adapter's tensors have {}", *meta->rank, config.rank).in(path);
   return LoraConfigFile{std::move(config), std::move(path)};
+}
+
+// That has some of the adapter.
+std::string FirstFile(const Artifact& artifact) {
+  for (const dcp::StoredEntry& entry : DcpFolderOf(artifact)->tensors)
+    if (IsWeight(entry) && IsOfAdapter(entry.key) && !entry.chunks.empty())
+      return entry.chunks.front().stored.storage->path();
+  return artifact.path;
 }
 
 struct LoraKeys {
@@ -222,7 +250,8 @@ LoraKeys FindLoraKeys(const dcp::Folder& folder) {
 // Its pairs, and what modules_to_save trains whole.
 bool IsOfAdapter(std::string_view key) {
   const Result<LoraName> name = LoraNameOf(key);
-  if (!name.ok() || name->part == LoraPart::kOriginal) return false;
+  if (!name.ok()) return true;  // a part that is not known: whoever takes the adapter is told
+  if (name->part == LoraPart::kOriginal) return false;
   return name->part != LoraPart::kWhole || key.find(".modules_to_save.") != std::string_view::npos;
 }
 
@@ -237,6 +266,21 @@ LoraTake LoraTakeOf(const Artifact& artifact, const InputHints& hints) {
   if (!keys.with_base) return LoraTake::kAdapter;
   // To look at, the base will do: what the adapter is scaled by may not be known.
   return hints.partial ? LoraTake::kBase : LoraTake::kMerged;
+}
+
+Status CheckLoraTake(const Artifact& artifact, const InputHints& hints) {
+  const LoraKeys keys = FindLoraKeys(*DcpFolderOf(artifact));
+  const std::optional<std::string> said = hints.Text(kLoraTakeRow.names);
+  const bool needs_adapter = said == "merged" || said == "adapter" || said == "base";
+  if (!keys.any && needs_adapter)
+    return BadUsage("--lora {}: no LoRA adapter is in the checkpoint", *said).in(artifact.path);
+  if (!keys.any && hints.lora_alpha && hints.lora.empty())
+    return BadUsage("--lora-alpha: no LoRA adapter is in the checkpoint").in(artifact.path);
+  if (keys.any && !keys.with_base && (said == "merged" || said == "base"))
+    return BadUsage("--lora {}: the base was not saved, the adapter is alone", *said)
+        .in(artifact.path)
+        .hint("--merge-lora merges the adapter into a base that is named");
+  return OkStatus();
 }
 
 void KeepBase(Artifact& artifact, const InputHints& hints) {
@@ -273,7 +317,7 @@ Status BindLoraOf(BoundArtifact& out, const Artifact& artifact, const LoraBase& 
   out.artifact.folder = artifact.folder;
   out.artifact.look = artifact.look;
   TensorFile& file = out.artifact.files.emplace_back();
-  file.path = artifact.files.front().path;
+  file.path = FirstFile(artifact);
   for (const TensorFile& part : artifact.files) file.file_bytes += part.file_bytes;
   file.tensors = std::move(tensors);
   out.artifact.ranks.push_back({artifact.path, -1, -1});

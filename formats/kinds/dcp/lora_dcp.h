@@ -39,6 +39,9 @@ bool HasLora(const Artifact& artifact);
 // adapter where there is nothing else. Of one without an adapter kStored.
 LoraTake LoraTakeOf(const Artifact& artifact, const InputHints& hints);
 
+// kUsage where the user asks for what is not in the checkpoint.
+Status CheckLoraTake(const Artifact& artifact, const InputHints& hints);
+
 // Leaves the base's weights in the artifact, under the names that they have without an adapter. The
 // optimizer's state is the adapter's, and left out.
 void KeepBase(Artifact& artifact, const InputHints& hints);

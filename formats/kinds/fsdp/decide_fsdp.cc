@@ -125,7 +125,7 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   const fsdp::Facts* from = FsdpFactsOf(source.artifact);
   NXDKIT_ASSIGN(output.named, DecideDcp(source, options));
   // The names are those of the live model, without what another program has put around them.
-  if (!from && source.model) static_cast<DcpOutput&>(*output.named).names.reset();
+  if (!from) static_cast<DcpOutput&>(*output.named).names.reset();
   output.warnings = output.named->warnings;
   output.world = options.Has("mesh") || !from
                      ? static_cast<const DcpOutput&>(*output.named).mesh.ranks()

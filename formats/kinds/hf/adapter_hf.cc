@@ -33,7 +33,7 @@ Result<bool> LooksLikePeft(const std::string& path, const Looker& look) {
 }
 
 Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sharing,
-                const InputHints&) {
+                const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_file, out.artifact.look.IsFile(out.artifact.path));
   std::vector<std::string> files = {out.artifact.path};
   if (!is_file) NXDKIT_TRY(LoraFiles(out.artifact.path, out.artifact.look).To(files));
@@ -46,6 +46,9 @@ Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing shari
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));
+  if (hints.lora_alpha)
+    return BadUsage("--lora-alpha is for an adapter whose files do not say it: {} does",
+                    config.path);
   out.lora->config = std::move(config.config);
   out.lora->config_path = std::move(config.path);
   out.artifact.kind = &kHf;

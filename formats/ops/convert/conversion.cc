@@ -98,6 +98,9 @@ Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
   NXDKIT_TRY(NoteOptimizerFile(request, source, notes));
   if (request.to->state == StateForm::kNamed) NXDKIT_TRY(ToNamedState(source, notes));
+  // Parameters are numbered in the model's order.
+  if (request.to->state == StateForm::kNumbered && source.optimizer)
+    NXDKIT_TRY(RequireModel(source));
   if (request.to->state == StateForm::kNumbered)
     NXDKIT_TRY(ToNumberedState(source, ParamOrderOf(request.hints), notes));
   return RequireState(request, source);

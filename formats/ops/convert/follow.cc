@@ -85,8 +85,10 @@ class Follower {
 
   // A run makes its own folder, but not what that lies in: this is a name that was mistyped.
   Status CheckPlace() const {
-    NXDKIT_ASSIGN(const bool there, IsFolder(request_.run));
-    if (there) return OkStatus();
+    NXDKIT_ASSIGN(const PathKind kind, KindOf(request_.run));
+    if (kind == PathKind::kFolder) return OkStatus();
+    if (kind != PathKind::kMissing)
+      return BadUsage("the folder of a run is followed; this is a file").in(request_.run);
     const std::string above = ParentPath(request_.run);
     NXDKIT_ASSIGN(const bool has_place, IsFolder(above.empty() ? "." : above));
     if (!has_place) return NotFound("no such folder").in(request_.run);
@@ -98,7 +100,7 @@ class Follower {
   Result<bool> Look() {
     NXDKIT_ASSIGN(std::vector<RunStep> steps, FindRunSteps(request_.run));
     const std::optional<int64_t> tracked = Tracked();
-    std::erase_if(steps, [&](const RunStep& step) { return done_.contains(step.number); });
+    std::erase_if(steps, [&](const RunStep& step) { return done_.contains(step.name); });
     std::vector<std::pair<RunStep, int64_t>> whole;
     for (RunStep& step : steps) {
       const Result<int64_t> changed = LastChange(step.path);
@@ -106,7 +108,7 @@ class Follower {
       NXDKIT_ASSIGN(const bool is_whole, IsWhole(step, tracked, *changed));
       if (is_whole) whole.emplace_back(std::move(step), *changed);
     }
-    if (request_.newest_only && whole.size() > 1) whole.erase(whole.begin(), whole.end() - 1);
+    if (request_.newest_only) PassOver(whole);
     bool any = false;
     for (const auto& [step, changed] : whole) {
       const auto before = unreadable_.find(step.number);
@@ -122,17 +124,20 @@ class Follower {
     const Status status = convert_(step);
     if (status.ok()) {
       unreadable_.erase(step.number);
-      done_.insert(step.number);
+      done_.insert(step.name);
       report_.made.push_back(step);
       return true;
     }
     const Error& error = status.error();
     NXDKIT_ASSIGN(const bool there, IsFolder(step.path));
-    const bool may_come = error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound;
+    // Of the step itself: another file that lacks is the user's.
+    const bool is_step = error.file().starts_with(step.path);
+    const bool may_come =
+        is_step && (error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound);
     if (there && !may_come) return error;
     if (!there) {
       Warn(fmt::format("{} was taken away before it was converted", step.name));
-      done_.insert(step.number);
+      done_.insert(step.name);
       return false;
     }
     if (!unreadable_.contains(step.number))
@@ -140,6 +145,18 @@ class Follower {
                        error.ToString()));
     unreadable_[step.number] = {step, changed, error};
     return false;
+  }
+
+  // Older steps than the newest whole one, and than one that was taken before.
+  void PassOver(std::vector<std::pair<RunStep, int64_t>>& whole) {
+    if (whole.empty()) return;
+    int64_t newest = whole.back().first.number;
+    for (const RunStep& step : report_.made) newest = std::max(newest, step.number);
+    std::erase_if(whole, [&](const auto& item) {
+      if (item.first.number >= newest) return false;
+      done_.insert(item.first.name);
+      return true;
+    });
   }
 
   // The step that the run's tracker names, which it writes last.
@@ -159,7 +176,9 @@ class Follower {
   }
 
   bool IsOver() const {
-    return request_.until && !done_.empty() && *done_.rbegin() >= *request_.until;
+    return request_.until && std::ranges::any_of(report_.made, [&](const RunStep& step) {
+             return step.number >= *request_.until;
+           });
   }
 
   std::string WaitsFor() const {
@@ -182,7 +201,7 @@ class Follower {
 
   const FollowRequest& request_;
   const ConvertStep& convert_;
-  std::set<int64_t> done_;  // made, or gone
+  std::set<std::string> done_;  // names of steps that were made, passed over, or are gone
   std::map<int64_t, Failure> unreadable_;
   FollowReport report_;
 };
@@ -196,8 +215,8 @@ Result<std::vector<RunStep>> FindRunSteps(const std::string& run) {
     const std::optional<int64_t> number = NumberOf(name);
     if (!number) continue;
     std::string path = JoinPath(run, name);
-    NXDKIT_ASSIGN(const bool is_folder, IsFolder(path));
-    if (is_folder) steps.push_back({*number, name, std::move(path)});
+    const Result<bool> is_folder = IsFolder(path);  // a link may lead nowhere
+    if (is_folder.ok() && *is_folder) steps.push_back({*number, name, std::move(path)});
   }
   std::ranges::stable_sort(steps, {}, &RunStep::number);
   return steps;

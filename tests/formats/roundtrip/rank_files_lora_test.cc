@@ -124,7 +124,7 @@ TEST(RankFilesLora, WhatItIsScaledByMustBeKnown) {
   ConvertRequest request = ToHf(kWithBase, shop / "out");
   request.hints.lora_alpha.reset();
   auto error =
-      ExpectError(Convert(request), Errc::kNotFound, "lora_alpha of the adapter is not known");
+      ExpectError(Convert(request), Errc::kUsage, "lora_alpha of the adapter is not known");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("--lora-alpha"));
   request.hints.lora_alpha = "0";

@@ -118,7 +118,8 @@ TEST_F(FollowedRun, WhatCannotBeReadIsTriedAgainWhenItChanges) {
   Write("step_1/done");
   request_.until = 1;
   answer_ = [&](const RunStep&) -> Status {
-    return tried_.size() < 2 ? Status(Corrupt("cut short")) : OkStatus();
+    const std::string file = request_.run + "/step_1/x";
+    return tried_.size() < 2 ? Status(Corrupt("cut short").in(file)) : OkStatus();
   };
   const auto report = Run([&](int look) {
     if (look == 2) Write("step_1/rest");
@@ -134,7 +135,7 @@ TEST_F(FollowedRun, WhatStaysUnreadableStopsNoOther) {
   Write("step_2/done");
   request_.until = 2;
   answer_ = [](const RunStep& step) -> Status {
-    return step.number == 1 ? Status(Corrupt("damaged")) : OkStatus();
+    return step.number == 1 ? Status(Corrupt("damaged").in(step.path)) : OkStatus();
   };
   const auto report = Run();
   ASSERT_TRUE(report.ok());
@@ -165,9 +166,23 @@ TEST_F(FollowedRun, AStepThatIsTakenAwayIsPassedOver) {
 TEST_F(FollowedRun, OfANewestOnlyOlderOnesArePassedOver) {
   for (const char* step : {"step_1/done", "step_2/done", "step_3/done"}) Write(step);
   request_.newest_only = true;
-  request_.until = 3;
   ASSERT_TRUE(Run().ok());
   EXPECT_THAT(tried_, ElementsAre(3));
+}
+
+TEST_F(FollowedRun, AFileThatTheUserNamedIsNotWaitedFor) {
+  Write("step_1/done");
+  answer_ = [](const RunStep&) -> Status { return NotFound("no such file").in("config.json"); };
+  ExpectError(Run(), Errc::kNotFound, "no such file");
+}
+
+TEST_F(FollowedRun, TwoStepsOfOneNumberAreTwo) {
+  Write("global_step_1/done");
+  const auto report = Run([&](int look) {
+    if (look == 2) Write("epoch_1/done");
+  });
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(tried_, ElementsAre(1, 1));
 }
 
 TEST_F(FollowedRun, ItCanBeStopped) {
