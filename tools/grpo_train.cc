@@ -361,6 +361,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(
       trainer::LoadedConfig loaded,
       trainer::LoadConfig(args.config.value_or(""), args.words, init ? &init->inherited : nullptr));
+  if (init) NXDKIT_TRY(trainer::KeepOrigin(loaded, init->lines));
   for (const std::string& note : loaded.notes) context.Warn(note);
   NXDKIT_TRY(TakeCores(instance, loaded, context));
   if (args.print_config) {

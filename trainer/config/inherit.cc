@@ -34,7 +34,8 @@ void Flatten(const std::string& path, const Value& value, Leaves& leaves) {
 }
 
 // What "${a.b}" or "${oc.select:a.b,DEFAULT}" stands for; nullopt: nobody knows.
-std::optional<Value> Resolved(const Leaves& leaves, std::string_view path, Value value) {
+std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value value) {
+  std::string path = of;  // of the key that `value` is from: what a relative name begins at
   for (int step = 0; step < kMostSteps; ++step) {
     if (value.kind != ValueKind::kString || !value.text.starts_with("${")) return value;
     if (!value.text.ends_with("}")) return std::nullopt;
@@ -48,14 +49,16 @@ std::optional<Value> Resolved(const Leaves& leaves, std::string_view path, Value
       inner = inner.substr(0, comma);
     }
     std::string name(inner);
-    if (name.starts_with('.')) name = std::string(path.substr(0, path.rfind('.'))) + name;
+    if (name.starts_with('.')) name.insert(0, path.substr(0, path.rfind('.')));
     const auto found = leaves.find(name);
-    if (found != leaves.end())
+    if (found != leaves.end()) {
       value = found->second;
-    else if (otherwise)
+      path = name;
+    } else if (otherwise) {
       value = ResolveScalar(*otherwise);
-    else
+    } else {
       return std::nullopt;
+    }
   }
   return std::nullopt;
 }
@@ -131,13 +134,16 @@ class Reader {
 
   void TakeVerl() {
     std::vector<VerlKey> rows(VerlKeys().begin(), VerlKeys().end());
-    const bool of_loss = IsOn("actor_rollout_ref.actor.use_kl_loss");
-    const bool of_reward = IsOn("algorithm.use_kl_in_reward");
-    if (of_loss || of_reward)
-      rows.insert(rows.end(), VerlKlKeys(of_loss).begin(), VerlKlKeys(of_loss).end());
+    const std::optional<bool> of_loss = IsOn("actor_rollout_ref.actor.use_kl_loss");
+    const std::optional<bool> of_reward = IsOn("algorithm.use_kl_in_reward");
+    if (!of_loss || !of_reward)
+      Leave("actor_rollout_ref.actor.use_kl_loss", ResolveScalar("true"),
+            "whether there is KL is not in the file: say algorithm.disable_kl and use_kl_loss");
+    else if (*of_loss || *of_reward)
+      rows.insert(rows.end(), VerlKlKeys(*of_loss).begin(), VerlKlKeys(*of_loss).end());
     else
       Take("algorithm.use_kl_in_reward", "algorithm.disable_kl", ResolveScalar("true"));
-    if (of_loss && of_reward)
+    if (of_loss == true && of_reward == true)
       Leave("algorithm.use_kl_in_reward", ResolveScalar("true"),
             "KL is in the loss or in the reward, and it is in the loss too");
     size_t known = 0;
@@ -156,11 +162,19 @@ class Reader {
     if (!value) return Leave(path, said, "what it refers to is not in the file");
     if (!IsSet(*value)) return;
     if (row.ours.empty()) {
-      if (ValueText(*value) != row.harmless && value->text != row.harmless)
-        Leave(path, *value, row.left);
+      if (!IsHarmless(row, *value)) Leave(path, *value, row.left);
       return;
     }
     Take(path, std::string(row.ours), Translated(row, *value));
+  }
+
+  static bool IsHarmless(const VerlKey& row, const Value& value) {
+    const Value harmless = ResolveScalar(std::string(row.harmless));
+    const auto is_number = [](const Value& one) {
+      return one.kind == ValueKind::kInt || one.kind == ValueKind::kDouble;
+    };
+    if (is_number(value) && is_number(harmless)) return value.number == harmless.number;
+    return value.text == row.harmless || ValueText(value) == row.harmless;
   }
 
   // Values that are spelled otherwise here.
@@ -178,11 +192,13 @@ class Reader {
     return value;
   }
 
-  bool IsOn(const char* path) const {
+  // Off where the file does not have it; nullopt where it refers to what nobody knows.
+  std::optional<bool> IsOn(const char* path) const {
     const auto leaf = leaves_.find(path);
     if (leaf == leaves_.end()) return false;
     const std::optional<Value> value = Resolved(leaves_, path, leaf->second);
-    return value && value->kind == ValueKind::kBool && value->boolean;
+    if (!value) return std::nullopt;
+    return value->kind == ValueKind::kBool && value->boolean;
   }
 
   void Leave(const std::string& path, const Value& value, std::string_view why) {
@@ -263,7 +279,10 @@ void ApplyInherited(const Inherited& inherited, LoadedConfig& loaded) {
     ConfigSource& source = loaded.sources[static_cast<size_t>(key - ConfigKeys().data())];
     if (source.kind != SourceKind::kDefault) continue;
     NXDKIT_CHECK(AssignSlot(key->slot(loaded.config), one.value).empty());  // Reader::Take
-    source = {SourceKind::kMachine, {}, fmt::format("{} {}", inherited.file, one.theirs)};
+    const bool of_file = !one.theirs.starts_with("--");
+    source = {SourceKind::kMachine,
+              {},
+              of_file ? fmt::format("{} {}", inherited.file, one.theirs) : one.theirs};
   }
 }
 

@@ -31,6 +31,8 @@ constexpr VerlKey kVerlKeys[] = {
      "worker.actor.micro_batch_size_per_device_for_update"},
     {"actor_rollout_ref.actor.use_dynamic_bsz", "worker.actor.dynamic_batching"},
     {"actor_rollout_ref.actor.grad_clip", "worker.actor.max_grad_norm"},
+    {"actor_rollout_ref.actor.clip_ratio", "worker.actor.clip_ratio_low"},
+    {"actor_rollout_ref.actor.clip_ratio", "worker.actor.clip_ratio_high"},
     {"actor_rollout_ref.actor.clip_ratio_low", "worker.actor.clip_ratio_low"},
     {"actor_rollout_ref.actor.clip_ratio_high", "worker.actor.clip_ratio_high"},
     {"actor_rollout_ref.actor.clip_ratio_c", "worker.actor.clip_ratio_dual"},

@@ -5,18 +5,22 @@
 #include "formats/kinds/open.h"
 #include "formats/kinds/run_folder.h"
 #include "lib/base/text.h"
+#include "lib/json/json.h"
+#include "lib/json/json_parse.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
+#include "trainer/report/metric_log.h"
 
 namespace nxdkit::trainer {
 namespace {
 
+constexpr const char* kInitFrom = "--init-from";
 constexpr const char* kModel = "worker.actor.model.model_path";
 constexpr const char* kCriticModel = "worker.critic.model.model_path";
 
 void Set(const std::string& ours, const std::string& value, Inherited& inherited) {
   Value said = ResolveScalar(value);
-  inherited.keys.push_back({ours, ours, std::move(said), ""});
+  inherited.keys.push_back({kInitFrom, ours, std::move(said), ""});
 }
 
 // From the checkpoint up to the folder that the run's folder is in.
@@ -52,8 +56,13 @@ Result<InitFrom> ReadInitFrom(const std::string& run) {
   NXDKIT_ASSIGN(const kinds::RunCheckpoint found, kinds::FindCheckpoint(real));
   for (const std::string& warning : found.warnings) out.lines.push_back(warning);
   NXDKIT_ASSIGN(const auto file, FindInherited(FoldersAbove(found.path)));
-  if (file) {
-    NXDKIT_TRY(ReadInherited(*file).To(out.inherited));
+  Result<Inherited> read = file ? ReadInherited(*file) : Result<Inherited>(Inherited());
+  if (!read.ok() && read.error().code() == Errc::kIo) return std::move(read).error();
+  if (!read.ok()) {
+    out.lines.push_back("left   the run's configuration: " +
+                        EscapeControl(read.error().ToString()));
+  } else if (file) {
+    out.inherited = *std::move(read);
     for (std::string& line : InheritedLines(out.inherited)) out.lines.push_back(std::move(line));
   } else {
     out.lines.push_back(
@@ -77,6 +86,31 @@ Result<InitFrom> ReadInitFrom(const std::string& run) {
       "new    the steps, the schedule of the learning rate and the order of the data begin again; "
       "the reference policy of KL is this checkpoint");
   return out;
+}
+
+Status KeepOrigin(LoadedConfig& loaded, std::vector<std::string>& lines) {
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 20;
+  const std::string file =
+      JoinPath(*loaded.config.trainer.save_checkpoint_path, std::string(kConfigFile));
+  NXDKIT_ASSIGN(const bool there, IsThere(file));
+  if (!there) return OkStatus();
+  NXDKIT_ASSIGN(const Json json, ReadJsonFile(file, kMaxBytes));
+  const std::pair<const char*, UpdaterConfig*> roles[] = {{"actor", &loaded.config.worker.actor},
+                                                          {"critic", &loaded.config.worker.critic}};
+  for (const auto& [role, section] : roles) {
+    const Json* at = &json;
+    for (const char* key : {"worker", role, "model", "model_path"})
+      at = at && at->is_object() ? JsonFind(*at, key) : nullptr;
+    ModelSection& model = section->model;
+    const std::string key = fmt::format("worker.{}.model.model_path", role);
+    const bool inherited = loaded.SourceOf(key).override_text == kInitFrom;
+    if (!at || !at->is_string() || !inherited || *at == *model.model_path) continue;
+    if (model.tokenizer_path == model.model_path) model.tokenizer_path = at->get<std::string>();
+    model.model_path = at->get<std::string>();
+    lines.push_back(fmt::format("kept   {}={}, from which the run began", key,
+                                EscapeControl(*model.model_path)));
+  }
+  return OkStatus();
 }
 
 }  // namespace nxdkit::trainer

@@ -19,4 +19,8 @@ struct InitFrom {
 // an optimizer's state that cannot be read is left.
 Result<InitFrom> ReadInitFrom(const std::string& run);
 
+// A run that goes on keeps the model that it began from, its reference policy, though the other
+// trainer's run has newer steps by now; a line says so.
+Status KeepOrigin(LoadedConfig& loaded, std::vector<std::string>& lines);
+
 }  // namespace nxdkit::trainer

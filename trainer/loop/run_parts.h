@@ -64,6 +64,7 @@ struct RunModels {
 
 // The books of a run: whose it is, how long it is, and what its checkpoints say beside the weights.
 struct RunRecord {
+  bool continues = false;  // from a checkpoint of its own
   std::optional<FolderLock> lock;  // of the run's folder
   std::optional<Attempt> attempt;  // at the run; nullopt: nobody else can be at it
   int64_t training_steps = 0;

@@ -171,8 +171,8 @@ Status RestoreState(const SetupContext& setup, const UpdaterConfig& section, Mes
     return std::move(restored).error().hint(
         "worker.actor.optim.from_model=false begins with an optimizer of zeros; a state of another "
         "worker.actor.optim.strategy cannot be taken");
-  setup.Note(fmt::format("the optimizer goes on from {}, after {} updates", path,
-                         model.optimizer().step));
+  setup.Note(
+      fmt::format("the optimizer goes on from {}, after {} updates", path, model.optimizer().step));
   return OkStatus();
 }
 
@@ -182,8 +182,9 @@ Status OpenModels(const SetupContext& setup, RunModels& models) {
   return NeedsCritic(setup.config) ? OpenCritic(setup, models) : OkStatus();
 }
 
-// Reads the weights, and checks every element of them, into meshes of ranks.
-Status LoadModels(const SetupContext& setup, RunModels& models) {
+// Reads the weights, and checks every element of them, into meshes of ranks. A run that continues
+// has an optimizer's state of its own.
+Status LoadModels(const SetupContext& setup, bool continues, RunModels& models) {
   NXDKIT_TRY(CheckWeights(setup, models.base));
   if (models.critic_model) {
     const artifact::BoundArtifact& source = models.critic_model->source;
@@ -191,12 +192,12 @@ Status LoadModels(const SetupContext& setup, RunModels& models) {
     NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.critic));
     options.origin.critic = true;
     NXDKIT_ASSIGN(models.critic, MeshModel::Make(models.critic_model->config, options, source));
-    NXDKIT_TRY(RestoreState(setup, setup.config.worker.critic, *models.critic));
+    if (!continues) NXDKIT_TRY(RestoreState(setup, setup.config.worker.critic, *models.critic));
   }
   NXDKIT_ASSIGN(MeshOptions options, MeshOf(setup, setup.config.worker.actor));
   options.temperature = static_cast<float>(setup.config.worker.rollout.temperature);
   NXDKIT_ASSIGN(models.actor, MeshModel::Make(*models.config, options, models.base));
-  NXDKIT_TRY(RestoreState(setup, setup.config.worker.actor, *models.actor));
+  if (!continues) NXDKIT_TRY(RestoreState(setup, setup.config.worker.actor, *models.actor));
   if (setup.config.algorithm.disable_kl) return OkStatus();
   options.decoder.trainable = false;
   NXDKIT_ASSIGN(models.reference, MeshModel::Make(*models.config, options, models.base));
@@ -206,6 +207,7 @@ Status LoadModels(const SetupContext& setup, RunModels& models) {
 // All that needs no weights. Changes no files.
 Status CheckAll(const SetupContext& setup, RunParts& parts) {
   NXDKIT_ASSIGN(const std::optional<FoundCheckpoint> continued, FindContinued(setup));
+  parts.record.continues = continued.has_value();
   NXDKIT_TRY(OpenModels(setup, parts.models));
   NXDKIT_ASSIGN(parts.engines.shape, ShapeOfEngine(setup, *parts.models.config));
   NXDKIT_TRY(CheckRoom(setup, parts.models, parts.engines.shape));
@@ -223,7 +225,7 @@ Result<RunParts> MakeParts(const SetupContext& setup) {
   RunParts parts;
   NXDKIT_TRY(CheckAll(setup, parts));
   NXDKIT_ASSIGN(parts.data.score_validation, MakeScorer(setup));
-  NXDKIT_TRY(LoadModels(setup, parts.models));
+  NXDKIT_TRY(LoadModels(setup, parts.record.continues, parts.models));
   NXDKIT_TRY(MakeEngines(setup, parts.models, parts.record.text_files, parts.engines));
   return parts;
 }

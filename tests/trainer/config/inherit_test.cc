@@ -135,6 +135,26 @@ TEST_F(InheritedConfig, VerlsKeysHaveTheirCounterparts) {
   EXPECT_GT(inherited.others, 1u);
 }
 
+// A name that begins with a dot is beside the key that says it, through other keys too.
+TEST_F(InheritedConfig, ReferencesAreRelativeToWhereTheyStand) {
+  const Config config = Loaded(
+      Read("actor_rollout_ref: {rollout: {n: 3}}\ndata: {train_batch_size: '${x.y}', z: 64}\n"
+           "x: {y: '${.z}', z: 128}\n"));
+  EXPECT_EQ(config.data.rollout_batch_size, 128);
+}
+
+TEST_F(InheritedConfig, KlIsNotTurnedOffWhereNobodyKnows) {
+  const Inherited inherited = Read(
+      "actor_rollout_ref: {actor: {use_kl_loss: '${oc.env:USE_KL}', entropy_coeff: 0.0,\n"
+      "  clip_ratio: 0.25}}\n");
+  const Config config = Loaded(inherited);
+  EXPECT_FALSE(config.algorithm.disable_kl);
+  EXPECT_THAT(WhyLeft(inherited, "actor_rollout_ref.actor.use_kl_loss"), HasSubstr("KL"));
+  EXPECT_EQ(WhyLeft(inherited, "actor_rollout_ref.actor.entropy_coeff"), "not there");
+  EXPECT_EQ(config.worker.actor.clip_ratio_low, 0.25);
+  EXPECT_EQ(config.worker.actor.clip_ratio_high, 0.25);
+}
+
 TEST_F(InheritedConfig, WithoutKlThereIsNone) {
   const Config config =
       Loaded(Read("actor_rollout_ref: {actor: {use_kl_loss: false}}\n"
