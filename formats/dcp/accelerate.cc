@@ -13,6 +13,8 @@ constexpr char kModelFolder[] = "pytorch_model_fsdp_0";
 constexpr char kOptimizerFolder[] = "optimizer_0";
 constexpr char kTrainersScheduler[] = "scheduler.pt";
 constexpr char kAcceleratesScheduler[] = "scheduler.bin";
+constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // of FULL_STATE_DICT
+constexpr char kWholeOptimizer[] = "optimizer.bin";
 constexpr char kSchedulerPrefix[] = "lr_scheduler.";
 
 void MoveBelow(const std::string& folder, ItemPlace& place) {
@@ -61,13 +63,101 @@ Status AddScheduler(const std::string& path, const Looker& look, Folder& out) {
   return OkStatus();
 }
 
-}  // namespace
+// The tensors of one archive, each whole.
+class WholeArchive {
+ public:
+  WholeArchive(const torch::Archive& archive, Folder& out) : archive_(archive), out_(out) {
+    file_ = static_cast<uint32_t>(out.files.size());
+    out.files.push_back({archive.path, archive.format, archive.file_bytes, {}, {}});
+    out.archives.push_back({archive.path, 0, archive.file_bytes});
+    for (const std::string& warning : archive.warnings) AddWarning(out, warning);
+  }
 
-Result<bool> IsAccelerateFolder(const std::string& path, const Looker& look) {
+  void Add(std::string key, torch::TensorIndex index) {
+    StoredTensor stored = archive_.tensors.at(index.index);
+    stored.name = key;
+    out_.files[file_].tensors.push_back(stored);
+    StoredEntry entry{std::move(key), stored.dtype, stored.shape, {}};
+    const Box box = WholeBox(stored.shape);
+    if (box.Volume() > 0) entry.chunks.push_back({box, file_, std::move(stored)});
+    out_.tensors.push_back(std::move(entry));
+  }
+  // A tensor, or a value of its own.
+  void AddAny(std::string key, const torch::PickleValue& value) {
+    if (const torch::TensorIndex* index = value.tensor())
+      Add(std::move(key), *index);
+    else
+      out_.metadata.objects.push_back({std::move(key), {}, value});
+  }
+
+ private:
+  const torch::Archive& archive_;
+  Folder& out_;
+  uint32_t file_;
+};
+
+Status AddWholeModel(const std::string& path, Folder& out) {
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
+  if (!archive.root.dict()) return Corrupt("no dict of tensors").in(path);
+  WholeArchive whole(archive, out);
+  for (const auto& [key, value] : *archive.root.dict())
+    if (key.string() && value.tensor()) whole.Add(*key.string(), *value.tensor());
+  return OkStatus();
+}
+
+// {"state": {NAME: {"exp_avg": ...}}, "param_groups": [{..., "params": [NAME, ...]}]}
+Status AddWholeOptimizer(const std::string& path, Folder& out) {
+  NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
+  const torch::PickleValue* state = archive.root.dict() ? archive.root.Find("state") : nullptr;
+  const torch::PickleValue* groups = state ? archive.root.Find("param_groups") : nullptr;
+  if (!state || !state->dict() || !groups || !groups->list())
+    return Corrupt("no state of an optimizer by names").in(path);
+  WholeArchive whole(archive, out);
+  for (const auto& [name, kept] : *state->dict()) {
+    if (!name.string() || !kept.dict())
+      return Unsupported("the optimizer's parameters have no names").in(path);
+    for (const auto& [what, value] : *kept.dict())
+      if (what.string())
+        whole.AddAny("optimizer.state." + *name.string() + "." + *what.string(), value);
+  }
+  for (size_t g = 0; g < groups->list()->size(); ++g) {
+    const torch::PickleDict* options = (*groups->list())[g].dict();
+    if (!options) return Corrupt("a group of options that is no dict").in(path);
+    for (const auto& [option, value] : *options)
+      if (option.string())
+        whole.AddAny("optimizer.param_groups." + std::to_string(g) + "." + *option.string(), value);
+  }
+  return OkStatus();
+}
+
+Result<Folder> OpenWhole(const std::string& path) {
+  Folder out;
+  out.path = path;
+  NXDKIT_TRY(AddWholeModel(JoinPath(path, kWholeModel), out));
+  NXDKIT_TRY(AddWholeOptimizer(JoinPath(path, kWholeOptimizer), out));
+  return out;
+}
+
+Result<bool> IsSharded(const std::string& path, const Looker& look) {
   return look.HasFile(JoinPath(path, kModelFolder), kMetadataFile);
 }
 
+}  // namespace
+
+Result<bool> IsAccelerateFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool sharded, IsSharded(path, look));
+  if (sharded) return true;
+  NXDKIT_ASSIGN(const bool model, look.HasFile(path, kWholeModel));
+  return model ? look.HasFile(path, kWholeOptimizer) : Result<bool>(false);
+}
+
 Result<Folder> OpenAccelerate(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool sharded, IsSharded(path, look));
+  if (!sharded) {
+    NXDKIT_ASSIGN(Folder whole, OpenWhole(path));
+    NXDKIT_TRY(AddScheduler(path, look, whole));
+    return whole;
+  }
   Folder out;
   out.path = path;
   NXDKIT_ASSIGN(Folder model, Open(JoinPath(path, kModelFolder), look));

@@ -3,6 +3,8 @@
 //
 //   pytorch_model_fsdp_0/   model.NAME
 //   optimizer_0/            optimizer.state.NAME.exp_avg, optimizer.param_groups.0.lr
+//
+// or, of FULL_STATE_DICT, pytorch_model_fsdp.bin and optimizer.bin: torch archives of rank 0 alone.
 #pragma once
 
 #include <string>

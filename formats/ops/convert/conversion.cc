@@ -87,8 +87,10 @@ Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& sou
     if (folder.empty()) return OkStatus();
     NXDKIT_ASSIGN(const bool there, source.artifact.look.HasFile(folder, name));
     if (there)
-      notes.push_back(fmt::format(
-          "{} is not read: the optimizer begins with zeros (that of a sharded FSDP run is)", name));
+      notes.push_back(fmt::format("{} is not read: the optimizer begins with zeros{}", name,
+                                  std::string_view(name) == "optimizer.bin"
+                                      ? " (--from dcp reads it, of an FSDP run)"
+                                      : ""));
   }
   return OkStatus();
 }

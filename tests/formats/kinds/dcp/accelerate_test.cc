@@ -89,6 +89,21 @@ TEST_P(AccelerateFolder, NamesAreTheModelsWithoutAConfiguration) {
 INSTANTIATE_TEST_SUITE_P(All, AccelerateFolder, ::testing::Values("state", "trainer"),
                          [](const auto& row) { return std::string(row.param); });
 
+// FULL_STATE_DICT: two archives of rank 0.
+TEST(AccelerateWhole, HoldsWhatTorchGathered) {
+  const json expected = json::parse(ReadBytes(kAccelerate + "expected.json"))["full"];
+  const Result<dcp::Folder> folder = dcp::OpenAccelerate(kAccelerate + "full");
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  std::map<std::string, std::string> found;
+  for (const dcp::StoredEntry& entry : folder->tensors)
+    found.emplace(entry.key, ShortDigest(entry));
+  for (const auto& [name, parameter] : expected["parameters"].items()) {
+    EXPECT_EQ(found[name], parameter["sha"]) << name;
+    for (const char* kept : {"exp_avg", "exp_avg_sq"})
+      EXPECT_EQ(found["optimizer.state." + name + "." + kept], parameter[kept]) << name;
+  }
+}
+
 // One bit of each byte of what describes the two: an error, or the tensors of the run.
 TEST(AccelerateDamage, MutationsAreRefusedOrHarmless) {
   const testing_util::Scratch scratch;
