@@ -96,22 +96,24 @@ class WholeArchive {
   uint32_t file_;
 };
 
-Status AddWholeModel(const std::string& path, Folder& out) {
+Result<Folder> OpenWholeModel(const std::string& path) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   if (!archive.root.dict()) return Corrupt("no dict of tensors").in(path);
+  Folder out;
   WholeArchive whole(archive, out);
   for (const auto& [key, value] : *archive.root.dict())
     if (key.string() && value.tensor()) whole.Add(*key.string(), *value.tensor());
-  return OkStatus();
+  return out;
 }
 
 // {"state": {NAME: {"exp_avg": ...}}, "param_groups": [{..., "params": [NAME, ...]}]}
-Status AddWholeOptimizer(const std::string& path, Folder& out) {
+Result<Folder> OpenWholeOptimizer(const std::string& path) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   const torch::PickleValue* state = archive.root.dict() ? archive.root.Find("state") : nullptr;
   const torch::PickleValue* groups = state ? archive.root.Find("param_groups") : nullptr;
   if (!state || !state->dict() || !groups || !groups->list())
     return Corrupt("no state of an optimizer by names").in(path);
+  Folder out;
   WholeArchive whole(archive, out);
   for (const auto& [name, kept] : *state->dict()) {
     if (!name.string() || !kept.dict())
@@ -127,14 +129,6 @@ Status AddWholeOptimizer(const std::string& path, Folder& out) {
       if (option.string())
         whole.AddAny("optimizer.param_groups." + std::to_string(g) + "." + *option.string(), value);
   }
-  return OkStatus();
-}
-
-Result<Folder> OpenWhole(const std::string& path) {
-  Folder out;
-  out.path = path;
-  NXDKIT_TRY(AddWholeModel(JoinPath(path, kWholeModel), out));
-  NXDKIT_TRY(AddWholeOptimizer(JoinPath(path, kWholeOptimizer), out));
   return out;
 }
 
@@ -153,19 +147,15 @@ Result<bool> IsAccelerateFolder(const std::string& path, const Looker& look) {
 
 Result<Folder> OpenAccelerate(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool sharded, IsSharded(path, look));
-  if (!sharded) {
-    NXDKIT_ASSIGN(Folder whole, OpenWhole(path));
-    NXDKIT_TRY(AddScheduler(path, look, whole));
-    return whole;
-  }
+  const std::string model_path = JoinPath(path, sharded ? kModelFolder : kWholeModel);
+  const std::string state_path = JoinPath(path, sharded ? kOptimizerFolder : kWholeOptimizer);
   Folder out;
   out.path = path;
-  NXDKIT_ASSIGN(Folder model, Open(JoinPath(path, kModelFolder), look));
+  NXDKIT_ASSIGN(Folder model, sharded ? Open(model_path, look) : OpenWholeModel(model_path));
   Append(kModelFolder, std::move(model), out);
-  const std::string optimizer = JoinPath(path, kOptimizerFolder);
-  NXDKIT_ASSIGN(const bool there, look.IsFolder(optimizer));
+  NXDKIT_ASSIGN(const bool there, look.IsThere(state_path));
   if (there) {
-    Result<Folder> state = Open(optimizer, look);
+    Result<Folder> state = sharded ? Open(state_path, look) : OpenWholeOptimizer(state_path);
     if (!state.ok() && state.error().code() == Errc::kIo) return std::move(state).error();
     if (state.ok())
       Append(kOptimizerFolder, *std::move(state), out);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -222,7 +221,7 @@ Result<LoraConfigFile> ConfigFor(const Artifact& artifact, const InputHints& hin
   return LoraConfigFile{std::move(config), std::move(path)};
 }
 
-// That has some of the adapter.
+// The first file that has some of the adapter.
 std::string FirstFile(const Artifact& artifact) {
   for (const dcp::StoredEntry& entry : DcpFolderOf(artifact)->tensors)
     if (IsWeight(entry) && IsOfAdapter(entry.key) && !entry.chunks.empty())

@@ -104,6 +104,19 @@ TEST(AccelerateWhole, HoldsWhatTorchGathered) {
   }
 }
 
+// An optimizer that cannot be read stops nobody who asks for the weights.
+TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsLeftOut) {
+  const testing_util::Scratch scratch;
+  const std::string model = ReadBytes(kAccelerate + "full/pytorch_model_fsdp.bin");
+  scratch.Write("pytorch_model_fsdp.bin", model);
+  scratch.Write("optimizer.bin", model);
+  const Result<dcp::Folder> folder = dcp::OpenAccelerate(scratch.folder());
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  EXPECT_EQ(folder->tensors.size(), 21u);
+  EXPECT_THAT(folder->warnings,
+              ::testing::Contains(::testing::HasSubstr("no state of an optimizer by names")));
+}
+
 // One bit of each byte of what describes the two: an error, or the tensors of the run.
 TEST(AccelerateDamage, MutationsAreRefusedOrHarmless) {
   const testing_util::Scratch scratch;
