@@ -63,6 +63,8 @@ struct Artifact : Said {
   std::vector<TensorFile> files;  // a bound optimizer's after those of the model
   std::vector<LayoutFile> ranks;  // parallel to files
   std::shared_ptr<const KindState> state;
+  // What was found to fit on the way, where a format gives more than one witness: for people.
+  std::vector<std::string> proofs;
 
   uint64_t file_bytes() const;  // of all files of tensors
   size_t tensor_count() const;

@@ -54,8 +54,8 @@ struct BoundArtifact {
   std::shared_ptr<const BoundArtifact> base;
   std::optional<LoraParts> lora;                // this is an adapter, not a model
   std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read
-  // With `merged`: the dtypes that parameters have where they are stored; they are read as F32, so
-  // that a sum is rounded once. Empty, or one per parameter.
+  // The dtypes of parameters that are stored as another one: with `merged` as F32, so that a sum is
+  // rounded once; or as master weights alone. Empty, or one per parameter.
   std::vector<std::optional<Dtype>> own_dtypes;
   uint64_t reading_bytes = 0;  // memory that each thread takes to read it
   std::optional<BoundOptimizer> optimizer;

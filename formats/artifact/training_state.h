@@ -86,6 +86,7 @@ struct BoundOptimizer {
   // Per model parameter; nullopt before its first step.
   std::vector<std::optional<std::vector<OptimizerEntry>>> entries;
   std::vector<std::optional<OptimizerEntry>> masters;  // sharded_master_weights
+  bool has_masters_beside = false;  // a state by names had them before it was numbered
 
   std::vector<std::string> EntryNames() const;  // all of them, masters too, each once
   // What is kept of model parameter `param` under a name (nxd::kMasterWeights too); nullptr: none.

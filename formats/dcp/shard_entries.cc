@@ -63,6 +63,22 @@ Status ShardEntries::Add(const Source& source, const std::string& key, const Sha
   return OkStatus();
 }
 
+Status ShardEntries::AddRange(const Source& source, const std::string& key, const Shape& shape,
+                              const StoredTensor& stored, const Range& range, bool again) {
+  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
+  int64_t at = range.at;
+  for (const Box& box : RangeBoxes(shape, range.first, range.first + range.count)) {
+    StoredTensor view = stored;
+    view.shape = box.extent;
+    view.strides = RowMajorStrides(view.shape);
+    view.offset += static_cast<uint64_t>(at) * width;
+    NXDKIT_TRY(Add(source, key, shape, view, {view.shape, {{box, Shape(shape.size(), 0)}}}, again));
+    at += box.Volume();
+    again = true;
+  }
+  return OkStatus();
+}
+
 Result<StoredEntry*> ShardEntries::EntryOf(const Source& source, const std::string& key,
                                            const Shape& shape, Dtype dtype, bool again) {
   const auto [number, added] = numbers_.emplace(key, out_.tensors.size());

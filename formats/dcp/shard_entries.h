@@ -30,6 +30,16 @@ class ShardEntries {
   Status Add(const Source& source, const std::string& key, const Shape& shape,
              const StoredTensor& stored, const dtensor::LocalShard& shard, bool again = false);
 
+  // Elements of a flattened tensor, and where they are in what a rank has.
+  struct Range {
+    int64_t at = 0;  // in `stored`
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+  // The same of a part of the tensor of this key, flattened; `stored` is packed, of one dimension.
+  Status AddRange(const Source& source, const std::string& key, const Shape& shape,
+                  const StoredTensor& stored, const Range& range, bool again = false);
+
   // Every rank saves all objects. Where they differ it is kCorrupt where they must not, else the
   // lowest rank's is taken, and a warning says so.
   Status AddObject(const std::string& key, const torch::PickleValue& value, torch::PickleValue path,

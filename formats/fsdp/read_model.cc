@@ -12,24 +12,8 @@ namespace nxdkit::fsdp {
 namespace {
 
 constexpr std::string_view kFlatParameter = "_flat_param";
-constexpr uint64_t kMostRead = 1 << 20;
 
 }  // namespace
-
-Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t from) {
-  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
-  const uint64_t row = static_cast<uint64_t>(stored.strides[0]) * width;
-  uint64_t at = stored.offset + static_cast<uint64_t>(from) * row;
-  const uint64_t end = stored.offset + static_cast<uint64_t>(stored.shape[0]) * row;
-  std::vector<std::byte> bytes(std::min(kMostRead, end - at));
-  while (at < end) {
-    const auto part = std::span(bytes).first(std::min<uint64_t>(bytes.size(), end - at));
-    NXDKIT_TRY(stored.storage->ReadAt(at, part));
-    if (std::ranges::any_of(part, [](std::byte b) { return b != std::byte{0}; })) return false;
-    at += part.size();
-  }
-  return true;
-}
 
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
                                        torch::ReadOptions::Allowed allowed,

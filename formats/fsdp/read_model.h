@@ -19,9 +19,6 @@ Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t f
                                        torch::ReadOptions::Allowed allowed,
                                        const RankFileName& name, dcp::Folder& out);
 
-// Whether a packed tensor is zero from a row on.
-Result<bool> IsZeroFrom(const StoredTensor& stored, int64_t row);
-
 // Which parts of the whole a rank's tensor is; a plain one is a copy of all of it. Rows that FSDP
 // has padded it with are no part, and must be zero.
 Result<dtensor::LocalShard> PartsOf(const StoredTensor& stored,

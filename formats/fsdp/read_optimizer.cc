@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "formats/fsdp/match.h"
+#include "formats/dcp/match.h"
 #include "formats/fsdp/read_model.h"
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
@@ -27,26 +27,6 @@ bool IsNone(const PickleValue& value) {
 }
 
 bool HasElements(const Kept& kept) { return !kept.value && !kept.stored.shape.empty(); }
-
-// Elements [first, first + count) of a flattened parameter, which lie in `stored`, of one
-// dimension, from `at` on.
-Status AddSlice(dcp::ShardEntries& entries, const dcp::ShardEntries::Source& source,
-                const std::string& key, const Shape& shape, const StoredTensor& stored, int64_t at,
-                int64_t first, int64_t count) {
-  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
-  bool again = false;
-  for (const Box& box : RangeBoxes(shape, first, first + count)) {
-    StoredTensor view = stored;
-    view.shape = box.extent;
-    view.strides = RowMajorStrides(view.shape);
-    view.offset += static_cast<uint64_t>(at) * width;
-    NXDKIT_TRY(entries.Add(source, key, shape, view, {view.shape, {{box, Shape(shape.size(), 0)}}},
-                           again));
-    at += box.Volume();
-    again = true;
-  }
-  return OkStatus();
-}
 
 }  // namespace
 
@@ -221,8 +201,9 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
       if (!param.integer()) return Corrupt("a group of options of what is no number");
       numbers.push_back(*param.integer());
     }
-    const auto found = MatchInOrder(numbers.size(), units.size(),
-                                    [&](size_t i, size_t j) { return fits(numbers[i], units[j]); });
+    const auto found = dcp::MatchInOrder(numbers.size(), units.size(), [&](size_t i, size_t j) {
+      return fits(numbers[i], units[j]);
+    });
     if (!found)
       return Unsupported(
                  "the optimizer has {} things in a group, and their sizes are not those of as many "
@@ -403,9 +384,9 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
     const int64_t lo = std::max(first, begin);
     const int64_t hi = std::min(first + count, begin + length);
     if (lo < hi)
-      NXDKIT_TRY(AddSlice(entries_, {rank.file, rank.rank},
-                          fmt::format("{}{}.{}", kStateKeys, tensor.name, kept.name), tensor.shape,
-                          kept.stored, lo - begin, lo - first, hi - lo));
+      NXDKIT_TRY(entries_.AddRange({rank.file, rank.rank},
+                                   fmt::format("{}{}.{}", kStateKeys, tensor.name, kept.name),
+                                   tensor.shape, kept.stored, {lo - begin, lo - first, hi - lo}));
     first += count;
   }
   if (!proves_padding_) return OkStatus();

@@ -42,13 +42,25 @@ Status RequireModel(const BoundArtifact& source) {
       .hint("name one with --config");
 }
 
+namespace {
+
+// Of a stored tensor: that of its parameter, where it is another one.
+Dtype DtypeOf(const BoundArtifact& source, size_t tensor) {
+  const std::vector<Piece>& pieces = source.bound.layout.tensors[tensor].pieces;
+  const bool has_own = !source.own_dtypes.empty() && !pieces.empty();
+  const std::optional<Dtype> own = has_own ? source.own_dtypes[pieces.front().param] : std::nullopt;
+  return own.value_or(source.bound.stored[tensor].dtype);
+}
+
+}  // namespace
+
 Result<Dtype> CommonDtype(const BoundArtifact& source, bool downcast) {
   const auto lowered = [&](Dtype dtype) { return downcast ? Downcast(dtype) : dtype; };
   std::optional<Dtype> common;
   const BoundArtifact& own = source.merged ? *source.base : source;
-  for (const StoredTensor& stored : own.bound.stored) {
-    if (!Info(stored.dtype).floating) continue;
-    const Dtype dtype = lowered(stored.dtype);
+  for (size_t t = 0; t < own.bound.stored.size(); ++t) {
+    const Dtype dtype = lowered(DtypeOf(own, t));
+    if (!Info(dtype).floating) continue;
     if (common && *common != dtype) {
       if (source.artifact.config && source.artifact.config->dtype)
         return lowered(*source.artifact.config->dtype);

@@ -4,7 +4,8 @@
 namespace nxdkit::kinds {
 
 std::span<const Kind* const> Kinds() {
-  static constexpr const Kind* kRows[] = {&kHf, &kNxd, &kRollout, &kTorch, &kDelta, &kDcp, &kFsdp};
+  static constexpr const Kind* kRows[] = {&kHf,    &kNxd, &kRollout, &kTorch,
+                                          &kDelta, &kDcp, &kFsdp,    &kZero};
   return kRows;
 }
 

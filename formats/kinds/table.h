@@ -14,6 +14,7 @@ extern const Kind kTorch;    // a torch state dict
 extern const Kind kDelta;    // what changed in a model
 extern const Kind kDcp;      // a torch distributed checkpoint
 extern const Kind kFsdp;     // the rank files of an FSDP run
+extern const Kind kZero;     // a checkpoint of DeepSpeed
 
 // All of them, in the order in which they are named to people.
 std::span<const Kind* const> Kinds();

@@ -35,8 +35,9 @@ struct ReadOptions {
   const std::set<uint64_t>* proved = nullptr;
   // Of the zip form: the globals that the pickle may name. Distributed tensors are records in
   // `root`, with the tensor of the rank and how it is placed (pickle_globals.h), where they may be
-  // there; and so are arrays of numpy.
-  enum class Allowed : uint8_t { kPlain, kDistributed, kRunState } allowed = Allowed::kPlain;
+  // there; and so are arrays of numpy. With kAny objects of other classes are OpaqueObjects, and
+  // only what would run code is refused.
+  enum class Allowed : uint8_t { kPlain, kDistributed, kRunState, kAny } allowed = Allowed::kPlain;
   // Of the zip form: the records alone. The pickle, which may be of anything, is not read, and
   // `root` is None.
   bool only_records = false;

@@ -145,7 +145,14 @@ Status BuildReference(PickleGraph& graph, NodeId object, NodeId state) {
 
 }  // namespace
 
+bool IsInert(const PickleGraph& graph, NodeId id) {
+  const NodeKind kind = graph.kind(id);
+  return (kind == NodeKind::kOpaque || kind == NodeKind::kGlobal) &&
+         graph.AsGlobal(id).kind == GlobalKind::kInert;
+}
+
 Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
+  if (IsInert(graph, callee)) return graph.OfGlobal(NodeKind::kOpaque, &graph.AsGlobal(callee));
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "REDUCE");
   if (graph.kind(arguments) != NodeKind::kTuple)
     return Corrupt("REDUCE with a {} for arguments, expected a tuple", graph.kind_name(arguments));
@@ -177,6 +184,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
 }
 
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
+  if (IsInert(graph, callee)) return Call(graph, callee, arguments);
   if (graph.kind(callee) != NodeKind::kGlobal) return NotCallable(graph, callee, "NEWOBJ");
   if (graph.kind(arguments) != NodeKind::kTuple)
     return Corrupt("NEWOBJ with a {} for arguments, expected a tuple", graph.kind_name(arguments));
@@ -191,6 +199,7 @@ Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments) {
 }
 
 Status Build(PickleGraph& graph, NodeId object, NodeId state) {
+  if (IsInert(graph, object)) return OkStatus();
   const NodeKind kind = graph.kind(object);
   if (kind == NodeKind::kRecord) {
     if (graph.AsRecord(object).state)

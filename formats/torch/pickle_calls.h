@@ -10,6 +10,8 @@ namespace nxdkit::torch {
 Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments);
 // callee.__new__(callee, *arguments)
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments);
+// A class that is not known, or a value of it: whatever is done with it is one again.
+bool IsInert(const PickleGraph& graph, NodeId id);
 Status Build(PickleGraph& graph, NodeId object, NodeId state);  // object.__setstate__(state)
 
 }  // namespace nxdkit::torch

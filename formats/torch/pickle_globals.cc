@@ -138,6 +138,32 @@ constexpr ClassRow kDistributed[] = {
     {"_remote_device", {"torch.distributed.remote_device."}},
 };
 
+// Whose attributes are looked at: the arguments of Megatron's scripts, DeepSpeed's numbers.
+constexpr ClassRow kTrainerRows[] = {
+    {"Namespace", {"argparse."}},
+    {"SimpleNamespace", {"types."}},
+    {"ZeroStageEnum", {"deepspeed.runtime.zero.config."}},
+    {"getattr", {"builtins."}},
+};
+
+// Modules, with the dot after them, and functions that run what a file says.
+constexpr std::string_view kRunningModules[] = {
+    "os.",        "posix.",     "nt.",         "sys.", "subprocess.", "socket.",
+    "shutil.",    "importlib.", "runpy.",      "pty.", "pdb.",        "code.",
+    "codeop.",    "ctypes.",    "timeit.",     "bdb.", "asyncio.",    "cffi.",
+    "_io.FileIO", "io.open",    "webbrowser.", "pip.", "torch.hub."};
+constexpr std::string_view kRunningFunctions[] = {
+    "builtins.eval",       "builtins.exec",        "builtins.compile",    "builtins.open",
+    "builtins.input",      "builtins.__import__",  "builtins.breakpoint", "torch.load",
+    "pickle.loads",        "pickle.load",          "_pickle.loads",       "_pickle.load",
+    "operator.attrgetter", "operator.methodcaller"};
+
+bool RunsCode(std::string_view name) {
+  const auto starts = [&](std::string_view module) { return name.starts_with(module); };
+  return std::ranges::any_of(kRunningModules, starts) ||
+         std::ranges::find(kRunningFunctions, name) != std::end(kRunningFunctions);
+}
+
 constexpr ClassRow kNumpyRows[] = {
     {"_reconstruct", {"numpy.core.multiarray.", "numpy._core.multiarray."}},
     {"scalar", {"numpy.core.multiarray.", "numpy._core.multiarray."}},
@@ -184,6 +210,14 @@ std::vector<Global> MakeRunStateTable() {
   return table;
 }
 
+std::vector<Global> MakeAnyTable() {
+  std::vector<Global> table = MakeRunStateTable();
+  AddRecords(kTrainerRows, table);
+  for (Global& global : table)
+    if (global.kind == GlobalKind::kRefused) global.kind = GlobalKind::kInert;
+  return table;
+}
+
 }  // namespace
 
 void AddDtypes(std::vector<Global>& globals) {
@@ -215,6 +249,17 @@ const GlobalTable& RunStateGlobals() {
   return table;
 }
 
+const GlobalTable& AnyGlobals() {
+  static const GlobalTable table = GlobalTable::OfAnything(MakeAnyTable());  // constant
+  return table;
+}
+
+GlobalTable GlobalTable::OfAnything(std::vector<Global> globals) {
+  GlobalTable table(std::move(globals), "", "");
+  table.keeps_others_ = true;
+  return table;
+}
+
 GlobalTable::GlobalTable(std::vector<Global> globals, std::string needed_by, std::string hint)
     : globals_(std::move(globals)), needed_by_(std::move(needed_by)), hint_(std::move(hint)) {
   std::ranges::sort(globals_, {}, &Global::name);
@@ -225,7 +270,14 @@ Result<const Global*> GlobalTable::Find(std::string_view module, std::string_vie
   const std::string full =
       fmt::format("{}.{}", module == "__builtin__" ? "builtins" : module, name);
   const auto found = std::ranges::lower_bound(globals_, full, {}, &Global::name);
-  if (found == globals_.end() || found->name != full)
+  const bool known = found != globals_.end() && found->name == full;
+  if (!known && keeps_others_) {
+    static const Global kOther = {"a class that is not known", GlobalKind::kInert};  // constant
+    if (!RunsCode(full)) return &kOther;
+    return Unsupported("the pickle asks for {}, with which loading it would run code", full)
+        .hint("nothing was run here; do not load the file with torch");
+  }
+  if (!known)
     return Unsupported("the pickle asks for the global {}, which is not on the list of those {}",
                        full, needed_by_)
         .hint(hint_);

@@ -39,6 +39,8 @@ enum class GlobalKind : uint8_t {
   // A class or function of plain data: what it is called with, and the state that BUILD gives it,
   // are kept under its name. Only other readers' lists have some.
   kRecord,
+  // A class or function that nobody here knows. What it makes is a value without contents.
+  kInert,
   // Known, and refused by name with a hint.
   kRefused,
 };
@@ -56,6 +58,9 @@ class GlobalTable {
   // `needed_by`: "that plain tensors and containers need", for messages; `hint`: what to do about a
   // global that is not on the list.
   GlobalTable(std::vector<Global> globals, std::string needed_by, std::string hint);
+  // The same, and any other global is kInert but for those that run code when torch loads them,
+  // which are refused.
+  static GlobalTable OfAnything(std::vector<Global> globals);
   // kUnsupported naming "module.name" for what is not on the list. The result lives as long as the
   // table.
   Result<const Global*> Find(std::string_view module, std::string_view name) const;
@@ -64,6 +69,7 @@ class GlobalTable {
   std::vector<Global> globals_;  // sorted by name
   std::string needed_by_;
   std::string hint_;
+  bool keeps_others_ = false;
 };
 
 // That of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
@@ -78,6 +84,10 @@ inline constexpr char kRebuildWrapper[] = "torch._utils._rebuild_wrapper_subclas
 inline constexpr char kDTensorClass[] = "torch.distributed.tensor.DTensor";
 // The same, and numpy's arrays as records: for what a run keeps beside its tensors.
 const GlobalTable& RunStateGlobals();
+// The same, with any other class as a value without contents: for what a trainer has put beside its
+// tensors. What is read of such a file is looked at value by value.
+const GlobalTable& AnyGlobals();
+inline constexpr char kNamespaceClass[] = "argparse.Namespace";
 void AddDtypes(std::vector<Global>& globals);  // All of torch's dtypes.
 
 // "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.

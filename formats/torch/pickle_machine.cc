@@ -171,6 +171,7 @@ struct Machine {
   // `items` go into the container on top of the stack, which must be of the instruction's kind.
   Status AddToContainer(const Instruction& in, std::span<const NodeId> items) {
     const NodeId target = Top();
+    if (IsInert(graph, target)) return OkStatus();
     const NodeKind kind = graph.kind(target);
     const Op op = in.info->op;
     const bool pairs = op == Op::kSetItem || op == Op::kSetItems;
@@ -192,6 +193,7 @@ struct Machine {
 
   Status NewObjectEx() {
     const NodeId keywords = Top();
+    if (IsInert(graph, Top(2))) return Replace(3, NewObject(graph, Top(2), Top(1)));
     if (graph.kind(keywords) != NodeKind::kDict || !graph.Items(keywords).empty())
       return Unsupported("NEWOBJ_EX with keyword arguments");
     return Replace(3, NewObject(graph, Top(2), Top(1)));

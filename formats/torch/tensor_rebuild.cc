@@ -230,6 +230,9 @@ Result<NodeId> RebuildFromType(PickleGraph& graph, const Global& function, NodeI
     const GlobalKind kind = graph.AsGlobal(arguments[index]).kind;
     return ((kind == kinds) || ...);
   };
+  if (is(0, GlobalKind::kInert) || is(1, GlobalKind::kInert))
+    return graph.OfGlobal(NodeKind::kOpaque,
+                          &graph.AsGlobal(arguments[is(0, GlobalKind::kInert) ? 0 : 1]));
   // Of a distributed tensor the reader makes sense itself.
   if (is(0, GlobalKind::kRecord) && is(1, GlobalKind::kRecord))
     return graph.Record(&function, tuple, true);

@@ -25,6 +25,8 @@ const GlobalTable& TableFor(ReadOptions::Allowed allowed) {
       return DistributedGlobals();
     case ReadOptions::Allowed::kRunState:
       return RunStateGlobals();
+    case ReadOptions::Allowed::kAny:
+      return AnyGlobals();
   }
   return TorchGlobals();
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lib/base/errors.h"
 #include "lib/plan/gather.h"
 
 namespace nxdkit::training {
@@ -137,6 +138,18 @@ struct Sampler {
 Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler{tag}.Run(); }
 
 bool MasterCheck::mostly_others() const { return 2 * faults.size() > params; }
+
+Result<std::string> RequireMasters(const BoundArtifact& checkpoint) {
+  NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(checkpoint));
+  if (check.params == 0) return std::string();
+  if (!check.faults.empty())
+    return Corrupt("{}", FaultText(check, checkpoint))
+        .in(checkpoint.artifact.path)
+        .on(checkpoint.params[check.faults.front().param].name)
+        .hint("--no-optimizer takes the weights alone");
+  return fmt::format("the weights of {} parameters are their master weights rounded, by a sample",
+                     check.params);
+}
 
 std::string FaultText(const MasterCheck& check, const BoundArtifact& tag) {
   const MasterCheck::Fault& first = check.faults.front();

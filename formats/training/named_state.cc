@@ -35,8 +35,15 @@ struct Namer {
     return OkStatus();
   }
 
+  // Of a checkpoint that has master weights beside its weights.
+  Status RunBeside() {
+    const auto has = [](const auto& master) { return master.has_value(); };
+    return std::ranges::any_of(optimizer.masters, has) ? FoldMasters() : OkStatus();
+  }
+
   // Of a checkpoint: what Run makes of a tag's state beside the master weights.
   Status RunNamed() {
+    NXDKIT_TRY(RunBeside());
     NXDKIT_TRY(ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) {
       const bool fits = step >= 0 && step < kMostSteps;
       if (entry.kind != EntryKind::kScalar || (fits && entry.dtype != Dtype::kF32))
@@ -169,9 +176,9 @@ struct Namer {
 }  // namespace
 
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes) {
-  if (!source.optimizer || source.optimizer->style == nxd::OptimizerStyle::kNamed)
-    return OkStatus();
-  return Namer{source, notes}.Run();
+  if (!source.optimizer) return OkStatus();
+  const bool is_named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
+  return is_named ? Namer{source, notes}.RunBeside() : Namer{source, notes}.Run();
 }
 
 Status ToComparedState(BoundArtifact& source, std::vector<std::string>& notes) {

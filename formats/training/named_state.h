@@ -2,7 +2,8 @@
 //
 //   numbered  an NxD tag: weights in the dtype of the module, and beside them the optimizer's state
 //             with the F32 master weights; a step may be a plain number
-//   named     a distributed checkpoint: weights are the master weights; every step is a tensor
+//   named     a distributed checkpoint: weights are the master weights, or these are beside them;
+//             every step is a tensor
 //
 // Here from numbered to named; numbered_state.h is the way back. A bound artifact is turned into
 // one that another format is planned from: nothing is read but steps and, of master weights, a
@@ -19,6 +20,7 @@ namespace nxdkit::training {
 // A tag as a checkpoint keeps it; nothing without an optimizer. Where parameters have master
 // weights, these are the weights; one that has none among them is its own, in F32. A parameter that
 // has no state yet gets zeros, as Adam begins with.
+// So does a checkpoint that has master weights beside its weights.
 // `notes`: what changes by it; master weights that are not those of their weights are a warning of
 // the artifact. kUnsupported when the optimizer is not of Adam's kind.
 Status ToNamedState(BoundArtifact& source, std::vector<std::string>& notes);

@@ -229,27 +229,32 @@ struct Numberer {
     });
   }
 
-  // The weights are stored as the weights of the module, and once more as they are.
+  // The weights are stored as the weights of the module, and once more as they are, but for those
+  // that have a master weight beside them.
   Status AddMasters() {
     const size_t count = optimizer.entries.size();
-    const auto first = static_cast<uint32_t>(source.params.size());
+    std::vector<uint32_t> made(count, UINT32_MAX);  // the new parameter of each
     for (uint32_t i = 0; i < count; ++i) {
+      optimizer.has_masters_beside |= optimizer.masters[i].has_value();
+      if (optimizer.masters[i]) continue;
+      made[i] = static_cast<uint32_t>(source.params.size());
       LogicalTensor master = source.params[i];
       master.name += std::string("/") + nxd::kMasterWeights;
       source.params.push_back(std::move(master));
       optimizer.masters[i] = {
-          nxd::kMasterWeights, EntryKind::kLike, first + i, SIZE_MAX, Dtype::kF32, {}, ""};
+          nxd::kMasterWeights, EntryKind::kLike, made[i], SIZE_MAX, Dtype::kF32, {}, ""};
     }
     for (size_t t = 0, stored = source.bound.stored.size(); t < stored; ++t) {
       TensorLayout layout = source.bound.layout.tensors[t];
       if (layout.pieces.empty() || layout.pieces.front().param >= count) continue;
+      if (made[layout.pieces.front().param] == UINT32_MAX) continue;
       for (Piece& piece : layout.pieces) {
         OptimizerEntry& master = *optimizer.masters[piece.param];
         if (master.stored == SIZE_MAX) {
           master.stored = source.bound.stored.size();
           master.dtype = source.bound.stored[t].dtype;
         }
-        piece.param += first;
+        piece.param = made[piece.param];
       }
       source.bound.Add(std::move(layout), StoredTensor(source.bound.stored[t]));
     }

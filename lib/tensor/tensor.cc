@@ -92,6 +92,22 @@ bool IsPacked(const StoredTensor& tensor) {
   return true;
 }
 
+Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t from) {
+  constexpr uint64_t kMostRead = 1 << 20;
+  const auto width = static_cast<uint64_t>(ElementBytes(tensor.dtype));
+  const uint64_t row = static_cast<uint64_t>(tensor.strides[0]) * width;
+  uint64_t at = tensor.offset + static_cast<uint64_t>(from) * row;
+  const uint64_t end = tensor.offset + static_cast<uint64_t>(tensor.shape[0]) * row;
+  std::vector<std::byte> bytes(std::min(kMostRead, end - at));
+  while (at < end) {
+    const auto part = std::span(bytes).first(std::min<uint64_t>(bytes.size(), end - at));
+    NXDKIT_TRY(tensor.storage->ReadAt(at, part));
+    if (std::ranges::any_of(part, [](std::byte b) { return b != std::byte{0}; })) return false;
+    at += part.size();
+  }
+  return true;
+}
+
 Result<double> ReadScalar(const StoredTensor& tensor) {
   if (tensor.big_endian) return Unsupported("a number of the other byte order cannot be read");
   if (ElementBytes(tensor.dtype) == 0) return Unsupported("a number of less than a byte");

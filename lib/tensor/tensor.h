@@ -53,6 +53,9 @@ bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
 // The number in a tensor without dimensions. kUnsupported for one that no processor of ours has.
 Result<double> ReadScalar(const StoredTensor& tensor);
 
+// Whether a packed tensor is zero from a row on: all of its bytes are.
+Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t row);
+
 // The part [offset, offset + bytes) of a file; the file stays open as long as the storage lives.
 std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uint64_t offset,
                                            uint64_t bytes);

@@ -27,7 +27,7 @@ const std::vector<Room>& Rooms() {
       "formats/nxd",      "formats/rollout",     "formats/neff",  "formats/delta",
       "formats/lora",     "formats/manifest",    "formats/tar",   "formats/compile_cache",
       "formats/hardware", "formats/vllm",        "formats/dcp",   "formats/dtensor",
-      "formats/fsdp"};
+      "formats/fsdp",     "formats/zero"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -66,6 +66,7 @@ const std::vector<Room>& Rooms() {
         "formats/dtensor"}},
       // Rank files are read as a distributed checkpoint.
       {"formats/fsdp", {"formats/models", "formats/torch", "formats/dtensor", "formats/dcp"}},
+      {"formats/zero", {"formats/torch", "formats/dtensor", "formats/dcp"}},  // and so are these
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},
@@ -87,6 +88,7 @@ const std::vector<Room>& Rooms() {
       {"formats/kinds/rollout", kKind({})},
       {"formats/kinds/dcp", kKind({})},
       {"formats/kinds/fsdp", kKind({"formats/kinds/dcp"})},  // which it is read as
+      {"formats/kinds/zero", kKind({"formats/kinds/dcp"})},
       {"formats/kinds/delta",
        kKind({"formats/kinds/rollout"})},  // whose versions record its digest
       {"formats/ops/verify", kOps({})},

@@ -175,8 +175,8 @@ Status LoadTraining(const std::string& folder, const models::Model& model,
     NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));
   for (const OptimizerMemory::Entry& entry : optimizer.entries)
     NXDKIT_TRY(LoadEntry(source, model, entry.name, entry.ranks, run));
-  // Where the state is kept by names, the weights are the master weights.
-  const bool named = source.optimizer->style == nxd::OptimizerStyle::kNamed;
+  // Where the state is kept by names, the weights are the master weights, if none are beside them.
+  const bool named = source.optimizer->style == nxd::OptimizerStyle::kNamed && !kept;
   if (!optimizer.masters.empty())
     NXDKIT_TRY(named ? LoadWeights(source, model, optimizer.masters, run)
                      : LoadEntry(source, model, nxd::kMasterWeights, optimizer.masters, run));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/dcp/folder.h"
+#include "formats/nxd/optimizer_set.h"
 #include "formats/torch/pickle_writer.h"
 #include "formats/training/numbered_form.h"
 #include "formats/training/state_keys.h"
@@ -103,14 +104,19 @@ class DcpBinder {
       if (known->kind == kind && known->dtype == dtype) return known->param;
       return KeptOtherwise(i, what);
     }
-    if (!optimizer_.entries[i]) optimizer_.entries[i].emplace();
+    const bool master = what == nxd::kMasterWeights;
+    if (!master && !optimizer_.entries[i]) optimizer_.entries[i].emplace();
     LogicalTensor logical = out_.params[i];
     logical.name += "/" + what;
     if (kind == EntryKind::kScalar) logical = {logical.name, {}, 0, 0};
     logical.shape = std::move(shape);
     const auto number = static_cast<uint32_t>(out_.params.size());
     out_.params.push_back(std::move(logical));
-    optimizer_.entries[i]->push_back({what, kind, number, out_.bound.stored.size(), dtype, {}, ""});
+    OptimizerEntry entry{what, kind, number, out_.bound.stored.size(), dtype, {}, ""};
+    if (master)
+      optimizer_.masters[i] = std::move(entry);
+    else
+      optimizer_.entries[i]->push_back(std::move(entry));
     return number;
   }
 

@@ -137,6 +137,7 @@ Status DecideHardware(const BoundArtifact& source, const Asked& asked, NxdOutput
 // The dtype of module weights in a tag made from master weights: as recorded, else the config's.
 void DecideModuleDtype(const BoundArtifact& source, NxdOutput& output) {
   if (!source.objects || !source.optimizer || output.dtype || output.downcast) return;
+  if (source.optimizer->has_masters_beside) return;  // as they are
   const NumberedForm* form = RecordedForm(source);
   output.dtype = form ? form->weights.most : source.artifact.config->dtype.value_or(Dtype::kBF16);
   if (form)

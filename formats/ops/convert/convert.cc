@@ -73,6 +73,8 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   const RolloutOutput* const bundle = AsRollout(*target);
   report.blob_missing = bundle && !bundle->bundle && bundle->cpu_plan_text.empty();
   report.notes = request.notes;
+  for (const std::string& proof : source.artifact.proofs)
+    report.notes.push_back("proved: " + proof);
   report.notes.insert(report.notes.end(), target->notes.begin(), target->notes.end());
   NoteLeftOut(source.left_out, report);
   report.AddSaid(source.artifact);

@@ -163,7 +163,9 @@ Result<std::vector<Finding>> CompareMasters(const BoundArtifact& training, size_
   weights.bound.layout.files = training.bound.layout.files;
   for (size_t t = 0; t < training.bound.stored.size(); ++t) {
     TensorLayout tensor = training.bound.layout.tensors[t];
-    const auto has_master = [&](const Piece& piece) { return masters[piece.param].has_value(); };
+    const auto has_master = [&](const Piece& piece) {
+      return piece.param < masters.size() && masters[piece.param].has_value();
+    };
     if (tensor.file >= model_files || tensor.pieces.empty()) continue;
     if (!std::ranges::all_of(tensor.pieces, has_master)) continue;
     for (Piece& piece : tensor.pieces) piece.param = masters[piece.param]->param;

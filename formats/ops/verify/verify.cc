@@ -215,8 +215,10 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, boo
   Append(findings, std::move(copies));
   if (look) NXDKIT_TRY(CheckStateValues(model, *training, run, findings));
   if (findings.empty()) CountState(*training, report);
+  const bool sound = findings.empty();
   Append(report.findings, std::move(findings));
-  return OkStatus();
+  return sound ? CheckMasters(*training, training->artifact.files.size(), run, report)
+               : OkStatus();
 }
 
 // Everything that nxd-reshard would refuse of the state beside the weights of `model`: what is not

@@ -1,6 +1,6 @@
-#include "formats/fsdp/match.h"
+#include "formats/dcp/match.h"
 
-namespace nxdkit::fsdp {
+namespace nxdkit::dcp {
 
 std::optional<Matches> MatchInOrder(size_t count, size_t of,
                                     const std::function<bool(size_t, size_t)>& fits) {
@@ -15,4 +15,4 @@ std::optional<Matches> MatchInOrder(size_t count, size_t of,
   return out;
 }
 
-}  // namespace nxdkit::fsdp
+}  // namespace nxdkit::dcp

@@ -1,0 +1,45 @@
+// PRIVATE: where each parameter lies in the flat groups of the ranks. Formulas: FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/zero/read_files.h"
+
+namespace nxdkit::zero {
+
+// Elements [first, first + count) of a flattened parameter, from `at` on in the rank's group.
+struct Range {
+  int rank = 0;
+  int64_t at = 0;
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+struct Place {
+  std::string name;
+  Shape shape;
+  size_t group = 0;  // of the flat tensors
+  std::vector<Range> ranges;
+};
+
+struct Partition {
+  std::vector<Place> places;
+  int64_t elements = 0;  // of the parameters
+  int64_t padding = 0;   // all else in the flat groups of all ranks
+  // Per group and rank: how many elements come before the padding at its end (stages 1 and 2).
+  std::vector<std::vector<int64_t>> lengths;
+};
+
+// `groups`: param_shapes; `ranks`: the optimizer's files in order. kCorrupt with both numbers where
+// the shapes do not add up to what the ranks have.
+Result<Partition> PartitionOf(const std::vector<std::vector<NamedShape>>& groups,
+                              const std::vector<OptimizerFile>& ranks);
+
+// Of stage 3: what each of `world` ranks has of `count` elements, at most.
+constexpr int64_t PartOf(int64_t count, int64_t world) { return (count + world - 1) / world; }
+// The ranges of one parameter, at `at` of every rank's group.
+std::vector<Range> RangesAt(int64_t at, int64_t count, int world);
+
+}  // namespace nxdkit::zero

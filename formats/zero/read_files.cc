@@ -1,0 +1,338 @@
+#include "formats/zero/read_files.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "formats/dtensor/rank_values.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::zero {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleList;
+using torch::PickleRecord;
+using torch::PickleValue;
+
+// What DeepSpeed itself writes into a model's file.
+constexpr std::string_view kOwnKeys[] = {"module",
+                                         "buffer_names",
+                                         "optimizer",
+                                         "param_shapes",
+                                         "frozen_param_shapes",
+                                         "shared_params",
+                                         "lr_scheduler",
+                                         "data_sampler",
+                                         "random_ltd",
+                                         "frozen_param_fragments",
+                                         "skipped_steps",
+                                         "global_steps",
+                                         "global_samples",
+                                         "dp_world_size",
+                                         "mp_world_size",
+                                         "ds_config",
+                                         "ds_version",
+                                         "sparse_tensor_module_names",
+                                         "csr_tensor_module_names",
+                                         "sparse_segments"};
+
+bool IsNone(const PickleValue* value) {
+  return !value || std::holds_alternative<PickleValue::None>(value->value);
+}
+
+std::string NameOf(const PickleValue& key) { return key.string() ? *key.string() : std::string(); }
+
+std::string StringAt(const PickleValue& root, std::string_view key) {
+  const PickleValue* value = root.Find(key);
+  return value && value->string() ? *value->string() : std::string();
+}
+
+Error Wrong(std::string_view key, std::string_view expected) {
+  return Corrupt("{} is not {}", key, expected);
+}
+
+const torch::TorchSize* SizeIn(const PickleValue& value) {
+  return std::get_if<torch::TorchSize>(&value.value);
+}
+
+Result<std::vector<NamedShape>> ShapesIn(const PickleValue& value, std::string_view key) {
+  if (!value.dict()) return Wrong(key, "a dict of shapes");
+  std::vector<NamedShape> out;
+  for (const auto& [name, size] : *value.dict()) {
+    if (!name.string() || !SizeIn(size)) return Wrong(key, "a dict of shapes");
+    out.push_back({*name.string(), SizeIn(size)->dims});
+    if (!ElementCount(out.back().shape))
+      return Corrupt("{} is of shape {}", key, ShapeText(out.back().shape)).on(out.back().name);
+  }
+  return out;
+}
+
+Result<std::vector<int64_t>> NumbersIn(const PickleValue& value, std::string_view key) {
+  std::vector<int64_t> out;
+  if (const int64_t* one = value.integer()) return std::vector<int64_t>{*one};
+  if (!value.list()) return Wrong(key, "a list of numbers");
+  for (const PickleValue& item : *value.list()) {
+    if (!item.integer() || *item.integer() < 0) return Wrong(key, "a list of numbers");
+    out.push_back(*item.integer());
+  }
+  return out;
+}
+
+class ModelReader {
+ public:
+  explicit ModelReader(const torch::Archive& archive) : archive_(archive), root_(archive.root) {}
+
+  Result<ModelFile> Read() {
+    if (!root_.dict()) return Corrupt("no dict: it is no file of DeepSpeed's engine");
+    NXDKIT_TRY(ReadModule());
+    NXDKIT_TRY(ReadShapes());
+    NXDKIT_TRY(ReadShared());
+    if (const PickleValue* own = root_.Find("optimizer"); !IsNone(own)) out_.optimizer = *own;
+    if (const PickleValue* names = root_.Find("buffer_names"); names && names->list())
+      for (const PickleValue& name : *names->list()) out_.buffers.insert(NameOf(name));
+    if (const PickleValue* schedule = root_.Find("lr_scheduler");
+        schedule && schedule->dict() && dtensor::IsPlain(*schedule))
+      out_.scheduler = *schedule;
+    if (const PickleValue* steps = root_.Find("global_steps"); steps && steps->integer())
+      out_.steps = *steps->integer();
+    out_.version = StringAt(root_, "ds_version");
+    for (const auto& [key, value] : *root_.dict())
+      if (std::ranges::find(kOwnKeys, NameOf(key)) == std::end(kOwnKeys))
+        out_.others.push_back(key.string() ? *key.string() : "a key that is no name");
+    return std::move(out_);
+  }
+
+ private:
+  Status ReadModule() {
+    const PickleValue* module = root_.Find("module");
+    if (IsNone(module))
+      return Unsupported("it has no module: a pipeline of DeepSpeed keeps each layer by itself")
+          .hint("let the trainer write a model of Hugging Face's");
+    if (!module->dict()) return Wrong("module", "a dict of tensors");
+    for (const auto& [name, value] : *module->dict()) {
+      if (!name.string()) return Wrong("module", "a dict of names");
+      if (const torch::TensorIndex* index = value.tensor())
+        out_.module.push_back({*name.string(), archive_.tensors.at(index->index)});
+      else if (!std::holds_alternative<torch::OpaqueObject>(value.value) && !IsNone(&value))
+        out_.others.push_back("module." + *name.string());
+    }
+    return OkStatus();
+  }
+
+  Status ReadShapes() {
+    if (const PickleValue* shapes = root_.Find("param_shapes"); !IsNone(shapes)) {
+      // One group in releases before 0.4.
+      PickleList list = shapes->list() ? *shapes->list() : PickleList{*shapes};
+      out_.groups.emplace();
+      for (const PickleValue& group : list) {
+        NXDKIT_ASSIGN(std::vector<NamedShape> read, ShapesIn(group, "param_shapes"));
+        out_.groups->push_back(std::move(read));
+      }
+    }
+    if (const PickleValue* frozen = root_.Find("frozen_param_shapes"); !IsNone(frozen))
+      NXDKIT_TRY(ShapesIn(*frozen, "frozen_param_shapes").To(out_.frozen));
+    const PickleValue* parts = root_.Find("frozen_param_fragments");
+    if (IsNone(parts)) return OkStatus();
+    if (!parts->dict()) return Wrong("frozen_param_fragments", "a dict of tensors");
+    for (const auto& [name, value] : *parts->dict()) {
+      if (!name.string() || !value.tensor())
+        return Wrong("frozen_param_fragments", "a dict of tensors");
+      out_.frozen_parts.emplace(*name.string(), archive_.tensors.at(value.tensor()->index));
+    }
+    return OkStatus();
+  }
+
+  // A dict, or in older releases a list of pairs.
+  Status ReadShared() {
+    const PickleValue* shared = root_.Find("shared_params");
+    if (IsNone(shared)) return OkStatus();
+    const auto add = [&](const PickleValue& alias, const PickleValue& name) {
+      if (!alias.string() || !name.string()) return false;
+      out_.shared.emplace_back(*alias.string(), *name.string());
+      return true;
+    };
+    bool right = shared->dict() || shared->list();
+    if (shared->dict())
+      for (const auto& [alias, name] : *shared->dict()) right = right && add(alias, name);
+    else if (shared->list())
+      for (const PickleValue& pair : *shared->list())
+        right = right && pair.list() && pair.list()->size() == 2 &&
+                add((*pair.list())[0], (*pair.list())[1]);
+    return right ? OkStatus() : Status(Wrong("shared_params", "a dict of names"));
+  }
+
+  const torch::Archive& archive_;
+  const PickleValue& root_;
+  ModelFile out_;
+};
+
+class OptimizerReader {
+ public:
+  explicit OptimizerReader(const torch::Archive& archive) : archive_(archive) {}
+
+  Result<OptimizerFile> Read() {
+    const PickleValue* state = archive_.root.Find("optimizer_state_dict");
+    if (!state || !state->dict())
+      return Corrupt("no optimizer_state_dict: it is no file of a ZeRO optimizer");
+    out_.version = StringAt(archive_.root, "ds_version");
+    if (out_.version.empty()) out_.version = StringAt(*state, "ds_version");
+    NXDKIT_TRY(ReadStage(*state));
+    if (const PickleValue* count = state->Find("partition_count"); !IsNone(count))
+      NXDKIT_TRY(NumbersIn(*count, "partition_count").To(out_.ranks));
+    return out_.stage == 3 ? ReadStage3(*state) : ReadStage12(*state);
+  }
+
+ private:
+  Status ReadStage(const PickleValue& state) {
+    out_.stage = state.Find("fp32_flat_groups") ? 3 : 1;
+    const PickleValue* said = state.Find("zero_stage");
+    if (IsNone(said)) return OkStatus();
+    // ZeroStageEnum(2), or a number in older releases.
+    const PickleRecord* record = said->record();
+    const int64_t* number = said->integer();
+    if (record && record->arguments.size() == 1) number = record->arguments[0].integer();
+    if (!number || *number < 1 || *number > 3)
+      return Unsupported("zero_stage is none of 1, 2 and 3");
+    out_.stage = static_cast<int>(*number);
+    out_.says_stage = true;
+    return OkStatus();
+  }
+
+  Result<StoredTensor> FlatIn(const PickleValue& value, std::string_view key) const {
+    const torch::TensorIndex* index = value.tensor();
+    if (!index) return Wrong(key, "a list of flat tensors");
+    const StoredTensor& stored = archive_.tensors.at(index->index);
+    if (stored.shape.size() != 1 || !IsPacked(stored))
+      return Corrupt("{} has a tensor of shape {}, expected a flat one", key,
+                     ShapeText(stored.shape));
+    return stored;
+  }
+
+  Status ReadMasters(const PickleValue* list, std::string_view key) {
+    if (!list || !list->list())
+      return Unsupported("{} is missing: DeepSpeed of before 0.3.17 had another form", key);
+    for (const PickleValue& value : *list->list()) {
+      NXDKIT_ASSIGN(StoredTensor flat, FlatIn(value, key));
+      out_.masters.push_back(std::move(flat));
+    }
+    return OkStatus();
+  }
+
+  // {"exp_avg": tensor, "step": a tensor without dimensions, or a number}
+  Result<GroupState> StateIn(const PickleValue& value) const {
+    if (!value.dict()) return Wrong("state", "a dict");
+    GroupState out;
+    for (const auto& [name, item] : *value.dict()) {
+      const std::string key = NameOf(name);
+      const torch::TensorIndex* index = item.tensor();
+      const bool flat = index && archive_.tensors.at(index->index).shape.size() == 1;
+      if (flat && key != "step") {
+        NXDKIT_ASSIGN(StoredTensor tensor, FlatIn(item, key));
+        out.tensors.emplace(key, std::move(tensor));
+      } else if (key == "step" && index) {
+        const StoredTensor& stored = archive_.tensors.at(index->index);
+        if (*ElementCount(stored.shape) != 1) return Wrong("step", "one number");
+        StoredTensor scalar = stored;
+        scalar.shape = scalar.strides = {};
+        NXDKIT_ASSIGN(out.step, ReadScalar(scalar));
+      } else if (key == "step") {
+        out.step = NumberOf(&item);
+      }
+    }
+    return out;
+  }
+
+  Status ReadOptions(const PickleValue& optimizer) {
+    const PickleValue* groups = optimizer.Find("param_groups");
+    if (groups && groups->list()) out_.options = *groups->list();
+    return OkStatus();
+  }
+
+  // {"state": {0: ...}, "param_groups": [...]} of torch, or a list of states (elastic_checkpoint).
+  Status ReadBase(const PickleValue* base) {
+    if (IsNone(base)) return OkStatus();
+    if (base->list()) {
+      for (const PickleValue& state : *base->list()) {
+        NXDKIT_ASSIGN(GroupState read, StateIn(state));
+        out_.states.push_back(std::move(read));
+      }
+      return OkStatus();
+    }
+    NXDKIT_TRY(ReadOptions(*base));
+    return ReadStates(*base);
+  }
+
+  Status ReadStates(const PickleValue& optimizer) {
+    const PickleValue* states = optimizer.Find("state");
+    if (!states || !states->dict()) return Wrong("the optimizer's state", "a dict of numbers");
+    if (states->dict()->empty()) return OkStatus();
+    out_.states.resize(out_.masters.size());
+    for (const auto& [number, state] : *states->dict()) {
+      const int64_t* i = number.integer();
+      if (!i || *i < 0 || static_cast<size_t>(*i) >= out_.states.size())
+        return Corrupt("the optimizer has a state for a group that is not there");
+      NXDKIT_TRY(StateIn(state).To(out_.states[static_cast<size_t>(*i)]));
+    }
+    return OkStatus();
+  }
+
+  Result<OptimizerFile> ReadStage12(const PickleValue& state) {
+    NXDKIT_TRY(ReadMasters(state.Find("single_partition_of_fp32_groups"),
+                           "single_partition_of_fp32_groups"));
+    NXDKIT_TRY(ReadBase(state.Find("base_optimizer_state")));
+    if (const PickleValue* paddings = state.Find("group_paddings"); !IsNone(paddings))
+      NXDKIT_TRY(NumbersIn(*paddings, "group_paddings").To(out_.paddings));
+    const PickleValue* holes = state.Find("param_alignment_paddings");
+    if (IsNone(holes)) return std::move(out_);
+    if (!holes->list()) return Wrong("param_alignment_paddings", "a list of lists");
+    for (const PickleValue& group : *holes->list()) {
+      NXDKIT_ASSIGN(std::vector<int64_t> numbers, NumbersIn(group, "param_alignment_paddings"));
+      out_.holes.push_back(std::move(numbers));
+    }
+    return std::move(out_);
+  }
+
+  Result<OptimizerFile> ReadStage3(const PickleValue& state) {
+    if (state.Find("ds_zero_partition_groups"))
+      return Unsupported("ds_zero_partition_groups: partitions of AutoEP are not read");
+    NXDKIT_TRY(ReadMasters(state.Find("fp32_flat_groups"), "fp32_flat_groups"));
+    const PickleValue* inner = state.Find("optimizer_state_dict");
+    if (IsNone(inner)) return std::move(out_);
+    NXDKIT_TRY(ReadOptions(*inner));
+    NXDKIT_TRY(ReadStates(*inner));
+    out_.group_of.assign(out_.masters.size(), out_.options.size());
+    for (size_t g = 0; g < out_.options.size(); ++g) {
+      const PickleValue* params = out_.options[g].Find("params");
+      if (!params || !params->list()) continue;
+      for (const PickleValue& number : *params->list())
+        if (number.integer() && *number.integer() >= 0 &&
+            static_cast<size_t>(*number.integer()) < out_.group_of.size())
+          out_.group_of[static_cast<size_t>(*number.integer())] = g;
+    }
+    return std::move(out_);
+  }
+
+  const torch::Archive& archive_;
+  OptimizerFile out_;
+};
+
+}  // namespace
+
+std::optional<double> NumberOf(const PickleValue* value) {
+  if (!value) return std::nullopt;
+  if (const int64_t* number = value->integer()) return static_cast<double>(*number);
+  if (const double* number = std::get_if<double>(&value->value)) return *number;
+  return std::nullopt;
+}
+
+Result<ModelFile> ReadModelFile(const torch::Archive& archive) {
+  return ModelReader(archive).Read();
+}
+
+Result<OptimizerFile> ReadOptimizerFile(const torch::Archive& archive) {
+  return OptimizerReader(archive).Read();
+}
+
+}  // namespace nxdkit::zero

@@ -1,0 +1,169 @@
+#include "formats/zero/universal.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/folders.h"
+#include "lib/system/look.h"
+
+namespace nxdkit::zero {
+namespace {
+
+constexpr char kMaster[] = "fp32";
+constexpr char kStep[] = "step";
+constexpr char kOptions[] = "optimizer_state.pt";
+constexpr std::string_view kEnd = ".pt";
+
+class UniversalReader {
+ public:
+  UniversalReader(const ModelFile& model, const std::string& model_file,
+                  const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts)
+      : model_(model),
+        model_file_(model_file),
+        files_(files),
+        masters_(masters),
+        entries_(entries),
+        facts_(facts) {}
+
+  Status Run() {
+    facts_.form = "universal";
+    for (const auto& [alias, name] : model_.shared) aliases_.emplace(alias, name);
+    NXDKIT_TRY(AddModule());
+    for (const auto& [name, kept] : files_.params)
+      if (!aliases_.contains(name)) NXDKIT_TRY(AddParam(name, kept));
+    // A second name has a file of its own, which is made of the rounded weight.
+    for (const auto& [alias, name] : aliases_)
+      if (files_.params.contains(name) && !entries_.Has(alias))
+        NXDKIT_TRY(AddTensor(name, kMaster, alias));
+    NXDKIT_TRY(AddAllOptions());
+    facts_.proofs.push_back(
+        fmt::format("{} parameters, of which {} have the optimizer's state, a "
+                    "folder each",
+                    files_.params.size() - CountAliases(), facts_.trained));
+    return OkStatus();
+  }
+
+ private:
+  size_t CountAliases() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        aliases_, [&](const auto& pair) { return files_.params.contains(pair.first); }));
+  }
+
+  Status AddModule() {
+    for (const NamedTensor& tensor : model_.module) {
+      const bool buffer = model_.buffers.contains(tensor.name);
+      facts_.buffers += buffer;
+      if (buffer || *ElementCount(tensor.stored.shape) > 0 || !files_.params.contains(tensor.name))
+        NXDKIT_TRY(entries_.AddWhole(model_file_, tensor.name, tensor.stored));
+      else
+        facts_.dtypes[tensor.name] = tensor.stored.dtype;
+    }
+    return OkStatus();
+  }
+
+  // {"param": tensor, "cat_dim": 0}, or a tensor.
+  Result<StoredTensor> ReadTensor(const std::string& param, const std::string& what) {
+    const std::string name = UniversalFiles::FileName(param, what);
+    NXDKIT_ASSIGN(const torch::Archive archive, entries_.Read(name, 0));
+    const torch::PickleValue* value =
+        archive.root.dict() ? archive.root.Find("param") : &archive.root;
+    if (!value || !value->tensor()) return Corrupt("there is no \"param\"").in(archive.path);
+    return archive.tensors.at(value->tensor()->index);
+  }
+
+  Status AddTensor(const std::string& param, const std::string& what, const std::string& key) {
+    NXDKIT_ASSIGN(const StoredTensor stored, ReadTensor(param, what));
+    return entries_.AddWhole(UniversalFiles::FileName(param, what), key, stored);
+  }
+
+  Status AddParam(const std::string& name, const std::set<std::string>& kept) {
+    const bool trained = kept.size() > 1;
+    ++(trained ? facts_.trained : facts_.frozen);
+    if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
+    if (trained && masters_) NXDKIT_TRY(AddTensor(name, kMaster, StateKey(name, kMasters)));
+    for (const std::string& what : kept) {
+      if (what == kMaster) continue;
+      if (what != kStep) {
+        NXDKIT_TRY(AddTensor(name, what, StateKey(name, what)));
+        continue;
+      }
+      NXDKIT_ASSIGN(StoredTensor stored, ReadTensor(name, what));
+      if (*ElementCount(stored.shape) != 1) return Corrupt("step is not one number").on(name);
+      stored.shape = stored.strides = {};
+      NXDKIT_ASSIGN(const double step, ReadScalar(stored));
+      NXDKIT_TRY(entries_.AddStep(UniversalFiles::FileName(name, what), name, step));
+    }
+    return OkStatus();
+  }
+
+  // param_groups without names: the groups are those of the model's file.
+  Status AddAllOptions() {
+    if (!files_.has_options || !model_.groups) return OkStatus();
+    const std::string name = std::string(kUniversalFolder) + "/" + kOptions;
+    NXDKIT_ASSIGN(const torch::Archive archive, entries_.Read(name, 0));
+    const torch::PickleValue* groups = archive.root.Find("param_groups");
+    if (!groups)
+      if (const torch::PickleValue* base = archive.root.Find("base_optimizer_state"))
+        groups = base->Find("param_groups");
+    if (!groups || !groups->list() || groups->list()->size() != model_.groups->size())
+      return OkStatus();
+    for (size_t g = 0; g < model_.groups->size(); ++g) {
+      facts_.groups.emplace_back();
+      for (const NamedShape& each : (*model_.groups)[g]) {
+        NXDKIT_TRY(entries_.AddOptions(each.name, (*groups->list())[g]));
+        facts_.groups.back().push_back(each.name);
+      }
+    }
+    return OkStatus();
+  }
+
+  const ModelFile& model_;
+  const std::string& model_file_;
+  const UniversalFiles& files_;
+  bool masters_;
+  TagEntries& entries_;
+  Facts& facts_;
+  std::map<std::string, std::string> aliases_;
+};
+
+}  // namespace
+
+std::string UniversalFiles::FileName(const std::string& param, const std::string& what) {
+  return fmt::format("{}/{}/{}{}", kUniversalFolder, param, what, kEnd);
+}
+
+std::vector<std::string> UniversalFiles::FileNames() const {
+  std::vector<std::string> names;
+  for (const auto& [param, kept] : params)
+    for (const std::string& what : kept) names.push_back(FileName(param, what));
+  if (has_options) names.push_back(std::string(kUniversalFolder) + "/" + kOptions);
+  return names;
+}
+
+Result<UniversalFiles> ListUniversal(const std::string& tag) {
+  UniversalFiles out;
+  const Looker look;
+  const std::string folder = JoinPath(tag, kUniversalFolder);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
+  for (const std::string& name : names) {
+    NXDKIT_ASSIGN(const bool is_folder, look.IsFolder(JoinPath(folder, name)));
+    if (name == kOptions) out.has_options = true;
+    if (!is_folder) continue;
+    NXDKIT_ASSIGN(const std::vector<std::string> files, look.ListFolder(JoinPath(folder, name)));
+    for (const std::string& file : files)
+      if (file.ends_with(kEnd)) out.params[name].insert(file.substr(0, file.size() - kEnd.size()));
+    if (!out.params[name].contains(kMaster))
+      return Corrupt("there is no fp32.pt in the folder of the parameter").in(folder).on(name);
+  }
+  return out;
+}
+
+Status AddUniversal(const ModelFile& model, const std::string& model_file,
+                    const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts) {
+  return UniversalReader(model, model_file, files, masters, entries, facts).Run();
+}
+
+}  // namespace nxdkit::zero

@@ -1,0 +1,30 @@
+// PRIVATE: what ds_to_universal makes of a tag: a folder for each parameter, and in it a file for
+// its master weights and one for each of what the optimizer keeps.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "formats/zero/open.h"
+#include "formats/zero/read_files.h"
+#include "formats/zero/tag_entries.h"
+
+namespace nxdkit::zero {
+
+struct UniversalFiles {
+  // By parameter: the files of its folder, without ".pt", of which fp32 is one.
+  std::map<std::string, std::set<std::string>> params;
+  bool has_options = false;  // zero/optimizer_state.pt
+
+  static std::string FileName(const std::string& param, const std::string& what);
+  std::vector<std::string> FileNames() const;  // relative to the tag
+};
+Result<UniversalFiles> ListUniversal(const std::string& tag);
+
+// Weights are those of the module where the model's file has them, else the master weights.
+Status AddUniversal(const ModelFile& model, const std::string& model_file,
+                    const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts);
+
+}  // namespace nxdkit::zero
