@@ -117,6 +117,15 @@ struct Namer {
     return false;
   }
 
+  // Of each parameter whether its elements are floating point numbers: a buffer may have others.
+  std::vector<bool> Floating() const {
+    std::vector<bool> floating(source.params.size(), false);
+    for (size_t t = 0; t < source.bound.stored.size(); ++t)
+      for (const Piece& piece : source.bound.layout.tensors[t].pieces)
+        floating[piece.param] = Info(source.bound.stored[t].dtype).floating;
+    return floating;
+  }
+
   // The master weights take the place of the weights that were rounded from them.
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
@@ -131,11 +140,12 @@ struct Namer {
     for (std::string& line : TextOf(check, source))
       source.artifact.warnings.push_back(std::move(line));
     std::vector<uint32_t> master_of(source.params.size(), UINT32_MAX);
+    const std::vector<bool> is_number = Floating();
     std::vector<size_t> without;
     for (uint32_t i = 0; i < optimizer.masters.size(); ++i)
       if (optimizer.masters[i])
         master_of[optimizer.masters[i]->param] = i;
-      else
+      else if (is_number[i])
         without.push_back(i);
     const auto has_master = [&](uint32_t i) {
       return i < optimizer.masters.size() && optimizer.masters[i];

@@ -128,7 +128,8 @@ class Opener {
       NXDKIT_TRY(entries_.AddWhole(set_.models.at(0), tensor.name, tensor.stored));
       if (model().buffers.contains(tensor.name))
         ++facts_.buffers;
-      else if (model().groups && !trained.contains(tensor.name) && !IsAlias(tensor.name))
+      else if (model().groups && !trained.contains(tensor.name) && !IsAlias(tensor.name) &&
+               *ElementCount(tensor.stored.shape) > 0)
         ++facts_.frozen;
     }
     facts_.form = "ZeRO stage 0";
@@ -232,6 +233,8 @@ class Opener {
 
   Status AddMasters(const Place& place) {
     if (!options_.optimizer) return OkStatus();
+    for (const auto& [alias, name] : model().shared)
+      if (name == place.name) NXDKIT_TRY(AddFlat(place, StateKey(alias, kMasters)));
     return AddFlat(place, StateKey(place.name, kMasters));
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "formats/dtensor/rank_values.h"
 #include "lib/base/errors.h"
@@ -89,6 +90,7 @@ class ModelReader {
     NXDKIT_TRY(ReadModule());
     NXDKIT_TRY(ReadShapes());
     NXDKIT_TRY(ReadShared());
+    FindShared();
     if (const PickleValue* own = root_.Find("optimizer"); !IsNone(own)) out_.optimizer = *own;
     if (const PickleValue* names = root_.Find("buffer_names"); names && names->list())
       for (const PickleValue& name : *names->list()) out_.buffers.insert(NameOf(name));
@@ -161,6 +163,20 @@ class ModelReader {
         right = right && pair.list() && pair.list()->size() == 2 &&
                 add((*pair.list())[0], (*pair.list())[1]);
     return right ? OkStatus() : Status(Wrong("shared_params", "a dict of names"));
+  }
+
+  // A module under two names is in no list: its tensors are the same bytes.
+  void FindShared() {
+    std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
+    for (const NamedTensor& tensor : out_.module) {
+      if (*ElementCount(tensor.stored.shape) == 0) continue;
+      const auto [first, added] = seen.emplace(
+          std::tuple(tensor.stored.storage.get(), tensor.stored.offset, tensor.stored.shape),
+          tensor.name);
+      const auto is_it = [&](const auto& pair) { return pair.first == tensor.name; };
+      if (!added && std::ranges::none_of(out_.shared, is_it))
+        out_.shared.emplace_back(tensor.name, first->second);
+    }
   }
 
   const torch::Archive& archive_;

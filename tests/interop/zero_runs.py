@@ -41,7 +41,7 @@ STAGES = {**dict.fromkeys(range(1, 4), 0), **dict.fromkeys(range(4, 16), 1),
 FIXED = {
     1: {"dtype": "f32", "ranks": 2, "groups": 3},
     2: {"dtype": "bf16", "ranks": 2, "groups": 2},
-    3: {"dtype": "fp16", "ranks": 3, "groups": 2, "scale": {"loss_scale": 64}},
+    3: {"dtype": "fp16", "ranks": 3, "groups": 2, "scale": {"loss_scale": 8192}},
     5: {"dtype": "bf16", "ranks": 3, "accumulate": True},
     6: {"model": "odd", "dtype": "f32", "ranks": 3, "client": "objects"},
     7: {"dtype": "f32", "ranks": 3, "groups": 2, "zero": {"round_robin_gradients": True}},
@@ -53,7 +53,8 @@ FIXED = {
     13: {"trainer": True, "dtype": "bf16", "ranks": 2, "schedule": "WarmupLR"},
     14: {"dtype": "bf16", "ranks": 2, "accumulate": True, "groups": 1, "tied": True},
     15: {"ranks": 2, "tied": True, "frozen": "embed", "exclude": True},
-    16: {"dtype": "bf16", "ranks": 4, "groups": 3, "zero": {"round_robin_gradients": True}},
+    16: {"dtype": "bf16", "ranks": 3, "groups": 2, "frozen": None,
+         "zero": {"round_robin_gradients": True}},
     17: {"dtype": "f32", "ranks": 3, "groups": 3, "zero": {"parameter_alignment": True}},
     18: {"model": "odd", "dtype": "bf16", "ranks": 4,
          "saves": ((1, "early", True), (3, None, True))},
@@ -63,12 +64,12 @@ FIXED = {
     22: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60},
          "zero": {}, "saves": ((2, None, True),)},
     23: {"model": "mixed", "dtype": "f32", "ranks": 2, "groups": 2},
-    24: {"dtype": "bf16", "ranks": 3, "groups": 2,
+    24: {"dtype": "bf16", "ranks": 3, "groups": 2, "frozen": None,
          "zero": {"round_robin_gradients": True, "parameter_alignment": True}},
     25: {"dtype": "fp16", "ranks": 3, "universal": "alone", "groups": 2, "tied": False,
          "zero": {"parameter_alignment": True}},
     26: {"frozen": "self_attn", "exclude": True, "ranks": 3},
-    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2, "scale": {"loss_scale": 16}},
+    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2, "scale": {"loss_scale": 1024}},
     28: {"trainer": True, "dtype": "bf16", "ranks": 3, "schedule": "WarmupDecayLR"},
     29: {"dtype": "f32", "ranks": 2, "saves": ((1, None, True), (2, "late", False))},
     30: {"model": "mixed", "dtype": "bf16", "ranks": 4, "sub_group": 12},
@@ -76,7 +77,7 @@ FIXED = {
     33: {"dtype": "bf16", "ranks": 3, "universal": "alone", "tied": True, "frozen": "norm",
          "groups": 2},
     34: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60}},
-    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 16}},
+    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 1024}},
     36: {"dtype": "bf16", "ranks": 2, "client": "objects"},
     38: {"trainer": True, "dtype": "bf16", "ranks": 2, "gather": True, "schedule": "WarmupCosineLR"},
     39: {"dtype": "f32", "ranks": 5, "groups": 3, "sub_group": 1},
@@ -105,7 +106,7 @@ def options_of(seed):
     o["frozen"] = draw.choice((None, None, "embed", "norm", "mlp.up", "self_attn", "o_proj"))
     o["schedule"] = draw.choice((None, None, "WarmupLR", "WarmupDecayLR", "WarmupCosineLR"))
     o["clip"] = draw.choice((0.0, 0.0, 0.5))
-    o["scale"] = draw.choice(({"loss_scale": 128}, {"loss_scale": 0, "initial_scale_power": 12}))
+    o["scale"] = draw.choice(({"loss_scale": 16384}, {"loss_scale": 0, "initial_scale_power": 15}))
     o["zero"] = {}
     o["sub_group"] = draw.choice((None, None, 30, 200, 900)) if o["stage"] == 3 else None
     o["persist"] = draw.choice((None, 0, 40)) if o["stage"] == 3 else None
@@ -156,8 +157,8 @@ def load_generator(folder):
 # ------------------------------------------------------------ the model and its engine
 
 def mixed_model():
-    """Other shapes than Odd's: more dimensions, lists of parameters, a tie by parameter, a norm
-    with counters, names that lie in one another."""
+    """Other shapes than Odd's: more dimensions, lists of parameters, a tie by parameter, buffers of
+    bytes and doubles, names that lie in one another."""
     import torch
     from torch import nn
 
@@ -166,20 +167,24 @@ def mixed_model():
             super().__init__()
             self.table = nn.Embedding(11, 3)
             self.conv = nn.Conv1d(3, 4, 2)
-            self.norm = nn.BatchNorm1d(4)
+            self.norm = nn.LayerNorm(4)
             self.scales = nn.ParameterList([torch.ones(1), torch.ones(4), torch.ones(1, 1, 4)])
             self.parts = nn.ParameterDict({"a": torch.ones(2, 2), "a_b": torch.ones(3)})
             self.still = nn.Parameter(torch.ones(2, 3), requires_grad=False)
             self.head = nn.Linear(3, 11, bias=False)
             self.head.weight = self.table.weight
             self.out = nn.Linear(4, 3)
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
             self.register_buffer("bytes", torch.arange(5, dtype=torch.uint8))
             self.register_buffer("fine", torch.linspace(0, 1, 3, dtype=torch.float64))
 
         def forward(self, x):
             rows = (x.float().abs() * 7).long() % 11
-            h = self.norm(self.conv(self.table(rows).transpose(1, 2)))
-            h = h.transpose(1, 2) * self.scales[1] * self.scales[2] * self.scales[0]
+            h = self.norm(self.conv(self.table(rows).transpose(1, 2)).transpose(1, 2))
+            self.mean.mul_(0.5).add_(h.detach().mean((0, 1)))
+            self.count += 1
+            h = h * self.scales[1] * self.scales[2] * self.scales[0]
             h = self.out(h) + self.still.sum(0) + self.parts["a_b"]
             h = torch.cat([h[..., :2] @ self.parts["a"], h[..., 2:]], -1)
             return self.head(h).float().pow(2).mean()
@@ -218,6 +223,7 @@ def groups_of(model, o):
     members = collections.defaultdict(list)
     for name, p in named:
         members[place[o["groups"]](name, p)].append(name)
+    decayed = float(o["optimizer"] != "Adam")  # Adam's decay would be in the moments
     out = []
     for g in sorted(members):
         names = members[g]
@@ -226,7 +232,7 @@ def groups_of(model, o):
         elif o["order"] == "mixed":
             draw.shuffle(names)
         out.append((names, {"lr": draw.choice((1e-2, 3e-3, 5e-4)),
-                            "weight_decay": draw.choice((0.1, 0.0, 0.01)),
+                            "weight_decay": draw.choice((0.1, 0.0, 0.01)) * decayed,
                             "betas": draw.choice(((0.9, 0.95), (0.9, 0.999), (0.8, 0.99))),
                             "eps": draw.choice((1e-8, 1e-6))}))
     return out

@@ -1,0 +1,127 @@
+#include "tests/formats/foreign/stored_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "formats/artifact/canonical.h"
+#include "formats/kinds/open.h"
+#include "formats/tar/unpack.h"
+#include "formats/training/keep_params.h"
+#include "formats/training/named_state.h"
+#include "lib/hash/digest.h"
+#include "tests/formats/memory_sink.h"
+#include "tests/formats/scratch.h"
+
+namespace nxdkit::testing_util {
+namespace {
+
+using artifact::BoundArtifact;
+using Digests = std::map<std::string, TensorDigest>;
+
+std::string DigestText(std::span<const std::byte> bytes) {
+  Sha256 digest;
+  digest.Update(bytes);
+  return HexText(digest.Finish()).substr(0, 24);
+}
+
+TensorDigest Expected(const nlohmann::json& tensor, const char* what) {
+  const bool weight = std::string_view(what) == "weight";
+  return {weight ? tensor["dtype"].get<std::string>() : "float32", tensor["shape"].get<Shape>(),
+          tensor[what].get<std::string>()};
+}
+
+bool Has(const nlohmann::json& tensor, const char* what) {
+  return tensor.contains(what) && tensor[what].is_string();
+}
+
+void ExpectSame(const Digests& found, const std::string& name, const TensorDigest& expected) {
+  const auto it = found.find(name);
+  ASSERT_NE(it, found.end()) << name;
+  EXPECT_EQ(it->second.shape, expected.shape) << name;
+  EXPECT_EQ(it->second.dtype, expected.dtype) << name;
+  EXPECT_EQ(it->second.digest, expected.digest) << name;
+}
+
+void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
+  ASSERT_TRUE(bound.optimizer);
+  std::vector<std::string> notes;
+  const Status named = training::ToNamedState(bound, notes);
+  ASSERT_TRUE(named.ok()) << named.error().ToString();
+  const auto found = DigestsOf(bound);
+  ASSERT_TRUE(found.ok()) << found.error().ToString();
+  size_t trained = 0;
+  for (const auto& [name, tensor] : expected["tensors"].items()) {
+    if (!Has(tensor, "exp_avg")) continue;
+    ++trained;
+    ExpectSame(*found, name, Expected(tensor, "f32"));
+    for (const char* what : {"exp_avg", "exp_avg_sq"})
+      ExpectSame(*found, name + "/" + what, Expected(tensor, what));
+  }
+  size_t steps = 0;
+  for (uint32_t i = 0; i < bound.optimizer->entries.size(); ++i) {
+    const artifact::OptimizerEntry* step = bound.optimizer->Find(i, "step");
+    if (!step) continue;
+    ++steps;
+    const auto value = training::ScalarOf(bound, *step);
+    ASSERT_TRUE(value.ok()) << value.error().ToString();
+    EXPECT_EQ(*value, expected["steps"].get<double>());
+  }
+  EXPECT_EQ(steps, trained);
+}
+
+}  // namespace
+
+const std::string& Unpacked(const std::string& archive) {
+  static std::map<std::string, std::unique_ptr<Scratch>> scratches;
+  static std::map<std::string, std::string> folders;
+  auto& scratch = scratches[archive];
+  if (scratch) return folders[archive];
+  scratch = std::make_unique<Scratch>();
+  folders[archive] = scratch->Path("runs");
+  tar::UnpackRequest request;
+  request.archive = archive;
+  request.output = folders[archive];
+  request.sync = false;
+  const auto report = tar::Unpack(request);
+  if (!report.ok()) ADD_FAILURE() << report.error().ToString();
+  return folders[archive];
+}
+
+Result<Digests> DigestsOf(const BoundArtifact& bound) {
+  NXDKIT_ASSIGN(const artifact::CanonicalPlan plan, artifact::PlanCanonical(bound));
+  MemorySink sink(plan.outputs);
+  NXDKIT_TRY(artifact::RunPlan(plan, bound.bound, {}, {}, "reading", sink));
+  Digests out;
+  for (size_t i = 0; i < plan.outputs.size(); ++i)
+    out[plan.outputs[i].name] = {std::string(TorchName(plan.outputs[i].dtype)),
+                                 plan.outputs[i].shape, DigestText(sink.bytes(i))};
+  return out;
+}
+
+void ExpectRun(const std::string& path, const artifact::InputHints& said,
+               const nlohmann::json& expected, bool with_state) {
+  SCOPED_TRACE(path);
+  artifact::InputHints hints = said;
+  const auto bound = kinds::OpenAndBind(path, nullptr, hints);
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  const auto found = DigestsOf(*bound);
+  ASSERT_TRUE(found.ok()) << found.error().ToString();
+  size_t count = 0;
+  for (const auto& [name, tensor] : expected["tensors"].items()) {
+    if (tensor.contains("kind") && tensor["kind"] == "empty") continue;
+    ++count;
+    ExpectSame(*found, name, Expected(tensor, "weight"));
+  }
+  if (bound->model) {
+    EXPECT_EQ(found->size(), count);
+  }
+  if (!with_state) return;
+  hints.optimizer = true;
+  auto state = kinds::OpenAndBind(path, nullptr, hints);
+  ASSERT_TRUE(state.ok()) << state.error().ToString();
+  ExpectState(*std::move(state), expected);
+}
+
+}  // namespace nxdkit::testing_util

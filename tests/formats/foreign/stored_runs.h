@@ -1,0 +1,33 @@
+// Checkpoints that the real trainers made, kept as one archive of a kind, and what they hold by
+// digests: testdata/zero/SOURCES.md, testdata/megatron/SOURCES.md.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "formats/artifact/bound.h"
+#include "lib/base/error.h"
+
+namespace nxdkit::testing_util {
+
+// The folder with an archive's files; it is unpacked once in a process.
+const std::string& Unpacked(const std::string& archive);
+
+struct TensorDigest {
+  std::string dtype;  // as torch calls it: "bfloat16"
+  Shape shape;
+  std::string digest;  // the first 24 hex digits of SHA-256
+  bool operator==(const TensorDigest&) const = default;
+};
+
+// Of every parameter, by its name; "NAME/exp_avg" of what the optimizer keeps.
+Result<std::map<std::string, TensorDigest>> DigestsOf(const artifact::BoundArtifact& bound);
+
+// Compares the weights of `path`, and then the master weights, moments and steps, with what the
+// JSON of one case has: tensors {NAME: {shape, dtype, weight, f32, exp_avg, exp_avg_sq}}.
+// `hints`: such as --config. `with_state`: the optimizer's state is there.
+void ExpectRun(const std::string& path, const artifact::InputHints& hints,
+               const nlohmann::json& expected, bool with_state);
+
+}  // namespace nxdkit::testing_util

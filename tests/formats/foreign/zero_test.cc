@@ -1,0 +1,68 @@
+// Folders of the real DeepSpeed against what its engines had: testdata/zero/SOURCES.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
+#include "tests/formats/foreign/stored_runs.h"
+#include "tests/formats/scratch.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using artifact::InputHints;
+using testing_util::ExpectError;
+using testing_util::ExpectRun;
+using testing_util::ReadBytes;
+using testing_util::Unpacked;
+
+const std::string kFixtures = NXDKIT_TESTDATA "/zero/fixtures.tar.zst";
+
+nlohmann::json FixtureCases() {
+  return nlohmann::json::parse(ReadBytes(Unpacked(kFixtures) + "/expected.json"))["cases"];
+}
+
+class ZeroFixture : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ZeroFixture, HasWhatTheEngineHad) {
+  const std::string name = GetParam();
+  const nlohmann::json expected = FixtureCases()[name];
+  ExpectRun(Unpacked(kFixtures) + "/" + name, {}, expected, expected["stage"] != 0);
+  if (!expected.contains("universal") || !expected["universal"].is_string()) return;
+  ExpectRun(Unpacked(kFixtures) + "/" + expected["universal"].get<std::string>(), {}, expected,
+            true);
+}
+
+std::string CaseName(const ::testing::TestParamInfo<const char*>& row) {
+  std::string name = row.param;
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Zero, ZeroFixture,
+                         ::testing::Values("stage0-f32-2", "stage1-bf16-2-bf16optimizer",
+                                           "stage1-f32-2", "stage2-bf16-2-roundrobin",
+                                           "stage2-bf16-3", "stage2-bf16-3-aligned",
+                                           "stage2-bf16-3-odd", "stage2-f32-1",
+                                           "stage2-f32-3-elastic", "stage3-bf16-3", "stage3-f32-2",
+                                           "stage3-f32-3-odd"),
+                         CaseName);
+
+// Which of two equal matrices is frozen is nowhere in the file.
+TEST(Zero, TheNumbersOfStage0AreNotGuessed) {
+  InputHints hints;
+  hints.optimizer = true;
+  const auto bound =
+      kinds::OpenAndBind(Unpacked(kFixtures) + "/stage0-f32-2", &kinds::kZero, hints);
+  ExpectError(bound, Errc::kUnsupported,
+              "number 5 of the optimizer may be model.layers.0.mlp.gate_proj.weight or "
+              "model.layers.0.mlp.up_proj.weight");
+}
+
+}  // namespace
+}  // namespace nxdkit
