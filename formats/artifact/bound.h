@@ -55,7 +55,7 @@ struct BoundArtifact {
   std::optional<LoraParts> lora;                // this is an adapter, not a model
   std::shared_ptr<const BoundArtifact> merged;  // the adapter that is merged as base is read
   // The dtypes of parameters that are stored as another one: with `merged` as F32, so that a sum is
-  // rounded once; or as master weights alone. Empty, or one per parameter.
+  // rounded once; or as master weights alone. Per parameter; those past its end have none.
   std::vector<std::optional<Dtype>> own_dtypes;
   uint64_t reading_bytes = 0;  // memory that each thread takes to read it
   std::optional<BoundOptimizer> optimizer;

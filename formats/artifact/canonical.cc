@@ -30,7 +30,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
       dtype = stored;
     }
     if (!dtype) dtype = Dtype::kF32;
-    if (!source.own_dtypes.empty() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
+    if (i < source.own_dtypes.size() && source.own_dtypes[i]) dtype = source.own_dtypes[i];
     dtype = made(*dtype);
     dtypes.push_back(wanted && is_weight && Info(*dtype).floating ? *wanted : *dtype);
   }

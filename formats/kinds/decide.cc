@@ -47,7 +47,7 @@ namespace {
 // Of a stored tensor: that of its parameter, where it is another one.
 Dtype DtypeOf(const BoundArtifact& source, size_t tensor) {
   const std::vector<Piece>& pieces = source.bound.layout.tensors[tensor].pieces;
-  const bool has_own = !source.own_dtypes.empty() && !pieces.empty();
+  const bool has_own = !pieces.empty() && pieces.front().param < source.own_dtypes.size();
   const std::optional<Dtype> own = has_own ? source.own_dtypes[pieces.front().param] : std::nullopt;
   return own.value_or(source.bound.stored[tensor].dtype);
 }

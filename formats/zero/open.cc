@@ -33,18 +33,13 @@ class Opener {
     NXDKIT_TRY(ReadModels());
     Status state = OkStatus();
     if (set_.universal)
-      NXDKIT_TRY(AddUniversal(model(), set_.models.at(0), universal_, options_.optimizer, entries_,
-                              facts_));
+      NXDKIT_TRY(AddUniversal(model(), set_.models.at(0), universal_, entries_, facts_));
     else if (set_.per_rank)
       NXDKIT_TRY(AddStage3());
     else
       state = AddStage12();
-    NXDKIT_TRY(CheckFrom(0));
-    if (!state.ok() && (options_.optimizer || state.error().code() == Errc::kIo))
-      return std::move(state).error();
-    if (!state.ok())
-      AddWarning(out_,
-                 fmt::format("the optimizer's state cannot be read: {}", state.error().ToString()));
+    if (state.ok()) state = CheckEntries();
+    if (!state.ok()) NXDKIT_TRY(LeaveState(std::move(state).error()));
     AddScheduler();
     facts_.steps = model().steps;
     facts_.version = model().version;
@@ -133,6 +128,8 @@ class Opener {
         ++facts_.frozen;
     }
     facts_.form = "ZeRO stage 0";
+    NXDKIT_TRY(CheckEntries());
+    Remember();
     if (!set_.optimizers.empty()) return AddState12();
     if (model().optimizer) return AddState0();
     AddWarning(out_, "there are no files of the optimizer: only the weights are read");
@@ -143,8 +140,7 @@ class Opener {
   Status AddState0() {
     const std::string& name = set_.models.at(0);
     NXDKIT_ASSIGN(const torch::Archive archive, entries_.Read(name, 0));
-    return AddPlainOptimizer(archive, model(), name, options_.optimizer, entries_, facts_)
-        .in(archive.path);
+    return AddPlainOptimizer(archive, model(), name, entries_, facts_).in(archive.path);
   }
 
   bool IsAlias(const std::string& name) const {
@@ -232,7 +228,6 @@ class Opener {
   }
 
   Status AddMasters(const Place& place) {
-    if (!options_.optimizer) return OkStatus();
     for (const auto& [alias, name] : model().shared)
       if (name == place.name) NXDKIT_TRY(AddFlat(place, StateKey(alias, kMasters)));
     return AddFlat(place, StateKey(place.name, kMasters));
@@ -334,17 +329,32 @@ class Opener {
         unknown.push_back(tensor.name);
     }
     if (!unknown.empty())
-      AddWarning(out_, fmt::format("{} {} left out: stage 3 does not say which parameter {}: a "
-                                   "second name of a module, as a rule",
+      AddWarning(out_, fmt::format("{} {} left out: stage 3 does not say which parameter {}; a "
+                                   "module may have a second name",
                                    FirstNames(unknown), unknown.size() == 1 ? "is" : "are",
                                    unknown.size() == 1 ? "it is" : "they are"));
     return OkStatus();
   }
 
-  Status CheckFrom(size_t first) const {
-    for (size_t i = first; i < out_.tensors.size(); ++i)
-      NXDKIT_TRY(dcp::CheckCover(out_.tensors[i]).in(out_.path).on(out_.tensors[i].key));
+  Status CheckEntries() const {
+    for (const dcp::StoredEntry& entry : out_.tensors)
+      NXDKIT_TRY(dcp::CheckCover(entry).in(out_.path).on(entry.key));
     return dcp::CheckScalars(out_);
+  }
+
+  // What there is without the optimizer's state, for who does not ask for it.
+  void Remember() {
+    tensors_ = out_.tensors.size();
+    for (const TensorFile& file : files_.files) in_files_.push_back(file.tensors.size());
+  }
+  Status LeaveState(Error error) {
+    const bool has_weights = !in_files_.empty();
+    if (options_.optimizer || error.code() == Errc::kIo || !has_weights) return error;
+    AddWarning(out_, fmt::format("the optimizer's state cannot be read: {}", error.ToString()));
+    out_.tensors.resize(tensors_);
+    out_.metadata.objects.clear();
+    for (size_t f = 0; f < in_files_.size(); ++f) files_.files[f].tensors.resize(in_files_[f]);
+    return OkStatus();
   }
 
   void AddScheduler() {
@@ -363,6 +373,8 @@ class Opener {
   std::vector<ModelFile> models_;     // by rank
   std::vector<OptimizerFile> ranks_;  // the optimizer's, by rank
   UniversalFiles universal_;
+  size_t tensors_ = 0;            // entries before the optimizer's
+  std::vector<size_t> in_files_;  // tensors of each file before them
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A tag of DeepSpeed's, opened as one distributed checkpoint (formats/dcp/folder.h): the weights by
-// their names, what the optimizer keeps under "optimizer.state.NAME.", its options under
-// "optimizer.param_groups.NAME.", the scheduler under "lr_scheduler.".
+// their names, what the optimizer keeps under "optimizer.state.NAME.", master weights beside weights
+// among it (nxd::kMasterWeights), its options under "optimizer.param_groups.NAME.", the scheduler
+// under "lr_scheduler.".
 #pragma once
 
 #include <map>
@@ -37,10 +38,9 @@ struct Opened {
 };
 
 struct OpenOptions {
-  // The optimizer's state, where there is some, must be understood, and is there with the master
-  // weights, under nxd::kMasterWeights; else what is wrong with it is a warning.
+  // The optimizer's state, where there is some, must be understood, and its padding be zero; else
+  // what is wrong with it is a warning.
   bool optimizer = false;
-  bool partial = false;  // what is missing is a warning: to look at
 };
 
 // Reads the structure of every file, never tensor data but steps, and padding that must be zero.

@@ -18,13 +18,8 @@ using torch::PickleValue;
 class PlainReader {
  public:
   PlainReader(const torch::Archive& archive, const ModelFile& model, const std::string& file,
-              bool masters, TagEntries& entries, Facts& facts)
-      : archive_(archive),
-        model_(model),
-        file_(file),
-        masters_(masters),
-        entries_(entries),
-        facts_(facts) {}
+              TagEntries& entries, Facts& facts)
+      : archive_(archive), model_(model), file_(file), entries_(entries), facts_(facts) {}
 
   Status Run() {
     const PickleValue* inner = model_.optimizer->Find("optimizer_state_dict");
@@ -127,7 +122,7 @@ class PlainReader {
       if (!used_.insert(tensor.name).second)
         return Corrupt("two groups of options have {}", tensor.name);
       NXDKIT_TRY(AddState(tensor.name, *(*params->list())[i].integer(), group));
-      if (has_masters && masters_)
+      if (has_masters)
         NXDKIT_TRY(entries_.AddWhole(file_, StateKey(tensor.name, kMasters), *masters_of_[g][i]));
       facts_.groups.back().push_back(tensor.name);
       ++facts_.trained;
@@ -160,7 +155,6 @@ class PlainReader {
   const torch::Archive& archive_;
   const ModelFile& model_;
   const std::string& file_;
-  bool masters_;
   TagEntries& entries_;
   Facts& facts_;
   const PickleValue* states_ = nullptr;
@@ -172,8 +166,8 @@ class PlainReader {
 }  // namespace
 
 Status AddPlainOptimizer(const torch::Archive& archive, const ModelFile& model,
-                         const std::string& file, bool masters, TagEntries& entries, Facts& facts) {
-  return PlainReader(archive, model, file, masters, entries, facts).Run();
+                         const std::string& file, TagEntries& entries, Facts& facts) {
+  return PlainReader(archive, model, file, entries, facts).Run();
 }
 
 }  // namespace nxdkit::zero

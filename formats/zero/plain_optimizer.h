@@ -11,6 +11,6 @@ namespace nxdkit::zero {
 
 // kUnsupported where sizes and values do not tell which parameter a number is.
 Status AddPlainOptimizer(const torch::Archive& archive, const ModelFile& model,
-                         const std::string& file, bool masters, TagEntries& entries, Facts& facts);
+                         const std::string& file, TagEntries& entries, Facts& facts);
 
 }  // namespace nxdkit::zero

@@ -20,13 +20,8 @@ constexpr std::string_view kEnd = ".pt";
 class UniversalReader {
  public:
   UniversalReader(const ModelFile& model, const std::string& model_file,
-                  const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts)
-      : model_(model),
-        model_file_(model_file),
-        files_(files),
-        masters_(masters),
-        entries_(entries),
-        facts_(facts) {}
+                  const UniversalFiles& files, TagEntries& entries, Facts& facts)
+      : model_(model), model_file_(model_file), files_(files), entries_(entries), facts_(facts) {}
 
   Status Run() {
     facts_.form = "universal";
@@ -83,7 +78,7 @@ class UniversalReader {
     const bool trained = kept.size() > 1;
     ++(trained ? facts_.trained : facts_.frozen);
     if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
-    if (trained && masters_) NXDKIT_TRY(AddTensor(name, kMaster, StateKey(name, kMasters)));
+    if (trained) NXDKIT_TRY(AddTensor(name, kMaster, StateKey(name, kMasters)));
     for (const std::string& what : kept) {
       if (what == kMaster) continue;
       if (what != kStep) {
@@ -123,7 +118,6 @@ class UniversalReader {
   const ModelFile& model_;
   const std::string& model_file_;
   const UniversalFiles& files_;
-  bool masters_;
   TagEntries& entries_;
   Facts& facts_;
   std::map<std::string, std::string> aliases_;
@@ -162,8 +156,8 @@ Result<UniversalFiles> ListUniversal(const std::string& tag) {
 }
 
 Status AddUniversal(const ModelFile& model, const std::string& model_file,
-                    const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts) {
-  return UniversalReader(model, model_file, files, masters, entries, facts).Run();
+                    const UniversalFiles& files, TagEntries& entries, Facts& facts) {
+  return UniversalReader(model, model_file, files, entries, facts).Run();
 }
 
 }  // namespace nxdkit::zero

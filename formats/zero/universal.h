@@ -25,6 +25,6 @@ Result<UniversalFiles> ListUniversal(const std::string& tag);
 
 // Weights are those of the module where the model's file has them, else the master weights.
 Status AddUniversal(const ModelFile& model, const std::string& model_file,
-                    const UniversalFiles& files, bool masters, TagEntries& entries, Facts& facts);
+                    const UniversalFiles& files, TagEntries& entries, Facts& facts);
 
 }  // namespace nxdkit::zero

@@ -34,6 +34,7 @@ SEEDS = range(1, 41)
 TIMEOUT = 240  # seconds, for what takes three
 Z = "zero_optimization"
 FAMILIES = ("llama", "qwen2", "qwen3")
+BUILT = ("FusedAdam", "DeepSpeedCPUAdam")  # deepspeed compiles these when they are first used
 FLOATS = {"f32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STAGES = {**dict.fromkeys(range(1, 4), 0), **dict.fromkeys(range(4, 16), 1),
           **dict.fromkeys(range(16, 28), 2), **dict.fromkeys(range(28, 41), 3)}
@@ -41,7 +42,9 @@ STAGES = {**dict.fromkeys(range(1, 4), 0), **dict.fromkeys(range(4, 16), 1),
 FIXED = {
     1: {"dtype": "f32", "ranks": 2, "groups": 3},
     2: {"dtype": "bf16", "ranks": 2, "groups": 2},
-    3: {"dtype": "fp16", "ranks": 3, "groups": 2, "scale": {"loss_scale": 8192}},
+    3: {"dtype": "fp16", "ranks": 3, "groups": 2, "scale": {"loss_scale": 1},
+        "optimizer": "FusedAdam"},
+    4: {"dtype": "bf16", "ranks": 3, "optimizer": "FusedAdam", "groups": 2},
     5: {"dtype": "bf16", "ranks": 3, "accumulate": True},
     6: {"model": "odd", "dtype": "f32", "ranks": 3, "client": "objects"},
     7: {"dtype": "f32", "ranks": 3, "groups": 2, "zero": {"round_robin_gradients": True}},
@@ -58,7 +61,9 @@ FIXED = {
     17: {"dtype": "f32", "ranks": 3, "groups": 3, "zero": {"parameter_alignment": True}},
     18: {"model": "odd", "dtype": "bf16", "ranks": 4,
          "saves": ((1, "early", True), (3, None, True))},
-    19: {"dtype": "fp16", "ranks": 3, "zero": {"elastic_checkpoint": True}, "groups": 2},
+    19: {"dtype": "fp16", "ranks": 3, "zero": {"elastic_checkpoint": True}, "groups": 2,
+         "scale": {"loss_scale": 0, "initial_scale_power": 20, "hysteresis": 1},
+         "saves": ((6, None, True),)},
     20: {"dtype": "bf16", "ranks": 2, "universal": "beside", "tied": True, "frozen": "mlp.up"},
     21: {"dtype": "bf16", "ranks": 3, "accumulate": True, "groups": 2},
     22: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60},
@@ -68,16 +73,17 @@ FIXED = {
          "zero": {"round_robin_gradients": True, "parameter_alignment": True}},
     25: {"dtype": "fp16", "ranks": 3, "universal": "alone", "groups": 2, "tied": False,
          "zero": {"parameter_alignment": True}},
-    26: {"frozen": "self_attn", "exclude": True, "ranks": 3},
-    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2, "scale": {"loss_scale": 1024}},
+    26: {"frozen": "self_attn", "exclude": True, "ranks": 3, "optimizer": "DeepSpeedCPUAdam"},
+    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2, "scale": {"loss_scale": 1 << 20}},
     28: {"trainer": True, "dtype": "bf16", "ranks": 3, "schedule": "WarmupDecayLR"},
     29: {"dtype": "f32", "ranks": 2, "saves": ((1, None, True), (2, "late", False))},
     30: {"model": "mixed", "dtype": "bf16", "ranks": 4, "sub_group": 12},
     31: {"frozen": "mlp", "exclude": True, "ranks": 2, "dtype": "bf16"},
+    32: {"dtype": "bf16", "ranks": 2, "optimizer": "DeepSpeedCPUAdam", "sub_group": 200},
     33: {"dtype": "bf16", "ranks": 3, "universal": "alone", "tied": True, "frozen": "norm",
          "groups": 2},
     34: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60}},
-    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 1024}},
+    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 1 << 20}},
     36: {"dtype": "bf16", "ranks": 2, "client": "objects"},
     38: {"trainer": True, "dtype": "bf16", "ranks": 2, "gather": True, "schedule": "WarmupCosineLR"},
     39: {"dtype": "f32", "ranks": 5, "groups": 3, "sub_group": 1},
@@ -245,6 +251,8 @@ def settings_of(o):
         zero["sub_group_size"] = o["sub_group"]
     if o["persist"] is not None:
         zero["stage3_param_persistence_threshold"] = o["persist"]
+    if o["optimizer"] == "DeepSpeedCPUAdam":
+        zero["offload_optimizer"] = {"device": "cpu"}
     if o["gather"]:
         zero["stage3_gather_16bit_weights_on_model_save"] = True
     config = {"train_micro_batch_size_per_gpu": 2, "zero_allow_untested_optimizer": True, Z: zero,
@@ -359,12 +367,17 @@ def gather(generator, engine, model, o, steps):
     if o["stage"] == 0 and o["dtype"] != "f32":
         tensors, names = weights_alone(model, o), {id(p): n for n, p in model.named_parameters()}
         held = engine.optimizer
-        for low, high in zip(held.fp16_groups, held.fp32_groups):
-            for p, master in zip(low, high):
-                state = held.optimizer.state[master]
-                tensors[names[id(p)]].update(
-                    f32=master.detach().clone(), exp_avg=state["exp_avg"].clone(),
-                    exp_avg_sq=state["exp_avg_sq"].clone())
+        for g, low in enumerate(held.fp16_groups):
+            flat = getattr(held, "fp32_groups_flat", None)
+            at = 0
+            for i, p in enumerate(low):
+                master = flat[g] if flat else held.fp32_groups[g][i]
+                state, part = held.optimizer.state[master], {"f32": master.detach()}
+                part.update({key: state[key] for key in ("exp_avg", "exp_avg_sq")})
+                tensors[names[id(p)]].update({
+                    key: (value[at:at + p.numel()].view(p.shape) if flat else value).clone()
+                    for key, value in part.items()})
+                at += p.numel()
         return tensors, buffers, "not asked"
     if not steps:  # no moments yet
         tensors = weights_alone(model, o)
@@ -380,6 +393,16 @@ def gather(generator, engine, model, o, steps):
     wrong = sum(any(not torch.equal(t[key], plain[name][key]) for key in t)
                 for name, t in tensors.items())
     return tensors, buffers, f"wrong for {wrong} tensors" if wrong else "agrees"
+
+
+def step_of(engine):
+    """The count in the state of the optimizer itself, which is what is saved; None without one."""
+    inner = engine.optimizer
+    while hasattr(inner, "optimizer"):
+        inner = inner.optimizer
+    steps = {float(state["step"]) for state in inner.state.values() if "step" in state}
+    assert len(steps) < 2, steps
+    return steps.pop() if steps else None
 
 
 def options_now(engine, groups):
@@ -406,9 +429,10 @@ def rank_main(rank, generator, o, folder, port, result):
     groups = groups_of(model, o)
     named = dict(model.named_parameters())
     shadow = Shadow(model, groups, o["clip"])
-    optimizer = getattr(torch.optim, o["optimizer"])(
+    own = o["optimizer"] in BUILT
+    optimizer = getattr(deepspeed.ops.adam if own else torch.optim, o["optimizer"])(
         [{"params": [named[n] for n in names], **options} for names, options in groups],
-        foreach=False, fused=False)
+        **({} if own else {"foreach": False, "fused": False}))
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=settings_of(o))
     case = {"model": "odd" if o["model"] == "mixed" else o["model"], "lm": o["lm"] or {}}
     cast = {"f32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[o["dtype"]]
@@ -430,6 +454,7 @@ def rank_main(rank, generator, o, folder, port, result):
                 engine.save_checkpoint(folder, tag=tag, client_state=client_of(o),
                                        save_latest=latest, exclude_frozen_parameters=o["exclude"])
                 saved.append({"tag": tag or f"global_step{engine.global_steps}", "steps": steps,
+                              "step": step_of(engine),
                               "skipped": engine.skipped_steps, "tensors": tensors,
                               "buffers": buffers, "api": said,
                               "groups": options_now(engine, groups),
@@ -567,15 +592,16 @@ def make_run(generator, seed, folder):
     truth = {"folder": os.path.basename(folder) + inner[len(folder):], "what": words_of(o),
              "family": o["model"] if o["lm"] else None, "dtype": FLOATS[o["dtype"]],
              "ranks": o["ranks"], "stage": o["stage"], "universal": bool(o["universal"]),
-             "tag": latest, "steps": held["steps"], "skipped": held["skipped"],
+             "tag": latest, "steps": held["steps"], "step": held["step"],
+             "skipped": held["skipped"],
              "tensors": tensors, "buffers": buffers, "tied": tied, "groups": held["groups"],
              "excluded": sorted(held["tensors"].keys() - tensors.keys()),
              "zero_to_fp32": says, "api": held["api"], "shadow": held["shadow"], "tags": {}}
     for saved in saves:
         if saved is not held:
             other = describe(generator, o, saved, dict(tied))
-            truth["tags"][saved["tag"]] = {"steps": saved["steps"], "tensors": other[0],
-                                           "buffers": other[1]}
+            truth["tags"][saved["tag"]] = {key: saved[key] for key in ("steps", "step", "groups")}
+            truth["tags"][saved["tag"]].update(tensors=other[0], buffers=other[1])
     return truth
 
 
@@ -611,6 +637,21 @@ def apart(work, log):
     return value
 
 
+def build_optimizers(names):
+    """Why those of deepspeed's own optimizers that cannot be compiled here cannot."""
+    import torch
+    import deepspeed.ops.adam
+    without = {}
+    for name in names & set(BUILT):
+        p = torch.nn.Parameter(torch.ones(4))
+        p.grad = torch.ones(4)
+        try:
+            getattr(deepspeed.ops.adam, name)([p]).step()
+        except Exception as error:
+            without[name] = f"skipped: no {name}: {str(error).strip()[-200:]}"
+    return without
+
+
 def make(generator_folder, work, seeds):
     """Folders WORK/seed_NN and WORK/seed_NN.json: what is true of each, or {"failed": why}."""
     import torch
@@ -621,11 +662,14 @@ def make(generator_folder, work, seeds):
     for family in ("Llama", "Qwen2", "Qwen3"):
         getattr(transformers, family + "ForCausalLM")
     generator = load_generator(generator_folder)
+    without = build_optimizers({options_of(seed)["optimizer"] for seed in seeds})
     for seed in seeds:
         folder = os.path.join(work, f"seed_{seed:02}")
         for _ in range(2):  # a process of gloo may hang
             begin = time.monotonic()
-            truth, failed = apart(lambda: make_run(generator, seed, folder), folder + ".log")
+            truth, failed = None, without.get(options_of(seed)["optimizer"], "")
+            if not failed:
+                truth, failed = apart(lambda: make_run(generator, seed, folder), folder + ".log")
             if not failed:
                 break
         print(f"{seed:2} {time.monotonic() - begin:5.1f} s", failed or truth["zero_to_fp32"],

@@ -25,7 +25,6 @@ Status OpenZero(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const zero::TagFiles files, zero::ListTag(tag.path, artifact.look));
   zero::OpenOptions options;
   options.optimizer = hints.optimizer;
-  options.partial = hints.partial;
   NXDKIT_ASSIGN(zero::Opened opened, zero::Open(files, options));
   artifact.warnings = tag.warnings;
   artifact.warnings.insert(artifact.warnings.end(), opened.folder.warnings.begin(),
