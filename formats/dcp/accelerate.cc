@@ -17,31 +17,6 @@ constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // of FULL_STATE_DICT
 constexpr char kWholeOptimizer[] = "optimizer.bin";
 constexpr char kSchedulerPrefix[] = "lr_scheduler.";
 
-void MoveBelow(const std::string& folder, ItemPlace& place) {
-  if (!place.file.empty()) place.file = JoinPath(folder, place.file);
-}
-
-// Adds the checkpoint in a folder below that of `to`.
-void Append(const std::string& below, Folder from, Folder& to) {
-  const auto first = static_cast<uint32_t>(to.files.size());
-  for (StoredEntry& entry : from.tensors) {
-    for (StoredChunk& chunk : entry.chunks) chunk.file += first;
-    to.tensors.push_back(std::move(entry));
-  }
-  for (TensorEntry& entry : from.metadata.tensors) {
-    for (Chunk& chunk : entry.chunks) MoveBelow(below, chunk.place);
-    to.metadata.tensors.push_back(std::move(entry));
-  }
-  for (ObjectEntry& object : from.metadata.objects) {
-    MoveBelow(below, object.place);
-    to.metadata.objects.push_back(std::move(object));
-  }
-  to.metadata.paths.merge(from.metadata.paths);
-  std::move(from.files.begin(), from.files.end(), std::back_inserter(to.files));
-  std::move(from.archives.begin(), from.archives.end(), std::back_inserter(to.archives));
-  for (std::string& warning : from.warnings) AddWarning(to, std::move(warning));
-}
-
 Status AddScheduler(const std::string& path, const Looker& look, Folder& out) {
   NXDKIT_ASSIGN(const bool accelerates, look.HasFile(path, kAcceleratesScheduler));
   if (accelerates)
@@ -152,13 +127,13 @@ Result<Folder> OpenAccelerate(const std::string& path, const Looker& look) {
   Folder out;
   out.path = path;
   NXDKIT_ASSIGN(Folder model, sharded ? Open(model_path, look) : OpenWholeModel(model_path));
-  Append(kModelFolder, std::move(model), out);
+  AppendFolder(kModelFolder, std::move(model), out);
   NXDKIT_ASSIGN(const bool there, look.IsThere(state_path));
   if (there) {
     Result<Folder> state = sharded ? Open(state_path, look) : OpenWholeOptimizer(state_path);
     if (!state.ok() && state.error().code() == Errc::kIo) return std::move(state).error();
     if (state.ok())
-      Append(kOptimizerFolder, *std::move(state), out);
+      AppendFolder(kOptimizerFolder, *std::move(state), out);
     else
       AddWarning(out, "the optimizer's state is left out: " + state.error().ToString());
   }

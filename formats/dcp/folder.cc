@@ -70,7 +70,31 @@ Status CheckScalar(const StoredEntry& entry) {
   return OkStatus();
 }
 
+void MoveBelow(const std::string& folder, ItemPlace& place) {
+  if (!place.file.empty()) place.file = JoinPath(folder, place.file);
+}
+
 }  // namespace
+
+void AppendFolder(const std::string& below, Folder from, Folder& to) {
+  const auto first = static_cast<uint32_t>(to.files.size());
+  for (StoredEntry& entry : from.tensors) {
+    for (StoredChunk& chunk : entry.chunks) chunk.file += first;
+    to.tensors.push_back(std::move(entry));
+  }
+  for (TensorEntry& entry : from.metadata.tensors) {
+    for (Chunk& chunk : entry.chunks) MoveBelow(below, chunk.place);
+    to.metadata.tensors.push_back(std::move(entry));
+  }
+  for (ObjectEntry& object : from.metadata.objects) {
+    MoveBelow(below, object.place);
+    to.metadata.objects.push_back(std::move(object));
+  }
+  to.metadata.paths.merge(from.metadata.paths);
+  std::move(from.files.begin(), from.files.end(), std::back_inserter(to.files));
+  std::move(from.archives.begin(), from.archives.end(), std::back_inserter(to.archives));
+  for (std::string& warning : from.warnings) AddWarning(to, std::move(warning));
+}
 
 Result<bool> LooksLikeFolder(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));

@@ -61,6 +61,9 @@ struct Folder {
 // The key as it is stored; metadata.paths goes by it.
 const std::string& StoredKey(const Folder& folder, const std::string& key);
 
+// Adds the checkpoint in a folder below that of `to`.
+void AppendFolder(const std::string& below, Folder from, Folder& to);
+
 // Warnings beyond twenty are left out.
 void AddWarning(Folder& folder, std::string warning);
 // Every rank has saved an object under the key, and not all of them the same.

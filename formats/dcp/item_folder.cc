@@ -381,9 +381,10 @@ Result<std::string> ReadItem(const Folder& folder, const ObjectEntry& entry) {
   return bytes;
 }
 
-Result<torch::Archive> ReadItemArchive(const Folder& folder, const ObjectEntry& entry) {
+Result<torch::Archive> ReadItemArchive(const Folder& folder, const ObjectEntry& entry,
+                                       torch::ReadOptions::Allowed allowed) {
   NXDKIT_ASSIGN(const std::shared_ptr<const File> file, OpenItem(folder, entry).on(entry.key));
-  const torch::ReadOptions options = {.check_crc = true};
+  const torch::ReadOptions options = {.check_crc = true, .allowed = allowed};
   if (!entry.place.zstd)
     return torch::ReadArchiveAt(file, entry.place.offset, entry.place.bytes, options);
   NXDKIT_ASSIGN(File temporary, File::OpenTemporary());

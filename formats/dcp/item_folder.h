@@ -22,6 +22,8 @@ std::optional<int64_t> RankOfMetadata(std::string_view name);
 
 // The bytes of an object's archive, which lies in a file of the folder.
 Result<std::string> ReadItem(const Folder& folder, const ObjectEntry& entry);
-Result<torch::Archive> ReadItemArchive(const Folder& folder, const ObjectEntry& entry);
+Result<torch::Archive> ReadItemArchive(
+    const Folder& folder, const ObjectEntry& entry,
+    torch::ReadOptions::Allowed allowed = torch::ReadOptions::Allowed::kPlain);
 
 }  // namespace nxdkit::dcp

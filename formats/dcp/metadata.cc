@@ -247,7 +247,7 @@ struct MetadataParser {
 
 Result<Metadata> Parse(std::string_view pickle, bool whole) {
   NXDKIT_ASSIGN(const std::unique_ptr<torch::BareRecord> root,
-                torch::BareRecord::Read(pickle, MetadataGlobals(), kMetadataClass));
+                torch::BareRecord::Read(pickle, MetadataGlobals(), kMetadataClasses));
   return MetadataParser{whole}.Parse(*root);
 }
 

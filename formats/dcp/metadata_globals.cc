@@ -9,13 +9,33 @@ using torch::GlobalKind;
 constexpr char kInMemory[] = "torch keeps this in memory and writes it into no .metadata";
 
 constexpr const char* kRecords[] = {
-    kMetadataClass, kTensorClass, kBytesClass, kChunkClass, kIndexClass, kStorageMetaClass,
-    kPropertiesClass, kMemoryFormatClass, kStorageInfoClass, kGetLayout, kOldPropertiesClass,
+    kMetadataClass,
+    kTensorClass,
+    kBytesClass,
+    kChunkClass,
+    kIndexClass,
+    kStorageMetaClass,
+    kPropertiesClass,
+    kMemoryFormatClass,
+    kStorageInfoClass,
+    kGetLayout,
+    kOldPropertiesClass,
     // Other spellings, by version of torch or Python.
     "torch.distributed.checkpoint.metadata.MEM_FORMAT_ENCODING",
-    "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING", "pathlib.PosixPath",
-    "pathlib.PurePosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath",
+    "torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING",
+    "pathlib.PosixPath",
+    "pathlib.PurePosixPath",
+    "pathlib.WindowsPath",
+    "pathlib._local.PosixPath",
     "builtins.getattr",  // of an enum's member, by some versions of Python
+    // The plans of the ranks, which Megatron keeps beside it.
+    kMegatronClass,
+    "megatron.core.dist_checkpointing.strategies.torch.MCoreSavePlan",
+    "torch.distributed.checkpoint.planner.SavePlan",
+    "torch.distributed.checkpoint.planner.WriteItem",
+    "torch.distributed.checkpoint.planner.WriteItemType",
+    "torch.distributed.checkpoint.planner.TensorWriteData",
+    "torch.distributed.checkpoint.planner.BytesIOWriteData",
 };
 
 std::vector<Global> MakeTable() {

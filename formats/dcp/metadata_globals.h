@@ -6,6 +6,10 @@
 namespace nxdkit::dcp {
 
 inline constexpr char kMetadataClass[] = "torch.distributed.checkpoint.metadata.Metadata";
+// The same, with what Megatron-Core 0.15 adds to it.
+inline constexpr char kMegatronClass[] =
+    "megatron.core.dist_checkpointing.strategies.torch.MCoreMetadata";
+inline constexpr const char* kMetadataClasses[] = {kMetadataClass, kMegatronClass};
 inline constexpr char kTensorClass[] =
     "torch.distributed.checkpoint.metadata.TensorStorageMetadata";
 inline constexpr char kBytesClass[] = "torch.distributed.checkpoint.metadata.BytesStorageMetadata";
@@ -24,7 +28,8 @@ inline constexpr char kZstd[] = "stream.zstd/1";
 inline constexpr char kOldPropertiesClass[] =
     "torch.distributed._shard.sharded_tensor.metadata.TensorProperties";
 
-// Everything that a .metadata of torch 2.0 to 2.15 names, and nothing else.
+// Everything that a .metadata of torch 2.0 to 2.15 names, or one of Megatron-Core 0.11 to 0.19, and
+// nothing else.
 const torch::GlobalTable& MetadataGlobals();
 
 }  // namespace nxdkit::dcp

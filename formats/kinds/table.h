@@ -7,14 +7,15 @@
 
 namespace nxdkit::kinds {
 
-extern const Kind kHf;       // a Hugging Face folder
-extern const Kind kNxd;      // an NxD shard set
-extern const Kind kRollout;  // a rollout bundle
-extern const Kind kTorch;    // a torch state dict
-extern const Kind kDelta;    // what changed in a model
-extern const Kind kDcp;      // a torch distributed checkpoint
-extern const Kind kFsdp;     // the rank files of an FSDP run
-extern const Kind kZero;     // a checkpoint of DeepSpeed
+extern const Kind kHf;            // a Hugging Face folder
+extern const Kind kNxd;           // an NxD shard set
+extern const Kind kRollout;       // a rollout bundle
+extern const Kind kTorch;         // a torch state dict
+extern const Kind kDelta;         // what changed in a model
+extern const Kind kDcp;           // a torch distributed checkpoint
+extern const Kind kFsdp;          // the rank files of an FSDP run
+extern const Kind kZero;          // a checkpoint of DeepSpeed
+extern const Kind kMegatronDist;  // a distributed checkpoint of Megatron-Core
 
 // All of them, in the order in which they are named to people.
 std::span<const Kind* const> Kinds();

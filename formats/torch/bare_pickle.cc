@@ -1,5 +1,7 @@
 #include "formats/torch/bare_pickle.h"
 
+#include <algorithm>
+
 #include "formats/torch/pickle_machine.h"
 #include "lib/base/errors.h"
 
@@ -27,17 +29,18 @@ Result<PickleValue> ReadBarePickle(std::string_view pickle, const GlobalTable& g
 
 Result<std::unique_ptr<BareRecord>> BareRecord::Read(std::string_view pickle,
                                                      const GlobalTable& globals,
-                                                     std::string_view class_name) {
+                                                     std::span<const char* const> classes) {
   std::unique_ptr<BareRecord> out(new BareRecord(pickle));
   PickleGraph& graph = out->graph_;
   NXDKIT_ASSIGN(const NodeId root, Run(graph, globals));
   const bool is_record = graph.kind(root) == NodeKind::kRecord;
   const std::string name = is_record ? graph.AsRecord(root).global->name : "no record";
-  if (name != class_name) return Corrupt("a value is {}, expected a {}", name, class_name);
+  if (std::ranges::find(classes, name) == classes.end())
+    return Corrupt("a value is {}, expected a {}", name, classes.front());
   const PickleGraph::RecordParts& parts = graph.AsRecord(root);
-  if (!graph.TupleItems(parts.arguments).empty()) return Corrupt("a {} with arguments", class_name);
+  if (!graph.TupleItems(parts.arguments).empty()) return Corrupt("a {} with arguments", name);
   if (!parts.state || graph.kind(*parts.state) != NodeKind::kDict)
-    return Corrupt("a {} whose state is no dict", class_name);
+    return Corrupt("a {} whose state is no dict", name);
   out->state_ = *parts.state;
   out->reader_ = std::make_unique<ValueReader>(graph);
   return out;

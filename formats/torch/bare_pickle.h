@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "formats/torch/pickle_convert.h"
@@ -21,11 +22,11 @@ Result<PickleValue> ReadBarePickle(std::string_view pickle, const GlobalTable& g
 // of very many values, of which one at a time is a tree.
 class BareRecord {
  public:
-  // kCorrupt for anything but a record of this class, made without arguments, with a dict for its
-  // state. `pickle` must outlive it.
+  // kCorrupt for anything but a record of one of these classes, made without arguments, with a dict
+  // for its state. `pickle` must outlive it.
   static Result<std::unique_ptr<BareRecord>> Read(std::string_view pickle,
                                                   const GlobalTable& globals,
-                                                  std::string_view class_name);
+                                                  std::span<const char* const> classes);
 
   // None for an attribute that is missing.
   Result<PickleValue> Value(std::string_view attribute);

@@ -23,11 +23,11 @@ struct Room {
 
 const std::vector<Room>& Rooms() {
   static const std::vector<std::string_view> kFormats = {
-      "formats/models",   "formats/safetensors", "formats/torch", "formats/hf",
-      "formats/nxd",      "formats/rollout",     "formats/neff",  "formats/delta",
-      "formats/lora",     "formats/manifest",    "formats/tar",   "formats/compile_cache",
-      "formats/hardware", "formats/vllm",        "formats/dcp",   "formats/dtensor",
-      "formats/fsdp",     "formats/zero"};
+      "formats/models",   "formats/safetensors", "formats/torch",   "formats/hf",
+      "formats/nxd",      "formats/rollout",     "formats/neff",    "formats/delta",
+      "formats/lora",     "formats/manifest",    "formats/tar",     "formats/compile_cache",
+      "formats/hardware", "formats/vllm",        "formats/dcp",     "formats/dtensor",
+      "formats/fsdp",     "formats/zero",        "formats/megatron"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -67,6 +67,7 @@ const std::vector<Room>& Rooms() {
       // Rank files are read as a distributed checkpoint.
       {"formats/fsdp", {"formats/models", "formats/torch", "formats/dtensor", "formats/dcp"}},
       {"formats/zero", {"formats/torch", "formats/dtensor", "formats/dcp"}},  // and so are these
+      {"formats/megatron", {"formats/torch", "formats/dtensor", "formats/dcp"}},
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
       {"formats/neff", {"formats/models"}},
@@ -89,6 +90,7 @@ const std::vector<Room>& Rooms() {
       {"formats/kinds/dcp", kKind({})},
       {"formats/kinds/fsdp", kKind({"formats/kinds/dcp"})},  // which it is read as
       {"formats/kinds/zero", kKind({"formats/kinds/dcp"})},
+      {"formats/kinds/megatron", kKind({"formats/kinds/dcp"})},
       {"formats/kinds/delta",
        kKind({"formats/kinds/rollout"})},  // whose versions record its digest
       {"formats/ops/verify", kOps({})},

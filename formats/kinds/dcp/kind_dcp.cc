@@ -70,7 +70,7 @@ Status CheckDcpOptions(const Arguments& given) {
 constinit const Kind kDcp = {
     .name = "dcp",
     .called = "a torch distributed checkpoint",
-    .precedence = 6,
+    .precedence = 8,
     .is_folder = IsDcpFolder,
     .open = OpenDcp,
     .bind = BindDcp,

@@ -1,0 +1,191 @@
+#include "formats/kinds/megatron/bind_megatron.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "formats/kinds/bind.h"
+#include "formats/kinds/megatron/megatron_state.h"
+#include "formats/kinds/megatron/names.h"
+#include "formats/megatron/fragments.h"
+#include "formats/nxd/optimizer_set.h"
+#include "formats/training/check_masters.h"
+#include "formats/training/state_keys.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+using megatron::Key;
+using megatron::OptionGroup;
+using torch::PickleValue;
+
+bool IsExpert(const models::Param& param) { return param.expert >= 0; }
+
+class Mapper {
+ public:
+  Mapper(const MegatronState& state, const models::Model& model, MegatronNames names,
+         bool optimizer)
+      : state_(state),
+        stored_(*state.stored),
+        model_(model),
+        names_(std::move(names)),
+        optimizer_(optimizer) {}
+
+  Result<dcp::Folder> Run() {
+    out_.path = stored_.path;
+    out_.form = stored_.form;
+    out_.files = stored_.files;
+    out_.archives = stored_.archives;
+    NXDKIT_TRY(AddEntries(Key::Kind::kWeight));
+    if (optimizer_) NXDKIT_TRY(AddOptimizer());
+    for (const dcp::StoredEntry& entry : out_.tensors)
+      NXDKIT_TRY(dcp::CheckCover(entry).on(entry.key));
+    return std::move(out_);
+  }
+
+  std::vector<std::string> Proofs() const {
+    std::vector<std::string> proofs;
+    proofs.push_back(
+        fmt::format("{} tensors of Megatron-Core are {} parameters of the model, "
+                    "each once and whole",
+                    weights_, model_.params.size()));
+    for (const auto& [key, cut] : names_.cut_rows())
+      proofs.push_back(
+          fmt::format("{}: the {} rows after the vocabulary are padding and are cut "
+                      "off; they are {}",
+                      key, cut.rows, cut.zero ? "zeros" : "not zeros"));
+    return proofs;
+  }
+
+ private:
+  Status AddEntries(Key::Kind kind) {
+    for (const dcp::StoredEntry& entry : stored_.tensors) {
+      const Key key = megatron::ParseKey(entry.key);
+      if (key.kind != kind) continue;
+      weights_ += kind == Key::Kind::kWeight;
+      if (kind == Key::Kind::kState) NXDKIT_TRY(AddState(entry, key));
+      if (kind == Key::Kind::kWeight) NXDKIT_TRY(names_.Add(entry, key, out_.tensors));
+    }
+    return OkStatus();
+  }
+
+  // As it is, or in fragments.
+  Status AddState(const dcp::StoredEntry& entry, const Key& key) {
+    const dcp::StoredEntry* weight = WeightOf(entry.key);
+    const std::optional<Shape> shape =
+        weight ? std::optional(weight->shape) : names_.ShapeOf(key, entry.shape);
+    if (!shape || !megatron::IsFragmented(entry.shape, *shape))
+      return names_.Add(entry, key, out_.tensors);
+    dcp::StoredEntry joined{entry.key, entry.dtype, *shape, {}};
+    NXDKIT_ASSIGN(joined.chunks, megatron::JoinFragments(entry, *shape));
+    return names_.Add(joined, key, out_.tensors);
+  }
+
+  // The weight that a key of the optimizer's is of: its own name is after "optimizer.state.WHAT.".
+  const dcp::StoredEntry* WeightOf(const std::string& key) const {
+    constexpr std::string_view kState = "optimizer.state.";
+    const size_t at = key.find(kState);
+    const size_t dot = at == std::string::npos ? at : key.find('.', at + kState.size());
+    const auto found =
+        dot == std::string::npos ? weight_of_.end() : weight_of_.find(key.substr(dot + 1));
+    return found == weight_of_.end() ? nullptr : found->second;
+  }
+
+  Status AddOptimizer() {
+    for (const dcp::StoredEntry& entry : stored_.tensors) weight_of_.emplace(entry.key, &entry);
+    const size_t weights = out_.tensors.size();
+    NXDKIT_TRY(AddEntries(Key::Kind::kState));
+    std::set<std::string> trained;
+    for (size_t i = weights; i < out_.tensors.size(); ++i)
+      trained.insert(
+          SplitStateKey(std::string_view(out_.tensors[i].key).substr(kOptimizerState.size()))
+              .first);
+    for (const models::Param& param : model_.params)
+      if (trained.contains(param.name)) NXDKIT_TRY(AddStepAndOptions(param));
+    return OkStatus();
+  }
+
+  // Which group a parameter was in is not stored: what decays are matrices, and experts have groups
+  // of their own.
+  const OptionGroup* GroupOf(const models::Param& param) const {
+    const bool decays = param.shape.size() > 1;
+    const OptionGroup* found = nullptr;
+    for (const OptionGroup& group : state_.optimizer_common.groups) {
+      if (group.experts != IsExpert(param) && HasExpertGroups()) continue;
+      if (group.decays != decays && HasPlainGroups()) continue;
+      if (!found) found = &group;
+    }
+    return found;
+  }
+  bool HasExpertGroups() const {
+    return std::ranges::any_of(state_.optimizer_common.groups, &OptionGroup::experts);
+  }
+  bool HasPlainGroups() const {
+    return std::ranges::any_of(state_.optimizer_common.groups,
+                               [](const OptionGroup& group) { return !group.decays; });
+  }
+
+  Status AddStepAndOptions(const models::Param& param) {
+    const OptionGroup* group = GroupOf(param);
+    std::optional<double> step = state_.optimizer_common.step;
+    if (!step && group) step = group->step;
+    if (step) AddStep(param.name, *step);
+    if (!group) return OkStatus();
+    for (const auto& [option, value] : group->options)
+      out_.metadata.objects.push_back(
+          {fmt::format("{}{}.{}", kOptimizerGroups, param.name, *option.string()), {}, value});
+    return OkStatus();
+  }
+
+  // As a tensor without dimensions, as torch keeps it.
+  void AddStep(const std::string& name, double step) {
+    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(step));
+    std::string bytes;
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i)));
+    std::string key = fmt::format("{}{}.step", kOptimizerState, name);
+    StoredTensor stored{key,
+                        Dtype::kF32,
+                        {},
+                        {},
+                        0,
+                        false,
+                        InMemoryStorage(std::move(bytes), state_.optimizer_common.file)};
+    out_.tensors.push_back({key, Dtype::kF32, {}, {{{}, 0, std::move(stored)}}});
+  }
+
+  const MegatronState& state_;
+  const dcp::Folder& stored_;
+  const models::Model& model_;
+  MegatronNames names_;
+  bool optimizer_;
+  dcp::Folder out_;
+  std::map<std::string, const dcp::StoredEntry*, std::less<>> weight_of_;  // by its key
+  size_t weights_ = 0;
+};
+
+}  // namespace
+
+Status BindMegatron(BoundArtifact& bound, const InputHints& hints) {
+  NXDKIT_TRY(RequireFamily(bound));
+  NXDKIT_TRY(CheckArguments(bound.artifact));
+  const std::shared_ptr<const KindState> keep = bound.artifact.state;
+  const MegatronState& state = *MegatronStateOf(bound.artifact);
+  NXDKIT_ASSIGN(MegatronNames names, MegatronNames::Make(*bound.model).in(bound.artifact.path));
+  Mapper mapper(state, *bound.model, std::move(names), hints.optimizer);
+  NXDKIT_ASSIGN(dcp::Folder folder, mapper.Run().in(bound.artifact.path));
+  bound.artifact.proofs = mapper.Proofs();
+  ReplaceFolder(bound.artifact, std::make_shared<const dcp::Folder>(std::move(folder)));
+  bound.params.clear();
+  NXDKIT_TRY(BindDcp(bound, hints));
+  if (!bound.optimizer) return OkStatus();
+  NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
+  if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
+  return OkStatus();
+}
+
+}  // namespace nxdkit::kinds

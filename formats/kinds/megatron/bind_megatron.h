@@ -1,0 +1,15 @@
+// PRIVATE to formats/kinds/megatron: the tensors of a checkpoint as the model's parameters, and what
+// the optimizer keeps of them.
+#pragma once
+
+#include "formats/artifact/artifact.h"
+#include "formats/artifact/bound.h"
+
+namespace nxdkit::kinds {
+
+// kCorrupt where config.json and the arguments of the script disagree, naming both.
+Status CheckArguments(const Artifact& artifact);
+
+Status BindMegatron(BoundArtifact& bound, const InputHints& hints);
+
+}  // namespace nxdkit::kinds

@@ -1,0 +1,80 @@
+// Distributed checkpoints of Megatron-Core (torch_dist), as Megatron-LM, Megatron-Bridge, slime,
+// verl and NeMo-RL leave them. The view "megatron" of a family's text says which parameters their
+// tensors are; after that they are read as a distributed checkpoint.
+#include "formats/dcp/folder.h"
+#include "formats/kinds/megatron/bind_megatron.h"
+#include "formats/kinds/megatron/facts_megatron.h"
+#include "formats/kinds/megatron/megatron_state.h"
+#include "formats/kinds/table.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+// The model's folder, and the optimizer's where it is another one.
+Result<dcp::Folder> OpenBoth(const megatron::Found& found, const Looker& look) {
+  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(found.model, look));
+  if (found.optimizer.empty() || found.optimizer == found.model) return folder;
+  Result<dcp::Folder> optimizer = dcp::Open(found.optimizer, look);
+  if (!optimizer.ok()) return std::move(optimizer).error();
+  dcp::AppendFolder(found.optimizer, *std::move(optimizer), folder);
+  return folder;
+}
+
+Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
+  if (!is_folder)
+    return Unsupported("a checkpoint of Megatron-Core is a folder; this is a file")
+        .in(artifact.path);
+  NXDKIT_ASSIGN(const megatron::Found found,
+                megatron::Find(artifact.path, hints.Text("tag"), artifact.look));
+  if (found.choice) artifact.choices.push_back(*found.choice);
+  artifact.warnings = found.warnings;
+  NXDKIT_ASSIGN(dcp::Folder folder, OpenBoth(found, artifact.look));
+  artifact.warnings.insert(artifact.warnings.end(), folder.warnings.begin(), folder.warnings.end());
+  artifact.files = folder.files;
+  artifact.folder = artifact.path;
+  auto shared = std::make_shared<const dcp::Folder>(std::move(folder));
+  auto state = std::make_shared<MegatronState>(shared, nullptr);
+  state->found = found;
+  state->stored = shared;
+  NXDKIT_TRY(megatron::ReadCommonState(*shared, artifact.look).To(state->common));
+  state->optimizer_common = state->common;
+  if (!found.optimizer.empty() && found.optimizer != found.model) {
+    dcp::Folder beside;
+    beside.path = found.optimizer;
+    NXDKIT_TRY(megatron::ReadCommonState(beside, artifact.look).To(state->optimizer_common));
+  }
+  artifact.state = state;
+  return LoadConfig(artifact, hints, found.config_folders);
+}
+
+std::vector<ArchiveRange> ArchivesOfMegatron(const Artifact& artifact) {
+  std::vector<ArchiveRange> archives;
+  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
+    archives.push_back({archive.path, archive.offset, archive.bytes});
+  return archives;
+}
+
+constexpr OptionRow kRows[] = {
+    {"tag", "TAG", "which iteration, such as iter_0000020 or 20; without it that of the tracker",
+     kAsInput}};
+
+}  // namespace
+
+constinit const Kind kMegatronDist = {
+    .name = "megatron-dist",
+    .called = "a distributed checkpoint of Megatron-Core",
+    .precedence = 6,
+    .is_folder = megatron::HasCheckpoint,
+    .open = OpenMegatron,
+    .bind = BindMegatron,
+    .options = kRows,
+    .state = StateForm::kNamed,
+    .archives = ArchivesOfMegatron,
+    .describe = DescribeMegatron,
+    .add_facts = AddMegatronFacts,
+};
+
+}  // namespace nxdkit::kinds

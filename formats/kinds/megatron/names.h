@@ -1,0 +1,58 @@
+// PRIVATE to formats/kinds/megatron: from Megatron-Core's tensors to the model's parameters, by the
+// view "megatron" of the family's text.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "formats/dcp/folder.h"
+#include "formats/megatron/keys.h"
+#include "formats/models/model.h"
+
+namespace nxdkit::kinds {
+
+// What is said of the vocabulary's rows that no parameter has.
+struct CutRows {
+  int64_t rows = 0;
+  bool zero = true;
+};
+
+class MegatronNames {
+ public:
+  // kUnsupported where the family's text has no such view.
+  static Result<MegatronNames> Make(const models::Model& model);
+
+  // The parameters' parts that an entry holds, added to `out` under their names; of what the
+  // optimizer keeps under "optimizer.state.NAME.". kUnsupported for a key that the family has not;
+  // kCorrupt for another shape, or for a parameter that two keys have.
+  Status Add(const dcp::StoredEntry& entry, const megatron::Key& key,
+             std::vector<dcp::StoredEntry>& out);
+
+  // The shape that an entry of this key has; nullopt: the family has no such key.
+  std::optional<Shape> ShapeOf(const megatron::Key& key, const Shape& stored) const;
+
+  const std::map<std::string, CutRows>& cut_rows() const { return cut_rows_; }
+
+ private:
+  explicit MegatronNames(const models::Model& model) : model_(model) {}
+  const TensorLayout* Find(const megatron::Key& key, int64_t layer) const;
+  Status AddChunk(const dcp::StoredEntry& entry, const dcp::StoredChunk& chunk,
+                  const megatron::Key& key, std::vector<dcp::StoredEntry>& out);
+  Status AddPart(const TensorLayout& layout, const Box& box, const StoredTensor& view,
+                 const dcp::StoredEntry& entry, const dcp::StoredChunk& chunk,
+                 const megatron::Key& key, std::vector<dcp::StoredEntry>& out);
+  Status ClaimOnce(const dcp::StoredEntry& entry, const megatron::Key& key);
+  Status LookAtCutRows(const dcp::StoredEntry& entry, const megatron::Key& key);
+
+  const models::Model& model_;
+  std::unordered_map<std::string, TensorLayout> layouts_;  // of one layer, or outside of all
+  std::unordered_map<std::string, size_t> numbers_;        // of entries in `out`, by key
+  std::map<std::string, std::string> claimed_;             // which key had a tensor
+  std::map<std::string, CutRows> cut_rows_;                // by key
+};
+
+}  // namespace nxdkit::kinds

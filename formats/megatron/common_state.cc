@@ -1,0 +1,148 @@
+#include "formats/megatron/common_state.h"
+
+#include <algorithm>
+
+#include "formats/dcp/item_folder.h"
+#include "formats/dtensor/rank_values.h"
+#include "formats/torch/archive.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::megatron {
+namespace {
+
+using torch::PickleDict;
+using torch::PickleValue;
+
+constexpr char kCommonFile[] = "common.pt";
+constexpr std::string_view kCommonKey = "common_state/shard_0_1";
+constexpr const char* kOptions[] = {"lr", "betas", "eps", "weight_decay"};
+
+bool IsScalar(const PickleValue& value) {
+  return value.integer() || value.string() || std::holds_alternative<bool>(value.value) ||
+         std::holds_alternative<double>(value.value);
+}
+
+std::optional<double> NumberIn(const PickleValue* value) {
+  if (!value) return std::nullopt;
+  if (const int64_t* number = value->integer()) return static_cast<double>(*number);
+  if (const double* number = std::get_if<double>(&value->value)) return *number;
+  return std::nullopt;
+}
+
+class Reader {
+ public:
+  Reader(const torch::Archive& archive, CommonState& out) : archive_(archive), out_(out) {}
+
+  Status Run() {
+    const PickleValue* root = &archive_.root;
+    // As an object of the checkpoint it is in a list.
+    if (root->list() && root->list()->size() == 1) root = &root->list()->front();
+    if (!root->dict()) return Corrupt("found no dict");
+    ReadArgs(root->Find("args"));
+    if (const PickleValue* iteration = root->Find("iteration"); iteration && iteration->integer())
+      out_.iteration = *iteration->integer();
+    if (const PickleValue* optimizer = root->Find("optimizer"))
+      NXDKIT_TRY(ReadOptimizer(*optimizer));
+    return OkStatus();
+  }
+
+ private:
+  void ReadArgs(const PickleValue* args) {
+    const torch::PickleRecord* record = args ? args->record() : nullptr;
+    const PickleDict* dict = args ? args->dict() : nullptr;
+    if (record && record->state) dict = record->state->dict();
+    if (!dict) return;
+    out_.has_args = true;
+    for (const auto& [key, value] : *dict)
+      if (key.string() && IsScalar(value)) out_.args.emplace(*key.string(), value);
+  }
+
+  // One optimizer, or of several a dict by number.
+  Status ReadOptimizer(const PickleValue& optimizer) {
+    if (!optimizer.dict()) return OkStatus();
+    for (const auto& [key, value] : *optimizer.dict())
+      if (key.integer()) NXDKIT_TRY(ReadOne(value));
+    return ReadOne(optimizer);
+  }
+
+  Status ReadOne(const PickleValue& optimizer) {
+    const PickleValue* inner = optimizer.Find("optimizer");
+    if (!inner || !inner->dict()) return OkStatus();
+    if (const PickleValue* groups = inner->Find("param_groups")) {
+      std::vector<OptionGroup> read = GroupsIn(*groups);
+      std::move(read.begin(), read.end(), std::back_inserter(out_.groups));
+    }
+    const PickleValue* state = inner->Find("state");
+    const PickleValue* step = state && state->dict() ? state->Find("common_step") : nullptr;
+    if (!step) return OkStatus();
+    out_.step = NumberIn(step);
+    if (const torch::TensorIndex* index = step->tensor()) {
+      StoredTensor stored = archive_.tensors.at(index->index);
+      if (*ElementCount(stored.shape) != 1) return Corrupt("common_step is not one number");
+      stored.shape = stored.strides = {};
+      NXDKIT_ASSIGN(out_.step, ReadScalar(stored));
+    }
+    return OkStatus();
+  }
+
+  const torch::Archive& archive_;
+  CommonState& out_;
+};
+
+}  // namespace
+
+std::optional<int64_t> CommonState::Number(std::string_view name) const {
+  const auto found = args.find(name);
+  if (found == args.end() || !found->second.integer()) return std::nullopt;
+  return *found->second.integer();
+}
+
+std::optional<bool> CommonState::Flag(std::string_view name) const {
+  const auto found = args.find(name);
+  if (found == args.end()) return std::nullopt;
+  const bool* flag = std::get_if<bool>(&found->second.value);
+  return flag ? std::optional(*flag) : std::nullopt;
+}
+
+std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
+  std::vector<OptionGroup> out;
+  if (!list.list()) return out;
+  for (const PickleValue& group : *list.list()) {
+    if (!group.dict()) continue;
+    OptionGroup read;
+    for (const char* name : kOptions)
+      if (const PickleValue* value = group.Find(name); value && dtensor::IsPlain(*value))
+        read.options.push_back({PickleValue{std::string(name)}, *value});
+    read.step = NumberIn(group.Find("step"));
+    const auto multiplier = NumberIn(group.Find("wd_mult"));
+    read.decays = !multiplier || *multiplier != 0;
+    const PickleValue* experts = group.Find("is_expert_parallel");
+    const bool* is_experts = experts ? std::get_if<bool>(&experts->value) : nullptr;
+    read.experts = is_experts && *is_experts;
+    out.push_back(std::move(read));
+  }
+  return out;
+}
+
+Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look) {
+  constexpr auto kAny = torch::ReadOptions::Allowed::kAny;
+  CommonState out;
+  NXDKIT_ASSIGN(const bool there, look.HasFile(folder.path, kCommonFile));
+  if (there) {
+    out.file = JoinPath(folder.path, kCommonFile);
+    NXDKIT_ASSIGN(const torch::Archive archive,
+                  torch::ReadArchive(out.file, {.check_crc = true, .allowed = kAny}));
+    NXDKIT_TRY(Reader(archive, out).Run().in(out.file));
+    return out;
+  }
+  const auto& objects = folder.metadata.objects;
+  const auto common = std::ranges::find(objects, kCommonKey, &dcp::ObjectEntry::key);
+  if (common == objects.end()) return out;
+  out.file = JoinPath(folder.path, common->place.file);
+  NXDKIT_ASSIGN(const torch::Archive archive, dcp::ReadItemArchive(folder, *common, kAny));
+  NXDKIT_TRY(Reader(archive, out).Run().in(out.file).on(common->key));
+  return out;
+}
+
+}  // namespace nxdkit::megatron

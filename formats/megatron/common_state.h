@@ -1,0 +1,46 @@
+// What a distributed checkpoint of Megatron-Core keeps beside its tensors: the arguments of the
+// script, and the options of the optimizer. Read for its numbers; nothing of it is executed, and
+// objects of classes that nobody needs have no contents here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/dcp/folder.h"
+#include "formats/torch/pickle_value.h"
+#include "lib/system/looker.h"
+
+namespace nxdkit::megatron {
+
+// A group of an optimizer's parameters, whose names were lost.
+struct OptionGroup {
+  torch::PickleDict options;  // lr, betas, eps, weight_decay
+  std::optional<double> step;
+  bool decays = true;    // its wd_mult is not 0
+  bool experts = false;  // its parameters are those of experts
+};
+
+struct CommonState {
+  std::string file;  // "" where there is none
+  bool has_args = false;
+  std::map<std::string, torch::PickleValue, std::less<>> args;  // numbers, flags and texts
+  std::optional<int64_t> iteration;
+  std::vector<OptionGroup> groups;
+  std::optional<double> step;  // one for all: common_step
+
+  // nullopt: it does not say it, or as something else.
+  std::optional<int64_t> Number(std::string_view name) const;
+  std::optional<bool> Flag(std::string_view name) const;
+};
+
+// common.pt, else the object that 0.19 has in its place, else nothing.
+Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look);
+
+// The groups in a list of dicts.
+std::vector<OptionGroup> GroupsIn(const torch::PickleValue& list);
+
+}  // namespace nxdkit::megatron
