@@ -30,6 +30,26 @@ std::optional<double> NumberIn(const PickleValue* value) {
   return std::nullopt;
 }
 
+std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
+  std::vector<OptionGroup> out;
+  if (!list.list()) return out;
+  for (const PickleValue& group : *list.list()) {
+    if (!group.dict()) continue;
+    OptionGroup read;
+    for (const char* name : kOptions)
+      if (const PickleValue* value = group.Find(name); value && dtensor::IsPlain(*value))
+        read.options.push_back({PickleValue{std::string(name)}, *value});
+    read.step = NumberIn(group.Find("step"));
+    const auto multiplier = NumberIn(group.Find("wd_mult"));
+    read.decays = !multiplier || *multiplier != 0;
+    const PickleValue* experts = group.Find("is_expert_parallel");
+    const bool* is_experts = experts ? std::get_if<bool>(&experts->value) : nullptr;
+    read.experts = is_experts && *is_experts;
+    out.push_back(std::move(read));
+  }
+  return out;
+}
+
 class Reader {
  public:
   Reader(const torch::Archive& archive, CommonState& out) : archive_(archive), out_(out) {}
@@ -105,26 +125,6 @@ std::optional<bool> CommonState::Flag(std::string_view name) const {
   return flag ? std::optional(*flag) : std::nullopt;
 }
 
-std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
-  std::vector<OptionGroup> out;
-  if (!list.list()) return out;
-  for (const PickleValue& group : *list.list()) {
-    if (!group.dict()) continue;
-    OptionGroup read;
-    for (const char* name : kOptions)
-      if (const PickleValue* value = group.Find(name); value && dtensor::IsPlain(*value))
-        read.options.push_back({PickleValue{std::string(name)}, *value});
-    read.step = NumberIn(group.Find("step"));
-    const auto multiplier = NumberIn(group.Find("wd_mult"));
-    read.decays = !multiplier || *multiplier != 0;
-    const PickleValue* experts = group.Find("is_expert_parallel");
-    const bool* is_experts = experts ? std::get_if<bool>(&experts->value) : nullptr;
-    read.experts = is_experts && *is_experts;
-    out.push_back(std::move(read));
-  }
-  return out;
-}
-
 Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look) {
   constexpr auto kAny = torch::ReadOptions::Allowed::kAny;
   CommonState out;
@@ -143,6 +143,22 @@ Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& loo
   NXDKIT_ASSIGN(const torch::Archive archive, dcp::ReadItemArchive(folder, *common, kAny));
   NXDKIT_TRY(Reader(archive, out).Run().in(out.file).on(common->key));
   return out;
+}
+
+Status ReadBucketGroups(const dcp::Folder& folder, CommonState& state) {
+  constexpr std::string_view kEnd = "optimizer.distributed.dp_group_idx_0.optimizer/shard_0_1";
+  for (const dcp::ObjectEntry& object : folder.metadata.objects) {
+    if (!object.key.ends_with(kEnd)) continue;
+    NXDKIT_ASSIGN(const torch::Archive archive,
+                  dcp::ReadItemArchive(folder, object, torch::ReadOptions::Allowed::kAny));
+    const PickleValue* root = &archive.root;
+    if (root->list() && root->list()->size() == 1) root = &root->list()->front();
+    const PickleValue* groups = root->Find("param_groups");
+    if (!groups) continue;
+    std::vector<OptionGroup> read = GroupsIn(*groups);
+    std::move(read.begin(), read.end(), std::back_inserter(state.groups));
+  }
+  return OkStatus();
 }
 
 }  // namespace nxdkit::megatron

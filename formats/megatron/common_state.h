@@ -40,7 +40,7 @@ struct CommonState {
 // common.pt, else the object that 0.19 has in its place, else nothing.
 Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look);
 
-// The groups in a list of dicts.
-std::vector<OptionGroup> GroupsIn(const torch::PickleValue& list);
+// Adds the groups of an optimizer in flat buckets, which are objects of the checkpoint.
+Status ReadBucketGroups(const dcp::Folder& folder, CommonState& state);
 
 }  // namespace nxdkit::megatron

@@ -28,9 +28,11 @@ std::optional<int64_t> TakeNumber(std::string_view& rest, std::string_view after
 }
 
 // "chained_0." of several optimizers.
-void TakeChain(std::string_view& rest) {
+int64_t TakeChain(std::string_view& rest) {
   std::string_view after = rest;
-  if (Take(after, "chained_") && TakeNumber(after, ".")) rest = after;
+  const auto number = Take(after, "chained_") ? TakeNumber(after, ".") : std::nullopt;
+  if (number) rest = after;
+  return number.value_or(0);
 }
 
 std::string StateOf(std::string_view name) {
@@ -60,6 +62,11 @@ void ParseName(std::string_view rest, Key& key) {
   constexpr std::string_view kExperts = "mlp.experts.experts.";
   key.in_layer = Take(rest, "decoder.layers.");
   if (key.in_layer) key.layer = TakeNumber(rest, ".");
+  std::string_view mtp = rest;
+  if (!key.in_layer && Take(mtp, "mtp.layers.") && (key.mtp = TakeNumber(mtp, "."))) {
+    rest = mtp;
+    key.in_layer = Take(rest, "transformer_layer.") || Take(rest, "mtp_model_layer.");
+  }
   std::string_view after = rest;
   if (key.in_layer && Take(after, kExperts)) key.expert = TakeNumber(after, ".");
   key.name = key.expert ? std::string(kExperts) + std::string(after) : std::string(rest);
@@ -75,7 +82,7 @@ void ParseName(std::string_view rest, Key& key) {
 Key ParseKey(std::string_view text) {
   Key key;
   std::string_view rest = text;
-  TakeChain(rest);
+  key.chain = TakeChain(rest);
   if (!Take(rest, "optimizer.")) {
     rest = text;
     key.kind = Key::Kind::kWeight;

@@ -22,6 +22,8 @@ struct Key {
   std::optional<int64_t> layer;   // nullopt: of all layers, along the first axis
   std::optional<int64_t> expert;  // nullopt: of all experts, along the next
   std::optional<int> half;        // of gate over up: 0, 1
+  std::optional<int64_t> mtp;     // of this layer of multi-token prediction, not of `layer`
+  int64_t chain = 0;              // of several optimizers: 1 is that of the experts
   // kBucket
   int64_t group = 0;   // of the model parallel ranks
   int64_t buffer = 0;  // of one dtype

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/kinds/bind.h"
+#include "formats/kinds/megatron/buckets.h"
 #include "formats/kinds/megatron/megatron_state.h"
 #include "formats/kinds/megatron/names.h"
 #include "formats/megatron/fragments.h"
@@ -68,7 +69,8 @@ class Mapper {
       const Key key = megatron::ParseKey(entry.key);
       if (key.kind != kind) continue;
       weights_ += kind == Key::Kind::kWeight;
-      if (kind == Key::Kind::kState) NXDKIT_TRY(AddState(entry, key));
+      // What is carried beside the model's parameters is not trained here.
+      if (kind == Key::Kind::kState && !key.mtp) NXDKIT_TRY(AddState(entry, key));
       if (kind == Key::Kind::kWeight) NXDKIT_TRY(names_.Add(entry, key, out_.tensors));
     }
     return OkStatus();
@@ -100,6 +102,7 @@ class Mapper {
     for (const dcp::StoredEntry& entry : stored_.tensors) weight_of_.emplace(entry.key, &entry);
     const size_t weights = out_.tensors.size();
     NXDKIT_TRY(AddEntries(Key::Kind::kState));
+    if (HasBuckets(stored_)) NXDKIT_TRY(AddBuckets());
     std::set<std::string> trained;
     for (size_t i = weights; i < out_.tensors.size(); ++i)
       trained.insert(
@@ -107,6 +110,16 @@ class Mapper {
               .first);
     for (const models::Param& param : model_.params)
       if (trained.contains(param.name)) NXDKIT_TRY(AddStepAndOptions(param));
+    return OkStatus();
+  }
+
+  Status AddBuckets() {
+    NXDKIT_ASSIGN(const std::vector<dcp::StoredEntry> entries,
+                  JoinBuckets(stored_, model_.config.layers));
+    for (const dcp::StoredEntry& entry : entries) {
+      const Key key = megatron::ParseKey(entry.key);
+      if (!key.mtp) NXDKIT_TRY(names_.Add(entry, key, out_.tensors));
+    }
     return OkStatus();
   }
 

@@ -3,6 +3,7 @@
 // tensors are; after that they are read as a distributed checkpoint.
 #include "formats/dcp/folder.h"
 #include "formats/kinds/megatron/bind_megatron.h"
+#include "formats/kinds/megatron/buckets.h"
 #include "formats/kinds/megatron/facts_megatron.h"
 #include "formats/kinds/megatron/megatron_state.h"
 #include "formats/kinds/table.h"
@@ -46,6 +47,7 @@ Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
     beside.path = found.optimizer;
     NXDKIT_TRY(megatron::ReadCommonState(beside, artifact.look).To(state->optimizer_common));
   }
+  if (HasBuckets(*shared)) NXDKIT_TRY(ReadBucketGroups(*shared, state->optimizer_common));
   artifact.state = state;
   return LoadConfig(artifact, hints, found.config_folders);
 }

@@ -82,7 +82,34 @@ Result<MegatronNames> MegatronNames::Make(const models::Model& model) {
   return out;
 }
 
+bool MegatronNames::IsStacked(const Key& key) const {
+  return key.in_layer && !key.layer && !key.mtp;
+}
+
+std::string MegatronNames::NameOf(const models::Param& param, const Key& key) const {
+  if (!key.mtp) return param.name;
+  const std::string last = fmt::format("model.layers.{}.", model_.config.layers - 1);
+  return fmt::format("model.layers.{}.{}", model_.config.layers + *key.mtp,
+                     param.name.substr(last.size()));
+}
+
+// What a layer of multi-token prediction has beside a layer of the model.
+Status MegatronNames::AddCarried(const dcp::StoredEntry& entry, const Key& key,
+                                 std::vector<dcp::StoredEntry>& out) {
+  const std::string_view name =
+      key.name == "final_layernorm.weight" ? std::string_view("shared_head.norm.weight") : key.name;
+  dcp::StoredEntry made = entry;
+  made.key = fmt::format("model.layers.{}.{}", model_.config.layers + *key.mtp, name);
+  if (!models::IsCarried(model_, made.key))
+    return Unsupported("a {} model has no layer of multi-token prediction by its config.json",
+                       model_.config.family->model_type)
+        .on(entry.key);
+  out.push_back(std::move(made));
+  return OkStatus();
+}
+
 const TensorLayout* MegatronNames::Find(const Key& key, int64_t layer) const {
+  if (key.mtp) layer = model_.config.layers - 1;
   for (const std::string_view name : {std::string_view(key.name), megatron::OtherName(key.name)}) {
     if (name.empty()) continue;
     const auto found = layouts_.find(key.in_layer ? LayerName(name, layer) : std::string(name));
@@ -99,18 +126,18 @@ std::optional<Shape> MegatronNames::ShapeOf(const Key& key, const Shape& stored)
   if (key.half) shape.front() /= 2;
   // Padding depends on how the run was cut.
   if (IsVocabulary(key) && !stored.empty()) shape.front() = std::max(shape.front(), stored.front());
-  if (key.in_layer && !key.layer) shape.insert(shape.begin(), model_.config.layers);
+  if (IsStacked(key)) shape.insert(shape.begin(), model_.config.layers);
   return shape;
 }
 
 Status MegatronNames::ClaimOnce(const dcp::StoredEntry& entry, const Key& key) {
   const int64_t first = key.layer.value_or(0);
-  const int64_t end = key.in_layer && !key.layer ? model_.config.layers : first + 1;
+  const int64_t end = IsStacked(key) ? model_.config.layers : first + 1;
   for (int64_t layer = first; layer < end; ++layer) {
     const TensorLayout* layout = Find(key, layer);
     if (!layout) continue;
     const std::string name =
-        fmt::format("{} {} {} {}", layout->name, key.state,
+        fmt::format("{} {} {} {} {}", layout->name, key.mtp.value_or(-1), key.state,
                     key.expert ? std::to_string(*key.expert) : "", key.half.value_or(-1));
     const auto [known, added] = claimed_.emplace(name, entry.key);
     if (!added) return Corrupt("layer {} of it is in {} too", layer, known->second).on(entry.key);
@@ -136,6 +163,7 @@ Status MegatronNames::LookAtCutRows(const dcp::StoredEntry& entry, const Key& ke
 
 Status MegatronNames::Add(const dcp::StoredEntry& entry, const Key& key,
                           std::vector<dcp::StoredEntry>& out) {
+  if (key.mtp && !key.in_layer) return AddCarried(entry, key, out);
   const std::optional<Shape> shape = ShapeOf(key, entry.shape);
   if (!shape)
     return Unsupported("a {} model has no such tensor in Megatron-Core; it would be lost",
@@ -152,7 +180,7 @@ Status MegatronNames::Add(const dcp::StoredEntry& entry, const Key& key,
 
 Status MegatronNames::AddChunk(const dcp::StoredEntry& entry, const dcp::StoredChunk& chunk,
                                const Key& key, std::vector<dcp::StoredEntry>& out) {
-  const bool stacked = key.in_layer && !key.layer;
+  const bool stacked = IsStacked(key);
   const int64_t first = stacked ? chunk.box.lo.front() : key.layer.value_or(0);
   const int64_t end = stacked ? first + chunk.box.extent.front() : first + 1;
   for (int64_t layer = first; layer < end; ++layer) {
@@ -191,9 +219,12 @@ Status MegatronNames::AddPart(const TensorLayout& layout, const Box& box, const 
     std::optional<PieceView> met = MeetPiece(piece, box, view);
     if (!met) continue;
     const models::Param& param = model_.params[piece.param];
-    std::string name = key.state.empty()
-                           ? param.name
-                           : fmt::format("optimizer.state.{}.{}", param.name, key.state);
+    std::string name = NameOf(param, key);
+    if (key.mtp && !models::IsCarried(model_, name))
+      return Unsupported("a {} model has no layer of multi-token prediction by its config.json",
+                         model_.config.family->model_type)
+          .on(entry.key);
+    if (!key.state.empty()) name = fmt::format("optimizer.state.{}.{}", name, key.state);
     const auto [number, added] = numbers_.emplace(name, out.size());
     if (added) out.push_back({std::move(name), entry.dtype, param.shape, {}});
     dcp::StoredEntry& made = out[number->second];

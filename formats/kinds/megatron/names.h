@@ -40,6 +40,12 @@ class MegatronNames {
  private:
   explicit MegatronNames(const models::Model& model) : model_(model) {}
   const TensorLayout* Find(const megatron::Key& key, int64_t layer) const;
+  bool IsStacked(const megatron::Key& key) const;  // an axis of layers is its first one
+  // Of a parameter of the last layer the one of a layer of multi-token prediction, which is cut as
+  // that is.
+  std::string NameOf(const models::Param& param, const megatron::Key& key) const;
+  Status AddCarried(const dcp::StoredEntry& entry, const megatron::Key& key,
+                    std::vector<dcp::StoredEntry>& out);
   Status AddChunk(const dcp::StoredEntry& entry, const dcp::StoredChunk& chunk,
                   const megatron::Key& key, std::vector<dcp::StoredEntry>& out);
   Status AddPart(const TensorLayout& layout, const Box& box, const StoredTensor& view,
