@@ -87,7 +87,9 @@ class Reader {
   }
 
   Status ReadOne(const PickleValue& optimizer) {
+    // Of a model in F32 it is not inside of another one.
     const PickleValue* inner = optimizer.Find("optimizer");
+    if (!inner && optimizer.Find("param_groups")) inner = &optimizer;
     if (!inner || !inner->dict()) return OkStatus();
     if (const PickleValue* groups = inner->Find("param_groups")) {
       std::vector<OptionGroup> read = GroupsIn(*groups);
@@ -125,12 +127,13 @@ std::optional<bool> CommonState::Flag(std::string_view name) const {
   return flag ? std::optional(*flag) : std::nullopt;
 }
 
-Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look) {
+Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
+                                    const Looker& look) {
   constexpr auto kAny = torch::ReadOptions::Allowed::kAny;
   CommonState out;
-  NXDKIT_ASSIGN(const bool there, look.HasFile(folder.path, kCommonFile));
+  NXDKIT_ASSIGN(const bool there, look.HasFile(path, kCommonFile));
   if (there) {
-    out.file = JoinPath(folder.path, kCommonFile);
+    out.file = JoinPath(path, kCommonFile);
     NXDKIT_ASSIGN(const torch::Archive archive,
                   torch::ReadArchive(out.file, {.check_crc = true, .allowed = kAny}));
     NXDKIT_TRY(Reader(archive, out).Run().in(out.file));

@@ -37,8 +37,10 @@ struct CommonState {
   std::optional<bool> Flag(std::string_view name) const;
 };
 
-// common.pt, else the object that 0.19 has in its place, else nothing.
-Result<CommonState> ReadCommonState(const dcp::Folder& folder, const Looker& look);
+// common.pt in the folder `path`, else the object of `folder` that 0.19 has in its place, else
+// nothing.
+Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
+                                    const Looker& look);
 
 // Adds the groups of an optimizer in flat buckets, which are objects of the checkpoint.
 Status ReadBucketGroups(const dcp::Folder& folder, CommonState& state);

@@ -22,7 +22,6 @@ import signal
 import sys
 import time
 import traceback
-import types
 import warnings
 
 os.environ["DS_ACCELERATOR"] = "cpu"
@@ -67,14 +66,15 @@ FIXED = {
     20: {"dtype": "bf16", "ranks": 2, "universal": "beside", "tied": True, "frozen": "mlp.up"},
     21: {"dtype": "bf16", "ranks": 3, "accumulate": True, "groups": 2},
     22: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60},
-         "zero": {}, "saves": ((2, None, True),)},
+         "saves": ((2, None, True),)},
     23: {"model": "mixed", "dtype": "f32", "ranks": 2, "groups": 2},
     24: {"dtype": "bf16", "ranks": 3, "groups": 2, "frozen": None,
          "zero": {"round_robin_gradients": True, "parameter_alignment": True}},
     25: {"dtype": "fp16", "ranks": 3, "universal": "alone", "groups": 2, "tied": False,
          "zero": {"parameter_alignment": True}},
     26: {"frozen": "self_attn", "exclude": True, "ranks": 3, "optimizer": "DeepSpeedCPUAdam"},
-    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2, "scale": {"loss_scale": 1 << 20}},
+    27: {"model": "odd", "dtype": "fp16", "ranks": 5, "groups": 2,
+         "scale": {"loss_scale": 1 << 32}},
     28: {"trainer": True, "dtype": "bf16", "ranks": 3, "schedule": "WarmupDecayLR"},
     29: {"dtype": "f32", "ranks": 2, "saves": ((1, None, True), (2, "late", False))},
     30: {"model": "mixed", "dtype": "bf16", "ranks": 4, "sub_group": 12},
@@ -82,10 +82,12 @@ FIXED = {
     32: {"dtype": "bf16", "ranks": 2, "optimizer": "DeepSpeedCPUAdam", "sub_group": 200},
     33: {"dtype": "bf16", "ranks": 3, "universal": "alone", "tied": True, "frozen": "norm",
          "groups": 2},
-    34: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60}},
-    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 1 << 20}},
+    34: {"dtype": "fp16", "ranks": 2, "scale": {"loss_scale": 0, "initial_scale_power": 60},
+         "saves": ((2, None, True),)},
+    35: {"model": "odd", "dtype": "fp16", "ranks": 5, "scale": {"loss_scale": 1 << 32}},
     36: {"dtype": "bf16", "ranks": 2, "client": "objects"},
-    38: {"trainer": True, "dtype": "bf16", "ranks": 2, "gather": True, "schedule": "WarmupCosineLR"},
+    38: {"trainer": True, "dtype": "bf16", "ranks": 2, "gather": True,
+         "schedule": "WarmupCosineLR"},
     39: {"dtype": "f32", "ranks": 5, "groups": 3, "sub_group": 1},
     40: {"model": "mixed", "dtype": "f32", "ranks": 3, "groups": 3},
 }
@@ -295,8 +297,9 @@ class Shadow:
     """Adam's moments from the gradients that autograd hands to the parameters, apart from the
     engine: the mean over the ranks, in f32."""
 
-    def __init__(self, model, groups, clip):
-        self.grads, self.clip = {}, clip
+    def __init__(self, model, groups, clip, half):
+        self.grads, self.clip, self.half = {}, clip, half
+        self.tiny = set()  # what FP16 cannot hold well: not compared
         self.betas = {name: options["betas"] for names, options in groups for name in names}
         self.moments = {name: [0.0, 0.0] for name in self.betas}
         for name, p in model.named_parameters():
@@ -313,6 +316,8 @@ class Shadow:
             grad = self.grads[name] / scale
             torch.distributed.all_reduce(grad)
             mean[name] = grad / torch.distributed.get_world_size()
+            if self.half and float(mean[name].abs().max()) * scale < 2.0 ** -9:
+                self.tiny.add(name)
         self.grads = {}
         if skipped:
             return
@@ -324,16 +329,15 @@ class Shadow:
                 self.moments[name][i] = beta * self.moments[name][i] + (1 - beta) * value
 
     def distance(self, tensors):
-        """The largest relative distance of a tensor's moments from these."""
+        """The largest relative distance of a tensor's moments from these, and of how many."""
         far = (0.0, None)
-        for name, moments in self.moments.items():
-            for key, mine in zip(("exp_avg", "exp_avg_sq"), moments):
-                if not hasattr(mine, "norm"):
-                    continue  # no step was taken
+        compared = self.moments.keys() - self.tiny
+        for name in sorted(compared):
+            for key, mine in zip(("exp_avg", "exp_avg_sq"), self.moments[name]):
                 its = tensors[name][key].float().reshape(mine.shape)
                 far = max(far, (float((its - mine).norm() / (mine.norm() + 1e-30)), name + key),
                           key=lambda pair: pair[0])
-        return far
+        return {"distance": far[0], "of": far[1], "compared": len(compared)}
 
 
 # ------------------------------------------------------------ what the engine holds
@@ -423,12 +427,14 @@ def rank_main(rank, generator, o, folder, port, result):
     import deepspeed
     from deepspeed.accelerator import get_accelerator
     get_accelerator().is_fp16_supported = lambda: True  # slow without the instructions, not wrong
+    # Shared memory instead of gloo would wait without sleeping, and outlive ranks that are ended.
+    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
     deepspeed.init_distributed("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
                                world_size=world)
     model = build(generator, o)
     groups = groups_of(model, o)
     named = dict(model.named_parameters())
-    shadow = Shadow(model, groups, o["clip"])
+    shadow = Shadow(model, groups, o["clip"], o["dtype"] == "fp16")
     own = o["optimizer"] in BUILT
     optimizer = getattr(deepspeed.ops.adam if own else torch.optim, o["optimizer"])(
         [{"params": [named[n] for n in names], **options} for names, options in groups],
@@ -458,7 +464,7 @@ def rank_main(rank, generator, o, folder, port, result):
                               "skipped": engine.skipped_steps, "tensors": tensors,
                               "buffers": buffers, "api": said,
                               "groups": options_now(engine, groups),
-                              "shadow": shadow.distance(tensors) if steps else (0.0, None)})
+                              "shadow": shadow.distance(tensors) if steps else None})
     if o["gather"]:
         engine.save_16bit_model(folder, "pytorch_model.bin")
     if rank == 0:
@@ -677,8 +683,3 @@ def make(generator_folder, work, seeds):
         with open(folder + ".json", "w", encoding="utf-8") as file:
             json.dump({"failed": failed} if failed else truth, file)
 
-
-if __name__ == "__main__":
-    sys.modules["zero_runs"] = types.ModuleType("zero_runs")
-    sys.modules["zero_runs"].Progress, Progress.__module__ = Progress, "zero_runs"
-    make(sys.argv[1], os.path.abspath(sys.argv[2]), [int(n) for n in sys.argv[3:]] or SEEDS)

@@ -242,7 +242,9 @@ class Joiner {
       if (count > room - at) return false;
       out.push_back({*tensor, bucket->first, at});
       at += count;
-      if (at < room) continue;
+      // Of a tied model the embedding has a bucket of its own, and the one before it is padded to
+      // where it would begin.
+      if ((at + kAlignment - 1) / kAlignment * kAlignment < room) continue;
       ++bucket;
       at = 0;
     }

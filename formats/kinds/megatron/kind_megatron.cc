@@ -13,14 +13,19 @@
 namespace nxdkit::kinds {
 namespace {
 
-// The model's folder, and the optimizer's where it is another one.
+// The model's folder, and the optimizer's where it is another one: both as one of their root.
 Result<dcp::Folder> OpenBoth(const megatron::Found& found, const Looker& look) {
-  NXDKIT_ASSIGN(dcp::Folder folder, dcp::Open(found.model, look));
-  if (found.optimizer.empty() || found.optimizer == found.model) return folder;
-  Result<dcp::Folder> optimizer = dcp::Open(found.optimizer, look);
-  if (!optimizer.ok()) return std::move(optimizer).error();
-  dcp::AppendFolder(found.optimizer, *std::move(optimizer), folder);
-  return folder;
+  NXDKIT_ASSIGN(dcp::Folder model, dcp::Open(found.model, look));
+  if (found.optimizer.empty() || found.optimizer == found.model) return model;
+  NXDKIT_ASSIGN(dcp::Folder optimizer, dcp::Open(found.optimizer, look));
+  dcp::Folder both;
+  both.path = found.root;
+  const auto below = [&](const std::string& folder) {
+    return folder.substr(JoinPath(found.root, "").size());
+  };
+  dcp::AppendFolder(below(found.model), std::move(model), both);
+  dcp::AppendFolder(below(found.optimizer), std::move(optimizer), both);
+  return both;
 }
 
 Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
@@ -40,13 +45,11 @@ Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
   auto state = std::make_shared<MegatronState>(shared, nullptr);
   state->found = found;
   state->stored = shared;
-  NXDKIT_TRY(megatron::ReadCommonState(*shared, artifact.look).To(state->common));
+  NXDKIT_TRY(megatron::ReadCommonState(found.model, *shared, artifact.look).To(state->common));
   state->optimizer_common = state->common;
-  if (!found.optimizer.empty() && found.optimizer != found.model) {
-    dcp::Folder beside;
-    beside.path = found.optimizer;
-    NXDKIT_TRY(megatron::ReadCommonState(beside, artifact.look).To(state->optimizer_common));
-  }
+  if (!found.optimizer.empty() && found.optimizer != found.model)
+    NXDKIT_TRY(megatron::ReadCommonState(found.optimizer, *shared, artifact.look)
+                   .To(state->optimizer_common));
   if (HasBuckets(*shared)) NXDKIT_TRY(ReadBucketGroups(*shared, state->optimizer_common));
   artifact.state = state;
   return LoadConfig(artifact, hints, found.config_folders);

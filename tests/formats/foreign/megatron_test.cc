@@ -50,5 +50,21 @@ INSTANTIATE_TEST_SUITE_P(Megatron, MegatronFixture,
                                            "qwen3-tp2-singleton", "qwen3moe-tp2-ep2-te"),
                          MegatronName);
 
+// Runs of the real program, drawn by seeds (tests/interop/megatron_generated.sh makes them anew).
+TEST(Megatron, GeneratedRunsHaveWhatWasPutIn) {
+  const std::string folder = Unpacked(NXDKIT_TESTDATA "/megatron/generated.tar.zst");
+  const nlohmann::json runs =
+      nlohmann::json::parse(ReadBytes(NXDKIT_TESTDATA "/megatron/generated.json"))["runs"];
+  EXPECT_GE(runs.size(), 40u);
+  for (const auto& [name, run] : runs.items()) {
+    SCOPED_TRACE(name + ": " + run["what"].get<std::string>());
+    const testing_util::Scratch scratch;
+    InputHints hints;
+    hints.config_if_none = scratch.Write("config.json", run["config"].dump());
+    const bool with_state = run["optimizer"].is_string();
+    ExpectRun(folder + "/" + name + "/" + run["folder"].get<std::string>(), hints, run, with_state);
+  }
+}
+
 }  // namespace
 }  // namespace nxdkit
