@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "formats/dcp/match.h"
+#include "formats/fsdp/match.h"
 #include "formats/fsdp/read_model.h"
 #include "formats/torch/pickle_writer.h"
 #include "lib/base/errors.h"
@@ -201,9 +201,8 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
       if (!param.integer()) return Corrupt("a group of options of what is no number");
       numbers.push_back(*param.integer());
     }
-    const auto found = dcp::MatchInOrder(numbers.size(), units.size(), [&](size_t i, size_t j) {
-      return fits(numbers[i], units[j]);
-    });
+    const auto found = MatchInOrder(numbers.size(), units.size(),
+                                    [&](size_t i, size_t j) { return fits(numbers[i], units[j]); });
     if (!found)
       return Unsupported(
                  "the optimizer has {} things in a group, and their sizes are not those of as many "

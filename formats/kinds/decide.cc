@@ -7,7 +7,8 @@ namespace nxdkit::kinds {
 
 Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
                                              const OutputOptions& options) {
-  if (!kind.decide) return Unsupported("{} can be read, and not be written", kind.called);
+  if (!kind.decide)
+    return Unsupported("{} can be read, and not be written", kind.called).hint(kind.instead);
   if (source.lora && !kind.keeps_adapter)
     return Unsupported("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) or nxd",
                        kind.name)

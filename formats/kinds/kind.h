@@ -94,6 +94,7 @@ struct Kind {
   // --- as an output; null: it is only read
   Result<std::unique_ptr<Output>> (*decide)(const BoundArtifact& source,
                                             const OutputOptions& options) = nullptr;
+  std::string_view instead = {};  // null: what to do where it is asked for as an output
   // It has a place for tensors that no parameter of the model is (BoundArtifact::carried).
   bool keeps_carried = false;
   bool keeps_adapter = false;  // it has a form for an adapter alone

@@ -114,20 +114,15 @@ constexpr FolderRow kFolders[] = {
        return std::string_view();
      },
      "a download that is not finished", "start the download again", Errc::kCorrupt},
-    {[](const Names& names) {
-       for (const char* begin : {"zero_to_fp32.py", "zero_pp_rank_"})
-         if (const auto found = First(names, begin); !found.empty()) return found;
-       return First(names, "mp_rank_", "_model_states.pt");
-     },
-     "a checkpoint of DeepSpeed",
-     "zero_to_fp32.py, which DeepSpeed puts beside the checkpoints, writes a state dict that every "
-     "command takes"},
+    {[](const Names& names) { return First(names, "zero_to_fp32.py"); },
+     "what DeepSpeed puts beside its checkpoints, without one",
+     "name the folder that has a tag, such as global_step20"},
     {[](const Names& names) {
        const auto shard = First(names, "mp_rank_");
        return shard.empty() ? First(names, "latest_checkpointed_iteration.txt") : shard;
      },
-     "a checkpoint of Megatron-LM",
-     "write it as a Hugging Face model with the trainer's converter"},
+     "a checkpoint of Megatron-LM in its old form (torch), or without its iterations",
+     "Megatron-LM writes the other one: --ckpt-convert-format torch_dist"},
     {[](const Names& names) { return First(names, "", ".gguf"); }, "a GGUF model of llama.cpp",
      kFiles[0].hint},
     {[](const Names& names) {

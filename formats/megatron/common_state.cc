@@ -127,24 +127,31 @@ std::optional<bool> CommonState::Flag(std::string_view name) const {
   return flag ? std::optional(*flag) : std::nullopt;
 }
 
+Result<CommonState> ParseCommonState(const torch::Archive& archive) {
+  CommonState out;
+  NXDKIT_TRY(Reader(archive, out).Run());
+  return out;
+}
+
 Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
                                     const Looker& look) {
   constexpr auto kAny = torch::ReadOptions::Allowed::kAny;
-  CommonState out;
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, kCommonFile));
   if (there) {
-    out.file = JoinPath(path, kCommonFile);
+    const std::string file = JoinPath(path, kCommonFile);
     NXDKIT_ASSIGN(const torch::Archive archive,
-                  torch::ReadArchive(out.file, {.check_crc = true, .allowed = kAny}));
-    NXDKIT_TRY(Reader(archive, out).Run().in(out.file));
+                  torch::ReadArchive(file, {.check_crc = true, .allowed = kAny}));
+    NXDKIT_ASSIGN(CommonState out, ParseCommonState(archive).in(file));
+    out.file = file;
     return out;
   }
   const auto& objects = folder.metadata.objects;
   const auto common = std::ranges::find(objects, kCommonKey, &dcp::ObjectEntry::key);
-  if (common == objects.end()) return out;
-  out.file = JoinPath(folder.path, common->place.file);
+  if (common == objects.end()) return CommonState();
+  const std::string file = JoinPath(folder.path, common->place.file);
   NXDKIT_ASSIGN(const torch::Archive archive, dcp::ReadItemArchive(folder, *common, kAny));
-  NXDKIT_TRY(Reader(archive, out).Run().in(out.file).on(common->key));
+  NXDKIT_ASSIGN(CommonState out, ParseCommonState(archive).in(file).on(common->key));
+  out.file = file;
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formats/dcp/folder.h"
+#include "formats/torch/archive.h"
 #include "formats/torch/pickle_value.h"
 #include "lib/system/looker.h"
 
@@ -41,6 +42,9 @@ struct CommonState {
 // nothing.
 Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
                                     const Looker& look);
+
+// Of the archive of either.
+Result<CommonState> ParseCommonState(const torch::Archive& archive);
 
 // Adds the groups of an optimizer in flat buckets, which are objects of the checkpoint.
 Status ReadBucketGroups(const dcp::Folder& folder, CommonState& state);

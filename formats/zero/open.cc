@@ -10,7 +10,6 @@
 #include "formats/dcp/folder_files.h"
 #include "formats/dcp/shard_entries.h"
 #include "formats/zero/partition.h"
-#include "formats/zero/plain_optimizer.h"
 #include "formats/zero/read_files.h"
 #include "formats/zero/tag_entries.h"
 #include "formats/zero/universal.h"
@@ -33,7 +32,7 @@ class Opener {
     NXDKIT_TRY(ReadModels());
     Status state = OkStatus();
     if (set_.universal)
-      NXDKIT_TRY(AddUniversal(model(), set_.models.at(0), universal_, entries_, facts_));
+      NXDKIT_TRY(AddFromUniversal());
     else if (set_.per_rank)
       NXDKIT_TRY(AddStage3());
     else
@@ -131,16 +130,14 @@ class Opener {
     NXDKIT_TRY(CheckEntries());
     Remember();
     if (!set_.optimizers.empty()) return AddState12();
-    if (model().optimizer) return AddState0();
+    if (model().has_optimizer)
+      return Unsupported(
+                 "stage 0 keeps the optimizer's state by numbers, and nothing says which "
+                 "parameter a number is")
+          .in(JoinPath(set_.path, set_.models.at(0)))
+          .hint("with stage 1 it has names; --no-optimizer takes the weights alone");
     AddWarning(out_, "there are no files of the optimizer: only the weights are read");
     return OkStatus();
-  }
-
-  // The archive is read again, whose tensors the model's file names by number.
-  Status AddState0() {
-    const std::string& name = set_.models.at(0);
-    NXDKIT_ASSIGN(const torch::Archive archive, entries_.Read(name, 0));
-    return AddPlainOptimizer(archive, model(), name, entries_, facts_).in(archive.path);
   }
 
   bool IsAlias(const std::string& name) const {
@@ -281,10 +278,20 @@ class Opener {
     return OkStatus();
   }
 
+  // Of a stage 3 source the frozen parameters are still in the ranks' model files.
+  Status AddFromUniversal() {
+    NXDKIT_TRY(AddUniversal(model(), set_.models.at(0), universal_, entries_, facts_));
+    if (!set_.per_rank) return OkStatus();
+    facts_.world = static_cast<int>(models_.size());
+    NXDKIT_TRY(CheckRanks(set_.models, facts_.world, "model's", out_.warnings).in(set_.path));
+    return AddFrozen();
+  }
+
   // Every rank has a part of a frozen parameter in its own model's file.
   Status AddFrozen() {
-    facts_.frozen = model().frozen.size();
     for (const NamedShape& frozen : model().frozen) {
+      if (entries_.Has(frozen.name)) continue;
+      ++facts_.frozen;
       const int64_t count = *ElementCount(frozen.shape);
       Place place{frozen.name, frozen.shape, 0, RangesAt(0, count, facts_.world)};
       for (int rank = 0; rank < facts_.world; ++rank)

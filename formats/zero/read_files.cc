@@ -91,7 +91,7 @@ class ModelReader {
     NXDKIT_TRY(ReadShapes());
     NXDKIT_TRY(ReadShared());
     FindShared();
-    if (const PickleValue* own = root_.Find("optimizer"); !IsNone(own)) out_.optimizer = *own;
+    out_.has_optimizer = !IsNone(root_.Find("optimizer"));
     if (const PickleValue* names = root_.Find("buffer_names"); names && names->list())
       for (const PickleValue& name : *names->list()) out_.buffers.insert(NameOf(name));
     if (const PickleValue* schedule = root_.Find("lr_scheduler");

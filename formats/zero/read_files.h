@@ -32,7 +32,7 @@ struct ModelFile {
   std::vector<NamedShape> frozen;
   std::map<std::string, StoredTensor> frozen_parts;         // of stage 3: the rank's
   std::vector<std::pair<std::string, std::string>> shared;  // another name, and the name
-  std::optional<torch::PickleValue> optimizer;              // stage 0
+  bool has_optimizer = false;                               // stage 0
   std::optional<torch::PickleValue> scheduler;              // plain numbers alone
   std::optional<int64_t> steps;                             // global_steps
   std::string version;                                      // of DeepSpeed

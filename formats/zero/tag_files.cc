@@ -58,7 +58,7 @@ constexpr char kAskTrainer[] =
     "let the trainer write a model of Hugging Face's, or save without it";
 
 Status RefuseName(const std::string& name) {
-  const bool model = name.ends_with(kModelEnd);
+  const bool model = name.ends_with("model_states.pt");
   if (name.starts_with("expp_rank_") ||
       (name.starts_with("layer_") && name.find("_expert_") != std::string::npos))
     return Refused("experts of DeepSpeed-MoE, which are not read", name, kAskTrainer);

@@ -16,6 +16,7 @@ constexpr char kMaster[] = "fp32";
 constexpr char kStep[] = "step";
 constexpr char kOptions[] = "optimizer_state.pt";
 constexpr std::string_view kEnd = ".pt";
+constexpr int64_t kMostPadding = 1 << 20;  // ranks of a stage 3 source, at the most
 
 class UniversalReader {
  public:
@@ -26,6 +27,9 @@ class UniversalReader {
   Status Run() {
     facts_.form = "universal";
     for (const auto& [alias, name] : model_.shared) aliases_.emplace(alias, name);
+    if (model_.groups)
+      for (const std::vector<NamedShape>& group : *model_.groups)
+        for (const NamedShape& each : group) shapes_.emplace(each.name, each.shape);
     NXDKIT_TRY(AddModule());
     for (const auto& [name, kept] : files_.params)
       if (!aliases_.contains(name)) NXDKIT_TRY(AddParam(name, kept));
@@ -51,7 +55,7 @@ class UniversalReader {
     for (const NamedTensor& tensor : model_.module) {
       const bool buffer = model_.buffers.contains(tensor.name);
       facts_.buffers += buffer;
-      if (buffer || *ElementCount(tensor.stored.shape) > 0 || !files_.params.contains(tensor.name))
+      if (buffer || *ElementCount(tensor.stored.shape) > 0)
         NXDKIT_TRY(entries_.AddWhole(model_file_, tensor.name, tensor.stored));
       else
         facts_.dtypes[tensor.name] = tensor.stored.dtype;
@@ -66,7 +70,21 @@ class UniversalReader {
     const torch::PickleValue* value =
         archive.root.dict() ? archive.root.Find("param") : &archive.root;
     if (!value || !value->tensor()) return Corrupt("there is no \"param\"").in(archive.path);
-    return archive.tensors.at(value->tensor()->index);
+    return InShape(archive.tensors.at(value->tensor()->index), param).in(archive.path);
+  }
+
+  // Of a stage 3 source a tensor is flat, and padded for its ranks.
+  Result<StoredTensor> InShape(StoredTensor stored, const std::string& param) const {
+    const auto found = shapes_.find(param);
+    if (found == shapes_.end() || stored.shape == found->second || stored.shape.size() != 1)
+      return stored;
+    const int64_t count = *ElementCount(found->second);
+    const int64_t padding = stored.shape[0] - count;
+    if (!IsPacked(stored) || padding < 0 || padding > kMostPadding)
+      return Corrupt("{} elements found, the parameter has {}", stored.shape[0], count).on(param);
+    stored.shape = found->second;
+    stored.strides = RowMajorStrides(stored.shape);
+    return stored;
   }
 
   Status AddTensor(const std::string& param, const std::string& what, const std::string& key) {
@@ -94,25 +112,65 @@ class UniversalReader {
     return OkStatus();
   }
 
-  // param_groups without names: the groups are those of the model's file.
+  // param_groups without names: the groups are those of the model's file. Of a stage 3 source the
+  // steps are here too, and its flat groups name those of the options that they are of.
   Status AddAllOptions() {
     if (!files_.has_options || !model_.groups) return OkStatus();
     const std::string name = std::string(kUniversalFolder) + "/" + kOptions;
     NXDKIT_ASSIGN(const torch::Archive archive, entries_.Read(name, 0));
+    const torch::PickleValue* inner = archive.root.Find("optimizer_state_dict");
+    if (!inner) inner = archive.root.Find("base_optimizer_state");
     const torch::PickleValue* groups = archive.root.Find("param_groups");
-    if (!groups)
-      if (const torch::PickleValue* base = archive.root.Find("base_optimizer_state"))
-        groups = base->Find("param_groups");
-    if (!groups || !groups->list() || groups->list()->size() != model_.groups->size())
-      return OkStatus();
+    if (!groups && inner) groups = inner->Find("param_groups");
+    if (!groups || !groups->list()) return OkStatus();
+    const std::vector<size_t> of = GroupsOfFlats(*groups->list());
     for (size_t g = 0; g < model_.groups->size(); ++g) {
-      facts_.groups.emplace_back();
+      const size_t options = g < of.size() ? of[g] : groups->list()->size();
+      const std::optional<double> step = StepOf(archive, inner, g);
+      if (facts_.groups.size() <= options) facts_.groups.resize(options + 1);
       for (const NamedShape& each : (*model_.groups)[g]) {
-        NXDKIT_TRY(entries_.AddOptions(each.name, (*groups->list())[g]));
-        facts_.groups.back().push_back(each.name);
+        if (options < groups->list()->size())
+          NXDKIT_TRY(entries_.AddOptions(each.name, (*groups->list())[options]));
+        const auto kept = files_.params.find(each.name);
+        if (step && kept != files_.params.end() && !kept->second.contains(kStep))
+          NXDKIT_TRY(entries_.AddStep(name, each.name, *step));
+        facts_.groups[options].push_back(each.name);
       }
     }
     return OkStatus();
+  }
+
+  // Which of the options each flat group has: the one that names its number, else that of its own.
+  std::vector<size_t> GroupsOfFlats(const torch::PickleList& groups) const {
+    std::vector<size_t> of(model_.groups->size(), groups.size());
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const torch::PickleValue* params = groups[g].Find("params");
+      if (!params || !params->list()) continue;
+      for (const torch::PickleValue& number : *params->list())
+        if (number.integer() && *number.integer() >= 0 &&
+            static_cast<size_t>(*number.integer()) < of.size())
+          of[static_cast<size_t>(*number.integer())] = g;
+    }
+    return of;
+  }
+
+  // In the state of a flat group, which is kept beside the files for its step.
+  static std::optional<double> StepOf(const torch::Archive& archive,
+                                      const torch::PickleValue* optimizer, size_t group) {
+    const torch::PickleValue* states = optimizer ? optimizer->Find("state") : nullptr;
+    if (!states || !states->dict()) return std::nullopt;
+    for (const auto& [number, state] : *states->dict()) {
+      if (!number.integer() || *number.integer() != static_cast<int64_t>(group)) continue;
+      const torch::PickleValue* step = state.Find("step");
+      const torch::TensorIndex* index = step ? step->tensor() : nullptr;
+      if (!index) return NumberOf(step);
+      StoredTensor stored = archive.tensors.at(index->index);
+      if (*ElementCount(stored.shape) != 1) return std::nullopt;
+      stored.shape = stored.strides = {};
+      const Result<double> value = ReadScalar(stored);
+      return value.ok() ? std::optional(*value) : std::nullopt;
+    }
+    return std::nullopt;
   }
 
   const ModelFile& model_;
@@ -121,6 +179,7 @@ class UniversalReader {
   TagEntries& entries_;
   Facts& facts_;
   std::map<std::string, std::string> aliases_;
+  std::map<std::string, Shape> shapes_;  // of the trained parameters
 };
 
 }  // namespace

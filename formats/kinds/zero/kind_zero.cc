@@ -1,12 +1,16 @@
 // Checkpoints of DeepSpeed's engine: ZeRO stages 1, 2 and 3, universal ones, and those without
 // ZeRO. Once opened they are read as the distributed checkpoint that they make up together.
+#include <algorithm>
+
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"
 #include "formats/kinds/zero/facts_zero.h"
 #include "formats/kinds/zero/zero_state.h"
+#include "formats/nxd/optimizer_set.h"
 #include "formats/training/check_masters.h"
+#include "formats/training/state_keys.h"
 #include "formats/zero/open.h"
 #include "formats/zero/tag_files.h"
 #include "lib/base/errors.h"
@@ -52,10 +56,22 @@ void TakeOwnDtypes(BoundArtifact& bound) {
   }
 }
 
+bool HasMasters(const Artifact& artifact) {
+  return std::ranges::any_of(DcpFolderOf(artifact)->tensors, [](const dcp::StoredEntry& entry) {
+    return entry.key.starts_with(kOptimizerState) && entry.key.ends_with(nxd::kMasterWeights);
+  });
+}
+
 Status BindZero(BoundArtifact& bound, const InputHints& hints) {
   NXDKIT_TRY(BindDcp(bound, hints));
   if (!hints.optimizer) TakeOwnDtypes(bound);
-  if (!bound.optimizer) return OkStatus();
+  if (!bound.optimizer) {
+    if (hints.optimizer && HasMasters(bound.artifact))
+      bound.artifact.warnings.push_back(
+          "the optimizer's state is left out: it has master weights and no moments, as before the "
+          "first step");
+    return OkStatus();
+  }
   NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
   if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
   return OkStatus();
@@ -96,6 +112,9 @@ constinit const Kind kZero = {
     .archives = ArchivesOfZero,
     .describe = DescribeZero,
     .add_facts = AddZeroFacts,
+    .instead =
+        "DeepSpeed begins with a model of Hugging Face's: --to hf; its own state is resumed "
+        "from its own folder alone",
 };
 
 }  // namespace nxdkit::kinds

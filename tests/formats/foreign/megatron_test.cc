@@ -46,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Megatron, MegatronFixture,
                                            "qwen2-tp2-numbered-verl1", "qwen3-dp2-plain",
                                            "qwen3-pp2-dp2-buckets", "qwen3-tp2-0.19",
                                            "qwen3-tp2-dp2-flat-0.13",
-                                           "qwen3-tp2-dp2-reshardable-verl2",
-                                           "qwen3-tp2-singleton", "qwen3moe-tp2-ep2-te"),
+                                           "qwen3-tp2-dp2-reshardable-verl2", "qwen3-tp2-singleton",
+                                           "qwen3moe-tp2-ep2-te"),
                          MegatronName);
 
 // Runs of the real program, drawn by seeds (tests/interop/megatron_generated.sh makes them anew).

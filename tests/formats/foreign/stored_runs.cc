@@ -44,6 +44,31 @@ void ExpectSame(const Digests& found, const std::string& name, const TensorDiges
   EXPECT_EQ(it->second.digest, expected.digest) << name;
 }
 
+double NumberIn(const torch::PickleDict& options, std::string_view name) {
+  for (const auto& [key, value] : options) {
+    if (!key.string() || *key.string() != name) continue;
+    if (const double* number = std::get_if<double>(&value.value)) return *number;
+    if (const int64_t* number = value.integer()) return static_cast<double>(*number);
+  }
+  return -1;
+}
+
+// Every parameter of a group has its options, where the run's form keeps them.
+void ExpectOptions(const BoundArtifact& bound, const nlohmann::json& groups) {
+  for (const nlohmann::json& group : groups) {
+    if (!group.is_object() || !group.contains("lr")) return;
+    for (const std::string name : group["names"]) {
+      const auto param = std::ranges::find(bound.params, name, &LogicalTensor::name);
+      ASSERT_NE(param, bound.params.end()) << name;
+      const auto i = static_cast<size_t>(param - bound.params.begin());
+      if (!bound.optimizer->entries[i] || bound.optimizer->options[i].empty()) continue;
+      for (const char* option : {"lr", "weight_decay", "eps"})
+        EXPECT_EQ(NumberIn(bound.optimizer->options[i], option), group[option].get<double>())
+            << name << " " << option;
+    }
+  }
+}
+
 void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
   ASSERT_TRUE(bound.optimizer);
   std::vector<std::string> notes;
@@ -51,6 +76,7 @@ void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
   ASSERT_TRUE(named.ok()) << named.error().ToString();
   const auto found = DigestsOf(bound);
   ASSERT_TRUE(found.ok()) << found.error().ToString();
+  if (expected.contains("groups")) ExpectOptions(bound, expected["groups"]);
   size_t trained = 0;
   for (const auto& [name, tensor] : expected["tensors"].items()) {
     if (!Has(tensor, "exp_avg")) continue;
@@ -67,7 +93,7 @@ void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
     ++steps;
     const auto value = training::ScalarOf(bound, *step);
     ASSERT_TRUE(value.ok()) << value.error().ToString();
-    EXPECT_EQ(*value, expected["steps"].get<double>());
+    EXPECT_EQ(*value, expected[expected.contains("step") ? "step" : "steps"].get<double>());
   }
   EXPECT_EQ(steps, trained);
 }
@@ -102,10 +128,10 @@ Result<Digests> DigestsOf(const BoundArtifact& bound) {
 }
 
 void ExpectRun(const std::string& path, const artifact::InputHints& said,
-               const nlohmann::json& expected, bool with_state) {
+               const nlohmann::json& expected, bool with_state, const kinds::Kind* kind) {
   SCOPED_TRACE(path);
   artifact::InputHints hints = said;
-  const auto bound = kinds::OpenAndBind(path, nullptr, hints);
+  const auto bound = kinds::OpenAndBind(path, kind, hints);
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   const auto found = DigestsOf(*bound);
   ASSERT_TRUE(found.ok()) << found.error().ToString();
@@ -120,7 +146,7 @@ void ExpectRun(const std::string& path, const artifact::InputHints& said,
   }
   if (!with_state) return;
   hints.optimizer = true;
-  auto state = kinds::OpenAndBind(path, nullptr, hints);
+  auto state = kinds::OpenAndBind(path, kind, hints);
   ASSERT_TRUE(state.ok()) << state.error().ToString();
   ExpectState(*std::move(state), expected);
 }

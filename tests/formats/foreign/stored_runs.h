@@ -7,6 +7,7 @@
 #include <string>
 
 #include "formats/artifact/bound.h"
+#include "formats/kinds/kind.h"
 #include "lib/base/error.h"
 
 namespace nxdkit::testing_util {
@@ -26,8 +27,9 @@ Result<std::map<std::string, TensorDigest>> DigestsOf(const artifact::BoundArtif
 
 // Compares the weights of `path`, and then the master weights, moments and steps, with what the
 // JSON of one case has: tensors {NAME: {shape, dtype, weight, f32, exp_avg, exp_avg_sq}}.
-// `hints`: such as --config. `with_state`: the optimizer's state is there.
+// `hints`: such as --config. `with_state`: the optimizer's state is there. `kind`: nullptr for what
+// the path is recognised as.
 void ExpectRun(const std::string& path, const artifact::InputHints& hints,
-               const nlohmann::json& expected, bool with_state);
+               const nlohmann::json& expected, bool with_state, const kinds::Kind* kind = nullptr);
 
 }  // namespace nxdkit::testing_util

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace nxdkit::dcp {
+namespace nxdkit::fsdp {
 
 // `count` things, each of them one of `of` others, in one order: fits(i, j) says whether thing i
 // can be the other j. There is one way to choose where `first` and `last` are the same.
@@ -18,4 +18,4 @@ struct Matches {
 std::optional<Matches> MatchInOrder(size_t count, size_t of,
                                     const std::function<bool(size_t, size_t)>& fits);
 
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::fsdp

@@ -1,6 +1,6 @@
-#include "formats/dcp/match.h"
+#include "formats/fsdp/match.h"
 
-namespace nxdkit::dcp {
+namespace nxdkit::fsdp {
 
 std::optional<Matches> MatchInOrder(size_t count, size_t of,
                                     const std::function<bool(size_t, size_t)>& fits) {
@@ -15,4 +15,4 @@ std::optional<Matches> MatchInOrder(size_t count, size_t of,
   return out;
 }
 
-}  // namespace nxdkit::dcp
+}  // namespace nxdkit::fsdp
