@@ -256,6 +256,7 @@ class Finder {
     const char* layout = "Megatron-LM";
     NXDKIT_ASSIGN(std::vector<Listed> listed, IterationsIn(folder, look_));
     if (listed.empty()) {
+      out_.config_folders = {path, JoinPath(path, "policy/tokenizer")};
       NXDKIT_ASSIGN(folder, WeightsIn(path, look_));
       NXDKIT_TRY(IterationsIn(folder, look_).To(listed));
       layout = "NeMo-RL";
@@ -266,7 +267,7 @@ class Finder {
     if (listed.size() > 1 && out_.choice) out_.choice->path = inside;
     NXDKIT_ASSIGN(const Form form, FormOf(inside, look_));
     if (form == Form::kNone) {  // a step of NeMo-RL's
-      out_.config_folders.push_back(JoinPath(inside, "policy/tokenizer"));
+      out_.config_folders = {inside, JoinPath(inside, "policy/tokenizer")};
       NXDKIT_ASSIGN(const std::string weights, WeightsIn(inside, look_));
       NXDKIT_ASSIGN(const std::vector<Listed> inner, IterationsIn(weights, look_));
       inside = JoinPath(weights, inner.back().iteration.name);

@@ -488,7 +488,9 @@ def shared_names(generator, o):
 
 
 def describe(generator, o, saved, tied):
-    """Tensors and buffers as digests; what exclude_frozen_parameters leaves out is not there."""
+    """Tensors and buffers as digests; what exclude_frozen_parameters leaves out is not there. It
+    leaves out the names of parameters, and so not the second names of a tie, which stages 0 to 2
+    save with the values."""
     import torch
     digest = generator.digest
     trained = {name for group in saved["groups"] for name in group["names"]}
@@ -498,7 +500,7 @@ def describe(generator, o, saved, tied):
         kind = "trained" if name in trained else "frozen" if w.numel() else "empty"
         if kind == "trained":
             assert torch.equal(t["f32"].to(w.dtype), w), f"{name}: its master rounds to another"
-        if kind == "frozen" and o["exclude"]:
+        if kind == "frozen" and o["exclude"] and not (o["stage"] < 3 and name in tied.values()):
             continue
         entry = {"kind": kind, "shape": list(w.shape), "dtype": str(w.dtype)[6:],
                  "weight": digest(w), "f32": None, "exp_avg": None, "exp_avg_sq": None}
@@ -509,16 +511,6 @@ def describe(generator, o, saved, tied):
                 assert t[key].dtype == torch.float32 and t[key].shape == w.shape, (name, key)
                 entry[key] = digest(t[key])
         tensors[name] = entry
-    if o["exclude"]:  # the names of parameters are left out, the second names of a tie are not
-        for alias, name in list(tied.items()):
-            if name not in tensors:
-                w = saved["tensors"][name]["weight"]
-                if o["stage"] < 3:
-                    tensors[alias] = {"kind": "frozen", "shape": list(w.shape),
-                                      "dtype": str(w.dtype)[6:], "weight": digest(w),
-                                      "f32": digest(w.float()), "exp_avg": None,
-                                      "exp_avg_sq": None}
-                del tied[alias]
     buffers = {name: {"shape": list(b.shape), "dtype": str(b.dtype)[6:], "weight": digest(b)}
                for name, b in saved["buffers"].items()}
     return tensors, buffers
@@ -535,12 +527,10 @@ def against_zero_to_fp32(folder, saved, tensors, tied):
     known = {**saved["tensors"], **{a: saved["tensors"][n] for a, n in tied.items()}}
     lacks, wrong = [], []
     for name in [*tensors, *tied]:
-        # An alias that is left when its own name is not is not in the live list.
-        t = known.get(name) or {"weight": None}
-        want = t.get("f32", t["weight"])
+        want = known[name].get("f32", known[name]["weight"])
         if name not in found:
             lacks.append(name)
-        elif want is not None and not torch.equal(found[name].float(), want.float()):
+        elif not torch.equal(found[name].float(), want.float()):
             wrong.append(name)
     said = [f"{word} {len(names)}: {' '.join(names)}" for word, names in
             (("lacks", lacks), ("wrong", wrong)) if names]
@@ -605,7 +595,7 @@ def make_run(generator, seed, folder):
              "zero_to_fp32": says, "api": held["api"], "shadow": held["shadow"], "tags": {}}
     for saved in saves:
         if saved is not held:
-            other = describe(generator, o, saved, dict(tied))
+            other = describe(generator, o, saved, tied)
             truth["tags"][saved["tag"]] = {key: saved[key] for key in ("steps", "step", "groups")}
             truth["tags"][saved["tag"]].update(tensors=other[0], buffers=other[1])
     return truth

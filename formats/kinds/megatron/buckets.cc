@@ -179,8 +179,8 @@ class Joiner {
     Push(list, {"mlp.router.weight", layer, -1, mtp}, rank);
     if (!has_experts_) PushExperts(list, layer, mtp, 0, local_.experts(), rank, order);
     for (const char* name :
-         {"mlp.shared_experts.linear_fc1.weight", "mlp.shared_experts.linear_fc2.weight",
-          "mlp.shared_experts.gate_weight", "mlp.linear_fc1.weight"})
+         {"mlp.shared_experts.gate_weight", "mlp.shared_experts.linear_fc1.weight",
+          "mlp.shared_experts.linear_fc2.weight", "mlp.linear_fc1.weight"})
       Push(list, {name, layer, -1, mtp}, rank);
     if (last) Push(list, {kMlpNorm, layer, -1, mtp}, rank);
     Push(list, {"mlp.linear_fc2.weight", layer, -1, mtp}, rank);
@@ -205,7 +205,9 @@ class Joiner {
   List Stage(int64_t first, int64_t end, bool is_first, bool is_last, int64_t rank,
              const Order& order) {
     List list;
-    if (is_first) Push(list, {"embedding.word_embeddings.weight"}, rank);
+    // Multi-token prediction has a copy of the embedding in its stage.
+    if (is_first || (is_last && local_.mtp_layers() > 0))
+      Push(list, {"embedding.word_embeddings.weight"}, rank);
     for (int64_t layer = first; layer < end; ++layer) PushLayer(list, layer, false, rank, order);
     if (is_last) PushEnd(list, is_first, rank, order);
     return list;
