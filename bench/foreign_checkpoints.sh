@@ -63,8 +63,8 @@ measure() {  # row, bytes that it writes, folder that it reads, command: adds to
   rows[$kind-$1-$cache]+="$(python3 bench/reference_run.py --measure "${@:4}")"$'\n'
 }
 merge() {
-  measure peer $((written * 2)) "$run" "${theirs[@]}" -m deepspeed.utils.zero_to_fp32 "$run" "$out" \
-    "${peer_options[@]}" 2> "$work/peer.log" || {
+  measure peer $((written * 2)) "$run" "${theirs[@]}" -m deepspeed.utils.zero_to_fp32 "$run" \
+    "$out" "${peer_options[@]}" 2> "$work/peer.log" || {
     cat "$work/peer.log" >&2
     return 1
   }
@@ -89,9 +89,9 @@ make_kind() {
   foreign check "$hf" > "$work/check.log"
   find "$run" "$hf" -type f -exec sync {} +  # what is not on the disk is not let go of
   written=$(bytes_of "$hf")
-  mapfile -t read < <(list_read)
+  mapfile -t sources < <(list_read)
   of_read[$kind]=0
-  for file in "${read[@]}"; do of_read[$kind]=$((of_read[$kind] + $(bytes_of "$file"))); done
+  for file in "${sources[@]}"; do of_read[$kind]=$((of_read[$kind] + $(bytes_of "$file"))); done
   of_written[$kind]=$written
 }
 
@@ -102,7 +102,7 @@ for kind in $kinds; do
     for cache in memory disk; do
       measure hf "$written" "$run" "$bin/nxd-convert" -q --no-sync --max-memory 64MiB --to hf \
         "$run" "$out"
-      [ ${#read[@]} = 0 ] || measure read "${of_read[$kind]}" "$run" cp -r "${read[@]}" "$out"
+      [ ${#sources[@]} = 0 ] || measure read "${of_read[$kind]}" "$run" cp -r "${sources[@]}" "$out"
       measure written "$written" "$hf" cp -r "$hf" "$out"
       [ "$peer" = 0 ] || [ "$kind" = megatron ] || merge
     done
@@ -112,7 +112,8 @@ rm -rf "$run" "$hf" "$out"
 
 declare -A text=([hf]="nxd-convert --to hf" [read]="cp -r of what is read"
   [written]="cp -r of what is written" [peer]="zero_to_fp32, to F32")
-declare -A title=([zero2]="ZeRO stage 2" [zero3]="ZeRO stage 3" [megatron]="Megatron-Core torch_dist")
+declare -A title=([zero2]="ZeRO stage 2" [zero3]="ZeRO stage 3"
+  [megatron]="Megatron-Core torch_dist")
 column() {  # row, number: the median, and nothing where the row was not measured
   [ -z "${rows[$kind-$1-$cache]:-}" ] ||
     printf '%s' "${rows[$kind-$1-$cache]}" | cut -d' ' -f"$2" | median
@@ -139,6 +140,8 @@ for kind in $kinds; do
 done
 echo "cp in, cp out, peer: times the seconds of cp -r of what is read, of cp -r of what is written,"
 echo "and of zero_to_fp32; from: the page cache, or the disk; GB/s: of the BF16 weights"
+python3 bench/reference_run.py --measure true | awk '{
+  printf "peak MB: the first %.0f are those of the Python that measures\n", $3 / 1e6 }'
 if [ "$peer" = 1 ]; then
   printf 'zero_to_fp32: its imports alone take %s s; %s\n' \
     "$(timed "${theirs[@]}" -c "import deepspeed.utils.zero_to_fp32" 2> /dev/null)" \

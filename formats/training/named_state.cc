@@ -117,13 +117,17 @@ struct Namer {
     return false;
   }
 
-  // Of each parameter whether its elements are floating point numbers: a buffer may have others.
-  std::vector<bool> Floating() const {
-    std::vector<bool> floating(source.params.size(), false);
-    for (size_t t = 0; t < source.bound.stored.size(); ++t)
+  // Of each parameter whether its numbers have less precision than master weights: a buffer may have
+  // more, or be no number.
+  std::vector<bool> Narrow() const {
+    std::vector<bool> narrow(source.params.size(), false);
+    for (size_t t = 0; t < source.bound.stored.size(); ++t) {
+      const Dtype dtype = source.bound.stored[t].dtype;
       for (const Piece& piece : source.bound.layout.tensors[t].pieces)
-        floating[piece.param] = Info(source.bound.stored[t].dtype).floating;
-    return floating;
+        narrow[piece.param] =
+            Info(dtype).floating && ElementBytes(dtype) < ElementBytes(Dtype::kF32);
+    }
+    return narrow;
   }
 
   // The master weights take the place of the weights that were rounded from them.
@@ -140,12 +144,12 @@ struct Namer {
     for (std::string& line : TextOf(check, source))
       source.artifact.warnings.push_back(std::move(line));
     std::vector<uint32_t> master_of(source.params.size(), UINT32_MAX);
-    const std::vector<bool> is_number = Floating();
+    const std::vector<bool> is_narrow = Narrow();
     std::vector<size_t> without;
     for (uint32_t i = 0; i < optimizer.masters.size(); ++i)
       if (optimizer.masters[i])
         master_of[optimizer.masters[i]->param] = i;
-      else if (is_number[i])
+      else if (is_narrow[i])
         without.push_back(i);
     const auto has_master = [&](uint32_t i) {
       return i < optimizer.masters.size() && optimizer.masters[i];
@@ -174,7 +178,7 @@ struct Namer {
   // both alike.
   void WidenWeights(const std::vector<size_t>& without) {
     if (without.empty()) return;
-    source.own_dtypes.assign(source.params.size(), std::nullopt);
+    source.own_dtypes.resize(source.params.size());
     for (const size_t i : without) source.own_dtypes[i] = Dtype::kF32;
     source.artifact.warnings.push_back(fmt::format(
         "{} of {} parameters have no master weight, as the others have, and go on from the weight "

@@ -1,7 +1,7 @@
-// A tag of DeepSpeed's, opened as one distributed checkpoint (formats/dcp/folder.h): the weights by
-// their names, what the optimizer keeps under "optimizer.state.NAME.", master weights beside weights
-// among it (nxd::kMasterWeights), its options under "optimizer.param_groups.NAME.", the scheduler
-// under "lr_scheduler.".
+// A tag of DeepSpeed's, opened as one distributed checkpoint (formats/dcp/folder.h): the weights
+// by their names, what the optimizer keeps under "optimizer.state.NAME.", master weights beside
+// weights among it (nxd::kMasterWeights), its options under "optimizer.param_groups.NAME.", the
+// scheduler under "lr_scheduler.".
 #pragma once
 
 #include <map>

@@ -109,6 +109,7 @@ class ModelReader {
  private:
   Status ReadModule() {
     const PickleValue* module = root_.Find("module");
+    if (!module) return Corrupt("no module: it is no file of DeepSpeed's engine");
     if (IsNone(module))
       return Unsupported("it has no module: a pipeline of DeepSpeed keeps each layer by itself")
           .hint("let the trainer write a model of Hugging Face's");

@@ -1,5 +1,6 @@
-// The files of one save of DeepSpeed's engine, a folder that it calls a tag: "global_step20". Beside
-// the tags lies `latest`, a text with the name of one. Format facts: FORMAT.md beside this file.
+// The files of one save of DeepSpeed's engine, a folder that it calls a tag: "global_step20".
+// Beside the tags lies `latest`, a text with the name of one. Format facts: FORMAT.md beside this
+// file.
 #pragma once
 
 #include <map>
@@ -35,7 +36,7 @@ struct FoundTag {
   std::vector<std::string> warnings;
 };
 // The tag that `asked` names ("20" is global_step20), else `path` itself where it is one, else that
-// of `latest`, else the newest by number. kNotFound, with those that are there, for one that is not.
+// of `latest`, else the newest by number. kNotFound, naming those that are there, for another one.
 Result<FoundTag> FindTag(const std::string& path, std::optional<std::string> asked,
                          const Looker& look);
 
@@ -43,8 +44,8 @@ Result<FoundTag> FindTag(const std::string& path, std::optional<std::string> ask
 // for what was offloaded; kNotFound for a tag without a model's file.
 Result<TagFiles> ListTag(const std::string& path, const Looker& look);
 
-// kNotFound naming the ranks of 0 to world - 1 that have no file in `files`. A warning for files of
-// further ranks, which are another run's.
+// kNotFound naming the ranks of 0 to world - 1 that have no file in `files`. A warning for files
+// of further ranks, which are another run's.
 Status CheckRanks(const std::map<int, std::string>& files, int64_t world, std::string_view what,
                   std::vector<std::string>& warnings);
 

@@ -185,15 +185,18 @@ def check_digests(given, folder, _):
 
 
 def check_ours(given, folder, truth):
-    """What is wrong in words, the digest, and whether an optimizer was refused: stage 0 saves no
-    names, so that this may be."""
-    wrong, digest, refused = [], None, False
+    """What is wrong in words, the digest, and what was refused and may be: the optimizer of stage
+    0, which saves no names, and a model of which parameters were left out."""
+    wrong, digest, refused = [], None, ""
+    absent = [f"{name}: the parameter is stored nowhere" for name in truth["excluded"]]
     for check in (check_model, check_checkpoint, check_digests):
         try:
             digest = check(given, folder, truth)
         except Wrong as error:
             if isinstance(error, Refused) and truth["stage"] == 0 and check is check_checkpoint:
-                refused = True
+                refused = ", the optimizer refused"
+            elif any(words in str(error) for words in absent):
+                refused = ", refused as incomplete"
             else:
                 wrong.append(str(error))
     return wrong, digest, refused
@@ -296,7 +299,7 @@ def main():
             print(f"{'skipped' if skipped else 'FAILED'}: {seed}: not made: {truth['failed']}")
             continue
         written[str(seed)] = truth
-        wrong, digest, refused = proved(truth), None, False
+        wrong, digest, refused = proved(truth), None, ""
         if not given.write:
             found, digest, refused = check_ours(
                 given, os.path.join(given.work, truth["folder"]), truth)
@@ -304,7 +307,7 @@ def main():
         verdict, known = judge_theirs(truth)
         right = known and not wrong
         words = "not run" if given.write else "not equal" if wrong else "equal"
-        words += ", the optimizer refused" if refused else ""
+        words += refused
         verdicts["ours " + words] += 1
         verdicts["zero_to_fp32 " + verdict] += 1
         failed += not right

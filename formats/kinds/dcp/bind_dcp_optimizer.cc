@@ -30,8 +30,11 @@ class DcpBinder {
     optimizer_.group_of.resize(params, 0);
     NXDKIT_TRY(AddTensors());
     NXDKIT_TRY(AddNumbers());
-    const auto has_state = [](const auto& entries) { return entries.has_value(); };
-    if (std::ranges::none_of(optimizer_.entries, has_state)) return OkStatus();
+    const auto has_state = [](const auto& kept) { return kept.has_value(); };
+    // Before the first step there may be master weights alone.
+    if (std::ranges::none_of(optimizer_.entries, has_state) &&
+        std::ranges::none_of(optimizer_.masters, has_state))
+      return OkStatus();
     NXDKIT_ASSIGN(options_, ReadDcpOptions(out_, known_, optimizer_.entries.size()));
     NXDKIT_TRY(MakeGroups());
     NXDKIT_TRY(ReadRecord());

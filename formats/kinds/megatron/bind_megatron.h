@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds/megatron: the tensors of a checkpoint as the model's parameters, and what
-// the optimizer keeps of them.
+// PRIVATE to formats/kinds/megatron: the tensors of a checkpoint as the model's parameters, and
+// what the optimizer keeps of them.
 #pragma once
 
 #include "formats/artifact/artifact.h"

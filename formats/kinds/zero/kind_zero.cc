@@ -8,9 +8,7 @@
 #include "formats/kinds/table.h"
 #include "formats/kinds/zero/facts_zero.h"
 #include "formats/kinds/zero/zero_state.h"
-#include "formats/nxd/optimizer_set.h"
 #include "formats/training/check_masters.h"
-#include "formats/training/state_keys.h"
 #include "formats/zero/open.h"
 #include "formats/zero/tag_files.h"
 #include "lib/base/errors.h"
@@ -56,22 +54,22 @@ void TakeOwnDtypes(BoundArtifact& bound) {
   }
 }
 
-bool HasMasters(const Artifact& artifact) {
-  return std::ranges::any_of(DcpFolderOf(artifact)->tensors, [](const dcp::StoredEntry& entry) {
-    return entry.key.starts_with(kOptimizerState) && entry.key.ends_with(nxd::kMasterWeights);
-  });
+// A parameter without elements has no place that says its dtype.
+void TakeEmptyDtypes(BoundArtifact& bound) {
+  for (const dcp::StoredEntry& entry : DcpFolderOf(bound.artifact)->tensors) {
+    if (!entry.chunks.empty()) continue;
+    const auto param = std::ranges::find(bound.params, entry.key, &LogicalTensor::name);
+    if (param == bound.params.end()) continue;
+    bound.own_dtypes.resize(bound.params.size());
+    bound.own_dtypes[static_cast<size_t>(param - bound.params.begin())] = entry.dtype;
+  }
 }
 
 Status BindZero(BoundArtifact& bound, const InputHints& hints) {
   NXDKIT_TRY(BindDcp(bound, hints));
   if (!hints.optimizer) TakeOwnDtypes(bound);
-  if (!bound.optimizer) {
-    if (hints.optimizer && HasMasters(bound.artifact))
-      bound.artifact.warnings.push_back(
-          "the optimizer's state is left out: it has master weights and no moments, as before the "
-          "first step");
-    return OkStatus();
-  }
+  TakeEmptyDtypes(bound);
+  if (!bound.optimizer) return OkStatus();
   NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
   if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
   return OkStatus();

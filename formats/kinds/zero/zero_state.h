@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds/zero: an opened tag of DeepSpeed's. Whoever reads distributed checkpoints
-// reads it too, as one.
+// PRIVATE to formats/kinds/zero: an opened tag of DeepSpeed's. Whoever reads distributed
+// checkpoints reads it too, as one.
 #pragma once
 
 #include <memory>

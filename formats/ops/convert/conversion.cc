@@ -15,6 +15,7 @@
 #include "formats/ops/verify/compare.h"
 #include "formats/training/named_state.h"
 #include "formats/training/numbered_state.h"
+#include "formats/zero/tag_files.h"
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
 #include "lib/system/paths.h"
@@ -82,9 +83,13 @@ Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& sou
                          std::vector<std::string>& notes) {
   const bool keeps_none = request.from->state == StateForm::kNone;
   if (request.to->state == StateForm::kNone || !keeps_none) return OkStatus();
+  const std::string& folder = source.artifact.folder;
+  if (folder.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const bool deepspeed, zero::HasTags(folder, source.artifact.look));
+  if (deepspeed)
+    notes.push_back(
+        "DeepSpeed's optimizer is not read: it begins with zeros (--from zero reads it)");
   for (const char* name : {"optimizer.pt", "optimizer.bin"}) {
-    const std::string& folder = source.artifact.folder;
-    if (folder.empty()) return OkStatus();
     NXDKIT_ASSIGN(const bool there, source.artifact.look.HasFile(folder, name));
     if (there)
       notes.push_back(fmt::format("{} is not read: the optimizer begins with zeros{}", name,

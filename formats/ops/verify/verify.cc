@@ -59,6 +59,7 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
       fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and "
                   "dtypes as laid out",
                   report.tensors, artifact.artifact.files.size(), artifact.params.size()));
+  for (const std::string& proof : artifact.artifact.proofs) report.checks.push_back(proof);
   const size_t archives = ArchivesWithChecksums(artifact.artifact).size();
   if (archives > 0)
     report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,

@@ -1,5 +1,5 @@
-// Checkpoints that the real trainers made, kept as one archive of a kind, and what they hold by
-// digests: testdata/zero/SOURCES.md, testdata/megatron/SOURCES.md.
+// PRIVATE to tests: checkpoints that the real trainers made, kept as one archive of a kind, and
+// what they hold by digests: testdata/zero/SOURCES.md, testdata/megatron/SOURCES.md.
 #pragma once
 
 #include <map>

@@ -3,6 +3,7 @@
 # that table.txt has. Small stand-ins for what people bring.
 set -euo pipefail
 tools=$1
+testdata=$(cd "$(dirname "$0")/../../../testdata" && pwd)
 mkdir -p "$2" && cd "$2"
 quiet() { "$@" >/dev/null 2>&1; }
 quiet "$tools/nxdkit-make-model" --out model
@@ -127,9 +128,15 @@ mkdir -p verl/global_step_5/actor/huggingface && cp model/config.json verl/globa
 for r in 0 1; do
   for k in model optim extra_state; do cp model.bin verl/global_step_5/actor/${k}_world_size_2_rank_$r.pt; done
 done
-mkdir -p deepspeed/global_step20 && printf global_step20 >deepspeed/latest && : >deepspeed/zero_to_fp32.py
-cp model.bin deepspeed/global_step20/mp_rank_00_model_states.pt
-cp model.bin deepspeed/global_step20/zero_pp_rank_0_mp_rank_00_optim_states.pt
+quiet "$tools/ckpt-pack" --unpack "$testdata/zero/fixtures.tar.zst" zero-runs
+mv zero-runs/stage2-bf16-3 deepspeed && : >deepspeed/zero_to_fp32.py
+mkdir deepspeed-script && : >deepspeed-script/zero_to_fp32.py
+mkdir -p deepspeed-other/global_step20 && cp model.bin deepspeed-other/global_step20/mp_rank_00_model_states.pt
+mkdir -p deepspeed-experts/tag && : >deepspeed-experts/tag/layer_0_expert_1_mp_rank_00_model_states.pt
+quiet "$tools/ckpt-pack" --unpack "$testdata/megatron/fixtures.tar.zst" megatron-runs
+mv megatron-runs/llama-tp2-pp2 megatron-core
+cp -r megatron-core/iter_0000002 megatron-iteration
+rm -r zero-runs megatron-runs
 mkdir -p megatron/iter_0000100/mp_rank_00 && printf 100 >megatron/latest_checkpointed_iteration.txt
 cp model.bin megatron/iter_0000100/mp_rank_00/model_optim_rng.pt
 mkdir results && for s in 100 200; do cp -r model results/checkpoint-$s; : >results/checkpoint-$s/trainer_state.json; done
