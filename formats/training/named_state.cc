@@ -117,8 +117,8 @@ struct Namer {
     return false;
   }
 
-  // Of each parameter whether its numbers have less precision than master weights: a buffer may have
-  // more, or be no number.
+  // Of each parameter whether its numbers have less precision than master weights: a buffer may
+  // have more, or be no number.
   std::vector<bool> Narrow() const {
     std::vector<bool> narrow(source.params.size(), false);
     for (size_t t = 0; t < source.bound.stored.size(); ++t) {

@@ -442,6 +442,15 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   schema.See(InspectJson({NXDKIT_TESTDATA "/delta/ulp.delta"}));
   schema.See(InspectJson({NXDKIT_TESTDATA "/dcp/one"}));
   schema.See(InspectJson({NXDKIT_TESTDATA "/rank_files/verl-fsdp2-dims"}));
+  for (const auto& [kind, run] :
+       {std::pair{"zero", "stage2-bf16-3-odd"}, {"megatron", "llama-tp2-pp2"}}) {
+    const std::string to = folder.path() + "/" + kind;
+    ASSERT_EQ(Tool("ckpt-pack",
+                   {"--unpack", std::string(NXDKIT_TESTDATA "/") + kind + "/fixtures.tar.zst", to})
+                  .exit_code,
+              0);
+    schema.See(InspectJson({to + "/" + run}));
+  }
   folder.Write("root/trn_config.json", R"({"fuse_qkv": true})");
   folder.Write("root/shards/mp_metadata_pp_rank_0.json",
                R"({"parameters": {}, "model_weight_transformation_specs": []})");
