@@ -58,6 +58,10 @@ struct Folder {
   std::map<std::string, std::string, std::less<>> stored_keys;
 };
 
+// What a state by names calls the master weight beside a weight: "optimizer.state.NAME." before it.
+// torch itself has none; it is what readers of other trainers' checkpoints make of theirs.
+inline constexpr char kMasterWeights[] = "sharded_master_weights";
+
 // The key as it is stored; metadata.paths goes by it.
 const std::string& StoredKey(const Folder& folder, const std::string& key);
 

@@ -24,10 +24,7 @@ bool IsScalar(const PickleValue& value) {
 }
 
 std::optional<double> NumberIn(const PickleValue* value) {
-  if (!value) return std::nullopt;
-  if (const int64_t* number = value->integer()) return static_cast<double>(*number);
-  if (const double* number = std::get_if<double>(&value->value)) return *number;
-  return std::nullopt;
+  return value ? value->number() : std::nullopt;
 }
 
 std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
@@ -100,10 +97,7 @@ class Reader {
     if (!step) return OkStatus();
     out_.step = NumberIn(step);
     if (const torch::TensorIndex* index = step->tensor()) {
-      StoredTensor stored = archive_.tensors.at(index->index);
-      if (*ElementCount(stored.shape) != 1) return Corrupt("common_step is not one number");
-      stored.shape = stored.strides = {};
-      NXDKIT_ASSIGN(out_.step, ReadScalar(stored));
+      NXDKIT_ASSIGN(out_.step, ReadSingle(archive_.tensors.at(index->index)));
     }
     return OkStatus();
   }

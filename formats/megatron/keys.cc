@@ -3,12 +3,11 @@
 #include <array>
 #include <utility>
 
+#include "formats/dcp/folder.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::megatron {
 namespace {
-
-constexpr char kMasters[] = "sharded_master_weights";  // nxd::kMasterWeights
 
 // Takes `text` off the front.
 bool Take(std::string_view& rest, std::string_view text) {
@@ -36,7 +35,7 @@ int64_t TakeChain(std::string_view& rest) {
 }
 
 std::string StateOf(std::string_view name) {
-  return name == "param" || name == "fp32_param" ? kMasters : std::string(name);
+  return name == "param" || name == "fp32_param" ? dcp::kMasterWeights : std::string(name);
 }
 
 // "dp_group_idx_0.gbuf_idx_0.dtype_(torch.bfloat16, torch.bfloat16).bucket_idx_1.exp_avg"

@@ -16,7 +16,7 @@ struct Key {
     kBucket,  // a flat buffer of parameters that have no names
     kOther,
   } kind = Kind::kOther;
-  std::string state;  // kState, kBucket: "exp_avg"; nxd::kMasterWeights of master weights
+  std::string state;  // kState, kBucket: "exp_avg"; dcp::kMasterWeights of master weights
   std::string name;   // of a module in the layer: "mlp.linear_fc1.weight"; whole outside of layers
   bool in_layer = false;
   std::optional<int64_t> layer;   // nullopt: of all layers, along the first axis

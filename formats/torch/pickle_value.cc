@@ -27,6 +27,11 @@ const PickleList* PickleValue::list() const {
 
 const std::string* PickleValue::string() const { return std::get_if<std::string>(&value); }
 const int64_t* PickleValue::integer() const { return std::get_if<int64_t>(&value); }
+std::optional<double> PickleValue::number() const {
+  if (const int64_t* number = integer()) return static_cast<double>(*number);
+  if (const double* number = std::get_if<double>(&value)) return *number;
+  return std::nullopt;
+}
 const TensorIndex* PickleValue::tensor() const { return std::get_if<TensorIndex>(&value); }
 const TensorReference* PickleValue::reference() const {
   return std::get_if<TensorReference>(&value);

@@ -79,6 +79,7 @@ struct PickleValue {
   const PickleList* list() const;  // list or tuple
   const std::string* string() const;
   const int64_t* integer() const;
+  std::optional<double> number() const;  // an integer or a floating point number
   const TensorIndex* tensor() const;
   const TensorReference* reference() const;
   const PickleRecord* record() const;

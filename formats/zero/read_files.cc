@@ -37,7 +37,11 @@ constexpr std::string_view kOwnKeys[] = {"module",
                                          "ds_version",
                                          "sparse_tensor_module_names",
                                          "csr_tensor_module_names",
-                                         "sparse_segments"};
+                                         "sparse_segments",
+                                         "checkpoint_parallel_dimensions",
+                                         "universal_checkpoint_info"};
+
+constexpr int64_t kMostElements = int64_t{1} << 60;  // the sum of a few fits
 
 bool IsNone(const PickleValue* value) {
   return !value || std::holds_alternative<PickleValue::None>(value->value);
@@ -72,11 +76,12 @@ Result<std::vector<NamedShape>> ShapesIn(const PickleValue& value, std::string_v
 
 Result<std::vector<int64_t>> NumbersIn(const PickleValue& value, std::string_view key) {
   std::vector<int64_t> out;
-  if (const int64_t* one = value.integer()) return std::vector<int64_t>{*one};
-  if (!value.list()) return Wrong(key, "a list of numbers");
-  for (const PickleValue& item : *value.list()) {
-    if (!item.integer() || *item.integer() < 0) return Wrong(key, "a list of numbers");
-    out.push_back(*item.integer());
+  const PickleList one = {value};
+  for (const PickleValue& item : value.list() ? *value.list() : one) {
+    const int64_t* number = item.integer();
+    if (!number || *number < 0 || *number > kMostElements)
+      return Wrong(key, "a list of numbers from 0 on");
+    out.push_back(*number);
   }
   return out;
 }
@@ -99,6 +104,8 @@ class ModelReader {
       out_.scheduler = *schedule;
     if (const PickleValue* steps = root_.Find("global_steps"); steps && steps->integer())
       out_.steps = *steps->integer();
+    if (const PickleValue* world = root_.Find("dp_world_size"); world && world->integer())
+      out_.world = *world->integer();
     out_.version = StringAt(root_, "ds_version");
     for (const auto& [key, value] : *root_.dict())
       if (std::ranges::find(kOwnKeys, NameOf(key)) == std::end(kOwnKeys))
@@ -118,7 +125,11 @@ class ModelReader {
       if (!name.string()) return Wrong("module", "a dict of names");
       if (const torch::TensorIndex* index = value.tensor())
         out_.module.push_back({*name.string(), archive_.tensors.at(index->index)});
-      else if (!std::holds_alternative<torch::OpaqueObject>(value.value) && !IsNone(&value))
+      else if (std::holds_alternative<torch::OpaqueObject>(value.value))
+        return Unsupported("a tensor of a class that is not known")
+            .member("module")
+            .on(*name.string());
+      else if (!IsNone(&value))
         out_.others.push_back("module." + *name.string());
     }
     return OkStatus();
@@ -249,13 +260,11 @@ class OptimizerReader {
         NXDKIT_ASSIGN(StoredTensor tensor, FlatIn(item, key));
         out.tensors.emplace(key, std::move(tensor));
       } else if (key == "step" && index) {
-        const StoredTensor& stored = archive_.tensors.at(index->index);
-        if (*ElementCount(stored.shape) != 1) return Wrong("step", "one number");
-        StoredTensor scalar = stored;
-        scalar.shape = scalar.strides = {};
-        NXDKIT_ASSIGN(out.step, ReadScalar(scalar));
+        NXDKIT_ASSIGN(out.step, ReadSingle(archive_.tensors.at(index->index)));
       } else if (key == "step") {
-        out.step = NumberOf(&item);
+        out.step = item.number();
+      } else if (std::holds_alternative<torch::OpaqueObject>(item.value)) {
+        return Unsupported("{} of the optimizer's state is of a class that is not known", key);
       }
     }
     return out;
@@ -263,7 +272,11 @@ class OptimizerReader {
 
   Status ReadOptions(const PickleValue& optimizer) {
     const PickleValue* groups = optimizer.Find("param_groups");
-    if (groups && groups->list()) out_.options = *groups->list();
+    if (!groups || !groups->list()) return OkStatus();
+    for (const PickleValue& group : *groups->list()) {
+      NXDKIT_ASSIGN(PickleValue read, WithNumbers(archive_, group));
+      out_.options.push_back(std::move(read));
+    }
     return OkStatus();
   }
 
@@ -337,11 +350,16 @@ class OptimizerReader {
 
 }  // namespace
 
-std::optional<double> NumberOf(const PickleValue* value) {
-  if (!value) return std::nullopt;
-  if (const int64_t* number = value->integer()) return static_cast<double>(*number);
-  if (const double* number = std::get_if<double>(&value->value)) return *number;
-  return std::nullopt;
+Result<PickleValue> WithNumbers(const torch::Archive& archive, const PickleValue& group) {
+  if (!group.dict()) return Corrupt("a group of options that is no dict");
+  PickleDict out;
+  for (const auto& [option, value] : *group.dict()) {
+    PickleValue number = value;
+    if (const torch::TensorIndex* index = value.tensor())
+      NXDKIT_TRY(ReadSingle(archive.tensors.at(index->index)).To(number.value.emplace<double>()));
+    out.emplace_back(option, std::move(number));
+  }
+  return PickleValue::MakeDict(std::move(out));
 }
 
 Result<ModelFile> ReadModelFile(const torch::Archive& archive) {

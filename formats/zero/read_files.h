@@ -35,6 +35,7 @@ struct ModelFile {
   bool has_optimizer = false;                               // stage 0
   std::optional<torch::PickleValue> scheduler;              // plain numbers alone
   std::optional<int64_t> steps;                             // global_steps
+  std::optional<int64_t> world;                             // dp_world_size
   std::string version;                                      // of DeepSpeed
   std::vector<std::string> others;                          // keys of the script's own
 };
@@ -61,7 +62,8 @@ struct OptimizerFile {
 };
 Result<OptimizerFile> ReadOptimizerFile(const torch::Archive& archive);
 
-// A number in a dict: an integer, or a floating point one.
-std::optional<double> NumberOf(const torch::PickleValue* value);
+// A group of options, whose tensors, as capturable optimizers have them, are numbers.
+Result<torch::PickleValue> WithNumbers(const torch::Archive& archive,
+                                       const torch::PickleValue& group);
 
 }  // namespace nxdkit::zero

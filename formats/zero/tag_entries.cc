@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <bit>
 #include <utility>
 
 #include "formats/dtensor/rank_values.h"
@@ -76,17 +75,8 @@ Status TagEntries::AddRanges(const std::map<int, std::string>& files, const Plac
 }
 
 Status TagEntries::AddStep(const std::string& file, const std::string& name, double step) {
-  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(step));
-  std::string bytes;
-  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i)));
   const uint32_t number = files_.Number(file);
-  StoredTensor stored{"",
-                      Dtype::kF32,
-                      {},
-                      {},
-                      0,
-                      false,
-                      InMemoryStorage(std::move(bytes), files_.files[number].path)};
+  const StoredTensor stored = ScalarTensor("", step, files_.files[number].path);
   return entries_.Add({number, 0}, StateKey(name, "step"), {}, stored, {{}, {{{}, {}}}});
 }
 

@@ -13,8 +13,6 @@
 
 namespace nxdkit::zero {
 
-inline constexpr std::string_view kMasters = "sharded_master_weights";  // nxd::kMasterWeights
-
 std::string StateKey(const std::string& name, std::string_view what);
 
 class TagEntries {

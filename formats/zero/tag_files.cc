@@ -141,6 +141,10 @@ Result<FoundTag> FindTag(const std::string& path, std::optional<std::string> ask
     if (tags.size() > 1) out.choice = Choice{out.path, tags.size(), by};
     return out;
   };
+  if (asked && itself)
+    return BadUsage("--tag {} is asked for, and this is one checkpoint itself",
+                    EscapeControl(*asked))
+        .in(path);
   if (asked) {
     if (has(*asked)) return found(*asked, "option");
     if (has("global_step" + *asked)) return found("global_step" + *asked, "option");
@@ -202,9 +206,8 @@ Status CheckRanks(const std::map<int, std::string>& files, int64_t world, std::s
         .hint("each node may have kept those of its own ranks: bring them together");
   for (const auto& [rank, name] : files)
     if (rank >= world)
-      warnings.push_back(
-          fmt::format("{} is not read: the run had {} ranks, and it is of another one",
-                      EscapeControl(name), world));
+      warnings.push_back(fmt::format("{} is not read: the others are of a run of {} rank{}",
+                                     EscapeControl(name), world, world == 1 ? "" : "s"));
   return OkStatus();
 }
 

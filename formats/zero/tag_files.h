@@ -17,6 +17,7 @@ namespace nxdkit::zero {
 
 inline constexpr char kLatest[] = "latest";
 inline constexpr char kLatestUniversal[] = "latest_universal";
+inline constexpr int kMostRanks = 1 << 20;
 inline constexpr char kUniversalFolder[] = "zero";  // in a tag that ds_to_universal has made
 
 struct TagFiles {

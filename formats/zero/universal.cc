@@ -20,45 +20,60 @@ constexpr int64_t kMostPadding = 1 << 20;  // ranks of a stage 3 source, at the 
 
 class UniversalReader {
  public:
-  UniversalReader(const ModelFile& model, const std::string& model_file,
-                  const UniversalFiles& files, TagEntries& entries, Facts& facts)
-      : model_(model), model_file_(model_file), files_(files), entries_(entries), facts_(facts) {}
-
-  Status Run() {
-    facts_.form = "universal";
+  UniversalReader(TagState& tag, const UniversalFiles& files)
+      : tag_(tag), model_(tag.model()), files_(files), entries_(tag.entries) {
     for (const auto& [alias, name] : model_.shared) aliases_.emplace(alias, name);
     if (model_.groups)
       for (const std::vector<NamedShape>& group : *model_.groups)
         for (const NamedShape& each : group) shapes_.emplace(each.name, each.shape);
+  }
+
+  Status AddWeights() {
+    tag_.facts.form = "universal";
+    for (const auto& [name, shape] : shapes_)
+      if (!files_.params.contains(name) && !aliases_.contains(name))
+        return Corrupt("param_shapes has the parameter, and there is no folder of it in {}",
+                       kUniversalFolder)
+            .in(tag_.files.path)
+            .on(name);
     NXDKIT_TRY(AddModule());
-    for (const auto& [name, kept] : files_.params)
-      if (!aliases_.contains(name)) NXDKIT_TRY(AddParam(name, kept));
+    size_t count = 0;
+    for (const auto& [name, kept] : files_.params) {
+      if (aliases_.contains(name)) continue;
+      ++count;
+      ++(IsTrained(name) ? tag_.facts.trained : tag_.facts.frozen);
+      if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
+    }
     // A second name has a file of its own, which is made of the rounded weight.
     for (const auto& [alias, name] : aliases_)
       if (files_.params.contains(name) && !entries_.Has(alias))
         NXDKIT_TRY(AddTensor(name, kMaster, alias));
-    NXDKIT_TRY(AddAllOptions());
-    facts_.proofs.push_back(
-        fmt::format("{} parameters, of which {} have the optimizer's state, a "
-                    "folder each",
-                    files_.params.size() - CountAliases(), facts_.trained));
+    tag_.facts.proofs.push_back(
+        fmt::format("{} parameters have a folder each, the {} trained ones "
+                    "are those of param_shapes",
+                    count, tag_.facts.trained));
     return OkStatus();
   }
 
+  Status AddState() {
+    for (const auto& [name, kept] : files_.params)
+      if (!aliases_.contains(name) && IsTrained(name)) NXDKIT_TRY(AddKept(name, kept));
+    return AddAllOptions();
+  }
+
  private:
-  size_t CountAliases() const {
-    return static_cast<size_t>(std::ranges::count_if(
-        aliases_, [&](const auto& pair) { return files_.params.contains(pair.first); }));
+  bool IsTrained(const std::string& name) const {
+    return shapes_.empty() ? files_.params.at(name).size() > 1 : shapes_.contains(name);
   }
 
   Status AddModule() {
     for (const NamedTensor& tensor : model_.module) {
       const bool buffer = model_.buffers.contains(tensor.name);
-      facts_.buffers += buffer;
+      tag_.facts.buffers += buffer;
       if (buffer || *ElementCount(tensor.stored.shape) > 0)
-        NXDKIT_TRY(entries_.AddWhole(model_file_, tensor.name, tensor.stored));
+        NXDKIT_TRY(entries_.AddWhole(tag_.files.models.at(0), tensor.name, tensor.stored));
       else
-        facts_.dtypes[tensor.name] = tensor.stored.dtype;
+        tag_.facts.dtypes[tensor.name] = tensor.stored.dtype;
     }
     return OkStatus();
   }
@@ -92,21 +107,16 @@ class UniversalReader {
     return entries_.AddWhole(UniversalFiles::FileName(param, what), key, stored);
   }
 
-  Status AddParam(const std::string& name, const std::set<std::string>& kept) {
-    const bool trained = kept.size() > 1;
-    ++(trained ? facts_.trained : facts_.frozen);
-    if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
-    if (trained) NXDKIT_TRY(AddTensor(name, kMaster, StateKey(name, kMasters)));
+  Status AddKept(const std::string& name, const std::set<std::string>& kept) {
+    NXDKIT_TRY(AddTensor(name, kMaster, StateKey(name, dcp::kMasterWeights)));
     for (const std::string& what : kept) {
       if (what == kMaster) continue;
       if (what != kStep) {
         NXDKIT_TRY(AddTensor(name, what, StateKey(name, what)));
         continue;
       }
-      NXDKIT_ASSIGN(StoredTensor stored, ReadTensor(name, what));
-      if (*ElementCount(stored.shape) != 1) return Corrupt("step is not one number").on(name);
-      stored.shape = stored.strides = {};
-      NXDKIT_ASSIGN(const double step, ReadScalar(stored));
+      NXDKIT_ASSIGN(const StoredTensor stored, ReadTensor(name, what));
+      NXDKIT_ASSIGN(const double step, ReadSingle(stored).on(name));
       NXDKIT_TRY(entries_.AddStep(UniversalFiles::FileName(name, what), name, step));
     }
     return OkStatus();
@@ -127,14 +137,17 @@ class UniversalReader {
     for (size_t g = 0; g < model_.groups->size(); ++g) {
       const size_t options = g < of.size() ? of[g] : groups->list()->size();
       const std::optional<double> step = StepOf(archive, inner, g);
-      if (facts_.groups.size() <= options) facts_.groups.resize(options + 1);
+      if (tag_.facts.groups.size() <= options) tag_.facts.groups.resize(options + 1);
       for (const NamedShape& each : (*model_.groups)[g]) {
-        if (options < groups->list()->size())
-          NXDKIT_TRY(entries_.AddOptions(each.name, (*groups->list())[options]));
+        if (options < groups->list()->size()) {
+          NXDKIT_ASSIGN(const torch::PickleValue said,
+                        WithNumbers(archive, (*groups->list())[options]).in(archive.path));
+          NXDKIT_TRY(entries_.AddOptions(each.name, said));
+        }
         const auto kept = files_.params.find(each.name);
         if (step && kept != files_.params.end() && !kept->second.contains(kStep))
           NXDKIT_TRY(entries_.AddStep(name, each.name, *step));
-        facts_.groups[options].push_back(each.name);
+        tag_.facts.groups[options].push_back(each.name);
       }
     }
     return OkStatus();
@@ -163,21 +176,17 @@ class UniversalReader {
       if (!number.integer() || *number.integer() != static_cast<int64_t>(group)) continue;
       const torch::PickleValue* step = state.Find("step");
       const torch::TensorIndex* index = step ? step->tensor() : nullptr;
-      if (!index) return NumberOf(step);
-      StoredTensor stored = archive.tensors.at(index->index);
-      if (*ElementCount(stored.shape) != 1) return std::nullopt;
-      stored.shape = stored.strides = {};
-      const Result<double> value = ReadScalar(stored);
+      if (!index) return step ? step->number() : std::nullopt;
+      const Result<double> value = ReadSingle(archive.tensors.at(index->index));
       return value.ok() ? std::optional(*value) : std::nullopt;
     }
     return std::nullopt;
   }
 
+  TagState& tag_;
   const ModelFile& model_;
-  const std::string& model_file_;
   const UniversalFiles& files_;
   TagEntries& entries_;
-  Facts& facts_;
   std::map<std::string, std::string> aliases_;
   std::map<std::string, Shape> shapes_;  // of the trained parameters
 };
@@ -214,9 +223,12 @@ Result<UniversalFiles> ListUniversal(const std::string& tag) {
   return out;
 }
 
-Status AddUniversal(const ModelFile& model, const std::string& model_file,
-                    const UniversalFiles& files, TagEntries& entries, Facts& facts) {
-  return UniversalReader(model, model_file, files, entries, facts).Run();
+Status AddUniversalWeights(TagState& tag, const UniversalFiles& files) {
+  return UniversalReader(tag, files).AddWeights();
+}
+
+Status AddUniversalState(TagState& tag, const UniversalFiles& files) {
+  return UniversalReader(tag, files).AddState();
 }
 
 }  // namespace nxdkit::zero

@@ -7,9 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/zero/open.h"
-#include "formats/zero/read_files.h"
-#include "formats/zero/tag_entries.h"
+#include "formats/zero/tag_state.h"
 
 namespace nxdkit::zero {
 
@@ -24,7 +22,8 @@ struct UniversalFiles {
 Result<UniversalFiles> ListUniversal(const std::string& tag);
 
 // Weights are those of the module where the model's file has them, else the master weights.
-Status AddUniversal(const ModelFile& model, const std::string& model_file,
-                    const UniversalFiles& files, TagEntries& entries, Facts& facts);
+// kCorrupt for a trained parameter without a folder.
+Status AddUniversalWeights(TagState& tag, const UniversalFiles& files);
+Status AddUniversalState(TagState& tag, const UniversalFiles& files);
 
 }  // namespace nxdkit::zero

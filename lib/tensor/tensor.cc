@@ -1,6 +1,7 @@
 #include "lib/tensor/tensor.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "lib/base/checked.h"
@@ -90,6 +91,27 @@ bool IsPacked(const StoredTensor& tensor) {
   for (size_t i = 0; i < packed.size(); ++i)
     if (tensor.shape[i] != 1 && tensor.strides[i] != packed[i]) return false;
   return true;
+}
+
+Result<double> ReadSingle(StoredTensor tensor) {
+  const std::optional<int64_t> count = ElementCount(tensor.shape);
+  if (count != 1)
+    return Corrupt("a tensor of shape {}, expected one number", ShapeText(tensor.shape));
+  tensor.shape = tensor.strides = {};
+  return ReadScalar(tensor);
+}
+
+StoredTensor ScalarTensor(std::string name, double value, std::string path) {
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i)));
+  return {std::move(name),
+          Dtype::kF32,
+          {},
+          {},
+          0,
+          false,
+          InMemoryStorage(std::move(bytes), std::move(path))};
 }
 
 Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t from) {

@@ -53,6 +53,12 @@ bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
 // The number in a tensor without dimensions. kUnsupported for one that no processor of ours has.
 Result<double> ReadScalar(const StoredTensor& tensor);
 
+// The same of a tensor of one element, whatever its dimensions. kCorrupt for another count.
+Result<double> ReadSingle(StoredTensor tensor);
+
+// A number as torch keeps an optimizer's step: a tensor without dimensions in F32, in memory.
+StoredTensor ScalarTensor(std::string name, double value, std::string path);
+
 // Whether a packed tensor is zero from a row on: all of its bytes are.
 Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t row);
 

@@ -61,12 +61,12 @@ TEST_F(AskedByName, TheOptimizerThatIsNotThere) {
 
 TEST_F(AskedByName, ATagOfWhatHasNone) {
   for (const std::string& input : {model_, bundle_, torch_, dcp_}) {
-    ExpectError(2, {"ckpt-inspect", "--tag", "step_1", input}, "only NxD roots have tags");
-    ExpectError(2, {"ckpt-verify", "--tag", "step_1", input}, "only NxD roots have tags");
-    ExpectError(2, {"ckpt-digest", "--tag", "step_1", input}, "only NxD roots have tags");
-    ExpectError(2, {"ckpt-diff", "--b-tag", "step_1", model_, input}, "only NxD roots have tags");
+    ExpectError(2, {"ckpt-inspect", "--tag", "step_1", input}, "other trainers have tags");
+    ExpectError(2, {"ckpt-verify", "--tag", "step_1", input}, "other trainers have tags");
+    ExpectError(2, {"ckpt-digest", "--tag", "step_1", input}, "other trainers have tags");
+    ExpectError(2, {"ckpt-diff", "--b-tag", "step_1", model_, input}, "other trainers have tags");
     ExpectError(2, {"ckpt-verify", model_, "--against", input, "--against-tag", "step_1"},
-                "only NxD roots have tags");
+                "other trainers have tags");
     ExpectError(2, {"nxd-convert", "--to", "nxd", "--tp", "1", "--tag", "step_1", input, out_},
                 "--tag does not apply to a conversion from ");
   }

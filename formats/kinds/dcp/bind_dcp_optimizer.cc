@@ -18,6 +18,8 @@ using EntryKind = OptimizerEntry::Kind;
 using torch::PickleDict;
 using torch::PickleValue;
 
+static_assert(std::string_view(dcp::kMasterWeights) == nxd::kMasterWeights);
+
 class DcpBinder {
  public:
   DcpBinder(BoundArtifact& out, const DcpTensors& known) : out_(out), known_(known) {}

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <set>
 #include <utility>
@@ -155,20 +154,10 @@ class Mapper {
     return OkStatus();
   }
 
-  // As a tensor without dimensions, as torch keeps it.
   void AddStep(const std::string& name, double step) {
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(step));
-    std::string bytes;
-    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(bits >> (8 * i)));
     std::string key = fmt::format("{}{}.step", kOptimizerState, name);
-    StoredTensor stored{key,
-                        Dtype::kF32,
-                        {},
-                        {},
-                        0,
-                        false,
-                        InMemoryStorage(std::move(bytes), state_.optimizer_common.file)};
-    out_.tensors.push_back({key, Dtype::kF32, {}, {{{}, 0, std::move(stored)}}});
+    StoredTensor stored = ScalarTensor(key, step, state_.optimizer_common.file);
+    out_.tensors.push_back({std::move(key), Dtype::kF32, {}, {{{}, 0, std::move(stored)}}});
   }
 
   const MegatronState& state_;

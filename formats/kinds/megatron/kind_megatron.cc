@@ -80,8 +80,9 @@ constinit const Kind kMegatronDist = {
     .archives = ArchivesOfMegatron,
     .describe = DescribeMegatron,
     .add_facts = AddMegatronFacts,
-    .instead = "Megatron's trainers load a model of Hugging Face's (Megatron-Bridge, mbridge): "
-               "--to hf",
+    .instead =
+        "Megatron's trainers load a model of Hugging Face's (Megatron-Bridge, mbridge): "
+        "--to hf",
 };
 
 }  // namespace nxdkit::kinds

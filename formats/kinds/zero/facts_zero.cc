@@ -21,7 +21,7 @@ void AddZeroFacts(KindFacts& facts, const Survey& survey) {
   const ZeroFacts* state = FactsAs<ZeroFacts>(survey);
   if (!state) return facts.last.Key("zero", {});
   const zero::Facts& found = state->facts;
-  facts.last.Line("ranks", std::to_string(found.world));
+  if (found.stage > 0) facts.last.Line("ranks", std::to_string(found.world));
   facts.last.Line("parameters",
                   fmt::format("{} trained in {} group{}, {} frozen; {} buffers", found.trained,
                               found.groups.size(), found.groups.size() == 1 ? "" : "s",

@@ -106,7 +106,7 @@ TEST_F(ZeroDamaged, AFileOfAnotherRunsWorldIsPassedOverWithAWord) {
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   EXPECT_THAT(bound->artifact.warnings,
               ::testing::Contains(::testing::HasSubstr(
-                  "bf16_zero_pp_rank_7_mp_rank_00_optim_states.pt is not read: the run had 3")));
+                  "bf16_zero_pp_rank_7_mp_rank_00_optim_states.pt is not read: the others are of a run of 3 ranks")));
 }
 
 TEST_F(ZeroDamaged, RanksOfAnotherModelDoNotAddUp) {
