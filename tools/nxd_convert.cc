@@ -125,10 +125,10 @@ void AddStateOptions(OptionTable& table, StateArgs& args) {
   table.Group("Training state");
   table
       .Toggle("optimizer", &args.optimizer,
-              "between nxd and dcp: carry over the optimizer's state, master weights and step")
+              "to nxd, dcp or fsdp: carry over the optimizer's state, master weights and step")
       .default_text("on, where INPUT has it");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
-                "from dcp to nxd: over how many ranks ZeRO-1 shards the optimizer's state");
+                "to nxd: over how many ranks ZeRO-1 shards the optimizer's state");
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
                "of an NxD tag: what makes the second group of parameters");
 }
@@ -318,8 +318,9 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   const bool given = args.optimizer || args.dp || args.param_order;
   if (given && !carries)
     return BadUsage(
-               "--optimizer, --dp and --param-order go with conversions between nxd and dcp, found "
-               "{} to {}",
+               "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp, from "
+               "what "
+               "keeps a state by names or to what does; found {} to {}",
                request.from->name, request.to->name)
         .hint("nxd-reshard carries the state from an NxD tag to another");
   request.hints.optimizer = carries && args.optimizer.value_or(true);

@@ -27,6 +27,12 @@ std::optional<double> NumberIn(const PickleValue* value) {
   return value ? value->number() : std::nullopt;
 }
 
+bool IsSet(const PickleValue& group, std::string_view name) {
+  const PickleValue* value = group.Find(name);
+  const bool* flag = value ? std::get_if<bool>(&value->value) : nullptr;
+  return flag && *flag;
+}
+
 std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
   std::vector<OptionGroup> out;
   if (!list.list()) return out;
@@ -39,9 +45,8 @@ std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
     read.step = NumberIn(group.Find("step"));
     const auto multiplier = NumberIn(group.Find("wd_mult"));
     read.decays = !multiplier || *multiplier != 0;
-    const PickleValue* experts = group.Find("is_expert_parallel");
-    const bool* is_experts = experts ? std::get_if<bool>(&experts->value) : nullptr;
-    read.experts = is_experts && *is_experts;
+    read.experts = IsSet(group, "is_expert_parallel");
+    read.decoupled = IsSet(group, "is_decoupled_lr");
     out.push_back(std::move(read));
   }
   return out;
@@ -112,6 +117,17 @@ std::optional<int64_t> CommonState::Number(std::string_view name) const {
   const auto found = args.find(name);
   if (found == args.end() || !found->second.integer()) return std::nullopt;
   return *found->second.integer();
+}
+
+std::optional<double> CommonState::Real(std::string_view name) const {
+  const auto found = args.find(name);
+  return found == args.end() ? std::nullopt : found->second.number();
+}
+
+std::optional<double> CommonState::CommonStep() const {
+  if (step || groups.empty()) return step;
+  const auto same = [&](const OptionGroup& group) { return group.step == groups.front().step; };
+  return std::ranges::all_of(groups, same) ? groups.front().step : std::nullopt;
 }
 
 std::optional<bool> CommonState::Flag(std::string_view name) const {

@@ -22,7 +22,8 @@ struct OptionGroup {
   torch::PickleDict options;  // lr, betas, eps, weight_decay
   std::optional<double> step;
   bool decays = true;    // its wd_mult is not 0
-  bool experts = false;  // its parameters are those of experts
+  bool experts = false;    // its parameters are those of experts
+  bool decoupled = false;  // they have a learning rate of their own: embedding and head
 };
 
 struct CommonState {
@@ -33,7 +34,9 @@ struct CommonState {
   std::vector<OptionGroup> groups;
   std::optional<double> step;  // one for all: common_step
 
+  std::optional<double> CommonStep() const;  // or that of all groups
   // nullopt: it does not say it, or as something else.
+  std::optional<double> Real(std::string_view name) const;
   std::optional<int64_t> Number(std::string_view name) const;
   std::optional<bool> Flag(std::string_view name) const;
 };

@@ -37,9 +37,15 @@ Result<std::string> BackendOf(const std::string& path, const Looker& look) {
   return backend && backend->is_string() ? backend->get<std::string>() : std::string();
 }
 
+// A folder for each rank: files of such names are DeepSpeed's.
 Result<bool> IsOldForm(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
-  return std::ranges::any_of(names, [](const auto& name) { return name.starts_with("mp_rank_"); });
+  for (const std::string& name : names) {
+    if (!name.starts_with("mp_rank_")) continue;
+    NXDKIT_ASSIGN(const bool folder, look.IsFolder(JoinPath(path, name)));
+    if (folder) return true;
+  }
+  return false;
 }
 
 Result<Form> FormOf(const std::string& path, const Looker& look) {
@@ -326,7 +332,10 @@ Result<bool> HasCheckpoint(const std::string& path, const Looker& look) {
   if (!backend.empty()) return true;
   NXDKIT_ASSIGN(const bool common, look.HasFile(path, "common.pt"));
   NXDKIT_ASSIGN(const bool metadata, look.HasFile(path, ".metadata"));
-  if (common && metadata) return true;
+  // Megatron alone calls a folder so.
+  const bool named =
+      metadata && IterationOf(BaseName(path)) && !BaseName(path).starts_with("step_");
+  if ((common && metadata) || named) return true;
   NXDKIT_ASSIGN(const bool contents, look.HasFile(path, kContents));
   if (contents) return true;
   NXDKIT_ASSIGN(const Form verl, FormOf(JoinPath(path, kDistFolder), look));

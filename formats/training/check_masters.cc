@@ -147,6 +147,11 @@ Result<std::string> RequireMasters(const BoundArtifact& checkpoint) {
         .in(checkpoint.artifact.path)
         .on(checkpoint.params[check.faults.front().param].name)
         .hint("--no-optimizer takes the weights alone");
+  if (check.rounded > 0)
+    return fmt::format(
+        "the weights of {} parameters are within a unit of their master weights, by "
+        "a sample, and in {} not rounded to nearest even",
+        check.params, check.rounded);
   return fmt::format("the weights of {} parameters are their master weights rounded, by a sample",
                      check.params);
 }

@@ -123,6 +123,11 @@ std::string ByNumber(const std::vector<std::string>& tags) {
 
 }  // namespace
 
+bool IsRankFile(std::string_view name) {
+  const auto parsed = ParseName(name);
+  return parsed && parsed->dp;
+}
+
 Result<bool> HasTags(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool itself, IsTag(path, look));
   if (itself) return true;

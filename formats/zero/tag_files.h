@@ -28,6 +28,9 @@ struct TagFiles {
   bool universal = false;
 };
 
+// Whether a file of this name is one of several ranks', and nothing by itself.
+bool IsRankFile(std::string_view name);
+
 // Whether the folder is a tag, or has one in it.
 Result<bool> HasTags(const std::string& path, const Looker& look);
 

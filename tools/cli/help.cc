@@ -103,7 +103,7 @@ std::string KindLines(const ToolInfo& info, const std::vector<OptionFacts>& opti
     std::string names;
     for (const OptionFacts& row : options)
       if (FindKind(row, kind)) names += (names.empty() ? "" : ", ") + row.names.front();
-    out += fmt::format("  {:<10}", kind) + Wrap(names, kNamesColumn, kNamesColumn);
+    out += fmt::format("  {:<9} ", kind) + Wrap(names, kNamesColumn, kNamesColumn);
   }
   return out;
 }

@@ -13,6 +13,8 @@
 #include "formats/kinds/megatron/names.h"
 #include "formats/megatron/fragments.h"
 #include "formats/nxd/optimizer_set.h"
+#include "formats/training/adam_options.h"
+#include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
@@ -23,8 +25,6 @@ namespace {
 using megatron::Key;
 using megatron::OptionGroup;
 using torch::PickleValue;
-
-bool IsExpert(const models::Param& param) { return param.expert >= 0; }
 
 class Mapper {
  public:
@@ -46,6 +46,20 @@ class Mapper {
     for (const dcp::StoredEntry& entry : out_.tensors)
       NXDKIT_TRY(dcp::CheckCover(entry).on(entry.key));
     return std::move(out_);
+  }
+
+  std::vector<std::string> Warnings() const {
+    std::vector<std::string> warnings;
+    if (!unsaid_.empty())
+      warnings.push_back(fmt::format(
+          "which options {} of the optimizer's parameters have is not told, the first is {}: "
+          "several groups fit",
+          unsaid_.size(), unsaid_.front()));
+    if (!stateless_.empty() && stateless_.size() < model_.params.size())
+      warnings.push_back(
+          fmt::format("the optimizer keeps nothing of {} parameters, the first is {}",
+                      stateless_.size(), stateless_.front()));
+    return warnings;
   }
 
   std::vector<std::string> Proofs() const {
@@ -98,6 +112,7 @@ class Mapper {
   }
 
   Status AddOptimizer() {
+    NXDKIT_TRY(RefuseOtherForms());
     for (const dcp::StoredEntry& entry : stored_.tensors) weight_of_.emplace(entry.key, &entry);
     const size_t weights = out_.tensors.size();
     NXDKIT_TRY(AddEntries(Key::Kind::kState));
@@ -108,7 +123,28 @@ class Mapper {
           SplitStateKey(std::string_view(out_.tensors[i].key).substr(kOptimizerState.size()))
               .first);
     for (const models::Param& param : model_.params)
-      if (trained.contains(param.name)) NXDKIT_TRY(AddStepAndOptions(param));
+      if (trained.contains(param.name))
+        NXDKIT_TRY(AddStepAndOptions(param));
+      else
+        stateless_.push_back(param.name);
+    return OkStatus();
+  }
+
+  // What would be left out without a word.
+  Status RefuseOtherForms() const {
+    const auto refuse = [](const std::string& key) {
+      return Unsupported("the optimizer's state has a form that is not read")
+          .on(key)
+          .hint(
+              "--no-optimizer takes the weights alone; with --dist-ckpt-optim-fully-reshardable "
+              "Megatron-LM saves the state by parameters");
+    };
+    for (const dcp::StoredEntry& entry : stored_.tensors)
+      if (megatron::ParseKey(entry.key).kind == Key::Kind::kOther) return refuse(entry.key);
+    for (const dcp::ObjectEntry& object : stored_.metadata.objects)
+      if (object.key.find("optimizer.") != std::string::npos &&
+          object.key.find(".param_state/") != std::string::npos)
+        return refuse(object.key);
     return OkStatus();
   }
 
@@ -122,30 +158,42 @@ class Mapper {
     return OkStatus();
   }
 
-  // Which group a parameter was in is not stored: what decays are matrices, and experts have groups
-  // of their own.
+  // Which group a parameter was in is not stored. Megatron's own rule: what decays are matrices, and
+  // with apply_wd_to_qk_layernorm the norms of q and k; experts, and with a learning rate of their
+  // own the embedding and the head, have other groups. nullptr where several have other options.
   const OptionGroup* GroupOf(const models::Param& param) const {
-    const bool decays = param.shape.size() > 1;
+    using models::Role;
+    const bool is_qk_norm = param.role == Role::kQueryNorm || param.role == Role::kKeyNorm;
+    const bool decays = param.shape.size() > 1 ||
+                        (is_qk_norm && state_.common.Flag("apply_wd_to_qk_layernorm") == true);
+    const bool decoupled = param.role == Role::kEmbedding || param.role == Role::kLmHead;
     const OptionGroup* found = nullptr;
     for (const OptionGroup& group : state_.optimizer_common.groups) {
-      if (group.experts != IsExpert(param) && HasExpertGroups()) continue;
-      if (group.decays != decays && HasPlainGroups()) continue;
-      if (!found) found = &group;
+      if (group.experts != (param.expert >= 0) && Any(&OptionGroup::experts, true)) continue;
+      if (group.decays != decays && Any(&OptionGroup::decays, false)) continue;
+      if (group.decoupled != decoupled && Any(&OptionGroup::decoupled, true)) continue;
+      if (found && !SameOptions(*found, group)) return nullptr;
+      found = &group;
     }
     return found;
   }
-  bool HasExpertGroups() const {
-    return std::ranges::any_of(state_.optimizer_common.groups, &OptionGroup::experts);
+  bool Any(bool OptionGroup::*flag, bool value) const {
+    return std::ranges::count(state_.optimizer_common.groups, value, flag) > 0;
   }
-  bool HasPlainGroups() const {
-    return std::ranges::any_of(state_.optimizer_common.groups,
-                               [](const OptionGroup& group) { return !group.decays; });
+  static bool SameOptions(const OptionGroup& a, const OptionGroup& b) {
+    if (a.step != b.step || a.options.size() != b.options.size()) return false;
+    for (size_t i = 0; i < a.options.size(); ++i) {
+      const Result<bool> same = SameOption(a.options[i].second, b.options[i].second);
+      if (!same.ok() || !*same) return false;
+    }
+    return true;
   }
 
   Status AddStepAndOptions(const models::Param& param) {
     const OptionGroup* group = GroupOf(param);
-    std::optional<double> step = state_.optimizer_common.step;
-    if (!step && group) step = group->step;
+    if (!group && !state_.optimizer_common.groups.empty()) unsaid_.push_back(param.name);
+    const std::optional<double> step =
+        group && group->step ? group->step : state_.optimizer_common.CommonStep();
     if (step) AddStep(param.name, *step);
     if (!group) return OkStatus();
     for (const auto& [option, value] : group->options)
@@ -168,6 +216,8 @@ class Mapper {
   dcp::Folder out_;
   std::map<std::string, const dcp::StoredEntry*, std::less<>> weight_of_;  // by its key
   size_t weights_ = 0;
+  std::vector<std::string> unsaid_;     // parameters whose options are not known
+  std::vector<std::string> stateless_;  // of which nothing is kept
 };
 
 }  // namespace
@@ -175,16 +225,18 @@ class Mapper {
 Status BindMegatron(BoundArtifact& bound, const InputHints& hints) {
   NXDKIT_TRY(RequireFamily(bound));
   NXDKIT_TRY(CheckArguments(bound.artifact));
-  const std::shared_ptr<const KindState> keep = bound.artifact.state;
   const MegatronState& state = *MegatronStateOf(bound.artifact);
   NXDKIT_ASSIGN(MegatronNames names, MegatronNames::Make(*bound.model).in(bound.artifact.path));
   Mapper mapper(state, *bound.model, std::move(names), hints.optimizer);
   NXDKIT_ASSIGN(dcp::Folder folder, mapper.Run().in(bound.artifact.path));
   bound.artifact.proofs = mapper.Proofs();
+  for (std::string& warning : mapper.Warnings())
+    bound.artifact.warnings.push_back(std::move(warning));
   ReplaceFolder(bound.artifact, std::make_shared<const dcp::Folder>(std::move(folder)));
   bound.params.clear();
   NXDKIT_TRY(BindDcp(bound, hints));
   if (!bound.optimizer) return OkStatus();
+  NXDKIT_TRY(CheckEven(bound));
   NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
   if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
   return OkStatus();

@@ -120,17 +120,25 @@ class Joiner {
       const Key key = megatron::ParseKey(entry.key);
       if (key.kind != Key::Kind::kBucket) continue;
       if (key.buffer != 0 || key.chain > 1 || entry.shape.size() != 1 || entry.dtype != Dtype::kF32)
-        return Unsupported("a second buffer of an optimizer's, or one that is not flat in F32")
+        return Unsupported(
+                   "a second buffer of an optimizer's (virtual pipeline stages, two dtypes), or "
+                   "one "
+                   "that is not flat in F32")
             .in(stored_.path)
-            .on(entry.key);
+            .on(entry.key)
+            .hint("--no-optimizer takes the weights alone");
       Buffer& buffer = buffers_[{key.chain, key.group}];
       buffer.chain = key.chain;
       buffer.group = key.group;
       buffer.buckets[key.bucket][key.state] = &entry;
       has_experts_ |= key.chain == 1;
     }
+    // By number, each once: from 0 on.
     for (const auto& [id, buffer] : buffers_)
-      groups_[id.first] = std::max(groups_[id.first], id.second + 1);
+      if (id.second != groups_[id.first]++)
+        return Corrupt("there are flat buckets of group {}, and none of group {}", id.second,
+                       groups_[id.first] - 1)
+            .in(stored_.path);
     for (const auto& [id, buffer] : buffers_)
       for (const auto& [number, states] : buffer.buckets)
         for (const auto& [state, entry] : states)

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <utility>
 
 #include "formats/kinds/megatron/bind_megatron.h"
 #include "formats/kinds/megatron/megatron_state.h"
 #include "lib/base/errors.h"
+#include "lib/json/json.h"
+#include "lib/json/json_parse.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -31,6 +35,26 @@ Error Disagrees(const Artifact& artifact, const megatron::CommonState& common,
       .hint("name the model's own config.json with --config");
 }
 
+// What changes no shape, and the model all the same; where both say it at the top.
+Status CheckReals(const Artifact& artifact, const megatron::CommonState& common) {
+  constexpr std::pair<const char*, const char*> kPairs[] = {
+      {"norm_epsilon", "rms_norm_eps"},
+      {"rotary_base", "rope_theta"},
+      {"moe_router_topk", "num_experts_per_tok"}};
+  const Result<Json> json = ParseJson(artifact.config_text, kLikePython);
+  if (!json.ok()) return OkStatus();  // it was read before
+  for (const auto& [argument, key] : kPairs) {
+    const std::optional<double> said = common.Real(argument);
+    const Json* found = JsonFind(*json, key);
+    if (!said || !found || !found->is_number()) continue;
+    const double config = found->get<double>();
+    if (std::abs(*said - config) <= 1e-6 * std::abs(config)) continue;
+    return Disagrees(artifact, common, argument, fmt::format("{}", *said),
+                     fmt::format("{} {}", key, config));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CheckArguments(const Artifact& artifact) {
@@ -52,6 +76,12 @@ Status CheckArguments(const Artifact& artifact) {
     if (claim.said && *claim.said != claim.config && claim.config != 0)
       return Disagrees(artifact, common, claim.argument, std::to_string(*claim.said),
                        std::to_string(claim.config));
+  // HF's vocabulary may be larger than the tokenizer's, never smaller.
+  const std::optional<int64_t> vocab = common.Number("vocab_size");
+  if (vocab && *vocab > config.vocab)
+    return Disagrees(artifact, common, "vocab_size", std::to_string(*vocab),
+                     std::to_string(config.vocab));
+  NXDKIT_TRY(CheckReals(artifact, common));
   const auto untied = common.Flag("untie_embeddings_and_output_weights");
   if (untied && *untied == config.tied)
     return Disagrees(artifact, common, "untie_embeddings_and_output_weights",

@@ -155,8 +155,8 @@ Status MegatronNames::LookAtCutRows(const dcp::StoredEntry& entry, const Key& ke
     const int64_t first =
         std::clamp<int64_t>(rows - chunk.box.lo.front(), 0, chunk.box.extent.front());
     if (first == chunk.box.extent.front() || !cut.zero) continue;
-    if (!IsPacked(chunk.stored)) continue;
-    NXDKIT_ASSIGN(cut.zero, IsZeroFrom(chunk.stored, first));
+    cut.zero = false;
+    if (IsPacked(chunk.stored)) NXDKIT_TRY(IsZeroFrom(chunk.stored, first).To(cut.zero));
   }
   return OkStatus();
 }
@@ -169,6 +169,14 @@ Status MegatronNames::Add(const dcp::StoredEntry& entry, const Key& key,
     return Unsupported("a {} model has no such tensor in Megatron-Core; it would be lost",
                        model_.config.family->model_type)
         .on(entry.key);
+  if (IsVocabulary(key) && entry.shape.size() == 2 && entry.shape[0] == 1 && (*shape)[0] > 1)
+    return Unsupported("a value head, as a critic has it, and no language model's").on(entry.key);
+  if (IsVocabulary(key) && entry.shape != *shape && entry.shape.size() == 2)
+    return Corrupt(
+               "{} rows of {} found; config.json says a vocabulary of {} and a hidden size of {}",
+               entry.shape[0], entry.shape[1], model_.config.vocab, model_.config.hidden)
+        .on(entry.key)
+        .hint("name the model's own config.json with --config");
   if (entry.shape != *shape)
     return Corrupt("shape {} found, {} expected", ShapeText(entry.shape), ShapeText(*shape))
         .on(entry.key);

@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "formats/artifact/canonical.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/hf/read_hf.h"
@@ -6,6 +8,7 @@
 #include "formats/kinds/torch/facts_torch.h"
 #include "formats/torch/archive.h"
 #include "formats/torch/encoder.h"
+#include "formats/zero/tag_files.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
@@ -16,6 +19,10 @@ Status OpenTorch(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (is_folder)
     return Unsupported("a torch state dict is one file; this is a folder").in(artifact.path);
+  if (zero::IsRankFile(BaseName(artifact.path)))
+    return Unsupported("one file of several ranks of a DeepSpeed checkpoint")
+        .in(artifact.path)
+        .hint(fmt::format("name their folder: {}", ParentPath(artifact.path)));
   NXDKIT_ASSIGN(TensorFile file, OpenStateDict(artifact.path, &artifact.warnings));
   artifact.files.push_back(std::move(file));
   return LoadConfig(artifact, hints, {ParentPath(artifact.path)});

@@ -8,6 +8,7 @@
 #include "formats/kinds/table.h"
 #include "formats/kinds/zero/facts_zero.h"
 #include "formats/kinds/zero/zero_state.h"
+#include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "formats/zero/open.h"
 #include "formats/zero/tag_files.h"
@@ -70,6 +71,7 @@ Status BindZero(BoundArtifact& bound, const InputHints& hints) {
   if (!hints.optimizer) TakeOwnDtypes(bound);
   TakeEmptyDtypes(bound);
   if (!bound.optimizer) return OkStatus();
+  NXDKIT_TRY(CheckEven(bound));
   NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
   if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
   return OkStatus();

@@ -62,6 +62,13 @@ class Damaged : public ::testing::Test {
     scratch_.Write("run/" + name, bytes);
   }
 
+  static std::string Renamed(std::string bytes, std::string_view from, std::string_view to) {
+    EXPECT_EQ(from.size(), to.size());
+    for (size_t at = bytes.find(from); at != bytes.npos; at = bytes.find(from, at + to.size()))
+      bytes.replace(at, to.size(), to);
+    return bytes;
+  }
+
   Result<artifact::BoundArtifact> Bind(const InputHints& hints = WithState()) const {
     return kinds::OpenAndBind(path_, nullptr, hints);
   }
@@ -99,14 +106,52 @@ TEST_F(ZeroDamaged, ARankThatIsThereTwiceIsFound) {
   EXPECT_EQ(error->rank(), 1);
 }
 
+// Its archive says that it is the other rank's: the values tell.
+TEST_F(ZeroDamaged, ARankThatWasSavedAnewAsAnotherIsFound) {
+  for (const char* name : {"stage2-bf16-3", "stage3-bf16-3"}) {
+    CopyZero(name);
+    const std::string bytes = Renamed(ReadBytes(InTag(Optimizer(0))), "rank_0_mp", "rank_1_mp");
+    fs::permissions(InTag(Optimizer(1)), fs::perms::owner_write, fs::perm_options::add);
+    scratch_.Write("run/global_step2/" + Optimizer(1), bytes);
+    ExpectError(Bind(), Errc::kCorrupt, "ranks 0 and 1 have the same master weights");
+    fs::remove_all(path_);
+  }
+}
+
+TEST_F(ZeroDamaged, AParameterWithoutItsFolderIsNamed) {
+  CopyZero("stage2-bf16-3-universal");
+  fs::remove_all(In("global_step2_universal/zero/model.norm.weight"));
+  const auto error = ExpectError(Bind({}), Errc::kCorrupt, "there is no folder of it in zero");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "model.norm.weight");
+}
+
+TEST_F(ZeroDamaged, APartOfTheStateThatIsLostIsNamed) {
+  CopyZero("stage2-bf16-3-universal");
+  fs::remove(In("global_step2_universal/zero/model.norm.weight/exp_avg_sq.pt"));
+  const auto error = ExpectError(Bind(), Errc::kCorrupt, "the optimizer keeps no exp_avg_sq");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->tensor(), "model.norm.weight");
+}
+
+TEST_F(ZeroDamaged, OneFileOfSeveralRanksIsNoModel) {
+  CopyZero("stage3-bf16-3");
+  const auto error = ExpectError(
+      kinds::OpenAndBind(InTag("zero_pp_rank_0_mp_rank_00_model_states.pt"), nullptr, {}),
+      Errc::kUnsupported, "one file of several ranks of a DeepSpeed checkpoint");
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->hint(), ::testing::HasSubstr("global_step2"));
+}
+
 TEST_F(ZeroDamaged, AFileOfAnotherRunsWorldIsPassedOverWithAWord) {
   CopyZero("stage2-bf16-3");
   fs::copy_file(InTag(Optimizer(0)), InTag(Optimizer(7)));
   const auto bound = Bind();
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_THAT(bound->artifact.warnings,
-              ::testing::Contains(::testing::HasSubstr(
-                  "bf16_zero_pp_rank_7_mp_rank_00_optim_states.pt is not read: the others are of a run of 3 ranks")));
+  EXPECT_THAT(
+      bound->artifact.warnings,
+      ::testing::Contains(::testing::HasSubstr("bf16_zero_pp_rank_7_mp_rank_00_optim_states.pt is "
+                                               "not read: the others are of a run of 3 ranks")));
 }
 
 TEST_F(ZeroDamaged, RanksOfAnotherModelDoNotAddUp) {
@@ -190,6 +235,27 @@ TEST_F(MegatronDamaged, AFileOfARankThatIsMissingIsNamed) {
   const auto error = ExpectError(Bind({}), Errc::kCorrupt, "");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->ToString(), ::testing::HasSubstr("__2_0.distcp"));
+}
+
+TEST_F(MegatronDamaged, AnOptimizerOfAnotherFormIsNotLeftOutUnseen) {
+  CopyMegatron("qwen3-dp2-plain");
+  const std::string metadata = "iter_0000002/.metadata";
+  fs::permissions(In(metadata), fs::perms::owner_write, fs::perm_options::add);
+  scratch_.Write("run/" + metadata,
+                 Renamed(ReadBytes(In(metadata)), "optimizer.state.", "optimizer.stale."));
+  ExpectError(Bind(), Errc::kUnsupported, "the optimizer's state has a form that is not read");
+  EXPECT_TRUE(Bind({}).ok());
+}
+
+TEST_F(MegatronDamaged, AVocabularyThatIsTooSmallIsNamedWithBothNumbers) {
+  CopyMegatron("llama-tp1");
+  std::string config = ReadBytes(In("config.json"));
+  const size_t at = config.find("\"vocab_size\": 101");
+  ASSERT_NE(at, std::string::npos);
+  config.replace(at, 17, "\"vocab_size\": 90 ");
+  InputHints hints;
+  hints.config = scratch_.Write("other.json", config);
+  ExpectError(Bind(hints), Errc::kCorrupt, "vocab_size of the run is 101, and ");
 }
 
 TEST_F(MegatronDamaged, OtherFormsAreRefusedByName) {
