@@ -124,7 +124,7 @@ Result<std::vector<Listed>> IterationsIn(const std::string& path, const Looker& 
   return out;
 }
 
-// Of an iteration's folder, or of what NeMo-RL has inside of a step.
+// The form of an iteration's folder, or of the one that NeMo-RL has inside of a step.
 Result<Form> FormBelow(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const Form form, FormOf(path, look));
   if (form != Form::kNone) return form;

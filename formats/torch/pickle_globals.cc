@@ -148,10 +148,9 @@ constexpr ClassRow kTrainerRows[] = {
 
 // Modules, with the dot after them, and functions that run what a file says.
 constexpr std::string_view kRunningModules[] = {
-    "os.",        "posix.",     "nt.",         "sys.", "subprocess.", "socket.",
-    "shutil.",    "importlib.", "runpy.",      "pty.", "pdb.",        "code.",
-    "codeop.",    "ctypes.",    "timeit.",     "bdb.", "asyncio.",    "cffi.",
-    "_io.FileIO", "io.open",    "webbrowser.", "pip.", "torch.hub."};
+    "os.",        "posix.", "nt.",        "sys.",    "subprocess.", "socket.", "shutil.",
+    "importlib.", "runpy.", "pty.",       "pdb.",    "ctypes.",     "timeit.", "bdb.",
+    "asyncio.",   "cffi.",  "_io.FileIO", "io.open", "webbrowser.", "pip.",    "torch.hub."};
 constexpr std::string_view kRunningFunctions[] = {
     "builtins.eval",       "builtins.exec",        "builtins.compile",    "builtins.open",
     "builtins.input",      "builtins.__import__",  "builtins.breakpoint", "torch.load",

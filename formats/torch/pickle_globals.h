@@ -87,7 +87,6 @@ const GlobalTable& RunStateGlobals();
 // The same, with any other class as a value without contents: for what a trainer has put beside its
 // tensors. What is read of such a file is looked at value by value.
 const GlobalTable& AnyGlobals();
-inline constexpr char kNamespaceClass[] = "argparse.Namespace";
 void AddDtypes(std::vector<Global>& globals);  // All of torch's dtypes.
 
 // "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.

@@ -26,7 +26,7 @@ Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
   return Corrupt("partition_count is {}", world);
 }
 
-// What two files of one save have alike.
+// Two files of one save agree in all that is not a rank's own.
 Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int rank) {
   const auto differs = [&](std::string_view what) {
     return Corrupt("rank {} has another {} than the ranks before it", rank, what)

@@ -101,6 +101,9 @@ def compare_tensors(form, truth, found, masters):
             right = [master_of(entry)]
         elif masters and entry.get("f32"):
             right.append(master_of(entry))
+        # A checkpoint says F32 of what has no elements, and no byte depends on it.
+        if masters and tensor.numel() == 0:
+            continue
         if entry_of(tensor) not in right:
             raise Wrong(f"{form}: {name}: {entry_of(tensor)}, the engine held {right}")
 

@@ -89,7 +89,7 @@ class Mapper {
     return OkStatus();
   }
 
-  // As it is, or in fragments.
+  // The tensor has the parameter's own shape, or is cut into fragments.
   Status AddState(const dcp::StoredEntry& entry, const Key& key) {
     const dcp::StoredEntry* weight = WeightOf(entry.key);
     const std::optional<Shape> shape =
@@ -130,7 +130,7 @@ class Mapper {
     return OkStatus();
   }
 
-  // What would be left out without a word.
+  // A state in another form is refused: left out, nobody would see it.
   Status RefuseOtherForms() const {
     const auto refuse = [](const std::string& key) {
       return Unsupported("the optimizer's state has a form that is not read")
@@ -158,9 +158,10 @@ class Mapper {
     return OkStatus();
   }
 
-  // Which group a parameter was in is not stored. Megatron's own rule: what decays are matrices, and
-  // with apply_wd_to_qk_layernorm the norms of q and k; experts, and with a learning rate of their
-  // own the embedding and the head, have other groups. nullptr where several have other options.
+  // Which group a parameter was in is not stored. Megatron's own rule: what decays are matrices,
+  // and with apply_wd_to_qk_layernorm the norms of q and k; experts have other groups, and so have
+  // the embedding and the head with a learning rate of their own. nullptr where several groups
+  // with other options fit.
   const OptionGroup* GroupOf(const models::Param& param) const {
     using models::Role;
     const bool is_qk_norm = param.role == Role::kQueryNorm || param.role == Role::kKeyNorm;

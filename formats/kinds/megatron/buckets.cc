@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "formats/kinds/megatron/bucket_order.h"
 #include "formats/kinds/megatron/local_tensors.h"
 #include "formats/megatron/keys.h"
 #include "formats/nxd/optimizer_set.h"
@@ -21,44 +22,6 @@ using megatron::Key;
 
 constexpr int64_t kAlignment = 64;  // of the start of every parameter in a bucket
 constexpr int64_t kProbed = 16;     // elements of every parameter
-
-// One order in which the modules of a layer register their parameters.
-struct Order {
-  enum class Norm : uint8_t { kFirst, kBeforeQkv, kAfterQkv } norm = Norm::kFirst;
-  bool by_projection = false;  // of experts first all linear_fc1, then all linear_fc2
-};
-constexpr Order kOrders[] = {{Order::Norm::kFirst, false},     {Order::Norm::kBeforeQkv, true},
-                             {Order::Norm::kBeforeQkv, false}, {Order::Norm::kAfterQkv, true},
-                             {Order::Norm::kAfterQkv, false},  {Order::Norm::kFirst, true}};
-
-constexpr char kInputNorm[] = "input_layernorm.weight";
-constexpr char kMlpNorm[] = "pre_mlp_layernorm.weight";
-
-std::vector<std::string_view> AttentionOf(const Order& order) {
-  std::vector<std::string_view> names;
-  if (order.norm == Order::Norm::kFirst) names.push_back(kInputNorm);
-  names.push_back("self_attention.linear_proj.weight");
-  if (order.norm == Order::Norm::kBeforeQkv) names.push_back(kInputNorm);
-  for (const char* name :
-       {"self_attention.linear_qkv.weight", "self_attention.linear_qkv.bias",
-        "self_attention.linear_q_proj.weight", "self_attention.linear_q_down_proj.weight"})
-    names.push_back(name);
-  if (order.norm == Order::Norm::kAfterQkv) names.push_back(kInputNorm);
-  // Fused norms of latent attention come before their weights.
-  const bool fused = order.norm != Order::Norm::kFirst;
-  if (fused) names.push_back("self_attention.linear_q_up_proj.layer_norm_weight");
-  names.push_back("self_attention.linear_q_up_proj.weight");
-  names.push_back("self_attention.linear_kv_down_proj.weight");
-  if (fused) names.push_back("self_attention.linear_kv_up_proj.layer_norm_weight");
-  names.push_back("self_attention.linear_kv_up_proj.weight");
-  if (!fused)
-    for (const char* name :
-         {"self_attention.q_layernorm.weight", "self_attention.kv_layernorm.weight"})
-      names.push_back(name);
-  if (fused) names.push_back("self_attention.q_layernorm.weight");
-  names.push_back("self_attention.k_layernorm.weight");
-  return names;
-}
 
 // The buckets of one buffer: entries of each of the three states, by their numbers.
 struct Buffer {
@@ -94,10 +57,10 @@ class Joiner {
   Result<std::vector<dcp::StoredEntry>> Run() {
     NXDKIT_TRY(FindBuffers());
     std::string why = "sizes";
-    for (const Order& order : kOrders) {
-      std::vector<std::pair<const Buffer*, std::vector<Laid>>> laid;
-      tensors_.clear();
-      if (!LayAll(order, laid)) continue;
+    for (const RegistrationOrder& order : RegistrationOrders()) {
+      AllLaid laid;
+      StageLists lists(local_, order, has_experts_);
+      if (!LayAll(lists, laid)) continue;
       why = "values";
       NXDKIT_ASSIGN(const bool same, ProbeAll(laid));
       if (!same) continue;
@@ -122,8 +85,7 @@ class Joiner {
       if (key.buffer != 0 || key.chain > 1 || entry.shape.size() != 1 || entry.dtype != Dtype::kF32)
         return Unsupported(
                    "a second buffer of an optimizer's (virtual pipeline stages, two dtypes), or "
-                   "one "
-                   "that is not flat in F32")
+                   "one that is not flat in F32")
             .in(stored_.path)
             .on(entry.key)
             .hint("--no-optimizer takes the weights alone");
@@ -147,84 +109,19 @@ class Joiner {
                            states.begin()->second->shape[0])
                 .in(stored_.path)
                 .on(entry->key);
-    if (groups_[0] % local_.tp() != 0)
+    if (groups_[0] == 0 || groups_[0] % local_.tp() != 0)
       return Unsupported("flat buckets of {} groups of ranks, and tensors that are cut over {}",
                          groups_[0], local_.tp())
           .in(stored_.path);
     return OkStatus();
   }
 
-  // --- the order of the parameters of a stage
-
-  using List = std::vector<const LocalTensor*>;
-
-  void Push(List& list, const LocalTensors::Place& place, int64_t rank) {
-    std::optional<LocalTensor> found = local_.Find(place, rank);
-    if (!found) return;
-    const auto id = std::tuple(std::string(place.name), place.layer, place.expert, place.mtp, rank);
-    list.push_back(&tensors_.emplace(id, *std::move(found)).first->second);
-  }
-
-  void PushExperts(List& list, int64_t layer, bool mtp, int64_t first, int64_t end, int64_t rank,
-                   const Order& order) {
-    constexpr std::array<const char*, 2> kNames = {"mlp.experts.experts.linear_fc1.weight",
-                                                   "mlp.experts.experts.linear_fc2.weight"};
-    if (order.by_projection) {
-      for (const char* name : kNames)
-        for (int64_t e = first; e < end; ++e) Push(list, {name, layer, e, mtp}, rank);
-      return;
-    }
-    for (int64_t e = first; e < end; ++e)
-      for (const char* name : kNames) Push(list, {name, layer, e, mtp}, rank);
-  }
-
-  void PushLayer(List& list, int64_t layer, bool mtp, int64_t rank, const Order& order) {
-    for (const std::string_view name : AttentionOf(order)) Push(list, {name, layer, -1, mtp}, rank);
-    const bool dense = local_.Find({"mlp.linear_fc1.weight", layer, -1, mtp}, rank).has_value();
-    // A norm that is fused with the weight after it comes before or after that.
-    const bool last = dense && order.norm == Order::Norm::kAfterQkv;
-    if (!last) Push(list, {kMlpNorm, layer, -1, mtp}, rank);
-    Push(list, {"mlp.router.weight", layer, -1, mtp}, rank);
-    if (!has_experts_) PushExperts(list, layer, mtp, 0, local_.experts(), rank, order);
-    for (const char* name :
-         {"mlp.shared_experts.gate_weight", "mlp.shared_experts.linear_fc1.weight",
-          "mlp.shared_experts.linear_fc2.weight", "mlp.linear_fc1.weight"})
-      Push(list, {name, layer, -1, mtp}, rank);
-    if (last) Push(list, {kMlpNorm, layer, -1, mtp}, rank);
-    Push(list, {"mlp.linear_fc2.weight", layer, -1, mtp}, rank);
-  }
-
-  // What the last stage has after its layers.
-  void PushEnd(List& list, bool is_first, int64_t rank, const Order& order) {
-    Push(list, {"decoder.final_layernorm.weight"}, rank);
-    for (int64_t m = 0; m < local_.mtp_layers(); ++m) {
-      for (const char* name : {"enorm.weight", "hnorm.weight", "eh_proj.weight"})
-        Push(list, {name, m, -1, true}, rank);
-      PushLayer(list, m, true, rank, order);
-      Push(list, {"final_layernorm.weight", m, -1, true}, rank);
-    }
-    const size_t before = list.size();
-    Push(list, {"output_layer.weight"}, rank);
-    // The last stage of a tied model has a copy of the embedding in its place.
-    if (list.size() == before && !is_first) Push(list, {"embedding.word_embeddings.weight"}, rank);
-  }
-
-  // The stage that has layers [first, end), of rank `rank` of its tensor parallel group.
-  List Stage(int64_t first, int64_t end, bool is_first, bool is_last, int64_t rank,
-             const Order& order) {
-    List list;
-    // Multi-token prediction has a copy of the embedding in its stage.
-    if (is_first || (is_last && local_.mtp_layers() > 0))
-      Push(list, {"embedding.word_embeddings.weight"}, rank);
-    for (int64_t layer = first; layer < end; ++layer) PushLayer(list, layer, false, rank, order);
-    if (is_last) PushEnd(list, is_first, rank, order);
-    return list;
-  }
+  // --- which layers are in which stage
 
   // The end of the layers of a stage that is not the last one, which fill its buckets.
   std::optional<int64_t> EndOfStage(int64_t first, bool is_first, const Buffer& buffer,
-                                    const Order& order) {
-    List list = Stage(first, first, is_first, false, 0, order);
+                                    StageLists& lists) const {
+    ParameterList list = lists.Stage({first, first, is_first, false}, 0);
     int64_t volume = 0;
     for (const LocalTensor* tensor : list) volume += Volume(*tensor);
     std::vector<Laid> laid;
@@ -233,14 +130,14 @@ class Joiner {
       if (volume > buffer.elements()) return std::nullopt;
       if (volume + slack >= buffer.elements() && Lay(list, buffer, laid)) return end;
       const size_t before = list.size();
-      if (end < layers_) PushLayer(list, end, false, 0, order);
+      if (end < layers_) lists.AddLayer(list, end, 0);
       for (size_t i = before; i < list.size(); ++i) volume += Volume(*list[i]);
     }
     return std::nullopt;
   }
 
   // From the last parameter to the first, bucket by bucket; false where the sizes are others.
-  static bool Lay(const List& list, const Buffer& buffer, std::vector<Laid>& out) {
+  static bool Lay(const ParameterList& list, const Buffer& buffer, std::vector<Laid>& out) {
     out.clear();
     auto bucket = buffer.buckets.begin();
     int64_t at = 0;
@@ -264,53 +161,45 @@ class Joiner {
   using AllLaid = std::vector<std::pair<const Buffer*, std::vector<Laid>>>;
 
   // The layers of each stage are those that fill its buckets.
-  bool LayAll(const Order& order, AllLaid& out) {
-    const int64_t stages = groups_[0] / local_.tp();
-    std::vector<std::pair<int64_t, int64_t>> layers;  // of each stage
+  bool LayAll(StageLists& lists, AllLaid& out) const {
+    const int64_t stages = groups_.at(0) / local_.tp();
+    std::vector<StageLayers> layers;  // by stage
     int64_t first = 0;
     for (int64_t stage = 0; stage < stages; ++stage) {
       const bool is_last = stage + 1 == stages;
       const std::optional<int64_t> end =
           is_last ? std::optional(layers_)
-                  : EndOfStage(first, stage == 0, buffers_[{0, stage * local_.tp()}], order);
+                  : EndOfStage(first, stage == 0, buffers_.at({0, stage * local_.tp()}), lists);
       if (!end) return false;
-      layers.emplace_back(first, *end);
+      layers.push_back({first, *end, stage == 0, is_last});
       first = *end;
     }
-    for (auto& [id, buffer] : buffers_) {
+    for (const auto& [id, buffer] : buffers_) {
       std::vector<Laid> laid;
-      if (!LayOne(buffer, layers, order, laid)) return false;
+      if (!LayOne(buffer, layers, lists, laid)) return false;
       out.emplace_back(&buffer, std::move(laid));
     }
     return true;
   }
 
-  bool LayOne(const Buffer& buffer, const std::vector<std::pair<int64_t, int64_t>>& layers,
-              const Order& order, std::vector<Laid>& laid) {
-    const auto stages = static_cast<int64_t>(layers.size());
+  bool LayOne(const Buffer& buffer, const std::vector<StageLayers>& stages, StageLists& lists,
+              std::vector<Laid>& laid) const {
     if (buffer.chain == 0) {
-      const int64_t stage = buffer.group / local_.tp();
-      const auto [first, end] = layers[static_cast<size_t>(stage)];
-      return Lay(
-          Stage(first, end, stage == 0, stage + 1 == stages, buffer.group % local_.tp(), order),
-          buffer, laid);
+      const StageLayers& stage = stages[static_cast<size_t>(buffer.group / local_.tp())];
+      return Lay(lists.Stage(stage, buffer.group % local_.tp()), buffer, laid);
     }
-    const int64_t tp = local_.expert_tp();
-    if (groups_[1] % (tp * stages) != 0) return false;
-    const int64_t ep = groups_[1] / (tp * stages);
-    if (local_.experts() % ep != 0) return false;
+    // Experts have groups of their own: the tensor parallel rank first, then the expert parallel
+    // one, then the stage.
+    const auto per_part = local_.expert_tp() * static_cast<int64_t>(stages.size());
+    const int64_t groups = groups_.at(1);
+    const int64_t ep = groups / per_part;
+    if (groups % per_part != 0 || local_.experts() % ep != 0) return false;
     const int64_t each = local_.experts() / ep;
-    const int64_t rank = buffer.group % tp, part = buffer.group / tp % ep;
-    const int64_t stage = buffer.group / (tp * ep);
-    if (stage >= stages) return false;
-    List list;
-    const auto [first, end] = layers[static_cast<size_t>(stage)];
-    for (int64_t layer = first; layer < end; ++layer)
-      PushExperts(list, layer, false, part * each, (part + 1) * each, rank, order);
-    if (stage + 1 == stages)
-      for (int64_t m = 0; m < local_.mtp_layers(); ++m)
-        PushExperts(list, m, true, part * each, (part + 1) * each, rank, order);
-    return Lay(list, buffer, laid);
+    const int64_t part = buffer.group / local_.expert_tp() % ep;
+    const auto stage = static_cast<size_t>(buffer.group / (local_.expert_tp() * ep));
+    return Lay(lists.Experts(stages[stage], part * each, (part + 1) * each,
+                             buffer.group % local_.expert_tp()),
+               buffer, laid);
   }
 
   // --- values
@@ -402,8 +291,6 @@ class Joiner {
   bool has_experts_ = false;                               // their optimizer is another one
   std::map<std::pair<int64_t, int64_t>, Buffer> buffers_;  // by chain and group
   std::map<int64_t, int64_t> groups_;                      // of each chain
-  // Those that are laid, by name, layer, expert and rank: their addresses stay.
-  std::map<std::tuple<std::string, int64_t, int64_t, bool, int64_t>, LocalTensor> tensors_;
   std::vector<dcp::StoredEntry> out_;
   std::map<std::string, size_t> numbers_;
   std::set<std::pair<const dcp::StoredChunk*, std::string>> added_;

@@ -35,7 +35,7 @@ Error Disagrees(const Artifact& artifact, const megatron::CommonState& common,
       .hint("name the model's own config.json with --config");
 }
 
-// What changes no shape, and the model all the same; where both say it at the top.
+// Numbers that change no shape, and the model all the same; where both say them at the top.
 Status CheckReals(const Artifact& artifact, const megatron::CommonState& common) {
   constexpr std::pair<const char*, const char*> kPairs[] = {
       {"norm_epsilon", "rms_norm_eps"},
@@ -87,7 +87,7 @@ Status CheckArguments(const Artifact& artifact) {
     return Disagrees(artifact, common, "untie_embeddings_and_output_weights",
                      *untied ? "true" : "false",
                      config.tied ? "that they are tied" : "that they are not");
-  // Of what cuts rows otherwise nothing is known here.
+  // Rows in another order are not known here.
   if (common.Flag("rotary_interleaved") == true)
     return Unsupported("rotary_interleaved: the rows of q and k are in another order")
         .in(common.file);

@@ -40,7 +40,16 @@ struct PieceView {
   Box logical;
   StoredTensor stored;
 };
+// Whether the two meet along the first axis: of very many experts all but one are told apart so.
+bool MeetsFirst(const Piece& piece, const Box& box) {
+  int64_t extent = 1;
+  for (size_t d = 0; d < piece.axes.size(); ++d)
+    if (piece.axes[d] == 0) extent = piece.logical.extent[d];
+  return piece.stored_lo[0] < box.lo[0] + box.extent[0] && box.lo[0] < piece.stored_lo[0] + extent;
+}
+
 std::optional<PieceView> MeetPiece(const Piece& piece, const Box& box, const StoredTensor& view) {
+  if (!box.lo.empty() && !MeetsFirst(piece, box)) return std::nullopt;
   const auto met = Intersect(StoredBox(piece, box.lo.size()), box);
   if (!met) return std::nullopt;
   PieceView out{piece.logical, view};
@@ -93,7 +102,7 @@ std::string MegatronNames::NameOf(const models::Param& param, const Key& key) co
                      param.name.substr(last.size()));
 }
 
-// What a layer of multi-token prediction has beside a layer of the model.
+// A layer of multi-token prediction has four tensors beside those of a layer of the model.
 Status MegatronNames::AddCarried(const dcp::StoredEntry& entry, const Key& key,
                                  std::vector<dcp::StoredEntry>& out) {
   const std::string_view name =
@@ -145,7 +154,7 @@ Status MegatronNames::ClaimOnce(const dcp::StoredEntry& entry, const Key& key) {
   return OkStatus();
 }
 
-// What a run pads the vocabulary with is noise, or zeros: no parameter has it.
+// The rows with which a run pads the vocabulary are noise, or zeros: no parameter has them.
 Status MegatronNames::LookAtCutRows(const dcp::StoredEntry& entry, const Key& key) {
   const int64_t rows = Find(key, 0)->shape.front();
   if (entry.shape.front() <= rows || !key.state.empty()) return OkStatus();

@@ -18,7 +18,8 @@ void TellHardware(const BoundArtifact& bound, InputHints& hints) {
 
 constexpr unsigned kBoth = kAsInput | kAsTarget;
 constexpr std::string_view kOtherTag =
-    "tag {value} is asked for, and this is {what}: only NxD roots and runs of other trainers have tags";
+    "tag {value} is asked for, and this is {what}: only NxD roots and runs of other trainers have "
+    "tags";
 constexpr std::string_view kOtherLayout =
     "{origin} says how the ranks of an NxD set are laid out, and this is {what}";
 

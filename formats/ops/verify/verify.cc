@@ -194,7 +194,7 @@ void CountState(const BoundArtifact& training, VerifyReport& report) {
                   training.params[static_cast<size_t>(missing - entries.begin())].name));
 }
 
-// What is not its master weight rounded.
+// Weights that are not their master weights rounded are findings.
 Status CompareWithMasters(const BoundArtifact& training, const RunOptions& run,
                           VerifyReport& report) {
   const auto has = [](const auto& master) { return master.has_value(); };
