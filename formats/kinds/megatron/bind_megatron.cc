@@ -64,10 +64,10 @@ class Mapper {
 
   std::vector<std::string> Proofs() const {
     std::vector<std::string> proofs;
-    proofs.push_back(
-        fmt::format("{} tensors of Megatron-Core are {} parameters of the model, "
-                    "each once and whole",
-                    weights_, model_.params.size()));
+    proofs.push_back(fmt::format(
+        "{} tensors of Megatron-Core are {} parameters of the model and {} beside them, "
+        "each once and whole",
+        weights_, model_.params.size(), names_.carried()));
     for (const auto& [key, cut] : names_.cut_rows())
       proofs.push_back(
           fmt::format("{}: the {} rows after the vocabulary are padding and are cut "

@@ -113,6 +113,7 @@ Status MegatronNames::AddCarried(const dcp::StoredEntry& entry, const Key& key,
     return Unsupported("a {} model has no layer of multi-token prediction by its config.json",
                        model_.config.family->model_type)
         .on(entry.key);
+  carried_.insert(made.key);
   out.push_back(std::move(made));
   return OkStatus();
 }
@@ -241,6 +242,7 @@ Status MegatronNames::AddPart(const TensorLayout& layout, const Box& box, const 
       return Unsupported("a {} model has no layer of multi-token prediction by its config.json",
                          model_.config.family->model_type)
           .on(entry.key);
+    if (key.mtp) carried_.insert(name);
     if (!key.state.empty()) name = fmt::format("optimizer.state.{}.{}", name, key.state);
     const auto [number, added] = numbers_.emplace(name, out.size());
     if (added) out.push_back({std::move(name), entry.dtype, param.shape, {}});

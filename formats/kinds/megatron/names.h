@@ -36,6 +36,7 @@ class MegatronNames {
   std::optional<Shape> ShapeOf(const megatron::Key& key, const Shape& stored) const;
 
   const std::map<std::string, CutRows>& cut_rows() const { return cut_rows_; }
+  size_t carried() const { return carried_.size(); }  // tensors of multi-token prediction
 
  private:
   explicit MegatronNames(const models::Model& model) : model_(model) {}
@@ -59,6 +60,7 @@ class MegatronNames {
   std::unordered_map<std::string, size_t> numbers_;        // of entries in `out`, by key
   std::map<std::string, std::string> claimed_;             // which key had a tensor
   std::map<std::string, CutRows> cut_rows_;                // by key
+  std::set<std::string> carried_;
 };
 
 }  // namespace nxdkit::kinds
