@@ -7,6 +7,8 @@
 
 namespace nxdkit::dtensor {
 
+using torch::PickleValue;
+
 bool IsPlain(const PickleValue& value) {
   if (value.tensor() || value.reference() || value.record()) return false;
   if (std::holds_alternative<torch::OpaqueObject>(value.value)) return false;
@@ -22,7 +24,6 @@ namespace {
 
 using torch::PickleDict;
 using torch::PickleList;
-using torch::PickleValue;
 
 bool IsTensor(const PickleValue& value) { return value.tensor() || PlacedReader::IsPlaced(value); }
 

@@ -103,8 +103,9 @@ Result<const PickleDict*> FindStateDict(const PickleValue& root, std::string* fr
 }  // namespace
 
 Result<bool> LooksLikeArchive(const std::string& path) {
-  NXDKIT_ASSIGN(const std::string start, nxdkit::ReadStart(path, kZipMagic.size()));
-  return start.starts_with(kZipMagic) || StartsLikePickle(start);
+  const Result<std::string> start = nxdkit::ReadStart(path, kZipMagic.size());
+  if (!start.ok()) return start.error();
+  return start->starts_with(kZipMagic) || StartsLikePickle(*start);
 }
 
 Result<Archive> ReadArchive(const std::string& path, const ReadOptions& options) {

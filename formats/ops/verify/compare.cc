@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "formats/kinds/kind.h"
+
 namespace nxdkit::ops {
 
 namespace {
