@@ -318,9 +318,9 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   const bool given = args.optimizer || args.dp || args.param_order;
   if (given && !carries)
     return BadUsage(
-               "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp, from "
+               "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp of "
                "what "
-               "keeps a state by names or to what does; found {} to {}",
+               "has an optimizer's state, found {} to {}",
                request.from->name, request.to->name)
         .hint("nxd-reshard carries the state from an NxD tag to another");
   request.hints.optimizer = carries && args.optimizer.value_or(true);

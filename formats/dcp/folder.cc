@@ -76,6 +76,19 @@ void MoveBelow(const std::string& folder, ItemPlace& place) {
 
 }  // namespace
 
+std::vector<StoredChunk> ChunksOfRange(const Shape& shape, int64_t first, int64_t end,
+                                       StoredTensor flat, uint32_t file) {
+  std::vector<StoredChunk> out;
+  for (Box& box : RangeBoxes(shape, first, end)) {
+    flat.shape = box.extent;
+    flat.strides = RowMajorStrides(flat.shape);
+    const auto elements = static_cast<uint64_t>(box.Volume());
+    out.push_back({std::move(box), file, flat});
+    flat.offset += elements * static_cast<uint64_t>(ElementBytes(flat.dtype));
+  }
+  return out;
+}
+
 void AppendFolder(const std::string& below, Folder from, Folder& to) {
   const auto first = static_cast<uint32_t>(to.files.size());
   for (StoredEntry& entry : from.tensors) {

@@ -62,6 +62,11 @@ struct Folder {
 // torch itself has none; it is what readers of other trainers' checkpoints make of theirs.
 inline constexpr char kMasterWeights[] = "sharded_master_weights";
 
+// Elements [first, end) of a tensor of this shape, flattened, as chunks of it; they lie in a row at
+// the beginning of `flat`.
+std::vector<StoredChunk> ChunksOfRange(const Shape& shape, int64_t first, int64_t end,
+                                       StoredTensor flat, uint32_t file);
+
 // The key as it is stored; metadata.paths goes by it.
 const std::string& StoredKey(const Folder& folder, const std::string& key);
 

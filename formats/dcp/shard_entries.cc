@@ -65,15 +65,13 @@ Status ShardEntries::Add(const Source& source, const std::string& key, const Sha
 
 Status ShardEntries::AddRange(const Source& source, const std::string& key, const Shape& shape,
                               const StoredTensor& stored, const Range& range, bool again) {
-  const auto width = static_cast<uint64_t>(ElementBytes(stored.dtype));
-  int64_t at = range.at;
-  for (const Box& box : RangeBoxes(shape, range.first, range.first + range.count)) {
-    StoredTensor view = stored;
-    view.shape = box.extent;
-    view.strides = RowMajorStrides(view.shape);
-    view.offset += static_cast<uint64_t>(at) * width;
-    NXDKIT_TRY(Add(source, key, shape, view, {view.shape, {{box, Shape(shape.size(), 0)}}}, again));
-    at += box.Volume();
+  StoredTensor flat = stored;
+  flat.offset +=
+      static_cast<uint64_t>(range.at) * static_cast<uint64_t>(ElementBytes(stored.dtype));
+  for (const StoredChunk& chunk :
+       ChunksOfRange(shape, range.first, range.first + range.count, std::move(flat), source.file)) {
+    NXDKIT_TRY(Add(source, key, shape, chunk.stored,
+                   {chunk.box.extent, {{chunk.box, Shape(shape.size(), 0)}}}, again));
     again = true;
   }
   return OkStatus();

@@ -33,10 +33,16 @@ bool IsSet(const PickleValue& group, std::string_view name) {
   return flag && *flag;
 }
 
-std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
-  std::vector<OptionGroup> out;
-  if (!list.list()) return out;
-  for (const PickleValue& group : *list.list()) {
+// As an object of the checkpoint a value is in a list.
+const PickleValue& Unlisted(const PickleValue& root) {
+  return root.list() && root.list()->size() == 1 ? root.list()->front() : root;
+}
+
+// Adds those of an optimizer's dict.
+void AddGroups(const PickleValue& optimizer, std::vector<OptionGroup>& out) {
+  const PickleValue* list = optimizer.Find("param_groups");
+  if (!list || !list->list()) return;
+  for (const PickleValue& group : *list->list()) {
     if (!group.dict()) continue;
     OptionGroup read;
     for (const char* name : kOptions)
@@ -49,7 +55,6 @@ std::vector<OptionGroup> GroupsIn(const PickleValue& list) {
     read.decoupled = IsSet(group, "is_decoupled_lr");
     out.push_back(std::move(read));
   }
-  return out;
 }
 
 class Reader {
@@ -57,14 +62,12 @@ class Reader {
   Reader(const torch::Archive& archive, CommonState& out) : archive_(archive), out_(out) {}
 
   Status Run() {
-    const PickleValue* root = &archive_.root;
-    // As an object of the checkpoint it is in a list.
-    if (root->list() && root->list()->size() == 1) root = &root->list()->front();
-    if (!root->dict()) return Corrupt("found no dict");
-    ReadArgs(root->Find("args"));
-    if (const PickleValue* iteration = root->Find("iteration"); iteration && iteration->integer())
+    const PickleValue& root = Unlisted(archive_.root);
+    if (!root.dict()) return Corrupt("found no dict");
+    ReadArgs(root.Find("args"));
+    if (const PickleValue* iteration = root.Find("iteration"); iteration && iteration->integer())
       out_.iteration = *iteration->integer();
-    if (const PickleValue* optimizer = root->Find("optimizer"))
+    if (const PickleValue* optimizer = root.Find("optimizer"))
       NXDKIT_TRY(ReadOptimizer(*optimizer));
     return OkStatus();
   }
@@ -93,10 +96,7 @@ class Reader {
     const PickleValue* inner = optimizer.Find("optimizer");
     if (!inner && optimizer.Find("param_groups")) inner = &optimizer;
     if (!inner || !inner->dict()) return OkStatus();
-    if (const PickleValue* groups = inner->Find("param_groups")) {
-      std::vector<OptionGroup> read = GroupsIn(*groups);
-      std::move(read.begin(), read.end(), std::back_inserter(out_.groups));
-    }
+    AddGroups(*inner, out_.groups);
     const PickleValue* state = inner->Find("state");
     const PickleValue* step = state && state->dict() ? state->Find("common_step") : nullptr;
     if (!step) return OkStatus();
@@ -171,12 +171,7 @@ Status ReadBucketGroups(const dcp::Folder& folder, CommonState& state) {
     if (!object.key.ends_with(kEnd)) continue;
     NXDKIT_ASSIGN(const torch::Archive archive,
                   dcp::ReadItemArchive(folder, object, torch::ReadOptions::Allowed::kAny));
-    const PickleValue* root = &archive.root;
-    if (root->list() && root->list()->size() == 1) root = &root->list()->front();
-    const PickleValue* groups = root->Find("param_groups");
-    if (!groups) continue;
-    std::vector<OptionGroup> read = GroupsIn(*groups);
-    std::move(read.begin(), read.end(), std::back_inserter(state.groups));
+    AddGroups(Unlisted(archive.root), state.groups);
   }
   return OkStatus();
 }

@@ -21,7 +21,7 @@ namespace nxdkit::megatron {
 struct OptionGroup {
   torch::PickleDict options;  // lr, betas, eps, weight_decay
   std::optional<double> step;
-  bool decays = true;    // its wd_mult is not 0
+  bool decays = true;      // its wd_mult is not 0
   bool experts = false;    // its parameters are those of experts
   bool decoupled = false;  // they have a learning rate of their own: embedding and head
 };

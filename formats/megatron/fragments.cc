@@ -23,15 +23,10 @@ class ChunkJoiner {
       flat.offset += static_cast<uint64_t>(at[d] * flat.strides[d] * ElementBytes(flat.dtype));
     }
     const int64_t first = chunk_.box.lo[axes];
-    int64_t done = 0;
-    for (Box& box : RangeBoxes(each_, first, first + chunk_.box.extent[axes])) {
-      StoredTensor view = flat;
-      view.shape = box.extent;
-      view.strides = RowMajorStrides(view.shape);
-      view.offset += static_cast<uint64_t>(done * ElementBytes(view.dtype));
-      done += box.Volume();
-      for (size_t d = 0; d < axes; ++d) box.lo[d] += origin[d];
-      out_.push_back({std::move(box), chunk_.file, std::move(view)});
+    for (dcp::StoredChunk& part : dcp::ChunksOfRange(each_, first, first + chunk_.box.extent[axes],
+                                                     std::move(flat), chunk_.file)) {
+      for (size_t d = 0; d < axes; ++d) part.box.lo[d] += origin[d];
+      out_.push_back(std::move(part));
     }
   }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "formats/training/check_adam.h"
 #include "lib/base/errors.h"
 #include "lib/plan/gather.h"
 
@@ -139,21 +140,25 @@ Result<MasterCheck> SampleMasters(const BoundArtifact& tag) { return Sampler{tag
 
 bool MasterCheck::mostly_others() const { return 2 * faults.size() > params; }
 
-Result<std::string> RequireMasters(const BoundArtifact& checkpoint) {
+Status ProveState(BoundArtifact& checkpoint) {
+  NXDKIT_TRY(CheckEven(checkpoint));
   NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(checkpoint));
-  if (check.params == 0) return std::string();
+  if (check.params == 0) return OkStatus();
   if (!check.faults.empty())
     return Corrupt("{}", FaultText(check, checkpoint))
         .in(checkpoint.artifact.path)
         .on(checkpoint.params[check.faults.front().param].name)
         .hint("--no-optimizer takes the weights alone");
-  if (check.rounded > 0)
-    return fmt::format(
-        "the weights of {} parameters are within a unit of their master weights, by "
-        "a sample, and in {} not rounded to nearest even",
-        check.params, check.rounded);
-  return fmt::format("the weights of {} parameters are their master weights rounded, by a sample",
-                     check.params);
+  checkpoint.artifact.proofs.push_back(
+      check.rounded == 0
+          ? fmt::format(
+                "the weights of {} parameters are their master weights rounded, by a sample",
+                check.params)
+          : fmt::format(
+                "the weights of {} parameters are within a unit of their master weights, by "
+                "a sample, and in {} not rounded to nearest even",
+                check.params, check.rounded));
+  return OkStatus();
 }
 
 std::string FaultText(const MasterCheck& check, const BoundArtifact& tag) {

@@ -31,9 +31,10 @@ struct MasterCheck {
 // Reads a few elements of every parameter, the same ones each time, from beginning, middle and end.
 Result<MasterCheck> SampleMasters(const BoundArtifact& tag);
 
-// kCorrupt, naming the first, where a weight of a checkpoint is not the master weight beside it
-// rounded. A line of what was looked at; "" where there are no master weights.
-Result<std::string> RequireMasters(const BoundArtifact& checkpoint);
+// Of a checkpoint that was bound with its optimizer's state: kCorrupt, naming the first, where a
+// weight is not the master weight beside it rounded, or a part of the state is missing (CheckEven).
+// The artifact gets a line of what was proved.
+Status ProveState(BoundArtifact& checkpoint);
 
 // The line for all faults, of which there are some.
 std::string FaultText(const MasterCheck& check, const BoundArtifact& tag);

@@ -91,8 +91,8 @@ Result<std::vector<OptimizerFile>> ReadRankOptimizers(TagState& tag) {
   NXDKIT_ASSIGN(const OptimizerFile head, ReadOptimizerFile(archive).in(archive.path));
   NXDKIT_ASSIGN(const int world, WorldOf(tag, head).in(archive.path));
   NXDKIT_TRY(CheckRanks(files, world, "optimizer's", tag.out.warnings).in(tag.files.path));
-  std::vector<OptimizerFile> ranks;
-  for (int rank = 0; rank < world; ++rank) {
+  std::vector<OptimizerFile> ranks = {head};
+  for (int rank = 1; rank < world; ++rank) {
     NXDKIT_ASSIGN(const torch::Archive read, tag.entries.Read(files.at(rank), rank));
     NXDKIT_ASSIGN(OptimizerFile file, ReadOptimizerFile(read).in(read.path));
     NXDKIT_TRY(CheckAgrees(head, file, rank).in(read.path));
@@ -156,7 +156,7 @@ Status AddKeptState(TagState& tag, const Partition& partition,
   for (const Place& place : partition.places) {
     const size_t g = place.group;
     if (g < head.states.size()) NXDKIT_TRY(AddKept(tag, ranks, place));
-    const size_t options = head.stage == 3 && g < head.group_of.size() ? head.group_of[g] : g;
+    const size_t options = head.group_of[g];
     if (options < head.options.size())
       NXDKIT_TRY(tag.entries.AddOptions(place.name, head.options[options]));
   }

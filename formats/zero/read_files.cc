@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "formats/dtensor/rank_values.h"
@@ -164,7 +165,7 @@ class ModelReader {
     if (IsNone(shared)) return OkStatus();
     const auto add = [&](const PickleValue& alias, const PickleValue& name) {
       if (!alias.string() || !name.string()) return false;
-      out_.shared.emplace_back(*alias.string(), *name.string());
+      out_.AddAlias(*alias.string(), *name.string());
       return true;
     };
     bool right = shared->dict() || shared->list();
@@ -185,9 +186,7 @@ class ModelReader {
       const auto [first, added] = seen.emplace(
           std::tuple(tensor.stored.storage.get(), tensor.stored.offset, tensor.stored.shape),
           tensor.name);
-      const auto is_it = [&](const auto& pair) { return pair.first == tensor.name; };
-      if (!added && std::ranges::none_of(out_.shared, is_it))
-        out_.shared.emplace_back(tensor.name, first->second);
+      if (!added && !out_.aliases.contains(tensor.name)) out_.AddAlias(tensor.name, first->second);
     }
   }
 
@@ -245,6 +244,8 @@ class OptimizerReader {
       NXDKIT_ASSIGN(StoredTensor flat, FlatIn(value, key));
       out_.masters.push_back(std::move(flat));
     }
+    out_.group_of.resize(out_.masters.size());
+    std::iota(out_.group_of.begin(), out_.group_of.end(), size_t{0});
     return OkStatus();
   }
 
@@ -252,17 +253,14 @@ class OptimizerReader {
   Result<GroupState> StateIn(const PickleValue& value) const {
     if (!value.dict()) return Wrong("state", "a dict");
     GroupState out;
+    NXDKIT_ASSIGN(out.step, StepIn(archive_, value));
     for (const auto& [name, item] : *value.dict()) {
       const std::string key = NameOf(name);
+      if (key == "step") continue;
       const torch::TensorIndex* index = item.tensor();
-      const bool flat = index && archive_.tensors.at(index->index).shape.size() == 1;
-      if (flat && key != "step") {
+      if (index && archive_.tensors.at(index->index).shape.size() == 1) {
         NXDKIT_ASSIGN(StoredTensor tensor, FlatIn(item, key));
         out.tensors.emplace(key, std::move(tensor));
-      } else if (key == "step" && index) {
-        NXDKIT_ASSIGN(out.step, ReadSingle(archive_.tensors.at(index->index)));
-      } else if (key == "step") {
-        out.step = item.number();
       } else if (std::holds_alternative<torch::OpaqueObject>(item.value)) {
         return Unsupported("{} of the optimizer's state is of a class that is not known", key);
       }
@@ -332,15 +330,7 @@ class OptimizerReader {
     if (IsNone(inner)) return std::move(out_);
     NXDKIT_TRY(ReadOptions(*inner));
     NXDKIT_TRY(ReadStates(*inner));
-    out_.group_of.assign(out_.masters.size(), out_.options.size());
-    for (size_t g = 0; g < out_.options.size(); ++g) {
-      const PickleValue* params = out_.options[g].Find("params");
-      if (!params || !params->list()) continue;
-      for (const PickleValue& number : *params->list())
-        if (number.integer() && *number.integer() >= 0 &&
-            static_cast<size_t>(*number.integer()) < out_.group_of.size())
-          out_.group_of[static_cast<size_t>(*number.integer())] = g;
-    }
+    out_.group_of = GroupsOfFlats(out_.options, out_.masters.size());
     return std::move(out_);
   }
 
@@ -349,6 +339,26 @@ class OptimizerReader {
 };
 
 }  // namespace
+
+std::vector<size_t> GroupsOfFlats(const PickleList& options, size_t flats) {
+  std::vector<size_t> of(flats, options.size());
+  for (size_t g = 0; g < options.size(); ++g) {
+    const PickleValue* params = options[g].Find("params");
+    if (!params || !params->list()) continue;
+    for (const PickleValue& number : *params->list())
+      if (number.integer() && *number.integer() >= 0 &&
+          static_cast<size_t>(*number.integer()) < of.size())
+        of[static_cast<size_t>(*number.integer())] = g;
+  }
+  return of;
+}
+
+Result<std::optional<double>> StepIn(const torch::Archive& archive, const PickleValue& state) {
+  const PickleValue* step = state.Find("step");
+  if (!step || !step->tensor()) return step ? step->number() : std::nullopt;
+  NXDKIT_ASSIGN(const double number, ReadSingle(archive.tensors.at(step->tensor()->index)));
+  return std::optional(number);
+}
 
 Result<PickleValue> WithNumbers(const torch::Archive& archive, const PickleValue& group) {
   if (!group.dict()) return Corrupt("a group of options that is no dict");
@@ -360,6 +370,15 @@ Result<PickleValue> WithNumbers(const torch::Archive& archive, const PickleValue
     out.emplace_back(option, std::move(number));
   }
   return PickleValue::MakeDict(std::move(out));
+}
+
+void ModelFile::AddAlias(const std::string& alias, const std::string& name) {
+  if (aliases.emplace(alias, name).second) aliases_of[name].push_back(alias);
+}
+
+std::span<const std::string> ModelFile::AliasesOf(const std::string& name) const {
+  const auto found = aliases_of.find(name);
+  return found == aliases_of.end() ? std::span<const std::string>() : found->second;
 }
 
 Result<ModelFile> ReadModelFile(const torch::Archive& archive) {

@@ -19,11 +19,9 @@ const char* Plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 void CountGroups(TagState& tag, const Partition& partition,
                  const std::vector<OptimizerFile>& ranks) {
-  const OptimizerFile& head = ranks.front();
   tag.facts.trained = partition.places.size();
   for (const Place& place : partition.places) {
-    const bool named = head.stage == 3 && place.group < head.group_of.size();
-    const size_t group = named ? head.group_of[place.group] : place.group;
+    const size_t group = ranks.front().group_of[place.group];
     if (tag.facts.groups.size() <= group) tag.facts.groups.resize(group + 1);
     tag.facts.groups[group].push_back(place.name);
   }
@@ -78,9 +76,7 @@ std::string TagState::ModelPath(int rank) const {
   return JoinPath(files.path, files.models.at(rank));
 }
 
-bool TagState::IsAlias(const std::string& name) const {
-  return std::ranges::any_of(model().shared, [&](const auto& pair) { return pair.first == name; });
-}
+bool TagState::IsAlias(const std::string& name) const { return model().aliases.contains(name); }
 
 Status AddWeights12(TagState& tag) {
   std::set<std::string> trained;
@@ -117,9 +113,8 @@ Status AddState12(TagState& tag) {
   if (tag.options.optimizer) NXDKIT_TRY(CheckPadding(partition, ranks));
   CountGroups(tag, partition, ranks);
   for (const Place& place : partition.places) {
-    for (const auto& [alias, name] : tag.model().shared)
-      if (name == place.name)
-        NXDKIT_TRY(AddMasters(tag, ranks, place, StateKey(alias, dcp::kMasterWeights)));
+    for (const std::string& alias : tag.model().AliasesOf(place.name))
+      NXDKIT_TRY(AddMasters(tag, ranks, place, StateKey(alias, dcp::kMasterWeights)));
     NXDKIT_TRY(AddMasters(tag, ranks, place, StateKey(place.name, dcp::kMasterWeights)));
   }
   NXDKIT_TRY(AddKeptState(tag, partition, ranks));
@@ -167,7 +162,8 @@ Status AddBuffers(TagState& tag) {
 }
 
 // MiCS and hpZeRO cut a model over fewer ranks than there are.
-Status CheckOneCopy(const TagState& tag, size_t files) {
+Status CheckOneCopy(const TagState& tag) {
+  const size_t files = tag.files.optimizers.size();
   const size_t world = tag.model().world ? static_cast<size_t>(*tag.model().world) : 0;
   if (files <= static_cast<size_t>(tag.facts.world) || files != world) return OkStatus();
   return Unsupported("a model of {} ranks that is cut over {} of them (MiCS, hpZeRO) is not read",
@@ -189,9 +185,8 @@ Status AddFrozen3(TagState& tag, int world) {
       return &tag.models[static_cast<size_t>(rank)].frozen_parts.at(frozen.name);
     };
     NXDKIT_TRY(tag.entries.AddRanges(tag.files.models, place, frozen.name, part));
-    for (const auto& [alias, name] : tag.model().shared)
-      if (name == frozen.name)
-        NXDKIT_TRY(tag.entries.AddRanges(tag.files.models, place, alias, part));
+    for (const std::string& alias : tag.model().AliasesOf(frozen.name))
+      NXDKIT_TRY(tag.entries.AddRanges(tag.files.models, place, alias, part));
   }
   return OkStatus();
 }
@@ -202,7 +197,7 @@ Result<Stage3> AddWeights3(TagState& tag) {
         .in(tag.files.path);
   Stage3 out;
   NXDKIT_ASSIGN(out.ranks, ReadRankOptimizers(tag));
-  NXDKIT_TRY(CheckOneCopy(tag, tag.files.optimizers.size()));
+  NXDKIT_TRY(CheckOneCopy(tag));
   NXDKIT_TRY(CheckRanks(tag.files.models, tag.facts.world, "model's", tag.out.warnings)
                  .in(tag.files.path));
   if (tag.facts.stage != 3)
@@ -211,8 +206,8 @@ Result<Stage3> AddWeights3(TagState& tag) {
         .in(tag.files.path);
   NXDKIT_ASSIGN(out.partition, PartitionOf(tag, out.ranks));
   for (const Place& place : out.partition.places) {
-    for (const auto& [alias, name] : tag.model().shared)
-      if (name == place.name) NXDKIT_TRY(AddMasters(tag, out.ranks, place, alias));
+    for (const std::string& alias : tag.model().AliasesOf(place.name))
+      NXDKIT_TRY(AddMasters(tag, out.ranks, place, alias));
     NXDKIT_TRY(AddMasters(tag, out.ranks, place, place.name));
   }
   NXDKIT_TRY(AddFrozen3(tag, tag.facts.world));

@@ -22,7 +22,6 @@ class UniversalReader {
  public:
   UniversalReader(TagState& tag, const UniversalFiles& files)
       : tag_(tag), model_(tag.model()), files_(files), entries_(tag.entries) {
-    for (const auto& [alias, name] : model_.shared) aliases_.emplace(alias, name);
     if (model_.groups)
       for (const std::vector<NamedShape>& group : *model_.groups)
         for (const NamedShape& each : group) shapes_.emplace(each.name, each.shape);
@@ -31,7 +30,7 @@ class UniversalReader {
   Status AddWeights() {
     tag_.facts.form = "universal";
     for (const auto& [name, shape] : shapes_)
-      if (!files_.params.contains(name) && !aliases_.contains(name))
+      if (!files_.params.contains(name) && !tag_.IsAlias(name))
         return Corrupt("param_shapes has the parameter, and there is no folder of it in {}",
                        kUniversalFolder)
             .in(tag_.files.path)
@@ -39,13 +38,13 @@ class UniversalReader {
     NXDKIT_TRY(AddModule());
     size_t count = 0;
     for (const auto& [name, kept] : files_.params) {
-      if (aliases_.contains(name)) continue;
+      if (tag_.IsAlias(name)) continue;
       ++count;
       ++(IsTrained(name) ? tag_.facts.trained : tag_.facts.frozen);
       if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
     }
     // A second name has a file of its own, which is made of the rounded weight.
-    for (const auto& [alias, name] : aliases_)
+    for (const auto& [alias, name] : model_.aliases)
       if (files_.params.contains(name) && !entries_.Has(alias))
         NXDKIT_TRY(AddTensor(name, kMaster, alias));
     tag_.facts.proofs.push_back(
@@ -57,7 +56,7 @@ class UniversalReader {
 
   Status AddState() {
     for (const auto& [name, kept] : files_.params)
-      if (!aliases_.contains(name) && IsTrained(name)) NXDKIT_TRY(AddKept(name, kept));
+      if (!tag_.IsAlias(name) && IsTrained(name)) NXDKIT_TRY(AddKept(name, kept));
     return AddAllOptions();
   }
 
@@ -133,10 +132,10 @@ class UniversalReader {
     const torch::PickleValue* groups = archive.root.Find("param_groups");
     if (!groups && inner) groups = inner->Find("param_groups");
     if (!groups || !groups->list()) return OkStatus();
-    const std::vector<size_t> of = GroupsOfFlats(*groups->list());
+    const std::vector<size_t> of = GroupsOfFlats(*groups->list(), model_.groups->size());
     for (size_t g = 0; g < model_.groups->size(); ++g) {
-      const size_t options = g < of.size() ? of[g] : groups->list()->size();
-      const std::optional<double> step = StepOf(archive, inner, g);
+      const size_t options = of[g];
+      NXDKIT_ASSIGN(const std::optional<double> step, StepOf(archive, inner, g).in(archive.path));
       if (tag_.facts.groups.size() <= options) tag_.facts.groups.resize(options + 1);
       for (const NamedShape& each : (*model_.groups)[g]) {
         if (options < groups->list()->size()) {
@@ -153,41 +152,21 @@ class UniversalReader {
     return OkStatus();
   }
 
-  // Which of the options each flat group has: the one that names its number, else that of its own.
-  std::vector<size_t> GroupsOfFlats(const torch::PickleList& groups) const {
-    std::vector<size_t> of(model_.groups->size(), groups.size());
-    for (size_t g = 0; g < groups.size(); ++g) {
-      const torch::PickleValue* params = groups[g].Find("params");
-      if (!params || !params->list()) continue;
-      for (const torch::PickleValue& number : *params->list())
-        if (number.integer() && *number.integer() >= 0 &&
-            static_cast<size_t>(*number.integer()) < of.size())
-          of[static_cast<size_t>(*number.integer())] = g;
-    }
-    return of;
-  }
-
   // In the state of a flat group, which is kept beside the files for its step.
-  static std::optional<double> StepOf(const torch::Archive& archive,
-                                      const torch::PickleValue* optimizer, size_t group) {
+  static Result<std::optional<double>> StepOf(const torch::Archive& archive,
+                                              const torch::PickleValue* optimizer, size_t group) {
     const torch::PickleValue* states = optimizer ? optimizer->Find("state") : nullptr;
-    if (!states || !states->dict()) return std::nullopt;
-    for (const auto& [number, state] : *states->dict()) {
-      if (!number.integer() || *number.integer() != static_cast<int64_t>(group)) continue;
-      const torch::PickleValue* step = state.Find("step");
-      const torch::TensorIndex* index = step ? step->tensor() : nullptr;
-      if (!index) return step ? step->number() : std::nullopt;
-      const Result<double> value = ReadSingle(archive.tensors.at(index->index));
-      return value.ok() ? std::optional(*value) : std::nullopt;
-    }
-    return std::nullopt;
+    if (states && states->dict())
+      for (const auto& [number, state] : *states->dict())
+        if (number.integer() && *number.integer() == static_cast<int64_t>(group))
+          return StepIn(archive, state);
+    return std::optional<double>();
   }
 
   TagState& tag_;
   const ModelFile& model_;
   const UniversalFiles& files_;
   TagEntries& entries_;
-  std::map<std::string, std::string> aliases_;
   std::map<std::string, Shape> shapes_;  // of the trained parameters
 };
 

@@ -33,13 +33,6 @@ Result<bool> IsDcpFolder(const std::string& path, const Looker& look) {
   return two ? Result<bool>(true) : dcp::LooksLikeFolder(path, look);
 }
 
-std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
-  std::vector<ArchiveRange> archives;
-  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
-    archives.push_back({archive.path, archive.offset, archive.bytes});
-  return archives;
-}
-
 Result<bool> IsDcpRun(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(path, look));
   return IsDcpFolder(found.path, look);

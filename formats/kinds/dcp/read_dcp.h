@@ -30,6 +30,9 @@ const dcp::Folder* DcpFolderOf(const Artifact& artifact);
 // Of a distributed checkpoint: what it is with the folder in the place of its own.
 void ReplaceFolder(Artifact& artifact, std::shared_ptr<const dcp::Folder> folder);
 
+// The archives of the checkpoint, which it must be.
+std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact);
+
 // The objects of the checkpoint, which it must be.
 std::shared_ptr<const RunObjects> DcpObjectsOf(const Artifact& artifact);
 

@@ -178,6 +178,13 @@ const dcp::Folder* DcpFolderOf(const Artifact& artifact) {
   return state ? state->folder.get() : nullptr;
 }
 
+std::vector<ArchiveRange> ArchivesOfDcp(const Artifact& artifact) {
+  std::vector<ArchiveRange> archives;
+  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
+    archives.push_back({archive.path, archive.offset, archive.bytes});
+  return archives;
+}
+
 void ReplaceFolder(Artifact& artifact, std::shared_ptr<const dcp::Folder> folder) {
   artifact.state = StateOf(artifact)->With(std::move(folder));
 }

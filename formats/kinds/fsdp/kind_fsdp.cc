@@ -32,13 +32,6 @@ Status OpenFsdp(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, {model, artifact.path, ParentPath(artifact.path)});
 }
 
-std::vector<ArchiveRange> ArchivesOfFsdp(const Artifact& artifact) {
-  std::vector<ArchiveRange> archives;
-  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
-    archives.push_back({archive.path, archive.offset, archive.bytes});
-  return archives;
-}
-
 Result<bool> IsFsdpRun(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const RunCheckpoint found, FindCheckpoint(path, look));
   return fsdp::HasRankFiles(found.path, look);
@@ -73,7 +66,7 @@ constinit const Kind kFsdp = {
     .holds_adapter = HoldsLoraDcp,
     .adapter_folders = LoraFoldersDcp,
     .bind_adapter = BindLoraDcp,
-    .archives = ArchivesOfFsdp,
+    .archives = ArchivesOfDcp,
     .describe = DescribeFsdp,
     .add_facts = AddFsdpFacts,
     .decide = DecideFsdp,

@@ -14,7 +14,6 @@
 #include "formats/megatron/fragments.h"
 #include "formats/nxd/optimizer_set.h"
 #include "formats/training/adam_options.h"
-#include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
@@ -236,11 +235,7 @@ Status BindMegatron(BoundArtifact& bound, const InputHints& hints) {
   ReplaceFolder(bound.artifact, std::make_shared<const dcp::Folder>(std::move(folder)));
   bound.params.clear();
   NXDKIT_TRY(BindDcp(bound, hints));
-  if (!bound.optimizer) return OkStatus();
-  NXDKIT_TRY(CheckEven(bound));
-  NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
-  if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
-  return OkStatus();
+  return bound.optimizer ? training::ProveState(bound) : OkStatus();
 }
 
 }  // namespace nxdkit::kinds

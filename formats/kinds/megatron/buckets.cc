@@ -267,15 +267,12 @@ class Joiner {
       const int64_t first = std::max(at, chunk.box.lo[0]);
       const int64_t end = std::min(at + box.Volume(), chunk.box.lo[0] + chunk.box.extent[0]);
       if (first >= end) continue;
-      int64_t done = first - chunk.box.lo[0];
-      for (Box& inner : RangeBoxes(box.extent, first - at, end - at)) {
-        StoredTensor view = chunk.stored;
-        view.shape = inner.extent;
-        view.strides = RowMajorStrides(view.shape);
-        view.offset += static_cast<uint64_t>(done * ElementBytes(view.dtype));
-        done += inner.Volume();
-        for (size_t d = 0; d < inner.lo.size(); ++d) inner.lo[d] += box.lo[d];
-        made.chunks.push_back({std::move(inner), chunk.file, std::move(view)});
+      StoredTensor flat = chunk.stored;
+      flat.offset += static_cast<uint64_t>((first - chunk.box.lo[0]) * ElementBytes(flat.dtype));
+      for (dcp::StoredChunk& inner :
+           dcp::ChunksOfRange(box.extent, first - at, end - at, std::move(flat), chunk.file)) {
+        for (size_t d = 0; d < inner.box.lo.size(); ++d) inner.box.lo[d] += box.lo[d];
+        made.chunks.push_back(std::move(inner));
       }
       covered += end - first;
     }

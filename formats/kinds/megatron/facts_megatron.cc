@@ -59,7 +59,6 @@ Status DescribeMegatron(Survey& survey, const std::string& path, const InputHint
   facts->tp = state.common.Number("tensor_model_parallel_size");
   facts->pp = state.common.Number("pipeline_model_parallel_size");
   facts->ep = state.common.Number("expert_model_parallel_size");
-  facts->padded_vocab = state.common.Number("padded_vocab_size");
   Count(*state.stored, *facts);
   survey.description = "Megatron-Core distributed checkpoint (torch_dist)";
   survey.facts = facts;

@@ -15,7 +15,7 @@ struct MegatronFacts : KindState {
   std::string optimizer;  // its form; "none"
   std::string common;     // the file of the common state; ""
   bool has_args = false;
-  std::optional<int64_t> iteration, tp, pp, ep, padded_vocab;
+  std::optional<int64_t> iteration, tp, pp, ep;
   size_t tensors = 0;
   size_t chunks = 0;
   size_t extra_states = 0;           // objects of Transformer Engine's

@@ -55,13 +55,6 @@ Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
   return LoadConfig(artifact, hints, found.config_folders);
 }
 
-std::vector<ArchiveRange> ArchivesOfMegatron(const Artifact& artifact) {
-  std::vector<ArchiveRange> archives;
-  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
-    archives.push_back({archive.path, archive.offset, archive.bytes});
-  return archives;
-}
-
 constexpr OptionRow kRows[] = {
     {"tag", "TAG", "which iteration, such as iter_0000020 or 20; without it that of the tracker",
      kAsInput}};
@@ -77,7 +70,7 @@ constinit const Kind kMegatronDist = {
     .bind = BindMegatron,
     .options = kRows,
     .state = StateForm::kNamed,
-    .archives = ArchivesOfMegatron,
+    .archives = ArchivesOfDcp,
     .describe = DescribeMegatron,
     .add_facts = AddMegatronFacts,
     .instead =

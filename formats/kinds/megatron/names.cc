@@ -7,6 +7,7 @@
 
 #include "formats/models/rank_tensors.h"
 #include "formats/models/view.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::kinds {
@@ -243,7 +244,7 @@ Status MegatronNames::AddPart(const TensorLayout& layout, const Box& box, const 
                          model_.config.family->model_type)
           .on(entry.key);
     if (key.mtp) carried_.insert(name);
-    if (!key.state.empty()) name = fmt::format("optimizer.state.{}.{}", name, key.state);
+    if (!key.state.empty()) name = fmt::format("{}{}.{}", kOptimizerState, name, key.state);
     const auto [number, added] = numbers_.emplace(name, out.size());
     if (added) out.push_back({std::move(name), entry.dtype, param.shape, {}});
     dcp::StoredEntry& made = out[number->second];

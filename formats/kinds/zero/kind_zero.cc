@@ -1,6 +1,7 @@
 // Checkpoints of DeepSpeed's engine: ZeRO stages 1, 2 and 3, universal ones, and those without
 // ZeRO. Once opened they are read as the distributed checkpoint that they make up together.
-#include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "formats/dcp/folder.h"
 #include "formats/kinds/dcp/lora_dcp.h"
@@ -8,7 +9,6 @@
 #include "formats/kinds/table.h"
 #include "formats/kinds/zero/facts_zero.h"
 #include "formats/kinds/zero/zero_state.h"
-#include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "formats/zero/open.h"
 #include "formats/zero/tag_files.h"
@@ -57,31 +57,21 @@ void TakeOwnDtypes(BoundArtifact& bound) {
 
 // A parameter without elements has no place that says its dtype.
 void TakeEmptyDtypes(BoundArtifact& bound) {
-  for (const dcp::StoredEntry& entry : DcpFolderOf(bound.artifact)->tensors) {
-    if (!entry.chunks.empty()) continue;
-    const auto param = std::ranges::find(bound.params, entry.key, &LogicalTensor::name);
-    if (param == bound.params.end()) continue;
-    bound.own_dtypes.resize(bound.params.size());
-    bound.own_dtypes[static_cast<size_t>(param - bound.params.begin())] = entry.dtype;
-  }
+  std::map<std::string_view, Dtype> empty;
+  for (const dcp::StoredEntry& entry : DcpFolderOf(bound.artifact)->tensors)
+    if (entry.chunks.empty()) empty.emplace(entry.key, entry.dtype);
+  if (empty.empty()) return;
+  bound.own_dtypes.resize(bound.params.size());
+  for (size_t i = 0; i < bound.params.size(); ++i)
+    if (const auto found = empty.find(bound.params[i].name); found != empty.end())
+      bound.own_dtypes[i] = found->second;
 }
 
 Status BindZero(BoundArtifact& bound, const InputHints& hints) {
   NXDKIT_TRY(BindDcp(bound, hints));
   if (!hints.optimizer) TakeOwnDtypes(bound);
   TakeEmptyDtypes(bound);
-  if (!bound.optimizer) return OkStatus();
-  NXDKIT_TRY(CheckEven(bound));
-  NXDKIT_ASSIGN(std::string proof, RequireMasters(bound));
-  if (!proof.empty()) bound.artifact.proofs.push_back(std::move(proof));
-  return OkStatus();
-}
-
-std::vector<ArchiveRange> ArchivesOfZero(const Artifact& artifact) {
-  std::vector<ArchiveRange> archives;
-  for (const dcp::Archive& archive : DcpFolderOf(artifact)->archives)
-    archives.push_back({archive.path, archive.offset, archive.bytes});
-  return archives;
+  return bound.optimizer ? training::ProveState(bound) : OkStatus();
 }
 
 Result<bool> IsZeroRun(const std::string& path, const Looker& look) {
@@ -109,7 +99,7 @@ constinit const Kind kZero = {
     .holds_adapter = HoldsLoraDcp,
     .adapter_folders = LoraFoldersDcp,
     .bind_adapter = BindLoraDcp,
-    .archives = ArchivesOfZero,
+    .archives = ArchivesOfDcp,
     .describe = DescribeZero,
     .add_facts = AddZeroFacts,
     .instead =
