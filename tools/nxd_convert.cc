@@ -316,13 +316,13 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   const bool with_names = from == StateForm::kNamed || to == StateForm::kNamed;
   const bool carries = with_names && from != StateForm::kNone && to != StateForm::kNone;
   const bool given = args.optimizer || args.dp || args.param_order;
+  const bool by_number = from == StateForm::kNumbered && to == StateForm::kNumbered;
   if (given && !carries)
     return BadUsage(
                "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp of "
-               "what "
-               "has an optimizer's state, found {} to {}",
+               "what has an optimizer's state, found {} to {}",
                request.from->name, request.to->name)
-        .hint("nxd-reshard carries the state from an NxD tag to another");
+        .hint(by_number ? "nxd-reshard carries the state from an NxD tag to another" : "");
   request.hints.optimizer = carries && args.optimizer.value_or(true);
   if (!request.hints.optimizer && (args.dp || args.param_order))
     return BadUsage("--dp and --param-order do not apply with --no-optimizer");

@@ -92,7 +92,7 @@ class Reader {
   }
 
   Status ReadOne(const PickleValue& optimizer) {
-    // Of a model in F32 it is not inside of another one.
+    // The optimizer of a model in F32 is not inside of another one.
     const PickleValue* inner = optimizer.Find("optimizer");
     if (!inner && optimizer.Find("param_groups")) inner = &optimizer;
     if (!inner || !inner->dict()) return OkStatus();

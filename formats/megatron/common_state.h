@@ -1,4 +1,4 @@
-// What a distributed checkpoint of Megatron-Core keeps beside its tensors: the arguments of the
+// The data beside the tensors of a distributed checkpoint of Megatron-Core: the arguments of the
 // script, and the options of the optimizer. Read for its numbers; nothing of it is executed, and
 // objects of classes that nobody needs have no contents here.
 #pragma once
@@ -46,7 +46,7 @@ struct CommonState {
 Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
                                     const Looker& look);
 
-// Of the archive of either.
+// Reads the archive of either.
 Result<CommonState> ParseCommonState(const torch::Archive& archive);
 
 // Adds the groups of an optimizer in flat buckets, which are objects of the checkpoint.

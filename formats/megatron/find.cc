@@ -23,7 +23,7 @@ constexpr char kTracker[] = "latest_checkpointed_iteration.txt";
 constexpr char kDistFolder[] = "dist_ckpt";
 constexpr char kHuggingFace[] = "huggingface";
 
-// What a folder is by its names.
+// The state of a folder, told by the names in it.
 enum class Form : uint8_t { kNone, kWhole, kUnfinished, kOther };
 
 // "torch_dist" of metadata.json; "" where there is none, or it says nothing.
@@ -139,7 +139,7 @@ Result<Form> FormBelow(const std::string& path, const Looker& look) {
   return Form::kNone;
 }
 
-// What the tracker says; "" where there is none.
+// The text of the tracker; "" where there is none.
 Result<std::string> TrackerOf(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, kTracker));
   if (!there) return std::string();

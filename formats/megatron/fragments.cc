@@ -7,7 +7,7 @@
 namespace nxdkit::megatron {
 namespace {
 
-// Of one chunk: for each of its fragments the boxes that its elements are.
+// Turns the fragments of one chunk into boxes of the parameter.
 class ChunkJoiner {
  public:
   ChunkJoiner(const dcp::StoredChunk& chunk, const Shape& each, std::vector<dcp::StoredChunk>& out)

@@ -31,9 +31,9 @@ struct MasterCheck {
 // Reads a few elements of every parameter, the same ones each time, from beginning, middle and end.
 Result<MasterCheck> SampleMasters(const BoundArtifact& tag);
 
-// Of a checkpoint that was bound with its optimizer's state: kCorrupt, naming the first, where a
-// weight is not the master weight beside it rounded, or a part of the state is missing (CheckEven).
-// The artifact gets a line of what was proved.
+// Compares the state of a checkpoint that was bound with it to the weights, and adds a line of what
+// was proved to the artifact. kCorrupt, naming the first, where a weight is not the master weight
+// beside it rounded, or a part of the state is missing (CheckEven).
 Status ProveState(BoundArtifact& checkpoint);
 
 // The line for all faults, of which there are some.

@@ -68,7 +68,7 @@ class Opener {
     return OkStatus();
   }
 
-  // Of a stage 3 source the frozen parameters are still in the ranks' model files.
+  // A stage 3 source leaves its frozen parameters in the ranks' model files.
   Status AddUniversal() {
     NXDKIT_TRY(AddUniversalWeights(tag_, universal_));
     if (!tag_.files.per_rank) return OkStatus();
@@ -83,7 +83,7 @@ class Opener {
     return dcp::CheckScalars(out_);
   }
 
-  // What there is without the optimizer's state, for who does not ask for it.
+  // The tensors without the optimizer's state, for a reader who does not ask for it.
   void Remember() {
     tensors_ = out_.tensors.size();
     for (const TensorFile& file : files_.files) in_files_.push_back(file.tensors.size());

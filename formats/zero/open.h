@@ -28,7 +28,8 @@ struct Facts {
   std::vector<std::string> others;  // keys that the script has added, which are left
   // Dtypes of the module, by key, of weights that are here in F32 alone.
   std::map<std::string, Dtype> dtypes;
-  // What fits, for people: "flat groups of 3 ranks have the 27 parameters' 8,385 elements".
+  // Lines for people on what was found to fit: "the flat groups of 3 ranks have the 8385 elements
+  // of 27 parameters".
   std::vector<std::string> proofs;
 };
 

@@ -40,7 +40,7 @@ class Flattener {
  private:
   int64_t Length(size_t rank, size_t group) const { return ranks_[rank].masters[group].shape[0]; }
 
-  // Of stages 1 and 2: one flat tensor, of which rank r has [r * part, (r + 1) * part); the last
+  // Stages 1 and 2 have one flat tensor, of which rank r has [r * part, (r + 1) * part); the last
   // ranks may have less of it, or nothing.
   Status AddGroup12(size_t g) {
     const std::vector<int64_t> none;
@@ -80,7 +80,7 @@ class Flattener {
         .hint(kCause);
   }
 
-  // What every rank's part would be, padded: as the moments are, or as the rank says.
+  // The length of a rank's part with padding: that of the moments, or the one that a rank says.
   Result<int64_t> PartLength(size_t g) const {
     int64_t part = 0;
     for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -127,7 +127,7 @@ class Flattener {
     }
   }
 
-  // Of stage 3: every parameter is cut in equal parts, which each rank has one after the other.
+  // Stage 3 cuts every parameter into equal parts; a rank has its parts one after the other.
   Status AddGroup3(size_t g) {
     std::optional<int64_t> at = 0;
     for (const NamedShape& shape : groups_[g]) {

@@ -37,7 +37,7 @@ struct Partition {
 Result<Partition> PartitionOf(const std::vector<std::vector<NamedShape>>& groups,
                               const std::vector<OptimizerFile>& ranks);
 
-// Of stage 3: what each of `world` ranks has of `count` elements, at most.
+// The most elements that stage 3 gives each of `world` ranks, of `count`.
 constexpr int64_t PartOf(int64_t count, int64_t world) { return (count + world - 1) / world; }
 // The ranges of one parameter, at `at` of every rank's group.
 std::vector<Range> RangesAt(int64_t at, int64_t count, int world);

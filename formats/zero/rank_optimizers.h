@@ -16,11 +16,11 @@ Result<std::vector<OptimizerFile>> ReadRankOptimizers(TagState& tag);
 // it does not say what is in them.
 Result<Partition> PartitionOf(const TagState& tag, const std::vector<OptimizerFile>& ranks);
 
-// What the ranks have of a parameter in their master weights, under a key.
+// The master weights of a parameter, from all ranks, under a key.
 Status AddMasters(TagState& tag, const std::vector<OptimizerFile>& ranks, const Place& place,
                   const std::string& key);
 
-// What the optimizer keeps of every parameter, and its options. kUnsupported for a state that is
+// The optimizer's state of every parameter, and its options. kUnsupported for a state that is
 // not as long as the master weights: then it is another optimizer's than Adam.
 Status AddKeptState(TagState& tag, const Partition& partition,
                     const std::vector<OptimizerFile>& ranks);

@@ -18,7 +18,7 @@ using torch::PickleList;
 using torch::PickleRecord;
 using torch::PickleValue;
 
-// What DeepSpeed itself writes into a model's file.
+// The keys that DeepSpeed itself writes into a model's file.
 constexpr std::string_view kOwnKeys[] = {"module",
                                          "buffer_names",
                                          "optimizer",

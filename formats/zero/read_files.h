@@ -28,7 +28,7 @@ struct NamedShape {
 struct ModelFile {
   std::vector<NamedTensor> module;  // in its order; empty ones where stage 3 has parameters
   std::set<std::string> buffers;
-  // Of each flat group in order; nullopt: the file does not say it (stage 0).
+  // The parameters of each flat group, in order; nullopt: the file does not say it (stage 0).
   std::optional<std::vector<std::vector<NamedShape>>> groups;
   std::vector<NamedShape> frozen;
   std::map<std::string, StoredTensor> frozen_parts;            // of stage 3: the rank's
@@ -47,7 +47,7 @@ struct ModelFile {
 // kCorrupt or kUnsupported naming the key for anything else than DeepSpeed writes.
 Result<ModelFile> ReadModelFile(const torch::Archive& archive);
 
-// What the optimizer keeps of one flat group, on one rank.
+// The optimizer's state of one flat group, on one rank.
 struct GroupState {
   std::map<std::string, StoredTensor> tensors;  // flat: "exp_avg"
   std::optional<double> step;

@@ -27,7 +27,7 @@ void CountGroups(TagState& tag, const Partition& partition,
   }
 }
 
-// What a group's list says of a parameter is what the module has.
+// The shapes in param_shapes must be those of the module.
 Status CheckShapes(const TagState& tag, const Partition& partition) {
   std::map<std::string_view, const StoredTensor*> module;
   for (const NamedTensor& tensor : tag.model().module) module.emplace(tensor.name, &tensor.stored);
@@ -57,7 +57,7 @@ Status CheckZero(const StoredTensor& flat, int64_t lean, size_t rank, size_t gro
       .hint("param_shapes are of another run than these files");
 }
 
-// Of stages 1 and 2 padding is zeros: else the parameters are in another order, or of another run.
+// Padding is zeros in stages 1 and 2: else the parameters are in another order, or another run's.
 Status CheckPadding(const Partition& partition, const std::vector<OptimizerFile>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r)
     for (size_t g = 0; g < partition.lengths.size(); ++g) {

@@ -19,7 +19,7 @@ struct Stage3 {
 };
 Result<Stage3> AddWeights3(TagState& tag);
 Status AddState3(TagState& tag, const Stage3& stage);
-// What every rank's model file has of frozen parameters.
+// The frozen parameters, of which every rank's model file has a part.
 Status AddFrozen3(TagState& tag, int world);
 
 }  // namespace nxdkit::zero

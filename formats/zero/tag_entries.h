@@ -26,7 +26,8 @@ class TagEntries {
 
   bool Has(const std::string& key) const { return entries_.Find(key) != nullptr; }
   Status AddWhole(const std::string& file, const std::string& key, const StoredTensor& stored);
-  // What the ranks' flat tensors have of a parameter; nullptr of a rank that has none, kCorrupt.
+  // A parameter's parts in the ranks' flat tensors. kCorrupt where `flat_of` gives nullptr for a
+  // rank that has some.
   using FlatOf = std::function<const StoredTensor*(int rank)>;
   Status AddRanges(const std::map<int, std::string>& files, const Place& place,
                    const std::string& key, const FlatOf& flat_of);

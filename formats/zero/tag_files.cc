@@ -16,7 +16,7 @@ constexpr uint64_t kMaxTagName = 4096;
 constexpr std::string_view kModelEnd = "_model_states.pt";
 constexpr std::string_view kOptimizerEnd = "_optim_states.pt";
 
-// What a name says: "bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt".
+// The parts of a file's name: "bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt".
 struct FileName {
   bool optimizer = false;
   std::optional<int> dp;

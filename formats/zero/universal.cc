@@ -87,7 +87,7 @@ class UniversalReader {
     return InShape(archive.tensors.at(value->tensor()->index), param).in(archive.path);
   }
 
-  // Of a stage 3 source a tensor is flat, and padded for its ranks.
+  // A stage 3 source leaves tensors flat, and padded for its ranks.
   Result<StoredTensor> InShape(StoredTensor stored, const std::string& param) const {
     const auto found = shapes_.find(param);
     if (found == shapes_.end() || stored.shape == found->second || stored.shape.size() != 1)

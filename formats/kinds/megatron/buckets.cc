@@ -149,7 +149,7 @@ class Joiner {
       if (count > room - at) return false;
       out.push_back({*tensor, bucket->first, at});
       at += count;
-      // Of a tied model the embedding has a bucket of its own, and the one before it is padded to
+      // A tied model's embedding has a bucket of its own, and the one before it is padded to
       // where it would begin.
       if ((at + kAlignment - 1) / kAlignment * kAlignment < room) continue;
       ++bucket;

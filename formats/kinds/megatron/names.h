@@ -15,7 +15,7 @@
 
 namespace nxdkit::kinds {
 
-// What is said of the vocabulary's rows that no parameter has.
+// The padding rows of a vocabulary, which no parameter has.
 struct CutRows {
   int64_t rows = 0;
   bool zero = true;
@@ -42,8 +42,8 @@ class MegatronNames {
   explicit MegatronNames(const models::Model& model) : model_(model) {}
   const TensorLayout* Find(const megatron::Key& key, int64_t layer) const;
   bool IsStacked(const megatron::Key& key) const;  // an axis of layers is its first one
-  // Of a parameter of the last layer the one of a layer of multi-token prediction, which is cut as
-  // that is.
+  // The name of a parameter; with a key of multi-token prediction, whose layer is cut as the last
+  // one is, its name in that layer.
   std::string NameOf(const models::Param& param, const megatron::Key& key) const;
   Status AddCarried(const dcp::StoredEntry& entry, const megatron::Key& key,
                     std::vector<dcp::StoredEntry>& out);

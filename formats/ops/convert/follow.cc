@@ -130,7 +130,7 @@ class Follower {
     }
     const Error& error = status.error();
     NXDKIT_ASSIGN(const bool there, IsFolder(step.path));
-    // Of the step itself: another file that lacks is the user's.
+    // Only a missing file of the step itself may still come: another one is the user's mistake.
     const bool is_step = error.file().starts_with(step.path);
     const bool may_come =
         is_step && (error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound);
