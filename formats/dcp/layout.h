@@ -1,10 +1,5 @@
 // PRIVATE: how a model's parameters are named and laid out in a distributed checkpoint, and how its
 // tensors are cut into chunks.
-//
-// TorchTitan's Llama turns neighbouring rows of q and k by rope, where transformers turns a row and
-// the one half a head further: in each head, row 2 i + j there is row j head_dim / 2 + i here. Seen
-// as [rows / 2, 2, columns] the two are transposed, and a head is two pieces; so that is the shape
-// in which such a tensor is laid out, and in which its bytes are seen.
 #pragma once
 
 #include <functional>
@@ -24,6 +19,7 @@ struct GlobalTensor {
   Shape shape;      // in the checkpoint; layout.shape is another one where rows come in pairs
   int tp_dim = -1;  // of `shape`, that tensor parallelism cuts; -1: every rank has all of it
 
+  // Whether the layout sees rows in pairs, [rows / 2, 2, columns]: see titan.h.
   bool has_pairs() const { return layout.shape.size() != shape.size(); }
 };
 
@@ -38,6 +34,15 @@ using HasTensor = std::function<bool(const std::string& name, const Shape& shape
 // shape.
 Result<std::vector<GlobalTensor>> ModelTensors(const models::Model& model, Style style,
                                                const HasTensor& stored = nullptr);
+
+// The tensors that an optimizer keeps its state of, under the names that it has for them: those of
+// the running model, which TorchTitan's state dict of the model takes apart.
+Result<std::vector<GlobalTensor>> StateTensors(const models::Model& model, Style style,
+                                               const HasTensor& stored = nullptr);
+// Both, of every style that has such a model; a name may be there more than once.
+std::vector<GlobalTensor> TensorsOfAnyStyle(const models::Model& model, const HasTensor& stored);
+// A tensor with the model's rows in their order, cut as its parameters are.
+GlobalTensor AsItIs(const models::Model& model, TensorLayout layout);
 
 // The layout of the chunk that is `box` of the tensor.
 TensorLayout CutChunk(const GlobalTensor& tensor, const Box& box);

@@ -8,7 +8,8 @@
 namespace nxdkit::dcp {
 namespace {
 
-constexpr std::string_view kStyleNames[] = {"hf", "hf-fused", "torchtitan", "torchtitan-2025"};
+constexpr std::string_view kStyleNames[] = {"hf", "hf-fused", "torchtitan", "torchtitan-unfused",
+                                            "torchtitan-2025"};
 constexpr int64_t kMaxRanks = 100'000;
 
 }  // namespace

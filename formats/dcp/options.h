@@ -11,13 +11,16 @@ namespace nxdkit::dcp {
 
 // Whose names the parameters have.
 enum class Style : uint8_t {
-  kHf,         // those of checkpoints of transformers, and of its modules before version 5
-  kHfFused,    // of its modules since: the experts of a layer in one tensor
-  kTitan,      // TorchTitan's
-  kTitan2025,  // the same before April 2026
+  kHf,            // those of checkpoints of transformers, and of its modules before version 5
+  kHfFused,       // of its modules since: the experts of a layer in one tensor
+  kTitan,         // TorchTitan's: the optimizer has q, k and v of a layer as one parameter
+  kTitanUnfused,  // the same of a model that is made without `fuse_qkv`
+  kTitan2025,     // the same before April 2026, which 0.2.2 has
 };
-inline constexpr Style kStyles[] = {Style::kHf, Style::kHfFused, Style::kTitan, Style::kTitan2025};
-std::string_view StyleName(Style style);  // "hf", "hf-fused", "torchtitan", "torchtitan-2025"
+inline constexpr Style kStyles[] = {Style::kHf, Style::kHfFused, Style::kTitan,
+                                    Style::kTitanUnfused, Style::kTitan2025};
+// "hf", "hf-fused", "torchtitan", "torchtitan-unfused", "torchtitan-2025"
+std::string_view StyleName(Style style);
 std::optional<Style> StyleFromName(std::string_view name);
 
 // The ranks that the tensors are cut over, one file for each: `tp` parts along the dimension that

@@ -428,7 +428,7 @@ TEST(Frame, HelpNamesManyOptionsOfKindsAlone) {
 TEST(Frame, HelpOfAKindHasItsOwnWords) {
   const std::string tool = NXDKIT_TOOLS "/nxd-convert";
   EXPECT_THAT(RunProcess({tool, "--help=dcp"}).out,
-              HasSubstr("--style hf|hf-fused|torchtitan|torchtitan-2025\n"));
+              HasSubstr("--style hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025\n"));
   EXPECT_THAT(RunProcess({tool, "--help=nxd"}).out,
               HasSubstr("--style hf|nxdt|megatron|optimum\n"));
 }

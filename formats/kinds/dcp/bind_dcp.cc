@@ -9,6 +9,7 @@
 
 #include "formats/dcp/folder.h"
 #include "formats/dcp/layout.h"
+#include "formats/dcp/titan.h"
 #include "formats/kinds/bind.h"
 #include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/merge_lora.h"
@@ -108,6 +109,10 @@ RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const st
     if (entry.key.starts_with(kOptimizerPrefix)) continue;
     if (known.contains(std::string(WithoutPrefix(entry.key, prefix)))) {
       ++weights;
+      continue;
+    }
+    if (dcp::IsTitanBuffer(entry.key)) {
+      found.emplace(entry.key, "");
       continue;
     }
     const bool of_model = !prefix.empty() && entry.key.starts_with(prefix);
@@ -268,13 +273,9 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
     return described.contains(Described(name, shape));
   };
   DcpTensors known;
-  for (const dcp::Style style : dcp::kStyles) {
-    Result<std::vector<dcp::GlobalTensor>> tensors = dcp::ModelTensors(model, style, stored);
-    if (!tensors.ok()) continue;  // the style has no such model
-    for (dcp::GlobalTensor& tensor : *tensors) {
-      std::string name = tensor.layout.name;
-      known.emplace(std::move(name), std::move(tensor));
-    }
+  for (dcp::GlobalTensor& tensor : dcp::TensorsOfAnyStyle(model, stored)) {
+    std::string name = tensor.layout.name;
+    known.emplace(std::move(name), std::move(tensor));
   }
   return known;
 }
@@ -317,6 +318,26 @@ void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
   }
 }
 
+// TorchTitan's balancing of experts adds them to the router's scores; no other format has a place
+// for them, and zeros, as in a run without it, say nothing.
+Status WarnOfBuffers(BoundArtifact& out) {
+  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
+    if (!dcp::IsTitanBuffer(entry.key)) continue;
+    for (const dcp::StoredChunk& chunk : entry.chunks) {
+      const bool is_row = chunk.stored.shape.size() == 1 && IsPacked(chunk.stored);
+      NXDKIT_ASSIGN(const bool zeros,
+                    is_row ? IsZeroFrom(chunk.stored, 0).on(entry.key) : Result<bool>(false));
+      if (zeros) continue;
+      out.artifact.warnings.push_back(
+          fmt::format("{} is not zero: the model adds it to the scores of its router, and other "
+                      "formats than a checkpoint of TorchTitan have no place for it",
+                      entry.key));
+      return OkStatus();
+    }
+  }
+  return OkStatus();
+}
+
 Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
@@ -325,6 +346,7 @@ Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) 
   const std::string prefix = FindPrefix(*DcpFolderOf(out.artifact), known);
   run = FindRunKeys(*DcpFolderOf(out.artifact), known, prefix);
   NXDKIT_TRY(BindModel(out, known, prefix, run));
+  NXDKIT_TRY(WarnOfBuffers(out));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 

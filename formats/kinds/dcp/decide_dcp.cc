@@ -134,22 +134,32 @@ size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string&
   }));
 }
 
-// The style that most of a checkpoint's keys are of, "model." before them or not.
+// How many of a checkpoint's keys are a style's.
+struct Fit {
+  size_t weights = 0;
+  size_t states = 0;
+  auto operator<=>(const Fit&) const = default;
+};
+
+// The style that most of a checkpoint's keys are of, "model." before them or not. The names of the
+// optimizer's state decide between styles that have the same for the weights.
 FoundNames NamesOf(const BoundArtifact& source) {
   FoundNames best;
   if (!DcpFolderOf(source.artifact) || !source.model) return best;
   const StoredNames keys(*DcpFolderOf(source.artifact));
-  size_t most = 0;
+  Fit most;
   for (const dcp::Style style : dcp::kStyles) {
     const auto tensors = dcp::ModelTensors(*source.model, style);
-    if (!tensors.ok()) continue;  // it has no such model
+    const auto states = dcp::StateTensors(*source.model, style);
+    if (!tensors.ok() || !states.ok()) continue;  // it has no such model
+    const size_t plain = CountOf(*states, "", keys.states);
+    const size_t after_model = CountOf(*states, std::string(kModelPrefix), keys.states);
+    const std::string state_prefix(after_model > plain ? kModelPrefix : "");
     for (const auto& prefix : {std::string(), std::string(kModelPrefix)}) {
-      const size_t count = CountOf(*tensors, prefix, keys.weights);
-      if (count <= most) continue;
-      most = count;
-      const bool before_states = CountOf(*tensors, std::string(kModelPrefix), keys.states) >
-                                 CountOf(*tensors, "", keys.states);
-      best = {style, {prefix, std::string(before_states ? kModelPrefix : "")}};
+      const Fit fit = {CountOf(*tensors, prefix, keys.weights), std::max(plain, after_model)};
+      if (fit.weights == 0 || fit <= most) continue;
+      most = fit;
+      best = {style, {prefix, state_prefix}};
     }
   }
   return best;

@@ -39,7 +39,7 @@ Result<bool> IsDcpRun(const std::string& path, const Looker& look) {
 }
 
 constexpr OptionRow kRows[] = {
-    {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
+    {"style", "hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025",
      "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
      "(before April 2026)",
      kAsTarget},

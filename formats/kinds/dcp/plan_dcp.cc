@@ -9,6 +9,7 @@
 
 #include "formats/artifact/canonical.h"
 #include "formats/dcp/metadata_writer.h"
+#include "formats/dcp/titan.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/dcp/read_dcp.h"
 #include "formats/torch/encoder.h"
@@ -33,9 +34,8 @@ struct DcpRank {
 
 using torch::PickleValue;
 
-Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source,
-                                                     dcp::Style style) {
-  if (source.model) return dcp::ModelTensors(*source.model, style);
+// Each parameter by itself, where nobody wrote a table.
+std::vector<dcp::GlobalTensor> OwnTensors(const BoundArtifact& source) {
   std::vector<dcp::GlobalTensor> tensors;
   for (TensorLayout& layout : WholeTensors(source)) {
     Shape shape = layout.shape;
@@ -43,6 +43,18 @@ Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source
   }
   tensors.resize(source.model_params());
   return tensors;
+}
+
+Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source,
+                                                     dcp::Style style) {
+  if (source.model) return dcp::ModelTensors(*source.model, style);
+  return OwnTensors(source);
+}
+
+// As the optimizer names them.
+Result<std::vector<dcp::GlobalTensor>> StateTensors(const BoundArtifact& source, dcp::Style style) {
+  if (source.model) return dcp::StateTensors(*source.model, style);
+  return OwnTensors(source);
 }
 
 // Whether the weights are a tag's, which its optimizer goes on from.
@@ -57,15 +69,13 @@ class DcpMaker {
 
   Result<DcpContents> Make() {
     NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, WeightTensors(source_, output_.style));
-    for (dcp::GlobalTensor weight : weights) {
+    for (dcp::GlobalTensor& weight : weights) {
       if (output_.names) weight.layout.name.insert(0, output_.names->prefix);
       Narrow(weight);
       AddTensor(std::move(weight));
     }
-    if (output_.names)
-      for (dcp::GlobalTensor& weight : weights)
-        weight.layout.name.insert(0, output_.names->state_prefix);
-    if (source_.optimizer) NXDKIT_TRY(AddState(weights));
+    AddBuffers();
+    if (source_.optimizer) NXDKIT_TRY(AddState());
     NXDKIT_TRY(AddRun());
     for (const dcp::GlobalTensor& tensor : out_.tensors)
       out_.metadata.tensors.push_back({tensor.layout.name, Dtype::kF32, tensor.shape, {}});
@@ -110,9 +120,22 @@ class DcpMaker {
     return OkStatus();
   }
 
-  Status AddState(const std::vector<dcp::GlobalTensor>& weights) {
+  // What TorchTitan's model asks for and no other model has; what the source has goes along.
+  void AddBuffers() {
+    if (!source_.model || output_.names) return;
+    for (TensorLayout& buffer : dcp::TitanBuffers(*source_.model, output_.style)) {
+      const auto is_it = [&](const RunTensor& tensor) { return tensor.key == buffer.name; };
+      if (std::ranges::any_of(source_.run, is_it)) continue;
+      Shape shape = buffer.shape;
+      AddTensor({std::move(buffer), std::move(shape), -1});
+    }
+  }
+
+  Status AddState() {
+    NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, StateTensors(source_, output_.style));
     std::set<uint32_t> met;  // of a tied pair the first name has the state
-    for (const dcp::GlobalTensor& weight : weights) {
+    for (dcp::GlobalTensor& weight : weights) {
+      if (output_.names) weight.layout.name.insert(0, output_.names->state_prefix);
       const std::vector<uint32_t> params = ParamsOf(weight.layout);
       if (!met.insert(params.front()).second) continue;
       const auto has_state = [&](uint32_t i) { return source_.optimizer->entries[i].has_value(); };
@@ -157,7 +180,10 @@ class DcpMaker {
     return Unsupported(
                "{} and {} become one parameter, but the optimizer keeps something else of each: {}",
                source_.params[front].name, source_.params[other].name, difference)
-        .hint("--style hf keeps them apart");
+        .hint(output_.style == dcp::Style::kTitan
+                  ? "--style torchtitan-unfused keeps them apart, for a model made with "
+                    "fuse_qkv=False; so does --style hf"
+                  : "--style hf keeps them apart");
   }
 
   // What the optimizer keeps of one and not so of the other; "" when it keeps the same of both.

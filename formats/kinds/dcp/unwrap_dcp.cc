@@ -25,12 +25,8 @@ using Shapes = std::unordered_map<std::string, Shape>;
 Shapes ShapesOf(const models::Model& model) {
   const dcp::HasTensor unlaid = [](const std::string&, const Shape&) { return false; };
   Shapes shapes;
-  for (const dcp::Style style : dcp::kStyles) {
-    const auto tensors = dcp::ModelTensors(model, style, unlaid);
-    if (!tensors.ok()) continue;  // the style has no such model
-    for (const dcp::GlobalTensor& tensor : *tensors)
-      shapes.emplace(tensor.layout.name, tensor.shape);
-  }
+  for (const dcp::GlobalTensor& tensor : dcp::TensorsOfAnyStyle(model, unlaid))
+    shapes.emplace(tensor.layout.name, tensor.shape);
   return shapes;
 }
 

@@ -44,7 +44,7 @@ constexpr OptionRow kRows[] = {
     {"fsdp", "1|2", "its FSDP: FSDP1 flattens what the optimizer keeps by layers", kAsTarget},
     {"torch", "VERSION", "a release of torch that is to load them, 2.4 to 2.15", kAsTarget},
     {"device", "NAME", "the device that their mesh is of, such as cuda or npu", kAsTarget},
-    {"style", "hf|hf-fused|torchtitan|torchtitan-2025",
+    {"style", "hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025",
      "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
      "(before April 2026)",
      kAsTarget},
