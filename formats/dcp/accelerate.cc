@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "formats/dcp/whole_archive.h"
 #include "formats/torch/archive.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
@@ -11,65 +12,16 @@ namespace {
 
 constexpr char kModelFolder[] = "pytorch_model_fsdp_0";
 constexpr char kOptimizerFolder[] = "optimizer_0";
-constexpr char kTrainersScheduler[] = "scheduler.pt";
 constexpr char kAcceleratesScheduler[] = "scheduler.bin";
 constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // of FULL_STATE_DICT
 constexpr char kWholeOptimizer[] = "optimizer.bin";
-constexpr char kSchedulerPrefix[] = "lr_scheduler.";
 
 Status AddScheduler(const std::string& path, const Looker& look, Folder& out) {
   NXDKIT_ASSIGN(const bool accelerates, look.HasFile(path, kAcceleratesScheduler));
   if (accelerates)
     AddWarning(out, "scheduler.bin is left: accelerate counts a step of every rank in it");
-  NXDKIT_ASSIGN(const bool trainers, look.HasFile(path, kTrainersScheduler));
-  if (!trainers) return OkStatus();
-  const std::string file = JoinPath(path, kTrainersScheduler);
-  const Result<torch::Archive> archive =
-      torch::ReadArchive(file, {.allowed = torch::ReadOptions::Allowed::kRunState});
-  if (!archive.ok() && archive.error().code() == Errc::kIo) return archive.error();
-  const torch::PickleDict* dict = archive.ok() ? archive->root.dict() : nullptr;
-  if (!dict || !archive->tensors.empty()) {
-    AddWarning(out, file + " is left: " +
-                        (archive.ok() ? "it is no dict of numbers" : archive.error().ToString()));
-    return OkStatus();
-  }
-  for (const auto& [key, value] : *dict)
-    if (key.string()) out.metadata.objects.push_back({kSchedulerPrefix + *key.string(), {}, value});
-  return OkStatus();
+  return AddSchedulerFile(path, look, out);
 }
-
-// The tensors of one archive, each whole.
-class WholeArchive {
- public:
-  WholeArchive(const torch::Archive& archive, Folder& out) : archive_(archive), out_(out) {
-    file_ = static_cast<uint32_t>(out.files.size());
-    out.files.push_back({archive.path, archive.format, archive.file_bytes, {}, {}});
-    out.archives.push_back({archive.path, 0, archive.file_bytes});
-    for (const std::string& warning : archive.warnings) AddWarning(out, warning);
-  }
-
-  void Add(std::string key, torch::TensorIndex index) {
-    StoredTensor stored = archive_.tensors.at(index.index);
-    stored.name = key;
-    out_.files[file_].tensors.push_back(stored);
-    StoredEntry entry{std::move(key), stored.dtype, stored.shape, {}};
-    const Box box = WholeBox(stored.shape);
-    if (box.Volume() > 0) entry.chunks.push_back({box, file_, std::move(stored)});
-    out_.tensors.push_back(std::move(entry));
-  }
-  // A tensor, or a value of its own.
-  void AddAny(std::string key, const torch::PickleValue& value) {
-    if (const torch::TensorIndex* index = value.tensor())
-      Add(std::move(key), *index);
-    else
-      out_.metadata.objects.push_back({std::move(key), {}, value});
-  }
-
- private:
-  const torch::Archive& archive_;
-  Folder& out_;
-  uint32_t file_;
-};
 
 Result<Folder> OpenWholeModel(const std::string& path) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));

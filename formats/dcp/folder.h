@@ -38,10 +38,11 @@ struct Archive {
 
 // What wrote the folder. All that comes after reads of each the same.
 enum class FolderForm : uint8_t {
-  kCheckpoint,   // torch.distributed.checkpoint: .metadata
-  kRankLocal,    // the same without collectives: a __R.metadata of every rank
-  kRankFiles,    // torch_checkpointing: <item>_<rank>.pt
-  kSafetensors,  // HuggingFaceStorageWriter: shards of safetensors that say where they belong
+  kCheckpoint,    // torch.distributed.checkpoint: .metadata
+  kRankLocal,     // the same without collectives: a __R.metadata of every rank
+  kRankFiles,     // torch_checkpointing: <item>_<rank>.pt
+  kSafetensors,   // HuggingFaceStorageWriter: shards of safetensors that say where they belong
+  kTransformers,  // weights of safetensors, and a folder with the optimizer's .metadata
 };
 
 struct Folder {

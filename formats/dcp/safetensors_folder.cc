@@ -1,5 +1,7 @@
 #include "formats/dcp/safetensors_folder.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -174,6 +176,19 @@ Result<bool> HasShards(const std::string& path, const std::vector<std::string>& 
   const Errc code = file.error().code();
   if (code == Errc::kIo || code == Errc::kNotFound) return file.error();
   return false;
+}
+
+std::string ShardFileName(int rank) {
+  return fmt::format("shard-{:05}-model-00001-of-00001.safetensors", rank + 1);
+}
+
+std::map<std::string, std::string> ShardMetadata(
+    const std::vector<std::pair<std::string, Shape>>& begins) {
+  Json info = Json::object();
+  for (const auto& [name, lo] : begins) info.push_back({name, {{"saved_offsets", lo}}});
+  return {{std::string(kShardingInfo), info.dump()},
+          {std::string(kShardVersion), "1.0"},
+          {"format", "pt"}};
 }
 
 Result<Folder> OpenShards(const std::string& path, const Looker& look) {

@@ -2,7 +2,9 @@
 // where its chunks begin (DCP_SHARDING_INFO). Nothing says how large the whole tensors are.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "formats/dcp/folder.h"
@@ -14,5 +16,11 @@ namespace nxdkit::dcp {
 Result<bool> HasShards(const std::string& path, const std::vector<std::string>& names);
 
 Result<Folder> OpenShards(const std::string& path, const Looker& look);
+
+// How they are written: the file of a rank's chunks, "shard-00001-model-00001-of-00001.safetensors"
+// of rank 0, and its __metadata__: where each tensor begins, by name.
+std::string ShardFileName(int rank);
+std::map<std::string, std::string> ShardMetadata(
+    const std::vector<std::pair<std::string, Shape>>& begins);
 
 }  // namespace nxdkit::dcp

@@ -4,6 +4,7 @@
 #include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/dcp/read_dcp.h"
+#include "formats/kinds/dcp/transformers_folder.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
@@ -12,14 +13,20 @@
 namespace nxdkit::kinds {
 namespace {
 
+// Weights and optimizer may be two checkpoints beside one another.
+Result<dcp::Folder> OpenFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool accelerate, dcp::IsAccelerateFolder(path, look));
+  if (accelerate) return dcp::OpenAccelerate(path, look);
+  NXDKIT_ASSIGN(const bool transformers, IsTransformersFolder(path, look));
+  return transformers ? OpenTransformers(path, look) : dcp::Open(path, look);
+}
+
 Status OpenDcp(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (!is_folder)
     return Unsupported("a torch distributed checkpoint is a folder; this is a file")
         .in(artifact.path);
-  NXDKIT_ASSIGN(const bool two, dcp::IsAccelerateFolder(artifact.path, artifact.look));
-  NXDKIT_ASSIGN(dcp::Folder folder, two ? dcp::OpenAccelerate(artifact.path, artifact.look)
-                                        : dcp::Open(artifact.path, artifact.look));
+  NXDKIT_ASSIGN(dcp::Folder folder, OpenFolder(artifact.path, artifact.look));
   artifact.warnings = folder.warnings;
   artifact.files = folder.files;
   artifact.folder = artifact.path;
@@ -29,8 +36,10 @@ Status OpenDcp(Artifact& artifact, const InputHints& hints) {
 }
 
 Result<bool> IsDcpFolder(const std::string& path, const Looker& look) {
-  NXDKIT_ASSIGN(const bool two, dcp::IsAccelerateFolder(path, look));
-  return two ? Result<bool>(true) : dcp::LooksLikeFolder(path, look);
+  NXDKIT_ASSIGN(const bool accelerate, dcp::IsAccelerateFolder(path, look));
+  if (accelerate) return true;
+  NXDKIT_ASSIGN(const bool transformers, IsTransformersFolder(path, look));
+  return transformers ? Result<bool>(true) : dcp::LooksLikeFolder(path, look);
 }
 
 Result<bool> IsDcpRun(const std::string& path, const Looker& look) {

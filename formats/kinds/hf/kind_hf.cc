@@ -1,5 +1,6 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
+#include "formats/kinds/dcp/transformers_folder.h"
 #include "formats/kinds/hf/facts_hf.h"
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/kinds/hf/read_hf.h"
@@ -19,6 +20,14 @@ constexpr OptionRow kRows[] = {
     {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
      kAsTarget}};
 
+// With the optimizer's checkpoint beside the weights it is one of transformers, as a whole.
+Result<bool> IsHfFolder(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool weights, hf::HasWeights(path, look));
+  if (!weights) return false;
+  NXDKIT_ASSIGN(const bool more, IsTransformersFolder(path, look));
+  return !more;
+}
+
 Status CheckHfOptions(const Arguments& given) {
   const std::optional<std::string> size = given.Text("max-shard-size");
   if (size) NXDKIT_TRY(hf::ParseShardSize(*size));
@@ -32,7 +41,7 @@ constinit const Kind kHf = {
     .called = "a Hugging Face model",
     .precedence = 3,
     .is_file = IsHfFile,
-    .is_folder = hf::HasWeights,
+    .is_folder = IsHfFolder,
     .place = PlaceOfHf,
     .open = OpenHf,
     .bind = BindHf,

@@ -1,0 +1,26 @@
+// PRIVATE to formats/kinds: what a loop around transformers leaves since release 5.15: weights and optimizer beside one
+// another. Sources: transformers 5.19 and 5.24, run; FORMAT.md.
+//
+//   shard-0000R-model-00001-of-00001.safetensors    5.20 to 5.24: the weights' chunks, rank by rank
+//   sharded/shard-..., model-00001-of-00001.safetensors    5.15 to 5.19: the same twice
+//   optimizer/.metadata, __R_0.distcp               or optimizer/optimizer.pt
+//   scheduler.pt, rng_state_R.pth, trainer_state.json
+#pragma once
+
+#include <string>
+
+#include "formats/dcp/folder.h"
+
+namespace nxdkit::kinds {
+
+inline constexpr char kOptimizerBeside[] = "optimizer";  // the folder
+inline constexpr char kShardedBelow[] = "sharded";
+
+// Whether the folder has weights, in any of these forms, and the folder of their optimizer.
+Result<bool> IsTransformersFolder(const std::string& path, const Looker& look = {});
+
+// Both as one checkpoint, with scheduler.pt under "lr_scheduler.". A warning says what is left out:
+// an optimizer that cannot be read, and the random states, which are those of so many ranks.
+Result<dcp::Folder> OpenTransformers(const std::string& path, const Looker& look = {});
+
+}  // namespace nxdkit::kinds
