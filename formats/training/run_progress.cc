@@ -26,7 +26,6 @@ using torch::PickleValue;
 
 constexpr uint64_t kMaxStateBytes = 64 << 20;
 constexpr double kMostCounted = 9e15;  // F64 holds each whole number below
-constexpr char kStateFile[] = "trainer_state.json";
 constexpr char kBaseRates[] = "base_lrs";
 
 // The most that any parameter has made.
@@ -86,7 +85,6 @@ class TagReader {
     if (step_ && *step_ != steps)
       Note("{} is {}, the step of {}; the optimizer has made {}", kTrainStepKey, *step_, step_from_,
            steps);
-    if (!out_.tokens) Note("{} is not known and written as 0", kTokensSeenKey);
     return std::move(out_);
   }
 
@@ -149,12 +147,12 @@ class TagReader {
 
   // Of optimum-neuron and of transformers ("global_step"), or of grpo-train ("step").
   Status ReadTrainerState() {
-    NXDKIT_ASSIGN(const std::string path, Find(kStateFile));
+    NXDKIT_ASSIGN(const std::string path, Find(kTrainerStateFile));
     if (path.empty()) return OkStatus();
     const Result<Json> state = ReadJsonFile(path, kMaxStateBytes);
     if (!state.ok() && state.error().code() == Errc::kIo) return state.error();
     if (!state.ok() || !state->is_object()) {
-      Note("{} cannot be read: {}", kStateFile,
+      Note("{} cannot be read: {}", kTrainerStateFile,
            state.ok() ? "it is not an object" : state.error().message());
       return OkStatus();
     }
@@ -162,8 +160,8 @@ class TagReader {
       const Result<int64_t> number = JsonInt(*state, key);
       return number.ok() && *number >= 0 ? std::optional(*number) : std::nullopt;
     };
-    TakeStep(count("global_step"), kStateFile);
-    TakeStep(count("step"), kStateFile);
+    TakeStep(count("global_step"), kTrainerStateFile);
+    TakeStep(count("step"), kTrainerStateFile);
     if (!epoch_) epoch_ = count("schedule_steps");
     if (const auto tokens = count("num_input_tokens_seen"); tokens && *tokens > 0)
       out_.tokens = tokens;
@@ -312,6 +310,20 @@ Result<RunProgress> ProgressOfTag(const BoundArtifact& tag) {
   if (!tag.artifact.folder.empty()) return TagReader(tag).Read(steps);
   RunProgress progress;
   progress.step = progress.last_epoch = steps;
+  return progress;
+}
+
+Result<RunProgress> ProgressOfCheckpoint(const BoundArtifact& checkpoint) {
+  RunProgress progress;
+  NXDKIT_ASSIGN(progress.step, StepOfCheckpoint(checkpoint));
+  NXDKIT_ASSIGN(const auto epoch, ReadIfThere(*checkpoint.objects, kLastEpochKey));
+  const int64_t* const last = epoch ? epoch->integer() : nullptr;
+  progress.last_epoch = last ? *last : progress.step;
+  if (!last)
+    progress.notes.push_back(fmt::format("{} is not known: the step, {}, is written", kLastEpochKey,
+                                         progress.step));
+  NXDKIT_ASSIGN(const auto tokens, ReadIfThere(*checkpoint.objects, kTokensSeenKey));
+  if (const int64_t* number = tokens ? tokens->integer() : nullptr) progress.tokens = *number;
   return progress;
 }
 

@@ -18,6 +18,7 @@ inline constexpr char kTrainStepKey[] = "train_state.step";
 inline constexpr char kTokensSeenKey[] = "train_state.ntokens_seen";
 
 inline constexpr char kSchedulerFile[] = "scheduler.pt";
+inline constexpr char kTrainerStateFile[] = "trainer_state.json";
 inline constexpr char kUserContentFile[] = "user_content.pt";
 
 struct RunProgress {
@@ -30,6 +31,10 @@ struct RunProgress {
 // Of a tag: what scheduler.pt and user_content.pt say, and trainer_state.json in the folder around
 // it; what nobody says is what the optimizer has counted.
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
+
+// The same of a checkpoint by names with an optimizer: what its objects say, else what the optimizer
+// has counted.
+Result<RunProgress> ProgressOfCheckpoint(const BoundArtifact& checkpoint);
 
 // What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has,
 // by name. Without base_lrs where a group does not say its initial_lr: lr is what became of it, and

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "formats/dcp/layout.h"
-#include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/kinds/dcp/dcp_contents.h"
 #include "formats/kinds/dcp/read_dcp.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
@@ -54,6 +54,38 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   }
 }
 
+// What the program that loads it has to be told.
+void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
+  const auto note = [&](std::string text) { output.notes.push_back(std::move(text)); };
+  const bool of_titan = output.style != dcp::Style::kHf && output.style != dcp::Style::kHfFused;
+  const bool has_groups = optimizer.groups.size() > 1;
+  if (output.form == DcpOutput::Form::kTransformers) {
+    note(fmt::format("the data loader's state has no counterpart: go on after step {}",
+                     progress.step));
+    if (has_groups)
+      note("the optimizer has several groups (weight decay): make it with the same, in any order");
+    return;
+  }
+  if (!progress.tokens) note(fmt::format("{} is not known and written as 0", kTokensSeenKey));
+  note(
+      "the data loader's state has no counterpart: leave it out when loading "
+      "(exclude_from_loading)");
+  const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
+  if (output.style == dcp::Style::kTitan2025 && !schedule.Find("base_lrs"))
+    note(
+        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
+        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
+  if (has_groups)
+    note(
+        "the parameters have different options (weight decay); TorchTitan takes those of the first "
+        "parameter for each of its groups, so it has to be given the same groups");
+  if (of_titan)
+    note(
+        fmt::format("the learning rate of step {} is the file's; from then on it is that of "
+                    "TorchTitan's own settings and schedule",
+                    progress.step + 1));
+}
+
 // Notes for the user of the other program.
 Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   const BoundOptimizer& optimizer = *source.optimizer;
@@ -67,18 +99,7 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   NoteDefaults(source, output);
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
   output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
-  output.notes.push_back(
-      "the data loader's state has no counterpart: leave it out when loading "
-      "(exclude_from_loading)");
-  const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
-  if (output.style == dcp::Style::kTitan2025 && !schedule.Find("base_lrs"))
-    output.notes.push_back(
-        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
-        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
-  if (optimizer.groups.size() > 1)
-    output.notes.push_back(
-        "the parameters have different options (weight decay); TorchTitan takes those of the first "
-        "parameter for each of its groups, so it has to be given the same groups");
+  NoteProgram(optimizer, progress, output);
   if (!others.empty())
     output.notes.push_back(
         fmt::format("options that torch's AdamW does not have are kept in {}: {}", kNumberedFormKey,
@@ -178,6 +199,30 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
         left.size(), left.front()));
 }
 
+// from_pretrained casts to the dtype of config.json, where it is not given one: master weights in
+// F32 would be rounded.
+Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
+  const Artifact& artifact = source.artifact;
+  const auto is_narrow = [](Dtype dtype) { return dtype != Dtype::kF32 && dtype != Dtype::kF64; };
+  if (!source.optimizer || output.dtype || output.downcast) return OkStatus();
+  if (std::ranges::any_of(WeightDtypes(source), is_narrow)) return OkStatus();
+  if (!artifact.config || artifact.config->dtype.value_or(Dtype::kF32) == Dtype::kF32)
+    return OkStatus();
+  output.notes.push_back(
+      fmt::format("config.json says float32, not {}: the weights are the master weights",
+                  Name(*artifact.config->dtype)));
+  return models::WithDtype(artifact.config_text, Dtype::kF32).To(output.config_text);
+}
+
+// The names that --style says, or those of the program that is to load it.
+std::optional<dcp::Style> StyleAskedFor(const OutputOptions& options) {
+  if (const std::optional<std::string> style = options.Text("style"))
+    return dcp::StyleFromName(*style);
+  const std::optional<std::string> program = options.Text("for");
+  if (!program) return std::nullopt;
+  return *program == "transformers" ? dcp::Style::kHfFused : dcp::Style::kTitan;
+}
+
 }  // namespace
 
 Result<dcp::Mesh> MeshOf(const Arguments& options) {
@@ -194,8 +239,8 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   WarnOfRounding(source, options, output);
   const FoundNames found = NamesOf(source);
   const bool is_dcp = DcpFolderOf(source.artifact) != nullptr;
-  const std::optional<std::string> style = options.Text("style");
-  const std::optional<dcp::Style> asked = style ? dcp::StyleFromName(*style) : std::nullopt;
+  if (options.Text("for") == "transformers") output.form = DcpOutput::Form::kTransformers;
+  const std::optional<dcp::Style> asked = StyleAskedFor(options);
   output.style = asked.value_or(found.style);
   if (is_dcp && (!asked || !source.model)) output.names = found.names;
   if (is_dcp && !source.optimizer && !output.names) NoteLeftOptions(source, output);
@@ -213,6 +258,7 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   if (!output.names && !found.names.prefix.empty())
     output.notes.push_back(
         fmt::format("\"{}\" before the names of the weights is left out", found.names.prefix));
+  if (output.form == DcpOutput::Form::kTransformers) NXDKIT_TRY(DecideLoadedDtype(source, output));
   if (source.optimizer) NXDKIT_TRY(NoteRun(source, output));
   return decided;
 }

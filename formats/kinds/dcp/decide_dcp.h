@@ -1,6 +1,7 @@
 // PRIVATE to formats: a distributed checkpoint as an output: names and mesh.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,11 @@ class DcpOutput : public Output {
   Status Plan(OutputBuilder& builder) const override;
   StateLayout State() const override { return {nxd::OptimizerStyle::kNamed, 1}; }
 
+  enum class Form : uint8_t {
+    kFolder,        // all of it in one distributed checkpoint
+    kTransformers,  // weights as shards of safetensors, the optimizer in a folder beside them
+  };
+  Form form = Form::kFolder;
   dcp::Style style = dcp::Style::kHf;
   struct Names {
     std::string prefix;  // before those of the weights: "model."

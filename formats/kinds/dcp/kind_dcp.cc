@@ -52,6 +52,10 @@ constexpr OptionRow kRows[] = {
      "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
      "(before April 2026)",
      kAsTarget},
+    {"for", "transformers|torchtitan",
+     "the program that is to load it: its names; and for transformers its folder, of shards of "
+     "safetensors and the optimizer beside them",
+     kAsTarget},
     {"chunks", "N",
      "cut every tensor of a torch distributed checkpoint into N chunks of rows, in N files",
      kAsTarget},
@@ -64,6 +68,11 @@ Status CheckDcpOptions(const Arguments& given) {
   if (chunks && given.Has("mesh"))
     return BadUsage("--chunks {} is short for --mesh dp={}: give one of them", *chunks, *chunks);
   NXDKIT_TRY(MeshOf(given));
+  const std::string program = given.Text("for").value_or("");
+  const std::string style = given.Text("style").value_or("");
+  const bool of_titan = style.starts_with("torchtitan");
+  if (!style.empty() && (program == "torchtitan" ? !of_titan : !program.empty() && of_titan))
+    return BadUsage("--for {} does not have the names of --style {}", program, style);
   return OkStatus();
 }
 

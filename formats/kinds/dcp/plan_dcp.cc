@@ -1,24 +1,14 @@
 #include "formats/kinds/dcp/plan_dcp.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
-#include <unordered_map>
 #include <utility>
 
-#include "formats/artifact/canonical.h"
 #include "formats/dcp/metadata_writer.h"
-#include "formats/dcp/titan.h"
-#include "formats/kinds/builder.h"
+#include "formats/kinds/dcp/plan_transformers.h"
 #include "formats/kinds/dcp/read_dcp.h"
-#include "formats/torch/encoder.h"
 #include "formats/training/adam_options.h"
-#include "formats/training/keep_params.h"
-#include "formats/training/numbered_form.h"
 #include "formats/training/run_progress.h"
-#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -32,265 +22,9 @@ struct DcpRank {
   std::vector<DcpChunk> chunks;
 };
 
-using torch::PickleValue;
-
-// Each parameter by itself, where nobody wrote a table.
-std::vector<dcp::GlobalTensor> OwnTensors(const BoundArtifact& source) {
-  std::vector<dcp::GlobalTensor> tensors;
-  for (TensorLayout& layout : WholeTensors(source)) {
-    Shape shape = layout.shape;
-    tensors.push_back({std::move(layout), std::move(shape), -1});
-  }
-  tensors.resize(source.model_params());
-  return tensors;
+std::string Below(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : JoinPath(folder, name);
 }
-
-Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source,
-                                                     dcp::Style style) {
-  if (source.model) return dcp::ModelTensors(*source.model, style);
-  return OwnTensors(source);
-}
-
-// As the optimizer names them.
-Result<std::vector<dcp::GlobalTensor>> StateTensors(const BoundArtifact& source, dcp::Style style) {
-  if (source.model) return dcp::StateTensors(*source.model, style);
-  return OwnTensors(source);
-}
-
-// Whether the weights are a tag's, which its optimizer goes on from.
-bool IsOfMasters(const BoundArtifact& source) {
-  return source.optimizer && !DcpFolderOf(source.artifact);
-}
-
-class DcpMaker {
- public:
-  DcpMaker(const BoundArtifact& source, const DcpOutput& output)
-      : source_(source), output_(output), dtypes_(WeightDtypes(source)) {}
-
-  Result<DcpContents> Make() {
-    NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, WeightTensors(source_, output_.style));
-    for (dcp::GlobalTensor& weight : weights) {
-      if (output_.names) weight.layout.name.insert(0, output_.names->prefix);
-      Narrow(weight);
-      AddTensor(std::move(weight));
-    }
-    AddBuffers();
-    if (source_.optimizer) NXDKIT_TRY(AddState());
-    NXDKIT_TRY(AddRun());
-    for (const dcp::GlobalTensor& tensor : out_.tensors)
-      out_.metadata.tensors.push_back({tensor.layout.name, Dtype::kF32, tensor.shape, {}});
-    for (const DcpObject& object : out_.objects) out_.metadata.objects.push_back({object.key, {}});
-    return std::move(out_);
-  }
-
- private:
-  // Master weights, which torch has in F32 as the moments beside them.
-  void Narrow(dcp::GlobalTensor& weight) const {
-    if (!IsOfMasters(source_) || output_.dtype || output_.downcast) return;
-    const std::vector<uint32_t> params = ParamsOf(weight.layout);
-    if (std::ranges::any_of(params, [&](uint32_t i) { return dtypes_[i] == Dtype::kF64; }))
-      weight.layout.dtype = Dtype::kF32;
-  }
-
-  void AddTensor(dcp::GlobalTensor tensor) {
-    tensor.layout.name = OutputKey(tensor.layout.name);
-    if (output_.names) KeepPath(tensor.layout.name);
-    out_.tensors.push_back(std::move(tensor));
-  }
-
-  // As the checkpoint stores it, where its names stay: with what programs have put around them.
-  std::string OutputKey(const std::string& key) const {
-    return output_.names && DcpFolderOf(source_.artifact)
-               ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
-               : key;
-  }
-
-  void AddArchive(const std::string& short_key, std::string archive) {
-    const std::string key = OutputKey(short_key);
-    if (DcpFolderOf(source_.artifact)) KeepPath(key);
-    dcp::ObjectArchive& shared = archives_[archive];
-    if (!shared) shared = std::make_shared<const std::string>(std::move(archive));
-    out_.objects.push_back({key, shared});
-  }
-
-  Status AddObject(const std::string& key, const PickleValue& value) {
-    Result<std::string> archive = torch::EncodeObject(value);
-    if (!archive.ok()) return std::move(archive).error().on(key);
-    AddArchive(key, *std::move(archive));
-    return OkStatus();
-  }
-
-  // What TorchTitan's model asks for and no other model has; what the source has goes along.
-  void AddBuffers() {
-    if (!source_.model || output_.names) return;
-    for (TensorLayout& buffer : dcp::TitanBuffers(*source_.model, output_.style)) {
-      const auto is_it = [&](const RunTensor& tensor) { return tensor.key == buffer.name; };
-      if (std::ranges::any_of(source_.run, is_it)) continue;
-      Shape shape = buffer.shape;
-      AddTensor({std::move(buffer), std::move(shape), -1});
-    }
-  }
-
-  Status AddState() {
-    NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, StateTensors(source_, output_.style));
-    std::set<uint32_t> met;  // of a tied pair the first name has the state
-    for (dcp::GlobalTensor& weight : weights) {
-      if (output_.names) weight.layout.name.insert(0, output_.names->state_prefix);
-      const std::vector<uint32_t> params = ParamsOf(weight.layout);
-      if (!met.insert(params.front()).second) continue;
-      const auto has_state = [&](uint32_t i) { return source_.optimizer->entries[i].has_value(); };
-      if (std::ranges::any_of(params, has_state))
-        NXDKIT_TRY(AddStateOf(weight, params).on(weight.layout.name));
-      else if (!DcpFolderOf(source_.artifact))
-        continue;
-      NXDKIT_TRY(AddOptionsOf(weight.layout.name, params.front()));
-    }
-    return OkStatus();
-  }
-
-  // Of several parameters in one tensor the state is one too: they must have been stepped together.
-  Status AddStateOf(const dcp::GlobalTensor& weight, const std::vector<uint32_t>& params) {
-    const BoundOptimizer& optimizer = *source_.optimizer;
-    for (const uint32_t i : params) NXDKIT_TRY(CheckAlike(params.front(), i));
-    for (const OptimizerEntry& entry : *optimizer.entries[params.front()]) {
-      const std::string key =
-          fmt::format("{}{}.{}", kOptimizerState, weight.layout.name, entry.name);
-      if (entry.kind == OptimizerEntry::Kind::kValue) {
-        NXDKIT_TRY(AddObject(key, entry.value));
-        continue;
-      }
-      dcp::GlobalTensor state = weight;
-      state.layout.name = key;
-      if (entry.kind == OptimizerEntry::Kind::kScalar)
-        state = {WholeTensor(key, 0, entry.param, {}), {}, -1};
-      else
-        for (Piece& piece : state.layout.pieces)
-          piece.param = optimizer.Find(piece.param, entry.name)->param;
-      // torch has no F64 beside weights of F32.
-      if (entry.dtype == Dtype::kF64) state.layout.dtype = Dtype::kF32;
-      AddTensor(std::move(state));
-    }
-    return OkStatus();
-  }
-
-  Status CheckAlike(uint32_t front, uint32_t other) const {
-    if (front == other) return OkStatus();
-    NXDKIT_ASSIGN(const std::string difference, DifferenceOf(front, other));
-    if (difference.empty()) return OkStatus();
-    return Unsupported(
-               "{} and {} become one parameter, but the optimizer keeps something else of each: {}",
-               source_.params[front].name, source_.params[other].name, difference)
-        .hint(output_.style == dcp::Style::kTitan
-                  ? "--style torchtitan-unfused keeps them apart, for a model made with "
-                    "fuse_qkv=False; so does --style hf"
-                  : "--style hf keeps them apart");
-  }
-
-  // What the optimizer keeps of one and not so of the other; "" when it keeps the same of both.
-  Result<std::string> DifferenceOf(uint32_t front, uint32_t other) const {
-    const BoundOptimizer& optimizer = *source_.optimizer;
-    const auto& a = optimizer.entries[front];
-    const auto& b = optimizer.entries[other];
-    if (!a || !b) return std::string("nothing of one of them");
-    if (a->size() != b->size()) return std::string("one has fewer entries");
-    if (optimizer.group_of[front] != optimizer.group_of[other]) return std::string("their groups");
-    for (const OptimizerEntry& entry : *a) {
-      NXDKIT_ASSIGN(const bool same, IsSame(entry, optimizer.Find(other, entry.name)));
-      if (!same) return entry.name;
-    }
-    return std::string();
-  }
-
-  Result<bool> IsSame(const OptimizerEntry& a, const OptimizerEntry* b) const {
-    if (!b || b->kind != a.kind || b->dtype != a.dtype || b->value_text != a.value_text)
-      return false;
-    if (a.kind != OptimizerEntry::Kind::kScalar) return true;
-    NXDKIT_ASSIGN(const double x, ScalarOf(source_, a));
-    NXDKIT_ASSIGN(const double y, ScalarOf(source_, *b));
-    return x == y;
-  }
-
-  Status AddOptionsOf(const std::string& name, uint32_t param) {
-    const BoundOptimizer& optimizer = *source_.optimizer;
-    static const torch::PickleDict kNone;
-    const size_t group = optimizer.group_of[param];
-    if (DcpFolderOf(source_.artifact)) return RenameOptions(name, param);
-    const torch::PickleDict& options =
-        group < optimizer.groups.size() ? optimizer.groups[group] : kNone;
-    for (const AdamOption& option : AdamOptions())
-      NXDKIT_TRY(AddObject(fmt::format("{}{}.{}", kOptimizerGroups, name, option.name),
-                           OptionOf(options, option)));
-    return OkStatus();
-  }
-
-  // What a checkpoint says under another name of the parameter, and nothing that it does not say.
-  Status RenameOptions(const std::string& name, uint32_t param) {
-    if (output_.names) return OkStatus();  // they are carried as they are
-    for (const auto& [option, value] : source_.optimizer->options[param])
-      NXDKIT_TRY(
-          AddObject(fmt::format("{}{}.{}", kOptimizerGroups, name, *option.string()), value));
-    return OkStatus();
-  }
-
-  Status AddSchedule(int64_t last_epoch) {
-    if (output_.style != dcp::Style::kTitan2025) return AddObject(kLastEpochKey, {last_epoch});
-    for (const auto& [name, value] : ScheduleAt(*source_.optimizer, last_epoch))
-      NXDKIT_TRY(AddObject(fmt::format("{}{}", kScheduler, *name.string()), value));
-    return OkStatus();
-  }
-
-  // What training goes on from beside the numbers.
-  Status AddRun() {
-    if (DcpFolderOf(source_.artifact)) return CarryRun();
-    if (!source_.optimizer) return OkStatus();
-    NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source_));
-    NXDKIT_TRY(AddSchedule(progress.last_epoch));
-    NXDKIT_TRY(AddObject(kTrainStepKey, {progress.step}));
-    NXDKIT_TRY(AddObject(kTokensSeenKey, {progress.tokens.value_or(0)}));
-    return AddObject(kNumberedFormKey, WriteNumberedForm(*source_.optimizer->form));
-  }
-
-  Status CarryRun() {
-    for (const RunTensor& tensor : source_.run) {
-      if (IsRenamed(tensor.key)) continue;
-      const Shape& shape = source_.params[tensor.param].shape;
-      AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
-    }
-    return CarryObjects();
-  }
-
-  // Options are carried under their keys only where the names of the parameters stay.
-  bool IsRenamed(std::string_view key) const {
-    return !output_.names && key.starts_with(kOptimizerGroups);
-  }
-
-  // Keeps the path of a checkpoint's key that stays.
-  void KeepPath(const std::string& key) {
-    const auto& paths = DcpFolderOf(source_.artifact)->metadata.paths;
-    if (const auto path = paths.find(key); path != paths.end())
-      out_.metadata.SetPath(key, path->second);
-  }
-
-  // From a checkpoint to a checkpoint, byte for byte.
-  Status CarryObjects() {
-    const dcp::Folder& folder = *DcpFolderOf(source_.artifact);
-    const std::set<std::string_view> carried(source_.run_objects.begin(),
-                                             source_.run_objects.end());
-    for (const dcp::ObjectEntry& object : folder.metadata.objects) {
-      if (!carried.contains(object.key) || IsRenamed(object.key)) continue;
-      NXDKIT_ASSIGN(std::string archive, dcp::ReadObject(folder, object));
-      AddArchive(object.key, std::move(archive));
-    }
-    return OkStatus();
-  }
-
-  const BoundArtifact& source_;
-  const DcpOutput& output_;
-  std::vector<Dtype> dtypes_;  // of the weights, stored
-  DcpContents out_;
-  // Archives by what they hold.
-  std::unordered_map<std::string, dcp::ObjectArchive> archives_;
-};
 
 // What `.metadata` takes in memory at the least while it is made: known before anything of it is.
 Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& output) {
@@ -316,18 +50,19 @@ std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) 
   return ranks;
 }
 
-Status CheckDcpBytes(const OutputBuilder& builder, const DcpOutput& output,
+Status CheckDcpBytes(const OutputBuilder& builder, const dcp::Mesh& mesh,
                      const DcpContents& contents) {
   uint64_t bytes = 0;
   for (const dcp::GlobalTensor& tensor : contents.tensors)
-    bytes += LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(output.mesh.ranks());
-  return builder.CheckPlanBytes(bytes, output.mesh.ranks());
+    bytes += LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(mesh.ranks());
+  return builder.CheckPlanBytes(bytes, mesh.ranks());
 }
 
 Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
-                   std::vector<dcp::ObjectArchive> objects, DcpContents& contents) {
+                   std::vector<dcp::ObjectArchive> objects, DcpContents& contents,
+                   const std::string& below) {
   const std::string name = dcp::DataFileName(rank);
-  const uint32_t file = builder.NewFile(name, -1, -1);
+  const uint32_t file = builder.NewFile(Below(below, name), -1, -1);
   std::vector<OutputTensor> outputs;
   for (DcpChunk& chunk : cut.chunks) {
     NXDKIT_ASSIGN(OutputTensor output, builder.Add(std::move(chunk.layout), file));
@@ -348,37 +83,25 @@ Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
   return OkStatus();
 }
 
-// What is in the files, and where.
-Result<dcp::Metadata> PlanDcpFiles(OutputBuilder& builder, const DcpOutput& output) {
-  NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(builder.source(), output));
-  NXDKIT_TRY(CheckDcpBytes(builder, output, contents));
-  std::vector<DcpRank> ranks = CutDcp(contents, output.mesh);
+}  // namespace
+
+Status PlanDcpFolder(OutputBuilder& builder, DcpContents contents, const dcp::Mesh& mesh,
+                     const std::string& below) {
+  NXDKIT_TRY(CheckDcpBytes(builder, mesh, contents));
+  std::vector<DcpRank> ranks = CutDcp(contents, mesh);
   for (size_t r = 0; r < ranks.size(); ++r) {
     std::vector<dcp::ObjectArchive> objects;
     if (r == 0)
       for (DcpObject& object : contents.objects) objects.push_back(std::move(object.archive));
     if (ranks[r].chunks.empty() && objects.empty()) continue;
-    NXDKIT_TRY(PlanDcpFile(builder, static_cast<int>(r), ranks[r], std::move(objects), contents));
+    NXDKIT_TRY(
+        PlanDcpFile(builder, static_cast<int>(r), ranks[r], std::move(objects), contents, below));
   }
-  return std::move(contents.metadata);
+  NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(contents.metadata));
+  builder.plan.texts.push_back({Below(below, dcp::kMetadataFile), std::move(text)});
+  return OkStatus();
 }
 
-}  // namespace
-
-Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output) {
-  return DcpMaker(source, output).Make();
-}
-
-std::vector<Dtype> WeightDtypes(const BoundArtifact& source) {
-  std::vector<Dtype> dtypes(source.model_params(), Dtype::kF32);
-  for (size_t t = 0; t < source.bound.stored.size(); ++t)
-    for (const Piece& piece : source.bound.layout.tensors[t].pieces)
-      if (piece.param < dtypes.size()) dtypes[piece.param] = source.bound.stored[t].dtype;
-  return dtypes;
-}
-
-// Every rank of the mesh has a file, the first one the objects too. The metadata comes last: a
-// folder without it is none.
 Status DcpOutput::Plan(OutputBuilder& builder) const {
   const BoundArtifact& source = builder.source();
   NXDKIT_ASSIGN(const uint64_t least, LeastDcpBytes(source, *this));
@@ -389,14 +112,13 @@ Status DcpOutput::Plan(OutputBuilder& builder) const {
       by_expert ? "--style hf-fused (transformers 5) and torchtitan have the experts of a layer "
                   "in one tensor; or raise --max-memory"
                 : "raise --max-memory"));
-  NXDKIT_ASSIGN(const dcp::Metadata metadata, PlanDcpFiles(builder, *this));
+  NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source, *this));
+  if (form == Form::kTransformers) return PlanTransformers(builder, *this, std::move(contents));
   if (source.optimizer)
     for (const char* name : {kUserContentFile, kSchedulerFile})
       NXDKIT_TRY(builder.CarryFile(source.artifact.folder, name, name));
   NXDKIT_TRY(builder.CarrySideFiles());
-  NXDKIT_ASSIGN(std::string text, dcp::WriteMetadata(metadata));
-  builder.plan.texts.push_back({dcp::kMetadataFile, std::move(text)});
-  return OkStatus();
+  return PlanDcpFolder(builder, std::move(contents), mesh, "");
 }
 
 }  // namespace nxdkit::kinds

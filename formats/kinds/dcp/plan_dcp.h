@@ -1,31 +1,17 @@
-// PRIVATE to formats/kinds/dcp: a distributed checkpoint, from logical parameters to files.
+// PRIVATE to formats/kinds/dcp: the files of a distributed checkpoint.
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "formats/dcp/encoder.h"
-#include "formats/dcp/layout.h"
-#include "formats/dcp/metadata.h"
-#include "formats/kinds/dcp/decide_dcp.h"
+#include "formats/kinds/builder.h"
+#include "formats/kinds/dcp/dcp_contents.h"
 
 namespace nxdkit::kinds {
 
-struct DcpObject {
-  std::string key;
-  dcp::ObjectArchive archive;
-};
-
-// All that the checkpoint holds.
-struct DcpContents {
-  std::vector<dcp::GlobalTensor> tensors;  // the weights, then the optimizer's
-  std::vector<DcpObject> objects;
-  // An entry per tensor and object, in their order, still without dtypes and places.
-  dcp::Metadata metadata;
-};
-Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output);
-
-// The dtype of each model parameter as it is stored.
-std::vector<Dtype> WeightDtypes(const BoundArtifact& source);
+// Plans a file for each rank of the mesh, the first one with the objects too, and the metadata, in
+// a folder of the output ("" is the output itself). The metadata is the last text: a folder without
+// it is no checkpoint. kLimit for a plan that memory cannot hold.
+Status PlanDcpFolder(OutputBuilder& builder, DcpContents contents, const dcp::Mesh& mesh,
+                     const std::string& below);
 
 }  // namespace nxdkit::kinds

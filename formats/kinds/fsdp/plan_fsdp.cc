@@ -11,7 +11,7 @@
 #include "formats/fsdp/units.h"
 #include "formats/kinds/builder.h"
 #include "formats/kinds/dcp/lora_dcp.h"
-#include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/kinds/dcp/dcp_contents.h"
 #include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/run_folder.h"

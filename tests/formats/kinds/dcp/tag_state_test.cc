@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/kinds/dcp/plan_dcp.h"
+#include "formats/kinds/dcp/dcp_contents.h"
 #include "formats/kinds/decide.h"
 #include "formats/kinds/open.h"
 #include "formats/torch/archive.h"
