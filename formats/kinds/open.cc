@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "formats/artifact/exchanged_rows.h"
 #include "formats/hf/hub_cache.h"
 #include "formats/kinds/merge_lora.h"
 #include "formats/kinds/quantised.h"
@@ -165,6 +166,10 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
   out.artifact = std::move(artifact);
   out.bound.layout.files = out.artifact.ranks;
   NXDKIT_TRY(out.artifact.kind->bind(out, hints));
+  if (const auto exchanged = hints.Text(kExchangedRow.name())) {
+    NXDKIT_ASSIGN(const artifact::RowExchange exchange, ParseRowExchange(*exchanged));
+    NXDKIT_TRY(UndoExchange(exchange, out));
+  }
   // Shape or dtype faults name the file and tensor here, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
   if (out.model) NXDKIT_TRY(CheckWeights(out));

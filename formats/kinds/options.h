@@ -44,4 +44,11 @@ const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name,
 // and of any output (--dtype).
 std::span<const OptionRow> CommonRows();
 
+// Of an input whose rows FSDP over tensor parallelism may have exchanged (artifact::RowExchange).
+inline constexpr OptionRow kExchangedRow = {
+    "exchanged", "fsdp=N,tp=N",
+    "its rows lie as FSDP over tensor parallelism exchanges them with torch before 2.10; they are "
+    "read in their places",
+    kAsInput, "{option} is of checkpoints that transformers saved, and this is {what}"};
+
 }  // namespace nxdkit::kinds

@@ -61,6 +61,7 @@ constexpr OptionRow kRows[] = {
      kAsTarget},
     {"mesh", "dp=N,tp=N", "cut them as FSDP2 over tensor parallelism does, a file for each rank",
      kAsTarget},
+    kExchangedRow,
     kLoraTakeRow};
 
 Status CheckDcpOptions(const Arguments& given) {

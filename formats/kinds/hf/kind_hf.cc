@@ -18,7 +18,8 @@ constexpr OptionRow kRows[] = {
      "names of the parameters: as transformers saves them, or another spelling that the family has",
      kAsTarget},
     {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
-     kAsTarget}};
+     kAsTarget},
+    kExchangedRow};
 
 // With the optimizer's checkpoint beside the weights it is one of transformers, as a whole.
 Result<bool> IsHfFolder(const std::string& path, const Looker& look) {

@@ -10,6 +10,7 @@
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/proof.h"
 #include "formats/ops/verify/compare.h"
+#include "formats/ops/verify/exchange.h"
 #include "formats/training/adam_options.h"
 #include "formats/training/keep_params.h"
 #include "formats/training/named_state.h"
@@ -235,6 +236,20 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   return report;
 }
 
+// Whether the rows of one are those of the other at known wrong places.
+Status NameExchange(const BoundArtifact& a, const BoundArtifact& b, DiffReport& report) {
+  if (report.total.beyond == 0) return OkStatus();
+  NXDKIT_ASSIGN(const auto exchange, FindExchange(b, a));
+  if (!exchange) return OkStatus();
+  const artifact::RowExchange back{exchange->tp, exchange->fsdp};
+  report.warnings.push_back(fmt::format(
+      "A's rows lie as those of B exchanged by {} (or B's as those of A by {}), which "
+      "torch before 2.10 does in silence: --exchanged fsdp={},tp={} for A reads them in "
+      "their places",
+      exchange->Text(), back.Text(), exchange->fsdp, exchange->tp));
+  return OkStatus();
+}
+
 }  // namespace
 
 Result<DiffReport> Diff(const DiffRequest& request) {
@@ -246,6 +261,7 @@ Result<DiffReport> Diff(const DiffRequest& request) {
                 Open(request.b, request.optimizer, request.run, b_options, notes));
   NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
   CompareOptions(a_options, b_options, report);
+  NXDKIT_TRY(NameExchange(a, b, report));
   for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);
   report.AddSaid({std::move(notes), {}});
   return report;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "formats/ops/verify/compare.h"
+#include "formats/ops/verify/exchange.h"
 #include "formats/ops/verify/structure.h"
 #include "lib/plan/gather.h"
 
@@ -132,6 +133,24 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
   return first == findings.end() ? OkStatus() : ExplainHead(expected, actual, *first);
 }
 
+// What a known exchange of rows explains of the findings; else which head is in another's place.
+Status Explain(const BoundArtifact& expected, const BoundArtifact& actual, VerifyReport& report) {
+  NXDKIT_ASSIGN(const auto exchange, FindExchange(expected, actual));
+  if (!exchange) return ExplainHeads(expected, actual, report.findings);
+  size_t count = 0;
+  for (Finding& finding : report.findings) {
+    const auto index = actual.model->Find(finding.param);
+    if (!index || !artifact::IsCutTwice(actual.model->params[*index])) continue;
+    finding.message += "; the rows lie as exchanged by " + exchange->Text();
+    ++count;
+  }
+  report.warnings.push_back(fmt::format(
+      "rows of {} of {} tensors lie as exchanged by {}, which torch before 2.10 does in silence: "
+      "--exchanged fsdp={},tp={} reads them in their places",
+      count, report.findings.size(), exchange->Text(), exchange->fsdp, exchange->tp));
+  return OkStatus();
+}
+
 }  // namespace
 
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
@@ -153,7 +172,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   report.findings = *std::move(first);
-  if (types.empty()) return ExplainHeads(other, artifact, report.findings);
+  if (types.empty()) return Explain(other, artifact, report);
 
   const std::string back_types = TypesText(artifact, other);
   NXDKIT_ASSIGN(std::vector<Finding> back, CompareArtifacts(artifact, other, request.run));
@@ -167,7 +186,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
   report.warnings.push_back(fmt::format(
       "the element types differ: compared after {} was {} from {}", is_source ? request.path : path,
       back.empty() ? "converted" : "rounded", is_source ? back_types : types));
-  if (!is_source) return ExplainHeads(other, artifact, report.findings);
+  if (!is_source) return Explain(other, artifact, report);
   report.findings = std::move(back);
   return ExplainHeads(artifact, other, report.findings);
 }

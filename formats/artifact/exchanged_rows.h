@@ -1,0 +1,37 @@
+// Rows that FSDP over tensor parallelism has exchanged. transformers on torch 2.9 and older gives
+// rank (f, t) of a mesh of F by T the part f T + t of the F T parts of the rows of what both cut in
+// rows, and everything that it saves has that part as its part t F + f, moments too, without an
+// error. Run with transformers 5.19, 5.20 and 5.24 on torch 2.8 and 2.9.1; right from torch 2.10 on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "formats/artifact/bound.h"
+
+namespace nxdkit::artifact {
+
+struct RowExchange {
+  int fsdp = 1;
+  int tp = 1;
+
+  int parts() const { return fsdp * tp; }
+  // The part of the right rows that is stored as part `place`.
+  int PartAt(int place) const { return place % fsdp * tp + place / fsdp; }
+  std::string Text() const;  // "FSDP 2 over TP 2"
+  bool operator==(const RowExchange&) const = default;
+};
+
+// "fsdp=2,tp=2": two or more of each. kUsage for anything else.
+Result<RowExchange> ParseRowExchange(std::string_view text);
+
+// Whether FSDP and tensor parallelism both cut the parameter in rows.
+bool IsCutTwice(const models::Param& param);
+
+// Lays out the artifact's tensors, and what its optimizer keeps of them, so that reading undoes the
+// exchange. kUnsupported without the model's table, for an adapter, and for rows that the mesh does
+// not divide: torch's parts of these are not known.
+Status UndoExchange(const RowExchange& exchange, BoundArtifact& bound);
+
+}  // namespace nxdkit::artifact
