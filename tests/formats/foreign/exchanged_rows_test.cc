@@ -1,0 +1,174 @@
+// Rows that FSDP over tensor parallelism exchanged in the real transformers, on torch 2.9.1:
+// testdata/new_stack/SOURCES.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "formats/artifact/exchanged_rows.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
+#include "formats/ops/diff/diff.h"
+#include "formats/ops/verify/exchange.h"
+#include "formats/ops/verify/verify.h"
+#include "tests/formats/foreign/stored_runs.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using artifact::InputHints;
+using artifact::RowExchange;
+using testing_util::ExpectError;
+using testing_util::OpsWorkshop;
+using testing_util::ReadBytes;
+using testing_util::Unpacked;
+
+struct Mesh {
+  const char* name;
+  RowExchange exchange;
+  std::string option;
+
+  std::string Path() const {
+    return Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst") + "/" + name + "/checkpoint-0";
+  }
+  nlohmann::json Expected() const {
+    return nlohmann::json::parse(ReadBytes(Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst") +
+                                           "/expected.json"))[name];
+  }
+};
+
+const Mesh kMeshes[] = {
+    {"transformers-5.24-torch-2.9.1-permuted", {2, 2}, "fsdp=2,tp=2"},
+    // Not its own inverse: what undoes it is the exchange of 2 over 3.
+    {"transformers-5.24-torch-2.9.1-fsdp3-tp2", {3, 2}, "fsdp=3,tp=2"},
+};
+
+class Exchanged : public ::testing::TestWithParam<Mesh> {
+ protected:
+  InputHints Undo() const {
+    InputHints hints;
+    hints.Set("exchanged", GetParam().option);
+    return hints;
+  }
+  // The model that was loaded, as it was before.
+  std::string Right() const {
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(GetParam().Path(), &kinds::kDcp, shop_ / "right", &kinds::kHf);
+    request.hints = Undo();
+    const auto made = ops::Convert(request);
+    EXPECT_TRUE(made.ok()) << made.error().ToString();
+    return shop_ / "right";
+  }
+
+  OpsWorkshop shop_;
+};
+
+TEST_P(Exchanged, ReadingUndoesIt) {
+  const auto bound = kinds::OpenAndBind(GetParam().Path(), &kinds::kDcp, Undo());
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  const auto found = testing_util::DigestsOf(*bound);
+  ASSERT_TRUE(found.ok()) << found.error().ToString();
+  for (const auto& [name, tensor] : GetParam().Expected()["hf"].items())
+    EXPECT_EQ(found->at(name).digest, tensor["weight"].get<std::string>()) << name;
+}
+
+// Without the option the rows are where they lie: as they were stored.
+TEST_P(Exchanged, NothingIsUndoneUnasked) {
+  const auto bound = kinds::OpenAndBind(GetParam().Path(), &kinds::kDcp, {});
+  ASSERT_TRUE(bound.ok());
+  const auto found = testing_util::DigestsOf(*bound);
+  ASSERT_TRUE(found.ok());
+  const nlohmann::json expected = GetParam().Expected();
+  size_t wrong = 0;
+  for (const auto& [name, tensor] : expected["hf"].items())
+    wrong += found->at(name).digest != tensor["weight"].get<std::string>();
+  EXPECT_EQ(wrong, expected["wrong_rows"].size());
+}
+
+TEST_P(Exchanged, VerifyNamesItWhereABaseIsAtHand) {
+  const auto report = testing_util::VerifyAgainst(GetParam().Path(), Right());
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  ASSERT_FALSE(report->findings.empty());
+  for (const ops::Finding& finding : report->findings)
+    EXPECT_THAT(finding.message,
+                ::testing::HasSubstr("as exchanged by " + GetParam().exchange.Text()));
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr("--exchanged " + GetParam().option +
+                                                       " reads them in their places")));
+}
+
+TEST_P(Exchanged, DiffNamesItAndItsInverse) {
+  ops::DiffRequest request;
+  request.a.path = GetParam().Path();
+  request.b.path = Right();
+  const auto report = ops::Diff(request);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  const RowExchange& exchange = GetParam().exchange;
+  EXPECT_THAT(report->warnings,
+              ::testing::Contains(::testing::HasSubstr(
+                  "exchanged by " + exchange.Text() + " (or B's as those of A by " +
+                  RowExchange{exchange.tp, exchange.fsdp}.Text() + ")")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, Exchanged, ::testing::ValuesIn(kMeshes),
+                         [](const ::testing::TestParamInfo<Mesh>& row) {
+                           return "fsdp" + std::to_string(row.param.exchange.fsdp) + "tp" +
+                                  std::to_string(row.param.exchange.tp);
+                         });
+
+// Two steps of one run, of which one lies exchanged: the rows are not the same any more.
+TEST(FindExchange, SeesThroughAStepOfTraining) {
+  const OpsWorkshop shop;
+  const testing_util::TinyModel tiny;
+  const std::string before = shop.MakeModel("before", tiny, Dtype::kF32);
+  const std::string after = shop.MakeModel("after", tiny, Dtype::kBF16);  // nearly the same
+  InputHints hints;
+  const auto right = kinds::OpenAndBind(before, &kinds::kHf, {});
+  hints.Set("exchanged", "fsdp=2,tp=4");
+  const auto actual = kinds::OpenAndBind(after, &kinds::kHf, hints);
+  ASSERT_TRUE(right.ok() && actual.ok());
+  const auto found = ops::FindExchange(*right, *actual);
+  ASSERT_TRUE(found.ok()) << found.error().ToString();
+  // What reading has undone of rows in their places is the exchange by the other order.
+  EXPECT_EQ(*found, (RowExchange{4, 2}));
+}
+
+TEST(FindExchange, IsNotFoundBetweenModelsThatJustDiffer) {
+  const OpsWorkshop shop;
+  testing_util::TinyModel tiny;
+  const std::string one = shop.MakeModel("one", tiny, Dtype::kF32);
+  const std::string rounded = shop.MakeModel("rounded", tiny, Dtype::kBF16);
+  const auto a = kinds::OpenAndBind(one, &kinds::kHf, {});
+  const auto b = kinds::OpenAndBind(rounded, &kinds::kHf, {});
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(*ops::FindExchange(*a, *b), std::nullopt);
+  EXPECT_EQ(*ops::FindExchange(*a, *a), std::nullopt);
+}
+
+TEST(ExchangedRows, OfAMeshThatDoesNotDivideThemAreRefused) {
+  InputHints hints;
+  hints.Set("exchanged", "fsdp=3,tp=5");
+  ExpectError(kinds::OpenAndBind(kMeshes[0].Path(), &kinds::kDcp, hints), Errc::kUnsupported,
+              "112 rows are not 15 parts of FSDP 3 over TP 5");
+}
+
+TEST(ExchangedRows, TheOptionNamesTwoOfEach) {
+  for (const char* text : {"", "2", "fsdp=2", "fsdp=1,tp=2", "fsdp=2,tp=x", "tp=2,tp=2",
+                           "fsdp=99999,tp=99999", "fsdp=2,tp=2,ep=2"})
+    ExpectError(artifact::ParseRowExchange(text), Errc::kUsage, "expected fsdp=F,tp=T");
+  EXPECT_EQ(*artifact::ParseRowExchange("tp=2,fsdp=3"), (RowExchange{3, 2}));
+}
+
+// Part f T + t lies at t F + f.
+TEST(ExchangedRows, PartsOfThreeByTwo) {
+  const RowExchange exchange{3, 2};
+  std::vector<int> parts;
+  for (int place = 0; place < 6; ++place) parts.push_back(exchange.PartAt(place));
+  EXPECT_THAT(parts, ::testing::ElementsAre(0, 2, 4, 1, 3, 5));
+}
+
+}  // namespace
+}  // namespace nxdkit

@@ -1,0 +1,430 @@
+// Checkpoints of the real torchtitan and transformers, there and back through NxD tags:
+// testdata/new_stack/SOURCES.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "formats/dcp/folder.h"
+#include "formats/kinds/dcp/transformers_folder.h"
+#include "formats/kinds/open.h"
+#include "formats/kinds/table.h"
+#include "formats/ops/convert/convert.h"
+#include "lib/hash/digest.h"
+#include "tests/formats/dcp/assemble.h"
+#include "tests/formats/dcp/folder_draft.h"
+#include "tests/formats/foreign/stored_runs.h"
+#include "tests/formats/ops/ops_workshop.h"
+#include "tests/lib/expect_error.h"
+
+namespace nxdkit {
+namespace {
+
+using artifact::InputHints;
+using ops::OutputOptions;
+using testing_util::Assemble;
+using testing_util::DcpDraft;
+using testing_util::ExpectRun;
+using testing_util::OpsWorkshop;
+using testing_util::ReadBytes;
+using testing_util::Unpacked;
+
+const std::string& Fixtures() { return Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst"); }
+
+struct Case {
+  const char* name;
+  const char* folder;  // of the checkpoint
+  const char* mesh;    // another one than the program had
+  const char* program;
+  const char* style;
+
+  std::string Path() const { return Fixtures() + "/" + name + "/" + folder; }
+  std::string Config() const { return Fixtures() + "/" + name + "/config.json"; }
+  bool IsTitan() const { return std::string_view(program) == "torchtitan"; }
+
+  nlohmann::json Expected() const {
+    return nlohmann::json::parse(ReadBytes(Fixtures() + "/expected.json"))[name];
+  }
+  InputHints Hints() const {
+    InputHints hints;
+    hints.config = Config();
+    return hints;
+  }
+  InputHints HintsWithState() const {
+    InputHints hints = Hints();
+    hints.optimizer = true;
+    return hints;
+  }
+  OutputOptions Options() const {
+    OutputOptions options;
+    options.Set("for", program);
+    options.Set("mesh", mesh);
+    if (IsTitan()) options.Set("style", style);
+    return options;
+  }
+};
+
+constexpr Case kCases[] = {
+    // 128 rows of wqkv on 3 ranks end within pairs of rows that rope turns.
+    {"titan-0.3.0-llama3", "checkpoint/step-2", "dp=3,tp=1", "torchtitan", "torchtitan"},
+    {"titan-0.3.0-qwen3", "checkpoint/step-2", "dp=3,tp=2", "torchtitan", "torchtitan"},
+    {"titan-0.2.2-llama3", "checkpoint/step-2", "dp=1,tp=4", "torchtitan", "torchtitan-2025"},
+    {"transformers-5.24-qwen3-fsdp2", "checkpoint-2", "dp=3,tp=2", "transformers", ""},
+    {"transformers-5.24-qwen3moe-tp2", "checkpoint-2", "dp=3,tp=2", "transformers", ""},
+    {"transformers-5.19-qwen3-fsdp2", "checkpoint-2", "dp=1,tp=2", "transformers", ""},
+};
+
+void PrintTo(const Case& run, std::ostream* out) { *out << run.name; }
+
+class NewStack : public ::testing::TestWithParam<Case> {
+ protected:
+  std::string ToTag() const {
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(GetParam().Path(), &kinds::kDcp, shop_ / "tag", &kinds::kNxd);
+    request.options.Set("tp", 2);
+    request.hints = GetParam().HintsWithState();
+    const auto made = ops::Convert(request);
+    EXPECT_TRUE(made.ok()) << made.error().ToString();
+    return shop_ / "tag";
+  }
+  std::string FromTag(const std::string& tag) const {
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(tag, &kinds::kNxd, shop_ / "back", &kinds::kDcp, GetParam().Options());
+    request.hints = GetParam().HintsWithState();
+    const auto made = ops::Convert(request);
+    EXPECT_TRUE(made.ok()) << made.error().ToString();
+    return shop_ / "back";
+  }
+
+  OpsWorkshop shop_;
+};
+
+// What a program had by Hugging Face's names, in the form of ExpectRun.
+nlohmann::json AsRun(const nlohmann::json& expected) {
+  nlohmann::json run = {{"tensors", nlohmann::json::object()}, {"steps", expected["steps"]}};
+  for (const auto& [name, tensor] : expected["hf"].items()) {
+    run["tensors"][name] = tensor;
+    run["tensors"][name]["dtype"] = "float32";
+    run["tensors"][name]["kind"] = "trained";
+  }
+  return run;
+}
+
+TEST_P(NewStack, HasWhatTheProgramHad) {
+  ExpectRun(GetParam().Path(), GetParam().Hints(), AsRun(GetParam().Expected()), true);
+}
+
+TEST_P(NewStack, ATagHasIt) {
+  ExpectRun(ToTag(), GetParam().Hints(), AsRun(GetParam().Expected()), true);
+}
+
+std::string DigestOf(const dcp::StoredEntry& entry) {
+  Sha256 digest;
+  const std::string bytes = Assemble(entry);
+  digest.Update(std::as_bytes(std::span(bytes)));
+  return HexText(digest.Finish()).substr(0, 24);
+}
+
+// Each tensor under the program's own name, byte for byte.
+void ExpectStored(const dcp::Folder& folder, const nlohmann::json& expected) {
+  std::set<std::string> found;
+  for (const dcp::StoredEntry& entry : folder.tensors) {
+    SCOPED_TRACE(entry.key);
+    found.insert(entry.key);
+    ASSERT_TRUE(expected.contains(entry.key));
+    EXPECT_EQ(entry.shape, expected[entry.key]["shape"].get<Shape>());
+    EXPECT_EQ(TorchName(entry.dtype), expected[entry.key]["dtype"].get<std::string>());
+    EXPECT_EQ(DigestOf(entry), expected[entry.key]["sha256"].get<std::string>());
+  }
+  for (const auto& [key, tensor] : expected.items()) EXPECT_TRUE(found.contains(key)) << key;
+}
+
+nlohmann::json StoredBy(const Case& run) {
+  nlohmann::json expected = run.Expected();
+  if (run.IsTitan()) return expected["tensors"];
+  nlohmann::json all = expected["modules"];
+  all.update(expected["optimizer_as_stored"]);
+  return all;
+}
+
+Result<dcp::Folder> OpenStored(const Case& run, const std::string& path) {
+  return run.IsTitan() ? dcp::Open(path) : kinds::OpenTransformers(path);
+}
+
+TEST_P(NewStack, ComesBackFromATagAsTheProgramSavedIt) {
+  const auto folder = OpenStored(GetParam(), FromTag(ToTag()));
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  EXPECT_THAT(folder->warnings, ::testing::IsEmpty());
+  ExpectStored(*folder, StoredBy(GetParam()));
+}
+
+// The keys of an optimizer's options, and what a run must say to be resumed.
+std::set<std::string> KeysToResume(const dcp::Folder& folder) {
+  std::set<std::string> keys;
+  for (const dcp::ObjectEntry& object : folder.metadata.objects)
+    if (!object.key.starts_with("dataloader.") && object.key != "nxdkit.optimizer")
+      keys.insert(object.key);
+  return keys;
+}
+
+// The release of 5.19 has lists of groups, which later ones do not load: these need every option of
+// AdamW, and what a schedule adds, of every parameter.
+std::set<std::string> OptionsNeeded(const dcp::Folder& folder) {
+  const std::string state = "optimizer.state.";
+  std::set<std::string> keys;
+  for (const dcp::StoredEntry& entry : folder.tensors)
+    if (entry.key.starts_with(state) && entry.key.ends_with(".step"))
+      for (const char* option :
+           {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
+            "differentiable", "fused", "decoupled_weight_decay", "initial_lr"})
+        keys.insert("optimizer.param_groups." +
+                    entry.key.substr(state.size(), entry.key.size() - state.size() - 4) + option);
+  return keys;
+}
+
+TEST_P(NewStack, HasEveryKeyThatResumingNeeds) {
+  const auto theirs = OpenStored(GetParam(), GetParam().Path());
+  const auto ours = OpenStored(GetParam(), FromTag(ToTag()));
+  ASSERT_TRUE(theirs.ok() && ours.ok());
+  std::set<std::string> needed = OptionsNeeded(*theirs);
+  ASSERT_FALSE(needed.empty());
+  if (GetParam().IsTitan()) needed.merge(KeysToResume(*theirs));
+  const std::set<std::string> had = KeysToResume(*ours);
+  for (const std::string& key : needed) EXPECT_TRUE(had.contains(key)) << key;
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, NewStack, ::testing::ValuesIn(kCases),
+                         [](const ::testing::TestParamInfo<Case>& row) {
+                           std::string name = row.param.name;
+                           for (char& c : name)
+                             if (c == '-' || c == '.') c = '_';
+                           return name;
+                         });
+
+class BetweenPrograms : public ::testing::Test {
+ protected:
+  Result<ops::ConvertReport> Convert(const std::string& from, const Case& run, const char* program,
+                                     const char* style = nullptr) {
+    OutputOptions options;
+    options.Set("for", program);
+    options.Set("mesh", "dp=2,tp=2");
+    if (style) options.Set("style", style);
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(from, &kinds::kDcp, shop_ / "out", &kinds::kDcp, options);
+    request.hints = run.HintsWithState();
+    return ops::Convert(request);
+  }
+
+  // The same in one chunk for each tensor.
+  std::string OneChunk(const std::string& from, const Case& run) const {
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(from, &kinds::kDcp, shop_ / "one", &kinds::kDcp);
+    request.hints = run.HintsWithState();
+    const auto made = ops::Convert(request);
+    EXPECT_TRUE(made.ok()) << made.error().ToString();
+    return shop_ / "one";
+  }
+
+  OpsWorkshop shop_;
+};
+
+// TorchTitan loads nothing without the counts of a run, which transformers keeps elsewhere.
+TEST_F(BetweenPrograms, TorchTitanGetsTheCountsOfATransformersRun) {
+  const Case& run = kCases[3];
+  const auto made = Convert(run.Path(), run, "torchtitan");
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  std::map<std::string, int64_t> counts;
+  for (const dcp::ObjectEntry& object : folder->metadata.objects)
+    if (object.key.starts_with("train_state.") || object.key == "lr_scheduler.last_epoch")
+      counts[object.key] = *dcp::ReadObjectValue(*folder, object)->integer();
+  EXPECT_THAT(counts, ::testing::ElementsAre(::testing::Pair("lr_scheduler.last_epoch", 2),
+                                             ::testing::Pair("train_state.ntokens_seen", 0),
+                                             ::testing::Pair("train_state.step", 2)));
+}
+
+// The head of a tied model has no state of its own, and q, k and v have one.
+TEST_F(BetweenPrograms, TorchTitansOptimizerHasOneParameterOfThree) {
+  const Case& run = kCases[3];
+  ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok());
+  std::set<std::string> keys;
+  for (const dcp::StoredEntry& entry : folder->tensors) keys.insert(entry.key);
+  EXPECT_TRUE(keys.contains("layers.0.attention.qkv_linear.wq.weight"));
+  EXPECT_TRUE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wqkv.weight.exp_avg"));
+  EXPECT_FALSE(keys.contains("layers.0.attention.qkv_linear.wqkv.weight"));
+  EXPECT_FALSE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wq.weight.exp_avg"));
+  EXPECT_TRUE(keys.contains("lm_head.weight"));
+  EXPECT_FALSE(keys.contains("optimizer.state.lm_head.weight.exp_avg"));
+}
+
+TEST_F(BetweenPrograms, AnUnfusedModelOfTorchTitanHasThree) {
+  const Case& run = kCases[0];
+  ASSERT_TRUE(Convert(run.Path(), run, "torchtitan", "torchtitan-unfused").ok());
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok());
+  std::set<std::string> keys;
+  for (const dcp::StoredEntry& entry : folder->tensors) keys.insert(entry.key);
+  EXPECT_TRUE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wq.weight.exp_avg"));
+  EXPECT_FALSE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wqkv.weight.exp_avg"));
+  ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
+  // What keeps its names keeps this way too, cut anew.
+  ops::ConvertRequest again =
+      OpsWorkshop::Request(shop_ / "out", &kinds::kDcp, shop_ / "again", &kinds::kDcp);
+  again.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(again).ok());
+  const auto kept = dcp::Open(shop_ / "again");
+  ASSERT_TRUE(kept.ok());
+  for (const dcp::StoredEntry& entry : kept->tensors)
+    EXPECT_THAT(entry.key, ::testing::Not(::testing::HasSubstr("wqkv")));
+}
+
+// What becomes one parameter has one step.
+TEST_F(BetweenPrograms, QueriesAndKeysOfDifferentStepsAreNotMadeOne) {
+  const Case& run = kCases[0];
+  OutputOptions options;
+  options.Set("style", "torchtitan-unfused");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(run.Path(), &kinds::kDcp, shop_ / "unfused", &kinds::kDcp, options);
+  request.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(request).ok());
+  DcpDraft draft = DcpDraft::Read(shop_ / "unfused");
+  const float step = 7;
+  std::string& bytes =
+      draft.Find("optimizer.state.layers.1.attention.qkv_linear.wk.weight.step").bytes;
+  std::memcpy(bytes.data(), &step, sizeof step);
+  draft.Write(shop_ / "unfused");
+  const auto made = Convert(shop_ / "unfused", run, "torchtitan");
+  testing_util::ExpectError(made, Errc::kUnsupported,
+                            "model.layers.1.self_attn.q_proj.weight and "
+                            "model.layers.1.self_attn.k_proj.weight become one parameter, but the "
+                            "optimizer keeps something else of each: step");
+  EXPECT_THAT(made.error().hint(), ::testing::HasSubstr("--style torchtitan-unfused"));
+}
+
+// As of a program that says less than TorchTitan asks for.
+TEST_F(BetweenPrograms, OptionsThatNobodySaysAreTorchsDefaults) {
+  const Case& run = kCases[2];
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(run.Path(), &kinds::kDcp, shop_ / "draft", &kinds::kDcp);
+  request.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(request).ok());
+  DcpDraft draft = DcpDraft::Read(shop_ / "draft");
+  std::erase_if(draft.objects, [](const DcpDraft::Object& object) {
+    return object.key.ends_with(".decoupled_weight_decay") || object.key.ends_with(".initial_lr");
+  });
+  draft.Write(shop_ / "draft");
+  ASSERT_TRUE(Convert(shop_ / "draft", run, "torchtitan").ok());
+  const DcpDraft made = DcpDraft::Read(OneChunk(shop_ / "out", run));
+  std::map<std::string, torch::PickleValue> objects;
+  for (const DcpDraft::Object& object : made.objects) objects[object.key] = object.value;
+  const std::string options = "optimizer.param_groups.layers.0.attention.qkv_linear.wqkv.weight.";
+  ASSERT_TRUE(objects.contains(options + "decoupled_weight_decay"));
+  EXPECT_TRUE(std::get<bool>(objects[options + "decoupled_weight_decay"].value));
+  EXPECT_EQ(std::get<double>(objects[options + "initial_lr"].value), 0.00075);
+}
+
+// A bias that balancing has moved would be lost in every other format.
+TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
+  const Case& run = kCases[4];
+  ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
+  DcpDraft draft = DcpDraft::Read(OneChunk(shop_ / "out", run));
+  draft.Find("layers.1.moe.expert_bias_E").bytes[3] = 0x3f;
+  draft.Write(shop_ / "biased");
+  const auto bound = kinds::OpenAndBind(shop_ / "biased", &kinds::kDcp, run.Hints());
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  EXPECT_THAT(bound->artifact.warnings,
+              ::testing::Contains(::testing::StartsWith(
+                  "layers.1.moe.expert_bias_E is not zero: the model adds it")));
+  // To TorchTitan it goes along.
+  ops::ConvertRequest again =
+      OpsWorkshop::Request(shop_ / "biased", &kinds::kDcp, shop_ / "again", &kinds::kDcp);
+  again.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(again).ok());
+  EXPECT_EQ(DcpDraft::Read(shop_ / "again").Find("layers.1.moe.expert_bias_E").bytes[3], 0x3f);
+}
+
+// A buffer of the model that no other program has: it must be there, of zeros.
+TEST_F(BetweenPrograms, TorchTitansExpertsHaveABias) {
+  const Case& run = kCases[4];
+  ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok());
+  std::map<std::string, std::string> biases;
+  for (const dcp::StoredEntry& entry : folder->tensors)
+    if (entry.key.ends_with("expert_bias_E")) {
+      EXPECT_EQ(entry.dtype, Dtype::kF32);
+      EXPECT_EQ(entry.shape, Shape({4}));
+      biases[entry.key] = Assemble(entry);
+    }
+  const std::string zeros(16, '\0');
+  EXPECT_THAT(biases, ::testing::ElementsAre(::testing::Pair("layers.0.moe.expert_bias_E", zeros),
+                                             ::testing::Pair("layers.1.moe.expert_bias_E", zeros)));
+  ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
+}
+
+TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {
+  OutputOptions options;
+  options.Set("for", "transformers");
+  options.Set("style", "torchtitan");
+  testing_util::ExpectError(kinds::kDcp.check_options(options), Errc::kUsage,
+                            "--for transformers does not have the names of --style torchtitan");
+}
+
+// A folder of transformers, changed.
+class TransformersFolder : public ::testing::Test {
+ protected:
+  TransformersFolder() {
+    std::filesystem::copy(kCases[3].Path(), shop_ / "run",
+                          std::filesystem::copy_options::recursive);
+  }
+  Result<artifact::BoundArtifact> Bind() const {
+    return kinds::OpenAndBind(shop_ / "run", nullptr, kCases[3].HintsWithState());
+  }
+
+  OpsWorkshop shop_;
+};
+
+TEST_F(TransformersFolder, AnOptimizerWhoseSaveDidNotEndIsSaidToBeLeftOut) {
+  std::filesystem::remove(shop_ / "run/optimizer/.metadata");
+  const auto bound = Bind();
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  EXPECT_EQ(bound->artifact.kind, &kinds::kDcp);
+  EXPECT_FALSE(bound->optimizer);
+  EXPECT_THAT(bound->artifact.warnings,
+              ::testing::Contains(::testing::HasSubstr("the optimizer's state is left out")));
+}
+
+TEST_F(TransformersFolder, WithoutTheOptimizersFolderItIsShardsAlone) {
+  std::filesystem::remove_all(shop_ / "run/optimizer");
+  const auto bound = Bind();
+  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
+  EXPECT_FALSE(bound->optimizer);
+}
+
+TEST_F(TransformersFolder, AWholeFileBesideTheShardsIsNamed) {
+  std::filesystem::copy(Fixtures() +
+                            "/transformers-5.19-qwen3-fsdp2/checkpoint-2/"
+                            "model-00001-of-00001.safetensors",
+                        shop_ / "run/shard-00003-model-00001-of-00001.safetensors");
+  testing_util::ExpectError(Bind(), Errc::kCorrupt, "the file has no DCP_SHARDING_INFO");
+}
+
+// The older form has the weights twice; without its shards the whole files are read.
+TEST(TransformersForms, WholeFilesAndTheOptimizerAreOne) {
+  const Case& run = kCases[5];
+  const OpsWorkshop shop;
+  std::filesystem::copy(run.Path(), shop / "run", std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(shop / "run/sharded");
+  ExpectRun(shop / "run", run.Hints(), AsRun(run.Expected()), true);
+}
+
+}  // namespace
+}  // namespace nxdkit
