@@ -1,7 +1,8 @@
 // Rows that FSDP over tensor parallelism has exchanged. transformers on torch 2.9 and older gives
 // rank (f, t) of a mesh of F by T the part f T + t of the F T parts of the rows of what both cut in
 // rows, and everything that it saves has that part as its part t F + f, moments too, without an
-// error. Run with transformers 5.19, 5.20 and 5.24 on torch 2.8 and 2.9.1; right from torch 2.10 on.
+// error. Run with transformers 5.19, 5.20 and 5.24 on torch 2.8 and 2.9.1; right from torch 2.10
+// on.
 #pragma once
 
 #include <cstdint>

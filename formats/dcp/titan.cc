@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "formats/models/rank_tensors.h"
@@ -88,33 +89,35 @@ GlobalTensor Laid(const Model& model, TensorLayout plain, const HasTensor& store
   return {InPairs(model, std::move(plain)), shape, 0};
 }
 
-std::vector<GlobalTensor> AllLaid(const Model& model, std::vector<TensorLayout> layouts,
-                                  const HasTensor& stored) {
-  std::vector<GlobalTensor> tensors;
-  for (TensorLayout& layout : layouts) tensors.push_back(Laid(model, std::move(layout), stored));
-  return tensors;
-}
-
 // `rows` rows of the parameter from `row` on, at row `at`.
 Piece RowsOf(const Model& model, uint32_t param, int64_t row, int64_t rows, int64_t at) {
   return {param, {{row, 0}, {rows, model.params[param].shape[1]}}, {at, 0}, {0, 1}};
 }
 
 // One tensor of three, group by group: the query heads of a key head, that head, its value head.
-TensorLayout FuseQkv(const Model& model, const TensorLayout& q, uint32_t k, uint32_t v) {
-  const uint32_t query = q.pieces.front().param;
+// `fused` has its name and shape.
+TensorLayout FuseQkv(const Model& model, std::span<const TensorLayout> qkv, TensorLayout fused) {
   const int64_t head = model.config.head_dim;
   const int64_t of_q = model.config.heads / model.config.kv_heads * head;
-  std::string name = q.name.substr(0, q.name.size() - kQueryName.size());
-  TensorLayout out = models::EmptyTensor(name.append(kFusedName),
-                                         {model.config.kv_heads * (of_q + 2 * head), q.shape[1]});
   for (int64_t g = 0; g < model.config.kv_heads; ++g) {
     const int64_t at = g * (of_q + 2 * head);
-    out.pieces.push_back(RowsOf(model, query, g * of_q, of_q, at));
-    out.pieces.push_back(RowsOf(model, k, g * head, head, at + of_q));
-    out.pieces.push_back(RowsOf(model, v, g * head, head, at + of_q + head));
+    fused.pieces.push_back(RowsOf(model, qkv[0].pieces.front().param, g * of_q, of_q, at));
+    fused.pieces.push_back(RowsOf(model, qkv[1].pieces.front().param, g * head, head, at + of_q));
+    fused.pieces.push_back(
+        RowsOf(model, qkv[2].pieces.front().param, g * head, head, at + of_q + head));
   }
-  return out;
+  return fused;
+}
+
+// Without pieces where it is not stored: how many heads there are is what a configuration says.
+GlobalTensor FusedTensor(const Model& model, std::span<const TensorLayout> qkv,
+                         const HasTensor& stored) {
+  std::string name = qkv[0].name.substr(0, qkv[0].name.size() - kQueryName.size());
+  const int64_t rows = qkv[0].shape[0] + qkv[1].shape[0] + qkv[2].shape[0];
+  TensorLayout fused = models::EmptyTensor(name.append(kFusedName), {rows, qkv[0].shape[1]});
+  const Shape shape = fused.shape;
+  if (stored && !stored(fused.name, shape)) return {std::move(fused), shape, 0};
+  return Laid(model, FuseQkv(model, qkv, std::move(fused)), stored);
 }
 
 bool AreQkv(const Model& model, const std::vector<TensorLayout>& layouts, size_t at) {
@@ -163,22 +166,21 @@ TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
 Result<std::vector<GlobalTensor>> TitanTensors(const Model& model, Style style,
                                                const HasTensor& stored) {
   NXDKIT_ASSIGN(std::vector<TensorLayout> layouts, PlainLayouts(model, style));
-  return AllLaid(model, std::move(layouts), stored);
+  std::vector<GlobalTensor> tensors;
+  for (TensorLayout& layout : layouts) tensors.push_back(Laid(model, std::move(layout), stored));
+  return tensors;
 }
 
 Result<std::vector<GlobalTensor>> TitanParameters(const Model& model, const HasTensor& stored) {
   NXDKIT_ASSIGN(std::vector<TensorLayout> split, PlainLayouts(model, Style::kTitan));
-  std::vector<TensorLayout> layouts;
+  std::vector<GlobalTensor> tensors;
   for (size_t i = 0; i < split.size(); ++i) {
-    if (!AreQkv(model, split, i)) {
-      layouts.push_back(std::move(split[i]));
-      continue;
-    }
-    layouts.push_back(FuseQkv(model, split[i], split[i + 1].pieces.front().param,
-                              split[i + 2].pieces.front().param));
-    i += 2;
+    const bool fuses = AreQkv(model, split, i);
+    tensors.push_back(fuses ? FusedTensor(model, std::span(split).subspan(i, 3), stored)
+                            : Laid(model, std::move(split[i]), stored));
+    if (fuses) i += 2;
   }
-  return AllLaid(model, std::move(layouts), stored);
+  return tensors;
 }
 
 bool IsTitanBuffer(std::string_view name) { return name.ends_with(kBufferName); }

@@ -32,8 +32,8 @@ struct RunProgress {
 // it; what nobody says is what the optimizer has counted.
 Result<RunProgress> ProgressOfTag(const BoundArtifact& tag);
 
-// The same of a checkpoint by names with an optimizer: what its objects say, else what the optimizer
-// has counted.
+// The same of a checkpoint by names with an optimizer: what its objects say, else what the
+// optimizer has counted.
 Result<RunProgress> ProgressOfCheckpoint(const BoundArtifact& checkpoint);
 
 // What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has,

@@ -39,7 +39,8 @@ STYLES = {
     "titan022": ["--for", "torchtitan", "--style", "torchtitan-2025"],
     "transformers": ["--for", "transformers"],
 }
-# From one program to the other: case, program, seed, folder's name
+# From one program to the other: case, program. (0.2.2's Qwen3 has no attention for TP on a CPU, so all
+# of these are resumed by FSDP, or alone.)
 ACROSS = [(0, "transformers"), (3, "titan030"), (4, "titan030"), (2, "titan030"), (1, "titan022")]
 
 
@@ -125,7 +126,8 @@ def there_and_back(live, case, expected):
 
 def across(live, case, program, expected):
     folder = live.converted(case, program)
-    step = live.resume(case, program, folder, MESHES[program][1][1], given=True)
+    mesh = [] if program == "titan022" else MESHES[program][1][1]
+    step = live.resume(case, program, folder, mesh, given=True)
     count = compare("with the rule's gradients", step["hf"], expected["given_gradients"])
     if step["lr_used"] != expected["lr_used"][:1] * len(step["lr_used"]):
         raise Failed(f"lr_used is {step['lr_used']}, expected {expected['lr_used']}")

@@ -296,10 +296,34 @@ Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const Run
   return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
 }
 
+Result<bool> IsAllZeros(const dcp::StoredEntry& entry) {
+  for (const dcp::StoredChunk& chunk : entry.chunks) {
+    if (chunk.stored.shape.size() != 1 || !IsPacked(chunk.stored)) return false;
+    NXDKIT_ASSIGN(const bool zeros, IsZeroFrom(chunk.stored, 0).on(entry.key));
+    if (!zeros) return false;
+  }
+  return true;
+}
+
+// TorchTitan's balancing of experts adds them to the router's scores. Zeros say nothing, and are
+// made again for TorchTitan; of others a warning says that no other format has a place for them.
+Result<bool> IsIdleBuffer(BoundArtifact& out, const dcp::StoredEntry& entry) {
+  if (!dcp::IsTitanBuffer(entry.key)) return false;
+  NXDKIT_ASSIGN(const bool zeros, IsAllZeros(entry));
+  if (!zeros)
+    out.artifact.warnings.push_back(
+        fmt::format("{} is not zero: the model adds it to the scores of its router, and other "
+                    "formats than a checkpoint of TorchTitan have no place for it",
+                    entry.key));
+  return zeros;
+}
+
 // The tensors of the run's state go with the optimizer's, or not at all.
 Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const RunKeys& run) {
   for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
-    if (hints.optimizer && IsCarried(out, entry, run))
+    if (!run.contains(entry.key) && !hints.optimizer) continue;
+    NXDKIT_ASSIGN(const bool idle, IsIdleBuffer(out, entry));
+    if (!idle && hints.optimizer && IsCarried(out, entry, run))
       NXDKIT_TRY(AddRunTensor(out, entry, run));
     else if (run.contains(entry.key))
       out.left_out.push_back(entry.key);
@@ -318,26 +342,6 @@ void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
   }
 }
 
-// TorchTitan's balancing of experts adds them to the router's scores; no other format has a place
-// for them, and zeros, as in a run without it, say nothing.
-Status WarnOfBuffers(BoundArtifact& out) {
-  for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
-    if (!dcp::IsTitanBuffer(entry.key)) continue;
-    for (const dcp::StoredChunk& chunk : entry.chunks) {
-      const bool is_row = chunk.stored.shape.size() == 1 && IsPacked(chunk.stored);
-      NXDKIT_ASSIGN(const bool zeros,
-                    is_row ? IsZeroFrom(chunk.stored, 0).on(entry.key) : Result<bool>(false));
-      if (zeros) continue;
-      out.artifact.warnings.push_back(
-          fmt::format("{} is not zero: the model adds it to the scores of its router, and other "
-                      "formats than a checkpoint of TorchTitan have no place for it",
-                      entry.key));
-      return OkStatus();
-    }
-  }
-  return OkStatus();
-}
-
 Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
   out.params = out.model->Logical();
@@ -346,7 +350,6 @@ Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) 
   const std::string prefix = FindPrefix(*DcpFolderOf(out.artifact), known);
   run = FindRunKeys(*DcpFolderOf(out.artifact), known, prefix);
   NXDKIT_TRY(BindModel(out, known, prefix, run));
-  NXDKIT_TRY(WarnOfBuffers(out));
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 

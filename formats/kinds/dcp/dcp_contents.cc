@@ -113,15 +113,24 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // What TorchTitan's model asks for and no other model has; what the source has goes along.
+  // What TorchTitan's model asks for and no other model has. One that is not zero is the source's,
+  // and goes along; where names stay, so does what is not there.
   void AddBuffers() {
-    if (!source_.model || output_.names) return;
+    if (!source_.model) return;
     for (TensorLayout& buffer : dcp::TitanBuffers(*source_.model, output_.style)) {
+      if (output_.names) buffer.name.insert(0, output_.names->prefix);
       const auto is_it = [&](const RunTensor& tensor) { return tensor.key == buffer.name; };
       if (std::ranges::any_of(source_.run, is_it)) continue;
+      if (output_.names && !HasTensor(buffer.name)) continue;
       Shape shape = buffer.shape;
       AddTensor({std::move(buffer), std::move(shape), -1});
     }
+  }
+
+  bool HasTensor(const std::string& key) const {
+    const dcp::Folder* folder = DcpFolderOf(source_.artifact);
+    const auto is_it = [&](const dcp::StoredEntry& entry) { return entry.key == key; };
+    return folder && std::ranges::any_of(folder->tensors, is_it);
   }
 
   Status AddState() {

@@ -218,9 +218,9 @@ Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
 std::optional<dcp::Style> StyleAskedFor(const OutputOptions& options) {
   if (const std::optional<std::string> style = options.Text("style"))
     return dcp::StyleFromName(*style);
-  const std::optional<std::string> program = options.Text("for");
-  if (!program) return std::nullopt;
-  return *program == "transformers" ? dcp::Style::kHfFused : dcp::Style::kTitan;
+  const std::string program = options.Text("for").value_or("");
+  if (program == "transformers") return dcp::Style::kHfFused;
+  return program == "torchtitan" ? std::optional(dcp::Style::kTitan) : std::nullopt;
 }
 
 }  // namespace

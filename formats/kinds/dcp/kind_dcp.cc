@@ -4,9 +4,9 @@
 #include "formats/kinds/dcp/facts_dcp.h"
 #include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/dcp/read_dcp.h"
-#include "formats/kinds/dcp/transformers_folder.h"
 #include "formats/kinds/run_folder.h"
 #include "formats/kinds/table.h"
+#include "formats/kinds/transformers_folder.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 

@@ -50,11 +50,20 @@ std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) 
   return ranks;
 }
 
+// Every rank has a chunk of the tensor. Its pieces lie in rows, of which each rank has others;
+// ranks that cut the columns have a part of all.
+uint64_t LeastChunkBytes(const dcp::GlobalTensor& tensor, const dcp::Mesh& mesh) {
+  const TensorLayout none{tensor.layout.name, 0, tensor.layout.shape, {}, {}, {}};
+  const uint64_t bare = LeastPlanBytes(none);
+  const uint64_t pieces = LeastPlanBytes(tensor.layout) - bare;
+  const int columns = tensor.tp_dim > 0 ? mesh.tp : 1;
+  return bare * static_cast<uint64_t>(mesh.ranks()) + pieces * static_cast<uint64_t>(columns);
+}
+
 Status CheckDcpBytes(const OutputBuilder& builder, const dcp::Mesh& mesh,
                      const DcpContents& contents) {
   uint64_t bytes = 0;
-  for (const dcp::GlobalTensor& tensor : contents.tensors)
-    bytes += LeastPlanBytes(tensor.layout) * static_cast<uint64_t>(mesh.ranks());
+  for (const dcp::GlobalTensor& tensor : contents.tensors) bytes += LeastChunkBytes(tensor, mesh);
   return builder.CheckPlanBytes(bytes, mesh.ranks());
 }
 

@@ -7,7 +7,7 @@
 #include "formats/dcp/safetensors_folder.h"
 #include "formats/kinds/dcp/plan_dcp.h"
 #include "formats/kinds/dcp/read_dcp.h"
-#include "formats/kinds/dcp/transformers_folder.h"
+#include "formats/kinds/transformers_folder.h"
 #include "formats/safetensors/encoder.h"
 #include "formats/torch/encoder.h"
 #include "formats/training/run_progress.h"

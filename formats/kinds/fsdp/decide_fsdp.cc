@@ -125,7 +125,10 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   const fsdp::Facts* from = FsdpFactsOf(source.artifact);
   NXDKIT_ASSIGN(output.named, DecideDcp(source, options));
   // The names are those of the live model, without what another program has put around them.
-  if (!from) static_cast<DcpOutput&>(*output.named).names.reset();
+  auto& named = static_cast<DcpOutput&>(*output.named);
+  if (!from) named.names.reset();
+  // Rank files have the optimizer's state under the names of the weights.
+  if (named.style == dcp::Style::kTitan) named.style = dcp::Style::kTitanUnfused;
   output.warnings = output.named->warnings;
   output.world = options.Has("mesh") || !from
                      ? static_cast<const DcpOutput&>(*output.named).mesh.ranks()

@@ -1,6 +1,6 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
-#include "formats/kinds/dcp/transformers_folder.h"
+#include "formats/kinds/transformers_folder.h"
 #include "formats/kinds/hf/facts_hf.h"
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/kinds/hf/read_hf.h"

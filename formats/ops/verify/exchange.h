@@ -10,9 +10,9 @@
 namespace nxdkit::ops {
 
 // The exchange that leads from `right` to `actual`, looked for in the matrices of the first layer;
-// nullopt where rows are in their places, or lie otherwise. Rows may differ a little, as between two
-// steps of a run: the exchange must explain nine tenths of the difference, of every matrix. Reads
-// the first columns of each row.
+// nullopt where rows are in their places, or lie otherwise. Rows may differ a little, as between
+// two steps of a run: the exchange must explain nine tenths of the difference, of every matrix.
+// Reads the first columns of each row.
 Result<std::optional<RowExchange>> FindExchange(const BoundArtifact& right,
                                                 const BoundArtifact& actual);
 

@@ -4,7 +4,8 @@ namespace nxdkit {
 namespace {
 
 TEST(FormatPage, OfDistributedCheckpointsIsTrue) {
-  testing_util::ExpectPageHolds("dcp", {"tests/formats/dcp", "tests/formats/kinds"});
+  testing_util::ExpectPageHolds(
+      "dcp", {"tests/formats/dcp", "tests/formats/kinds", "tests/formats/foreign"});
   EXPECT_FALSE(HasFailure());
 }
 

@@ -71,7 +71,9 @@ TEST_P(Exchanged, ReadingUndoesIt) {
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();
   const auto found = testing_util::DigestsOf(*bound);
   ASSERT_TRUE(found.ok()) << found.error().ToString();
-  for (const auto& [name, tensor] : GetParam().Expected()["hf"].items())
+  const nlohmann::json expected = GetParam().Expected();
+  ASSERT_FALSE(expected["hf"].empty());
+  for (const auto& [name, tensor] : expected["hf"].items())
     EXPECT_EQ(found->at(name).digest, tensor["weight"].get<std::string>()) << name;
 }
 

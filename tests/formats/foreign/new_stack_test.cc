@@ -11,9 +11,9 @@
 #include <string>
 
 #include "formats/dcp/folder.h"
-#include "formats/kinds/dcp/transformers_folder.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
+#include "formats/kinds/transformers_folder.h"
 #include "formats/ops/convert/convert.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/dcp/assemble.h"
@@ -161,6 +161,23 @@ TEST_P(NewStack, ComesBackFromATagAsTheProgramSavedIt) {
   ASSERT_TRUE(folder.ok()) << folder.error().ToString();
   EXPECT_THAT(folder->warnings, ::testing::IsEmpty());
   ExpectStored(*folder, StoredBy(GetParam()));
+}
+
+// vLLM Neuron looks for one name of each expert, and not for those of the modules.
+TEST_P(NewStack, AHuggingFaceFolderHasANameForEachExpert) {
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(GetParam().Path(), &kinds::kDcp, shop_ / "hf", &kinds::kHf);
+  request.hints = GetParam().Hints();
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto folder = kinds::OpenArtifact(shop_ / "hf", &kinds::kHf, {});
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  std::set<std::string> names, expected;
+  for (const TensorFile& file : folder->files)
+    for (const StoredTensor& tensor : file.tensors) names.insert(tensor.name);
+  const nlohmann::json run = GetParam().Expected();
+  for (const auto& [name, tensor] : run["hf"].items()) expected.insert(name);
+  EXPECT_EQ(names, expected);
 }
 
 // The keys of an optimizer's options, and what a run must say to be resumed.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 #include "formats/dcp/folder.h"
@@ -44,7 +45,7 @@ TEST_P(Roundtrip, HuggingFaceComesBackByteForByte) {
   const std::string model = shop_.MakeModel("model", GetParam().model);
   int number = 0;
   for (const dcp::Style style : dcp::kStyles) {
-    const bool of_titan = style == dcp::Style::kTitan || style == dcp::Style::kTitan2025;
+    const bool of_titan = dcp::StyleName(style).starts_with("torchtitan");
     if (of_titan && !GetParam().titan) continue;
     for (const dcp::Mesh mesh : {dcp::Mesh{}, dcp::Mesh{3, 1}, dcp::Mesh{2, 2}, dcp::Mesh{5, 3}}) {
       const std::string name = std::to_string(number++);
@@ -312,7 +313,16 @@ TEST(State, AndObjectsGoToAnotherMesh) {
   const auto before = dcp::Open(NXDKIT_TESTDATA "/dcp/fsdp4");
   const auto after = dcp::Open(shop / "dcp");
   ASSERT_TRUE(before.ok() && after.ok());
-  EXPECT_EQ(after->metadata.objects.size(), before->metadata.objects.size());
+  // TorchTitan of 2025 asks for the whole schedule.
+  std::set<std::string> more;
+  for (const dcp::ObjectEntry& object : after->metadata.objects) more.insert(object.key);
+  for (const dcp::ObjectEntry& object : before->metadata.objects) more.erase(object.key);
+  // Those of the optimizer are under the names of that time.
+  std::erase_if(more, [](const std::string& key) { return key.starts_with("optimizer."); });
+  EXPECT_THAT(more, ::testing::ElementsAre("lr_scheduler._get_lr_called_within_step",
+                                           "lr_scheduler._is_initial", "lr_scheduler._last_lr",
+                                           "lr_scheduler._step_count", "lr_scheduler.lr_lambdas",
+                                           "lr_scheduler.verbose"));
   size_t carried = 0;
   for (const dcp::ObjectEntry& object : before->metadata.objects)
     for (const dcp::ObjectEntry& other : after->metadata.objects)

@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds: what a loop around transformers leaves since release 5.15: weights and optimizer beside one
-// another. Sources: transformers 5.19 and 5.24, run; FORMAT.md.
+// PRIVATE to formats/kinds: what a loop around transformers leaves since release 5.15: weights and
+// optimizer beside one another. Sources: transformers 5.19 and 5.24, run; formats/dcp/FORMAT.md.
 //
 //   shard-0000R-model-00001-of-00001.safetensors    5.20 to 5.24: the weights' chunks, rank by rank
 //   sharded/shard-..., model-00001-of-00001.safetensors    5.15 to 5.19: the same twice

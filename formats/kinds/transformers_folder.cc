@@ -1,4 +1,4 @@
-#include "formats/kinds/dcp/transformers_folder.h"
+#include "formats/kinds/transformers_folder.h"
 
 #include <fmt/format.h>
 
