@@ -1,0 +1,194 @@
+#include "formats/ops/verify/serve_layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "formats/vllm_neuron/rank_tensors.h"
+#include "lib/base/text.h"
+
+namespace nxdkit::ops {
+namespace {
+
+using models::Param;
+using models::Role;
+
+// "3", "60 to 63", "1, 3 and 62 more"
+std::string CoresText(const std::vector<int>& cores) {
+  const bool run = cores.back() - cores.front() + 1 == static_cast<int>(cores.size());
+  if (cores.size() == 1) return std::to_string(cores.front());
+  if (run) return fmt::format("{} to {}", cores.front(), cores.back());
+  return fmt::format("{}, {} and {} more", cores[0], cores[1], cores.size() - 2);
+}
+
+class LayoutCheck {
+ public:
+  LayoutCheck(const ServedFolder& folder, const models::Model& model, const ServeRequest& request,
+              ServeReport& report)
+      : folder_(folder), model_(model), request_(request), report_(report) {
+    for (const Param& param : model.params) rest_.push_back({WholeBox(param.shape)});
+  }
+
+  Status Run() {
+    if (!CheckSizes()) return OkStatus();
+    for (int core = 0; core < request_.geometry.cores(); ++core) {
+      if (request_.run.poll) NXDKIT_TRY(request_.run.poll());
+      NXDKIT_ASSIGN(const std::vector<TensorLayout> tensors,
+                    vllm_neuron::CoreTensors(model_, request_.geometry, core));
+      NXDKIT_TRY(Take(core, tensors));
+    }
+    const size_t before = report_.findings.size();
+    ReportZeros();
+    ReportLost();
+    if (report_.findings.size() == before)
+      report_.checks.push_back(fmt::format(
+          "layout: every element of every parameter is on one of {} cores or more", cores()));
+    ReportPadding();
+    return OkStatus();
+  }
+
+ private:
+  int cores() const { return request_.geometry.cores(); }
+  void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
+
+  // Whether the sizes have a layout.
+  bool CheckSizes() {
+    bool has_layout = true;
+    for (const vllm_neuron::SizeFault& fault :
+         vllm_neuron::SizeFaults(model_.config, request_.geometry)) {
+      Add(Finding(fault.check, fault.message)
+              .in(folder_.artifact.config_path)
+              .differs(fault.found, fault.expected));
+      has_layout &= fault.has_layout;
+    }
+    return has_layout;
+  }
+
+  Status Take(int core, const std::vector<TensorLayout>& tensors) {
+    std::vector<bool> seen(model_.params.size());
+    uint64_t bytes = 0;
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const TensorLayout& tensor = tensors[t];
+      NXDKIT_ASSIGN(const uint64_t packed, PackedBytes(DtypeOf(tensor), tensor.shape));
+      bytes += packed;
+      if (core == 0) AddLoad(tensor);
+      if (!tensor.fills.empty()) report_.loads[t].zero_cores.push_back(core);
+      for (const Piece& piece : tensor.pieces) {
+        seen[piece.param] = true;
+        Cover(piece);
+      }
+    }
+    report_.least_bytes = core == 0 ? bytes : std::min(report_.least_bytes, bytes);
+    report_.most_bytes = std::max(report_.most_bytes, bytes);
+    NoteZeros(core, seen);
+    return OkStatus();
+  }
+
+  void AddLoad(const TensorLayout& tensor) {
+    LoadedParam load{tensor.name, tensor.shape, DtypeOf(tensor), {}, {}};
+    for (const uint32_t param : ParamsOf(tensor)) load.from.push_back(model_.params[param].name);
+    report_.loads.push_back(std::move(load));
+  }
+
+  // FP8 weights stay what they are.
+  Dtype DtypeOf(const TensorLayout& tensor) const {
+    if (tensor.dtype || tensor.pieces.empty()) return tensor.dtype.value_or(report_.dtype);
+    const StoredTensor* stored = folder_.Find(model_.params[tensor.pieces.front().param].name);
+    return stored && stored->dtype == Dtype::kF8E4M3 ? Dtype::kF8E4M3 : report_.dtype;
+  }
+
+  void Cover(const Piece& piece) {
+    std::vector<Box>& rest = rest_[piece.param];
+    std::vector<Box> left;
+    for (const Box& box : rest)
+      for (Box& part : Subtract(box, piece.logical)) left.push_back(std::move(part));
+    rest = std::move(left);
+  }
+
+  // A key or value that a core holds nothing of is zeros there.
+  void NoteZeros(int core, const std::vector<bool>& seen) {
+    for (uint32_t i = 0; i < model_.params.size(); ++i) {
+      const Param& param = model_.params[i];
+      const bool key = param.role == Role::kKey || param.role == Role::kValue;
+      if (key && param.shape.size() == 2 && !seen[i]) zeros_[i].push_back(core);
+    }
+  }
+
+  void ReportZeros() {
+    for (const auto& [i, at] : zeros_) {
+      const Param& param = model_.params[i];
+      Finding finding(
+          "zeros",
+          fmt::format("layer {}: zeros instead of {} heads on core{} {}: {} key heads on tp "
+                      "{}, and the loader asks for head r / {}",
+                      param.layer, param.role == Role::kKey ? "key" : "value",
+                      at.size() == 1 ? "" : "s", CoresText(at), model_.config.kv_heads,
+                      request_.geometry.tp, request_.geometry.tp / model_.config.kv_heads));
+      finding.count = static_cast<int64_t>(at.size());
+      Add(std::move(finding)
+              .in(folder_.artifact.config_path)
+              .of(param.name)
+              .at_rank(vllm_neuron::CoreOf(request_.geometry, at.front()).rank));
+    }
+  }
+
+  void ReportLost() {
+    std::map<int, std::vector<uint32_t>> experts;  // of each layer
+    for (uint32_t i = 0; i < model_.params.size(); ++i) {
+      if (rest_[i].empty()) continue;
+      if (model_.params[i].expert >= 0)
+        experts[model_.params[i].layer].push_back(i);
+      else
+        Add(LostFinding(model_.params[i], rest_[i]));
+    }
+    for (const auto& [layer, lost] : experts) {
+      Finding finding("lost", fmt::format("{} tensors of layer {}'s experts are on no core",
+                                          lost.size(), layer));
+      finding.count = static_cast<int64_t>(lost.size());
+      Add(std::move(finding).in(folder_.artifact.config_path).of(model_.params[lost.front()].name));
+    }
+  }
+
+  Finding LostFinding(const Param& param, const std::vector<Box>& rest) const {
+    std::string message = "the engine has no parameter for it: it is passed over";
+    const Box& first = rest.front();
+    if (first != WholeBox(param.shape))
+      message = fmt::format(
+          "rows {} to {} of {} are on no core: the loader gives each rank {} / {} "
+          "rows, rounded down",
+          first.lo[0], first.lo[0] + first.extent[0] - 1, param.shape[0], param.shape[0],
+          request_.geometry.tp);
+    Finding finding("lost", std::move(message));
+    for (const Box& box : rest)
+      finding.count += box.Volume() / (param.shape.size() > 1 ? param.shape[1] : 1);
+    return std::move(finding).in(folder_.artifact.config_path).of(param.name);
+  }
+
+  void ReportPadding() {
+    const int64_t tp = request_.geometry.tp;
+    const int64_t rows = (model_.config.vocab + tp - 1) / tp;
+    if (rows * tp > model_.config.vocab)
+      report_.checks.push_back(fmt::format("embed_tokens: {} rows a core, {} of zeros at the end",
+                                           rows, rows * tp - model_.config.vocab));
+    report_.checks.push_back(
+        fmt::format("weights: {} on each of {} cores{}", HumanBytes(report_.most_bytes), cores(),
+                    report_.least_bytes == report_.most_bytes ? "" : " at the most"));
+  }
+
+  const ServedFolder& folder_;
+  const models::Model& model_;
+  const ServeRequest& request_;
+  ServeReport& report_;
+  std::vector<std::vector<Box>> rest_;          // of each parameter, what no core has had
+  std::map<uint32_t, std::vector<int>> zeros_;  // of keys and values, the cores without them
+};
+
+}  // namespace
+
+Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
+                         const ServeRequest& request, ServeReport& report) {
+  return LayoutCheck(folder, model, request, report).Run();
+}
+
+}  // namespace nxdkit::ops
