@@ -52,6 +52,14 @@ class LayoutCheck {
   int cores() const { return request_.geometry.cores(); }
   void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
 
+  Finding Of(const Param& param, Finding finding) const {
+    const StoredTensor* stored = folder_.Find(param.name);
+    return std::move(finding)
+        .in(stored ? stored->storage->path() : folder_.artifact.path)
+        .on(param.name)
+        .of(param.name);
+  }
+
   // Whether the sizes have a layout.
   bool CheckSizes() {
     bool has_layout = true;
@@ -126,9 +134,7 @@ class LayoutCheck {
                       at.size() == 1 ? "" : "s", CoresText(at), model_.config.kv_heads,
                       request_.geometry.tp, request_.geometry.tp / model_.config.kv_heads));
       finding.count = static_cast<int64_t>(at.size());
-      Add(std::move(finding)
-              .in(folder_.artifact.config_path)
-              .of(param.name)
+      Add(Of(param, std::move(finding))
               .at_rank(vllm_neuron::CoreOf(request_.geometry, at.front()).rank));
     }
   }
@@ -162,7 +168,7 @@ class LayoutCheck {
     Finding finding("lost", std::move(message));
     for (const Box& box : rest)
       finding.count += box.Volume() / (param.shape.size() > 1 ? param.shape[1] : 1);
-    return std::move(finding).in(folder_.artifact.config_path).of(param.name);
+    return Of(param, std::move(finding));
   }
 
   void ReportPadding() {

@@ -130,7 +130,7 @@ class NameCheck {
         count > 1 ? fmt::format(" (and {} more of the layer's experts)", count - 1) : "";
     Finding finding("missing", fmt::format("the loader asks for it and ends{}", more));
     finding.count = static_cast<int64_t>(count);
-    return std::move(finding).in(folder_.artifact.path).of(name);
+    return std::move(finding).in(folder_.artifact.path).on(name).of(name);
   }
 
   static Finding On(const StoredTensor& tensor, const char* check, std::string message) {

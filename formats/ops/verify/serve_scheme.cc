@@ -84,7 +84,7 @@ class SchemeCheck {
       if (!folder_.Find(module + scale))
         Add(Finding("missing", fmt::format("an FP8 weight without {}", scale + 1))
                 .in(tensor.storage->path())
-                .of(module + scale));
+                .on(module + scale));
   }
 
   // Scales of weights that are none of a scheme: the first one tells it.

@@ -158,7 +158,7 @@ class ServedValues {
                                           "engine takes 1.0",
                                           here))
               .in(folder_.artifact.path)
-              .of(absent));
+              .on(absent));
     report_.warnings.push_back(
         fmt::format("{} KV scales count where the KV cache is FP8, as BF16(1 / scale): they are "
                     "constants of the compiled graph, so a graph that was compiled for other "
