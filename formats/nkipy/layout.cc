@@ -24,17 +24,17 @@ int CutOf(const Param& param, const Geometry& geometry) {
   return geometry.embedding == Embedding::kColumns ? 1 : models::kWhole;
 }
 
-Status CheckDivides(const Param& param, const Geometry& geometry) {
-  const int dim = CutOf(param, geometry);
+// `dim`: kWhole is not cut.
+Status CheckDivides(const Param& param, const std::string& name, int dim, int tp) {
   if (dim == models::kWhole || param.role == Role::kKey || param.role == Role::kValue)
     return OkStatus();
   const int64_t extent = param.shape[static_cast<size_t>(dim)];
-  if (extent % geometry.tp == 0) return OkStatus();
+  if (extent % tp == 0) return OkStatus();
   return Unsupported(
-             "dimension {} has {} elements, which tp {} does not divide: the vendor's script "
-             "would store it whole on every rank",
-             dim, extent, geometry.tp)
-      .on(param.name)
+             "dimension {} has {} elements, which tp {} does not divide: the vendor's script would "
+             "store it whole on every rank",
+             dim, extent, tp)
+      .on(name)
       .hint("choose a tp that divides it");
 }
 
@@ -43,7 +43,11 @@ Status CheckModel(const models::Model& model, const Geometry& geometry) {
   if (!models::HasView(*config.family, kView) || config.labels > 0)
     return Unsupported("how NKIPy's rank files hold a model {} is not known", config.architecture)
         .hint("the text of the family has no line \"view nkipy\"");
-  for (const Param& param : model.params) NXDKIT_TRY(CheckDivides(param, geometry));
+  for (const Param& param : model.params)
+    NXDKIT_TRY(CheckDivides(param, param.name, CutOf(param, geometry), geometry.tp));
+  for (const models::Alias& alias : config.aliases)
+    if (const auto of = model.Find(alias.of))
+      NXDKIT_TRY(CheckDivides(model.params[*of], alias.name, 0, geometry.tp));
   return OkStatus();
 }
 
