@@ -145,7 +145,7 @@ Status CheckKnown(const models::Model& model) {
   const models::ModelConfig& config = model.config;
   const bool known = models::HasView(*config.family, kView) && config.labels == 0;
   if (!known)
-    return Unsupported("how vLLM Neuron holds a model {} is not known", config.architecture)
+    return Unsupported("how vLLM Neuron holds a {} model is not known", config.model_type)
         .hint(fmt::format("known from the 0.24 sources are {}", KnownFamilies()));
   if (config.experts == 0) return OkStatus();
   if (config.tied)

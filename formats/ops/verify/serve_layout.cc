@@ -6,6 +6,7 @@
 #include <map>
 
 #include "formats/vllm_neuron/rank_tensors.h"
+#include "lib/base/parallel.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::ops {
@@ -32,12 +33,9 @@ class LayoutCheck {
 
   Status Run() {
     if (!CheckSizes()) return OkStatus();
-    for (int core = 0; core < request_.geometry.cores(); ++core) {
-      if (request_.run.poll) NXDKIT_TRY(request_.run.poll());
-      NXDKIT_ASSIGN(const std::vector<TensorLayout> tensors,
-                    vllm_neuron::CoreTensors(model_, request_.geometry, core));
-      NXDKIT_TRY(Take(core, tensors));
-    }
+    const int jobs = std::max(request_.run.jobs, 1);
+    for (int core = 0; core < cores(); core += jobs)
+      NXDKIT_TRY(TakeCores(core, std::min(jobs, cores() - core)));
     const size_t before = report_.findings.size();
     ReportZeros();
     ReportLost();
@@ -71,6 +69,18 @@ class LayoutCheck {
       has_layout &= fault.has_layout;
     }
     return has_layout;
+  }
+
+  // Laid out beside each other, and taken one after the other.
+  Status TakeCores(int first, int count) {
+    if (request_.run.poll) NXDKIT_TRY(request_.run.poll());
+    std::vector<std::vector<TensorLayout>> tensors(static_cast<size_t>(count));
+    NXDKIT_TRY(ParallelFor(tensors.size(), count, [&](size_t i) {
+      return vllm_neuron::CoreTensors(model_, request_.geometry, first + static_cast<int>(i))
+          .To(tensors[i]);
+    }));
+    for (int i = 0; i < count; ++i) NXDKIT_TRY(Take(first + i, tensors[static_cast<size_t>(i)]));
+    return OkStatus();
   }
 
   Status Take(int core, const std::vector<TensorLayout>& tensors) {
@@ -152,7 +162,7 @@ class LayoutCheck {
       Finding finding("lost", fmt::format("{} tensors of layer {}'s experts are on no core",
                                           lost.size(), layer));
       finding.count = static_cast<int64_t>(lost.size());
-      Add(std::move(finding).in(folder_.artifact.config_path).of(model_.params[lost.front()].name));
+      Add(Of(model_.params[lost.front()], std::move(finding)));
     }
   }
 
