@@ -235,9 +235,7 @@ def size_findings(c):
             found.append(("lost", f"model.layers.{i}.mlp.experts.{first}.gate_proj.weight", None,
                           3 * (c.E % c.P)))
     if c.V % c.N:
-        name = "model.embed_tokens.weight" if c.tied else "lm_head.weight"
-        if not c.tied:  # of a tied one the embedding has all rows
-            found.append(("lost", name, None, c.V % c.N))
+        found.append(("lost", "lm_head.weight", None, c.V % c.N))
     return found
 
 

@@ -29,6 +29,9 @@ class LayoutCheck {
               ServeReport& report)
       : folder_(folder), model_(model), request_(request), report_(report) {
     for (const Param& param : model.params) rest_.push_back({WholeBox(param.shape)});
+    for (const models::Alias& alias : model.config.aliases)
+      if (const auto of = model.Find(alias.of))
+        heads_.emplace(alias.name, Head{*of, {WholeBox(model.params[*of].shape)}});
   }
 
   Status Run() {
@@ -50,12 +53,12 @@ class LayoutCheck {
   int cores() const { return request_.geometry.cores(); }
   void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
 
-  Finding Of(const Param& param, Finding finding) const {
-    const StoredTensor* stored = folder_.Find(param.name);
+  Finding Of(const std::string& name, Finding finding) const {
+    const StoredTensor* stored = folder_.Find(name);
     return std::move(finding)
         .in(stored ? stored->storage->path() : folder_.artifact.path)
-        .on(param.name)
-        .of(param.name);
+        .on(name)
+        .of(name);
   }
 
   // Whether the sizes have a layout.
@@ -92,9 +95,10 @@ class LayoutCheck {
       bytes += packed;
       if (core == 0) AddLoad(tensor);
       if (!tensor.fills.empty()) report_.loads[t].zero_cores.push_back(core);
+      const auto head = heads_.find(tensor.name);
       for (const Piece& piece : tensor.pieces) {
         seen[piece.param] = true;
-        Cover(piece);
+        Cover(piece, head == heads_.end() ? rest_[piece.param] : head->second.rest);
       }
     }
     report_.least_bytes = core == 0 ? bytes : std::min(report_.least_bytes, bytes);
@@ -116,8 +120,7 @@ class LayoutCheck {
     return stored && stored->dtype == Dtype::kF8E4M3 ? Dtype::kF8E4M3 : report_.dtype;
   }
 
-  void Cover(const Piece& piece) {
-    std::vector<Box>& rest = rest_[piece.param];
+  static void Cover(const Piece& piece, std::vector<Box>& rest) {
     std::vector<Box> left;
     for (const Box& box : rest)
       for (Box& part : Subtract(box, piece.logical)) left.push_back(std::move(part));
@@ -144,7 +147,7 @@ class LayoutCheck {
                       at.size() == 1 ? "" : "s", CoresText(at), model_.config.kv_heads,
                       request_.geometry.tp, request_.geometry.tp / model_.config.kv_heads));
       finding.count = static_cast<int64_t>(at.size());
-      Add(Of(param, std::move(finding))
+      Add(Of(param.name, std::move(finding))
               .at_rank(vllm_neuron::CoreOf(request_.geometry, at.front()).rank));
     }
   }
@@ -156,29 +159,30 @@ class LayoutCheck {
       if (model_.params[i].expert >= 0)
         experts[model_.params[i].layer].push_back(i);
       else
-        Add(LostFinding(model_.params[i], rest_[i]));
+        Add(LostFinding(model_.params[i].name, model_.params[i].shape, rest_[i]));
     }
+    for (const auto& [name, head] : heads_)
+      if (!head.rest.empty()) Add(LostFinding(name, model_.params[head.param].shape, head.rest));
     for (const auto& [layer, lost] : experts) {
       Finding finding("lost", fmt::format("{} tensors of layer {}'s experts are on no core",
                                           lost.size(), layer));
       finding.count = static_cast<int64_t>(lost.size());
-      Add(Of(model_.params[lost.front()], std::move(finding)));
+      Add(Of(model_.params[lost.front()].name, std::move(finding)));
     }
   }
 
-  Finding LostFinding(const Param& param, const std::vector<Box>& rest) const {
+  Finding LostFinding(const std::string& name, const Shape& shape,
+                      const std::vector<Box>& rest) const {
     std::string message = "the engine has no parameter for it: it is passed over";
     const Box& first = rest.front();
-    if (first != WholeBox(param.shape))
+    if (first != WholeBox(shape))
       message = fmt::format(
           "rows {} to {} of {} are on no core: the loader gives each rank {} / {} "
           "rows, rounded down",
-          first.lo[0], first.lo[0] + first.extent[0] - 1, param.shape[0], param.shape[0],
-          request_.geometry.tp);
+          first.lo[0], first.lo[0] + first.extent[0] - 1, shape[0], shape[0], request_.geometry.tp);
     Finding finding("lost", std::move(message));
-    for (const Box& box : rest)
-      finding.count += box.Volume() / (param.shape.size() > 1 ? param.shape[1] : 1);
-    return Of(param, std::move(finding));
+    for (const Box& box : rest) finding.count += box.Volume() / (shape.size() > 1 ? shape[1] : 1);
+    return Of(name, std::move(finding));
   }
 
   void ReportPadding() {
@@ -192,10 +196,17 @@ class LayoutCheck {
                     report_.least_bytes == report_.most_bytes ? "" : " at the most"));
   }
 
+  // The head of a tied model, which is a parameter of the engine.
+  struct Head {
+    uint32_t param = 0;  // the embedding
+    std::vector<Box> rest;
+  };
+
   const ServedFolder& folder_;
   const models::Model& model_;
   const ServeRequest& request_;
   ServeReport& report_;
+  std::map<std::string, Head> heads_;
   std::vector<std::vector<Box>> rest_;          // of each parameter, what no core has had
   std::map<uint32_t, std::vector<int>> zeros_;  // of keys and values, the cores without them
 };

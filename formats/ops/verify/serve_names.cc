@@ -25,7 +25,9 @@ class NameCheck {
   NameCheck(const ServedFolder& folder, const models::Model& model, ServeReport& report)
       : folder_(folder), model_(model), report_(report), explained_(model.params.size()) {
     for (uint32_t i = 0; i < model.params.size(); ++i) known_.emplace(model.params[i].name, i);
-    for (const models::Alias& alias : model.config.aliases) aliases_.insert(alias.name);
+    for (const models::Alias& alias : model.config.aliases) beside_.insert(alias.name);
+    for (int64_t layer = 0; layer < model.config.layers; ++layer)
+      for (const char* of : {"k_scale", "v_scale"}) beside_.insert(KvScaleName(layer, of));
   }
 
   Status Run() {
@@ -57,7 +59,7 @@ class NameCheck {
   void Look(const StoredTensor& tensor) {
     if (const auto it = known_.find(tensor.name); it != known_.end())
       return LookAtParam(tensor, model_.params[it->second]);
-    if (aliases_.contains(tensor.name) || IsKvScale(tensor.name)) return;  // looked at by value
+    if (beside_.contains(tensor.name)) return;  // looked at by value
     if (models::IsIgnorable(*model_.config.family, tensor.name)) return;
     if (const auto it = spelled_.find(tensor.name); it != spelled_.end())
       return AddSpelled(tensor, it->second);
@@ -100,13 +102,8 @@ class NameCheck {
       return Add(
           On(tensor, "KV scale",
              "the loader asks for self_attn.k_scale and v_scale, and takes 1.0 without them"));
-    if (IsQuantScale(tensor.name)) return;  // told with the scheme
+    if (IsWeightScale(tensor.name)) return;  // told with the scheme
     Add(On(tensor, "ignored", "no parameter of the engine has this name: it is passed over"));
-  }
-
-  static bool IsQuantScale(std::string_view name) {
-    return name.ends_with(".weight_scale") || name.ends_with(".input_scale") ||
-           name.ends_with(".weight_scale_inv");
   }
 
   // Experts of a layer together: there are thousands of them.
@@ -148,7 +145,7 @@ class NameCheck {
   const models::Model& model_;
   ServeReport& report_;
   std::unordered_map<std::string_view, uint32_t> known_;
-  std::unordered_set<std::string_view> aliases_;
+  std::unordered_set<std::string> beside_;  // what is asked for and may lack
   std::unordered_map<std::string, Spelled> spelled_;
   std::vector<bool> explained_;  // of the parameters that are there under another name
   std::map<Dtype, size_t> cast_;
@@ -156,8 +153,13 @@ class NameCheck {
 
 }  // namespace
 
-bool IsKvScale(std::string_view name) {
-  return name.ends_with(".self_attn.k_scale") || name.ends_with(".self_attn.v_scale");
+std::string KvScaleName(int64_t layer, std::string_view of) {
+  return fmt::format("model.layers.{}.self_attn.{}", layer, of);
+}
+
+bool IsWeightScale(std::string_view name) {
+  return name.ends_with(".weight_scale") || name.ends_with(".input_scale") ||
+         name.ends_with(".weight_scale_inv");
 }
 
 Status CheckServedNames(const ServedFolder& folder, const models::Model& model,

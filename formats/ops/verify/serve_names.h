@@ -7,8 +7,12 @@
 
 namespace nxdkit::ops {
 
-// "model.layers.3.self_attn.k_scale", which the engine asks for where its KV cache is FP8.
-bool IsKvScale(std::string_view name);
+// "model.layers.3.self_attn.k_scale", which the engine asks for where its KV cache is FP8; `of` is
+// "k_scale" or "v_scale".
+std::string KvScaleName(int64_t layer, std::string_view of);
+
+// What belongs to a quantised weight: "a.weight_scale" and the like.
+bool IsWeightScale(std::string_view name);
 
 // Adds what is missing, ignored, of another spelling or of another shape, and what is cast.
 Status CheckServedNames(const ServedFolder& folder, const models::Model& model,

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/ops/verify/serve_names.h"
 #include "lib/json/json.h"
 
 namespace nxdkit::ops {
@@ -65,7 +66,8 @@ class SchemeCheck {
     }
     for (const models::Param& param : model_.params)
       if (const StoredTensor* tensor = folder_.Find(param.name)) Look(*tensor, scheme);
-    if (scheme.name.empty()) ReportStrayScales();
+    for (const auto& [name, tensor] : folder_.tensors)
+      if (IsWeightScale(name)) LookAtScale(*tensor, scheme);
     return OkStatus();
   }
 
@@ -87,14 +89,14 @@ class SchemeCheck {
                 .on(module + scale));
   }
 
-  // Scales of weights that are none of a scheme: the first one tells it.
-  void ReportStrayScales() {
-    for (const auto& [name, tensor] : folder_.tensors)
-      if (name.ends_with(".weight_scale") || name.ends_with(".input_scale") ||
-          name.ends_with(".weight_scale_inv"))
-        return Add(On(*tensor, "quantisation",
-                      "a scale, and config.json has no quantization_config for it: scales are "
-                      "passed over"));
+  // Of scales without a scheme the weights tell enough where they are FP8.
+  void LookAtScale(const StoredTensor& tensor, const Scheme& scheme) {
+    const StoredTensor* weight =
+        folder_.Find(tensor.name.substr(0, tensor.name.rfind('.')) + ".weight");
+    if (weight && weight->dtype == Dtype::kF8E4M3 && !tensor.name.ends_with("_inv")) return;
+    Add(On(tensor, "ignored",
+           scheme.name.empty() ? "the scale of no FP8 weight: it is passed over"
+                               : "the scale of no weight of the scheme: it is passed over"));
   }
 
   static Finding On(const StoredTensor& tensor, const char* check, std::string message) {

@@ -145,7 +145,7 @@ class ServedValues {
     std::string absent;
     for (int64_t layer = 0; layer < model_.config.layers; ++layer)
       for (const char* name : {"k_scale", "v_scale"}) {
-        const std::string key = fmt::format("model.layers.{}.self_attn.{}", layer, name);
+        const std::string key = KvScaleName(layer, name);
         const StoredTensor* tensor = folder_.Find(key);
         if (!tensor && absent.empty()) absent = key;
         if (!tensor) continue;

@@ -11,8 +11,6 @@
 
 namespace nxdkit::ops {
 
-using namespace artifact;
-
 struct ServedFolder {
   Artifact artifact;  // its files are those that the loader reads: of the index, or all
   std::map<std::string, const StoredTensor*> tensors;  // of these files, by name

@@ -155,6 +155,8 @@ TEST_F(Serving, RowsOfTheHeadThatNoCoreHasAreFound) {
   EXPECT_THAT(Texts(report)[0], HasSubstr("lost: lm_head.weight: rows 64 to 64 of 65"));
   EXPECT_EQ(report->findings[0].count, 1);
   EXPECT_THAT(report->checks, Contains("embed_tokens: 33 rows a core, 1 of zeros at the end"));
+  config_["tie_word_embeddings"] = true;  // the head is cut short, the embedding is not
+  EXPECT_THAT(Texts(Judge(All())), ElementsAre(HasSubstr("lost: lm_head.weight: rows 64 to 64")));
 }
 
 TEST_F(Serving, MissingAndIgnoredNamesAreFound) {
@@ -309,6 +311,10 @@ TEST_F(Serving, KvScalesOfModelOptAreNotAskedFor) {
               ElementsAre(HasSubstr("KV scale: " + kLayer +
                                     "self_attn.k_proj.k_scale: the loader asks for "
                                     "self_attn.k_scale")));
+  tensors = All();
+  tensors["model.layers.2.self_attn.k_scale"] = {.shape = {1}};  // there are layers 0 and 1
+  EXPECT_THAT(Texts(Judge(tensors)),
+              ElementsAre(HasSubstr("ignored: model.layers.2.self_attn.k_scale")));
 }
 
 class Fp8Serving : public Serving {
@@ -376,8 +382,17 @@ TEST_F(Fp8Serving, ItsBytesAreThoseOfFp8) {
 TEST_F(Fp8Serving, WithoutAConfigurationTheScalesAreLost) {
   config_.erase("quantization_config");
   EXPECT_THAT(Texts(Judge(Quantised())),
-              ElementsAre(HasSubstr("dtype: " + kKey + ": F8_E4M3 and no quantization_config"),
-                          HasSubstr("quantisation: " + kLayer + "self_attn.k_proj.input_scale")));
+              ElementsAre(HasSubstr("dtype: " + kKey + ": F8_E4M3 and no quantization_config")));
+}
+
+TEST_F(Fp8Serving, AScaleWithoutItsWeightIsFound) {
+  Tensors tensors = Quantised();
+  tensors[kKey] = {.shape = {16, 32}};
+  EXPECT_THAT(Texts(Judge(tensors)),
+              ElementsAre(HasSubstr("ignored: " + kLayer +
+                                    "self_attn.k_proj.input_scale: the scale "
+                                    "of no weight of the scheme"),
+                          HasSubstr("self_attn.k_proj.weight_scale")));
 }
 
 struct Scheme {
