@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kChunkBytes = 1 << 20;
 constexpr uint8_t kSignless = 0x7f;
 constexpr uint8_t kNanBits = 0x7f;  // of E4M3, without its sign
+constexpr size_t kWordBytes = 8;
 
 // Calls `take(offset, chunks)` with the bytes of tensors of one size, side by side.
 template <size_t N, typename Take>
@@ -46,19 +47,33 @@ struct BeyondRange {
   double largest = 0;
 };
 
+// Whether eight numbers are none beyond `most`: what is added carries into the bit of the sign
+// where one is.
+bool AllWithin(const std::byte* numbers, uint8_t most) {
+  constexpr uint64_t kEach = 0x0101010101010101;
+  uint64_t word = 0;
+  std::memcpy(&word, numbers, kWordBytes);
+  return (((word & (kEach * kSignless)) + kEach * (kNanBits - most)) & (kEach * 0x80)) == 0;
+}
+
 Result<BeyondRange> FindBeyond(const StoredTensor& tensor, uint8_t most, const RunOptions& run) {
   BeyondRange found;
   uint8_t largest = 0;
+  const auto look_at = [&](uint64_t at, uint8_t bits) {
+    const uint8_t size = bits & kSignless;
+    if (size <= most) return;
+    ++(size == kNanBits ? found.nan : found.over);
+    if (size != kNanBits) largest = std::max(largest, size);
+    if (found.first >= 0) return;
+    found.first = static_cast<int64_t>(at);
+    found.bits = bits;
+  };
   const auto look = [&](uint64_t at, const std::array<std::vector<std::byte>, 1>& chunks) {
-    for (size_t i = 0; i < chunks[0].size(); ++i) {
-      const auto bits = static_cast<uint8_t>(chunks[0][i]);
-      const uint8_t size = bits & kSignless;
-      if (size <= most) continue;
-      ++(size == kNanBits ? found.nan : found.over);
-      if (size != kNanBits) largest = std::max(largest, size);
-      if (found.first >= 0) continue;
-      found.first = static_cast<int64_t>(at + i);
-      found.bits = bits;
+    const std::vector<std::byte>& chunk = chunks[0];
+    for (size_t i = 0; i < chunk.size(); i += kWordBytes) {
+      const size_t count = std::min(kWordBytes, chunk.size() - i);
+      if (count == kWordBytes && AllWithin(&chunk[i], most)) continue;
+      for (size_t j = i; j < i + count; ++j) look_at(at + j, static_cast<uint8_t>(chunk[j]));
     }
     return true;
   };

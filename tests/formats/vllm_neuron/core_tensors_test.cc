@@ -65,7 +65,7 @@ TEST(CoreTensors, NeighboursShareAKeyHead) {
               ElementsAre("q[10:12]", "k[4:6]", "v[4:6]"));
 }
 
-// 12 query heads and 4 key heads over 6: 6 / 4 is 1, so rank r asks for head r, and 4 and 5 for none.
+// 12 query and 4 key heads over 6: 6 / 4 is 1, so rank r asks for head r, and 4 and 5 for none.
 TEST(CoreTensors, AHeadThatIsNotThereIsZeros) {
   const models::Model model = ModelOf(SmallConfig({{"num_attention_heads", 12}}));
   EXPECT_THAT(RowsOf(model, Tensor(model, {6}, 3, kQkv)),

@@ -354,6 +354,25 @@ TEST_F(Fp8Serving, NumbersThatTheChipDoesNotHaveAreFound) {
   EXPECT_THAT(Texts(Judge()), IsEmpty());
 }
 
+// Each code at each place of a word, and of the rest behind the last one.
+TEST_F(Fp8Serving, EveryCodeIsJudged) {
+  config_["hidden_size"] = 3;  // 15 * 3 codes: five words and five codes
+  for (const int code : {0x00, 0x77, 0x78, 0x7e, 0x7f, 0x80, 0xf7, 0xf8, 0xfe, 0xff})
+    for (const size_t at : {0, 3, 7, 8, 39, 40, 44}) {
+      Tensors tensors = Quantised();
+      tensors[kKey] = {.dtype = "F8_E4M3",
+                       .shape = {15, 3},
+                       .fill = '\x38',
+                       .bytes = {{at, static_cast<char>(code)}}};
+      const auto report = Judge(tensors);
+      ASSERT_TRUE(report.ok()) << report.error().ToString();
+      const auto found = std::ranges::find(report->findings, "FP8 range", &Finding::check);
+      ASSERT_EQ(found != report->findings.end(), (code & 0x7f) > 0x77) << code << " at " << at;
+      if (found == report->findings.end()) continue;
+      EXPECT_THAT(found->index, ElementsAre(at / 3, at % 3)) << code;
+    }
+}
+
 TEST_F(Fp8Serving, NansAreFoundOnEveryChip) {
   Tensors tensors = Quantised();
   tensors[kKey].bytes = {{31, '\x7f'}};
