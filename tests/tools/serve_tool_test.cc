@@ -99,7 +99,7 @@ TEST_F(ServeTool, WordsThatDoNotGoTogetherAreRefused) {
       {"ckpt-verify", "--attention-dp 2", 2, "--attention-dp is about an engine"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --engine http://x", 2, "different questions"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --from nxd", 2, "PATH is a Hugging Face folder"},
-      {"ckpt-verify", "--for vllm-neuron --tp 2 --hw trn2", 2, "hw"},
+      {"ckpt-verify", "--for vllm-neuron --tp 2 --hw trn2", 2, "and this is hf"},
       {"ckpt-digest", "--attention-dp 2", 2, "give --as vllm-neuron"},
       {"ckpt-digest", "--as vllm --attention-dp 2", 2, "give --as vllm-neuron"},
       {"ckpt-digest", "--as vllm-neuron --enable-expert-parallel", 2, "give --ep"},
