@@ -114,12 +114,15 @@ TEST_F(ServeTool, WordsThatDoNotGoTogetherAreRefused) {
 
 TEST_F(ServeTool, RankFilesOfNkipyAreAnOutput) {
   const std::string files = workshop_ / "files";
-  ExpectConverts("--to nkipy --tp 2 --tok-embedding whole", model_, files);
+  ExpectConverts("--to nkipy --tp 2 --tok-embedding whole --digest", model_, files);
   EXPECT_TRUE(std::filesystem::exists(files + "/shard_1.safetensors"));
   const Json record = Json::parse(ReadFile(files + "/nxdkit.json"));
   EXPECT_EQ(record["tok_embedding"], "whole");
   EXPECT_THAT(record["layout_is"].get<std::string>(), HasSubstr("not run"));
-  EXPECT_EQ(Run("ckpt-digest", "", files).out, Run("ckpt-digest", "", model_).out);
+  const std::string digest = Run("ckpt-digest", "", model_).out;
+  EXPECT_EQ(Run("ckpt-digest", "", files).out, digest);
+  EXPECT_EQ(record["source_digest"].get<std::string>() + "\n", digest);
+  EXPECT_EQ(RunJson("ckpt-inspect", "", files)["format"], "nkipy");
   EXPECT_EQ(Run("ckpt-verify", "--against " + model_, files).exit_code, 0);
 }
 

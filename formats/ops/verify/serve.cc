@@ -22,6 +22,8 @@ void Describe(const ServedFolder& folder, const models::Model& model, const Serv
   for (const models::Param& param : model.params)
     report.parameters += static_cast<uint64_t>(ElementCount(param.shape).value_or(0));
   report.findings = folder.findings;
+  const std::string fault = vllm_neuron::DtypeFault(model.config, report.dtype);
+  if (!fault.empty()) report.warnings.push_back(fault);
 }
 
 }  // namespace

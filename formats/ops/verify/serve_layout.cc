@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "formats/hardware/instance.h"
 #include "formats/vllm_neuron/rank_tensors.h"
 #include "lib/base/parallel.h"
 #include "lib/base/text.h"
@@ -21,6 +22,14 @@ std::string CoresText(const std::vector<int>& cores) {
   if (cores.size() == 1) return std::to_string(cores.front());
   if (run) return fmt::format("{} to {}", cores.front(), cores.back());
   return fmt::format("{}, {} and {} more", cores[0], cores[1], cores.size() - 2);
+}
+
+// The memory of a core of the chip, as software sees cores by default; 0 where it is not known.
+uint64_t CoreBytes(std::string_view chip) {
+  uint64_t most = 0;
+  for (const hardware::Instance& instance : hardware::Instances())
+    if (instance.platform == chip) most = std::max(most, instance.bytes_per_core());
+  return most;
 }
 
 class LayoutCheck {
@@ -46,6 +55,7 @@ class LayoutCheck {
       report_.checks.push_back(fmt::format(
           "layout: every element of every parameter is on one of {} cores or more", cores()));
     ReportPadding();
+    ReportBytes();
     return OkStatus();
   }
 
@@ -191,9 +201,18 @@ class LayoutCheck {
     if (rows * tp > model_.config.vocab)
       report_.checks.push_back(fmt::format("embed_tokens: {} rows a core, {} of zeros at the end",
                                            rows, rows * tp - model_.config.vocab));
+  }
+
+  void ReportBytes() {
     report_.checks.push_back(
         fmt::format("weights: {} on each of {} cores{}", HumanBytes(report_.most_bytes), cores(),
                     report_.least_bytes == report_.most_bytes ? "" : " at the most"));
+    const uint64_t core = CoreBytes(vllm_neuron::TargetName(request_.target));
+    if (core == 0 || report_.most_bytes <= core) return;
+    Add(Finding("memory", fmt::format("the weights alone take {} of a core that has {}",
+                                      HumanBytes(report_.most_bytes), HumanBytes(core)))
+            .in(folder_.artifact.path)
+            .differs(std::to_string(report_.most_bytes), fmt::format("at most {}", core)));
   }
 
   // The head of a tied model, which is a parameter of the engine.

@@ -20,6 +20,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using testing_util::ExpectError;
 using testing_util::TinyModel;
@@ -157,6 +158,25 @@ TEST_F(Serving, RowsOfTheHeadThatNoCoreHasAreFound) {
   EXPECT_THAT(report->checks, Contains("embed_tokens: 33 rows a core, 1 of zeros at the end"));
   config_["tie_word_embeddings"] = true;  // the head is cut short, the embedding is not
   EXPECT_THAT(Texts(Judge(All())), ElementsAre(HasSubstr("lost: lm_head.weight: rows 64 to 64")));
+}
+
+// 2^20 rows of 2^15, twice, and half of it on each core: 64 GiB.
+TEST_F(Serving, WeightsThatNoCoreHoldsAreFound) {
+  config_["vocab_size"] = 1 << 20;
+  config_["hidden_size"] = 1 << 15;
+  const Tensors none = {{"model.norm.weight", {.shape = {1}}}};
+  EXPECT_THAT(Texts(Judge(none)),
+              Contains("memory: : the weights alone take 68.7 GB of a core that has 25.8 GB"));
+  request_.target = Target::kTrn3;
+  EXPECT_THAT(Texts(Judge()), Not(Contains(HasSubstr("memory: "))));
+}
+
+TEST_F(Serving, AnElementTypeThatIsNotPredictedIsTold) {
+  TinyModel moe{.family = "qwen3_moe", .layers = 1, .heads = 8, .kv_heads = 4, .experts = 4};
+  config_ = Json::parse(moe.Config());
+  request_.dtype = Dtype::kF16;
+  EXPECT_THAT(Judge(All())->warnings,
+              Contains("experts are rounded to BF16 first and then to F16: not predicted"));
 }
 
 TEST_F(Serving, MissingAndIgnoredNamesAreFound) {
