@@ -174,7 +174,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   return json;
 }
 
-// What is digested, as an engine of these sizes holds it.
+// The artifact that is digested, as an engine of these sizes holds it.
 ops::EngineSource SourceFor(const Args& args, const Runner& runner) {
   ops::EngineSource source;
   source.path = args.path;

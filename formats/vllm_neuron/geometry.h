@@ -10,7 +10,7 @@
 
 namespace nxdkit::vllm_neuron {
 
-// What every answer about the engine says of itself.
+// Every answer about the engine says this of itself.
 inline constexpr std::string_view kDerived =
     "derived from the sources of vLLM Neuron 0.24, not run (those of 0.29 were not readable)";
 
@@ -46,7 +46,7 @@ struct SizeFault {
   bool has_layout = true;  // the loader would load something nevertheless
 };
 
-// What of the core numbers no source says, for these sizes; "" where nothing is assumed.
+// The assumptions about core numbers that no source confirms, for these sizes; "" for none.
 std::string Assumed(const Geometry& geometry);
 
 // All of a model at these sizes, in a fixed order.

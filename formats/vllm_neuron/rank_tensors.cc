@@ -26,8 +26,8 @@ std::vector<int64_t> QueryHeads(int64_t heads, const Geometry& geometry, const C
   return Run((core.dp + int64_t{core.rank} * geometry.attention_dp) * each, each);
 }
 
-// With fewer of them than ranks the loader divides once more than it multiplies: the last ranks may
-// ask for a head that is not there, and keep zeros.
+// The loader rounds the ranks of a head down where there are fewer heads than ranks: the last ranks
+// may ask for a head that is not there, and keep zeros.
 std::vector<int64_t> KeyHeads(int64_t kv_heads, int64_t tp, int64_t rank) {
   if (kv_heads > tp) return Run(rank * (kv_heads / tp), kv_heads / tp);
   const int64_t head = rank / (tp / kv_heads);

@@ -1,6 +1,6 @@
-// What the cores of a vLLM Neuron engine hold of a model, as its own loader makes it of a Hugging
-// Face folder: a layout without files. Derived from the sources of the 0.24 line, not run: facts
-// and limits in FORMAT.md beside this file.
+// The cores of a vLLM Neuron engine and the parts of a model that they hold, as its own loader
+// makes them of a Hugging Face folder: a layout without files. Derived from the sources of the 0.24
+// line, not run: facts and limits in FORMAT.md beside this file.
 #pragma once
 
 #include <string_view>
@@ -20,8 +20,8 @@ inline constexpr std::string_view kView = "vllm_neuron";  // in the texts of fam
 Result<std::vector<TensorLayout>> CoreTensors(const models::Model& model, const Geometry& geometry,
                                               int core);
 
-// What is wrong with an element type of this engine; "" where it is right: experts are cast to
-// bfloat16 first, whatever follows.
+// The reason why an element type of the engine is not predicted; "" where it is: experts are cast
+// to bfloat16 first, whatever follows.
 std::string DtypeFault(const models::ModelConfig& config, Dtype dtype);
 
 }  // namespace nxdkit::vllm_neuron

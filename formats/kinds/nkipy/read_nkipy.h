@@ -12,7 +12,7 @@
 
 namespace nxdkit::kinds {
 
-// By shard_0.safetensors.
+// Such a folder has a shard_0.safetensors.
 Result<bool> IsNkipyFolder(const std::string& path, const Looker& look);
 Status OpenNkipy(Artifact& artifact, const InputHints& hints);
 

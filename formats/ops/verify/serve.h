@@ -1,6 +1,6 @@
-// What the weight loader of a vLLM Neuron engine would make of a Hugging Face folder, parameter by
-// parameter, before an instance is rented. By rules derived from the engine's sources, not run
-// (formats/vllm_neuron/FORMAT.md).
+// A Hugging Face folder, judged before an instance is rented: the weight loader of a vLLM Neuron
+// engine would make this of it, parameter by parameter. The rules are derived from the engine's
+// sources, not run (formats/vllm_neuron/FORMAT.md).
 #pragma once
 
 #include <optional>

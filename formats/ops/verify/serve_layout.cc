@@ -71,7 +71,7 @@ class LayoutCheck {
         .of(name);
   }
 
-  // Whether the sizes have a layout.
+  // True where the sizes have a layout.
   bool CheckSizes() {
     bool has_layout = true;
     for (const vllm_neuron::SizeFault& fault :

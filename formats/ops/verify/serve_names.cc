@@ -45,7 +45,7 @@ class NameCheck {
  private:
   void Add(Finding finding) { report_.findings.push_back(std::move(finding)); }
 
-  // In which several parameters are one tensor, or have other names.
+  // Other spellings have several parameters in one tensor, or other names for them.
   Status ReadSpellings() {
     for (const std::string& spelling : models::Spellings(*model_.config.family)) {
       NXDKIT_ASSIGN(const std::vector<TensorLayout> tensors,

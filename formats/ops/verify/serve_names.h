@@ -11,7 +11,7 @@ namespace nxdkit::ops {
 // "k_scale" or "v_scale".
 std::string KvScaleName(int64_t layer, std::string_view of);
 
-// What belongs to a quantised weight: "a.weight_scale" and the like.
+// Scales belong to a quantised weight: "a.weight_scale" and the like.
 bool IsWeightScale(std::string_view name);
 
 // Adds what is missing, ignored, of another spelling or of another shape, and what is cast.

@@ -89,7 +89,7 @@ class SchemeCheck {
                 .on(module + scale));
   }
 
-  // Of scales without a scheme the weights tell enough where they are FP8.
+  // FP8 weights tell enough of a scale without a scheme.
   void LookAtScale(const StoredTensor& tensor, const Scheme& scheme) {
     const StoredTensor* weight =
         folder_.Find(tensor.name.substr(0, tensor.name.rfind('.')) + ".weight");

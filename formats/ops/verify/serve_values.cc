@@ -47,8 +47,8 @@ struct BeyondRange {
   double largest = 0;
 };
 
-// Whether eight numbers are none beyond `most`: what is added carries into the bit of the sign
-// where one is.
+// True where none of eight numbers is beyond `most`: what is added carries into the bit of the
+// sign where one is.
 bool AllWithin(const std::byte* numbers, uint8_t most) {
   constexpr uint64_t kEach = 0x0101010101010101;
   uint64_t word = 0;

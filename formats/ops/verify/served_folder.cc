@@ -75,7 +75,7 @@ class FolderReader {
     return OkStatus();
   }
 
-  // By name. Of two of one name the loader keeps the one of the file that it reads last.
+  // The loader keeps the last one that it reads of two of one name.
   Status Gather() {
     for (const TensorFile& file : artifact_.files)
       for (const StoredTensor& tensor : file.tensors) {

@@ -121,7 +121,7 @@ TEST(Builders, TransposeExchangesTheStoredDimensions) {
   EXPECT_TRUE(CheckLayout(kParams, LayoutOf({tensor})).ok());
 }
 
-// Of three the last two.
+// The last two of three change places.
 TEST(Builders, TransposeLeavesTheDimensionsBefore) {
   const std::vector<LogicalTensor> params = {{"p", {2, 3, 4}, 0, 0}};
   TensorLayout tensor = WholeTensor("t", 0, 0, {2, 3, 4});
