@@ -40,7 +40,8 @@ Status CheckDivides(const Param& param, const std::string& name, int dim, int tp
 
 Status CheckModel(const models::Model& model, const Geometry& geometry) {
   const models::ModelConfig& config = model.config;
-  if (!models::HasView(*config.family, kView) || config.labels > 0)
+  const bool has_heads = config.heads > 0 && config.kv_heads > 0;
+  if (!models::HasView(*config.family, kView) || config.labels > 0 || !has_heads)
     return Unsupported("how NKIPy's rank files hold a model {} is not known", config.architecture)
         .hint("the text of the family has no line \"view nkipy\"");
   for (const Param& param : model.params)

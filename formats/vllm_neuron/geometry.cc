@@ -143,7 +143,8 @@ std::vector<SizeFault> SizeFaults(const models::ModelConfig& config, const Geome
 
 Status CheckKnown(const models::Model& model) {
   const models::ModelConfig& config = model.config;
-  const bool known = models::HasView(*config.family, kView) && config.labels == 0;
+  const bool known = models::HasView(*config.family, kView) && config.labels == 0 &&
+                     config.heads > 0 && config.kv_heads > 0;
   if (!known)
     return Unsupported("how vLLM Neuron holds a {} model is not known", config.model_type)
         .hint(fmt::format("known from the 0.24 sources are {}", KnownFamilies()));

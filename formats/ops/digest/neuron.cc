@@ -10,6 +10,7 @@ Result<EngineDigests> DigestForNeuron(const NeuronRequest& request) {
   std::vector<std::string> faults;
   const auto layout = [&](const models::Model& model,
                           int core) -> Result<std::vector<TensorLayout>> {
+    NXDKIT_TRY(vllm_neuron::CheckKnown(model));
     const Dtype dtype = request.dtype.value_or(vllm::EngineDtype(model.config));
     const std::string fault = vllm_neuron::DtypeFault(model.config, dtype);
     if (!fault.empty()) return Unsupported("{}", fault);

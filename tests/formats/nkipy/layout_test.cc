@@ -119,6 +119,28 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Biases", SmallConfig({{"attention_bias", true}}), {2}, "has no such parameter"}),
     [](const auto& row) { return row.param.name; });
 
+// The text of a family may have the view and no heads.
+models::Model WithoutHeads() {
+  constexpr const char* kText =
+      "family x; match X\nlet H = hidden_size; let V = vocab_size\nall model.norm H\n"
+      "view nkipy\nrename a. b.\n";
+  auto family = models::ParseFamily(kText, "x.family");
+  EXPECT_TRUE(family.ok()) << family.error().ToString();
+  const auto config =
+      models::ParseConfigAs(std::make_shared<const models::Family>(*std::move(family)),
+                            SmallConfig().dump(), "config.json");
+  EXPECT_TRUE(config.ok()) << config.error().ToString();
+  auto model = models::MakeModel(*config);
+  EXPECT_TRUE(model.ok()) << model.error().ToString();
+  return *std::move(model);
+}
+
+TEST(NkipyLayout, AFamilyWithoutHeadsIsNotKnown) {
+  const auto refused = RankTensors(WithoutHeads(), {2}, 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.error().message(), HasSubstr("is not known"));
+}
+
 TEST(NkipyFiles, AreNamedByTheRank) {
   EXPECT_EQ(ShardFileName(12), "shard_12.safetensors");
   EXPECT_EQ(RankOfFile("shard_12.safetensors"), 12);

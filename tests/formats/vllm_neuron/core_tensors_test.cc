@@ -167,7 +167,24 @@ TEST(CoreTensors, RefusesWhatHasNoLayout) {
       Errc::kUnsupported, "3 key heads and tp 2: neither divides the other"));
 }
 
+// The text of a family may have the view and no heads.
+models::Model WithoutHeads() {
+  constexpr const char* kText =
+      "family x; match X\nlet H = hidden_size; let V = vocab_size\nall model.norm H\n"
+      "view vllm_neuron\nrename a. b.\n";
+  auto family = models::ParseFamily(kText, "x.family");
+  EXPECT_TRUE(family.ok()) << family.error().ToString();
+  const auto config =
+      models::ParseConfigAs(std::make_shared<const models::Family>(*std::move(family)),
+                            SmallConfig().dump(), "config.json");
+  EXPECT_TRUE(config.ok()) << config.error().ToString();
+  auto model = models::MakeModel(*config);
+  EXPECT_TRUE(model.ok()) << model.error().ToString();
+  return *std::move(model);
+}
+
 TEST(CoreTensors, NamesTheFamiliesThatAreKnown) {
+  EXPECT_TRUE(ExpectError(CoreTensors(WithoutHeads(), {2}, 0), Errc::kUnsupported, "is not known"));
   const auto refused = CoreTensors(ModelOf(SmallConfig({{"model_type", "qwen2"}})), {2}, 0);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Errc::kUnsupported);
