@@ -4,6 +4,7 @@
 #include "formats/kinds/open.h"
 #include "formats/ops/digest/engine.h"
 #include "formats/ops/digest/manifest.h"
+#include "formats/ops/digest/neuron.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
@@ -27,6 +28,7 @@ struct Args {
   std::optional<std::string> as;
   std::optional<std::string> dtype;
   bool expert_parallel = false;
+  std::optional<int> attention_dp;
   artifact::Arguments layout;
 };
 
@@ -40,7 +42,9 @@ const ToolInfo kInfo = {
         "A manifest records the digest of every tensor and the artifact's files, and can be "
         "signed with an Ed25519 key.\n"
         "With --as vllm: the digests that a running vLLM engine answers for each parameter of each "
-        "rank, said before it has loaded anything.",
+        "rank, said before it has loaded anything.\n"
+        "With --as vllm-neuron: those of what the cores of a vLLM Neuron engine hold, which no "
+        "engine answers: derived from its sources, not run.",
     .findings = "the artifact is not what the manifest records, or the signature is wrong",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
     .examples = {{"ckpt-digest model", "the digest"},
@@ -74,15 +78,19 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
       .completes(Completes::kPath);
   table.Group("Engine");
-  table.Choice("as", {"vllm"}, &args.as,
-               "print what an engine's ranks hold, as its /weight_checker has it; --tp is then the "
-               "engine's");
+  table.Choice("as", {"vllm", "vllm-neuron"}, &args.as,
+               "print what an engine's ranks hold, as vLLM's /weight_checker has it; --tp is then "
+               "the engine's, and --ep");
   table
       .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
               "with --as: element type of the engine")
       .default_text("auto");
   table.Flag("enable-expert-parallel", &args.expert_parallel,
-             "with --as: the engine spreads whole experts over its ranks");
+             "with --as vllm: the engine spreads whole experts over its ranks");
+  table
+      .Integer("attention-dp", "A", &args.attention_dp, kPositive,
+               "with --as vllm-neuron: the attention data parallel degree")
+      .default_text("1");
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 
@@ -110,6 +118,10 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   if (!args.as && (args.dtype || args.expert_parallel))
     return BadUsage("{} is about an engine; give --as vllm",
                     args.dtype ? "--dtype" : "--enable-expert-parallel");
+  if (args.attention_dp && args.as != "vllm-neuron")
+    return BadUsage("--attention-dp is about one engine; give --as vllm-neuron");
+  if (args.expert_parallel && args.as != "vllm")
+    return BadUsage("--enable-expert-parallel is vLLM's; of vLLM Neuron give --ep");
   return OkStatus();
 }
 
@@ -162,25 +174,29 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   return json;
 }
 
-// As /weight_checker takes them for a baseline, and as sha256sum prints them.
-Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
-  const Runner runner(context);
-  ops::EngineRequest request;
-  request.path = args.path;
-  if (args.from) request.kind = kinds::KindFromName(*args.from);
-  request.hints = HintsFor(args);
-  request.hints.Reset("tp");
-  request.geometry = {args.layout.Number("tp").value_or(1), args.expert_parallel};
-  if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
-  request.run = runner.options();
-  NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
+// The artifact that is digested, as an engine of these sizes holds it.
+ops::EngineSource SourceFor(const Args& args, const Runner& runner) {
+  ops::EngineSource source;
+  source.path = args.path;
+  if (args.from) source.kind = kinds::KindFromName(*args.from);
+  source.hints = HintsFor(args);
+  source.hints.Reset("tp");
+  if (args.dtype && *args.dtype != "auto") source.dtype = DtypeFromTorchName(*args.dtype);
+  source.run = runner.options();
+  return source;
+}
+
+// Adds the digests as /weight_checker takes them for a baseline, and as sha256sum prints them.
+template <typename KeyOf>
+ToolAnswer AnswerOf(const Args& args, const ops::EngineDigests& found, const KeyOf& key_of,
+                    ToolContext& context) {
   context.Tell(found);
   for (const std::string& name : found.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   ToolAnswer answer;
   Json checksums = Json::object();
   for (const ops::EngineParam& param : found.params) {
-    const std::string key = vllm::CheckerKey(param.rank, param.name);
+    const std::string key = key_of(param);
     checksums[key] = HexText(param.digest);
     answer.text += fmt::format("{}  {}\n", HexText(param.digest), EscapeControl(key));
   }
@@ -188,17 +204,52 @@ Result<ToolAnswer> RunAsEngine(const Args& args, ToolContext& context) {
                    {"kind", found.kind->name},
                    {"model_type", found.model_type},
                    {"engine", *args.as},
-                   {"tp", request.geometry.tp},
-                   {"expert_parallel", args.expert_parallel},
+                   {"tp", args.layout.Number("tp").value_or(1)},
                    {"dtype", Name(found.dtype)},
                    {"checksums", std::move(checksums)}};
+  return answer;
+}
+
+Result<ToolAnswer> RunAsVllm(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  const ops::EngineRequest request{SourceFor(args, runner),
+                                   {args.layout.Number("tp").value_or(1), args.expert_parallel}};
+  NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
+  const auto key_of = [](const ops::EngineParam& param) {
+    return vllm::CheckerKey(param.rank, param.name);
+  };
+  ToolAnswer answer = AnswerOf(args, found, key_of, context);
+  answer.fields["expert_parallel"] = args.expert_parallel;
+  return answer;
+}
+
+Result<ToolAnswer> RunAsNeuron(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  const vllm_neuron::Geometry geometry{args.layout.Number("tp").value_or(1),
+                                       args.layout.Number("ep").value_or(1),
+                                       args.attention_dp.value_or(1)};
+  NXDKIT_TRY(vllm_neuron::CheckCores(geometry));
+  ops::NeuronRequest request{SourceFor(args, runner), geometry};
+  request.hints.Reset("ep");
+  NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForNeuron(request));
+  const auto key_of = [&](const ops::EngineParam& param) {
+    return vllm_neuron::ParamKey(geometry, param.rank, param.name);
+  };
+  ToolAnswer answer = AnswerOf(args, found, key_of, context);
+  if (const std::string assumed = vllm_neuron::Assumed(geometry); !assumed.empty())
+    context.Warn(assumed);
+  answer.text = fmt::format("# {}\n", vllm_neuron::kDerived) + answer.text;
+  answer.fields["derived"] = vllm_neuron::kDerived;
+  answer.fields["ep"] = geometry.ep;
+  answer.fields["attention_dp"] = geometry.attention_dp;
   return answer;
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckArgs(args, context.common()));
   NXDKIT_TRY(CheckBase(args));
-  if (args.as) return RunAsEngine(args, context);
+  if (args.as == "vllm") return RunAsVllm(args, context);
+  if (args.as) return RunAsNeuron(args, context);
   ops::DigestRequest request;
   request.path = args.path;
   if (args.from) request.kind = kinds::KindFromName(*args.from);

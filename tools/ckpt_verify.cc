@@ -15,6 +15,7 @@
 #include "tools/cli/tool.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/kind_options.h"
+#include "tools/conversions/serving.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -34,6 +35,9 @@ struct Args {
   std::optional<std::string> engine;
   std::optional<std::string> dtype;
   std::optional<int> timeout;
+  std::optional<std::string> for_engine;
+  std::optional<std::string> target;
+  std::optional<int> attention_dp;
 };
 
 constexpr int kEngineSeconds = 600;
@@ -52,16 +56,20 @@ const ToolInfo kInfo = {
         "element types and settings are compared, the blob is read, and nothing is compiled.\n"
         "With --engine, a running vLLM server is asked for the digest of every parameter as each "
         "of "
-        "its ranks holds it, and they are compared with what it should have made of PATH.",
+        "its ranks holds it, and they are compared with what it should have made of PATH.\n"
+        "With --for, a Hugging Face folder is judged: what would the engine's loader make of it, "
+        "parameter by parameter? By rules derived from its sources, not run.",
     .findings =
         "something is wrong, the two artifacts differ, the weights do not fit, or an engine "
-        "holds others",
+        "holds others or would load something else",
     .common = kTakesJobs | kTakesMaxMemory,
     .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
                  {"ckpt-verify bundle --against Qwen3-4B", "and does it hold these weights"},
                  {"ckpt-verify compiled --weights Qwen3-4B", "can this bundle run these weights"},
                  {"ckpt-verify Qwen3-4B --engine http://127.0.0.1:8000",
                   "does this server hold these weights"},
+                 {"ckpt-verify Qwen3-4B --for vllm-neuron --tp 4 --target trn2",
+                  "would this engine serve the folder"},
                  {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2",
                   "a set that carries no record of its layout"}},
 };
@@ -81,12 +89,21 @@ void AddOptions(OptionTable& table, Args& args) {
              "ask a vLLM server, such as http://HOST:PORT, which weights its ranks hold");
   table
       .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
-              "with --engine: the engine's element type")
+              "with --engine or --for: the engine's element type")
       .default_text("auto");
   table
       .Integer("timeout", "SECONDS", &args.timeout, kPositive,
                "with --engine: how long to wait for an answer")
       .default_text(std::to_string(kEngineSeconds));
+  table.Choice("for", {"vllm-neuron"}, &args.for_engine,
+               "say what this engine's loader would make of the Hugging Face folder PATH; --tp and "
+               "--ep are then the engine's");
+  table.Choice("target", {"trn2", "trn3"}, &args.target, "with --for: the chip")
+      .default_text("trn2");
+  table
+      .Integer("attention-dp", "A", &args.attention_dp, kPositive,
+               "with --for: the attention data parallel degree")
+      .default_text("1");
   table.Toggle("values", &args.values,
                "read every element and look for NaNs, infinities and parameters of zeros alone");
   table.Group("Formats");
@@ -155,9 +172,42 @@ Status CheckEngineArgs(const Args& args) {
   const bool judges = args.weights_from || (args.weights && !NamesOwnWeights(args));
   if (args.engine && (args.against || args.against_from || judges))
     return BadUsage("--engine, --against and --weights are different questions");
-  if (!args.engine && (args.dtype || args.timeout))
-    return BadUsage("{} is about an engine; give --engine", args.dtype ? "--dtype" : "--timeout");
+  if (!args.engine && args.timeout) return BadUsage("--timeout is about an engine; give --engine");
+  if (!args.engine && !args.for_engine && args.dtype)
+    return BadUsage("--dtype is about an engine; give --engine or --for");
   return OkStatus();
+}
+
+Status CheckServingArgs(const Args& args) {
+  if (!args.for_engine && (args.target || args.attention_dp))
+    return BadUsage("{} is about an engine; give --for vllm-neuron",
+                    args.target ? "--target" : "--attention-dp");
+  if (!args.for_engine) return OkStatus();
+  if (args.engine || args.against || args.against_from || args.weights || args.weights_from)
+    return BadUsage("--for, --engine, --against and --weights are different questions");
+  if (args.from && *args.from != "hf")
+    return BadUsage("--from {}: with --for PATH is a Hugging Face folder", *args.from)
+        .hint("nxd-convert --to hf makes one");
+  if (!args.layout.Number("tp")) return BadUsage("--for needs --tp, that of the engine");
+  return OkStatus();
+}
+
+Result<ToolAnswer> JudgeForEngine(const Args& args, ToolContext& context) {
+  const Runner runner(context);
+  ops::ServeRequest request;
+  request.path = args.path;
+  request.hints = HintsOf(args.layout);
+  request.geometry = {*args.layout.Number("tp"), args.layout.Number("ep").value_or(1),
+                      args.attention_dp.value_or(1)};
+  for (const char* name : {"tp", "ep"}) request.hints.Reset(name);
+  NXDKIT_TRY(kinds::CheckHints(kinds::kHf, args.path, request.hints));
+  if (args.target == "trn3") request.target = vllm_neuron::Target::kTrn3;
+  if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
+  request.values = args.values;
+  request.run = runner.options();
+  NXDKIT_ASSIGN(const ops::ServeReport report, ops::JudgeServing(request));
+  context.Tell(report);
+  return ServingAnswer(request, report, context);
 }
 
 std::string EngineSays(const ops::EngineCheck& check, const std::string& version) {
@@ -245,7 +295,9 @@ Json LoaderJson(const ops::VerifyReport& report) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckEngineArgs(args));
+  NXDKIT_TRY(CheckServingArgs(args));
   NXDKIT_TRY(CheckSides(args));
+  if (args.for_engine) return JudgeForEngine(args, context);
   if (args.engine) return AskEngine(args, context);
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   context.Tell(report);

@@ -176,9 +176,9 @@ void AddOptions(OptionTable& table, Args& args) {
              "print where every byte of this output tensor comes from, and write nothing");
   table.Flag("verify", &args.verify,
              "read the output again and compare it with INPUT before it is published");
-  table.Flag(
-      "digest", &args.digest,
-      "with --to nxd: record INPUT's digest in nxdkit.json, which reads all of it once more");
+  table.Flag("digest", &args.digest,
+             "with --to nxd or nkipy: record INPUT's digest in nxdkit.json, which reads all of it "
+             "once more");
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
       .default_text("on; off with --into");
   table.Flag(
@@ -353,8 +353,8 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends) {
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
-  if (args.digest && request.to != &kinds::kNxd)
-    return BadUsage("--digest is recorded in nxdkit.json of an NxD set")
+  if (args.digest && request.to != &kinds::kNxd && request.to != &kinds::kNkipy)
+    return BadUsage("--digest is recorded in nxdkit.json of an NxD set or of NKIPy's files")
         .hint("ckpt-digest --manifest records the digest of anything");
   NXDKIT_TRY(TakeDelta(delta, args.layout.Has("dtype"), request));
   if (args.into) request.place = ops::Slot{args.label};

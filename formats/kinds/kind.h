@@ -29,7 +29,7 @@ enum class StateForm : uint8_t { kNone, kNumbered, kNamed };
 struct Kind {
   std::string_view name;    // "hf": as --from and --to take it, and as inspect calls the form
   std::string_view called;  // in a sentence: "an NxD set"
-  // Which kind a path is that may be two: the one with the lower number. 0 to 8 are taken.
+  // Which kind a path is that may be two: the one with the lower number. 0 to 9 are taken.
   int precedence = 0;
   Result<bool> (*is_file)(const std::string& path) = nullptr;
   Result<bool> (*is_folder)(const std::string& path, const Looker& look) = nullptr;

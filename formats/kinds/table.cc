@@ -4,8 +4,8 @@
 namespace nxdkit::kinds {
 
 std::span<const Kind* const> Kinds() {
-  static constexpr const Kind* kRows[] = {&kHf,  &kNxd,  &kRollout, &kTorch,       &kDelta,
-                                          &kDcp, &kFsdp, &kZero,    &kMegatronDist};
+  static constexpr const Kind* kRows[] = {&kHf,  &kNxd,  &kRollout, &kTorch,        &kDelta,
+                                          &kDcp, &kFsdp, &kZero,    &kMegatronDist, &kNkipy};
   return kRows;
 }
 

@@ -16,6 +16,7 @@ extern const Kind kDcp;           // a torch distributed checkpoint
 extern const Kind kFsdp;          // the rank files of an FSDP run
 extern const Kind kZero;          // a checkpoint of DeepSpeed
 extern const Kind kMegatronDist;  // a distributed checkpoint of Megatron-Core
+extern const Kind kNkipy;         // the rank files of vLLM with NKIPy
 
 // All of them, in the order in which they are named to people.
 std::span<const Kind* const> Kinds();

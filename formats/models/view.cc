@@ -41,22 +41,6 @@ void Place(TensorLayout& tensor, const TensorLayout& part, const Shape& at) {
   }
 }
 
-// The last two dimensions change places.
-void SwapLast(TensorLayout& tensor) {
-  const size_t last = tensor.shape.size() - 1;
-  const auto swap = [last](auto& list) { std::swap(list[last], list[last - 1]); };
-  swap(tensor.shape);
-  for (Piece& piece : tensor.pieces) {
-    swap(piece.stored_lo);
-    for (uint8_t& axis : piece.axes)
-      if (axis + 1u >= last) axis = static_cast<uint8_t>(axis == last ? last - 1 : last);
-  }
-  for (Fill& fill : tensor.fills) {
-    swap(fill.stored.lo);
-    swap(fill.stored.extent);
-  }
-}
-
 // Of every head of `rows` rows first the even ones, then the odd ones.
 void Rope(TensorLayout& tensor, int64_t rows) {
   std::vector<Piece> pieces = std::move(tensor.pieces);
@@ -297,7 +281,7 @@ class Viewer {
       taken_[i] = true;
       tensor.name = name.substr(0, name.size() - old.size()) + line.name;
       if (line.op == "swap" && tensor.shape.size() >= 2) {
-        SwapLast(tensor);
+        TransposeStored(tensor);
       } else if (line.op == "rank0") {
         if (rank_ > 0) {
           tensor.pieces.clear();

@@ -199,15 +199,18 @@ void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count) {
 }
 
 void TransposeStored(TensorLayout& tensor) {
-  NXDKIT_CHECK(tensor.shape.size() == 2);
-  std::swap(tensor.shape[0], tensor.shape[1]);
+  NXDKIT_CHECK(tensor.shape.size() >= 2);
+  const size_t last = tensor.shape.size() - 1;
+  const auto swap = [last](Shape& list) { std::swap(list[last], list[last - 1]); };
+  swap(tensor.shape);
   for (Piece& piece : tensor.pieces) {
-    std::swap(piece.stored_lo[0], piece.stored_lo[1]);
-    for (uint8_t& axis : piece.axes) axis = static_cast<uint8_t>(1 - axis);
+    swap(piece.stored_lo);
+    for (uint8_t& axis : piece.axes)
+      if (axis + 1u >= last) axis = static_cast<uint8_t>(axis == last ? last - 1 : last);
   }
   for (Fill& fill : tensor.fills) {
-    std::swap(fill.stored.lo[0], fill.stored.lo[1]);
-    std::swap(fill.stored.extent[0], fill.stored.extent[1]);
+    swap(fill.stored.lo);
+    swap(fill.stored.extent);
   }
 }
 

@@ -98,7 +98,8 @@ TensorLayout WholeTensor(std::string name, uint32_t file, uint32_t param, const 
 // Zero padding for rows (dim 0) or columns (dim 1) [at, at + count) of the stored tensor; nothing
 // when count is 0. The stored shape must be set.
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);
-void TransposeStored(TensorLayout& tensor);  // its rank is 2
+// The last two dimensions change places; the rank is at least 2.
+void TransposeStored(TensorLayout& tensor);
 // Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
 // stored space; rows past the tensor's end are zero padding. The rank is at least 1.
 TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);

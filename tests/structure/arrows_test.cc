@@ -23,11 +23,12 @@ struct Room {
 
 const std::vector<Room>& Rooms() {
   static const std::vector<std::string_view> kFormats = {
-      "formats/models",   "formats/safetensors", "formats/torch",   "formats/hf",
-      "formats/nxd",      "formats/rollout",     "formats/neff",    "formats/delta",
-      "formats/lora",     "formats/manifest",    "formats/tar",     "formats/compile_cache",
-      "formats/hardware", "formats/vllm",        "formats/dcp",     "formats/dtensor",
-      "formats/fsdp",     "formats/zero",        "formats/megatron"};
+      "formats/models",     "formats/safetensors", "formats/torch",    "formats/hf",
+      "formats/nxd",        "formats/rollout",     "formats/neff",     "formats/delta",
+      "formats/lora",       "formats/manifest",    "formats/tar",      "formats/compile_cache",
+      "formats/hardware",   "formats/vllm",        "formats/dcp",      "formats/dtensor",
+      "formats/fsdp",       "formats/zero",        "formats/megatron", "formats/nkipy",
+      "formats/vllm_neuron"};
   static const auto kAnd = [](std::vector<std::string_view> more) {
     more.insert(more.end(), kFormats.begin(), kFormats.end());
     return more;
@@ -70,6 +71,8 @@ const std::vector<Room>& Rooms() {
       {"formats/megatron", {"formats/torch", "formats/dtensor", "formats/dcp"}},
       {"formats/rollout", {"formats/models"}},
       {"formats/vllm", {"formats/models"}},
+      {"formats/vllm_neuron", {"formats/models"}},
+      {"formats/nkipy", {"formats/models"}},
       {"formats/neff", {"formats/models"}},
       {"formats/delta", {"formats/models"}},
       {"formats/lora", {"formats/models"}},
@@ -87,6 +90,7 @@ const std::vector<Room>& Rooms() {
       {"formats/kinds/torch", kKind({"formats/kinds/hf"})},  // whose names its tensors have
       {"formats/kinds/nxd", kKind({})},
       {"formats/kinds/rollout", kKind({})},
+      {"formats/kinds/nkipy", kKind({})},
       {"formats/kinds/dcp", kKind({})},
       {"formats/kinds/fsdp", kKind({"formats/kinds/dcp"})},  // which it is read as
       {"formats/kinds/zero", kKind({"formats/kinds/dcp"})},

@@ -44,8 +44,9 @@ class EngineDigester {
     NXDKIT_ASSIGN(plan_, BuildPlan(artifact_.params, artifact_.bound, layout_));
     uint64_t total = 0;
     for (const TensorLayout& tensor : layout_.tensors) {
-      outputs_.push_back({tensor.name, dtype_, tensor.shape});
-      NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(dtype_, tensor.shape));
+      const Dtype dtype = tensor.dtype.value_or(dtype_);
+      outputs_.push_back({tensor.name, dtype, tensor.shape});
+      NXDKIT_ASSIGN(const uint64_t bytes, PackedBytes(dtype, tensor.shape));
       bytes_.push_back(bytes);
       total += bytes;
     }
@@ -118,12 +119,12 @@ class EngineDigester {
   // The bytes [at, at + size) of each tensor of the item, one after the other.
   Status Make(const Item& item, uint64_t at, uint64_t size, std::span<std::byte> buffer,
               Gatherer& gatherer) const {
-    const int64_t element = ElementBytes(dtype_);
-    const int64_t first = static_cast<int64_t>(at) / element;
-    const int64_t end = static_cast<int64_t>(at + size) / element;
     std::vector<Move> moves;
     for (size_t i = 0; i < item.size(); ++i) {
       const OutputTensor& output = outputs_[item[i]];
+      const int64_t element = ElementBytes(output.dtype);
+      const int64_t first = static_cast<int64_t>(at) / element;
+      const int64_t end = static_cast<int64_t>(at + size) / element;
       AddRangeMoves(plan_.tensors[item[i]], artifact_.bound, output, first,
                     RangeBoxes(output.shape, first, end), buffer.data() + i * size, moves);
     }
@@ -143,38 +144,52 @@ class EngineDigester {
   std::vector<Sha256Bytes> digests_;
 };
 
-}  // namespace
-
-Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
-                                                 const vllm::Geometry& geometry, Dtype dtype,
-                                                 const RunOptions& run) {
+Result<std::vector<EngineParam>> DigestBound(const BoundArtifact& artifact, int ranks,
+                                             const RankLayout& layout, Dtype dtype,
+                                             const RunOptions& run) {
   if (!artifact.model || artifact.lora)
     return Unsupported("what an engine makes of it needs a model with a config.json that is known")
         .in(artifact.artifact.path);
   EngineDigester digester(artifact, dtype, run);
-  for (int rank = 0; rank < geometry.tp; ++rank) {
-    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors,
-                  vllm::RankTensors(*artifact.model, geometry, rank));
+  for (int rank = 0; rank < ranks; ++rank) {
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, layout(*artifact.model, rank));
     digester.Add(rank, std::move(tensors));
   }
   return digester.Run();
 }
 
+RankLayout LayoutOf(const vllm::Geometry& geometry) {
+  return [geometry](const models::Model& model, int rank) {
+    return vllm::RankTensors(model, geometry, rank);
+  };
+}
+
+}  // namespace
+
+Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
+                                                 const vllm::Geometry& geometry, Dtype dtype,
+                                                 const RunOptions& run) {
+  return DigestBound(artifact, geometry.tp, LayoutOf(geometry), dtype, run);
+}
+
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
+  return DigestRanks(request, request.geometry.tp, LayoutOf(request.geometry));
+}
+
+Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout) {
   EngineDigests out;
-  NXDKIT_ASSIGN(const BoundArtifact artifact,
-                OpenAndBind(request.path, request.kind, request.hints));
+  NXDKIT_ASSIGN(const BoundArtifact artifact, OpenAndBind(source.path, source.kind, source.hints));
   out.kind = artifact.artifact.kind;
   out.AddSaid(artifact.artifact);
   out.left_out = artifact.left_out;
   if (artifact.artifact.config) {
     out.model_type = artifact.artifact.config->model_type;
-    out.dtype = request.dtype.value_or(vllm::EngineDtype(*artifact.artifact.config));
+    out.dtype = source.dtype.value_or(vllm::EngineDtype(*artifact.artifact.config));
   }
   for (size_t i = 0; i < artifact.model_params(); ++i)
     out.elements += static_cast<uint64_t>(ElementCount(artifact.params[i].shape).value_or(0));
-  NXDKIT_TRY(RequireSound(artifact, request.run));
-  NXDKIT_ASSIGN(out.params, DigestForEngine(artifact, request.geometry, out.dtype, request.run));
+  NXDKIT_TRY(RequireSound(artifact, source.run));
+  NXDKIT_ASSIGN(out.params, DigestBound(artifact, ranks, layout, out.dtype, source.run));
   return out;
 }
 

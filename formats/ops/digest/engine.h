@@ -2,6 +2,7 @@
 // anything: its layout (formats/vllm) over the bytes of any artifact.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,13 +14,16 @@
 
 namespace nxdkit::ops {
 
-struct EngineRequest {
+struct EngineSource {
   std::string path;
   const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
-  vllm::Geometry geometry;
   std::optional<Dtype> dtype;  // of the engine; nullopt: vllm::EngineDtype
   RunOptions run;
+};
+
+struct EngineRequest : EngineSource {
+  vllm::Geometry geometry;
 };
 
 struct EngineParam {
@@ -40,6 +44,12 @@ struct EngineDigests : Said {
 
 // Opens, checks the copies, and digests.
 Result<EngineDigests> DigestForEngine(const EngineRequest& request);
+
+// The tensors of one rank of an engine.
+using RankLayout = std::function<Result<std::vector<TensorLayout>>(const models::Model&, int rank)>;
+
+// The same for any engine: what its ranks, 0 to `ranks` - 1, hold by `layout`.
+Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout);
 
 // Rank by rank, in the order of the model. Every parameter is read once from its primary place, and
 // rounded to `dtype` as nxd-convert rounds. kUnsupported as vllm::RankTensors, and for a model

@@ -121,6 +121,19 @@ TEST(Builders, TransposeExchangesTheStoredDimensions) {
   EXPECT_TRUE(CheckLayout(kParams, LayoutOf({tensor})).ok());
 }
 
+// The last two of three change places.
+TEST(Builders, TransposeLeavesTheDimensionsBefore) {
+  const std::vector<LogicalTensor> params = {{"p", {2, 3, 4}, 0, 0}};
+  TensorLayout tensor = WholeTensor("t", 0, 0, {2, 3, 4});
+  tensor.shape = {2, 3, 5};
+  AddZeros(tensor, 2, 4, 1);
+  TransposeStored(tensor);
+  EXPECT_EQ(tensor.shape, Shape({2, 5, 3}));
+  EXPECT_EQ(tensor.pieces[0].axes, (std::vector<uint8_t>{0, 2, 1}));
+  EXPECT_EQ(tensor.fills[0].stored, MakeBox({0, 4, 0}, {2, 1, 3}));
+  EXPECT_TRUE(CheckLayout(params, LayoutOf({tensor})).ok());
+}
+
 // --- the faults, each by name
 
 TensorLayout Good() { return WholeOf("t", 0, kShape); }

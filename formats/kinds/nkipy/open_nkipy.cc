@@ -1,0 +1,53 @@
+#include <algorithm>
+
+#include "formats/kinds/nkipy/read_nkipy.h"
+#include "formats/kinds/open_file.h"
+#include "lib/base/errors.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::kinds {
+namespace {
+
+constexpr int kMostRanks = 10'000;
+
+// The numbers of the rank files in the folder, from 0 on without a gap.
+Result<int> CountRanks(const std::string& folder, const Looker& look) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
+  std::vector<int> ranks;
+  for (const std::string& name : names)
+    if (const std::optional<int> rank = nkipy::RankOfFile(name)) ranks.push_back(*rank);
+  std::ranges::sort(ranks);
+  if (ranks.size() > static_cast<size_t>(kMostRanks))
+    return OverLimit("{} rank files, the most are {}", ranks.size(), kMostRanks).in(folder);
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i] != static_cast<int>(i))
+      return NotFound("{} is missing; the last rank is {}",
+                      nkipy::ShardFileName(static_cast<int>(i)), ranks.back())
+          .in(folder);
+  if (ranks.empty())
+    return NotFound("no rank files: {} is not there", nkipy::ShardFileName(0)).in(folder);
+  return static_cast<int>(ranks.size());
+}
+
+}  // namespace
+
+Result<bool> IsNkipyFolder(const std::string& path, const Looker& look) {
+  return look.HasFile(path, nkipy::ShardFileName(0));
+}
+
+Status OpenNkipy(Artifact& artifact, const InputHints& hints) {
+  NXDKIT_ASSIGN(const int ranks, CountRanks(artifact.path, artifact.look));
+  if (const std::optional<int> tp = hints.Number("tp"); tp && *tp != ranks)
+    return BadUsage("tp is {} by the rank files, but {} by {}", ranks, *tp, hints.origin)
+        .in(artifact.path);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string path = JoinPath(artifact.path, nkipy::ShardFileName(rank));
+    NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path).rank(rank));
+    artifact.files.push_back(std::move(file));
+    artifact.ranks.push_back({path, rank, -1});
+  }
+  artifact.folder = artifact.path;
+  return LoadConfig(artifact, hints, {artifact.path});
+}
+
+}  // namespace nxdkit::kinds

@@ -1,0 +1,14 @@
+// PRIVATE to formats/ops/verify: what the cores of an engine would hold of a model, by its layout:
+// sizes that break a rule, key heads that become zeros, elements that are on no core, bytes.
+#pragma once
+
+#include "formats/ops/verify/serve.h"
+#include "formats/ops/verify/served_folder.h"
+
+namespace nxdkit::ops {
+
+// Adds findings and fills in loads and bytes, which stay empty where the sizes have no layout.
+Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
+                         const ServeRequest& request, ServeReport& report);
+
+}  // namespace nxdkit::ops

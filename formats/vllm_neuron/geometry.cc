@@ -1,0 +1,160 @@
+#include "formats/vllm_neuron/geometry.h"
+
+#include <fmt/format.h>
+
+#include "formats/models/view.h"
+#include "formats/vllm_neuron/rank_tensors.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::vllm_neuron {
+namespace {
+
+// Collects what breaks a rule.
+class Rules {
+ public:
+  Rules(const models::ModelConfig& config, const Geometry& geometry)
+      : config_(config), geometry_(geometry) {}
+
+  std::vector<SizeFault> Faults() {
+    Heads();
+    KeyHeads();
+    config_.experts > 0 ? Experts() : Dense();
+    if (config_.vocab < geometry_.tp)
+      Add("vocabulary",
+          fmt::format("{} rows cannot be split over tp {}", config_.vocab, geometry_.tp),
+          std::to_string(config_.vocab), fmt::format("{} or more", geometry_.tp), false);
+    return std::move(faults_);
+  }
+
+ private:
+  void Add(std::string check, std::string message, std::string found, std::string expected,
+           bool has_layout) {
+    faults_.push_back(
+        {std::move(check), std::move(message), std::move(found), std::move(expected), has_layout});
+  }
+
+  void Heads() {
+    const int64_t cores = geometry_.cores();
+    const std::string over =
+        geometry_.attention_dp == 1
+            ? fmt::format("tp {}", geometry_.tp)
+            : fmt::format("tp {} times attention dp {}", geometry_.tp, geometry_.attention_dp);
+    if (config_.heads % cores != 0)
+      return Add("heads",
+                 fmt::format("{} query heads cannot be split over {}", config_.heads, over),
+                 std::to_string(config_.heads), fmt::format("a multiple of {}", cores), false);
+    const int64_t each = config_.heads / cores;
+    if (each % 2 != 0)
+      Add("heads",
+          fmt::format("{} query head{} on each core ({} over {}); the engine wants an even number",
+                      each, each == 1 ? "" : "s", config_.heads, over),
+          std::to_string(each), "an even number", true);
+  }
+
+  void KeyHeads() {
+    const int64_t kv = config_.kv_heads, tp = geometry_.tp;
+    if (kv % tp == 0 || tp % kv == 0) return;
+    const bool has_layout = tp > kv;
+    Add("key heads",
+        fmt::format("{} key heads and tp {}: neither divides the other{}", kv, tp,
+                    has_layout ? ", so query heads meet key heads of others" : ""),
+        std::to_string(kv), fmt::format("a divisor or a multiple of {}", tp), has_layout);
+  }
+
+  void Dense() {
+    if (geometry_.ep > 1)
+      Add("experts", fmt::format("a {} model has no experts to spread", config_.model_type), "0",
+          fmt::format("a multiple of {}", geometry_.ep), false);
+    Divides("intermediate", "intermediate size", config_.intermediate, geometry_.tp);
+  }
+
+  void Experts() {
+    const int ep = geometry_.ep;
+    if (geometry_.tp % ep != 0)
+      return Add("experts", fmt::format("tp {} cannot be split over ep {}", geometry_.tp, ep),
+                 std::to_string(geometry_.tp), fmt::format("a multiple of {}", ep), false);
+    if (config_.experts % ep != 0)
+      Add("experts",
+          fmt::format("{} experts over ep {}: {} each, and the last {} are on no core",
+                      config_.experts, ep, config_.experts / ep, config_.experts % ep),
+          std::to_string(config_.experts), fmt::format("a multiple of {}", ep),
+          config_.experts >= ep);
+    Divides("intermediate", "the experts' intermediate size", config_.expert_intermediate,
+            geometry_.tp / ep);
+  }
+
+  void Divides(const char* check, const char* what, int64_t extent, int64_t parts) {
+    if (extent % parts == 0) return;
+    Add(check, fmt::format("{} {} cannot be split over {} ranks", what, extent, parts),
+        std::to_string(extent), fmt::format("a multiple of {}", parts), false);
+  }
+
+  const models::ModelConfig& config_;
+  const Geometry& geometry_;
+  std::vector<SizeFault> faults_;
+};
+
+// "llama, qwen3, qwen3_moe"
+std::string KnownFamilies() {
+  std::vector<std::string> names;
+  for (const models::FamilyHead& head : models::BuiltInFamilies())
+    if (const auto family = models::ParseFamily(models::BuiltInFamilyText(head.name), "");
+        family.ok() && models::HasView(*family, kView))
+      names.push_back(head.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Status CheckCores(const Geometry& geometry) {
+  const int64_t cores = int64_t{geometry.tp} * geometry.attention_dp;
+  if (cores <= kMostCores) return OkStatus();
+  return BadUsage("{} cores are asked for, the most are {}", cores, kMostCores);
+}
+
+Core CoreOf(const Geometry& geometry, int number) {
+  return {number / geometry.tp, number % geometry.tp};
+}
+
+std::string CoreText(const Geometry& geometry, int number) {
+  const Core core = CoreOf(geometry, number);
+  return geometry.attention_dp == 1 ? fmt::format("rank {}", core.rank)
+                                    : fmt::format("dp {} rank {}", core.dp, core.rank);
+}
+
+std::string ParamKey(const Geometry& geometry, int core, std::string_view name) {
+  const Core at = CoreOf(geometry, core);
+  return fmt::format("dp{}:tp{}:{}", at.dp, at.rank, name);
+}
+
+std::string Assumed(const Geometry& geometry) {
+  std::string text;
+  if (geometry.ep > 1 && geometry.ep < geometry.tp)
+    text =
+        fmt::format("rank r is taken to be expert parallel rank r / {}", geometry.tp / geometry.ep);
+  if (geometry.attention_dp > 1)
+    text += fmt::format("{}attention dp is taken to cut q and o alone", text.empty() ? "" : "; ");
+  return text;
+}
+
+std::vector<SizeFault> SizeFaults(const models::ModelConfig& config, const Geometry& geometry) {
+  return Rules(config, geometry).Faults();
+}
+
+Status CheckKnown(const models::Model& model) {
+  const models::ModelConfig& config = model.config;
+  const bool known = models::HasView(*config.family, kView) && config.labels == 0 &&
+                     config.heads > 0 && config.kv_heads > 0;
+  if (!known)
+    return Unsupported("how vLLM Neuron holds a {} model is not known", config.model_type)
+        .hint(fmt::format("known from the 0.24 sources are {}", KnownFamilies()));
+  if (config.experts == 0) return OkStatus();
+  if (config.tied)
+    return Unsupported("how vLLM Neuron holds a tied {} model is not known", config.model_type);
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    if (!config.IsSparse(layer))
+      return Unsupported("layer {} has no experts: how vLLM Neuron holds one is not known", layer);
+  return OkStatus();
+}
+
+}  // namespace nxdkit::vllm_neuron

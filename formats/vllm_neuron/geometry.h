@@ -1,0 +1,59 @@
+// How a vLLM Neuron engine spreads a model over NeuronCores, and which sizes it cannot spread.
+// Derived from the sources of the 0.24 line, not run: FORMAT.md beside this file.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/models/model.h"
+
+namespace nxdkit::vllm_neuron {
+
+// Every answer about the engine says this of itself.
+inline constexpr std::string_view kDerived =
+    "derived from the sources of vLLM Neuron 0.24, not run (those of 0.29 were not readable)";
+
+struct Geometry {
+  int tp = 1;            // tensor parallel ranks, N
+  int ep = 1;            // expert parallel ranks among them, P
+  int attention_dp = 1;  // attention data parallel degree, A: there are N A cores
+
+  int cores() const { return tp * attention_dp; }
+};
+
+inline constexpr int kMostCores = 10'000;
+// kUsage for more cores than that.
+Status CheckCores(const Geometry& geometry);
+
+// One of them: all ranks of the first data parallel group, then those of the next.
+struct Core {
+  int dp = 0;
+  int rank = 0;  // of the tensor parallel group
+};
+Core CoreOf(const Geometry& geometry, int number);
+std::string CoreText(const Geometry& geometry, int number);  // "rank 3", "dp 1 rank 3"
+
+// How digests name a parameter of a core: "dp0:tp3:model.norm.weight".
+std::string ParamKey(const Geometry& geometry, int core, std::string_view name);
+
+// A size that breaks a rule of the engine.
+struct SizeFault {
+  std::string check;  // "heads", "key heads", "intermediate", "experts"
+  std::string message;
+  std::string found;
+  std::string expected;
+  bool has_layout = true;  // the loader would load something nevertheless
+};
+
+// The assumptions about core numbers that no source confirms, for these sizes; "" for none.
+std::string Assumed(const Geometry& geometry);
+
+// All of a model at these sizes, in a fixed order.
+std::vector<SizeFault> SizeFaults(const models::ModelConfig& config, const Geometry& geometry);
+
+// kUnsupported where it is not known how the engine holds such a model: another family, a layer
+// without experts in a model with them. Names those that are known.
+Status CheckKnown(const models::Model& model);
+
+}  // namespace nxdkit::vllm_neuron

@@ -1,0 +1,21 @@
+// The chips that a vLLM Neuron engine serves on, as far as stored numbers depend on them.
+#pragma once
+
+#include <string_view>
+
+#include "lib/tensor/dtype.h"
+
+namespace nxdkit::vllm_neuron {
+
+enum class Target { kTrn2, kTrn3 };
+
+constexpr std::string_view TargetName(Target target) {
+  return target == Target::kTrn2 ? "trn2" : "trn3";
+}
+
+// The largest E4M3 number: what is above it in a file is an infinity or a NaN on the chip.
+constexpr int LargestE4M3(Target target) { return target == Target::kTrn2 ? 240 : 448; }
+// The bits of that number; those of larger ones are larger.
+constexpr uint8_t LargestE4M3Bits(Target target) { return target == Target::kTrn2 ? 0x77 : 0x7e; }
+
+}  // namespace nxdkit::vllm_neuron
