@@ -13,7 +13,7 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr size_t kMostWaiting = 512;
+constexpr size_t kMostWaiting = 1024;
 constexpr uint64_t kMostWaitingBytes = uint64_t{4} << 30;
 
 Status SyncFileSystem(const std::string& folder) {

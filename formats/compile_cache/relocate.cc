@@ -99,7 +99,13 @@ class Relocator {
   // The new path of a binary; nullopt when it lies elsewhere.
   Result<std::optional<std::string>> Moved(const std::string& binary) {
     const std::string& from = options_.from;
-    if (binary != from && !binary.starts_with(from + "/")) return std::optional<std::string>();
+    const auto is_in = [&](const std::string& folder) {
+      return binary == folder || binary.starts_with(folder + "/");
+    };
+    // Where the new folder lies in the old one, a path that was changed before stays: who was ended
+    // on the way begins again.
+    const bool changed_before = options_.to.starts_with(from + "/") && is_in(options_.to);
+    if (!is_in(from) || changed_before) return std::optional<std::string>();
     std::string moved = options_.to + binary.substr(from.size());
     if (!asked_.emplace(moved, true).second) return std::optional<std::string>(std::move(moved));
     NXDKIT_ASSIGN(const bool there, IsFile(moved));

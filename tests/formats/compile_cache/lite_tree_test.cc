@@ -40,8 +40,8 @@ std::string OwnerText(int64_t pid, const std::string& name, const std::string& w
 }
 std::string WordsOfThisProcess() {
   std::string list;
-  for (const std::string& word : FactsOfProcess(::getpid())->words)
-    list += (list.empty() ? "'" : ", '") + word + "'";
+  const std::optional<ProcessFacts> facts = FactsOfProcess(::getpid());
+  for (const std::string& word : facts->words) list += (list.empty() ? "'" : ", '") + word + "'";
   return "[" + list + "]";
 }
 

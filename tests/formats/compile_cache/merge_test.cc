@@ -375,6 +375,15 @@ TEST(Relocations, ChangeThePathsInKernelsAndGraphs) {
   EXPECT_EQ(LiteWorkshop::Contents(shop.root()), before);
 }
 
+// Who was killed begins again.
+TEST(Relocations, IntoAFolderOfTheOldOneHappenOnce) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a', GraphOf({KernelConfig("/old/k.klir")}));
+  EXPECT_EQ(Relocate(shop, "/old", "/old/new").changed.size(), 1u);
+  EXPECT_EQ(Relocate(shop, "/old", "/old/new").changed.size(), 0u);
+  EXPECT_EQ(ReadBytes(shop.In(key + "/graph.hlo")), GraphOf({KernelConfig("/old/new/k.klir")}));
+}
+
 TEST(Relocations, LeaveWhatTheyDoNotUnderstand) {
   const LiteWorkshop shop;
   const std::string a = shop.Whole(
