@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/compile_cache/merge.h"
 #include "formats/compile_cache/place.h"
 #include "formats/compile_cache/tree.h"
 #include "lib/base/errors.h"
@@ -66,6 +67,12 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
              "entries in which verify finds something, too; merge, push and pull replace them");
   table.Text("only-compiler", "VERSION", &args.only_compiler,
              "entries of all compilers but this one, too");
+  table.Group("What merge, push and pull copy");
+  table
+      .Text("kernels", "DIR", &args.kernels,
+            "beside the trees, where binaries of kernels are taken from")
+      .default_text(neff::kKernelBinaries)
+      .completes(Completes::kFolder);
 }
 
 Status CheckCommand(const CacheArgs& args) {
@@ -86,6 +93,8 @@ Status CheckCommand(const CacheArgs& args) {
     return BadUsage("--damaged belongs to prune, merge, push and pull");
   if (args.cache_dir && args.command == "merge")
     return BadUsage("merge has FROM and INTO: --cache-dir does not belong to it");
+  if (args.kernels && !IsTransfer(args.command))
+    return BadUsage("--kernels belongs to merge, push and pull");
   return CheckPaths(args);
 }
 

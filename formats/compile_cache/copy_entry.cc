@@ -1,7 +1,5 @@
 #include "formats/compile_cache/copy_entry.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "formats/compile_cache/hlo_module.h"
@@ -26,10 +24,6 @@ std::string SixLetters() {
   return letters;
 }
 
-std::string MergeFolder(const FoundTree& tree) {
-  return JoinPath(tree.root, AsideName(kMergePrefix));
-}
-
 std::string_view MarkerOf(TreeKind kind) {
   return kind == TreeKind::kLite ? kLiteMarkerFile : kDoneFile;
 }
@@ -50,18 +44,12 @@ bool IsCopiedPath(const std::string& path) {
 Result<std::string> AsideOf(const FoundTree& tree, const std::string& name) {
   std::string path;
   if (tree.kind == TreeKind::kLite) path = JoinPath(tree.root, AsideName(name));
-  // Two compilers may have modules of one name.
-  if (tree.kind == TreeKind::kXla)
-    path = JoinPath(MergeFolder(tree), ParentPath(name) + "," + BaseName(name));
+  if (tree.kind == TreeKind::kXla) path = JoinPath(tree.root, AsideName(kMergePrefix));
   if (tree.kind == TreeKind::kNeff)
     path = JoinPath(ParentPath(JoinPath(tree.root, name)), ".tmp." + SixLetters());
   NXDKIT_TRY(MakeFolders(ParentPath(path)));
   NXDKIT_TRY(RemoveTree(path));
   return path;
-}
-
-void RemoveEntryFolder(const FoundTree& tree) {
-  if (tree.kind == TreeKind::kXla) ::rmdir(MergeFolder(tree).c_str());
 }
 
 Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to) {

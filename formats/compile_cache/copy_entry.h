@@ -9,12 +9,9 @@
 namespace nxdkit::neff {
 
 // A path for a copy of the entry, in the tree, that no reader takes for an entry, and that tells
-// whose it is: <key>.tmp.<host>.<pid>, .nxdkit-merge.tmp.<host>.<pid>/..., .tmp.XXXXXX. What a
-// process of our number left there is removed; the folders above are made.
+// whose it is: AsideName of the key, or of .nxdkit-merge, or .tmp.XXXXXX. The folders above are
+// made.
 Result<std::string> AsideOf(const FoundTree& tree, const std::string& name);
-// The folder above those of a libneuronxla tree, when it is empty.
-void RemoveEntryFolder(const FoundTree& tree);
-
 // All files of the entry but locks, leftovers and the note of the last use; the marker last. Not
 // synced. Links are left out. kCorrupt when a file is cut while it is read.
 Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to);

@@ -9,12 +9,14 @@
 #include "lib/base/text.h"
 #include "lib/system/look.h"
 #include "lib/system/mount.h"
+#include "lib/system/owner.h"
 #include "lib/system/paths.h"
 #include "lib/system/process_facts.h"
 
 namespace nxdkit::neff {
 namespace {
 
+constexpr char kBehindHost = '~';  // no part of a host's name
 constexpr int64_t kNanoseconds = 1'000'000'000;
 
 // The rest behind the marks: "<pid>" or "<host>.<pid>".
@@ -42,7 +44,9 @@ std::optional<Leftover> ParseLeftover(std::string_view name) {
 }
 
 std::string AsideName(std::string_view of) {
-  return fmt::format("{}.tmp.{}.{}", of, HostName(), ::getpid());
+  // Containers of one machine may have its name, and processes of the same number.
+  return fmt::format("{}.tmp.{}{}{:08x}.{}", of, HostName(), kBehindHost,
+                     static_cast<uint32_t>(RandomNumber()), ::getpid());
 }
 
 std::string TrashName(std::string_view of) { return fmt::format("{}.trash.{}", of, ::getpid()); }
@@ -67,7 +71,8 @@ Result<int64_t> LastChange(const std::string& path) {
 
 Result<bool> IsAbandoned(const std::string& path, const Leftover& leftover,
                          const TreeMoment& moment) {
-  const bool asks_here = leftover.host.empty() ? !moment.shared : leftover.host == HostName();
+  const std::string host = leftover.host.substr(0, leftover.host.find(kBehindHost));
+  const bool asks_here = host.empty() ? !moment.shared : host == HostName();
   if (asks_here && FactsOfProcess(leftover.pid)) return false;
   NXDKIT_ASSIGN(const int64_t last, LastChange(path));
   const int64_t patience = asks_here ? kQuietSeconds : kPatienceSeconds;

@@ -20,7 +20,8 @@ struct Leftover {
 };
 std::optional<Leftover> ParseLeftover(std::string_view name);  // a base name
 
-// "<of>.tmp.<host>.<pid>" of this process, as the vendor names what it promotes.
+// "<of>.tmp.<host>~<8 hex>.<pid>" of this process, as the vendor names what it promotes but for
+// the digits, which are others each time.
 std::string AsideName(std::string_view of);
 // "<of>.trash.<pid>"
 std::string TrashName(std::string_view of);

@@ -7,8 +7,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
-#include "lib/system/look.h"
-#include "lib/system/paths.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
@@ -68,18 +67,27 @@ std::string KernelWithoutPaths(const LiteKernel& kernel) {
 }
 
 Result<std::string> FindKernelBinary(const std::string& root, const std::string& binary,
-                                     const std::string& copy) {
+                                     const std::string& copy,
+                                     const std::vector<std::string>& folders) {
   std::vector<std::string> places;
   const std::string folder = KernelFolder(root);
   if (!copy.empty()) places.push_back(JoinPath(folder, copy));
   const std::string name = BaseName(binary);
   if (StaysInside(name)) places.push_back(JoinPath(JoinPath(folder, kLiteBinaryFolder), name));
   if (binary.starts_with('/')) places.push_back(binary);
+  std::vector<std::string> allowed = folders;
+  allowed.push_back(root);
   for (const std::string& place : places) {
     const Result<PathInfo> info = LookAtLink(place);
-    // A name that cannot be one, from a file that nobody vouches for, leads to nothing.
-    if (!info.ok() && info.error().code() != Errc::kCorrupt) return info.error();
-    if (info.ok() && info->kind == PathKind::kFile) return place;
+    // A name that cannot be one, from a file that nobody vouches for, leads to nothing; nor does
+    // one that we may not look at.
+    if (!info.ok() || info->kind != PathKind::kFile) continue;
+    NXDKIT_ASSIGN(const std::string real, RealPath(place));
+    for (const std::string& each : allowed) {
+      if (each.empty()) continue;
+      NXDKIT_ASSIGN(const std::string real_folder, RealPath(each));
+      if (real.starts_with(real_folder + "/")) return place;
+    }
   }
   return std::string();
 }

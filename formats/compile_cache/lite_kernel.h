@@ -30,9 +30,11 @@ Result<std::string> KernelWithBinary(const LiteKernel& kernel, const std::string
 std::string KernelWithoutPaths(const LiteKernel& kernel);
 
 // Where the binary lies that belongs to the kernel, for a tree that came from elsewhere: the copy
-// that the file names, nki/binaries/<name of the binary>, the absolute path. "" when it is nowhere.
+// that the file names, nki/binaries/<name of the binary>, the absolute path where that is in the
+// tree or in one of `folders`, links resolved. "" when it is nowhere of these.
 Result<std::string> FindKernelBinary(const std::string& root, const std::string& binary,
-                                     const std::string& copy);
+                                     const std::string& copy,
+                                     const std::vector<std::string>& folders);
 
 std::string KernelFolder(const std::string& root);
 // Base names of the kernels' files in nki/, sorted; none where there is no such folder.

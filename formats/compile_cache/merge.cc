@@ -45,7 +45,6 @@ class Merger {
       NXDKIT_TRY(MergeOne(entry));
     }
     NXDKIT_TRY(batch_.Flush());
-    RemoveEntryFolder(into_);
     return std::move(report_);
   }
 
@@ -107,7 +106,7 @@ class Merger {
     if (options_.dry_run) return OkStatus();
     const std::string name = EntryName(entry);
     const std::string parent = ParentPath(JoinPath(into_.root, name));
-    return batch_.Add(entry.bytes, parent,
+    return batch_.Add(copy.path, entry.bytes, parent,
                       [this, aside = copy.path, name] { return Publish(aside, name); });
   }
 

@@ -11,9 +11,14 @@
 
 namespace nxdkit::neff {
 
+inline constexpr char kKernelBinaries[] = "/var/tmp/nki-intermediate-cache";
+
 struct MergeOptions {
   bool damaged = false;  // what is there and damaged is replaced by what is whole
   bool dry_run = false;
+  // Beside the trees, the folder from which binaries of kernels are taken: any path may be written
+  // in a tree, and what lies there need not be for everybody.
+  std::string kernels = kKernelBinaries;
   std::string neff_tree_locks{};  // the folder of TorchNeuron's locks; "" for none
   std::function<Status()> poll{};
   BlobCheck check_blob{};

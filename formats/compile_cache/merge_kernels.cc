@@ -52,9 +52,11 @@ Status KernelMover::MergeOne(const std::string& name, MergeReport& report) {
   if (!kernel.ok() && ExitCode(kernel.error().code()) > ExitCode(Errc::kUnsupported))
     return kernel.error();
   if (!kernel.ok()) return leave("damaged", kernel.error().message());
-  NXDKIT_ASSIGN(const std::string source, FindKernelBinary(from_, kernel->binary, kernel->copy));
+  NXDKIT_ASSIGN(const std::string source,
+                FindKernelBinary(from_, kernel->binary, kernel->copy, {into_, options_.kernels}));
   if (source.empty())
-    return leave("damaged", fmt::format("the binary {} is nowhere", kernel->binary));
+    return leave("damaged", fmt::format("the binary {} is not in the trees and not in {}",
+                                        kernel->binary, options_.kernels));
   const std::string target = JoinPath(into_, entry);
   const std::string lock = target.substr(0, target.size() - 5) + ".lock";
   NXDKIT_ASSIGN(const bool has_lock, IsThere(lock));
@@ -75,7 +77,7 @@ Status KernelMover::MergeOne(const std::string& name, MergeReport& report) {
   if (options_.dry_run) return OkStatus();
   const std::string aside = JoinPath(KernelFolder(into_), AsideName(name));
   NXDKIT_TRY(WriteAside(aside, text));
-  return batch_.Add(text.size(), KernelFolder(into_), [aside, target, is_there]() -> Status {
+  return batch_.Add(aside, text.size(), KernelFolder(into_), [aside, target, is_there]() -> Status {
     if (is_there) return PublishOver(aside, target);
     NXDKIT_ASSIGN(const bool was_free, PublishNew(aside, target));
     return was_free ? OkStatus() : RemoveTree(aside);
@@ -107,7 +109,8 @@ Result<MergeItem> KernelMover::Compare(const std::string& name, const std::strin
 
 Result<std::string> KernelMover::Bring(const std::string& binary, const std::string& copy) {
   if (const auto known = brought_.find(binary); known != brought_.end()) return known->second;
-  NXDKIT_ASSIGN(const std::string source, FindKernelBinary(from_, binary, copy));
+  NXDKIT_ASSIGN(const std::string source,
+                FindKernelBinary(from_, binary, copy, {into_, options_.kernels}));
   if (source.empty()) return std::string();
   const std::string folder = KernelFolder(into_);
   const std::string wanted =
@@ -146,7 +149,7 @@ Status KernelMover::CopyAside(const std::string& source, const std::string& targ
   NXDKIT_TRY(RemoveTree(aside));
   NXDKIT_TRY(CopyFile(source, aside, false));
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(aside));
-  return batch_.Add(info.bytes, folder, [aside, target]() -> Status {
+  return batch_.Add(aside, info.bytes, folder, [aside, target]() -> Status {
     NXDKIT_ASSIGN(const bool was_free, PublishNew(aside, target));
     return was_free ? OkStatus() : RemoveTree(aside);
   });

@@ -46,8 +46,13 @@ Status PublishOver(const std::string& aside, const std::string& target) {
   return OkStatus();
 }
 
-Status Batch::Add(uint64_t bytes, std::string parent, std::function<Status()> publish) {
-  waiting_.push_back(std::move(publish));
+Batch::~Batch() {
+  for (const Waiting& each : waiting_) (void)RemoveTree(each.aside).ok();
+}
+
+Status Batch::Add(std::string aside, uint64_t bytes, std::string parent,
+                  std::function<Status()> publish) {
+  waiting_.push_back({std::move(aside), std::move(publish)});
   parents_.insert(std::move(parent));
   bytes_ += bytes;
   if (waiting_.size() < kMostWaiting && bytes_ < kMostWaitingBytes) return OkStatus();
@@ -57,7 +62,9 @@ Status Batch::Add(uint64_t bytes, std::string parent, std::function<Status()> pu
 Status Batch::Flush() {
   if (waiting_.empty()) return OkStatus();
   NXDKIT_TRY(SyncFileSystem(folder_));
-  for (const std::function<Status()>& publish : std::exchange(waiting_, {})) NXDKIT_TRY(publish());
+  // What was published is no longer aside; the others are removed when an error ends this.
+  for (const Waiting& each : waiting_) NXDKIT_TRY(each.publish());
+  waiting_.clear();
   for (const std::string& parent : std::exchange(parents_, {})) NXDKIT_TRY(SyncFolder(parent));
   bytes_ = 0;
   return OkStatus();

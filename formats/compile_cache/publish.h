@@ -22,15 +22,24 @@ class Batch {
  public:
   // `folder` lies on the file system that everything is built on.
   explicit Batch(std::string folder) : folder_(std::move(folder)) {}
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  // What still waits is removed: an error ended the work, and may have been a full disk.
+  ~Batch();
 
-  // `publish` renames, under `parent`, what has `bytes`; in the order of adding. When the batch is
-  // full, all of it is published.
-  Status Add(uint64_t bytes, std::string parent, std::function<Status()> publish);
+  // `publish` renames what lies at `aside` and has `bytes`, under `parent`; in the order of adding.
+  // When the batch is full, all of it is published.
+  Status Add(std::string aside, uint64_t bytes, std::string parent,
+             std::function<Status()> publish);
   Status Flush();
 
  private:
   std::string folder_;
-  std::vector<std::function<Status()>> waiting_;
+  struct Waiting {
+    std::string aside;
+    std::function<Status()> publish;
+  };
+  std::vector<Waiting> waiting_;
   std::set<std::string> parents_;
   uint64_t bytes_ = 0;
 };

@@ -69,7 +69,7 @@ class Relocator {
     NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(text.data(), text.size()))));
     NXDKIT_TRY(KeepAccess(path, file.fd(), aside));
     NXDKIT_TRY(file.Close());
-    return batch_.Add(text.size(), ParentPath(path),
+    return batch_.Add(aside, text.size(), ParentPath(path),
                       [aside, path] { return PublishOver(aside, path); });
   }
 

@@ -92,10 +92,11 @@ TEST(CacheTrees, ArePushedAndPulled) {
   shop.Whole('a', GraphOf({KernelConfig(binary)}));
   shop.Write("nki/" + LiteWorkshop::Key('b') + ".json", KernelFile(KernelConfig(binary)));
   const std::string share = shop.Path("share");
-  const Json dry = JsonFrom(shop, 0, "push -n " + share + " --cache-dir " + shop.root());
+  const std::string from = " --cache-dir " + shop.root() + " --kernels " + shop.scratch().folder();
+  const Json dry = JsonFrom(shop, 0, "push -n " + share + from);
   EXPECT_EQ(dry["copied"].size(), 2u);
   EXPECT_FALSE(fs::exists(share));
-  const Json pushed = JsonFrom(shop, 0, "push " + share + " --cache-dir " + shop.root());
+  const Json pushed = JsonFrom(shop, 0, "push " + share + from);
   EXPECT_EQ(pushed["root"], fs::canonical(shop.root()).string());
   EXPECT_EQ(pushed["into"], fs::canonical(share).string());
   fs::remove(binary);
@@ -172,11 +173,12 @@ class KilledCaches : public ::testing::Test {
   }
 
   LiteWorkshop shop_;
+  std::string kernels_ = " --kernels " + shop_.scratch().folder();
 };
 
 TEST_F(KilledCaches, PushesLeaveNothingHalf) {
   const std::string options =
-      "push " + shop_.Path("into") + " --damaged --cache-dir " + shop_.root();
+      "push " + shop_.Path("into") + " --damaged --cache-dir " + shop_.root() + kernels_;
   KillMoments moments(std::chrono::milliseconds(300), 7);
   for (int i = 0; moments.GoesOn(i, kRounds); ++i) {
     // Some are there already, one of them damaged and one unfinished.
@@ -199,7 +201,7 @@ TEST_F(KilledCaches, PushesLeaveNothingHalf) {
 
 // One after the other into the same tree: each goes on where the last one was killed.
 TEST_F(KilledCaches, MergesThatWereKilledGoOn) {
-  const std::string options = "merge " + shop_.root() + " " + shop_.Path("into");
+  const std::string options = "merge " + shop_.root() + " " + shop_.Path("into") + kernels_;
   KillMoments moments(std::chrono::milliseconds(300), 8);
   for (int i = 0; moments.GoesOn(i, kRounds); ++i) {
     moments.Note(RunAndSignal(Command(options), SIGKILL, moments.Next()) == 128 + SIGKILL);

@@ -18,6 +18,7 @@ struct CacheArgs {
   bool empty = false;
   bool damaged = false;
   std::optional<std::string> only_compiler;
+  std::optional<std::string> kernels;
 };
 
 }  // namespace nxdkit::tool

@@ -103,6 +103,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
   options.damaged = args.damaged;
   options.dry_run = context.common().dry_run;
   options.neff_tree_locks = neff::NeffTreeLocks(EnvironmentValue);
+  if (args.kernels) options.kernels = *args.kernels;
   options.poll = StopIfInterrupted;
   options.check_blob = ops::BlobFaults;
   NXDKIT_ASSIGN(const neff::MergeReport report, neff::MergeTree(ends.from, ends.into, options));
@@ -111,8 +112,9 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
   for (const neff::MergeItem& item : report.copied) answer.text += ItemLine(verb, item);
   for (const neff::MergeItem& item : report.left) answer.text += ItemLine("left", item);
   for (const neff::MergeItem& item : report.unlinked)
-    answer.text += fmt::format("WRONG: {}: names the kernel binary {}, which is nowhere\n",
-                               EscapeControl(item.entry), EscapeControl(item.message));
+    answer.text += fmt::format(
+        "WRONG: {}: names the kernel binary {}, which is not in the trees and not in {}\n",
+        EscapeControl(item.entry), EscapeControl(item.message), EscapeControl(options.kernels));
   answer.text +=
       fmt::format("{}: {} {} into {}, {}; {} there before, {} left\n", EscapeControl(report.from),
                   verb, report.copied.size(), EscapeControl(report.into), HumanBytes(report.bytes),

@@ -32,6 +32,7 @@ using testing_util::ReadBytes;
 using testing_util::ToyNeff;
 
 MergeReport Merge(const std::string& from, const std::string& into, MergeOptions options = {}) {
+  options.kernels = fs::path(from).parent_path();  // where the tests put binaries
   const auto report = MergeTree(from, into, options);
   EXPECT_TRUE(report.ok()) << report.error().ToString();
   return report.ok() ? *report : MergeReport();
@@ -201,9 +202,32 @@ TEST(Merges, SayWhenABinaryIsNowhere) {
   shop.Whole('a', graph);
   shop.Write("nki/" + LiteWorkshop::Key('b') + ".json", KernelFile(KernelConfig("/no/k.klir")));
   const MergeReport report = Merge(shop.root(), shop.Path("into"));
-  EXPECT_THAT(Show(report.left), ElementsAre("nki/bb damaged: the binary /no/k.klir is nowhere"));
+  EXPECT_THAT(Show(report.left),
+              ElementsAre("nki/bb damaged: the binary /no/k.klir is not in the trees and "
+                          "not in " +
+                          fs::path(shop.root()).parent_path().string()));
   EXPECT_THAT(Show(report.unlinked), ElementsAre("aa no binary: /no/k.klir"));
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
+}
+
+// A tree may name any file of this machine.
+TEST(Merges, TakeNoFileFromElsewhere) {
+  const LiteWorkshop shop;
+  const testing_util::Scratch elsewhere;
+  const std::string secret = elsewhere.Write("secret", "secret");
+  fs::create_directories(shop.In("nki/binaries"));
+  fs::create_symlink(secret, shop.In("nki/binaries/link"));
+  fs::create_directory_symlink(elsewhere.folder(), shop.In("nki/linked"));
+  shop.Whole('a', GraphOf({KernelConfig(secret), KernelConfig("/x/link"),
+                           KernelConfig(shop.In("../" + shop.In("nki/linked/secret"))),
+                           KernelConfig(shop.In("nki/linked/secret"))}));
+  shop.Write("nki/" + LiteWorkshop::Key('b') + ".json",
+             KernelFile(KernelConfig("/x"), "\"kernel_binary\":\"linked/secret\","));
+  const MergeReport report = Merge(shop.root(), shop.Path("into"));
+  EXPECT_EQ(report.unlinked.size(), 4u);
+  EXPECT_EQ(report.left.size(), 1u);
+  for (const auto& each : fs::recursive_directory_iterator(shop.Path("into")))
+    EXPECT_TRUE(!each.is_regular_file() || ReadBytes(each.path()) != "secret") << each.path();
 }
 
 TEST(Merges, KernelsOfTheSameNameThatDifferStay) {
@@ -325,7 +349,10 @@ TEST(Merges, OfSeveralProcessesAtOnce) {
   std::vector<pid_t> children;
   for (const char* tree : {"one", "two", "three"}) {
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(MergeTree(shop.Path(tree), shop.Path("into"), {}).ok() ? 0 : 1);
+    if (child == 0) {
+      const auto report = MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path("")});
+      ::_exit(report.ok() && report->unlinked.empty() ? 0 : 1);
+    }
     children.push_back(child);
   }
   for (const pid_t child : children) {

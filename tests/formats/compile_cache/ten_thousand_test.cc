@@ -25,8 +25,8 @@ constexpr int kEntries = 10'000;
 // Of this processor, of this process: generous, and short of anything that is done for every pair.
 constexpr double kMostSeconds = 30;
 
-// Trees in memory, where the system has a folder for that: ten thousand folders made and removed are
-// the work of a disk, not ours.
+// Trees in memory, where the system has a folder for that: ten thousand folders made and removed
+// are the work of a disk, not ours.
 class InMemory {
  public:
   InMemory() {
