@@ -26,7 +26,8 @@ using testing_util::LiteWorkshop;
 using testing_util::ToyNeff;
 
 // No tree of this machine is found.
-ProcessResult Run(const LiteWorkshop& shop, const std::string& options, Words environment = {}) {
+ProcessResult RunCache(const LiteWorkshop& shop, const std::string& options,
+                       Words environment = {}) {
   Words words = {Workshop::Tool("neuron-cache")};
   for (const std::string& word : Split(options)) words.push_back(word);
   environment.push_back("HOME=" + shop.Path("home"));
@@ -42,7 +43,7 @@ ProcessResult Run(const LiteWorkshop& shop, const std::string& options, Words en
 // With --json; the document, which its schema allows.
 Json JsonFrom(const LiteWorkshop& shop, int exit_code, const std::string& options,
               const Words& environment = {}) {
-  const ProcessResult result = Run(shop, options + " --json", environment);
+  const ProcessResult result = RunCache(shop, options + " --json", environment);
   EXPECT_EQ(result.exit_code, exit_code) << result.out << result.err;
   const Json json = JsonOf(result);
   EXPECT_THAT(SourceSchemas().Faults("neuron-cache.json", json), IsEmpty()) << result.out;
@@ -53,13 +54,13 @@ TEST(CacheTrees, AreListedAndVerified) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
   const std::string dir = " --cache-dir " + shop.root();
-  EXPECT_THAT(Run(shop, "ls" + dir).out,
+  EXPECT_THAT(RunCache(shop, "ls" + dir).out,
               AllOf(HasSubstr("done "), HasSubstr(key), HasSubstr(": 1 entry of vllm-neuron, ")));
   const Json list = JsonFrom(shop, 0, "ls" + dir);
   EXPECT_EQ(list["tree"], "vllm-neuron");
   EXPECT_EQ(list["entries"][0]["name"], key);
   EXPECT_EQ(list["entries"][0]["compiler"], nullptr);
-  EXPECT_THAT(Run(shop, "verify" + dir).out,
+  EXPECT_THAT(RunCache(shop, "verify" + dir).out,
               HasSubstr("a tree of vllm-neuron: what such a tree holds was read from the engine's "
                         "source, and not run"));
   shop.Write(key + "/graph_" + key + ".neff", ToyNeff().substr(0, 1300));
@@ -78,7 +79,7 @@ TEST(CacheTrees, ThatLieWhereTheyDoByDefaultAreNamed) {
   const Words environment = {"VLLM_CACHE_ROOT=" + shop.Path("cache"),
                              "TORCH_NEURONX_NEFF_CACHE_DIR=" + shop.Path("native")};
   EXPECT_THAT(
-      Run(shop, "ls", environment).out,
+      RunCache(shop, "ls", environment).out,
       AllOf(HasSubstr("also there: " + shop.Path("cache/neuron/compile_cache") + " (vllm-neuron)"),
             HasSubstr("also there: " + shop.Path("native") + " (torch-neuronx)")));
   const Json json = JsonFrom(shop, 0, "ls", environment);
@@ -106,7 +107,7 @@ TEST(CacheTrees, ArePushedAndPulled) {
   EXPECT_EQ(pulled["copied"].size(), 2u);
   EXPECT_THAT(shop.Faults("other/neuron/compile_cache"), IsEmpty());
   EXPECT_EQ(JsonFrom(shop, 0, "pull " + share, there)["kept"], 2u);
-  EXPECT_THAT(Run(shop, "merge " + share + " " + shop.Path("third")).out,
+  EXPECT_THAT(RunCache(shop, "merge " + share + " " + shop.Path("third")).out,
               HasSubstr("copied 2 into "));
 }
 
@@ -128,7 +129,7 @@ TEST(CacheTrees, RefuseWhatCannotBeMeant) {
   shop.Whole('a');
   const std::string dir = " --cache-dir " + shop.root();
   const auto refused = [&](const std::string& options, int code, const std::string& part) {
-    const ProcessResult result = Run(shop, options);
+    const ProcessResult result = RunCache(shop, options);
     EXPECT_EQ(result.exit_code, code) << options;
     EXPECT_THAT(result.err, HasSubstr(part)) << options;
   };
@@ -148,8 +149,8 @@ TEST(CacheTrees, RefuseWhatCannotBeMeant) {
 // Trees that take so long to copy that a signal finds the copying.
 class KilledCaches : public ::testing::Test {
  protected:
-  static constexpr int kEntries = 60;
-  static constexpr int kRounds = 25;
+  static constexpr int kEntries = 40;
+  static constexpr int kRounds = 15;
 
   KilledCaches() {
     const std::string binary = shop_.scratch().Write("k.klir", std::string(100'000, 'k'));
@@ -193,7 +194,7 @@ TEST_F(KilledCaches, PushesLeaveNothingHalf) {
       EXPECT_THAT(fault, ::testing::AnyOf(HasSubstr("a leftover of"), HasSubstr("missing: the")));
   }
   EXPECT_GT(moments.killed(), 0);
-  EXPECT_EQ(Run(shop_, options).exit_code, 0);
+  EXPECT_EQ(RunCache(shop_, options).exit_code, 0);
   ExpectWhole("into");
   EXPECT_EQ(JsonFrom(shop_, 0, "ls --cache-dir " + shop_.Path("into"))["entries"].size(),
             size_t{kEntries});
@@ -209,7 +210,7 @@ TEST_F(KilledCaches, MergesThatWereKilledGoOn) {
     if (i % 5 == 4) fs::remove_all(shop_.Path("into"));
   }
   EXPECT_GT(moments.killed(), 0);
-  EXPECT_EQ(Run(shop_, options).exit_code, 0);
+  EXPECT_EQ(RunCache(shop_, options).exit_code, 0);
   ExpectWhole("into");
 }
 
@@ -229,7 +230,7 @@ TEST_F(KilledCaches, RelocationsLeaveEveryFileOldOrNew) {
   }
   EXPECT_GT(moments.killed(), 0);
   // Of a process that is gone; they are quiet for long enough in a day.
-  EXPECT_EQ(Run(shop_, "relocate " + old_folder + " " + new_folder + dir).exit_code, 0);
+  EXPECT_EQ(RunCache(shop_, "relocate " + old_folder + " " + new_folder + dir).exit_code, 0);
   fs::remove(shop_.Path("k.klir"));
   for (const std::string& fault : shop_.Faults()) EXPECT_THAT(fault, HasSubstr("a leftover of"));
 }

@@ -9,6 +9,7 @@
 #include "lib/system/process_facts.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
 #include "tests/formats/compile_cache/lite_workshop.h"
+#include "tests/formats/neff/neff_bytes.h"
 
 namespace nxdkit::neff {
 namespace {

@@ -16,7 +16,6 @@
 #include "formats/compile_cache/tree.h"
 #include "lib/hash/base64.h"
 #include "lib/hash/digest.h"
-#include "tests/formats/neff/neff_bytes.h"
 #include "tests/formats/scratch.h"
 
 namespace nxdkit::testing_util {
@@ -72,6 +71,7 @@ class LiteWorkshop {
     scratch_.Write(tree + "/" + name, contents);
   }
 
+  static std::string Neff() { return ReadBytes(NXDKIT_TESTDATA "/neff/toy.neff"); }
   static std::string Key(char digit) { return std::string(32, digit); }
   static std::string Metadata(const std::string& key) {
     return "{\n  \"version\": 0,\n  \"created_timestamp\": \"2026-08-17T10:00:00\",\n"
@@ -91,7 +91,7 @@ class LiteWorkshop {
   }
   std::string WholeKey(const std::string& key, const std::string& graph = GraphOf({}),
                        const std::string& tree = "tree") const {
-    const std::string neff = ToyNeff();
+    const std::string neff = Neff();
     Write(key + "/graph.hlo", graph, tree);
     Write(key + "/graph_" + key + ".neff", neff, tree);
     Write(key + "/.artifact_metadata_v0.json", Metadata(key), tree);

@@ -6,6 +6,7 @@
 #include "formats/compile_cache/lite_owner.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
 #include "tests/formats/compile_cache/lite_workshop.h"
+#include "tests/formats/neff/neff_bytes.h"
 
 namespace nxdkit::neff {
 namespace {

@@ -11,6 +11,7 @@
 #include "formats/compile_cache/relocate.h"
 #include "formats/compile_cache/sweep.h"
 #include "tests/formats/compile_cache/lite_workshop.h"
+#include "tests/formats/neff/neff_bytes.h"
 
 namespace nxdkit::neff {
 namespace {
