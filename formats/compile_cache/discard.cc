@@ -53,8 +53,12 @@ Status RenameTo(const std::string& path, const std::string& target) {
 }  // namespace
 
 EntryHold::~EntryHold() {
-  // Who waits for the lock all the same finds the entry whole, or gone for good.
-  if (!made_.empty()) ::unlink(made_.c_str());
+  if (made_.empty()) return;
+  file_.Close();
+  // Not one that somebody has opened meanwhile: who waits for its lock would hold a file that
+  // nobody else finds.
+  const Result<InUse> in_use = AskInUse(made_);
+  if (in_use.ok() && *in_use == InUse::kNo) ::unlink(made_.c_str());
 }
 
 Result<std::optional<EntryHold>> HoldEntry(const FoundTree& tree, const std::string& name,

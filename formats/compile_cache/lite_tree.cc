@@ -7,6 +7,7 @@
 #include "formats/compile_cache/entry_files.h"
 #include "formats/compile_cache/lite_owner.h"
 #include "lib/base/text.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {

@@ -23,6 +23,15 @@ bool IsDamage(const Error& error) {
          error.code() == Errc::kNotFound;
 }
 
+// What INTO has under the name of an entry.
+enum class There { kNothing, kUnfinished, kDamaged, kWhole, kInUse };
+
+const char* ReasonToCopy(There there) {
+  return there == There::kUnfinished ? "was unfinished"
+         : there == There::kDamaged  ? "was damaged"
+                                     : "new";
+}
+
 class Merger {
  public:
   Merger(FoundTree from, FoundTree into, const MergeOptions& options)
@@ -58,33 +67,33 @@ class Merger {
     if (!entry.well_named) return Leave(entry, "damaged", "its name is not one that is asked for");
     if (entry.state == EntryState::kLocked) return Leave(entry, "in use");
     if (entry.state != EntryState::kDone) return Leave(entry, "unfinished");
-    NXDKIT_ASSIGN(const std::string reason, ReasonToCopy(EntryName(entry), false));
-    if (reason == "kept") return ++report_.kept, OkStatus();
-    if (reason == "in use") return Leave(entry, "in use");
-    const Status copied = Copy(entry, reason);
+    NXDKIT_ASSIGN(const There there, AskThere(EntryName(entry), false));
+    if (there == There::kWhole) return ++report_.kept, OkStatus();
+    if (there == There::kInUse) return Leave(entry, "in use");
+    const Status copied = Copy(entry, ReasonToCopy(there));
     if (!copied.ok() && IsDamage(copied.error())) return Leave(entry, "damaged", Words(copied));
     return copied;
   }
 
   static std::string Words(const Status& status) { return status.error().message(); }
 
-  // From what INTO has under the name: "new", "was unfinished", "was damaged", "kept" or "in use".
-  // Who works on it is not asked when it is we who hold it.
-  Result<std::string> ReasonToCopy(const std::string& name, bool held) const {
+  // Who works on it is not asked when it is we who hold it. Without `damaged` what is finished
+  // counts as whole.
+  Result<There> AskThere(const std::string& name, bool held) const {
     const Result<CacheEntry> there = ReadEntryOf(into_, name, moment_);
-    if (!there.ok() && there.error().code() == Errc::kNotFound) return std::string("new");
+    if (!there.ok() && there.error().code() == Errc::kNotFound) return There::kNothing;
     if (!there.ok()) return there.error();
-    if (there->state == EntryState::kLocked && !held) return std::string("in use");
-    if (there->state != EntryState::kDone) return std::string("was unfinished");
-    if (!options_.damaged) return std::string("kept");
+    if (there->state == EntryState::kLocked && !held) return There::kInUse;
+    if (there->state != EntryState::kDone) return There::kUnfinished;
+    if (!options_.damaged) return There::kWhole;
     NXDKIT_ASSIGN(const std::vector<EntryFault> faults, VerifyEntryOf(into_.kind, *there, Check()));
-    return std::string(faults.empty() ? "kept" : "was damaged");
+    return faults.empty() ? There::kWhole : There::kDamaged;
   }
 
   TreeCheckOptions Check() const { return {options_.poll, options_.check_blob}; }
 
   // Errors of damage are those of the entry.
-  Status Copy(const CacheEntry& entry, const std::string& reason) {
+  Status Copy(const CacheEntry& entry, const char* reason) {
     const KeepAccessTime keep(PayloadPath(from_, entry));
     std::optional<FolderLock> reading;
     if (from_.kind == TreeKind::kXla) {
@@ -143,23 +152,23 @@ class Merger {
     NXDKIT_TRY(MakeFolders(ParentPath(target)));
     NXDKIT_ASSIGN(const std::optional<EntryHold> hold,
                   HoldEntry(into_, name, {moment_, options_.neff_tree_locks, false}));
-    if (!hold) return Withdraw(aside, name, "in use");
+    if (!hold) return Withdraw(aside, name, There::kInUse);
     NXDKIT_ASSIGN(const bool published, PublishNew(aside, target));
     if (published) return OkStatus();
-    NXDKIT_ASSIGN(const std::string reason, ReasonToCopy(name, true));
-    if (reason == "kept") return Withdraw(aside, name, reason);
+    NXDKIT_ASSIGN(const There there, AskThere(name, true));
+    if (there == There::kWhole) return Withdraw(aside, name, there);
     if (into_.kind == TreeKind::kNeff) return PublishOver(aside, target);
-    if (reason != "new") NXDKIT_TRY(DiscardEntry(into_, name));
+    if (there != There::kNothing) NXDKIT_TRY(DiscardEntry(into_, name));
     NXDKIT_ASSIGN(const bool now, PublishNew(aside, target));
-    return now ? OkStatus() : Withdraw(aside, name, "kept");
+    return now ? OkStatus() : Withdraw(aside, name, There::kWhole);
   }
 
   // Somebody made the entry, or began to, since it was looked at.
-  Status Withdraw(const std::string& aside, const std::string& name, const std::string& reason) {
+  Status Withdraw(const std::string& aside, const std::string& name, There there) {
     const auto item = std::ranges::find(report_.copied, name, &MergeItem::entry);
     if (item != report_.copied.end()) {
       report_.bytes -= item->bytes;
-      if (reason == "kept")
+      if (there == There::kWhole)
         ++report_.kept;
       else
         report_.left.push_back({name, "in use", "", item->bytes});

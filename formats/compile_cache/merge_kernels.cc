@@ -15,6 +15,7 @@
 namespace nxdkit::neff {
 namespace {
 
+constexpr std::string_view kDigestMark = "sha256:";
 constexpr size_t kPrefixOfDigest = 16;
 
 // "sha256:<hex>" of a file; "" where there is none.
@@ -35,6 +36,13 @@ Status WriteAside(const std::string& path, std::string_view text) {
 
 Status KernelMover::MergeAll(MergeReport& report) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListLiteKernels(from_));
+  for (const std::string& name : {std::string(), std::string(kLiteBinaryFolder)}) {
+    const std::string folder =
+        name.empty() ? KernelFolder(into_) : JoinPath(KernelFolder(into_), name);
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(folder));
+    if (info.kind != PathKind::kMissing && info.kind != PathKind::kFolder)
+      return Unsupported("a link or a file, expected a folder").in(folder);
+  }
   for (const std::string& name : names) {
     if (options_.poll) NXDKIT_TRY(options_.poll());
     NXDKIT_TRY(MergeOne(name, report));
@@ -123,7 +131,8 @@ Result<std::string> KernelMover::Bring(const std::string& binary, const std::str
 // The wanted path where nothing else lies there; else one that begins with the digest.
 Result<std::string> KernelMover::FreeName(const std::string& source, const std::string& wanted) {
   NXDKIT_ASSIGN(const std::string digest, DigestFile(source, options_.poll));
-  const std::string hex = digest.substr(digest.find(':') + 1, kPrefixOfDigest);
+  NXDKIT_CHECK(digest.size() > kDigestMark.size());
+  const std::string hex = digest.substr(kDigestMark.size(), kPrefixOfDigest);
   const std::string other =
       JoinPath(ParentPath(wanted), fmt::format("{}-{}", hex, BaseName(wanted)));
   for (const std::string& target : {wanted, other}) {

@@ -211,6 +211,18 @@ TEST(Merges, SayWhenABinaryIsNowhere) {
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
 }
 
+TEST(Merges, WriteThroughNoLink) {
+  const LiteWorkshop shop;
+  shop.Whole('a');
+  shop.Whole('b', GraphOf({}), "into");
+  fs::create_directory(shop.Path("elsewhere"));
+  fs::create_directory_symlink(shop.Path("elsewhere"), shop.In("nki", "into"));
+  const auto report = MergeTree(shop.root(), shop.Path("into"), {});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code(), Errc::kUnsupported);
+  EXPECT_THAT(report.error().file(), HasSubstr("into/nki"));
+}
+
 // A tree may name any file of this machine.
 TEST(Merges, TakeNoFileFromElsewhere) {
   const LiteWorkshop shop;
