@@ -18,13 +18,6 @@ namespace {
 constexpr std::string_view kDigestMark = "sha256:";
 constexpr size_t kPrefixOfDigest = 16;
 
-// "sha256:<hex>" of a file; "" where there is none.
-Result<std::string> DigestIfThere(const std::string& path, const std::function<Status()>& poll) {
-  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
-  if (info.kind != PathKind::kFile) return std::string();
-  return DigestFile(path, poll);
-}
-
 Status WriteAside(const std::string& path, std::string_view text) {
   NXDKIT_TRY(RemoveTree(path));
   NXDKIT_ASSIGN(File file, File::OpenWrite(path));
@@ -78,7 +71,11 @@ Status KernelMover::MergeOne(const std::string& name, MergeReport& report) {
     if (!replaces) return report.left.push_back(std::move(found)), OkStatus();
     reason = "was damaged";
   }
-  NXDKIT_ASSIGN(const std::string binary, Bring(kernel->binary, kernel->copy));
+  const Result<std::string> brought = Bring(kernel->binary, kernel->copy);
+  if (!brought.ok() && ExitCode(brought.error().code()) > ExitCode(Errc::kUnsupported))
+    return brought.error();
+  if (!brought.ok()) return leave("differs", brought.error().message());
+  const std::string& binary = *brought;
   NXDKIT_ASSIGN(const std::string text, KernelWithBinary(*kernel, binary));
   report.copied.push_back({entry, reason, "", text.size()});
   report.bytes += text.size();
@@ -102,11 +99,11 @@ Result<MergeItem> KernelMover::Compare(const std::string& name, const std::strin
   if (KernelWithoutPaths(*theirs) != ours)
     return MergeItem{name, "differs",
                      "there already, another kernel of the same name: one of them may be stale", 0};
-  NXDKIT_ASSIGN(const std::string digest, DigestIfThere(theirs->binary, options_.poll));
+  NXDKIT_ASSIGN(const std::string digest, DigestAt(theirs->binary));
   if (digest.empty())
     return MergeItem{name, "damaged",
                      fmt::format("there already: its binary {} is not there", theirs->binary), 0};
-  NXDKIT_ASSIGN(const std::string wanted, DigestFile(binary, options_.poll));
+  NXDKIT_ASSIGN(const std::string wanted, DigestAt(binary));
   if (digest != wanted)
     return MergeItem{name, "differs",
                      fmt::format("there already: its binary {} has {}, that of {} has {}",
@@ -116,38 +113,47 @@ Result<MergeItem> KernelMover::Compare(const std::string& name, const std::strin
 }
 
 Result<std::string> KernelMover::Bring(const std::string& binary, const std::string& copy) {
-  if (const auto known = brought_.find(binary); known != brought_.end()) return known->second;
+  // A copy has its own name in the kernel's file.
+  const auto known = brought_.find(binary);
+  if (known != brought_.end() && copy.empty()) return known->second;
   NXDKIT_ASSIGN(const std::string source,
                 FindKernelBinary(from_, binary, copy, {into_, options_.kernels}));
   if (source.empty()) return std::string();
   const std::string folder = KernelFolder(into_);
   const std::string wanted =
       JoinPath(folder, copy.empty() ? JoinPath(kLiteBinaryFolder, BaseName(binary)) : copy);
-  NXDKIT_ASSIGN(const std::string target, FreeName(source, wanted));
-  brought_[binary] = target;
+  NXDKIT_ASSIGN(const std::string target, FreeName(source, wanted, copy.empty()));
+  brought_.emplace(binary, target);
   return target;
 }
 
-// The wanted path where nothing else lies there; else one that begins with the digest.
-Result<std::string> KernelMover::FreeName(const std::string& source, const std::string& wanted) {
-  NXDKIT_ASSIGN(const std::string digest, DigestFile(source, options_.poll));
-  NXDKIT_CHECK(digest.size() > kDigestMark.size());
+Result<std::string> KernelMover::DigestAt(const std::string& path) {
+  if (const auto known = digests_.find(path); known != digests_.end()) return known->second;
+  std::string digest;
+  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+  if (info.kind == PathKind::kFile) NXDKIT_TRY(DigestFile(path, options_.poll).To(digest));
+  return digests_[path] = digest;
+}
+
+// The wanted path where nothing else lies there; else, where that may be, one that begins with the
+// digest.
+Result<std::string> KernelMover::FreeName(const std::string& source, const std::string& wanted,
+                                          bool may_differ) {
+  NXDKIT_ASSIGN(const std::string digest, DigestAt(source));
+  if (digest.empty()) return NotFound("it went while it was looked at").in(source);
   const std::string hex = digest.substr(kDigestMark.size(), kPrefixOfDigest);
   const std::string other =
       JoinPath(ParentPath(wanted), fmt::format("{}-{}", hex, BaseName(wanted)));
   for (const std::string& target : {wanted, other}) {
-    auto known = digests_.find(target);
-    if (known == digests_.end()) {
-      NXDKIT_ASSIGN(const std::string there, DigestIfThere(target, options_.poll));
-      known = digests_.emplace(target, there).first;
-    }
-    if (known->second == digest) return target;
-    if (!known->second.empty()) continue;
-    known->second = digest;
+    if (target == other && !may_differ) break;
+    NXDKIT_ASSIGN(const std::string there, DigestAt(target));
+    if (there == digest) return target;
+    if (!there.empty()) continue;
+    digests_[target] = digest;
     NXDKIT_TRY(CopyAside(source, target));
     return target;
   }
-  return Unsupported("other files lie at {} and {}", wanted, other).in(source);
+  return Unsupported("there already: {} is another file than {}", wanted, source);
 }
 
 Status KernelMover::CopyAside(const std::string& source, const std::string& target) {

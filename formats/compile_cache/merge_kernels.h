@@ -34,7 +34,9 @@ class KernelMover {
                             const std::string& ours, const std::string& binary);
   // Where the binary is in INTO; "" when it is nowhere.
   Result<std::string> Bring(const std::string& binary, const std::string& copy);
-  Result<std::string> FreeName(const std::string& source, const std::string& wanted);
+  Result<std::string> FreeName(const std::string& source, const std::string& wanted,
+                               bool may_differ);
+  Result<std::string> DigestAt(const std::string& path);  // "sha256:<hex>"; "": no file
   Status CopyAside(const std::string& source, const std::string& target);
 
   std::string from_;
@@ -42,7 +44,7 @@ class KernelMover {
   const MergeOptions& options_;
   Batch& batch_;
   std::map<std::string, std::string> brought_;  // from the path that is named, to that in INTO
-  std::map<std::string, std::string> digests_;  // of the binaries in INTO, now or soon, by path
+  std::map<std::string, std::string> digests_;  // by path; of INTO's, as they will be
 };
 
 }  // namespace nxdkit::neff

@@ -18,6 +18,8 @@
 namespace nxdkit::tool {
 namespace {
 
+constexpr size_t kMostWarnings = 10;
+
 struct Ends {
   std::string from, into, local;
 };
@@ -158,8 +160,10 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
   for (const neff::Relocated& file : report.left)
     answer.text +=
         fmt::format("left {}: {}\n", EscapeControl(file.file), EscapeControl(file.reason));
-  for (const std::string& path : report.missing)
-    context.Warn(fmt::format("there is no {}", EscapeControl(path)));
+  for (size_t i = 0; i < std::min(report.missing.size(), kMostWarnings); ++i)
+    context.Warn(fmt::format("there is no {}", EscapeControl(report.missing[i])));
+  if (report.missing.size() > kMostWarnings)
+    context.Warn(fmt::format("and {} more are not there", report.missing.size() - kMostWarnings));
   answer.text += fmt::format("{}: {} {} of {} files, {} left\n", EscapeControl(tree.root), verb,
                              report.changed.size(), report.looked_at, report.left.size());
   answer.findings = !report.left.empty();

@@ -184,6 +184,28 @@ TEST(Merges, KeepTheCopyWhereTheFileNamesIt) {
   EXPECT_EQ(ReadBytes(shop.In("nki/binaries/7.klir", "into")), "copy");
 }
 
+// Two kernels of one path, made one after the other: each has its copy.
+TEST(Merges, KeepCopiesApart) {
+  const LiteWorkshop shop;
+  for (const std::string& name : {std::string("7"), std::string("8")}) {
+    shop.Write("nki/binaries/" + name, "copy " + name);
+    shop.Write(
+        "nki/" + LiteWorkshop::Key(name[0]) + ".json",
+        KernelFile(KernelConfig("/x/k.klir"), "\"kernel_binary\":\"binaries/" + name + "\","));
+  }
+  shop.Write("nki/binaries/8", "another", "into");
+  const MergeReport report = Merge(shop.root(), shop.Path("into"));
+  EXPECT_THAT(Show(report.copied), ElementsAre("nki/77 new"));
+  EXPECT_THAT(Show(report.left),
+              ElementsAre(AllOf(HasSubstr("nki/88 differs: there already: "),
+                                HasSubstr("nki/binaries/8 is another file than"))));
+  EXPECT_EQ(ReadBytes(shop.In("nki/binaries/7", "into")), "copy 7");
+  fs::remove(shop.In("nki/binaries/8", "into"));
+  Merge(shop.root(), shop.Path("into"));
+  EXPECT_EQ(ReadBytes(shop.In("nki/binaries/8", "into")), "copy 8");
+  EXPECT_THAT(shop.Faults("into"), IsEmpty());
+}
+
 TEST(Merges, OtherBinariesOfTheSameNameStay) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");
@@ -209,6 +231,22 @@ TEST(Merges, SayWhenABinaryIsNowhere) {
                           fs::path(shop.root()).parent_path().string()));
   EXPECT_THAT(Show(report.unlinked), ElementsAre("aa no binary: /no/k.klir"));
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
+}
+
+// Ctrl-C, or a full disk.
+TEST(Merges, AnErrorLeavesNothingAside) {
+  const LiteWorkshop shop;
+  for (const char digit : std::string("abcdef")) shop.Whole(digit);
+  int asked = 0;
+  MergeOptions options;
+  options.poll = [&]() -> Status {
+    if (++asked < 12) return OkStatus();
+    return Error(Errc::kInterrupted, "stopped");
+  };
+  const auto report = MergeTree(shop.root(), shop.Path("into"), options);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code(), Errc::kInterrupted);
+  EXPECT_THAT(LiteWorkshop::Contents(shop.Path("into")), IsEmpty());
 }
 
 TEST(Merges, WriteThroughNoLink) {
