@@ -32,7 +32,7 @@ bool IsCopied(const std::string& name) {
   return name != kLiteAccessedFile && !name.ends_with(".lock") && !ParseLeftover(name);
 }
 
-// What of a folder's tree is copied: nothing below a name that is not.
+// A path is copied unless it, or a folder above it, has a name that is not.
 bool IsCopiedPath(const std::string& path) {
   for (std::string rest = path; rest != "."; rest = ParentPath(rest))
     if (!IsCopied(BaseName(rest))) return false;

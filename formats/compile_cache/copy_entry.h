@@ -18,7 +18,7 @@ Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to);
 
 std::string PayloadPath(const FoundTree& tree, const CacheEntry& entry);
 
-// Of an entry of vLLM Neuron in `folder`: its graph, where it may name kernels.
+// The graph of an entry of vLLM Neuron in `folder`, where it may name kernels.
 Result<std::optional<std::string>> GraphWithKernels(const std::string& folder);
 // Another one in its place: the copy is nobody's but ours.
 Status ReplaceGraph(const std::string& folder, std::string_view graph);

@@ -77,7 +77,7 @@ Status DiscardEntry(const FoundTree& tree, const std::string& name) {
   // Its folders stay: who made them may be about to write into them.
   if (tree.kind == TreeKind::kNeff) return RemoveTree(path);
   const std::string trash = JoinPath(tree.root, TrashName(name));
-  NXDKIT_TRY(RemoveTree(trash));  // of a process of our number that was killed
+  NXDKIT_TRY(RemoveTree(trash));  // left by a killed process of our number
   NXDKIT_TRY(RenameTo(path, trash));
   return RemoveTree(trash);
 }

@@ -1,4 +1,4 @@
-// What the entries of all trees have in common: folders of their own, files that are counted and
+// Common ground of the entries of all trees: folders of their own, files that are counted and
 // checked.
 #pragma once
 
@@ -26,7 +26,7 @@ std::string EntryName(const CacheEntry& entry);
 // Errors of a file become faults of the entry; those of the system and of the user are handed on.
 Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults);
 
-// What is wrong with a NEFF that is a file of its own: header, size, hash of the payload.
+// Faults of a NEFF that is a file of its own: header, size, hash of the payload.
 Result<std::vector<std::string>> NeffFaults(const std::string& path,
                                             const std::function<Status()>& poll);
 

@@ -50,7 +50,7 @@ bool IsHeld(const std::string& path) {
 
 bool AnyLockHeld(const std::string& folder) {
   const Result<std::vector<std::string>> names = ListFolder(folder);
-  // Of one that cannot be listed nobody can tell.
+  // Nobody can tell of one that cannot be listed.
   return !names.ok() || std::ranges::any_of(*names, [&](const std::string& name) {
     return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
   });

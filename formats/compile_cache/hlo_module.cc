@@ -39,7 +39,7 @@ struct Field {
   uint64_t number = 0;
   uint64_t type = 0;
   size_t tag_end = 0;  // where its length or value begins, from the start of the message
-  size_t begin = 0;    // of the contents
+  size_t begin = 0;    // start of the contents
   size_t end = 0;
 };
 
@@ -67,7 +67,7 @@ class Fields {
   }
 
  private:
-  // How many bytes of contents follow.
+  // Bytes of contents that follow.
   Result<uint64_t> Length(const Field& field, size_t start) {
     if (field.type == kFixed64) return uint64_t{8};
     if (field.type == kFixed32) return uint64_t{4};
@@ -105,7 +105,7 @@ class Walker {
   Result<std::optional<std::string>> Walk(Node node, std::string_view message, uint64_t offset) {
     if (node == Node::kConfig) return replace_(BackendConfig{offset, message});
     std::optional<std::string> changed;
-    size_t copied = 0;  // of the message
+    size_t copied = 0;  // bytes of the message
     Fields fields(message, offset);
     while (!fields.AtEnd()) {
       NXDKIT_ASSIGN(const Field field, fields.Next());

@@ -29,7 +29,7 @@ struct BackendConfig {
 // types that do not exist, no computation at all.
 Result<std::vector<BackendConfig>> FindBackendConfigs(std::string_view graph);
 
-// What is to stand in the place of a configuration; nullopt: it stays.
+// Gives the text that is to stand in the place of a configuration; nullopt: it stays.
 using ReplaceConfig = std::function<Result<std::optional<std::string>>(const BackendConfig&)>;
 
 // The graph with other configurations, and the lengths of all messages around them as they have to

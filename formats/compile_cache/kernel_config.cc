@@ -12,8 +12,8 @@ namespace {
 
 constexpr char kBinaries[] = "klir_binary";
 constexpr char kBinary[] = "binary";
-constexpr int kMostPlaces = 100;  // of one path in a configuration; each try reads all of it
-constexpr std::string_view kBase64OfObject = "eyJ";  // of {"
+constexpr int kMostPlaces = 100;  // tried for one path in a configuration; each reads all of it
+constexpr std::string_view kBase64OfObject = "eyJ";  // base64 of {"
 
 // nullptr when the path leads to no string.
 Json* StringAt(Json& json, const std::vector<std::string>& keys) {

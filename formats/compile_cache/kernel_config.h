@@ -30,14 +30,14 @@ Result<std::string> ReplaceJsonString(std::string_view text, const std::vector<s
 
 // A kernel that a graph names.
 struct GraphKernel {
-  uint64_t offset = 0;  // of its configuration in the graph
+  uint64_t offset = 0;  // where its configuration begins in the graph
   std::string binary;
 };
 // kUnsupported when the graph holds a configuration in a place that is not known: nobody could say
 // then that all were found.
 Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph);
 
-// What is to be the path of a binary; nullopt: it stays.
+// Gives the path that a binary is to have; nullopt: it stays.
 using MapBinary = std::function<std::optional<std::string>(const std::string& binary)>;
 // The graph with other paths; nullopt when none changes. Errors as of KernelsOfGraph.
 Result<std::optional<std::string>> GraphWithBinaries(std::string_view graph, const MapBinary& map);

@@ -23,7 +23,7 @@ std::vector<std::string> LiteRoots(const VariableReader& variable) {
   };
   add("VLLM_CACHE_ROOT", ".cache/vllm");
   add("NEURON_LIBTORCH_CACHE_ROOT", ".cache/neuron_libtorch");
-  // What the engine takes instead where the home folder lies on NFS.
+  // The engine takes this one where the home folder lies on NFS.
   const std::string user = variable("USER");
   if (!user.empty()) folders.push_back("/tmp/vllm_neuron_wdir_" + user);
   for (std::string& folder : folders) folder = JoinPath(folder, kBelowVariable);

@@ -1,4 +1,4 @@
-// What processes that died leave in a compile cache, and whether the one that made it may live.
+// Leftovers of processes that died in a compile cache, and whether their maker may live.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace nxdkit::neff {
 // A file or folder that was built aside, moved away or captured:
 //   <of>.tmp.<pid>  <of>.tmp.<host>.<pid>  <of>.trash.<pid>  <of>.capture.<pid>
 struct Leftover {
-  std::string of;    // what it was to be: a key, "nki", the name of a file
+  std::string of;    // the name it was to have: a key, "nki", the name of a file
   std::string what;  // "tmp", "trash" or "capture"
   std::string host;  // "" where the name has none
   int64_t pid = 0;

@@ -14,7 +14,7 @@ namespace nxdkit::neff {
 inline constexpr int64_t kKernelSchema = 1;
 
 struct LiteKernel {
-  std::string path;  // of the file
+  std::string path;  // the file's
   std::string text;  // all of it
   Json json;
   std::string config;  // dumped_config, base64
@@ -29,8 +29,8 @@ Result<std::string> KernelWithBinary(const LiteKernel& kernel, const std::string
 // Equal texts: the same kernel, wherever the binaries lie.
 std::string KernelWithoutPaths(const LiteKernel& kernel);
 
-// Where the binary lies that belongs to the kernel, for a tree that came from elsewhere: the copy
-// that the file names, nki/binaries/<name of the binary>, the absolute path where that is in the
+// Path of the binary that belongs to the kernel, for a tree that came from elsewhere: the copy that
+// the file names, nki/binaries/<name of the binary>, the absolute path where that is in the
 // tree or in one of `folders`, links resolved. "" when it is nowhere of these.
 Result<std::string> FindKernelBinary(const std::string& root, const std::string& binary,
                                      const std::string& copy,

@@ -22,12 +22,12 @@ struct LiteMarker {
 // distributed. kCorrupt with the offset of the line.
 Result<LiteMarker> ParseLiteMarker(std::string_view text);
 
-// What is wrong with .artifact_metadata_v0.json of the entry `key`, one line each. kCorrupt for
+// Faults of .artifact_metadata_v0.json of the entry `key`, one line each. kCorrupt for
 // what is no JSON object.
 Result<std::vector<std::string>> MetadataFaults(std::string_view text, std::string_view key);
 
-// What of command.txt contradicts the NEFF: the target and the number of logical cores, as far as a
-// header says anything of them, and the names of graph and NEFF.
+// Contradictions between command.txt and the NEFF: the target and the number of logical cores, as
+// far as a header says anything of them, and the names of graph and NEFF.
 std::vector<std::string> CommandFaults(const std::string& text, std::string_view key,
                                        const std::optional<Header>& neff);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kOwnerSuffix = ".compilation_metadata";
 constexpr std::string_view kLockSuffix = ".lock";
 constexpr uint64_t kMaxOwnerBytes = 1 << 20;
-constexpr size_t kKeptNameBytes = 15;  // of a process's name by the kernel
+constexpr size_t kKeptNameBytes = 15;  // all that the kernel keeps of a process's name
 
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);

@@ -1,4 +1,4 @@
-// Who compiles an entry of a vLLM Neuron tree, as `.<key>.compilation_metadata` beside it says.
+// The owner of an entry of a vLLM Neuron tree, who compiles it: `.<key>.compilation_metadata`.
 // Facts: FORMAT.md beside this file.
 #pragma once
 
@@ -22,7 +22,7 @@ std::optional<std::string> KeyOfOwnerLock(std::string_view name);
 struct LiteOwner {
   int64_t pid = 0;
   std::string process_name;
-  std::optional<std::vector<std::string>> words;  // of the command line; nullopt: not readable
+  std::optional<std::vector<std::string>> words;  // the command line; nullopt: not readable
 };
 // The lines "pid:", "process_name:", "cmdline:" (a list as Python prints it). kCorrupt without a
 // pid.

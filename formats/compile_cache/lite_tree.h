@@ -26,7 +26,7 @@ inline constexpr char kLiteBinaryFolder[] = "binaries";  // in nki/
 
 bool IsLiteKey(std::string_view name);           // 32 hexadecimal digits
 std::string LiteNeffName(std::string_view key);  // "graph_<key>.neff"
-bool IsLiteMetadataName(std::string_view name);  // of any version
+bool IsLiteMetadataName(std::string_view name);  // any version
 
 // A folder named by a key, or kernels, or the owner of an entry.
 Result<bool> IsLiteTree(const std::string& root);

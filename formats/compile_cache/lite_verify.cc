@@ -19,7 +19,7 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr uint64_t kMaxSmallBytes = 1 << 20;      // of marker and command
+constexpr uint64_t kMaxSmallBytes = 1 << 20;      // marker and command
 constexpr uint64_t kMaxMetadataBytes = 64 << 20;  // its lists grow with the inputs of a graph
 // All that is said of the engine was read in its source.
 constexpr char kTakesItForAHit[] = "the engine takes it for a hit (read from its source, not run)";

@@ -1,4 +1,4 @@
-// What is wrong with an entry of a vLLM Neuron tree, and with what lies beside entries. Facts:
+// Faults of an entry of a vLLM Neuron tree, and of what lies beside entries. Facts:
 // FORMAT.md beside this file, read from source, not run.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace nxdkit::neff {
 
-// What is wrong with the paths of kernels' binaries, each asked for once: "" when a file is there.
+// Faults of the paths of kernels' binaries, each asked for once: "" when a file is there.
 class BinaryLooker {
  public:
   const std::string& FaultOf(const std::string& binary);
@@ -21,14 +21,14 @@ class BinaryLooker {
   std::map<std::string, std::string> seen_;
 };
 
-// Of a folder with the files of an entry whose key is entry.module, wherever it lies: marker,
+// Faults of a folder with the files of an entry of key entry.module, wherever it lies: marker,
 // sizes, NEFF, metadata, command, and, unless `kernels` is null, the binaries that the graph names.
 // What an entry lacks is a fault as well, but for one that is being made (kLocked).
 Result<std::vector<EntryFault>> VerifyLiteEntry(const CacheEntry& entry,
                                                 const std::function<Status()>& poll,
                                                 BinaryLooker* kernels);
 
-// Of nki/<name>: the file, and whether the binaries that it names are there.
+// Faults of nki/<name>: the file, and binaries that it names and that are not there.
 Result<std::vector<EntryFault>> VerifyLiteKernel(const std::string& root, const std::string& name,
                                                  BinaryLooker& binaries);
 

@@ -23,7 +23,7 @@ bool IsDamage(const Error& error) {
          error.code() == Errc::kNotFound;
 }
 
-// What INTO has under the name of an entry.
+// State of the entry that INTO has under a name.
 enum class There { kNothing, kUnfinished, kDamaged, kWhole, kInUse };
 
 const char* ReasonToCopy(There there) {

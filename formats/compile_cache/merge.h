@@ -14,7 +14,7 @@ namespace nxdkit::neff {
 inline constexpr char kKernelBinaries[] = "/var/tmp/nki-intermediate-cache";
 
 struct MergeOptions {
-  bool damaged = false;  // what is there and damaged is replaced by what is whole
+  bool damaged = false;  // entries that are there and damaged are replaced by whole ones
   bool dry_run = false;
   // Beside the trees, the folder from which binaries of kernels are taken: any path may be written
   // in a tree, and what lies there need not be for everybody.
@@ -28,7 +28,7 @@ struct MergeItem {
   std::string entry;    // its name, or "nki/<key>.json"
   std::string reason;   // copied: "new", "was unfinished", "was damaged"; left: "unfinished",
                         // "damaged", "in use", "differs"
-  std::string message;  // of what is damaged or differs: the first thing that is wrong
+  std::string message;  // the first thing that is wrong, where something is
   uint64_t bytes = 0;
 };
 
@@ -39,7 +39,7 @@ struct MergeReport {
   std::vector<MergeItem> left;      // not copied, and not there either, or not as it is in `from`
   std::vector<MergeItem> unlinked;  // copied, and a binary that the graph names is nowhere
   uint64_t kept = 0;                // were there before
-  uint64_t bytes = 0;               // of what was copied
+  uint64_t bytes = 0;               // all that was copied
 };
 
 // Copies what is whole in `from` and not in `into`. Every copy is built aside, verified, on the

@@ -29,7 +29,7 @@ class KernelMover {
 
  private:
   Status MergeOne(const std::string& name, MergeReport& report);
-  // Why INTO's file of the same name is to be left: "" when it is to be replaced.
+  // The reason is "same", "differs" or "damaged": of INTO's file `found`, beside ours.
   Result<MergeItem> Compare(const std::string& name, const std::string& found,
                             const std::string& ours, const std::string& binary);
   // Where the binary is in INTO; "" when it is nowhere.

@@ -35,7 +35,8 @@ bool IsNeffTreeAside(std::string_view base_name);  // ".tmp.XXXXXX"
 // A name that leads nowhere, an empty file, a damaged NEFF.
 Result<std::vector<EntryFault>> VerifyNeffEntry(const CacheEntry& entry,
                                                 const std::function<Status()>& poll);
-// What was written aside and left: nothing names its process, so that it has to be a day old.
+// Files that were written aside and left: nothing names their process, so that they have to be a
+// day old.
 Result<std::vector<std::string>> AbandonedInNeffTree(const CacheListing& listing,
                                                      const TreeMoment& moment);
 

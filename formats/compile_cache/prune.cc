@@ -92,7 +92,7 @@ class Pruner {
     return OkStatus();
   }
 
-  // What a prune that was killed had moved there, and what a merge that was killed had built aside.
+  // Takes what a killed prune had moved there, and what a killed merge had built aside.
   void EmptyTrash() const {
     const Result<std::vector<std::string>> names = ListFolder(root_);
     if (!names.ok()) return;

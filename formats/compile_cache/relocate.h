@@ -18,7 +18,7 @@ struct RelocateOptions {
 
 struct Relocated {
   std::string file;    // below the root
-  std::string reason;  // of one that was left: "in use", or what is wrong with it
+  std::string reason;  // "" when it was changed; "in use", or its fault
 };
 struct RelocateReport {
   std::vector<Relocated> changed;    // with dry_run: that would be

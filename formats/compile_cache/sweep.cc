@@ -50,7 +50,7 @@ class Sweeper {
  private:
   std::string Path(std::string_view name) const { return JoinPath(tree_.root, name); }
 
-  // Why an entry goes whatever its age; "" when it stays.
+  // The reason for which an entry goes whatever its age; "" when it stays.
   Result<std::string> ReasonOf(const CacheEntry& entry) const {
     if (options_.everything) return std::string("clear");
     if (entry.state == EntryState::kEmpty) {
@@ -168,7 +168,7 @@ class Sweeper {
     return OkStatus();
   }
 
-  // What is no entry; its bytes are not those of entries.
+  // Removes something that is no entry; its bytes are not counted with theirs.
   Status RemoveBeside(const std::string& name, const char* reason) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
     if (!options_.dry_run) NXDKIT_TRY(RemoveTree(Path(name)));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kBelowTheRoot[] = "neuron/compile_cache";
 
-// What one tree does; every function has a row for each.
+// One tree's functions.
 struct TreeRow {
   std::string_view name;
   Result<bool> (*recognise)(const std::string& root);
@@ -23,7 +23,7 @@ struct TreeRow {
                              const TreeMoment& moment);
   Result<std::vector<EntryFault>> (*verify)(const CacheEntry& entry,
                                             const TreeCheckOptions& options, BinaryLooker* kernels);
-  // What lies beside entries.
+  // Faults of what lies beside entries.
   Result<std::vector<EntryFault>> (*beside)(const CacheListing& listing, const TreeMoment& moment,
                                             const TreeCheckOptions& options, BinaryLooker& kernels);
 };

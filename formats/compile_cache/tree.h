@@ -14,9 +14,9 @@
 namespace nxdkit::neff {
 
 enum class TreeKind : uint8_t {
-  kXla,   // of libneuronxla, and of neuron-export (cache.h)
-  kLite,  // of vLLM Neuron (lite_tree.h)
-  kNeff   // of TorchNeuron (neff_tree.h)
+  kXla,   // libneuronxla's, and neuron-export's (cache.h)
+  kLite,  // vLLM Neuron's (lite_tree.h)
+  kNeff   // TorchNeuron's (neff_tree.h)
 };
 inline constexpr TreeKind kTreeKinds[] = {TreeKind::kXla, TreeKind::kLite, TreeKind::kNeff};
 std::string_view TreeName(TreeKind kind);  // "libneuronxla", "vllm-neuron", "torch-neuronx"
@@ -47,7 +47,7 @@ struct TreeCheckOptions {
   std::function<Status()> poll;
   BlobCheck check_blob;
 };
-// Of the first tree finished entries are checked; of the others all, and what lies beside them.
+// Finished entries of the first tree are checked; all of the others, and what lies beside them.
 Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const TreeMoment& moment,
                              const TreeCheckOptions& options);
 

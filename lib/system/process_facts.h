@@ -1,5 +1,5 @@
-// What the kernel tells of a running process: for files that name the process which works on
-// something.
+// Facts that the kernel tells of a running process: for files that name the process which works
+// on something.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace nxdkit {
 
 struct ProcessFacts {
   std::string name;                // at most 15 bytes of it: that is what the kernel keeps
-  std::vector<std::string> words;  // of its command line; none of a zombie or a kernel thread
+  std::vector<std::string> words;  // its command line; none for a zombie or a kernel thread
 };
 
 // nullopt: no process of this number can be seen from here.

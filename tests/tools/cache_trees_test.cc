@@ -229,7 +229,7 @@ TEST_F(KilledCaches, RelocationsLeaveEveryFileOldOrNew) {
     for (const std::string& fault : shop_.Faults()) EXPECT_THAT(fault, HasSubstr("a leftover of"));
   }
   EXPECT_GT(moments.killed(), 0);
-  // Of a process that is gone; they are quiet for long enough in a day.
+  // Leftovers are those of the killed ones, which have to be quiet for a while before they go.
   EXPECT_EQ(RunCache(shop_, "relocate " + old_folder + " " + new_folder + dir).exit_code, 0);
   fs::remove(shop_.Path("k.klir"));
   for (const std::string& fault : shop_.Faults()) EXPECT_THAT(fault, HasSubstr("a leftover of"));

@@ -11,7 +11,7 @@ namespace nxdkit::tool {
 
 struct CacheArgs {
   std::string command;
-  std::vector<std::string> paths;  // of merge, push, pull and relocate
+  std::vector<std::string> paths;  // those of merge, push, pull and relocate
   std::optional<std::string> cache_dir;
   std::optional<std::string> max_size;
   std::optional<int> ttl_days;

@@ -104,7 +104,7 @@ class LiteWorkshop {
     return key;
   }
 
-  // What verify says of the tree, "entry: file: message" each.
+  // Findings of verify in the tree, "entry: file: message" each.
   std::vector<std::string> Faults(const std::string& tree = "tree", int64_t now_ns = 0) const {
     const auto found = neff::FindTree(Path(tree));
     EXPECT_TRUE(found.ok()) << found.error().ToString();

@@ -453,7 +453,7 @@ TEST(Relocations, ChangeThePathsInKernelsAndGraphs) {
   EXPECT_EQ(LiteWorkshop::Contents(shop.root()), before);
 }
 
-// Who was killed begins again.
+// A command that was killed begins again.
 TEST(Relocations, IntoAFolderOfTheOldOneHappenOnce) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a', GraphOf({KernelConfig("/old/k.klir")}));

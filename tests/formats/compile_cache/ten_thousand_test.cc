@@ -23,7 +23,7 @@ using testing_util::LiteWorkshop;
 using testing_util::ToyNeff;
 
 constexpr int kEntries = 10'000;
-// Of this processor, of this process: generous, and short of anything that is done for every pair.
+// Processor time of this process: generous, and short of anything that is done for every pair.
 constexpr double kMostSeconds = 30;
 
 // Trees in memory, where the system has a folder for that: ten thousand folders made and removed
