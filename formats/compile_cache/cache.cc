@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/compile_cache/entry_files.h"
 #include "lib/hash/digest.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
@@ -16,35 +17,13 @@ constexpr std::string_view kModulePrefix = "MODULE_";
 constexpr size_t kKeyDigits = 20;
 constexpr size_t kFlagsDigits = 8;
 
-bool IsHex(std::string_view text) {
-  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 bool IsWellNamed(std::string_view module) {
   if (!module.starts_with(kModulePrefix)) return false;
   module.remove_prefix(kModulePrefix.size());
   const size_t plus = module.find('+');
   if (plus == std::string_view::npos || plus == 0) return false;
   const std::string_view flags = module.substr(plus + 1);
-  return IsHex(module.substr(0, plus)) && flags.size() == kFlagsDigits && IsHex(flags);
-}
-
-// Folders themselves, not links to folders: what is listed may be removed.
-Result<bool> IsRealFolder(const std::string& path) {
-  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
-  return info.kind == PathKind::kFolder;
-}
-
-// Sums up the files of an entry. A file that goes meanwhile counts nothing.
-Status CountFiles(CacheEntry& entry) {
-  NXDKIT_ASSIGN(const std::vector<TreeEntry> all, ListTree(entry.path));
-  for (const TreeEntry& each : all) {
-    if (each.kind != PathKind::kFile) continue;
-    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(JoinPath(entry.path, each.path)));
-    entry.files += info.kind == PathKind::kFile;
-    entry.bytes += info.bytes;
-  }
-  return OkStatus();
+  return IsLowerHex(module.substr(0, plus)) && flags.size() == kFlagsDigits && IsLowerHex(flags);
 }
 
 // The marker is touched by us on use; the vendor's libraries only read the payload.

@@ -29,6 +29,9 @@ inline constexpr char kFlagsFile[] = "compile_flags.json";
 inline constexpr char kOldFlagsFile[] = "compile_flags.txt";
 inline constexpr char kGraphFile[] = "model.graph.json";
 inline constexpr char kManifestFile[] = "nxdkit-entry.json";
+// Folders of ours in the root: what is being removed, and what is being merged.
+inline constexpr char kTrashPrefix[] = ".nxdkit-removed-";
+inline constexpr char kMergePrefix[] = ".nxdkit-merge";
 inline constexpr char kMakingFile[] = "nxdkit-entry.lock";  // of ours, while they are made
 
 // What an entry is named after.

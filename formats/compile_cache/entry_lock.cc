@@ -6,7 +6,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "lib/system/look.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::neff {
 namespace {
@@ -42,6 +46,14 @@ bool IsHeld(const std::string& path) {
   const bool held = ::flock(fd, LOCK_EX | LOCK_NB) != 0;
   ::close(fd);
   return held;
+}
+
+bool AnyLockHeld(const std::string& folder) {
+  const Result<std::vector<std::string>> names = ListFolder(folder);
+  // Nobody can tell of one that cannot be listed.
+  return !names.ok() || std::ranges::any_of(*names, [&](const std::string& name) {
+    return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
+  });
 }
 
 }  // namespace nxdkit::neff

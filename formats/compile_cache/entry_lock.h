@@ -23,5 +23,7 @@ Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
 // Whether a living process holds the file lock `path` (a *.lock of the vendor's libraries, which
 // are flocks too); true as well when it cannot be told.
 bool IsHeld(const std::string& path);
+// A *.lock of the vendor's libraries in the entry that a living process holds.
+bool AnyLockHeld(const std::string& folder);
 
 }  // namespace nxdkit::neff

@@ -1,32 +1,19 @@
 #include "formats/compile_cache/prune.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 
+#include "formats/compile_cache/discard.h"
 #include "formats/compile_cache/entry_lock.h"
+#include "formats/compile_cache/leftovers.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
 
-constexpr std::string_view kTrashPrefix = ".nxdkit-removed-";
-
 int64_t Now() {
   using std::chrono::system_clock;
   return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
-}
-
-// A *.lock of the vendor's libraries in the entry that a living process holds.
-bool AnyLockHeld(const std::string& folder) {
-  const Result<std::vector<std::string>> names = ListFolder(folder);
-  // Of one that cannot be listed nobody can tell.
-  return !names.ok() || std::ranges::any_of(*names, [&](const std::string& name) {
-    return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
-  });
 }
 
 class Pruner {
@@ -95,7 +82,7 @@ class Pruner {
     // Used or finished between the listing and the lock: it is another entry now.
     NXDKIT_ASSIGN(const CacheEntry now, ReadEntry(entry.path));
     if (now.state != entry.state || now.used_ns != entry.used_ns) return keep();
-    if (!options_.dry_run) NXDKIT_TRY(Discard(entry.path));
+    if (!options_.dry_run) NXDKIT_TRY(DiscardFromCache(root_, entry.path));
     return Count(pruned);
   }
 
@@ -105,27 +92,19 @@ class Pruner {
     return OkStatus();
   }
 
-  // Out of sight in one step, then removed.
-  Status Discard(const std::string& path) const {
-    std::string trash = JoinPath(root_, std::string(kTrashPrefix) + "XXXXXX");
-    if (::mkdtemp(trash.data()) == nullptr) return OutputError("make a folder", errno).in(trash);
-    const std::string target = JoinPath(trash, BaseName(path));
-    if (::rename(path.c_str(), target.c_str()) != 0) {
-      const int failure = errno;
-      ::rmdir(trash.c_str());
-      return OutputError("remove", failure).in(path);
-    }
-    NXDKIT_TRY(RemoveTree(trash));
-    ::rmdir(ParentPath(path).c_str());  // the compiler's folder, when this was its last entry
-    return OkStatus();
-  }
-
-  // What a prune that was killed had moved there.
+  // Takes what a killed prune had moved there, and what a killed merge had built aside.
   void EmptyTrash() const {
     const Result<std::vector<std::string>> names = ListFolder(root_);
     if (!names.ok()) return;
-    for (const std::string& name : *names)
-      if (name.starts_with(kTrashPrefix)) (void)RemoveTree(JoinPath(root_, name)).ok();
+    const TreeMoment moment = MomentOf(root_, now_);
+    for (const std::string& name : *names) {
+      const std::string path = JoinPath(root_, name);
+      const std::optional<Leftover> leftover = ParseLeftover(name);
+      const bool of_merge = leftover && leftover->of == kMergePrefix;
+      const Result<bool> goes =
+          of_merge ? IsAbandoned(path, *leftover, moment) : name.starts_with(kTrashPrefix);
+      if (goes.ok() && *goes) (void)RemoveTree(path).ok();
+    }
   }
 
   const std::string& root_;

@@ -22,11 +22,11 @@ struct PruneOptions {
   bool stale_locks = true;                // entries whose maker died
   bool empty = false;                     // unfinished entries that nobody works on
   bool damaged = false;                   // finished entries in which VerifyEntry finds something
-  std::optional<std::string> only_compiler;  // entries of all other compilers go
-  bool everything = false;                   // all entries go (clear)
+  std::optional<std::string> only_compiler{};  // entries of all other compilers go
+  bool everything = false;                     // all entries go (clear)
   bool dry_run = false;
-  std::function<Status()> poll;
-  BlobCheck check_blob;  // with `damaged`
+  std::function<Status()> poll{};
+  BlobCheck check_blob{};  // with `damaged`
 };
 
 struct Pruned {

@@ -1,44 +1,20 @@
 #include "formats/compile_cache/verify_entry.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 
+#include "formats/compile_cache/entry_files.h"
 #include "formats/compile_cache/manifest.h"
-#include "formats/neff/header.h"
 #include "lib/compress/decompressor.h"
 #include "lib/hash/digest.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
 
 constexpr uint64_t kMaxFlagsBytes = 1 << 20;
-
-// To read a payload is no use of it: the order of eviction stays.
-class KeepAccessTime {
- public:
-  explicit KeepAccessTime(std::string path) : path_(std::move(path)) {
-    // Who reads it next says why it cannot be looked at.
-    if (const Result<PathInfo> info = LookAt(path_); info.ok()) before_ = *info;
-  }
-  KeepAccessTime(const KeepAccessTime&) = delete;
-  KeepAccessTime& operator=(const KeepAccessTime&) = delete;
-  ~KeepAccessTime() {
-    if (before_.kind == PathKind::kMissing) return;
-    constexpr int64_t kSecond = 1'000'000'000;
-    const timespec times[2] = {{before_.read_ns / kSecond, before_.read_ns % kSecond},
-                               {0, UTIME_OMIT}};
-    // A cache that may only be read has no times to keep.
-    static_cast<void>(::utimensat(AT_FDCWD, path_.c_str(), times, 0) == 0);
-  }
-
- private:
-  std::string path_;
-  PathInfo before_;
-};
 
 class Verifier {
  public:
@@ -74,18 +50,8 @@ class Verifier {
   std::string Path(std::string_view name) const { return JoinPath(entry_.path, name); }
   Result<bool> Has(std::string_view name) const { return IsFile(Path(name)); }
 
-  // Errors of the file are faults of the entry; those of the system and of the user are not.
   Status Keep(const std::string& file, const Status& checked) {
-    if (checked.ok()) return OkStatus();
-    const Error& error = checked.error();
-    if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound &&
-        error.code() != Errc::kUnsupported)
-      return error;
-    std::string message = error.message();
-    if (!error.member().empty()) message = error.member() + ": " + message;
-    if (error.offset()) message = fmt::format("offset {}: {}", *error.offset(), message);
-    Add(file, std::move(message));
-    return OkStatus();
+    return KeepFault(file, checked, faults_);
   }
 
   Status CheckFlags(const char* name) {
@@ -100,14 +66,8 @@ class Verifier {
   }
 
   Status CheckNeff() {
-    NXDKIT_ASSIGN(const File file, File::OpenRead(Path(kNeffFile)));
-    NXDKIT_ASSIGN(const Located neff, ReadAt(file, 0, file.bytes()));
-    const uint64_t whole = kHeaderBytes + neff.header.data_bytes;
-    if (whole != file.bytes())
-      Add(kNeffFile, fmt::format("{} bytes found, the header says {}", file.bytes(), whole));
-    NXDKIT_ASSIGN(const bool matches, HashMatches(file, neff, poll_));
-    if (!matches)
-      Add(kNeffFile, "the payload does not have the hash of the header, " + HashText(neff.header));
+    NXDKIT_ASSIGN(const std::vector<std::string> messages, NeffFaults(Path(kNeffFile), poll_));
+    for (const std::string& message : messages) Add(kNeffFile, message);
     return OkStatus();
   }
 

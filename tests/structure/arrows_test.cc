@@ -125,6 +125,7 @@ const std::vector<Room>& Rooms() {
 
       {"tools/cli", {}},
       {"tools/conversions", {"tools/cli"}},
+      {"tools/cache", {"tools/cli"}},
       {"tools/inspect", {"tools/cli"}},
       {"tools", {"tools/"}},
   };

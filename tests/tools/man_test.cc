@@ -131,6 +131,8 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   for (const char* command : {"ls", "clear"})
     ExpectDocumented(0, {"neuron-cache", command, "--dry-run", "--cache-dir", cache});
   ExpectDocumented(1, {"neuron-cache", "verify", "--cache-dir", cache});
+  ExpectDocumented(1, {"neuron-cache", "merge", cache, folder.path() + "/merged"});
+  ExpectDocumented(4, {"neuron-cache", "relocate", "/a", "/b", "--cache-dir", cache});
   ExpectDocumented(0, {"neuron-cache", "prune", "--damaged", "--cache-dir", cache});
   ExpectDocumented(1, {"ckpt-verify", shards, "--against", other});
   const std::string manifest = folder.path() + "/manifest.json";

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "formats/compile_cache/leftovers.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
 
 namespace nxdkit::neff {
@@ -320,6 +321,17 @@ TEST_F(Slots, WaitingIsStopped) {
                                       [] { return Status(Error(Errc::kInterrupted, "stop")); });
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code(), Errc::kInterrupted);
+}
+
+// A merge that was killed; one that runs is left.
+TEST(Prunes, WhatAMergeBuiltAsideWhenItsProcessIsGone) {
+  const CacheWorkshop workshop;
+  const std::string gone = workshop.root() + "/" + kMergePrefix + ".tmp.another.1";
+  const std::string runs = workshop.root() + "/" + AsideName(kMergePrefix);
+  for (const std::string& folder : {gone, runs}) std::filesystem::create_directory(folder);
+  workshop.Prune();
+  EXPECT_FALSE(std::filesystem::exists(gone));
+  EXPECT_TRUE(std::filesystem::exists(runs));
 }
 
 }  // namespace

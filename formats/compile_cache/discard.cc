@@ -1,0 +1,98 @@
+#include "formats/compile_cache/discard.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "formats/compile_cache/entry_lock.h"
+#include "formats/compile_cache/lite_owner.h"
+#include "formats/compile_cache/neff_tree.h"
+#include "lib/system/folders.h"
+
+namespace nxdkit::neff {
+namespace {
+
+// A flock on a file, as the vendor's libraries hold it; nullopt when another has it. On a file
+// system without locks it is granted.
+Result<std::optional<EntryHold>> HoldFile(const std::string& path, bool ask_only) {
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (ask_only && there && IsHeld(path)) return std::optional<EntryHold>();
+  if (ask_only) return std::optional<EntryHold>(EntryHold());
+  Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!fd.is_open()) return OutputError("open the lock", errno).in(path);
+  if (::flock(fd.fd(), LOCK_EX | LOCK_NB) == 0 || LocksAreMissing(errno))
+    return std::optional<EntryHold>(EntryHold(std::move(fd), there ? "" : path));
+  if (errno == EWOULDBLOCK) return std::optional<EntryHold>();
+  return OutputError("lock it", errno).in(path);
+}
+
+Result<std::optional<EntryHold>> HoldLiteEntry(const std::string& root, const std::string& key,
+                                               const HoldOptions& options) {
+  NXDKIT_ASSIGN(const OwnerState owner, AskOwner(root, key, options.moment));
+  if (owner == OwnerState::kAlive) return std::optional<EntryHold>();
+  return HoldFile(JoinPath(root, OwnerLockName(key)), options.ask_only);
+}
+
+Result<std::optional<EntryHold>> HoldFolder(const std::string& path) {
+  NXDKIT_ASSIGN(const bool there, IsThere(path));
+  if (!there) return std::optional<EntryHold>(EntryHold());
+  NXDKIT_ASSIGN(std::optional<FolderLock> lock, TryLock(path, FolderLock::Mode::kExclusive));
+  if (!lock || AnyLockHeld(path)) return std::optional<EntryHold>();
+  return std::optional<EntryHold>(EntryHold(*std::move(lock)));
+}
+
+Status RenameTo(const std::string& path, const std::string& target) {
+  if (::rename(path.c_str(), target.c_str()) != 0) return OutputError("remove", errno).in(path);
+  return OkStatus();
+}
+
+}  // namespace
+
+EntryHold::~EntryHold() {
+  if (made_.empty()) return;
+  file_.Close();
+  // Not one that somebody has opened meanwhile: who waits for its lock would hold a file that
+  // nobody else finds.
+  const Result<InUse> in_use = AskInUse(made_);
+  if (in_use.ok() && *in_use == InUse::kNo) ::unlink(made_.c_str());
+}
+
+Result<std::optional<EntryHold>> HoldEntry(const FoundTree& tree, const std::string& name,
+                                           const HoldOptions& options) {
+  if (tree.kind == TreeKind::kXla) return HoldFolder(JoinPath(tree.root, name));
+  if (tree.kind == TreeKind::kLite) return HoldLiteEntry(tree.root, name, options);
+  const std::string& locks = options.neff_tree_locks;
+  NXDKIT_ASSIGN(const bool there, locks.empty() ? Result<bool>(false) : IsFolder(locks));
+  if (!there) return std::optional<EntryHold>(EntryHold());
+  return HoldFile(JoinPath(locks, NeffTreeKey(name) + ".lock"), options.ask_only);
+}
+
+Status DiscardEntry(const FoundTree& tree, const std::string& name) {
+  const std::string path = JoinPath(tree.root, name);
+  if (tree.kind == TreeKind::kXla) return DiscardFromCache(tree.root, path);
+  // Its folders stay: who made them may be about to write into them.
+  if (tree.kind == TreeKind::kNeff) return RemoveTree(path);
+  const std::string trash = JoinPath(tree.root, TrashName(name));
+  NXDKIT_TRY(RemoveTree(trash));  // left by a killed process of our number
+  NXDKIT_TRY(RenameTo(path, trash));
+  return RemoveTree(trash);
+}
+
+Status DiscardFromCache(const std::string& root, const std::string& path) {
+  std::string trash = JoinPath(root, std::string(kTrashPrefix) + "XXXXXX");
+  if (::mkdtemp(trash.data()) == nullptr) return OutputError("make a folder", errno).in(trash);
+  const Status renamed = RenameTo(path, JoinPath(trash, BaseName(path)));
+  if (!renamed.ok()) {
+    ::rmdir(trash.c_str());
+    return renamed;
+  }
+  NXDKIT_TRY(RemoveTree(trash));
+  ::rmdir(ParentPath(path).c_str());  // the compiler's folder, when this was its last entry
+  return OkStatus();
+}
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,34 @@
+// PRIVATE: the small files of an entry of a vLLM Neuron tree: marker, metadata, command. Facts:
+// FORMAT.md beside this file, read from source, not run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/neff/header.h"
+#include "lib/base/error.h"
+
+namespace nxdkit::neff {
+
+struct LiteMarker {
+  double completed = 0;  // unix seconds
+  uint64_t neff_bytes = 0;
+  std::optional<int64_t> rank;
+};
+// "completed:<float>", "neff_size:<bytes>", and "completed_by_rank:<n>" where the run was
+// distributed. kCorrupt with the offset of the line.
+Result<LiteMarker> ParseLiteMarker(std::string_view text);
+
+// Faults of .artifact_metadata_v0.json of the entry `key`, one line each. kCorrupt for
+// what is no JSON object.
+Result<std::vector<std::string>> MetadataFaults(std::string_view text, std::string_view key);
+
+// Contradictions between command.txt and the NEFF: the target and the number of logical cores, as
+// far as a header says anything of them, and the names of graph and NEFF.
+std::vector<std::string> CommandFaults(const std::string& text, std::string_view key,
+                                       const std::optional<Header>& neff);
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,41 @@
+// The compile cache of vLLM Neuron ("lite"): a folder for each graph, named by its key.
+//
+//   ROOT/<32 hex>/graph.hlo, graph_<32 hex>.neff, .artifact_metadata_v0.json,
+//                 .compilation_complete (written last), ...
+//   ROOT/nki/<32 hex>.json, binaries/: kernels (lite_kernel.h)
+//
+// Facts: FORMAT.md beside this file, read from source, not run.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/compile_cache/cache.h"
+#include "formats/compile_cache/leftovers.h"
+
+namespace nxdkit::neff {
+
+// Names of files in an entry and beside entries.
+inline constexpr char kLiteGraphFile[] = "graph.hlo";
+inline constexpr char kLiteMarkerFile[] = ".compilation_complete";
+inline constexpr char kLiteMetadataFile[] = ".artifact_metadata_v0.json";
+inline constexpr char kLiteAccessedFile[] = ".cache_accessed";
+inline constexpr char kLiteCommandFile[] = "command.txt";
+inline constexpr char kLiteKernelFolder[] = "nki";
+inline constexpr char kLiteBinaryFolder[] = "binaries";  // in nki/
+
+bool IsLiteKey(std::string_view name);           // 32 hexadecimal digits
+std::string LiteNeffName(std::string_view key);  // "graph_<key>.neff"
+bool IsLiteMetadataName(std::string_view name);  // any version
+
+// A folder named by a key, or kernels, or the owner of an entry.
+Result<bool> IsLiteTree(const std::string& root);
+
+// In the order of keys. kDone: all that the engine asks for is there; it compares neither sizes nor
+// contents. kLocked: not done, and somebody alive owns it.
+Result<CacheListing> ListLiteTree(const std::string& root, const TreeMoment& moment);
+// One entry as it is now, by its key.
+Result<CacheEntry> ReadLiteEntry(const std::string& root, const std::string& key,
+                                 const TreeMoment& moment);
+
+}  // namespace nxdkit::neff

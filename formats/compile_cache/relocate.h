@@ -1,0 +1,34 @@
+// The binaries of kernels moved: their paths in nki/*.json and in the graphs of a vLLM Neuron tree.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "formats/compile_cache/tree.h"
+
+namespace nxdkit::neff {
+
+struct RelocateOptions {
+  std::string from, to;  // absolute folders, or the paths of one binary, without a slash at the end
+  bool dry_run = false;
+  std::function<Status()> poll;
+};
+
+struct Relocated {
+  std::string file;    // below the root
+  std::string reason;  // "" when it was changed; "in use", or its fault
+};
+struct RelocateReport {
+  std::vector<Relocated> changed;    // with dry_run: that would be
+  std::vector<Relocated> left;       // not read, or not understood: their paths are as they were
+  std::vector<std::string> missing;  // new paths at which there is no file
+  uint64_t looked_at = 0;            // files
+};
+
+// Every file is replaced as a whole, in one rename, when it is on the disk. Keys do not change: no
+// path is part of one. kUnsupported for other trees, in which nothing names a path.
+Result<RelocateReport> RelocateKernels(const FoundTree& tree, const RelocateOptions& options);
+
+}  // namespace nxdkit::neff

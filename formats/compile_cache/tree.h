@@ -1,0 +1,60 @@
+// The trees in which compiled graphs are kept, and which of them a folder is. Facts: FORMAT.md
+// beside this file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/compile_cache/leftovers.h"
+#include "formats/compile_cache/verify_entry.h"
+
+namespace nxdkit::neff {
+
+enum class TreeKind : uint8_t {
+  kXla,   // libneuronxla's, and neuron-export's (cache.h)
+  kLite,  // vLLM Neuron's (lite_tree.h)
+  kNeff   // TorchNeuron's (neff_tree.h)
+};
+inline constexpr TreeKind kTreeKinds[] = {TreeKind::kXla, TreeKind::kLite, TreeKind::kNeff};
+std::string_view TreeName(TreeKind kind);  // "libneuronxla", "vllm-neuron", "torch-neuronx"
+
+// A folder that is a tree, or may become one.
+struct FoundTree {
+  std::string root;
+  TreeKind kind = TreeKind::kXla;
+  bool is_empty = false;  // nothing says what it is; `kind` is then kXla
+};
+// Asks what lies there. A folder that is no tree, with neuron/compile_cache in it, stands for that
+// one: the variables of the engine name the folder above. kUnsupported for entries of two trees in
+// one folder.
+Result<FoundTree> FindTree(const std::string& path);
+
+Result<CacheListing> ListTreeOf(const FoundTree& tree, const TreeMoment& moment);
+
+struct TreeFault {
+  std::string entry;  // "" for what lies beside entries
+  std::string file;   // in the entry, or below the root; "" for the entry itself
+  std::string message;
+};
+struct TreeCheck {
+  uint64_t checked = 0;  // entries
+  std::vector<TreeFault> faults;
+};
+struct TreeCheckOptions {
+  std::function<Status()> poll;
+  BlobCheck check_blob;
+};
+// Finished entries of the first tree are checked; all of the others, and what lies beside them.
+Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const TreeMoment& moment,
+                             const TreeCheckOptions& options);
+
+// One entry as it is now, by its name; kNotFound. And what is wrong with it, its paths aside.
+Result<CacheEntry> ReadEntryOf(const FoundTree& tree, const std::string& name,
+                               const TreeMoment& moment);
+Result<std::vector<EntryFault>> VerifyEntryOf(TreeKind kind, const CacheEntry& entry,
+                                              const TreeCheckOptions& options);
+
+}  // namespace nxdkit::neff

@@ -1,0 +1,120 @@
+#include "tools/cache/look.h"
+
+#include <fmt/core.h>
+
+#include "formats/compile_cache/entry_files.h"
+#include "formats/compile_cache/known_roots.h"
+#include "formats/ops/verify/blob.h"
+#include "lib/base/text.h"
+#include "lib/system/look.h"
+#include "lib/system/paths.h"
+#include "lib/system/process.h"
+#include "lib/system/signals.h"
+
+namespace nxdkit::tool {
+namespace {
+
+constexpr char kNotRun[] = "what such a tree holds was read from the engine's source, and not run";
+
+Json EntryJson(const neff::CacheEntry& entry) {
+  return {{"name", neff::EntryName(entry)},
+          {"compiler", entry.compiler.empty() ? Json() : Json(entry.compiler)},
+          {"module", entry.module},
+          {"state", neff::StateName(entry.state)},
+          {"payload", entry.payload.empty() ? Json() : Json(entry.payload)},
+          {"files", entry.files},
+          {"bytes", entry.bytes},
+          {"used_ns", entry.used_ns}};
+}
+
+// Trees of the engines that lie where they are by default, for whoever did not name one.
+Result<Json> OtherTrees(const CacheArgs& args, const neff::FoundTree& tree, std::string& text) {
+  Json others = Json::array();
+  if (args.cache_dir) return others;
+  NXDKIT_ASSIGN(const std::vector<neff::FoundTree> found,
+                neff::TreesOfThisMachine(EnvironmentValue));
+  for (const neff::FoundTree& other : found) {
+    if (other.root == tree.root) continue;
+    others.push_back({{"root", other.root}, {"tree", neff::TreeName(other.kind)}});
+    text += fmt::format("also there: {} ({}); --cache-dir names it\n", EscapeControl(other.root),
+                        neff::TreeName(other.kind));
+  }
+  return others;
+}
+
+Result<ToolAnswer> List(const CacheArgs& args, const neff::FoundTree& tree,
+                        const neff::CacheListing& listing) {
+  std::string text;
+  Json entries = Json::array();
+  for (const neff::CacheEntry& entry : listing.entries) {
+    entries.push_back(EntryJson(entry));
+    text += fmt::format("{:<7} {:>9}  {}\n", neff::StateName(entry.state), HumanBytes(entry.bytes),
+                        EscapeControl(neff::EntryName(entry)));
+  }
+  const std::string of =
+      tree.kind == neff::TreeKind::kXla ? "" : fmt::format(" of {}", neff::TreeName(tree.kind));
+  text +=
+      fmt::format("{}: {} {}{}, {}\n", EscapeControl(listing.root), listing.entries.size(),
+                  listing.entries.size() == 1 ? "entry" : "entries", of, HumanBytes(listing.bytes));
+  NXDKIT_ASSIGN(const Json others, OtherTrees(args, tree, text));
+  return ToolAnswer{text,
+                    {{"entries", std::move(entries)},
+                     {"bytes", listing.bytes},
+                     {"strangers", listing.strangers},
+                     {"others", others}}};
+}
+
+std::string PlaceOf(const neff::TreeFault& fault) {
+  if (fault.entry.empty() || fault.file.empty()) return fault.entry + fault.file;
+  return JoinPath(fault.entry, fault.file);
+}
+
+Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListing& listing,
+                             const neff::TreeMoment& moment) {
+  NXDKIT_ASSIGN(const neff::TreeCheck check,
+                neff::VerifyTree(tree.kind, listing, moment, {StopIfInterrupted, ops::BlobFaults}));
+  ToolAnswer answer;
+  Json findings = Json::array();
+  for (const neff::TreeFault& fault : check.faults) {
+    answer.text += "WRONG: " + EscapeControl(PlaceOf(fault) + ": " + fault.message) + "\n";
+    findings.push_back({{"entry", fault.entry.empty() ? Json() : Json(fault.entry)},
+                        {"file", fault.file.empty() ? Json() : Json(fault.file)},
+                        {"message", fault.message}});
+  }
+  answer.findings = !findings.empty();
+  answer.text += fmt::format("{}: {} finished of {} entries checked, {} finding{}\n",
+                             EscapeControl(listing.root), check.checked, listing.entries.size(),
+                             findings.size(), findings.size() == 1 ? "" : "s");
+  const bool read_only = tree.kind != neff::TreeKind::kXla;
+  if (read_only)
+    answer.text += fmt::format("a tree of {}: {}\n", neff::TreeName(tree.kind), kNotRun);
+  answer.fields = {{"entries_checked", check.checked},
+                   {"entries_total", listing.entries.size()},
+                   {"findings", std::move(findings)},
+                   {"note", read_only ? Json(kNotRun) : Json()}};
+  return answer;
+}
+
+}  // namespace
+
+Result<bool> IsNotMadeYet(const CacheArgs& args, const std::string& root) {
+  NXDKIT_ASSIGN(const bool there, IsThere(root));
+  return !args.cache_dir && !there;
+}
+
+Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree) {
+  neff::CacheListing listing;
+  listing.root = tree.root;
+  const neff::TreeMoment moment = neff::MomentOf(tree.root);
+  NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
+  if (!not_made_yet) NXDKIT_TRY(neff::ListTreeOf(tree, moment).To(listing));
+  if (args.command == "ls") return List(args, tree, listing);
+  if (not_made_yet) return VerifyAll({tree.root, neff::TreeKind::kXla, true}, listing, moment);
+  return VerifyAll(tree, listing, moment);
+}
+
+Json TreeJson(const neff::FoundTree& tree) {
+  return tree.is_empty ? Json() : Json(neff::TreeName(tree.kind));
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,180 @@
+#include "tools/cache/transfer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "formats/compile_cache/known_roots.h"
+#include "formats/compile_cache/merge.h"
+#include "formats/compile_cache/relocate.h"
+#include "formats/ops/verify/blob.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/look.h"
+#include "lib/system/process.h"
+#include "lib/system/signals.h"
+#include "tools/cache/look.h"
+
+namespace nxdkit::tool {
+namespace {
+
+constexpr size_t kMostWarnings = 10;
+
+struct Ends {
+  std::string from, into, local;
+};
+
+// The local tree of the kind that the other one has.
+Result<std::string> LocalRoot(const CacheArgs& args, const neff::CachePlace& place,
+                              const std::string& other) {
+  if (args.cache_dir) return place.root;
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(other));
+  if (tree.is_empty)
+    return BadUsage("nothing in {} says which cache is meant", other)
+        .hint("name this machine's with --cache-dir");
+  const std::vector<std::string> roots = neff::KnownRoots(tree.kind, EnvironmentValue);
+  if (roots.empty()) return place.root;
+  const auto there = std::ranges::find_if(
+      roots, [](const std::string& root) { return KindForHint(root) == PathKind::kFolder; });
+  return there == roots.end() ? roots[0] : *there;
+}
+
+Result<Ends> EndsOf(const CacheArgs& args, const neff::CachePlace& place) {
+  if (args.command == "merge") return Ends{args.paths[0], args.paths[1], args.paths[1]};
+  NXDKIT_ASSIGN(const std::string local, LocalRoot(args, place, args.paths[0]));
+  if (args.command == "push") return Ends{local, args.paths[0], local};
+  return Ends{args.paths[0], local, local};
+}
+
+Json ItemsJson(const std::vector<neff::MergeItem>& items) {
+  Json json = Json::array();
+  for (const neff::MergeItem& item : items)
+    json.push_back({{"entry", item.entry},
+                    {"reason", item.reason},
+                    {"message", item.message.empty() ? Json() : Json(item.message)},
+                    {"bytes", item.bytes}});
+  return json;
+}
+
+std::string ItemLine(const char* verb, const neff::MergeItem& item) {
+  const std::string message = item.message.empty() ? "" : ": " + EscapeControl(item.message);
+  return fmt::format("{} {} ({}){}\n", verb, EscapeControl(item.entry), item.reason, message);
+}
+
+std::string WithoutSlash(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Json FilesJson(const std::vector<neff::Relocated>& files, bool with_reason) {
+  Json json = Json::array();
+  for (const neff::Relocated& file : files) {
+    json.push_back({{"file", file.file}});
+    if (with_reason) json.back()["reason"] = file.reason;
+  }
+  return json;
+}
+
+}  // namespace
+
+bool IsTransfer(const std::string& command) {
+  return command == "merge" || command == "push" || command == "pull";
+}
+
+Status CheckPaths(const CacheArgs& args) {
+  struct Row {
+    const char* command;
+    size_t paths;
+    const char* words;
+  };
+  constexpr Row kRows[] = {{"merge", 2, "FROM INTO"},
+                           {"push", 1, "TO"},
+                           {"pull", 1, "FROM"},
+                           {"relocate", 2, "OLD NEW"}};
+  const auto* row = std::ranges::find(kRows, args.command, &Row::command);
+  const size_t expected = row == std::end(kRows) ? 0 : row->paths;
+  if (args.paths.size() == expected) return OkStatus();
+  return BadUsage("{} takes {}, {} found", args.command,
+                  expected == 0 ? "no paths" : fmt::format("{}", row->words), args.paths.size());
+}
+
+Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,
+                            ToolContext& context) {
+  NXDKIT_ASSIGN(const Ends ends, EndsOf(args, place));
+  neff::MergeOptions options;
+  options.damaged = args.damaged;
+  options.dry_run = context.common().dry_run;
+  options.neff_tree_locks = neff::NeffTreeLocks(EnvironmentValue);
+  if (args.kernels) options.kernels = *args.kernels;
+  options.poll = StopIfInterrupted;
+  options.check_blob = ops::BlobFaults;
+  NXDKIT_ASSIGN(const neff::MergeReport report, neff::MergeTree(ends.from, ends.into, options));
+  ToolAnswer answer;
+  const char* verb = options.dry_run ? "would copy" : "copied";
+  for (const neff::MergeItem& item : report.copied) answer.text += ItemLine(verb, item);
+  for (const neff::MergeItem& item : report.left) answer.text += ItemLine("left", item);
+  for (const neff::MergeItem& item : report.unlinked)
+    answer.text += fmt::format(
+        "WRONG: {}: names the kernel binary {}, which is not in the trees and not in {}\n",
+        EscapeControl(item.entry), EscapeControl(item.message), EscapeControl(options.kernels));
+  answer.text +=
+      fmt::format("{}: {} {} into {}, {}; {} there before, {} left\n", EscapeControl(report.from),
+                  verb, report.copied.size(), EscapeControl(report.into), HumanBytes(report.bytes),
+                  report.kept, report.left.size());
+  answer.findings =
+      !report.unlinked.empty() || std::ranges::any_of(report.left, [](const neff::MergeItem& item) {
+        return item.reason == "damaged" || item.reason == "differs";
+      });
+  const bool is_push = args.command == "push";
+  answer.fields = {{"root", is_push ? report.from : report.into},
+                   {"tree", neff::TreeName(report.kind)},
+                   {"from", report.from},
+                   {"into", report.into},
+                   {"copied", ItemsJson(report.copied)},
+                   {"left", ItemsJson(report.left)},
+                   {"unlinked", ItemsJson(report.unlinked)},
+                   {"kept", report.kept},
+                   {"bytes", report.bytes},
+                   {"dry_run", options.dry_run}};
+  return answer;
+}
+
+Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place,
+                            ToolContext& context) {
+  std::string root = place.root;
+  if (!args.cache_dir) {
+    const std::vector<std::string> roots =
+        neff::KnownRoots(neff::TreeKind::kLite, EnvironmentValue);
+    const auto there = std::ranges::find_if(
+        roots, [](const std::string& each) { return KindForHint(each) == PathKind::kFolder; });
+    if (there != roots.end()) root = *there;
+  }
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+  neff::RelocateOptions options{WithoutSlash(args.paths[0]), WithoutSlash(args.paths[1]),
+                                context.common().dry_run, StopIfInterrupted};
+  NXDKIT_ASSIGN(const neff::RelocateReport report, neff::RelocateKernels(tree, options));
+  ToolAnswer answer;
+  const char* verb = options.dry_run ? "would change" : "changed";
+  for (const neff::Relocated& file : report.changed)
+    answer.text += fmt::format("{} {}\n", verb, EscapeControl(file.file));
+  for (const neff::Relocated& file : report.left)
+    answer.text +=
+        fmt::format("left {}: {}\n", EscapeControl(file.file), EscapeControl(file.reason));
+  for (size_t i = 0; i < std::min(report.missing.size(), kMostWarnings); ++i)
+    context.Warn(fmt::format("there is no {}", EscapeControl(report.missing[i])));
+  if (report.missing.size() > kMostWarnings)
+    context.Warn(fmt::format("and {} more are not there", report.missing.size() - kMostWarnings));
+  answer.text += fmt::format("{}: {} {} of {} files, {} left\n", EscapeControl(tree.root), verb,
+                             report.changed.size(), report.looked_at, report.left.size());
+  answer.findings = !report.left.empty();
+  answer.fields = {{"root", tree.root},
+                   {"tree", TreeJson(tree)},
+                   {"changed", FilesJson(report.changed, false)},
+                   {"left", FilesJson(report.left, true)},
+                   {"missing", report.missing},
+                   {"files", report.looked_at},
+                   {"dry_run", options.dry_run}};
+  return answer;
+}
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,19 @@
+// PRIVATE to tools/: the answers of neuron-cache merge, push, pull and relocate.
+#pragma once
+
+#include "tools/cache/args.h"
+#include "tools/cli/tool.h"
+
+namespace nxdkit::tool {
+
+bool IsTransfer(const std::string& command);  // merge, push or pull
+// kUsage for a wrong number of paths.
+Status CheckPaths(const CacheArgs& args);
+
+// `place` is that of --cache-dir or of the environment.
+Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,
+                            ToolContext& context);
+Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place,
+                            ToolContext& context);
+
+}  // namespace nxdkit::tool
