@@ -214,6 +214,13 @@ Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   return models::WithDtype(artifact.config_text, Dtype::kF32).To(output.config_text);
 }
 
+// A checkpoint of transformers is cut anew as what it is, where nothing else is asked for.
+bool KeepsTransformers(const BoundArtifact& source, const OutputOptions& options) {
+  const dcp::Folder* folder = DcpFolderOf(source.artifact);
+  return folder && folder->form == dcp::FolderForm::kTransformers && source.model &&
+         !options.Has("for") && !options.Has("style");
+}
+
 // The names that --style says, or those of the program that is to load it.
 std::optional<dcp::Style> StyleAskedFor(const OutputOptions& options) {
   if (const std::optional<std::string> style = options.Text("style"))
@@ -239,8 +246,11 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   WarnOfRounding(source, options, output);
   const FoundNames found = NamesOf(source);
   const bool is_dcp = DcpFolderOf(source.artifact) != nullptr;
-  if (options.Text("for") == "transformers") output.form = DcpOutput::Form::kTransformers;
-  const std::optional<dcp::Style> asked = StyleAskedFor(options);
+  const bool keeps_form = KeepsTransformers(source, options);
+  if (keeps_form || options.Text("for") == "transformers")
+    output.form = DcpOutput::Form::kTransformers;
+  const std::optional<dcp::Style> asked =
+      keeps_form ? dcp::Style::kHfFused : StyleAskedFor(options);
   output.style = asked.value_or(found.style);
   if (is_dcp && (!asked || !source.model)) output.names = found.names;
   if (is_dcp && !source.optimizer && !output.names) NoteLeftOptions(source, output);

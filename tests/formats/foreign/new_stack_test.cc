@@ -387,6 +387,28 @@ TEST_F(BetweenPrograms, TorchTitansExpertsHaveABias) {
   ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
 }
 
+// Cut for other ranks it is what it was, in the form of 5.20 and later.
+TEST_F(BetweenPrograms, ACheckpointOfTransformersStaysOne) {
+  for (const size_t i : {3, 5}) {
+    const Case& run = kCases[i];
+    SCOPED_TRACE(run.name);
+    std::filesystem::remove_all(shop_ / "out");
+    OutputOptions options;
+    options.Set("mesh", "dp=3,tp=1");
+    ops::ConvertRequest request =
+        OpsWorkshop::Request(run.Path(), &kinds::kDcp, shop_ / "out", &kinds::kDcp, options);
+    request.hints = run.HintsWithState();
+    ASSERT_TRUE(ops::Convert(request).ok());
+    EXPECT_TRUE(
+        std::filesystem::exists(shop_ / "out/shard-00003-model-00001-of-00001.safetensors"));
+    const auto folder = kinds::OpenTransformers(shop_ / "out");
+    ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+    ExpectStored(*folder, StoredBy(run));
+    std::set<std::string> had = KeysToResume(*folder);
+    for (const std::string& key : OptionsNeeded(*folder)) EXPECT_TRUE(had.contains(key)) << key;
+  }
+}
+
 TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {
   OutputOptions options;
   options.Set("for", "transformers");
