@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/compile_cache/tree.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/torch/zip_format.h"
 #include "formats/torch/zip_reader.h"
@@ -103,11 +104,22 @@ Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
   return AddNeffs(inspection, file, "", 0, end, request, true);
 }
 
+Result<bool> IsCompileCache(const std::string& path, const Looker& look) {
+  NXDKIT_ASSIGN(const bool of_compiler, neff::LooksLikeCache(path, look));
+  if (of_compiler) return true;
+  NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));
+  if (!folder) return false;
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(path));
+  return !tree.is_empty;
+}
+
 Status InspectCache(Inspection& inspection, const InspectRequest& request) {
-  NXDKIT_ASSIGN(inspection.cache, neff::ListCache(request.path));
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(request.path));
+  NXDKIT_ASSIGN(inspection.cache, neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
   inspection.form = "compile_cache";
   inspection.not_checked = "compiled graphs hold no weights";
-  inspection.description = "compile cache; neuron-cache lists, verifies and prunes it";
+  inspection.description = fmt::format(
+      "compile cache of {}; neuron-cache lists, verifies and prunes it", neff::TreeName(tree.kind));
   inspection.artifact.path = request.path;
   return OkStatus();
 }

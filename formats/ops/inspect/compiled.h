@@ -10,6 +10,7 @@ namespace nxdkit::ops {
 Result<bool> LooksLikeNeff(const std::string& path);
 Status InspectNeff(Inspection& inspection, const InspectRequest& request);
 
+Result<bool> IsCompileCache(const std::string& path, const Looker& look);
 Status InspectCache(Inspection& inspection, const InspectRequest& request);
 
 // An archive of a program: its records are listed, and the compiled graphs in them found by their

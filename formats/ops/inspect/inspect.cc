@@ -25,7 +25,7 @@ struct Special {
 };
 constexpr Special kSpecial[] = {
     {[](const std::string& path, const Looker&) { return LooksLikeNeff(path); }, InspectNeff},
-    {neff::LooksLikeCache, InspectCache},
+    {IsCompileCache, InspectCache},
     {LooksLikeAdapter, InspectAdapter},
     {nxd::IsOptimizerFolder, InspectOptimizer}};
 

@@ -133,6 +133,22 @@ TEST(InspectCache, CountsItsStates) {
   EXPECT_EQ(tool::SummaryJson(inspection)["cache"]["entries"][0]["state"], "done");
 }
 
+// The trees of the engines, by what lies in them; below the folder that their variables name too.
+TEST(InspectCache, KnowsTheTreesOfTheEngines) {
+  const Scratch scratch;
+  const std::string key(32, 'a');
+  fs::create_directories(scratch.Path("lite/neuron/compile_cache/" + key));
+  scratch.Write("lite/neuron/compile_cache/" + key + "/graph_" + key + ".neff", Toy());
+  fs::create_directories(scratch.Path("native/aa/aa"));
+  scratch.Write("native/aa/aa/" + key + ".neff", Toy());
+  const Inspection lite = InspectOk(scratch.Path("lite"));
+  EXPECT_THAT(lite.description, HasSubstr("compile cache of vllm-neuron"));
+  EXPECT_EQ(tool::SummaryJson(lite)["cache"]["entries"][0]["state"], "empty");  // no marker
+  const Inspection native = InspectOk(scratch.Path("native"));
+  EXPECT_THAT(native.description, HasSubstr("compile cache of torch-neuronx"));
+  EXPECT_EQ(tool::SummaryJson(native)["cache"]["entries"][0]["state"], "done");
+}
+
 class InspectAdapter : public ::testing::Test {
  protected:
   InspectAdapter() {
