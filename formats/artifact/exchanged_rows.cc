@@ -13,16 +13,18 @@
 namespace nxdkit::artifact {
 namespace {
 
+using models::Role;
+
 constexpr int kMostParts = 1 << 20;
 
-// Of each parameter of the artifact, the rows of a part; nullopt where nothing is exchanged.
+// The rows of a part, for each parameter of the artifact; nullopt where nothing is exchanged.
 using PartRows = std::vector<std::optional<int64_t>>;
 
 Result<PartRows> FindPartRows(const RowExchange& exchange, const BoundArtifact& bound) {
   PartRows rows(bound.params.size());
   const std::vector<models::Param>& params = bound.model->params;
   for (size_t i = 0; i < params.size(); ++i) {
-    if (!IsCutTwice(params[i])) continue;
+    if (!IsCutTwice(*bound.model, params[i])) continue;
     if (params[i].shape[0] % exchange.parts() != 0)
       return Unsupported("{} rows are not {} parts of {}", params[i].shape[0], exchange.parts(),
                          exchange.Text())
@@ -60,6 +62,16 @@ void AddPieces(const RowExchange& exchange, const Piece& piece, int64_t part_row
   }
 }
 
+// Whether transformers named the embedding.
+bool HasItsNames(const BoundArtifact& bound) {
+  const std::vector<models::Param>& params = bound.model->params;
+  return std::ranges::any_of(bound.bound.layout.tensors, [&](const TensorLayout& tensor) {
+    if (tensor.pieces.empty() || tensor.pieces.front().param >= params.size()) return false;
+    const models::Param& param = params[tensor.pieces.front().param];
+    return param.role == Role::kEmbedding && tensor.name.ends_with(param.name);
+  });
+}
+
 }  // namespace
 
 std::string RowExchange::Text() const { return fmt::format("FSDP {} over TP {}", fsdp, tp); }
@@ -80,13 +92,23 @@ Result<RowExchange> ParseRowExchange(std::string_view text) {
   return RowExchange{*f, *t};
 }
 
-bool IsCutTwice(const models::Param& param) {
-  return param.axis == 0 && param.expert < 0 && param.role != models::Role::kScore;
+bool IsCutTwice(const models::Model& model, const models::Param& param) {
+  constexpr Role kRoles[] = {Role::kEmbedding, Role::kLmHead, Role::kQuery, Role::kKey,
+                             Role::kValue,     Role::kGate,   Role::kUp};
+  if (!model.config.family->training.tp_rows || param.axis != 0 || param.expert >= 0) return false;
+  return std::ranges::count(kRoles, param.role) > 0;
 }
 
 Status UndoExchange(const RowExchange& exchange, BoundArtifact& bound) {
   if (!bound.model || bound.lora)
     return Unsupported("which rows were exchanged is known of models whose family is known")
+        .in(bound.artifact.path);
+  const models::Family& family = *bound.model->config.family;
+  if (!family.training.tp_rows)
+    return Unsupported("which rows of {} models transformers cuts is not known", family.model_type)
+        .in(bound.artifact.path);
+  if (!HasItsNames(bound))
+    return Unsupported("the tensors do not have the names of transformers, which exchanges rows")
         .in(bound.artifact.path);
   NXDKIT_ASSIGN(const PartRows rows, FindPartRows(exchange, bound));
   for (TensorLayout& tensor : bound.bound.layout.tensors) {

@@ -27,12 +27,14 @@ struct RowExchange {
 // "fsdp=2,tp=2": two or more of each. kUsage for anything else.
 Result<RowExchange> ParseRowExchange(std::string_view text);
 
-// Whether FSDP and tensor parallelism both cut the parameter in rows.
-bool IsCutTwice(const models::Param& param);
+// Whether FSDP and transformers' tensor parallelism both cut the parameter in rows. False for all
+// of a family of which that is not known.
+bool IsCutTwice(const models::Model& model, const models::Param& param);
 
 // Lays out the artifact's tensors, and what its optimizer keeps of them, so that reading undoes the
-// exchange. kUnsupported without the model's table, for an adapter, and for rows that the mesh does
-// not divide: torch's parts of these are not known.
+// exchange. kUnsupported without the model's table, of a family of which it is not known what
+// transformers cuts, for an adapter, for tensors that transformers did not name, and for rows that
+// the mesh does not divide, which transformers cannot load.
 Status UndoExchange(const RowExchange& exchange, BoundArtifact& bound);
 
 }  // namespace nxdkit::artifact

@@ -83,7 +83,9 @@ Result<Folder> OpenAccelerate(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.IsThere(state_path));
   if (there) {
     Result<Folder> state = sharded ? Open(state_path, look) : OpenWholeOptimizer(state_path);
-    if (!state.ok() && state.error().code() == Errc::kIo) return std::move(state).error();
+    if (!state.ok() && state.error().code() != Errc::kUnsupported)
+      return std::move(state).error().hint(
+          "the weights alone are read where the optimizer's folder is moved away");
     if (state.ok())
       AppendFolder(kOptimizerFolder, *std::move(state), out);
     else

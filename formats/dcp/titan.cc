@@ -19,6 +19,7 @@ using models::Role;
 constexpr std::string_view kQueryName = ".wq.weight";
 constexpr std::string_view kFusedName = ".wqkv.weight";
 constexpr std::string_view kBufferName = "moe.expert_bias_E";
+constexpr std::string_view kBufferOf2025 = "moe.expert_bias";
 
 const models::Param& FirstParam(const Model& model, const TensorLayout& layout) {
   return model.params[layout.pieces.front().param];
@@ -183,15 +184,18 @@ Result<std::vector<GlobalTensor>> TitanParameters(const Model& model, const HasT
   return tensors;
 }
 
-bool IsTitanBuffer(std::string_view name) { return name.ends_with(kBufferName); }
+bool IsTitanBuffer(std::string_view name) {
+  return name.ends_with(kBufferName) || name.ends_with(kBufferOf2025);
+}
 
 std::vector<TensorLayout> TitanBuffers(const Model& model, Style style) {
   std::vector<TensorLayout> buffers;
-  if (style != Style::kTitan && style != Style::kTitanUnfused) return buffers;
+  if (style == Style::kHf || style == Style::kHfFused) return buffers;
+  const std::string_view name = style == Style::kTitan2025 ? kBufferOf2025 : kBufferName;
   for (int64_t layer = 0; layer < model.config.layers; ++layer) {
     if (!model.config.IsSparse(layer)) continue;
-    TensorLayout buffer = models::EmptyTensor(fmt::format("layers.{}.{}", layer, kBufferName),
-                                              {model.config.experts});
+    TensorLayout buffer =
+        models::EmptyTensor(fmt::format("layers.{}.{}", layer, name), {model.config.experts});
     buffer.dtype = Dtype::kF32;
     buffer.fills.push_back({WholeBox(buffer.shape), 0});
     buffers.push_back(std::move(buffer));

@@ -44,7 +44,8 @@ const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name,
 // and of any output (--dtype).
 std::span<const OptionRow> CommonRows();
 
-// Of an input whose rows FSDP over tensor parallelism may have exchanged (artifact::RowExchange).
+// The row of inputs in which FSDP over tensor parallelism may have exchanged rows
+// (artifact::RowExchange).
 inline constexpr OptionRow kExchangedRow = {
     "exchanged", "fsdp=N,tp=N",
     "its rows lie as FSDP over tensor parallelism exchanges them with torch before 2.10; they are "

@@ -19,8 +19,9 @@ inline constexpr char kShardedBelow[] = "sharded";
 // Whether the folder has weights, in any of these forms, and the folder of their optimizer.
 Result<bool> IsTransformersFolder(const std::string& path, const Looker& look = {});
 
-// Both as one checkpoint, with scheduler.pt under "lr_scheduler.". A warning says what is left out:
-// an optimizer that cannot be read, and the random states, which are those of so many ranks.
+// Both as one checkpoint, with scheduler.pt under "lr_scheduler." and the step of
+// trainer_state.json. An optimizer that cannot be read is an error, as in any checkpoint; a warning
+// says that the random states are left, which are those of so many ranks.
 Result<dcp::Folder> OpenTransformers(const std::string& path, const Looker& look = {});
 
 }  // namespace nxdkit::kinds

@@ -49,6 +49,8 @@ struct TrainingTraits {
   bool optimum = false;         // optimum-neuron's trainer has a module for it
   bool fuses_qkv = false;       // NxD's module stores one weight_qkv when key heads are replicated
   bool stores_aliases = false;  // no converter leaves them out of training sets, so we do not
+  // transformers' tensor parallelism cuts q, k, v, gate, up, the embedding and the head in rows.
+  bool tp_rows = false;
 };
 
 struct Table;  // table.h

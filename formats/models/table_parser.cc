@@ -372,7 +372,8 @@ class TableParser {
                                {"optimizer", &training.optimizer},
                                {"optimum", &training.optimum},
                                {"fuses_qkv", &training.fuses_qkv},
-                               {"stores_aliases", &training.stores_aliases}};
+                               {"stores_aliases", &training.stores_aliases},
+                               {"tp_rows", &training.tp_rows}};
     return TakeSwitches(statement, 1, switches);
   }
 

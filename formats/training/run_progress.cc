@@ -320,18 +320,29 @@ Result<RunProgress> ProgressOfCheckpoint(const BoundArtifact& checkpoint) {
   const int64_t* const last = epoch ? epoch->integer() : nullptr;
   progress.last_epoch = last ? *last : progress.step;
   if (!last)
-    progress.notes.push_back(fmt::format("{} is not known: the step, {}, is written", kLastEpochKey,
-                                         progress.step));
+    progress.notes.push_back(
+        fmt::format("{} is not known: the step, {}, is written", kLastEpochKey, progress.step));
   NXDKIT_ASSIGN(const auto tokens, ReadIfThere(*checkpoint.objects, kTokensSeenKey));
   if (const int64_t* number = tokens ? tokens->integer() : nullptr) progress.tokens = *number;
   return progress;
 }
 
-PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch) {
+Result<PickleDict> ScheduleOfCheckpoint(const BoundArtifact& checkpoint, int64_t last_epoch) {
+  NXDKIT_ASSIGN(PickleDict state, ScheduleIn(*checkpoint.objects));
+  const PickleValue said = PickleValue::MakeDict(state);
+  for (auto& [name, value] : ScheduleAt(*checkpoint.optimizer, last_epoch))
+    if (!said.Find(*name.string())) state.push_back({std::move(name), std::move(value)});
+  return state;
+}
+
+PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch,
+                      std::optional<size_t> only) {
   PickleList began;
   PickleList rates;
   PickleList lambdas;
-  for (const PickleDict& group : optimizer.groups) {
+  for (size_t g = 0; g < optimizer.groups.size(); ++g) {
+    if (only && g != *only) continue;
+    const PickleDict& group = optimizer.groups[g];
     const PickleValue whole = PickleValue::MakeDict(group);
     if (const PickleValue* rate = whole.Find(kInitialRate)) began.push_back(*rate);
     rates.push_back(OptionOf(group, *FindAdamOption("lr")));

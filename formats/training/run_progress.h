@@ -39,7 +39,12 @@ Result<RunProgress> ProgressOfCheckpoint(const BoundArtifact& checkpoint);
 // What TorchTitan of 2025 keeps of a schedule that is at this epoch: all that torch's LambdaLR has,
 // by name. Without base_lrs where a group does not say its initial_lr: lr is what became of it, and
 // a schedule that begins with it would go on wrong without a word.
-torch::PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch);
+// `group`: of this one alone; else an entry for each.
+torch::PickleDict ScheduleAt(const BoundOptimizer& optimizer, int64_t last_epoch,
+                             std::optional<size_t> group = std::nullopt);
+// The schedule of a checkpoint by names that has one, as torch's LambdaLR loads it: what it says,
+// and what ScheduleAt has of the rest.
+Result<torch::PickleDict> ScheduleOfCheckpoint(const BoundArtifact& checkpoint, int64_t last_epoch);
 
 // What scheduler.pt of a tag that is made of a checkpoint is to hold: what the checkpoint says of
 // the schedule, in the form that torch's schedulers load. nullopt when it says nothing, or is as it

@@ -296,15 +296,6 @@ Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const Run
   return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
 }
 
-Result<bool> IsAllZeros(const dcp::StoredEntry& entry) {
-  for (const dcp::StoredChunk& chunk : entry.chunks) {
-    if (chunk.stored.shape.size() != 1 || !IsPacked(chunk.stored)) return false;
-    NXDKIT_ASSIGN(const bool zeros, IsZeroFrom(chunk.stored, 0).on(entry.key));
-    if (!zeros) return false;
-  }
-  return true;
-}
-
 // TorchTitan's balancing of experts adds them to the router's scores. Zeros say nothing, and are
 // made again for TorchTitan; of others a warning says that no other format has a place for them.
 Result<bool> IsIdleBuffer(BoundArtifact& out, const dcp::StoredEntry& entry) {
@@ -312,8 +303,8 @@ Result<bool> IsIdleBuffer(BoundArtifact& out, const dcp::StoredEntry& entry) {
   NXDKIT_ASSIGN(const bool zeros, IsAllZeros(entry));
   if (!zeros)
     out.artifact.warnings.push_back(
-        fmt::format("{} is not zero: the model adds it to the scores of its router, and other "
-                    "formats than a checkpoint of TorchTitan have no place for it",
+        fmt::format("{} is not zero: the model adds it to the scores of its router, and only a "
+                    "checkpoint of TorchTitan has a place for it",
                     entry.key));
   return zeros;
 }
@@ -375,6 +366,15 @@ Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
 }
 
 }  // namespace
+
+Result<bool> IsAllZeros(const dcp::StoredEntry& entry) {
+  for (const dcp::StoredChunk& chunk : entry.chunks) {
+    if (chunk.stored.shape.size() != 1 || !IsPacked(chunk.stored)) return false;
+    NXDKIT_ASSIGN(const bool zeros, IsZeroFrom(chunk.stored, 0).on(entry.key));
+    if (!zeros) return false;
+  }
+  return true;
+}
 
 Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   WarnOfConfig(out.artifact);

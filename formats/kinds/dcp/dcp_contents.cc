@@ -54,6 +54,8 @@ bool NeedsAllOptions(const DcpOutput& output) {
   return IsForTitan(output) || output.form == DcpOutput::Form::kTransformers;
 }
 
+const std::vector<dcp::StoredEntry> kNoEntries;
+
 class DcpMaker {
  public:
   DcpMaker(const BoundArtifact& source, const DcpOutput& output)
@@ -66,7 +68,7 @@ class DcpMaker {
       Narrow(weight);
       AddTensor(std::move(weight));
     }
-    AddBuffers();
+    NXDKIT_TRY(AddBuffers());
     out_.weights = out_.tensors.size();
     if (source_.optimizer) NXDKIT_TRY(AddState());
     NXDKIT_TRY(AddRun());
@@ -113,24 +115,44 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // What TorchTitan's model asks for and no other model has. One that is not zero is the source's,
-  // and goes along; where names stay, so does what is not there.
-  void AddBuffers() {
-    if (!source_.model) return;
+  // The buffers that TorchTitan's model asks for and no other has. One that is not zero is the
+  // source's, and goes along under the new name; where names stay, so does one that is not there.
+  Status AddBuffers() {
+    if (!source_.model) return OkStatus();
     for (TensorLayout& buffer : dcp::TitanBuffers(*source_.model, output_.style)) {
       if (output_.names) buffer.name.insert(0, output_.names->prefix);
-      const auto is_it = [&](const RunTensor& tensor) { return tensor.key == buffer.name; };
-      if (std::ranges::any_of(source_.run, is_it)) continue;
-      if (output_.names && !HasTensor(buffer.name)) continue;
-      Shape shape = buffer.shape;
-      AddTensor({std::move(buffer), std::move(shape), -1});
+      NXDKIT_TRY(AddBuffer(std::move(buffer)));
     }
+    return OkStatus();
   }
 
-  bool HasTensor(const std::string& key) const {
+  Status AddBuffer(TensorLayout buffer) {
+    const std::string layer = buffer.name.substr(0, buffer.name.rfind('.') + 1);
+    const auto is_it = [&](std::string_view key) {
+      return dcp::IsTitanBuffer(key) && key.find(layer) != std::string_view::npos;
+    };
+    Shape shape = buffer.shape;
+    for (const RunTensor& tensor : source_.run) {
+      if (!is_it(tensor.key)) continue;
+      if (tensor.key == buffer.name) return OkStatus();
+      renamed_.insert(tensor.key);
+      AddTensor({WholeTensor(buffer.name, 0, tensor.param, shape), shape, -1});
+      return OkStatus();
+    }
     const dcp::Folder* folder = DcpFolderOf(source_.artifact);
-    const auto is_it = [&](const dcp::StoredEntry& entry) { return entry.key == key; };
-    return folder && std::ranges::any_of(folder->tensors, is_it);
+    bool had = false;
+    for (const dcp::StoredEntry& entry : folder ? folder->tensors : kNoEntries) {
+      if (!is_it(entry.key)) continue;
+      had = true;
+      NXDKIT_ASSIGN(const bool zeros, IsAllZeros(entry));
+      if (!zeros)
+        return Unsupported("a bias of the router that is not zero goes along with the optimizer")
+            .in(source_.artifact.path)
+            .on(entry.key)
+            .hint("leave --no-optimizer out");
+    }
+    if (had || !output_.names) AddTensor({std::move(buffer), std::move(shape), -1});
+    return OkStatus();
   }
 
   Status AddState() {
@@ -150,7 +172,7 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // Of several parameters in one tensor the state is one too: they must have been stepped together.
+  // Several parameters in one tensor have one state: they must have been stepped together.
   Status AddStateOf(const dcp::GlobalTensor& weight, const std::vector<uint32_t>& params) {
     const BoundOptimizer& optimizer = *source_.optimizer;
     for (const uint32_t i : params) NXDKIT_TRY(CheckAlike(params.front(), i));
@@ -188,7 +210,7 @@ class DcpMaker {
                   : "--style hf keeps them apart");
   }
 
-  // What the optimizer keeps of one and not so of the other; "" when it keeps the same of both.
+  // The entry that the optimizer does not keep the same of both; "" where it keeps all the same.
   Result<std::string> DifferenceOf(uint32_t front, uint32_t other) const {
     const BoundOptimizer& optimizer = *source_.optimizer;
     const auto& a = optimizer.entries[front];
@@ -225,7 +247,7 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // What a checkpoint says under another name of the parameter; and, for programs that load nothing
+  // The options that a checkpoint says, under another name; and, for programs that load nothing
   // where one is missing, the defaults of the options that it does not say.
   Status RenameOptions(const std::string& name, uint32_t param) {
     if (output_.names) return OkStatus();  // they are carried as they are
@@ -241,14 +263,21 @@ class DcpMaker {
     return OkStatus();
   }
 
+  std::optional<size_t> FirstGroup() const {
+    const BoundOptimizer& optimizer = *source_.optimizer;
+    const bool has = !optimizer.group_of.empty() && optimizer.group_of[0] < optimizer.groups.size();
+    return has ? std::optional(optimizer.group_of[0]) : std::nullopt;
+  }
+
   Status AddSchedule(int64_t last_epoch) {
     if (output_.style != dcp::Style::kTitan2025) return AddIfNone(kLastEpochKey, {last_epoch});
-    for (const auto& [name, value] : ScheduleAt(*source_.optimizer, last_epoch))
+    // It has one group of all parameters, the first one's.
+    for (const auto& [name, value] : ScheduleAt(*source_.optimizer, last_epoch, FirstGroup()))
       NXDKIT_TRY(AddIfNone(fmt::format("{}{}", kScheduler, *name.string()), value));
     return OkStatus();
   }
 
-  // What training goes on from beside the numbers. transformers has it in files of its own.
+  // The counts that training goes on from. transformers has them in files of its own.
   Status AddRun() {
     const bool has_files = output_.form == DcpOutput::Form::kTransformers;
     if (DcpFolderOf(source_.artifact)) return has_files ? CarryRecord() : CarryRun();
@@ -291,7 +320,7 @@ class DcpMaker {
 
   Status CarryAll() {
     for (const RunTensor& tensor : source_.run) {
-      if (IsRenamed(tensor.key)) continue;
+      if (IsRenamed(tensor.key) || renamed_.contains(tensor.key)) continue;
       const Shape& shape = source_.params[tensor.param].shape;
       AddTensor({WholeTensor(tensor.key, 0, tensor.param, shape), shape, -1});
     }
@@ -327,6 +356,7 @@ class DcpMaker {
   const DcpOutput& output_;
   std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
+  std::set<std::string> renamed_;  // keys of the run that were written under other names
   // Archives by what they hold.
   std::unordered_map<std::string, dcp::ObjectArchive> archives_;
 };

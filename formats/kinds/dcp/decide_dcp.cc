@@ -20,9 +20,9 @@ namespace {
 
 using torch::PickleValue;
 
-// From a checkpoint to a checkpoint: what has no state stays without.
+// Notes the parameters without state, which from a checkpoint to a checkpoint stay so.
 void NoteMissing(const BoundArtifact& source, DcpOutput& output) {
-  // What is carried beside the model's parameters is not trained.
+  // Tensors that are carried beside the model's parameters are not trained.
   const auto trained = std::span(source.optimizer->entries)
                            .first(source.optimizer->entries.size() - source.carried.size());
   const auto missing = std::ranges::count_if(trained, [](const auto& entries) { return !entries; });
@@ -54,36 +54,79 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   }
 }
 
-// What the program that loads it has to be told.
-void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
-  const auto note = [&](std::string text) { output.notes.push_back(std::move(text)); };
-  const bool of_titan = output.style != dcp::Style::kHf && output.style != dcp::Style::kHfFused;
-  const bool has_groups = optimizer.groups.size() > 1;
-  if (output.form == DcpOutput::Form::kTransformers) {
-    note(fmt::format("the data loader's state has no counterpart: go on after step {}",
-                     progress.step));
-    if (has_groups)
-      note("the optimizer has several groups (weight decay): make it with the same, in any order");
-    return;
-  }
-  if (!progress.tokens) note(fmt::format("{} is not known and written as 0", kTokensSeenKey));
-  note(
-      "the data loader's state has no counterpart: leave it out when loading "
-      "(exclude_from_loading)");
+// Notes for transformers.
+void NoteForTransformers(const BoundOptimizer& optimizer, const RunProgress& progress,
+                         DcpOutput& output) {
+  output.notes.push_back(fmt::format(
+      "the data loader's state has no counterpart: go on after step {}", progress.step));
+  if (optimizer.groups.size() > 1)
+    output.notes.push_back(
+        "the optimizer has several groups (weight decay): make it with the same, in the order in "
+        "which scheduler.pt has their rates");
+}
+
+// Notes for TorchTitan of 2025, whose optimizer has one group.
+void NoteFor2025(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
   const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
-  if (output.style == dcp::Style::kTitan2025 && !schedule.Find("base_lrs"))
-    note(
+  if (!schedule.Find("base_lrs"))
+    output.notes.push_back(
         "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
         "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
-  if (has_groups)
-    note(
+  if (optimizer.groups.size() > 1)
+    output.notes.push_back(
+        "the parameters have different options (weight decay), and TorchTitan of 2025 has one "
+        "group: those of the first parameter become those of all");
+}
+
+// Notes for TorchTitan, and whoever else loads one folder.
+void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
+  if (!progress.tokens)
+    output.notes.push_back(fmt::format("{} is not known and written as 0", kTokensSeenKey));
+  output.notes.push_back(
+      "the data loader's state has no counterpart: leave it out when loading "
+      "(exclude_from_loading)");
+  if (output.style == dcp::Style::kTitan2025) return NoteFor2025(optimizer, progress, output);
+  if (optimizer.groups.size() > 1)
+    output.notes.push_back(
         "the parameters have different options (weight decay); TorchTitan takes those of the first "
         "parameter for each of its groups, so it has to be given the same groups");
-  if (of_titan)
-    note(
+  if (output.style == dcp::Style::kTitan || output.style == dcp::Style::kTitanUnfused)
+    output.notes.push_back(
         fmt::format("the learning rate of step {} is the file's; from then on it is that of "
                     "TorchTitan's own settings and schedule",
                     progress.step + 1));
+}
+
+// Notes for the program that loads it.
+void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
+  output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
+  if (output.form == DcpOutput::Form::kTransformers)
+    NoteForTransformers(optimizer, progress, output);
+  else
+    NoteForTitan(optimizer, progress, output);
+}
+
+// Notes what a run has beside its optimizer, and transformers has no place for.
+void NoteLeftRun(const BoundArtifact& source, DcpOutput& output) {
+  std::set<std::string> left;
+  for (const RunTensor& tensor : source.run)
+    left.insert(tensor.wrapper.empty() ? tensor.key : tensor.wrapper);
+  for (const std::string& key : source.run_objects)
+    if (!key.starts_with("optimizer.") && !key.starts_with(kScheduler) &&
+        !key.starts_with("train_state.") && key != kNumberedFormKey)
+      left.insert(key.substr(0, key.find('.')));
+  if (!left.empty())
+    output.notes.push_back(fmt::format("left behind, because transformers has no place for it: {}",
+                                       fmt::join(left, ", ")));
+}
+
+// Notes for whoever goes on in another program than that which saved the checkpoint.
+Status NoteChange(const BoundArtifact& source, DcpOutput& output) {
+  if (output.names || !source.optimizer) return OkStatus();
+  NXDKIT_ASSIGN(const RunProgress progress, ProgressOfCheckpoint(source));
+  NoteProgram(*source.optimizer, progress, output);
+  if (output.form == DcpOutput::Form::kTransformers) NoteLeftRun(source, output);
+  return OkStatus();
 }
 
 // Notes for the user of the other program.
@@ -94,11 +137,10 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   const std::set<std::string> others = OtherOptions(optimizer);
   if (DcpFolderOf(source.artifact)) {
     NoteMissing(source, output);
-    return OkStatus();
+    return NoteChange(source, output);
   }
   NoteDefaults(source, output);
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfTag(source));
-  output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
   NoteProgram(optimizer, progress, output);
   if (!others.empty())
     output.notes.push_back(
@@ -203,9 +245,9 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
 // F32 would be rounded.
 Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   const Artifact& artifact = source.artifact;
-  const auto is_narrow = [](Dtype dtype) { return dtype != Dtype::kF32 && dtype != Dtype::kF64; };
+  const auto is_wide = [](Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; };
   if (!source.optimizer || output.dtype || output.downcast) return OkStatus();
-  if (std::ranges::any_of(WeightDtypes(source), is_narrow)) return OkStatus();
+  if (std::ranges::none_of(WeightDtypes(source), is_wide)) return OkStatus();
   if (!artifact.config || artifact.config->dtype.value_or(Dtype::kF32) == Dtype::kF32)
     return OkStatus();
   output.notes.push_back(

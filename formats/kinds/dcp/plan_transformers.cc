@@ -14,13 +14,14 @@
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/json/json_parse.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
 namespace {
 
 using Weights = std::vector<dcp::GlobalTensor>;
 
-// What a rank has of the weights. Copies are stored once, by the first rank.
+// The part of the weights that a rank has. Copies are stored once, by the first rank.
 struct Shard {
   std::vector<TensorLayout> tensors;
   std::vector<std::pair<std::string, Shape>> begins;
@@ -60,16 +61,26 @@ Weights TakeWeights(DcpContents& contents) {
   return weights;
 }
 
+Result<torch::PickleDict> ScheduleFor(const BoundArtifact& source, const RunProgress& progress) {
+  if (DcpFolderOf(source.artifact)) return ScheduleOfCheckpoint(source, progress.last_epoch);
+  return ScheduleAt(*source.optimizer, progress.last_epoch);
+}
+
 // scheduler.pt as torch's LambdaLR loads it, and the step where the Trainer looks for it.
 Status PlanRunFiles(OutputBuilder& builder) {
   const BoundArtifact& source = builder.source();
   const bool by_names = DcpFolderOf(source.artifact) != nullptr;
   NXDKIT_ASSIGN(const RunProgress progress,
                 by_names ? ProgressOfCheckpoint(source) : ProgressOfTag(source));
-  const torch::PickleDict schedule = ScheduleAt(*source.optimizer, progress.last_epoch);
-  NXDKIT_ASSIGN(std::string archive,
-                torch::EncodeObject(torch::PickleValue::MakeDict(schedule)).in(kSchedulerFile));
+  NXDKIT_ASSIGN(torch::PickleDict schedule, ScheduleFor(source, progress));
+  NXDKIT_ASSIGN(
+      std::string archive,
+      torch::EncodeObject(torch::PickleValue::MakeDict(std::move(schedule))).in(kSchedulerFile));
   builder.plan.texts.push_back({kSchedulerFile, std::move(archive)});
+  NXDKIT_ASSIGN(const bool has_state,
+                HasFile(by_names ? source.artifact.folder : "", kTrainerStateFile));
+  if (has_state)
+    return builder.CarryFile(source.artifact.folder, kTrainerStateFile, kTrainerStateFile);
   const Json state = {{"global_step", progress.step}};
   builder.plan.texts.push_back({kTrainerStateFile, state.dump(1) + "\n"});
   return OkStatus();

@@ -57,6 +57,9 @@ Status BindDcpOptimizer(BoundArtifact& out, const DcpTensors& known);
 // any more, stays as it is.
 void UnwrapKeys(Artifact& artifact, const models::Model& model);
 
+// Whether it is one of TorchTitan's buffers that says nothing: all of it is zeros.
+Result<bool> IsAllZeros(const dcp::StoredEntry& entry);
+
 // The options of the first `params` parameters of `source`, which are the model's, sorted by name;
 // empty for one that has none.
 // An option may be stored as an object or as a tensor without dimensions, which then is its number.

@@ -15,6 +15,7 @@
 namespace nxdkit::ops {
 namespace {
 
+using artifact::RowExchange;
 using models::Role;
 
 // "F32 to BF16": the parameters' types here, and there, where they differ; "" when they do not.
@@ -133,22 +134,33 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
   return first == findings.end() ? OkStatus() : ExplainHead(expected, actual, *first);
 }
 
-// What a known exchange of rows explains of the findings; else which head is in another's place.
-Status Explain(const BoundArtifact& expected, const BoundArtifact& actual, VerifyReport& report) {
-  NXDKIT_ASSIGN(const auto exchange, FindExchange(expected, actual));
-  if (!exchange) return ExplainHeads(expected, actual, report.findings);
+// Names the exchange of rows that explains findings, in each of these.
+Status NameExchange(const BoundArtifact& expected, const BoundArtifact& actual,
+                    VerifyReport& report) {
+  NXDKIT_ASSIGN(const auto search, ExchangeSearch::Make(expected, actual));
+  if (!search || report.findings.empty()) return OkStatus();
+  NXDKIT_ASSIGN(const auto exchange, search->Find());
+  if (!exchange) return OkStatus();
   size_t count = 0;
   for (Finding& finding : report.findings) {
-    const auto index = actual.model->Find(finding.param);
-    if (!index || !artifact::IsCutTwice(actual.model->params[*index])) continue;
+    NXDKIT_ASSIGN(const bool explains, search->Explains(*exchange, finding.param));
+    if (!explains) continue;
     finding.message += "; the rows lie as exchanged by " + exchange->Text();
     ++count;
   }
+  const RowExchange back{exchange->tp, exchange->fsdp};
   report.warnings.push_back(fmt::format(
       "rows of {} of {} tensors lie as exchanged by {}, which torch before 2.10 does in silence: "
-      "--exchanged fsdp={},tp={} reads them in their places",
-      count, report.findings.size(), exchange->Text(), exchange->fsdp, exchange->tp));
+      "--exchanged fsdp={},tp={} reads them in their places; or it is the other one whose rows are "
+      "exchanged, by {}: --against-exchanged fsdp={},tp={}",
+      count, report.findings.size(), exchange->Text(), exchange->fsdp, exchange->tp, back.Text(),
+      back.fsdp, back.tp));
   return OkStatus();
+}
+
+Status Explain(const BoundArtifact& expected, const BoundArtifact& actual, VerifyReport& report) {
+  NXDKIT_TRY(NameExchange(expected, actual, report));
+  return ExplainHeads(expected, actual, report.findings);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "formats/ops/verify/exchange.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,133 +12,172 @@
 namespace nxdkit::ops {
 namespace {
 
+using models::Role;
+
 constexpr int64_t kColumns = 32;
-constexpr int64_t kMostRows = 1 << 16;  // of a matrix that is looked at: heads, and small MLPs
+constexpr int64_t kMostSamples = 512;  // rows of a matrix
+constexpr int64_t kFirstLook = 16;     // of these, for an exchange that is none
 constexpr int kMostParts = 4096;
-constexpr size_t kMatrices = 3;
 constexpr double kUnexplained = 0.1;  // of the difference, at the most
 constexpr uint64_t kStagingBytes = 1 << 20;
 
-// The first columns of each row, [rows, columns].
-struct Strip {
-  int64_t rows = 0;
-  int64_t columns = 0;
-  std::vector<double> values;
-};
+using RowStart = std::vector<double>;  // the first columns of a row
 
-class Reader {
+// Rows of a model's parameters, each read once.
+class RowReader {
  public:
-  static Result<Reader> Make(const BoundArtifact& artifact) {
-    NXDKIT_ASSIGN(CanonicalPlan plan, PlanCanonical(artifact));
-    return Reader(artifact, std::move(plan));
-  }
+  RowReader(const BoundArtifact& artifact, CanonicalPlan plan)
+      : plan_(std::move(plan)), reader_(artifact.bound, plan_) {}
 
-  Result<Strip> Read(uint32_t param) {
+  Result<const RowStart*> Read(uint32_t param, int64_t row) {
+    const auto [known, added] = rows_.try_emplace({param, row});
+    if (!added) return &known->second;
     const OutputTensor& output = plan_.outputs[param];
-    const CanonicalReader reader(artifact_.bound, plan_);
     const int64_t width = ElementBytes(output.dtype);
-    Strip strip{output.shape[0], std::min(output.shape[1], kColumns), {}};
-    std::vector<std::byte> bytes(static_cast<size_t>(strip.columns * width));
-    for (int64_t row = 0; row < strip.rows; ++row) {
-      const auto at = static_cast<uint64_t>(row * output.shape[1] * width);
-      NXDKIT_TRY(reader.Read(param, at, bytes, gatherer_));
-      for (int64_t c = 0; c < strip.columns; ++c)
-        strip.values.push_back(ElementAsDouble(output.dtype, bytes.data() + c * width));
-    }
-    return strip;
+    const int64_t all = output.shape.size() > 1 ? output.shape[1] : 1;
+    const int64_t columns = std::min(all, kColumns);
+    std::vector<std::byte> bytes(static_cast<size_t>(columns * width));
+    NXDKIT_TRY(reader_.Read(param, static_cast<uint64_t>(row * all * width), bytes, gatherer_));
+    for (int64_t c = 0; c < columns; ++c)
+      known->second.push_back(ElementAsDouble(output.dtype, bytes.data() + c * width));
+    return &known->second;
   }
 
  private:
-  Reader(const BoundArtifact& artifact, CanonicalPlan plan)
-      : artifact_(artifact), plan_(std::move(plan)) {}
-
-  const BoundArtifact& artifact_;
   CanonicalPlan plan_;
+  CanonicalReader reader_;
   Gatherer gatherer_{kStagingBytes};
+  std::map<std::pair<uint32_t, int64_t>, RowStart> rows_;
 };
 
-// What is left of the difference when row r of `actual` is a row of `right`.
-template <typename RowOf>
-double Distance(const Strip& right, const Strip& actual, RowOf row_of) {
+double Distance(const RowStart& a, const RowStart& b) {
   double sum = 0;
-  for (int64_t r = 0; r < actual.rows; ++r)
-    for (int64_t c = 0; c < actual.columns; ++c) {
-      const double difference =
-          actual.values[r * actual.columns + c] - right.values[row_of(r) * right.columns + c];
-      sum += difference * difference;
-    }
+  for (size_t c = 0; c < a.size(); ++c) sum += (a[c] - b[c]) * (a[c] - b[c]);
   return sum;
 }
 
-double DistanceBy(const RowExchange& exchange, const Strip& right, const Strip& actual) {
-  const int64_t part = actual.rows / exchange.parts();
-  return Distance(right, actual, [&](int64_t r) {
-    return exchange.PartAt(static_cast<int>(r / part)) * part + r % part;
-  });
-}
-
+// A parameter of both models.
 struct Pair {
-  Strip right;
-  Strip actual;
-  double in_place = 0;  // the difference of the rows as they lie
+  uint32_t right = 0;
+  uint32_t actual = 0;
+  int64_t rows = 0;
 };
 
-bool Explains(const RowExchange& exchange, const Pair& pair) {
-  if (pair.actual.rows % exchange.parts() != 0) return false;
-  return DistanceBy(exchange, pair.right, pair.actual) <= kUnexplained * pair.in_place;
-}
+class Search : public ExchangeSearch {
+ public:
+  Search(const BoundArtifact& right, CanonicalPlan right_plan, const BoundArtifact& actual,
+         CanonicalPlan actual_plan)
+      : right_(right),
+        actual_(actual),
+        right_rows_(right, std::move(right_plan)),
+        actual_rows_(actual, std::move(actual_plan)) {}
 
-// The matrices of the first layer that has them, the one with the fewest rows first.
-std::vector<uint32_t> MatricesToLookAt(const models::Model& model) {
-  std::vector<uint32_t> found;
-  for (uint32_t i = 0; i < model.params.size(); ++i) {
-    const models::Param& param = model.params[i];
-    const bool fits = param.shape.size() == 2 && param.shape[0] <= kMostRows;
-    if (fits && param.layer == 0 && artifact::IsCutTwice(param)) found.push_back(i);
+  Result<std::optional<RowExchange>> Find() override {
+    std::optional<RowExchange> none;
+    const std::vector<Pair> pairs = Witnesses();
+    if (pairs.empty()) return none;
+    const auto most = static_cast<int>(std::min<int64_t>(pairs.front().rows, kMostParts));
+    for (int parts = 4; parts <= most; ++parts) {
+      const auto divides = [&](const Pair& pair) { return pair.rows % parts == 0; };
+      if (!std::ranges::all_of(pairs, divides)) continue;
+      for (int tp = 2; tp <= parts / 2; ++tp) {
+        if (parts % tp != 0) continue;
+        const RowExchange exchange{parts / tp, tp};
+        NXDKIT_ASSIGN(const bool explains, ExplainsAll(exchange, pairs));
+        if (explains) return std::optional(exchange);
+      }
+    }
+    return none;
   }
-  std::ranges::stable_sort(found, {}, [&](uint32_t i) { return model.params[i].shape[0]; });
-  if (found.size() > kMatrices) found.resize(kMatrices);
-  return found;
-}
 
-Result<std::vector<Pair>> ReadPairs(const BoundArtifact& right, const BoundArtifact& actual) {
-  std::vector<Pair> pairs;
-  NXDKIT_ASSIGN(Reader right_reader, Reader::Make(right));
-  NXDKIT_ASSIGN(Reader actual_reader, Reader::Make(actual));
-  for (const uint32_t i : MatricesToLookAt(*right.model)) {
-    const auto other = actual.model->Find(right.model->params[i].name);
-    if (!other || actual.model->params[*other].shape != right.model->params[i].shape) continue;
-    Pair pair;
-    NXDKIT_TRY(right_reader.Read(i).To(pair.right));
-    NXDKIT_TRY(actual_reader.Read(*other).To(pair.actual));
-    pair.in_place = Distance(pair.right, pair.actual, [](int64_t r) { return r; });
-    pairs.push_back(std::move(pair));
+  Result<bool> Explains(const RowExchange& exchange, std::string_view param) override {
+    const std::optional<Pair> pair = PairOf(param);
+    if (!pair || pair->rows % exchange.parts() != 0) return false;
+    return Explains(exchange, *pair, kMostSamples);
   }
-  return pairs;
-}
+
+ private:
+  std::optional<Pair> PairOf(std::string_view name) const {
+    const auto right = right_.model->Find(name);
+    const auto actual = actual_.model->Find(name);
+    if (!right || !actual) return std::nullopt;
+    const models::Param& param = right_.model->params[*right];
+    if (!artifact::IsCutTwice(*right_.model, param)) return std::nullopt;
+    if (actual_.model->params[*actual].shape != param.shape) return std::nullopt;
+    return Pair{*right, *actual, param.shape[0]};
+  }
+
+  // The parameters that an exchange has to explain; none where one is missing. The first layer of a
+  // model of experts may have no MLP.
+  std::vector<Pair> Witnesses() const {
+    std::vector<Pair> pairs;
+    for (const Role role : {Role::kKey, Role::kGate, Role::kEmbedding}) {
+      const auto found = std::ranges::find_if(right_.model->params, [&](const models::Param& p) {
+        return p.role == role && p.layer <= 0 && p.shape.size() == 2;
+      });
+      const bool there = found != right_.model->params.end();
+      if (!there && role == Role::kGate) continue;
+      const std::optional<Pair> pair = there ? PairOf(found->name) : std::nullopt;
+      if (!pair) return {};
+      pairs.push_back(*pair);
+    }
+    return pairs;
+  }
+
+  // A few rows of each first, which an exchange that is none does not explain.
+  Result<bool> ExplainsAll(const RowExchange& exchange, const std::vector<Pair>& pairs) {
+    for (const int64_t samples : {kFirstLook, kMostSamples})
+      for (const Pair& pair : pairs) {
+        NXDKIT_ASSIGN(const bool explains, Explains(exchange, pair, samples));
+        if (!explains) return false;
+      }
+    return true;
+  }
+
+  // False too where rows do not differ as they lie, and where a NaN or an infinity is among them.
+  Result<bool> Explains(const RowExchange& exchange, const Pair& pair, int64_t samples) {
+    const int64_t count = std::min(pair.rows, samples);
+    const int64_t part = pair.rows / exchange.parts();
+    double in_place = 0;
+    double exchanged = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t row = i * pair.rows / count;
+      const int64_t from = exchange.PartAt(static_cast<int>(row / part)) * part + row % part;
+      NXDKIT_ASSIGN(const RowStart* stored, actual_rows_.Read(pair.actual, row));
+      NXDKIT_ASSIGN(const RowStart* there, right_rows_.Read(pair.right, row));
+      NXDKIT_ASSIGN(const RowStart* meant, right_rows_.Read(pair.right, from));
+      in_place += Distance(*stored, *there);
+      exchanged += Distance(*stored, *meant);
+    }
+    return in_place > 0 && std::isfinite(in_place) && exchanged <= kUnexplained * in_place;
+  }
+
+  const BoundArtifact& right_;
+  const BoundArtifact& actual_;
+  RowReader right_rows_;
+  RowReader actual_rows_;
+};
 
 }  // namespace
 
+Result<std::unique_ptr<ExchangeSearch>> ExchangeSearch::Make(const BoundArtifact& right,
+                                                             const BoundArtifact& actual) {
+  std::unique_ptr<ExchangeSearch> search;
+  const auto is_plain = [](const BoundArtifact& artifact) {
+    return artifact.model && !artifact.lora && !artifact.quantised &&
+           artifact.model->config.family->training.tp_rows;
+  };
+  if (!is_plain(right) || !is_plain(actual)) return search;
+  NXDKIT_ASSIGN(CanonicalPlan right_plan, PlanCanonical(right));
+  NXDKIT_ASSIGN(CanonicalPlan actual_plan, PlanCanonical(actual));
+  search = std::make_unique<Search>(right, std::move(right_plan), actual, std::move(actual_plan));
+  return search;
+}
+
 Result<std::optional<RowExchange>> FindExchange(const BoundArtifact& right,
                                                 const BoundArtifact& actual) {
-  std::optional<RowExchange> none;
-  if (!right.model || !actual.model || right.lora || actual.lora) return none;
-  if (right.quantised || actual.quantised) return none;
-  NXDKIT_ASSIGN(const std::vector<Pair> pairs, ReadPairs(right, actual));
-  // A NaN or an infinity on the way, or nothing to explain.
-  const auto differs = [](const Pair& pair) {
-    return pair.in_place > 0 && pair.in_place < std::numeric_limits<double>::infinity();
-  };
-  if (pairs.empty() || !std::ranges::all_of(pairs, differs)) return none;
-  const auto most = static_cast<int>(std::min<int64_t>(pairs.front().actual.rows, kMostParts));
-  for (int parts = 4; parts <= most; ++parts)
-    for (int tp = 2; tp <= parts / 2; ++tp) {
-      const RowExchange exchange{parts / tp, tp};
-      if (exchange.parts() != parts) continue;
-      const auto explains = [&](const Pair& pair) { return Explains(exchange, pair); };
-      if (std::ranges::all_of(pairs, explains)) return std::optional(exchange);
-    }
-  return none;
+  NXDKIT_ASSIGN(const auto search, ExchangeSearch::Make(right, actual));
+  return search ? search->Find() : Result<std::optional<RowExchange>>(std::nullopt);
 }
 
 }  // namespace nxdkit::ops

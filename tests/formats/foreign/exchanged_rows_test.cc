@@ -150,6 +150,79 @@ TEST(FindExchange, IsNotFoundBetweenModelsThatJustDiffer) {
   EXPECT_EQ(*ops::FindExchange(*a, *a), std::nullopt);
 }
 
+// Heads in another order, and their columns of o_proj with them: the same model, otherwise stored.
+TEST(FindExchange, IsNotWhatReordersHeadsAlone) {
+  const OpsWorkshop shop;
+  testing_util::TinyModel tiny;
+  const std::string path = shop.MakeModel("model", tiny, Dtype::kF32);
+  InputHints hints;
+  hints.Set("exchanged", "fsdp=2,tp=2");
+  const auto right = kinds::OpenAndBind(path, &kinds::kHf, {});
+  auto actual = kinds::OpenAndBind(path, &kinds::kHf, hints);
+  ASSERT_TRUE(right.ok() && actual.ok());
+  const auto found = ops::FindExchange(*right, *actual);
+  ASSERT_TRUE(found.ok() && found->has_value());
+  // The same with everything but q, k and v in its place.
+  for (size_t t = 0; t < actual->bound.layout.tensors.size(); ++t) {
+    TensorLayout& tensor = actual->bound.layout.tensors[t];
+    const models::Role role = actual->model->params[tensor.pieces.front().param].role;
+    if (role != models::Role::kQuery && role != models::Role::kKey && role != models::Role::kValue)
+      tensor.pieces = right->bound.layout.tensors[t].pieces;
+  }
+  EXPECT_EQ(*ops::FindExchange(*right, *actual), std::nullopt);
+}
+
+// Moments lie where their weights do.
+TEST(ExchangedRows, OfMomentsAreUndoneWithTheWeights) {
+  const std::string folder = Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst");
+  const std::string name = "transformers-5.24-qwen3-fsdp2";
+  const OpsWorkshop shop;
+  ops::ConvertRequest request = OpsWorkshop::Request(folder + "/" + name + "/checkpoint-2",
+                                                     &kinds::kDcp, shop / "moved", &kinds::kDcp);
+  request.hints.optimizer = true;
+  request.hints.Set("exchanged", "fsdp=4,tp=2");
+  ASSERT_TRUE(ops::Convert(request).ok());
+  InputHints hints;
+  hints.optimizer = true;
+  const auto moved = kinds::OpenAndBind(shop / "moved", &kinds::kDcp, hints);
+  hints.Set("exchanged", "fsdp=2,tp=4");  // the way back
+  const auto back = kinds::OpenAndBind(shop / "moved", &kinds::kDcp, hints);
+  ASSERT_TRUE(moved.ok() && back.ok());
+  const auto wrong = testing_util::DigestsOf(*moved);
+  const auto found = testing_util::DigestsOf(*back);
+  ASSERT_TRUE(wrong.ok() && found.ok());
+  const nlohmann::json expected =
+      nlohmann::json::parse(ReadBytes(folder + "/expected.json"))[name]["hf"];
+  const std::string param = "model.layers.0.self_attn.q_proj.weight";
+  for (const std::string what : {"weight", "exp_avg", "exp_avg_sq"}) {
+    const std::string key = what == "weight" ? param : param + "/" + what;
+    EXPECT_EQ(found->at(key).digest, expected[param][what].get<std::string>()) << what;
+    EXPECT_NE(wrong->at(key).digest, expected[param][what].get<std::string>()) << what;
+  }
+}
+
+TEST(ExchangedRows, OfAFamilyWhoseCutIsNotKnownAreRefused) {
+  const OpsWorkshop shop;
+  testing_util::TinyModel tiny;
+  tiny.family = "gpt_neox";
+  const std::string path = shop.MakeModel("model", tiny);
+  InputHints hints;
+  hints.Set("exchanged", "fsdp=2,tp=2");
+  ExpectError(kinds::OpenAndBind(path, &kinds::kHf, hints), Errc::kUnsupported,
+              "which rows of gpt_neox models transformers cuts is not known");
+}
+
+// TorchTitan exchanges nothing.
+TEST(ExchangedRows, OfTensorsThatTransformersDidNotNameAreRefused) {
+  const std::string folder = Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst");
+  InputHints hints;
+  hints.config = folder + "/titan-0.3.0-qwen3/config.json";
+  hints.Set("exchanged", "fsdp=2,tp=2");
+  ExpectError(
+      kinds::OpenAndBind(folder + "/titan-0.3.0-qwen3/checkpoint/step-2", &kinds::kDcp, hints),
+      Errc::kUnsupported, "do not have the names of transformers");
+}
+
 TEST(ExchangedRows, OfAMeshThatDoesNotDivideThemAreRefused) {
   InputHints hints;
   hints.Set("exchanged", "fsdp=3,tp=5");

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +16,8 @@
 #include "formats/kinds/table.h"
 #include "formats/kinds/transformers_folder.h"
 #include "formats/ops/convert/convert.h"
+#include "formats/torch/archive.h"
+#include "formats/torch/encoder.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/dcp/assemble.h"
 #include "tests/formats/dcp/folder_draft.h"
@@ -348,7 +351,7 @@ TEST_F(BetweenPrograms, OptionsThatNobodySaysAreTorchsDefaults) {
   EXPECT_EQ(std::get<double>(objects[options + "initial_lr"].value), 0.00075);
 }
 
-// A bias that balancing has moved would be lost in every other format.
+// A bias that balancing has moved has no place in another format.
 TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
   const Case& run = kCases[4];
   ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
@@ -366,6 +369,62 @@ TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
   again.hints = run.HintsWithState();
   ASSERT_TRUE(ops::Convert(again).ok());
   EXPECT_EQ(DcpDraft::Read(shop_ / "again").Find("layers.1.moe.expert_bias_E").bytes[3], 0x3f);
+  // Under the name of 2025, too.
+  OutputOptions options;
+  options.Set("style", "torchtitan-2025");
+  ops::ConvertRequest older =
+      OpsWorkshop::Request(shop_ / "biased", &kinds::kDcp, shop_ / "older", &kinds::kDcp, options);
+  older.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(older).ok());
+  const DcpDraft renamed = DcpDraft::Read(shop_ / "older");
+  EXPECT_EQ(DcpDraft(renamed).Find("layers.1.moe.expert_bias").bytes[3], 0x3f);
+  EXPECT_EQ(DcpDraft(renamed).Find("layers.0.moe.expert_bias").bytes, std::string(16, '\0'));
+  EXPECT_EQ(std::ranges::count_if(
+                renamed.tensors,
+                [](const auto& tensor) { return tensor.key.ends_with("expert_bias_E"); }),
+            0);
+  // Without the optimizer nothing of the run goes along: it is not made zeros in silence.
+  again.output = shop_ / "bare";
+  again.hints.optimizer = false;
+  testing_util::ExpectError(ops::Convert(again), Errc::kUnsupported,
+                            "a bias of the router that is not zero");
+}
+
+// 0.2.2 has other names for experts.
+TEST_F(BetweenPrograms, ExpertsOf2025HaveItsNames) {
+  const Case& run = kCases[4];
+  ASSERT_TRUE(Convert(run.Path(), run, "torchtitan", "torchtitan-2025").ok());
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok());
+  std::map<std::string, Shape> shapes;
+  for (const dcp::StoredEntry& entry : folder->tensors)
+    if (entry.key.starts_with("layers.0.moe.")) shapes[entry.key] = entry.shape;
+  EXPECT_THAT(shapes, ::testing::ElementsAre(
+                          ::testing::Pair("layers.0.moe.expert_bias", Shape({4})),
+                          ::testing::Pair("layers.0.moe.experts.w1", Shape({4, 24, 32})),
+                          ::testing::Pair("layers.0.moe.experts.w2", Shape({4, 32, 24})),
+                          ::testing::Pair("layers.0.moe.experts.w3", Shape({4, 24, 32})),
+                          ::testing::Pair("layers.0.moe.router.gate.weight", Shape({4, 32}))));
+  ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
+}
+
+// Its optimizer has one group, and so has the schedule that it loads.
+TEST_F(BetweenPrograms, TheScheduleOf2025HasOneGroup) {
+  const Case& run = kCases[0];
+  const auto made = Convert(run.Path(), run, "torchtitan", "torchtitan-2025");
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  const auto folder = dcp::Open(shop_ / "out");
+  ASSERT_TRUE(folder.ok());
+  size_t lists = 0;
+  for (const dcp::ObjectEntry& object : folder->metadata.objects)
+    if (object.key == "lr_scheduler.base_lrs" || object.key == "lr_scheduler._last_lr" ||
+        object.key == "lr_scheduler.lr_lambdas") {
+      ++lists;
+      EXPECT_EQ(dcp::ReadObjectValue(*folder, object)->list()->size(), 1u) << object.key;
+    }
+  EXPECT_EQ(lists, 3u);
+  EXPECT_THAT(made->notes, ::testing::Contains(::testing::HasSubstr("has one group: those of the "
+                                                                    "first parameter become")));
 }
 
 // A buffer of the model that no other program has: it must be there, of zeros.
@@ -409,6 +468,20 @@ TEST_F(BetweenPrograms, ACheckpointOfTransformersStaysOne) {
   }
 }
 
+// Whoever changes the program is told what changes.
+TEST_F(BetweenPrograms, WhatTheOtherProgramLacksIsSaid) {
+  const auto made = Convert(kCases[0].Path(), kCases[0], "transformers");
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(
+      made->notes,
+      ::testing::Contains(::testing::HasSubstr("transformers has no place for it: dataloader")));
+  std::filesystem::remove_all(shop_ / "out");
+  const auto back = Convert(kCases[3].Path(), kCases[3], "torchtitan");
+  ASSERT_TRUE(back.ok());
+  EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("exclude_from_loading")));
+  EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("ntokens_seen is not known")));
+}
+
 TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {
   OutputOptions options;
   options.Set("for", "transformers");
@@ -431,14 +504,102 @@ class TransformersFolder : public ::testing::Test {
   OpsWorkshop shop_;
 };
 
-TEST_F(TransformersFolder, AnOptimizerWhoseSaveDidNotEndIsSaidToBeLeftOut) {
+// An output without its optimizer is not made in silence.
+TEST_F(TransformersFolder, AnOptimizerWhoseSaveDidNotEndIsRefused) {
   std::filesystem::remove(shop_ / "run/optimizer/.metadata");
   const auto bound = Bind();
-  ASSERT_TRUE(bound.ok()) << bound.error().ToString();
-  EXPECT_EQ(bound->artifact.kind, &kinds::kDcp);
-  EXPECT_FALSE(bound->optimizer);
-  EXPECT_THAT(bound->artifact.warnings,
-              ::testing::Contains(::testing::HasSubstr("the optimizer's state is left out")));
+  testing_util::ExpectError(bound, Errc::kCorrupt, ".metadata");
+  EXPECT_THAT(bound.error().hint(), ::testing::HasSubstr("take an earlier checkpoint"));
+}
+
+TEST_F(TransformersFolder, AFileOfTheOptimizerThatIsMissingIsNamed) {
+  std::filesystem::remove(shop_ / "run/optimizer/__1_0.distcp");
+  testing_util::ExpectError(Bind(), Errc::kCorrupt, "the file is missing");
+}
+
+// The step of the loop, where the optimizer has counted another number.
+TEST_F(TransformersFolder, HasTheStepOfTheTrainersFile) {
+  std::ofstream(shop_ / "run/trainer_state.json") << R"({"global_step": 100})";
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "run", &kinds::kDcp, shop_ / "titan", &kinds::kDcp);
+  request.options.Set("for", "torchtitan");
+  request.hints = kCases[3].HintsWithState();
+  ASSERT_TRUE(ops::Convert(request).ok());
+  const auto folder = dcp::Open(shop_ / "titan");
+  ASSERT_TRUE(folder.ok());
+  for (const dcp::ObjectEntry& object : folder->metadata.objects)
+    if (object.key == "train_state.step") {
+      EXPECT_EQ(*dcp::ReadObjectValue(*folder, object)->integer(), 100);
+    }
+}
+
+// Another schedule than LambdaLR's, and rates that the groups do not say, stay when it is cut anew.
+TEST_F(TransformersFolder, KeepsItsScheduleAndItsStepWhenItIsCutAnew) {
+  const torch::PickleDict schedule = {
+      {{std::string("base_lrs")}, torch::PickleValue::MakeList({{0.5}, {0.25}})},
+      {{std::string("T_max")}, {int64_t{77}}},
+      {{std::string("last_epoch")}, {int64_t{2}}}};
+  std::ofstream(shop_ / "run/scheduler.pt", std::ios::binary)
+      << *torch::EncodeObject(torch::PickleValue::MakeDict(schedule));
+  std::ofstream(shop_ / "run/trainer_state.json") << R"({"global_step": 100, "epoch": 3.5})";
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "run", &kinds::kDcp, shop_ / "recut", &kinds::kDcp);
+  request.options.Set("mesh", "dp=4,tp=1");
+  request.hints = kCases[3].HintsWithState();
+  ASSERT_TRUE(ops::Convert(request).ok());
+  EXPECT_EQ(ReadBytes(shop_ / "recut/trainer_state.json"), R"({"global_step": 100, "epoch": 3.5})");
+  const auto archive = torch::ReadArchive(shop_ / "recut/scheduler.pt");
+  ASSERT_TRUE(archive.ok()) << archive.error().ToString();
+  EXPECT_EQ(*archive->root.Find("T_max")->integer(), 77);
+  ASSERT_EQ(archive->root.Find("base_lrs")->list()->size(), 2u);
+  EXPECT_EQ(std::get<double>(archive->root.Find("base_lrs")->list()->at(1).value), 0.25);
+  EXPECT_TRUE(archive->root.Find("lr_lambdas"));
+}
+
+// from_pretrained would round master weights to the dtype of config.json, one BF16 norm or not.
+TEST_F(TransformersFolder, SaysFloat32ForMasterWeights) {
+  std::string config = ReadBytes(shop_ / "run/config.json");
+  const size_t at = config.find("float32");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(shop_ / "run/config.json") << config.replace(at, 7, "bfloat16");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "run", &kinds::kDcp, shop_ / "recut", &kinds::kDcp);
+  request.hints.optimizer = true;
+  const auto made = ops::Convert(request);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_THAT(ReadBytes(shop_ / "recut/config.json"), ::testing::HasSubstr("float32"));
+  EXPECT_THAT(made->notes,
+              ::testing::Contains(::testing::StartsWith("config.json says float32, not BF16")));
+}
+
+// torch.save of what the folder has, by numbers as torch's optimizer has it, or by names.
+class WholeState : public TransformersFolder {
+ protected:
+  void Write(torch::PickleValue name) const {
+    std::filesystem::remove_all(shop_ / "run/optimizer");
+    std::filesystem::create_directory(shop_ / "run/optimizer");
+    torch::PickleDict kept = {{{std::string("step")}, {2.0}}};
+    torch::PickleDict state = {{std::move(name), torch::PickleValue::MakeDict(kept)}};
+    torch::PickleDict optimizer = {{{std::string("state")}, torch::PickleValue::MakeDict(state)}};
+    torch::PickleDict root = {
+        {{std::string("optimizer")}, torch::PickleValue::MakeDict(optimizer)}};
+    std::ofstream(shop_ / "run/optimizer/optimizer.pt", std::ios::binary)
+        << *torch::EncodeObject(torch::PickleValue::MakeDict(root));
+  }
+};
+
+TEST_F(WholeState, ByNamesIsRead) {
+  Write({std::string("model.norm.weight")});
+  const auto folder = kinds::OpenTransformers(shop_ / "run");
+  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
+  EXPECT_EQ(std::ranges::count(folder->metadata.objects, "optimizer.state.model.norm.weight.step",
+                               &dcp::ObjectEntry::key),
+            1);
+}
+
+TEST_F(WholeState, ByNumbersIsRefusedAsInAnyCheckpoint) {
+  Write({int64_t{0}});
+  testing_util::ExpectError(Bind(), Errc::kUnsupported, "numbers and no names (found 0)");
 }
 
 TEST_F(TransformersFolder, WithoutTheOptimizersFolderItIsShardsAlone) {
@@ -456,7 +617,21 @@ TEST_F(TransformersFolder, AWholeFileBesideTheShardsIsNamed) {
   testing_util::ExpectError(Bind(), Errc::kCorrupt, "the file has no DCP_SHARDING_INFO");
 }
 
-// The older form has the weights twice; without its shards the whole files are read.
+// The older form has the weights twice: what is loaded is the whole file, and it is compared.
+TEST(TransformersForms, AWholeFileThatIsAnotherIsFound) {
+  const Case& run = kCases[5];
+  const OpsWorkshop shop;
+  std::filesystem::copy(run.Path(), shop / "run", std::filesystem::copy_options::recursive);
+  std::string bytes = ReadBytes(shop / "run/model-00001-of-00001.safetensors");
+  bytes[bytes.size() - 2] = static_cast<char>(bytes[bytes.size() - 2] ^ 1);
+  std::ofstream(shop / "run/model-00001-of-00001.safetensors", std::ios::binary) << bytes;
+  const auto findings = testing_util::FindingsOf(shop / "run");
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_THAT(findings[0].file, ::testing::HasSubstr("model-00001-of-00001.safetensors"));
+  EXPECT_EQ(findings[0].count, 1);
+}
+
+// Without its shards the whole files are read.
 TEST(TransformersForms, WholeFilesAndTheOptimizerAreOne) {
   const Case& run = kCases[5];
   const OpsWorkshop shop;

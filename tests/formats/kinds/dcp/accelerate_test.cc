@@ -105,16 +105,17 @@ TEST(AccelerateWhole, HoldsWhatTorchGathered) {
 }
 
 // An optimizer that cannot be read stops nobody who asks for the weights.
-TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsLeftOut) {
+// An output without its optimizer is not made in silence.
+TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsRefused) {
   const testing_util::Scratch scratch;
   const std::string model = ReadBytes(kAccelerate + "full/pytorch_model_fsdp.bin");
   scratch.Write("pytorch_model_fsdp.bin", model);
   scratch.Write("optimizer.bin", model);
   const Result<dcp::Folder> folder = dcp::OpenAccelerate(scratch.folder());
-  ASSERT_TRUE(folder.ok()) << folder.error().ToString();
-  EXPECT_EQ(folder->tensors.size(), 21u);
-  EXPECT_THAT(folder->warnings,
-              ::testing::Contains(::testing::HasSubstr("no state of an optimizer by names")));
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.error().code(), Errc::kCorrupt);
+  EXPECT_THAT(folder.error().message(), ::testing::HasSubstr("no state of an optimizer by names"));
+  EXPECT_THAT(folder.error().hint(), ::testing::HasSubstr("folder is moved away"));
 }
 
 // One bit of each byte of what describes the two: an error, or the tensors of the run.
