@@ -335,7 +335,7 @@ TEST_F(VllmEngines, AServerThatIsNotThereIsNotWaitedForLong) {
 TEST_F(VllmEngines, OneOnNeuronIsStartedAnewAndProved) {
   EngineOptions options = Options("step 1");
   options.other.url = "";
-  options.other.command = {NXDKIT_VLLM_PEER, "{port}", "{model}", "workers"};
+  options.other.command = {NXDKIT_VLLM_PEER, "{port}", "{model}", "workers", "2"};
   options.other.tp = 2;
   options.other.starts_anew = true;
   options.other.parameters = PredictedOnNeuron(lab_.model(), 2);
@@ -351,7 +351,7 @@ TEST_F(VllmEngines, OneOnNeuronIsStartedAnewAndProved) {
   options.other.parameters.back().second = std::string(64, 'a');
   ExpectError(engine_->Load(options, nullptr), Errc::kFindings,
               "stale weights: lm_head.weight: rank 1");
-  options.other.command.pop_back();
+  options.other.command.resize(3);
   options.other.parameters = PredictedOnNeuron(lab_.model(), 2);
   ExpectError(engine_->Load(options, nullptr), Errc::kFindings, "the engine has no such parameter");
 }

@@ -55,6 +55,9 @@ class Engine:
     def reloaded_in_place(self, folder):
         if NEURON and not IN_PLACE:
             return False
+        if NEURON:
+            print("EXPERIMENT: parameters are overwritten in place; whether a compiled graph then computes with them "
+                  "is not known", file=sys.stderr)
         try:
             method = "reload_in_place_experiment" if NEURON else "reload_weights"
             self.timed("reload", lambda: self.llm.collective_rpc(method, kwargs={"weights_path": folder}))
