@@ -3,6 +3,7 @@
   PYTHONPATH=trainer/configs/engines vllm serve MODEL ... --worker-extension-cls neuron_weights.Extension
   POST /collective_rpc {"method": "compute_weight_checksums"}, or llm.collective_rpc("compute_weight_checksums")
 Each rank answers {"dp0:tp3:model.norm.weight": "64 digits", ...}: what `ckpt-digest --as vllm-neuron --tp N` predicts.
+A worker that has the method already, as vLLM's own since 0.32, refuses the extension when it starts.
 
 The engine's own names were read in sources of its 0.21 and 0.24 lines (model_runner.model, load_weights(folder, device),
 one load_state_dict); nothing of this ran on a Neuron device. A digest is that of the parameter as torch gives it back:

@@ -5,7 +5,8 @@
 // the faults before it only while FILE is not there, which is made then. `neuron LENGTH`: as an
 // older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions
 // alone, no log-probabilities, and nothing that could be asked of its weights. `workers N`: as
-// vLLM Neuron on N ranks with a worker extension that tells digests of its parameters, and no other way to ask.
+// vLLM Neuron on N ranks with a worker extension that tells digests of its parameters, and no other
+// way to ask.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
