@@ -43,8 +43,8 @@ const ToolInfo kInfo = {
         "signed with an Ed25519 key.\n"
         "With --as vllm: the digests that a running vLLM engine answers for each parameter of each "
         "rank, said before it has loaded anything.\n"
-        "With --as vllm-neuron: those of what the cores of a vLLM Neuron engine hold, which no "
-        "engine answers: derived from its sources, not run.",
+        "With --as vllm-neuron: those of what the cores of a vLLM Neuron engine hold: derived from "
+        "its sources, not run.",
     .findings = "the artifact is not what the manifest records, or the signature is wrong",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
     .examples = {{"ckpt-digest model", "the digest"},

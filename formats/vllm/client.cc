@@ -107,8 +107,9 @@ Error NotADigest(std::string_view key, std::string_view found) {
       .member(EscapeControl(ShortName(key)));
 }
 
-// {"checksums": {"key": "64 digits", ..}, ..} as it comes: an answer that holds anything else takes
-// no memory beside itself. It stops where the time for the whole question is over.
+// {"checksums": {"key": "64 digits", ..}, ..} as it comes, or {"results": [{"key": ..}, ..]}: an
+// answer that holds anything else takes no memory beside itself. It stops where the time for the
+// whole question is over.
 class ChecksumReader : public JsonHandler {
  public:
   using Clock = std::chrono::steady_clock;
@@ -132,8 +133,12 @@ class ChecksumReader : public JsonHandler {
   Status Begin(JsonKind kind, uint64_t) override {
     NXDKIT_TRY(Value());
     if (depth_ == 0) is_object_ = kind == JsonKind::kObject;
-    if (depth_ == 1 && is_object_ && kind == JsonKind::kObject && key_ == "checksums") {
+    in_results_ =
+        in_results_ || (depth_ == 1 && is_object_ && kind == JsonKind::kArray && key_ == "results");
+    const bool whole = depth_ == 1 && is_object_ && key_ == "checksums";
+    if (kind == JsonKind::kObject && (whole || (in_results_ && depth_ == 2))) {
       has_checksums_ = true;
+      around_ = depth_;
       depth_ = kInChecksums;
       return OkStatus();
     }
@@ -141,7 +146,8 @@ class ChecksumReader : public JsonHandler {
     return OkStatus();
   }
   Status End(JsonKind) override {
-    depth_ = depth_ == kInChecksums ? 1 : depth_ - 1;
+    depth_ = depth_ == kInChecksums ? around_ : depth_ - 1;
+    in_results_ = in_results_ && depth_ > 1;
     return OkStatus();
   }
 
@@ -168,11 +174,29 @@ class ChecksumReader : public JsonHandler {
   Clock::time_point until_;
   std::string key_;
   std::map<std::string, std::string> found_;
-  int depth_ = 0;  // open brackets, or kInChecksums
+  int depth_ = 0;   // open brackets, or kInChecksums
+  int around_ = 1;  // those around the checksums
+  bool in_results_ = false;
   bool is_object_ = false;
   bool has_checksums_ = false;
   size_t events_ = 0;
 };
+
+using Checksums = std::map<std::string, std::string>;
+
+Result<Checksums> ChecksumsOf(const Server& server, std::string_view path, const char* body) {
+  const HttpRequest request = RequestTo(server, path, body, true, kMostChecksumBytes);
+  const auto until = ChecksumReader::Clock::now() +
+                     std::chrono::milliseconds(static_cast<int64_t>(server.seconds * 1000));
+  NXDKIT_ASSIGN(const std::string answer, GoodAnswerOf(request, path));
+  ChecksumReader reader(server, until);
+  const Status read = ReadJsonStream(answer, reader);
+  if (!read.ok() && (reader.is_object() || read.error().code() != Errc::kCorrupt))
+    return Error(read.error()).in(request.url);
+  if (!reader.is_object()) return NotAnObject(request, answer);
+  if (!reader.has_checksums()) return Corrupt("the answer has no checksums").in(request.url);
+  return std::move(reader.found());
+}
 
 }  // namespace
 
@@ -272,20 +296,12 @@ Result<std::string> AskVersion(const Server& server) {
   return version->get<std::string>().substr(0, kMostVersion);
 }
 
-Result<std::map<std::string, std::string>> AskChecksums(const Server& server) {
-  constexpr std::string_view kPath = "/weight_checker";
-  const HttpRequest request =
-      RequestTo(server, kPath, R"({"action":"checksum"})", true, kMostChecksumBytes);
-  const auto until = ChecksumReader::Clock::now() +
-                     std::chrono::milliseconds(static_cast<int64_t>(server.seconds * 1000));
-  NXDKIT_ASSIGN(const std::string answer, GoodAnswerOf(request, kPath));
-  ChecksumReader reader(server, until);
-  const Status read = ReadJsonStream(answer, reader);
-  if (!read.ok() && (reader.is_object() || read.error().code() != Errc::kCorrupt))
-    return Error(read.error()).in(request.url);
-  if (!reader.is_object()) return NotAnObject(request, answer);
-  if (!reader.has_checksums()) return Corrupt("the answer has no checksums").in(request.url);
-  return std::move(reader.found());
+Result<Checksums> AskChecksums(const Server& server) {
+  return ChecksumsOf(server, "/weight_checker", R"({"action":"checksum"})");
+}
+
+Result<Checksums> AskChecksumsOfWorkers(const Server& server) {
+  return ChecksumsOf(server, "/collective_rpc", R"({"method":"compute_weight_checksums"})");
 }
 
 }  // namespace nxdkit::vllm

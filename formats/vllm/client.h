@@ -34,6 +34,10 @@ Result<ServedModel> AskModel(const Server& server);  // GET /v1/models, the firs
 // its own words; kCorrupt for an answer of another form.
 Result<std::map<std::string, std::string>> AskChecksums(const Server& server);
 
+// The same of the workers' method: POST /collective_rpc, which is older, and which a server whose
+// workers have it from an extension answers alone (vLLM Neuron). One that has no such method fails.
+Result<std::map<std::string, std::string>> AskChecksumsOfWorkers(const Server& server);
+
 // The parts of an update of weights, in this order. A failure of any of them leaves the server in
 // an unknown state: it is to be ended.
 //

@@ -5,6 +5,7 @@
 #include "formats/models/view.h"
 #include "formats/vllm_neuron/rank_tensors.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::vllm_neuron {
 namespace {
@@ -125,6 +126,22 @@ std::string CoreText(const Geometry& geometry, int number) {
 std::string ParamKey(const Geometry& geometry, int core, std::string_view name) {
   const Core at = CoreOf(geometry, core);
   return fmt::format("dp{}:tp{}:{}", at.dp, at.rank, name);
+}
+
+std::optional<ParamPlace> ParseParamKey(std::string_view key) {
+  ParamPlace place;
+  for (const auto& [before, number] :
+       {std::pair<std::string_view, int*>("dp", &place.core.dp), {"tp", &place.core.rank}}) {
+    const size_t colon = key.find(':');
+    if (!key.starts_with(before) || colon == key.npos) return std::nullopt;
+    const std::optional<int> parsed =
+        ParseNumber<int>(key.substr(before.size(), colon - before.size()));
+    if (!parsed || *parsed < 0) return std::nullopt;
+    *number = *parsed;
+    key.remove_prefix(colon + 1);
+  }
+  place.name = key;
+  return place;
 }
 
 std::string Assumed(const Geometry& geometry) {

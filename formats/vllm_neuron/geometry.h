@@ -2,6 +2,7 @@
 // Derived from the sources of the 0.24 line, not run: FORMAT.md beside this file.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,13 @@ std::string CoreText(const Geometry& geometry, int number);  // "rank 3", "dp 1 
 
 // How digests name a parameter of a core: "dp0:tp3:model.norm.weight".
 std::string ParamKey(const Geometry& geometry, int core, std::string_view name);
+
+struct ParamPlace {
+  Core core;
+  std::string name;
+};
+// Of such a key; nullopt for a text of another form.
+std::optional<ParamPlace> ParseParamKey(std::string_view key);
 
 // A size that breaks a rule of the engine.
 struct SizeFault {

@@ -52,6 +52,27 @@ TEST_F(GrpoEngine, EverySyncIsProvedAndLogged) {
   EXPECT_EQ(steps, 3);
 }
 
+// The worker extension's answers, over /collective_rpc; no reload is tried.
+TEST_F(GrpoEngine, OneOnNeuronIsStartedForEverySyncAndProved) {
+  const ProcessResult result =
+      Run("run", " workers 1",
+          {"trainer.max_steps=2", "worker.rollout.max_log_prob_gap=100",
+           "worker.rollout.engine_layout=vllm-neuron", "trainer.val_before_train=false"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::ifstream log(workshop_ / "run/experiment_log.jsonl");
+  int steps = 0;
+  for (std::string line; std::getline(log, line);) {
+    const Json json = Json::parse(line);
+    if (!json.contains("sync")) continue;
+    ++steps;
+    EXPECT_EQ(json["sync"]["proved"], 21);
+    EXPECT_GT(json["timing_s"]["sync_start"], 0);
+    EXPECT_EQ(json["timing_s"].contains("sync_stop"), steps > 1);
+    EXPECT_FALSE(json["timing_s"].contains("sync_reload"));
+  }
+  EXPECT_EQ(steps, 2);
+}
+
 TEST_F(GrpoEngine, OneThatGeneratesWithOtherWeightsStopsTheRun) {
   const ProcessResult result = Run("run", "", {"trainer.max_steps=3"});
   EXPECT_EQ(result.exit_code, 1) << result.err;

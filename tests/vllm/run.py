@@ -95,7 +95,7 @@ def serve(model, log, *options, shown=True, defaults=False, length=256, **enviro
         process.wait(timeout=60)
 
 
-PARTS = ("dense", "two_ranks", "experts", "stock", "surprises", "agreement", "train", "tampered", "offline")
+PARTS = ("dense", "two_ranks", "experts", "stock", "surprises", "agreement", "train", "tampered", "offline", "neuron_served", "neuron_offline")
 
 
 class Suite:
@@ -339,6 +339,54 @@ class Suite:
                              "trainer.max_steps=3")
         self.expect({(sync["proved"], sync["not_covered"]) for sync in syncs} == {(19, 0)}, syncs)
         self.expect("vllm 0.32.0 offline" in syncs[0]["engine"], syncs[0])
+
+    def neuron_served(self):
+        """The extension in a server's workers answers what is predicted, by /collective_rpc as by /weight_checker."""
+        model = self.work / "first"
+        with serve(model, self.log("neuron"), "-tp", "2", "--worker-extension-cls", "neuron_shaped.Extension", shown=False,
+                   VLLM_CPU_OMP_THREADS_BIND="0|1", PYTHONPATH=self.neuron_path()) as server:
+            said = json.loads(self.run("ckpt-digest", "--as", "vllm-neuron", "--tp", "2", "--json", model))["checksums"]
+            status, answer = server.post("/collective_rpc", {"method": "compute_weight_checksums"})
+            self.expect(status == 200, answer)
+            found = {key: digest for rank in answer["results"] for key, digest in rank.items()}
+            wrong = sorted(key for key in found.keys() | said.keys() if found.get(key) != said.get(key))
+            self.expect(len(said) > 40 and not wrong, wrong)
+            same = server.post("/weight_checker", {"action": "compare", "baseline": said})
+            self.expect(same == (200, {"match": True, "mismatches": []}), same)
+
+    def neuron_path(self):
+        return f"{ENGINES}:{HERE}:{HERE.parent / 'interop'}"
+
+    def neuron_offline(self):
+        """A run whose engine is started anew for each sync, proved; one whose weights are damaged; the experiment."""
+        python = pathlib.Path(os.environ["NXDKIT_VLLM"]).parent / "python"
+        damaged = self.work / "damaged"
+        damaged.write_text("")
+
+        def train(name, words="", code=0):
+            program = (f"env PYTHONPATH={self.neuron_path()} TAMPERED={damaged} VLLM_CPU_KVCACHE_SPACE=1 {python} "
+                       f"{ENGINES / 'vllm_offline.py'} --max-num-seqs 64 --enforce-eager true "
+                       f"--worker-extension-cls '\"neuron_shaped.Extension\"' {words}")
+            run = self.work / name
+            said, syncs = self.grpo(run, "worker.rollout.engine=exec", "worker.rollout.engine_layout=vllm-neuron",
+                                    f"worker.rollout.command={program}", "trainer.max_steps=2",
+                                    "trainer.val_before_train=false", "trainer.val_freq=-1", code=code)
+            log = run / "experiment_log.jsonl"
+            lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+            return said, syncs, [line["timing_s"] for line in lines if "sync" in line]
+
+        _, syncs, times = train("run-neuron")
+        self.expect({(sync["proved"], sync["not_covered"]) for sync in syncs} == {(21, 0)}, syncs)
+        self.expect("sync_stop" not in times[0] and times[1]["sync_stop"] > 0, times)
+        self.expect(all(took["sync_start"] > 1 and took["sync_resume"] > 0 for took in times), times)
+        print("neuron: a sync takes", {part: f"{took:.2f} s" for part, took in times[1].items() if "sync_" in part})
+        _, syncs, times = train("run-in-place", words="--reload-in-place 1")
+        self.expect({(sync["proved"], sync["not_covered"]) for sync in syncs} == {(21, 0)}, syncs)
+        self.expect("EXPERIMENT" not in syncs[0]["engine"] and "EXPERIMENT" in syncs[-1]["engine"], syncs)
+        self.expect("sync_stop" not in times[1] and times[1]["sync_reload"] > 0, times)
+        damaged.write_text("model.layers.0.mlp.down_proj_weight")
+        said, syncs, _ = train("run-damaged", code=1)
+        self.expect("stale weights: model.layers.0.mlp.down_proj_weight: rank 0" in said and not syncs, said)
 
 
 def main() -> int:

@@ -15,6 +15,7 @@ constexpr std::string_view kEngine = "worker.rollout.engine";
 constexpr std::string_view kUrl = "worker.rollout.url";
 constexpr std::string_view kCommand = "worker.rollout.command";
 constexpr std::string_view kServers = "worker.rollout.servers";
+constexpr std::string_view kLayout = "worker.rollout.engine_layout";
 
 // Of vLLM 0.32: what is below the first is raised to it, what is above the second is refused.
 constexpr double kLeastTemperature = 0.01;
@@ -22,13 +23,14 @@ constexpr double kMostTemperature = 2;
 constexpr int64_t kMostSamples = 16384;
 
 // Keys that say something to the engines of other programs only.
-constexpr std::array<std::string_view, 7> kOthersKeys = {kUrl,
+constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          kCommand,
                                                          kServers,
                                                          "worker.rollout.max_in_flight",
                                                          "worker.rollout.start_timeout_s",
                                                          "worker.rollout.answer_timeout_s",
-                                                         "worker.rollout.enable_expert_parallel"};
+                                                         "worker.rollout.enable_expert_parallel",
+                                                         kLayout};
 
 // Whether a null, or an empty list, takes the key back.
 bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
@@ -81,6 +83,9 @@ void CheckUrls(Checker& check) {
   if (!rollout.url.empty() && rollout.command)
     check.Problem(kCommand, fmt::format("{} names servers that run", kUrl),
                   "leave one of them out");
+  if (!rollout.url.empty() && rollout.engine_layout == "vllm-neuron")
+    check.Problem(kUrl, "a vLLM Neuron server that runs takes no new weights",
+                  fmt::format("name what starts one with {}", kCommand));
   if (!rollout.url.empty() && rollout.servers)
     check.Problem(kServers, fmt::format("{} names them", kUrl), "leave it out");
 }

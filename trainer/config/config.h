@@ -152,6 +152,7 @@ struct RolloutConfig {
   double start_timeout_s = 600;
   double answer_timeout_s = 600;
   bool enable_expert_parallel = false;
+  std::string engine_layout = "vllm";
   double max_log_prob_gap = 0.5;
 };
 

@@ -302,6 +302,11 @@ void AddRollout(Table& table) {
       {ROLLOUT(start_timeout_s), "until a server or program answers", kPositive, "", kOurs},
       {ROLLOUT(answer_timeout_s), "until one request is answered", kPositive, "", kOurs},
       {ROLLOUT(enable_expert_parallel), "the vLLM server keeps whole experts", kNone, "", kOurs},
+      {ROLLOUT(engine_layout),
+       "of the weights in a server or program, by which digests are predicted; vllm-neuron: "
+       "derived "
+       "from its sources, and it is started anew for new weights",
+       kNone, "vllm|vllm-neuron", kOurs},
       {ROLLOUT(max_log_prob_gap),
        "a step with a larger mean distance of engine and trainer stops the run", kPositive, "",
        kOurs},

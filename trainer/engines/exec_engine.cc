@@ -23,6 +23,7 @@ constexpr int kPollMilliseconds = 100;
 constexpr std::chrono::milliseconds kProgramGrace{15000};
 constexpr std::chrono::milliseconds kHungGrace{200};
 constexpr size_t kMostShown = 300;
+constexpr double kUntold = 0.1;  // seconds of a reload that no told part has, and that are told
 
 std::string LineOf(const Json& message) {
   return message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
@@ -179,7 +180,7 @@ class ExecEngine : public RolloutEngine {
       facts_.engine = "exec " + EscapeControl(engine->substr(0, kMostShown));
     else
       facts_.engine = "exec";
-    facts_.seconds["reload"] = watch.Lap();
+    NXDKIT_TRY(TakeSeconds(loaded, watch.Lap()));
     if (other().parameters.empty()) return OkStatus();
     NXDKIT_ASSIGN(const Json said, Ask({{"op", "digests"}}, other().answer_seconds, poll));
     const Json* digests = JsonFind(said, "digests");
@@ -187,6 +188,26 @@ class ExecEngine : public RolloutEngine {
     NXDKIT_ASSIGN(const auto answered, vllm::ReadDigests(*digests));
     NXDKIT_TRY(ProveParameters(other(), answered, facts_));
     facts_.seconds["check"] = watch.Lap();
+    return OkStatus();
+  }
+
+  // The parts of a reload that the program tells; what is left of `all` is "reload".
+  Status TakeSeconds(const Json& loaded, double all) {
+    const Json* told = JsonFind(loaded, "seconds");
+    const Json none = Json::object();
+    if (!told || told->is_null()) told = &none;
+    if (!told->is_object()) return Unusable(Corrupt("seconds are {}", JsonTypeText(*told)));
+    double rest = all;
+    for (const char* part : {"stop", "start", "reload", "resume"}) {
+      const Json* number = JsonFind(*told, part);
+      if (!number) continue;
+      const double seconds = number->is_number() ? number->get<double>() : -1;
+      if (!(seconds >= 0 && seconds <= all))
+        return Unusable(Corrupt("{} takes {} of {} s", part, JsonExcerpt(*number), all));
+      facts_.seconds[part] = seconds;
+      rest -= seconds;
+    }
+    if (told->empty() || rest > kUntold) facts_.seconds["reload"] += std::max(rest, 0.0);
     return OkStatus();
   }
 

@@ -161,7 +161,8 @@ class VllmEngine : public RolloutEngine {
     abilities_.endpoint = tokens ? VllmEndpoint::kTokens : VllmEndpoint::kCompletions;
     NXDKIT_ASSIGN(abilities_.reloads, vllm::CanReload(server_));
     // What cannot be proved, a bundle among it, is not exchanged while the server runs.
-    abilities_.reloads = abilities_.reloads && !other().parameters.empty();
+    const bool predicted = !other().parameters.empty();
+    abilities_.reloads = abilities_.reloads && predicted && !other().starts_anew;
     if (abilities_.reloads) NXDKIT_TRY(LookAtParameters());
     NXDKIT_ASSIGN(const vllm::ServedModel served, vllm::AskModel(server_));
     if (served.max_model_len > 0 && served.max_model_len < other().seq_len)
@@ -170,6 +171,12 @@ class VllmEngine : public RolloutEngine {
           .in(server_.url)
           .hint("start it with --max-model-len " + std::to_string(other().seq_len));
     return OkStatus();
+  }
+
+  Result<std::map<std::string, std::string>> AskDigests() const {
+    auto answered = vllm::AskChecksums(server_);
+    const bool lacks = !answered.ok() && answered.error().code() == Errc::kUnsupported;
+    return lacks && other().starts_anew ? vllm::AskChecksumsOfWorkers(server_) : answered;
   }
 
   // Before anything is changed in it: another number of ranks or another model is not stale
@@ -212,9 +219,11 @@ class VllmEngine : public RolloutEngine {
   // that.
   Status Prove() {
     Stopwatch watch;
-    if (abilities_.reloads) {
+    if (abilities_.reloads || other().starts_anew) {
       NXDKIT_TRY(CheckParameters());
       facts_.seconds["check"] = watch.Lap();
+    }
+    if (abilities_.reloads) {
       NXDKIT_TRY(vllm::ResetPrefixCache(server_));
       NXDKIT_TRY(vllm::SetWeightVersion(server_, other().version));
       NXDKIT_TRY(vllm::Resume(server_));
@@ -228,8 +237,11 @@ class VllmEngine : public RolloutEngine {
 
   Status CheckParameters() {
     if (other().parameters.empty()) return OkStatus();
-    NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server_));
-    return ProveParameters(other(), answered, facts_);
+    const auto answered = AskDigests();
+    const bool silent = !answered.ok() && answered.error().code() == Errc::kUnsupported;
+    if (silent && other().starts_anew) return OkStatus();
+    if (!answered.ok()) return answered.error();
+    return ProveParameters(other(), *answered, facts_);
   }
 
   // Of a server that was started on the weights, where its command says what it is to be called.

@@ -43,6 +43,8 @@ constexpr std::array<std::string_view, 16> kOthersPrefixes = {
 
 bool OthersEngine(const RolloutConfig& rollout) { return rollout.engine != "cpu"; }
 
+bool OnVllmNeuron(const RolloutConfig& rollout) { return rollout.engine_layout == "vllm-neuron"; }
+
 std::string BoundProcessors(const std::vector<int>& processors, int64_t first, int64_t ranks,
                             int64_t all) {
   const auto begin = [&](int64_t rank) {
@@ -93,6 +95,7 @@ Result<std::vector<EngineOptions>> OthersEngines(const Config& config, const Run
   const RolloutConfig& rollout = config.worker.rollout;
   EngineOptions engine;
   engine.kind = rollout.engine == "vllm" ? EngineKind::kVllm : EngineKind::kExec;
+  engine.other.starts_anew = OnVllmNeuron(rollout);
   engine.other.tp = plan.rollout_tp;
   engine.other.vocab = vocab;
   engine.other.seq_len = shape.positions;

@@ -17,6 +17,8 @@ namespace nxdkit::trainer {
 inline constexpr std::chrono::seconds kOthersGrace{45};
 
 bool OthersEngine(const RolloutConfig& rollout);
+// Whether it is said to be vLLM Neuron.
+bool OnVllmNeuron(const RolloutConfig& rollout);
 
 // The sizes that such an engine is made for: those of the bundle that the configuration names, else
 // those of the configuration. It lies on the devices that a bundle is compiled for, or, without a

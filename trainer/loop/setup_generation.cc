@@ -18,19 +18,25 @@
 namespace nxdkit::trainer {
 namespace {
 
-// How another program's engine lays the model out, as vLLM does; nullopt: nothing is known of it.
-// kUnsupported when vLLM itself would refuse the model.
-Result<std::optional<vllm::Geometry>> PredictsEngine(const SetupContext& setup,
-                                                     const DecoderConfig& model) {
+using Predicted = std::optional<ops::EngineGeometry>;
+
+// How another program's engine lays the model out; nullopt: nothing is known of it. kUnsupported
+// when vLLM itself would refuse the model, and when a layout that is asked for is not known.
+Result<Predicted> PredictsEngine(const SetupContext& setup, const DecoderConfig& model) {
   const RolloutConfig& rollout = setup.config.worker.rollout;
-  if (rollout.model_path) return std::optional<vllm::Geometry>();
-  const vllm::Geometry geometry{.tp = static_cast<int>(setup.plan.rollout_tp),
-                                .expert_parallel = rollout.enable_expert_parallel};
-  const auto tensors = vllm::RankTensors(model.model, geometry, 0);
-  if (tensors.ok()) return std::optional(geometry);
+  if (rollout.model_path) return Predicted();
+  const int tp = static_cast<int>(setup.plan.rollout_tp);
+  const bool whole = rollout.enable_expert_parallel;
+  const bool neuron = OnVllmNeuron(rollout);
+  ops::EngineGeometry geometry = vllm::Geometry{.tp = tp, .expert_parallel = whole};
+  // Expert parallelism is over all ranks unless its degree is said (read in the engine's sources).
+  if (neuron) geometry = vllm_neuron::Geometry{.tp = tp, .ep = whole ? tp : 1};
+  const Status known = ops::CheckPredictable(model.model, geometry, RolloutDtype(rollout));
+  if (known.ok()) return Predicted(geometry);
+  if (neuron) return Error(known.error()).member("worker.rollout.engine_layout");
   if (rollout.engine == "vllm")
-    return Error(tensors.error()).member("worker.rollout.tensor_parallel_size");
-  return std::optional<vllm::Geometry>();
+    return Error(known.error()).member("worker.rollout.tensor_parallel_size");
+  return Predicted();
 }
 
 // Without the engine's log-probabilities nothing shows by the tokens with which weights they were

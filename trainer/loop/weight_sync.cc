@@ -24,9 +24,7 @@ Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
 Status Predict(const SyncTarget& target, artifact::BoundArtifact actors,
                const artifact::RunOptions& run, SyncedWeights& synced) {
   if (target.engine) {
-    NXDKIT_ASSIGN(const std::vector<ops::EngineParam> params,
-                  ops::DigestForEngine(actors, *target.engine, target.dtype, run));
-    synced.parameters = ops::KeyedDigestsOf(params);
+    NXDKIT_ASSIGN(synced.parameters, ops::PredictEngine(actors, *target.engine, target.dtype, run));
     synced.digest = ops::DigestOfAll(synced.parameters);
     return OkStatus();
   }

@@ -27,8 +27,8 @@ struct SyncTarget {
   std::string bundle{};        // a rollout bundle; "": Hugging Face folders are written
   std::string folder{};        // where their two slots lie
   Dtype dtype = Dtype::kBF16;  // of a folder; a bundle says its own
-  // The engine's parameters are predicted as vLLM lays them out.
-  std::optional<vllm::Geometry> engine{};
+  // The engine's parameters are predicted as vLLM, or vLLM Neuron, lays them out.
+  std::optional<ops::EngineGeometry> engine{};
   TextFiles text{};  // that go with a folder
   // Sends what is written to machines that do not see it; nullptr: all do.
   std::shared_ptr<Deliveries> elsewhere{};

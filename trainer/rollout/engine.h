@@ -53,6 +53,7 @@ struct OtherEngine {
   float temperature = 1;        // of the samples that are trained on
   int64_t in_flight = 256;      // sequences at a time; no more samples are asked for at once
   bool tells_log_probs = true;  // a request that tries the engine asks for them then
+  bool starts_anew = false;     // a server of it takes no weights while it runs: vLLM Neuron
   double start_seconds = 600;   // until it answers
   double answer_seconds = 600;
   // Of the weights: what they are called, and the digests of what each rank is to hold

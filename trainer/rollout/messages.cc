@@ -180,8 +180,8 @@ void Fields(auto& wire, auto& options) requires requires { options.neuron_overri
        options.pass_tokens, options.digest, options.kind);
   auto& other = options.other;
   wire(other.url, other.command, other.variables, other.tp, other.vocab, other.seq_len, other.dtype,
-       other.temperature, other.in_flight, other.tells_log_probs, other.start_seconds,
-       other.answer_seconds, other.version, other.parameters);
+       other.temperature, other.in_flight, other.tells_log_probs, other.starts_anew,
+       other.start_seconds, other.answer_seconds, other.version, other.parameters);
 }
 
 void Fields(auto& wire, auto& facts) requires requires { facts.model_type; }

@@ -12,7 +12,7 @@
 
 namespace nxdkit::trainer {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 
 // A request under the number that its response comes back with.
 struct NumberedRequest {

@@ -144,20 +144,6 @@ class EngineDigester {
   std::vector<Sha256Bytes> digests_;
 };
 
-Result<std::vector<EngineParam>> DigestBound(const BoundArtifact& artifact, int ranks,
-                                             const RankLayout& layout, Dtype dtype,
-                                             const RunOptions& run) {
-  if (!artifact.model || artifact.lora)
-    return Unsupported("what an engine makes of it needs a model with a config.json that is known")
-        .in(artifact.artifact.path);
-  EngineDigester digester(artifact, dtype, run);
-  for (int rank = 0; rank < ranks; ++rank) {
-    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, layout(*artifact.model, rank));
-    digester.Add(rank, std::move(tensors));
-  }
-  return digester.Run();
-}
-
 RankLayout LayoutOf(const vllm::Geometry& geometry) {
   return [geometry](const models::Model& model, int rank) {
     return vllm::RankTensors(model, geometry, rank);
@@ -169,7 +155,21 @@ RankLayout LayoutOf(const vllm::Geometry& geometry) {
 Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
                                                  const vllm::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run) {
-  return DigestBound(artifact, geometry.tp, LayoutOf(geometry), dtype, run);
+  return DigestRanks(artifact, geometry.tp, LayoutOf(geometry), dtype, run);
+}
+
+Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int ranks,
+                                             const RankLayout& layout, Dtype dtype,
+                                             const RunOptions& run) {
+  if (!artifact.model || artifact.lora)
+    return Unsupported("what an engine makes of it needs a model with a config.json that is known")
+        .in(artifact.artifact.path);
+  EngineDigester digester(artifact, dtype, run);
+  for (int rank = 0; rank < ranks; ++rank) {
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, layout(*artifact.model, rank));
+    digester.Add(rank, std::move(tensors));
+  }
+  return digester.Run();
 }
 
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
@@ -189,7 +189,7 @@ Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const R
   for (size_t i = 0; i < artifact.model_params(); ++i)
     out.elements += static_cast<uint64_t>(ElementCount(artifact.params[i].shape).value_or(0));
   NXDKIT_TRY(RequireSound(artifact, source.run));
-  NXDKIT_ASSIGN(out.params, DigestBound(artifact, ranks, layout, out.dtype, source.run));
+  NXDKIT_ASSIGN(out.params, DigestRanks(artifact, ranks, layout, out.dtype, source.run));
   return out;
 }
 

@@ -50,6 +50,9 @@ using RankLayout = std::function<Result<std::vector<TensorLayout>>(const models:
 
 // The same for any engine: what its ranks, 0 to `ranks` - 1, hold by `layout`.
 Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout);
+Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int ranks,
+                                             const RankLayout& layout, Dtype dtype,
+                                             const RunOptions& run);
 
 // Rank by rank, in the order of the model. Every parameter is read once from its primary place, and
 // rounded to `dtype` as nxd-convert rounds. kUnsupported as vllm::RankTensors, and for a model

@@ -56,6 +56,8 @@ bool IsPacked(const std::string& key) {
 
 Finding FindingOn(const std::string& key, std::string message) {
   Finding finding("engine", std::move(message));
+  if (const auto place = vllm_neuron::ParseParamKey(key))
+    return std::move(finding).on(place->name).at_rank(place->core.rank);
   const Result<Key> parsed = ParseKey(key);
   return parsed.ok() ? std::move(finding).on(parsed->name).at_rank(parsed->rank)
                      : std::move(finding).on(key);
@@ -68,6 +70,33 @@ KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params) {
   for (const EngineParam& param : params)
     out.emplace_back(vllm::CheckerKey(param.rank, param.name), HexText(param.digest));
   return out;
+}
+
+KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params,
+                            const vllm_neuron::Geometry& geometry) {
+  KeyedDigests out;
+  for (const EngineParam& param : params)
+    out.emplace_back(vllm_neuron::ParamKey(geometry, param.rank, param.name),
+                     HexText(param.digest));
+  return out;
+}
+
+Status CheckPredictable(const models::Model& model, const EngineGeometry& geometry, Dtype dtype) {
+  if (const auto* neuron = std::get_if<vllm_neuron::Geometry>(&geometry))
+    return CheckForNeuron(model, *neuron, dtype);
+  NXDKIT_TRY(vllm::RankTensors(model, std::get<vllm::Geometry>(geometry), 0));
+  return OkStatus();
+}
+
+Result<KeyedDigests> PredictEngine(const BoundArtifact& artifact, const EngineGeometry& geometry,
+                                   Dtype dtype, const RunOptions& run) {
+  if (const auto* neuron = std::get_if<vllm_neuron::Geometry>(&geometry)) {
+    NXDKIT_ASSIGN(const auto params, DigestForNeuron(artifact, *neuron, dtype, run));
+    return KeyedDigestsOf(params, *neuron);
+  }
+  NXDKIT_ASSIGN(const auto params,
+                DigestForEngine(artifact, std::get<vllm::Geometry>(geometry), dtype, run));
+  return KeyedDigestsOf(params);
 }
 
 std::string DigestOfAll(KeyedDigests digests) {

@@ -4,17 +4,29 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "formats/artifact/finding.h"
-#include "formats/ops/digest/engine.h"
+#include "formats/ops/digest/neuron.h"
 
 namespace nxdkit::ops {
 
-// The digests that are expected of the ranks' parameters, 64 digits each, by the engine's own keys
-// (vllm::CheckerKey), rank by rank in the order of the model.
+// The digests that are expected of the ranks' parameters, 64 digits each, by the keys under which
+// the engine answers (vllm::CheckerKey), rank by rank in the order of the model.
 using KeyedDigests = std::vector<std::pair<std::string, std::string>>;
 KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params);
+// By vllm_neuron::ParamKey.
+KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params,
+                            const vllm_neuron::Geometry& geometry);
+
+// Of the engines whose parameters are predicted.
+using EngineGeometry = std::variant<vllm::Geometry, vllm_neuron::Geometry>;
+// What PredictEngine refuses, said without reading weights.
+Status CheckPredictable(const models::Model& model, const EngineGeometry& geometry, Dtype dtype);
+// What an engine is to answer: as DigestForEngine, DigestForNeuron.
+Result<KeyedDigests> PredictEngine(const BoundArtifact& artifact, const EngineGeometry& geometry,
+                                   Dtype dtype, const RunOptions& run);
 // "sha256:..." of all of them, in the order of their keys.
 std::string DigestOfAll(KeyedDigests digests);
 

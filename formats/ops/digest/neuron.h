@@ -1,5 +1,6 @@
 // The digests of what the cores of a vLLM Neuron engine hold after loading, by its layout
-// (formats/vllm_neuron): derived from sources, not run, and answered by no engine.
+// (formats/vllm_neuron): derived from sources, not run. An engine answers them with the worker
+// extension of trainer/configs/engines alone.
 #pragma once
 
 #include "formats/ops/digest/engine.h"
@@ -15,5 +16,14 @@ struct NeuronRequest : EngineSource {
 // same are warnings. kUnsupported as vllm_neuron::CoreTensors, and for an
 // element type in which experts are not predicted.
 Result<EngineDigests> DigestForNeuron(const NeuronRequest& request);
+
+// The same of what is open, without those warnings.
+Result<std::vector<EngineParam>> DigestForNeuron(const BoundArtifact& artifact,
+                                                 const vllm_neuron::Geometry& geometry, Dtype dtype,
+                                                 const RunOptions& run);
+
+// What DigestForNeuron refuses, said without reading weights.
+Status CheckForNeuron(const models::Model& model, const vllm_neuron::Geometry& geometry,
+                      Dtype dtype);
 
 }  // namespace nxdkit::ops

@@ -28,6 +28,30 @@ TEST(ResetPrefixCache, IsNotAskedForWithoutAnEnd) {
   EXPECT_LE(asked, 21) << "a question and 50 ms each, in a second";
 }
 
+// An object for each worker, put together.
+TEST(AskChecksumsOfWorkers, TakesTheAnswersOfAllWorkers) {
+  const std::string a(64, 'a'), b(64, 'b');
+  std::string answer;
+  std::string asked;
+  const HttpPeer talker([&](const std::string& path, const std::string& body) {
+    asked = path + " " + body;
+    return PeerAnswer{.body = answer};
+  });
+  const Server server{.url = talker.url()};
+  answer =
+      R"({"results":[{"dp0:tp0:w":")" + a + R"("},{"dp0:tp1:w":")" + b + R"("}],"more":[[{}]]})";
+  const auto all = AskChecksumsOfWorkers(server);
+  ASSERT_TRUE(all.ok()) << all.error().ToString();
+  EXPECT_EQ(*all, (std::map<std::string, std::string>{{"dp0:tp0:w", a}, {"dp0:tp1:w", b}}));
+  EXPECT_EQ(asked, R"(/collective_rpc {"method":"compute_weight_checksums"})");
+  answer = R"({"results":[{"w":")" + a + R"("},{"w":")" + a + R"("}]})";
+  ExpectError(AskChecksumsOfWorkers(server), Errc::kCorrupt, "two digests have the same name");
+  answer = R"({"results":[{"dp0:tp0:w":3}]})";
+  ExpectError(AskChecksumsOfWorkers(server), Errc::kCorrupt, "expected 64 hexadecimal digits");
+  answer = R"({"results":[null]})";
+  ExpectError(AskChecksumsOfWorkers(server), Errc::kCorrupt, "the answer has no checksums");
+}
+
 // Reading the answer is a part of the question: the time and Ctrl-C count for it too.
 TEST(AskChecksums, LooksAtTheTimeWhileItReads) {
   std::string body = R"({"checksums":{},"more":[0)";

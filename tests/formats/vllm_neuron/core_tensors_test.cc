@@ -219,6 +219,20 @@ TEST(SizeFaults, AreTheRulesOfTheEngine) {
               ElementsAre("experts: 5 experts over ep 2: 2 each, and the last 1 are on no core"));
 }
 
+TEST(ParamKeys, AreReadAsTheyAreWritten) {
+  const Geometry geometry{.tp = 4, .attention_dp = 2};
+  const std::string key = ParamKey(geometry, 6, "model.norm.weight");
+  EXPECT_EQ(key, "dp1:tp2:model.norm.weight");
+  const auto place = ParseParamKey(key);
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->core.dp, 1);
+  EXPECT_EQ(place->core.rank, 2);
+  EXPECT_EQ(place->name, "model.norm.weight");
+  for (const char* other : {"", "dp0", "dp0:", "dp0:tp", "dp0:tp1", "dp0:pp0:pcp0:tp1:w",
+                            "dpx:tp1:w", "dp0:tp-1:w", "tp1:dp0:w"})
+    EXPECT_FALSE(ParseParamKey(other)) << other;
+}
+
 TEST(Assumed, TellsWhatNoSourceSays) {
   EXPECT_EQ(Assumed({.tp = 4}), "");
   EXPECT_EQ(Assumed({.tp = 4, .ep = 4}), "");

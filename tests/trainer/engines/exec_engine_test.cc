@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "tests/lib/expect_error.h"
@@ -23,7 +24,10 @@ class ExecEngines : public ::testing::Test {
     ASSERT_TRUE(made.ok());
     engine_ = *std::move(made);
   }
-  ~ExecEngines() override { ::unsetenv("EXEC_PEER_DIGESTS"); }
+  ~ExecEngines() override {
+    ::unsetenv("EXEC_PEER_DIGESTS");
+    ::unsetenv("EXEC_PEER_SECONDS");
+  }
 
   EngineOptions Options(const std::string& fault = "") const {
     EngineOptions options;
@@ -89,6 +93,51 @@ TEST_F(ExecEngines, OldWeightsAreFound) {
   SetUp();
   ExpectError(engine_->Load(Options(), nullptr), Errc::kFindings,
               "stale weights: model.embed_tokens.weight: rank 0");
+}
+
+// What neuron_weights.py answers: keys and digests of two ranks of vLLM Neuron.
+TEST_F(ExecEngines, ParametersOfVllmNeuronAreProvedAndNamed) {
+  EngineOptions options = Options();
+  options.other.tp = 2;
+  options.other.parameters = PredictedOnNeuron(lab_.model(), 2);
+  ops::KeyedDigests digests = options.other.parameters;
+  SetDigests(digests);
+  const auto facts = engine_->Load(options, nullptr);
+  ASSERT_TRUE(facts.ok()) << Text(facts);
+  EXPECT_EQ(facts->proved, std::ssize(digests));
+  const std::string changed = "dp0:tp1:model.layers.1.self_attn.qkv_proj_weight";
+  const auto found = std::ranges::find(digests, changed, &ops::KeyedDigests::value_type::first);
+  ASSERT_NE(found, digests.end());
+  found->second = std::string(64, 'a');
+  SetDigests(digests);
+  SetUp();
+  ExpectError(engine_->Load(options, nullptr), Errc::kFindings,
+              "stale weights: model.layers.1.self_attn.qkv_proj_weight: rank 1");
+  SetDigests(PredictedOf(lab_.model(), 2));
+  SetUp();
+  ExpectError(engine_->Load(options, nullptr), Errc::kFindings, "the engine has no such parameter");
+}
+
+TEST_F(ExecEngines, TellWhatTheirReloadTook) {
+  const auto load = [&](const char* seconds) {
+    if (seconds) ::setenv("EXEC_PEER_SECONDS", seconds, 1);
+    SetUp();
+    return engine_->Load(Options(), nullptr);
+  };
+  const auto silent = load(nullptr);
+  ASSERT_TRUE(silent.ok()) << Text(silent);
+  EXPECT_GT(silent->seconds.at("reload"), 0);
+  EXPECT_FALSE(silent->seconds.contains("stop"));
+  const auto told = load(R"({"stop": 0.001, "start": 0, "resume": 0.0005, "other": "words"})");
+  ASSERT_TRUE(told.ok()) << Text(told);
+  EXPECT_EQ(told->seconds.at("stop"), 0.001);
+  EXPECT_EQ(told->seconds.at("start"), 0);
+  EXPECT_EQ(told->seconds.at("resume"), 0.0005);
+  EXPECT_FALSE(told->seconds.contains("other"));
+  ExpectError(load(R"({"start": 1e6})"), Errc::kIo, "start takes 1000000.0 of ");
+  ExpectError(load(R"({"start": -1})"), Errc::kIo, "start takes -1 of ");
+  ExpectError(load(R"({"stop": "long"})"), Errc::kIo, "stop takes \"long\" of ");
+  ExpectError(load("[1]"), Errc::kIo, "seconds are ");
 }
 
 TEST_F(ExecEngines, FailuresSayWhatWentWrong) {

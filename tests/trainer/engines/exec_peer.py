@@ -16,6 +16,7 @@ if len(sys.argv) > 2:
     else:
         open(sys.argv[2], "w").close()
 digests = json.loads(os.environ.get("EXEC_PEER_DIGESTS", "null"))
+seconds = json.loads(os.environ.get("EXEC_PEER_SECONDS", "null"))
 
 
 def say(message):
@@ -29,7 +30,10 @@ for line in sys.stdin:
         if fault == "silent":
             time.sleep(60)
         version = "step 0" if fault == "old" else asked["version"]
-        say({"error": "no such model"} if fault == "error" else {"version": version, "engine": "peer"})
+        loaded = {"version": version, "engine": "peer"}
+        if seconds is not None:
+            loaded["seconds"] = seconds
+        say({"error": "no such model"} if fault == "error" else loaded)
     elif asked["op"] == "digests":
         say({"digests": digests})
     else:

@@ -330,6 +330,44 @@ TEST_F(VllmEngines, AServerThatIsNotThereIsNotWaitedForLong) {
   ExpectError(engine_->Load(options, nullptr), Errc::kUnsupported, "the server answers 404");
 }
 
+// vLLM Neuron takes no new weights while it runs: it is started on them, and a worker extension
+// shows what its loaders made of them.
+TEST_F(VllmEngines, OneOnNeuronIsStartedAnewAndProved) {
+  EngineOptions options = Options("step 1");
+  options.other.url = "";
+  options.other.command = {NXDKIT_VLLM_PEER, "{port}", "{model}", "workers", "2"};
+  options.other.tp = 2;
+  options.other.starts_anew = true;
+  options.other.parameters = PredictedOnNeuron(lab_.model(), 2);
+  for (const bool again : {false, true}) {
+    const auto facts = engine_->Load(options, nullptr);
+    ASSERT_TRUE(facts.ok()) << Text(facts);
+    EXPECT_EQ(facts->proved, std::ssize(options.other.parameters));
+    EXPECT_EQ(facts->seconds.contains("stop"), again);
+    for (const char* part : {"start", "check", "resume"})
+      EXPECT_TRUE(facts->seconds.contains(part)) << part;
+    EXPECT_FALSE(facts->seconds.contains("reload"));
+  }
+  options.other.parameters.back().second = std::string(64, 'a');
+  ExpectError(engine_->Load(options, nullptr), Errc::kFindings,
+              "stale weights: lm_head.weight: rank 1");
+  options.other.command.resize(3);
+  options.other.parameters = PredictedOnNeuron(lab_.model(), 2);
+  ExpectError(engine_->Load(options, nullptr), Errc::kFindings, "the engine has no such parameter");
+}
+
+TEST_F(VllmEngines, OneOnNeuronWithoutTheExtensionProvesNothing) {
+  EngineOptions options = Options("step 1");
+  options.other.url = "";
+  options.other.command = {NXDKIT_VLLM_PEER, "{port}", "{model}", "neuron", "32"};
+  options.other.starts_anew = true;
+  options.other.tells_log_probs = false;
+  options.other.parameters = PredictedOnNeuron(lab_.model());
+  const auto facts = engine_->Load(options, nullptr);
+  ASSERT_TRUE(facts.ok()) << Text(facts);
+  EXPECT_EQ(facts->proved, 0);
+}
+
 TEST_F(VllmEngines, WaitingEndsWhenItIsNotWantedAnyMore) {
   EngineOptions options = Options("step 1");
   options.other.url = "http://127.0.0.1:1";

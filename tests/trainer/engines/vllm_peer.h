@@ -26,6 +26,18 @@ inline ops::KeyedDigests PredictedOf(const std::string& folder, int tp = 1) {
   return digests.ok() ? ops::KeyedDigestsOf(digests->params) : ops::KeyedDigests();
 }
 
+// The same of a vLLM Neuron engine.
+inline ops::KeyedDigests PredictedOnNeuron(const std::string& folder, int tp = 1) {
+  ops::NeuronRequest request;
+  request.path = folder;
+  request.geometry.tp = tp;
+  request.dtype = Dtype::kBF16;
+  const auto digests = ops::DigestForNeuron(request);
+  EXPECT_TRUE(digests.ok()) << digests.error().ToString();
+  return digests.ok() ? ops::KeyedDigestsOf(digests->params, request.geometry)
+                      : ops::KeyedDigests();
+}
+
 class VllmPeer {
  public:
   using Answer = testing_util::PeerAnswer;

@@ -31,6 +31,7 @@ EngineOptions SampleOptions() {
                    .temperature = 0.5f,
                    .in_flight = 3,
                    .tells_log_probs = false,
+                   .starts_anew = true,
                    .start_seconds = 4,
                    .answer_seconds = 5,
                    .version = "step 1",
@@ -187,7 +188,7 @@ TEST(Frames, ThatAreNoneAreRefused) {
 }
 
 TEST(Worker, SaysWhatItDoesNotUnderstand) {
-  EXPECT_THAT(Text(DecodeHello(std::string("\4\0\0\0", 4))), HasSubstr("speaks version 4"));
+  EXPECT_THAT(Text(DecodeHello(std::string("\5\0\0\0", 4))), HasSubstr("speaks version 5"));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 // `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`:
 // the faults before it only while FILE is not there, which is made then. `neuron LENGTH`: as an
 // older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions
-// alone, no log-probabilities, and nothing that could be asked of its weights.
+// alone, no log-probabilities, and nothing that could be asked of its weights. `workers N`: as
+// vLLM Neuron on N ranks with a worker extension that tells digests of its parameters, and no other
+// way to ask.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@ namespace {
 
 struct Faults {
   bool exits = false, silent = false;
+  int workers = 0;
   int dies_at = 0;
   int neuron = 0;
   std::string hangs_at, hangs, log;
@@ -30,6 +33,7 @@ Faults ReadFaults(int count, char** words) {
     const std::string word = words[i];
     if (word == "exits") faults.exits = true;
     if (word == "silent") faults.silent = true;
+    if (word == "workers") faults.workers = std::atoi(words[++i]);
     if (word == "dies-at") faults.dies_at = std::atoi(words[++i]);
     if (word == "neuron") faults.neuron = std::atoi(words[++i]);
     if (word == "log") faults.log = words[++i];
@@ -70,6 +74,21 @@ std::optional<VllmPeer::Answer> SayAsOnNeuron(int length, const std::string& pat
   return VllmPeer::Answer{.status = 404, .body = R"({"detail":"Not Found"})"};
 }
 
+std::optional<VllmPeer::Answer> SayAsWithExtension(int ranks, const std::string& folder,
+                                                   const std::string& path, const Json& body) {
+  if (path == "/collective_rpc" && body["method"] == "compute_weight_checksums") {
+    std::vector<Json> results(static_cast<size_t>(ranks), Json::object());
+    for (const auto& [key, digest] : PredictedOnNeuron(folder, ranks))
+      results[static_cast<size_t>(vllm_neuron::ParseParamKey(key)->core.rank)][key] = digest;
+    return VllmPeer::Answer{.body = Json{{"results", results}}.dump()};
+  }
+  if (path == "/collective_rpc")
+    return VllmPeer::Answer{.status = 500, .body = R"({"detail":"no such method"})"};
+  if (path == "/weight_checker" || path == "/pause" || path == "/update_weight_version")
+    return VllmPeer::Answer{.status = 404, .body = R"({"detail":"Not Found"})"};
+  return std::nullopt;
+}
+
 int Serve(int count, char** words) {
   const Faults faults = ReadFaults(count, words);
   if (faults.exits) return 3;
@@ -97,9 +116,11 @@ int Serve(int count, char** words) {
       ::pause();
     }
     if (faults.neuron > 0) return SayAsOnNeuron(faults.neuron, path, body);
+    if (faults.workers > 0) return SayAsWithExtension(faults.workers, words[2], path, body);
     return std::optional<VllmPeer::Answer>();
   };
-  const VllmPeer peer(faults.neuron > 0 ? "" : words[2], std::atoi(words[1]), fault);
+  const VllmPeer peer(faults.neuron > 0 || faults.workers > 0 ? "" : words[2], std::atoi(words[1]),
+                      fault);
   int signal = 0;
   ::sigwait(&term, &signal);
   ::_exit(0);  // whatever a request waits for
