@@ -34,8 +34,8 @@ struct GraphKernel {
   std::string binary;
 };
 // kUnsupported when the graph holds a configuration in a place that is not known, or too many:
-// nobody could say then that all were found. The time is in proportion to the bytes; `poll` is asked
-// in between.
+// nobody could say then that all were found. The time is in proportion to the bytes; `poll` is
+// asked in between.
 Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph,
                                                 const std::function<Status()>& poll = {});
 
