@@ -98,9 +98,7 @@ Result<bool> IsLiteTree(const std::string& root) {
   if (std::ranges::find(names, kLiteKernelFolder) == names.end()) return false;
   NXDKIT_ASSIGN(const std::vector<std::string> kernels,
                 ListIfThere(JoinPath(root, kLiteKernelFolder)));
-  return std::ranges::any_of(kernels, [](std::string_view name) {
-    return IsKernelName(name) || name == kLiteBinaryFolder;
-  });
+  return std::ranges::any_of(kernels, IsKernelName);
 }
 
 Result<CacheEntry> ReadLiteEntry(const std::string& root, const std::string& key,

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "formats/compile_cache/kernel_config.h"
 #include "formats/compile_cache/lite_kernel.h"
 #include "formats/compile_cache/lite_owner.h"
@@ -436,25 +438,66 @@ TEST(Merges, SayWhenAGraphIsNotUnderstood) {
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
 }
 
+// A merge that waits with its last entry aside until `processes` have come as far.
+Result<MergeReport> MergeTogether(const LiteWorkshop& shop, const std::string& tree,
+                                  int processes) {
+  constexpr int kMostRounds = 10'000;
+  const std::string own_pid = "." + std::to_string(::getpid());
+  const auto has_last = [&] {
+    std::error_code gone;
+    for (const auto& each : fs::directory_iterator(shop.Path("into"), gone)) {
+      const std::string name = each.path().filename();
+      if (name.starts_with(LiteWorkshop::Key('f') + ".tmp.") && name.ends_with(own_pid))
+        return true;
+    }
+    return false;
+  };
+  bool waited = false;
+  const auto poll = [&]() -> Status {
+    if (waited || !has_last()) return OkStatus();
+    waited = true;
+    shop.scratch().Write("ready" + own_pid, "");
+    const auto all_are_ready = [&] {
+      int ready = 0;
+      for (const auto& each : fs::directory_iterator(shop.Path("")))
+        ready += each.path().filename().string().starts_with("ready.");
+      return ready == processes;
+    };
+    for (int i = 0; i < kMostRounds && !all_are_ready(); ++i) ::usleep(1000);
+    return OkStatus();
+  };
+  return MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path(""), .poll = poll});
+}
+
 // Several at once into one tree: every entry is there once, and whole, with its own binary.
 TEST(Merges, OfSeveralProcessesAtOnce) {
   const LiteWorkshop shop;
-  // Binaries have one base name, and each its own contents.
-  for (const std::string tree : {"one", "two", "three"})
+  const std::vector<std::string> trees = {"one", "two", "three"};
+  std::set<std::string> keys;
+  // Binaries have one base name, and each its own contents. All trees have sixteen entries of the
+  // same keys, and one alone, which names its first binary too.
+  for (const std::string& tree : trees) {
+    const auto put = [&](const std::string& key, const std::string& name) {
+      const std::string config = KernelConfig(shop.Path(name) + "/k.klir", name);
+      shop.WholeKey(key, GraphOf({config}), tree);
+      shop.Write("nki/" + key + ".json", KernelFile(config), tree);
+      keys.insert(key);
+    };
     for (const char digit : std::string("0123456789abcdef")) {
-      const std::string name = tree + digit;
-      fs::create_directory(shop.Path(name));
-      const std::string binary = shop.scratch().Write(name + "/k.klir", name);
-      shop.Whole(digit, GraphOf({KernelConfig(binary, name)}), tree);
-      shop.Write("nki/" + LiteWorkshop::Key(digit) + ".json",
-                 KernelFile(KernelConfig(binary, name)), tree);
+      fs::create_directory(shop.Path(tree + digit));
+      shop.scratch().Write(tree + digit + "/k.klir", tree + digit);
+      put(LiteWorkshop::Key(digit), tree + digit);
     }
+    put(Md5Hex(tree), tree + "0");
+  }
   std::vector<pid_t> children;
-  for (const char* tree : {"one", "two", "three"}) {
+  for (const std::string& tree : trees) {
     const pid_t child = ::fork();
     if (child == 0) {
-      const auto report = MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path("")});
-      ::_exit(report.ok() && report->unlinked.empty() ? 0 : 1);
+      const auto report = MergeTogether(shop, tree, 3);
+      const bool told = report.ok() && report->unlinked.empty() &&
+                        report->copied.size() + report->left.size() + report->kept == 34;
+      ::_exit(told ? 0 : 1);
     }
     children.push_back(child);
   }
@@ -465,11 +508,10 @@ TEST(Merges, OfSeveralProcessesAtOnce) {
   }
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
   const auto listing = ListLiteTree(shop.Path("into"), {});
-  EXPECT_EQ(listing->entries.size(), 16u);
+  EXPECT_EQ(listing->entries.size(), 19u);
   EXPECT_THAT(listing->strangers, IsEmpty());
   // Each names the binary of the tree that it came from, which its configuration says too.
-  for (const char digit : std::string("0123456789abcdef")) {
-    const std::string key = LiteWorkshop::Key(digit);
+  for (const std::string& key : keys) {
     const std::string graph = ReadBytes(shop.In(key + "/graph.hlo", "into"));
     const auto kernels = KernelsOfGraph(graph);
     ASSERT_TRUE(kernels.ok() && kernels->size() == 1);

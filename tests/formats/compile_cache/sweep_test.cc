@@ -170,8 +170,9 @@ TEST(Sweeps, LeaveBinariesUnderAMerge) {
     EXPECT_THAT(ShowPruned(report.in_use), ElementsAre("nki/bi clear"));
     EXPECT_TRUE(fs::exists(shop.In("nki/binaries/k")));
   }
+  shop.Whole('b');
   EXPECT_THAT(ShowPruned(SweepTree(shop, {.everything = true}).removed),
-              ElementsAre("nki/bi clear"));
+              ElementsAre("bb clear", "nki/bi clear"));
   EXPECT_FALSE(fs::exists(shop.In("nki/binaries")));
 }
 
