@@ -135,6 +135,18 @@ TEST(GraphKernels, AreLookedForOnce) {
   EXPECT_EQ(behind.error().code(), Errc::kUnsupported);
 }
 
+// A signal ends the search, in many runs of base64 and in many fields alike.
+TEST(GraphKernels, AreLookedForUntilASignalComes) {
+  std::string fields = PutField(3, "");
+  for (int i = 0; i < 100'000; ++i) fields += std::string("\x30\x01", 2);
+  for (const std::string& graph : {GraphOf({"eyJ eyJ"}), fields}) {
+    const auto kernels =
+        KernelsOfGraph(graph, []() -> Status { return Error(Errc::kInterrupted, "stopped"); });
+    ASSERT_FALSE(kernels.ok());
+    EXPECT_EQ(kernels.error().code(), Errc::kInterrupted);
+  }
+}
+
 TEST(KernelConfigs, NameTheirBinary) {
   EXPECT_EQ(BinaryOfConfig(KernelConfig("/var/x.klir")), "/var/x.klir");
   EXPECT_EQ(BinaryOfConfig(""), std::nullopt);
