@@ -64,7 +64,7 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
       .default_text("30");
   table.Flag("empty", &args.empty, "unfinished entries that nobody works on, too");
   table.Flag("damaged", &args.damaged,
-             "entries in which verify finds something, too; merge, push and pull replace them");
+             "entries that verify finds damaged, too; merge, push and pull replace them");
   table.Text("only-compiler", "VERSION", &args.only_compiler,
              "entries of all compilers but this one, too");
   table.Group("What merge, push and pull copy");
@@ -103,15 +103,14 @@ Result<ToolAnswer> Run(const CacheArgs& args, ToolContext& context) {
   NXDKIT_ASSIGN(const neff::CachePlace place,
                 neff::FindCache(args.cache_dir, EnvironmentValue("NEURON_CC_FLAGS"),
                                 EnvironmentValue("NEURON_COMPILE_CACHE_URL")));
-  if (place.root.find("://") != std::string::npos && args.command != "merge")
-    return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
   ToolAnswer answer;
   if (IsTransfer(args.command)) {
     NXDKIT_TRY(Transfer(args, place, context).To(answer));
   } else if (args.command == "relocate") {
     NXDKIT_TRY(Relocate(args, place, context).To(answer));
   } else {
-    NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(place.root));
+    NXDKIT_ASSIGN(const std::string root, FolderOf(place));
+    NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
     const bool removes = args.command == "prune" || args.command == "clear";
     NXDKIT_TRY(
         (removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree)).To(answer));

@@ -34,7 +34,7 @@ inline constexpr char kTrashPrefix[] = ".nxdkit-removed-";
 inline constexpr char kMergePrefix[] = ".nxdkit-merge";
 inline constexpr char kMakingFile[] = "nxdkit-entry.lock";  // of ours, while they are made
 
-// What an entry is named after.
+// The parts that an entry is named after.
 struct CacheKey {
   std::string graph;       // canonical text of what is compiled
   std::string flags_json;  // contents of compile_flags.json

@@ -4,6 +4,7 @@
 
 #include "formats/compile_cache/hlo_module.h"
 #include "formats/compile_cache/lite_tree.h"
+#include "formats/compile_cache/publish.h"
 #include "lib/base/errors.h"
 #include "lib/system/copy_file.h"
 #include "lib/system/file.h"
@@ -29,7 +30,7 @@ std::string_view MarkerOf(TreeKind kind) {
 }
 
 bool IsCopied(const std::string& name) {
-  return name != kLiteAccessedFile && !name.ends_with(".lock") && !ParseLeftover(name);
+  return name != kLiteAccessedFile && !name.ends_with(kLockSuffix) && !ParseLeftover(name);
 }
 
 // A path is copied unless it, or a folder above it, has a name that is not.
@@ -53,7 +54,7 @@ Result<std::string> AsideOf(const FoundTree& tree, const std::string& name) {
 }
 
 Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to) {
-  if (kind == TreeKind::kNeff) return CopyFile(entry.path, to, false);
+  if (kind == TreeKind::kNeff) return CopyFileItself(entry.path, to, false);
   NXDKIT_TRY(MakeFolders(to));
   NXDKIT_ASSIGN(const std::vector<TreeEntry> all, ListTree(entry.path));
   const std::string_view marker = MarkerOf(kind);
@@ -61,12 +62,12 @@ Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to) 
     if (each.path == marker || !IsCopiedPath(each.path)) continue;
     if (each.kind == PathKind::kFolder) NXDKIT_TRY(MakeFolders(JoinPath(to, each.path)));
     if (each.kind == PathKind::kFile)
-      NXDKIT_TRY(CopyFile(JoinPath(entry.path, each.path), JoinPath(to, each.path), false));
+      NXDKIT_TRY(CopyFileItself(JoinPath(entry.path, each.path), JoinPath(to, each.path), false));
   }
   const std::string last = JoinPath(entry.path, marker);
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(last));
   if (info.kind != PathKind::kFile) return Corrupt("{} is no file", marker);
-  return CopyFile(last, JoinPath(to, marker), false);
+  return CopyFileItself(last, JoinPath(to, marker), false);
 }
 
 std::string PayloadPath(const FoundTree& tree, const CacheEntry& entry) {
@@ -80,11 +81,7 @@ Result<std::optional<std::string>> GraphWithKernels(const std::string& folder) {
 }
 
 Status ReplaceGraph(const std::string& folder, std::string_view graph) {
-  const std::string path = JoinPath(folder, kLiteGraphFile);
-  NXDKIT_TRY(RemoveTree(path));
-  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
-  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(graph.data(), graph.size()))));
-  return file.Close();
+  return WriteAside(JoinPath(folder, kLiteGraphFile), graph);
 }
 
 }  // namespace nxdkit::neff

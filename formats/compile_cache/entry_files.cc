@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include "formats/compile_cache/leftovers.h"
 #include "formats/neff/header.h"
 #include "lib/system/folders.h"
 
@@ -33,7 +34,8 @@ std::string EntryName(const CacheEntry& entry) {
   return entry.compiler.empty() ? entry.module : JoinPath(entry.compiler, entry.module);
 }
 
-Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults) {
+Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults,
+                 Severity severity) {
   if (checked.ok()) return OkStatus();
   const Error& error = checked.error();
   if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound &&
@@ -42,7 +44,7 @@ Status KeepFault(const std::string& file, const Status& checked, std::vector<Ent
   std::string message = error.message();
   if (!error.member().empty()) message = error.member() + ": " + message;
   if (error.offset()) message = fmt::format("offset {}: {}", *error.offset(), message);
-  faults.push_back({file, std::move(message)});
+  faults.push_back({file, std::move(message), severity});
   return OkStatus();
 }
 
@@ -68,8 +70,7 @@ KeepAccessTime::KeepAccessTime(std::string path) : path_(std::move(path)) {
 
 KeepAccessTime::~KeepAccessTime() {
   if (before_.kind == PathKind::kMissing) return;
-  constexpr int64_t kSecond = 1'000'000'000;
-  const timespec times[2] = {{before_.read_ns / kSecond, before_.read_ns % kSecond},
+  const timespec times[2] = {{before_.read_ns / kSecondNs, before_.read_ns % kSecondNs},
                              {0, UTIME_OMIT}};
   // A cache that may only be read has no times to keep.
   static_cast<void>(::utimensat(AT_FDCWD, path_.c_str(), times, 0) == 0);

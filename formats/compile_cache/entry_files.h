@@ -24,7 +24,8 @@ Status CountFiles(CacheEntry& entry);
 std::string EntryName(const CacheEntry& entry);
 
 // Errors of a file become faults of the entry; those of the system and of the user are handed on.
-Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults);
+Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults,
+                 Severity severity = Severity::kDamage);
 
 // Faults of a NEFF that is a file of its own: header, size, hash of the payload.
 Result<std::vector<std::string>> NeffFaults(const std::string& path,

@@ -27,6 +27,7 @@ constexpr Step kSteps[] = {
 
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 constexpr size_t kMaxVarintBytes = 10;
+constexpr uint64_t kFieldsBetweenPolls = 1 << 16;
 
 std::string VarintText(uint64_t value) {
   std::string text;
@@ -99,7 +100,8 @@ class Fields {
 
 class Walker {
  public:
-  explicit Walker(const ReplaceConfig& replace) : replace_(replace) {}
+  Walker(const ReplaceConfig& replace, const std::function<Status()>& poll)
+      : replace_(replace), poll_(poll) {}
 
   // The message with its replacements; nullopt when it stays.
   Result<std::optional<std::string>> Walk(Node node, std::string_view message, uint64_t offset) {
@@ -109,6 +111,7 @@ class Walker {
     Fields fields(message, offset);
     while (!fields.AtEnd()) {
       NXDKIT_ASSIGN(const Field field, fields.Next());
+      if (++fields_ % kFieldsBetweenPolls == 0 && poll_) NXDKIT_TRY(poll_());
       const auto* step = std::ranges::find_if(kSteps, [&](const Step& each) {
         return each.from == node && each.field == field.number && field.type == kBytes;
       });
@@ -132,16 +135,19 @@ class Walker {
 
  private:
   const ReplaceConfig& replace_;
+  const std::function<Status()>& poll_;
   uint64_t computations_ = 0;
+  uint64_t fields_ = 0;
 };
 
 }  // namespace
 
 Result<std::optional<std::string>> ReplaceBackendConfigs(std::string_view graph,
-                                                         const ReplaceConfig& replace) {
+                                                         const ReplaceConfig& replace,
+                                                         const std::function<Status()>& poll) {
   if (graph.size() > kMaxGraphBytes)
     return OverLimit("a graph of {} bytes is over the limit of {}", graph.size(), kMaxGraphBytes);
-  Walker walker(replace);
+  Walker walker(replace, poll);
   NXDKIT_ASSIGN(std::optional<std::string> changed, walker.Walk(Node::kModule, graph, 0));
   if (walker.computations() == 0)
     return Corrupt("{} bytes without a computation: it is no HloModuleProto", graph.size()).at(0);
@@ -152,6 +158,8 @@ Result<std::vector<BackendConfig>> FindBackendConfigs(std::string_view graph) {
   std::vector<BackendConfig> found;
   const ReplaceConfig note =
       [&](const BackendConfig& config) -> Result<std::optional<std::string>> {
+    if (found.size() == kMostConfigs)
+      return Unsupported("more than {} configurations", kMostConfigs).at(config.offset);
     found.push_back(config);
     return std::optional<std::string>();
   };

@@ -25,16 +25,20 @@ struct BackendConfig {
   std::string_view text;  // a view into the graph
 };
 
+// More are not noted: a record of three bytes would take eight times as many.
+inline constexpr size_t kMostConfigs = 4'000'000;
+
 // kCorrupt with the offset for what is no module: fields that end outside of what holds them, wire
-// types that do not exist, no computation at all.
+// types that do not exist, no computation at all. kUnsupported for more than kMostConfigs.
 Result<std::vector<BackendConfig>> FindBackendConfigs(std::string_view graph);
 
 // Gives the text that is to stand in the place of a configuration; nullopt: it stays.
 using ReplaceConfig = std::function<Result<std::optional<std::string>>(const BackendConfig&)>;
 
 // The graph with other configurations, and the lengths of all messages around them as they have to
-// be then; every other byte as it was. nullopt when none was replaced.
+// be then; every other byte as it was. nullopt when none was replaced. `poll` is asked in between.
 Result<std::optional<std::string>> ReplaceBackendConfigs(std::string_view graph,
-                                                         const ReplaceConfig& replace);
+                                                         const ReplaceConfig& replace,
+                                                         const std::function<Status()>& poll = {});
 
 }  // namespace nxdkit::neff

@@ -1,6 +1,8 @@
 #include "formats/compile_cache/kernel_config.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "formats/compile_cache/hlo_module.h"
 #include "lib/base/errors.h"
@@ -14,6 +16,10 @@ constexpr char kBinaries[] = "klir_binary";
 constexpr char kBinary[] = "binary";
 constexpr int kMostPlaces = 100;  // tried for one path in a configuration; each reads all of it
 constexpr std::string_view kBase64OfObject = "eyJ";  // base64 of {"
+constexpr size_t kLeastConfigBytes = 40;             // of {"klir_binary":{"binary":""}}, 29 bytes
+constexpr size_t kMostKernels = 1'000'000;
+
+using GraphPoll = std::function<Status()>;
 
 // nullptr when the path leads to no string.
 Json* StringAt(Json& json, const std::vector<std::string>& keys) {
@@ -46,41 +52,83 @@ bool IsBase64(char c) {
          c == '/';
 }
 
-// Whether base64 that begins here holds the words of a kernel's configuration. Where it ends is not
-// known: what comes behind may look like more of it.
-bool LooksLikeConfig(std::string_view from_here) {
-  constexpr size_t kMost = size_t{64} << 10;
-  size_t end = 0;
-  while (end < std::min(from_here.size(), kMost) && IsBase64(from_here[end])) ++end;
-  const std::optional<std::string> text = ParseBase64(from_here.substr(0, end / 4 * 4));
-  return text && text->find("\"klir_binary\"") != std::string::npos;
+// Whether base64 of this alignment holds the words of a kernel's configuration, piece by piece.
+bool HoldsConfig(std::string_view run) {
+  constexpr std::string_view kWords = "\"klir_binary\"";
+  constexpr size_t kPiece = size_t{64} << 10;
+  constexpr size_t kOverlap = 24;  // more than the words take
+  for (size_t at = 0; at + 4 <= run.size(); at += kPiece - kOverlap) {
+    const std::string_view piece = run.substr(at, kPiece);
+    const std::optional<std::string> text = ParseBase64(piece.substr(0, piece.size() / 4 * 4));
+    if (text && text->find(kWords) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Where a configuration of a kernel seems to begin; npos. Every run of base64 is read once for each
+// of the four alignments, because what stands before a configuration may look like more of it.
+Result<size_t> FindConfigIn(std::string_view text, const GraphPoll& poll) {
+  size_t at = text.find(kBase64OfObject);
+  while (at != std::string_view::npos) {
+    if (poll) NXDKIT_TRY(poll());
+    size_t end = at;
+    while (end < text.size() && IsBase64(text[end])) ++end;
+    const std::string_view run = text.substr(at, end - at);
+    std::array<bool, 4> seen{};
+    for (size_t i = 0; i != std::string_view::npos; i = run.find(kBase64OfObject, i + 1)) {
+      if (std::exchange(seen[i % seen.size()], true)) continue;
+      if (HoldsConfig(run.substr(i))) return at + i;
+      if (std::ranges::all_of(seen, [](bool each) { return each; })) break;
+    }
+    at = text.find(kBase64OfObject, end);
+  }
+  return std::string_view::npos;
+}
+
+// The kernels' configurations in a graph, with their binaries. An error for one that stands
+// elsewhere, or is not as a whole what it begins like.
+struct FoundKernels {
+  std::vector<GraphKernel> kernels;
+  std::vector<size_t> ends;  // of the configurations, by kernel
+};
+Result<FoundKernels> KernelsIn(std::string_view graph, const GraphPoll& poll) {
+  FoundKernels found;
+  const ReplaceConfig note =
+      [&](const BackendConfig& config) -> Result<std::optional<std::string>> {
+    if (config.text.size() < kLeastConfigBytes) return std::optional<std::string>();
+    std::optional<std::string> binary = BinaryOfConfig(config.text);
+    if (!binary && config.text.starts_with(kBase64OfObject)) {
+      NXDKIT_ASSIGN(const size_t at, FindConfigIn(config.text, poll));
+      if (at == 0)
+        return Unsupported(
+                   "a backend_config of {} bytes begins like a kernel's configuration, and "
+                   "is none",
+                   config.text.size())
+            .at(config.offset);
+    }
+    if (!binary) return std::optional<std::string>();
+    if (found.kernels.size() == kMostKernels)
+      return Unsupported("more than {} kernels", kMostKernels).at(config.offset);
+    found.kernels.push_back({config.offset, *std::move(binary)});
+    found.ends.push_back(config.offset + config.text.size());
+    return std::optional<std::string>();
+  };
+  NXDKIT_TRY(ReplaceBackendConfigs(graph, note, poll));
+  return found;
 }
 
 // A configuration outside of the places that are known is an error.
-Status CheckNoOthers(std::string_view graph, const std::vector<BackendConfig>& known) {
-  auto next = known.begin();
-  for (size_t at = graph.find(kBase64OfObject); at != std::string_view::npos;
-       at = graph.find(kBase64OfObject, at + 1)) {
-    while (next != known.end() && next->offset + next->text.size() <= at) ++next;
-    const bool inside = next != known.end() && next->offset <= at;
-    if (inside && (next->offset == at || BinaryOfConfig(next->text))) continue;
-    if (LooksLikeConfig(graph.substr(at)))
-      return Unsupported("a kernel's configuration stands outside of a backend_config").at(at);
+Status CheckNoOthers(std::string_view graph, const FoundKernels& found, const GraphPoll& poll) {
+  size_t begin = 0;
+  for (size_t i = 0; i <= found.kernels.size(); ++i) {
+    const size_t end = i < found.kernels.size() ? found.kernels[i].offset : graph.size();
+    NXDKIT_ASSIGN(const size_t at, FindConfigIn(graph.substr(begin, end - begin), poll));
+    if (at != std::string_view::npos)
+      return Unsupported("a kernel's configuration stands outside of a backend_config")
+          .at(begin + at);
+    if (i < found.kernels.size()) begin = found.ends[i];
   }
   return OkStatus();
-}
-
-Result<std::vector<BackendConfig>> ConfigsOf(std::string_view graph) {
-  NXDKIT_ASSIGN(std::vector<BackendConfig> configs, FindBackendConfigs(graph));
-  NXDKIT_TRY(CheckNoOthers(graph, configs));
-  for (const BackendConfig& config : configs)
-    if (!BinaryOfConfig(config.text) && LooksLikeConfig(config.text))
-      return Unsupported(
-                 "a backend_config of {} bytes begins like a kernel's configuration, and "
-                 "is none",
-                 config.text.size())
-          .at(config.offset);
-  return configs;
 }
 
 }  // namespace
@@ -126,26 +174,27 @@ std::string ConfigWithoutBinary(std::string_view base64) {
   return DumpPython(config->json);
 }
 
-Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph) {
-  NXDKIT_ASSIGN(const std::vector<BackendConfig> configs, ConfigsOf(graph));
-  std::vector<GraphKernel> kernels;
-  for (const BackendConfig& config : configs)
-    if (std::optional<std::string> binary = BinaryOfConfig(config.text))
-      kernels.push_back({config.offset, *std::move(binary)});
-  return kernels;
+Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph, const GraphPoll& poll) {
+  NXDKIT_ASSIGN(FoundKernels found, KernelsIn(graph, poll));
+  NXDKIT_TRY(CheckNoOthers(graph, found, poll));
+  return std::move(found.kernels);
 }
 
-Result<std::optional<std::string>> GraphWithBinaries(std::string_view graph, const MapBinary& map) {
-  NXDKIT_TRY(ConfigsOf(graph));
+Result<std::optional<std::string>> GraphWithBinaries(std::string_view graph, const MapBinary& map,
+                                                     const GraphPoll& poll) {
+  NXDKIT_TRY(KernelsOfGraph(graph, poll));
   return ReplaceBackendConfigs(
-      graph, [&](const BackendConfig& config) -> Result<std::optional<std::string>> {
+      graph,
+      [&](const BackendConfig& config) -> Result<std::optional<std::string>> {
         const std::optional<std::string> binary = BinaryOfConfig(config.text);
+        if (binary && poll) NXDKIT_TRY(poll());
         const std::optional<std::string> other = binary ? map(*binary) : std::nullopt;
         if (!other || *other == *binary) return std::optional<std::string>();
         Result<std::string> changed = ConfigWithBinary(config.text, *other);
         if (!changed.ok()) return std::move(changed).error().at(config.offset);
         return std::optional<std::string>(*std::move(changed));
-      });
+      },
+      poll);
 }
 
 }  // namespace nxdkit::neff

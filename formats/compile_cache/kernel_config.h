@@ -33,13 +33,16 @@ struct GraphKernel {
   uint64_t offset = 0;  // where its configuration begins in the graph
   std::string binary;
 };
-// kUnsupported when the graph holds a configuration in a place that is not known: nobody could say
-// then that all were found.
-Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph);
+// kUnsupported when the graph holds a configuration in a place that is not known, or too many:
+// nobody could say then that all were found. The time is in proportion to the bytes; `poll` is
+// asked in between.
+Result<std::vector<GraphKernel>> KernelsOfGraph(std::string_view graph,
+                                                const std::function<Status()>& poll = {});
 
 // Gives the path that a binary is to have; nullopt: it stays.
 using MapBinary = std::function<std::optional<std::string>(const std::string& binary)>;
 // The graph with other paths; nullopt when none changes. Errors as of KernelsOfGraph.
-Result<std::optional<std::string>> GraphWithBinaries(std::string_view graph, const MapBinary& map);
+Result<std::optional<std::string>> GraphWithBinaries(std::string_view graph, const MapBinary& map,
+                                                     const std::function<Status()>& poll = {});
 
 }  // namespace nxdkit::neff

@@ -9,8 +9,6 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr char kBelowVariable[] = "neuron/compile_cache";
-
 std::vector<std::string> LiteRoots(const VariableReader& variable) {
   std::vector<std::string> folders;
   const std::string home = variable("HOME");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "formats/compile_cache/entry_files.h"
 #include "lib/base/text.h"
 #include "lib/system/look.h"
 #include "lib/system/mount.h"
@@ -17,7 +18,7 @@ namespace nxdkit::neff {
 namespace {
 
 constexpr char kBehindHost = '~';  // no part of a host's name
-constexpr int64_t kNanoseconds = 1'000'000'000;
+constexpr size_t kDigitsBehindHost = 8;
 
 // The rest behind the marks: "<pid>" or "<host>.<pid>".
 bool ParseMaker(std::string_view text, Leftover& leftover) {
@@ -41,6 +42,13 @@ std::optional<Leftover> ParseLeftover(std::string_view name) {
     if (ParseMaker(name.substr(at + mark.size()), leftover)) return leftover;
   }
   return std::nullopt;
+}
+
+bool IsOurs(const Leftover& leftover) {
+  const size_t mark = leftover.host.rfind(kBehindHost);
+  if (leftover.what != "tmp" || mark == std::string::npos) return false;
+  const std::string_view digits = std::string_view(leftover.host).substr(mark + 1);
+  return digits.size() == kDigitsBehindHost && IsLowerHex(digits);
 }
 
 std::string AsideName(std::string_view of) {
@@ -76,7 +84,7 @@ Result<bool> IsAbandoned(const std::string& path, const Leftover& leftover,
   if (asks_here && FactsOfProcess(leftover.pid)) return false;
   NXDKIT_ASSIGN(const int64_t last, LastChange(path));
   const int64_t patience = asks_here ? kQuietSeconds : kPatienceSeconds;
-  return (moment.now_ns - last) / kNanoseconds >= patience;
+  return (moment.now_ns - last) / kSecondNs >= patience;
 }
 
 }  // namespace nxdkit::neff

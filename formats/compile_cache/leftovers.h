@@ -20,6 +20,9 @@ struct Leftover {
 };
 std::optional<Leftover> ParseLeftover(std::string_view name);  // a base name
 
+// Whether AsideName made the name, in whatever process.
+bool IsOurs(const Leftover& leftover);
+
 // "<of>.tmp.<host>~<8 hex>.<pid>" of this process, as the vendor names what it promotes but for
 // the digits, which are others each time.
 std::string AsideName(std::string_view of);
@@ -31,6 +34,7 @@ std::string TrashName(std::string_view of);
 // asked: those of other machines.
 inline constexpr int64_t kQuietSeconds = 600;
 inline constexpr int64_t kPatienceSeconds = 24 * 3600;
+inline constexpr int64_t kSecondNs = 1'000'000'000;
 
 // The folder of a tree, and when it is looked at.
 struct TreeMoment {

@@ -15,7 +15,6 @@ namespace {
 constexpr uint64_t kMaxKernelBytes = uint64_t{16} << 20;
 constexpr char kConfigKey[] = "dumped_config";
 constexpr char kCopyKey[] = "kernel_binary";
-constexpr std::string_view kKernelSuffix = ".json";
 
 // A path below nki/, of plain names.
 bool StaysInside(std::string_view path) {
@@ -72,9 +71,9 @@ Result<std::string> FindKernelBinary(const std::string& root, const std::string&
   std::vector<std::string> places;
   const std::string folder = KernelFolder(root);
   if (!copy.empty()) places.push_back(JoinPath(folder, copy));
-  const std::string name = BaseName(binary);
-  if (StaysInside(name)) places.push_back(JoinPath(JoinPath(folder, kLiteBinaryFolder), name));
   if (binary.starts_with('/')) places.push_back(binary);
+  const std::string name = BaseName(binary);
+  if (StaysInside(name)) places.push_back(JoinPath(KernelBinaryFolder(root), name));
   std::vector<std::string> allowed = folders;
   allowed.push_back(root);
   for (const std::string& place : places) {
@@ -94,12 +93,18 @@ Result<std::string> FindKernelBinary(const std::string& root, const std::string&
 
 std::string KernelFolder(const std::string& root) { return JoinPath(root, kLiteKernelFolder); }
 
+std::string KernelBinaryFolder(const std::string& root) {
+  return JoinPath(KernelFolder(root), kLiteBinaryFolder);
+}
+
+std::string KernelLockPath(std::string_view file) {
+  if (file.ends_with(kKernelSuffix)) file.remove_suffix(kKernelSuffix.size());
+  return std::string(file) + std::string(kLockSuffix);
+}
+
 Result<std::vector<std::string>> ListLiteKernels(const std::string& root) {
   NXDKIT_ASSIGN(std::vector<std::string> names, ListIfThere(KernelFolder(root)));
-  std::erase_if(names, [](std::string_view name) {
-    return !name.ends_with(kKernelSuffix) ||
-           !IsLiteKey(name.substr(0, name.size() - kKernelSuffix.size()));
-  });
+  std::erase_if(names, [](std::string_view name) { return !IsKernelName(name); });
   return names;
 }
 

@@ -30,13 +30,17 @@ Result<std::string> KernelWithBinary(const LiteKernel& kernel, const std::string
 std::string KernelWithoutPaths(const LiteKernel& kernel);
 
 // Path of the binary that belongs to the kernel, for a tree that came from elsewhere: the copy that
-// the file names, nki/binaries/<name of the binary>, the absolute path where that is in the
-// tree or in one of `folders`, links resolved. "" when it is nowhere of these.
+// the file names; the absolute path, which is the engine's own, where that is in the tree or in one
+// of `folders`, links resolved; else, because base names collide, nki/binaries/<name of the
+// binary>. "" when it is nowhere of these.
 Result<std::string> FindKernelBinary(const std::string& root, const std::string& binary,
                                      const std::string& copy,
                                      const std::vector<std::string>& folders);
 
 std::string KernelFolder(const std::string& root);
+std::string KernelBinaryFolder(const std::string& root);
+// "nki/<key>.lock" of "nki/<key>.json": a flock
+std::string KernelLockPath(std::string_view file);
 // Base names of the kernels' files in nki/, sorted; none where there is no such folder.
 Result<std::vector<std::string>> ListLiteKernels(const std::string& root);
 

@@ -127,26 +127,28 @@ Result<std::vector<std::string>> MetadataFaults(std::string_view text, std::stri
   return faults;
 }
 
-std::vector<std::string> CommandFaults(const std::string& text, std::string_view key,
-                                       const std::optional<Header>& neff) {
+std::vector<EntryFault> CommandFaults(const std::string& text, std::string_view key,
+                                      const std::optional<Header>& neff) {
   const Result<std::vector<std::string>> words = SplitCommand(text);
-  if (!words.ok()) return {words.error().message()};
-  std::vector<std::string> faults;
+  if (!words.ok()) return {{"", words.error().message(), Severity::kRemark}};
+  std::vector<EntryFault> faults;
+  const auto wrong = [&](std::string message) {
+    faults.push_back({"", std::move(message), Severity::kWrong});
+  };
   const std::optional<std::string> output = OptionOf(*words, {"--output"});
   if (output && BaseName(*output) != LiteNeffName(key))
-    faults.push_back(
-        fmt::format("--output names {}, expected {}", BaseName(*output), LiteNeffName(key)));
+    wrong(fmt::format("--output names {}, expected {}", BaseName(*output), LiteNeffName(key)));
   const std::optional<std::string> target = OptionOf(*words, {"--target"});
-  if (!target) faults.push_back("there is no --target");
+  if (!target) faults.push_back({"", "there is no --target", Severity::kRemark});
   if (!neff) return faults;
   const std::optional<std::string> lnc = OptionOf(*words, {"--lnc", "--logical-nc-config"});
   const std::optional<uint32_t> cores = lnc ? ParseNumber<uint32_t>(*lnc) : std::nullopt;
   if (cores && neff->lnc != 0 && *cores != neff->lnc)
-    faults.push_back(fmt::format("--lnc is {}, the header of the NEFF says {}", *cores, neff->lnc));
+    wrong(fmt::format("--lnc is {}, the header of the NEFF says {}", *cores, neff->lnc));
   const auto* known =
       target ? std::ranges::find(kTargets, *target, &Target::name) : std::end(kTargets);
   if (known != std::end(kTargets) && neff->lnc > known->most_lnc)
-    faults.push_back(fmt::format(
+    wrong(fmt::format(
         "--target {} has at most {} logical core of each, the header of the NEFF says {}", *target,
         known->most_lnc, neff->lnc));
   return faults;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/compile_cache/verify_entry.h"
 #include "formats/neff/header.h"
 #include "lib/base/error.h"
 
@@ -27,8 +28,9 @@ Result<LiteMarker> ParseLiteMarker(std::string_view text);
 Result<std::vector<std::string>> MetadataFaults(std::string_view text, std::string_view key);
 
 // Contradictions between command.txt and the NEFF: the target and the number of logical cores, as
-// far as a header says anything of them, and the names of graph and NEFF.
-std::vector<std::string> CommandFaults(const std::string& text, std::string_view key,
-                                       const std::optional<Header>& neff);
+// far as a header says anything of them, and the name of the NEFF. Remarks where it contradicts
+// nothing: the engine does not read it. The files of the faults are empty.
+std::vector<EntryFault> CommandFaults(const std::string& text, std::string_view key,
+                                      const std::optional<Header>& neff);
 
 }  // namespace nxdkit::neff

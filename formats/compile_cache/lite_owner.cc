@@ -1,6 +1,9 @@
 #include "formats/compile_cache/lite_owner.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
 
 #include "formats/compile_cache/entry_lock.h"
 #include "formats/compile_cache/lite_tree.h"
@@ -15,7 +18,6 @@ namespace nxdkit::neff {
 namespace {
 
 constexpr std::string_view kOwnerSuffix = ".compilation_metadata";
-constexpr std::string_view kLockSuffix = ".lock";
 constexpr uint64_t kMaxOwnerBytes = 1 << 20;
 constexpr size_t kKeptNameBytes = 15;  // all that the kernel keeps of a process's name
 
@@ -62,6 +64,22 @@ std::optional<std::vector<std::string>> ParsePythonList(std::string_view text) {
   return words;
 }
 
+// As Python's repr writes it, in ASCII quotes.
+std::string PythonString(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\')
+      quoted += {'\\', c};
+    else if (c == '\n')
+      quoted += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      quoted += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    else
+      quoted += c;
+  }
+  return quoted + "'";
+}
+
 bool IsThatProcess(const LiteOwner& owner, const ProcessFacts& facts) {
   const bool same_name = owner.process_name.substr(0, kKeptNameBytes) == facts.name;
   return same_name && (!owner.words || *owner.words == facts.words);
@@ -70,7 +88,9 @@ bool IsThatProcess(const LiteOwner& owner, const ProcessFacts& facts) {
 }  // namespace
 
 std::string OwnerFileName(std::string_view key) { return fmt::format(".{}{}", key, kOwnerSuffix); }
-std::string OwnerLockName(std::string_view key) { return OwnerFileName(key) + ".lock"; }
+std::string OwnerLockName(std::string_view key) {
+  return OwnerFileName(key) + std::string(kLockSuffix);
+}
 
 std::optional<std::string> KeyOfOwnerFile(std::string_view name) {
   if (!name.starts_with('.') || !name.ends_with(kOwnerSuffix)) return std::nullopt;
@@ -101,6 +121,18 @@ Result<LiteOwner> ParseOwnerFile(std::string_view text) {
   return owner;
 }
 
+std::string OwnerTextOfThisProcess() {
+  using std::chrono::system_clock;
+  const std::optional<ProcessFacts> facts = FactsOfProcess(::getpid());
+  std::string words;
+  if (facts)
+    for (const std::string& word : facts->words)
+      words += (words.empty() ? "" : ", ") + PythonString(word);
+  const std::chrono::duration<double> now = system_clock::now().time_since_epoch();
+  return fmt::format("pid: {}\nprocess_name: {}\ncmdline: [{}]\nrank: 0\ntimestamp: {}\n",
+                     ::getpid(), facts ? facts->name : "", words, now.count());
+}
+
 Result<OwnerState> AskOwner(const std::string& root, std::string_view key,
                             const TreeMoment& moment) {
   const std::string lock = JoinPath(root, OwnerLockName(key));
@@ -110,7 +142,7 @@ Result<OwnerState> AskOwner(const std::string& root, std::string_view key,
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
   if (info.kind == PathKind::kMissing) return OwnerState::kNone;
   if (moment.shared) {
-    const bool old = (moment.now_ns - info.written_ns) / 1'000'000'000 >= kPatienceSeconds;
+    const bool old = (moment.now_ns - info.written_ns) / kSecondNs >= kPatienceSeconds;
     return old ? OwnerState::kDead : OwnerState::kAlive;
   }
   if (info.kind != PathKind::kFile) return OwnerState::kDead;
@@ -120,8 +152,8 @@ Result<OwnerState> AskOwner(const std::string& root, std::string_view key,
   const Result<LiteOwner> owner = text.ok() ? ParseOwnerFile(*text) : text.error();
   // It may be written at this moment: what cannot be read is dead when it is old.
   if (!owner.ok())
-    return (moment.now_ns - info.written_ns) / 1'000'000'000 >= kQuietSeconds ? OwnerState::kDead
-                                                                              : OwnerState::kAlive;
+    return (moment.now_ns - info.written_ns) / kSecondNs >= kQuietSeconds ? OwnerState::kDead
+                                                                          : OwnerState::kAlive;
   const std::optional<ProcessFacts> facts = FactsOfProcess(owner->pid);
   return facts && IsThatProcess(*owner, *facts) ? OwnerState::kAlive : OwnerState::kDead;
 }

@@ -28,6 +28,9 @@ struct LiteOwner {
 // pid.
 Result<LiteOwner> ParseOwnerFile(std::string_view text);
 
+// The file as the engine would write it of this process.
+std::string OwnerTextOfThisProcess();
+
 enum class OwnerState {
   kNone,   // there is no such file, and nobody holds the lock
   kAlive,  // or it cannot be told

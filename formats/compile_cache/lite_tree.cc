@@ -49,15 +49,56 @@ bool IsLiteMetadataName(std::string_view name) {
   return name.starts_with(".artifact_metadata_v") && name.ends_with(".json");
 }
 
+bool IsKernelName(std::string_view base_name) {
+  return base_name.ends_with(kKernelSuffix) &&
+         IsLiteKey(base_name.substr(0, base_name.size() - kKernelSuffix.size()));
+}
+
+bool IsKernelLockName(std::string_view base_name) {
+  return base_name.ends_with(kLockSuffix) &&
+         IsLiteKey(base_name.substr(0, base_name.size() - kLockSuffix.size()));
+}
+
+std::optional<Leftover> LiteLeftover(const std::string& path) {
+  std::optional<Leftover> leftover = ParseLeftover(BaseName(path));
+  if (!leftover) return std::nullopt;
+  const std::string folder = ParentPath(path);
+  const std::string& of = leftover->of;
+  const bool in_root = folder == ".";
+  const bool known = in_root                       ? IsLiteKey(of) || of == kLiteKernelFolder
+                     : folder == kLiteKernelFolder ? IsKernelName(of) || IsKernelLockName(of)
+                                                   : IsOurs(*leftover);
+  return known ? leftover : std::nullopt;
+}
+
+Result<std::vector<std::string>> AbandonedInLiteTree(const CacheListing& listing,
+                                                     const TreeMoment& moment) {
+  std::vector<std::string> folders = {"", kLiteKernelFolder,
+                                      JoinPath(kLiteKernelFolder, kLiteBinaryFolder)};
+  for (const CacheEntry& entry : listing.entries)
+    if (entry.state == EntryState::kDone) folders.push_back(entry.module);
+  std::vector<std::string> abandoned;
+  for (const std::string& folder : folders) {
+    const std::string path = folder.empty() ? listing.root : JoinPath(listing.root, folder);
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
+    for (const std::string& base : names) {
+      const std::string name = folder.empty() ? base : JoinPath(folder, base);
+      const std::optional<Leftover> leftover = LiteLeftover(name);
+      if (!leftover) continue;
+      NXDKIT_ASSIGN(const bool goes, IsAbandoned(JoinPath(listing.root, name), *leftover, moment));
+      if (goes) abandoned.push_back(name);
+    }
+  }
+  return abandoned;
+}
+
 Result<bool> IsLiteTree(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
   if (std::ranges::any_of(names, IsOfLiteTree)) return true;
   if (std::ranges::find(names, kLiteKernelFolder) == names.end()) return false;
   NXDKIT_ASSIGN(const std::vector<std::string> kernels,
                 ListIfThere(JoinPath(root, kLiteKernelFolder)));
-  return std::ranges::any_of(kernels, [](std::string_view name) {
-    return name.ends_with(".json") && IsLiteKey(name.substr(0, name.size() - 5));
-  });
+  return std::ranges::any_of(kernels, IsKernelName);
 }
 
 Result<CacheEntry> ReadLiteEntry(const std::string& root, const std::string& key,

@@ -7,8 +7,10 @@
 // Facts: FORMAT.md beside this file, read from source, not run.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/compile_cache/cache.h"
 #include "formats/compile_cache/leftovers.h"
@@ -27,6 +29,18 @@ inline constexpr char kLiteBinaryFolder[] = "binaries";  // in nki/
 bool IsLiteKey(std::string_view name);           // 32 hexadecimal digits
 std::string LiteNeffName(std::string_view key);  // "graph_<key>.neff"
 bool IsLiteMetadataName(std::string_view name);  // any version
+inline constexpr std::string_view kKernelSuffix = ".json";
+inline constexpr std::string_view kLockSuffix = ".lock";
+bool IsKernelName(std::string_view base_name);      // "<key>.json", in nki/
+bool IsKernelLockName(std::string_view base_name);  // "<key>.lock", in nki/
+
+// The leftover that a path below the root is, of something that may lie there: in the root of an
+// entry or of nki/, in nki/ of a kernel or its lock; in nki/binaries/ and in entries those of ours
+// alone. Other names that look like leftovers are strangers.
+std::optional<Leftover> LiteLeftover(const std::string& path);
+// Leftovers in all of these places that nobody works on, as paths below the root.
+Result<std::vector<std::string>> AbandonedInLiteTree(const CacheListing& listing,
+                                                     const TreeMoment& moment);
 
 // A folder named by a key, or kernels, or the owner of an entry.
 Result<bool> IsLiteTree(const std::string& root);

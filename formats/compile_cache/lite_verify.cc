@@ -36,17 +36,18 @@ class LiteVerifier {
     NXDKIT_TRY(ListFolder(entry_.path).To(names_));
     CheckNames();
     const KeepAccessTime keep(Path(neff_));
-    NXDKIT_TRY(Check(kLiteMarkerFile, &LiteVerifier::CheckMarker));
-    NXDKIT_TRY(Check(neff_, &LiteVerifier::CheckNeff));
-    NXDKIT_TRY(Check(kLiteMetadataFile, &LiteVerifier::CheckMetadata));
-    if (Has(kLiteCommandFile)) NXDKIT_TRY(Check(kLiteCommandFile, &LiteVerifier::CheckCommand));
-    NXDKIT_TRY(Check(kLiteGraphFile, &LiteVerifier::CheckGraph));
+    NXDKIT_TRY(Check(kLiteMarkerFile, Severity::kDamage, &LiteVerifier::CheckMarker));
+    NXDKIT_TRY(Check(neff_, Severity::kDamage, &LiteVerifier::CheckNeff));
+    NXDKIT_TRY(Check(kLiteMetadataFile, Severity::kDamage, &LiteVerifier::CheckMetadata));
+    if (Has(kLiteCommandFile))
+      NXDKIT_TRY(Check(kLiteCommandFile, Severity::kRemark, &LiteVerifier::CheckCommand));
+    NXDKIT_TRY(Check(kLiteGraphFile, Severity::kWrong, &LiteVerifier::CheckGraph));
     return std::move(faults_);
   }
 
  private:
-  void Add(std::string file, std::string message) {
-    faults_.push_back({std::move(file), std::move(message)});
+  void Add(std::string file, std::string message, Severity severity = Severity::kDamage) {
+    faults_.push_back({std::move(file), std::move(message), severity});
   }
   std::string Path(std::string_view name) const { return JoinPath(entry_.path, name); }
   bool Has(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
@@ -54,23 +55,24 @@ class LiteVerifier {
   void CheckNames() {
     for (const std::string& name : names_) {
       if (name.ends_with(".neff") && name != neff_)
-        Add(name, fmt::format("the engine never asks for it, but for {}", neff_));
+        Add(name, fmt::format("the engine never asks for it, but for {}", neff_),
+            Severity::kRemark);
       if (IsLiteMetadataName(name) && name != kLiteMetadataFile)
-        Add(name, "the engine reads version 0 only");
-      if (ParseLeftover(name)) Add(name, "a leftover of a process that was ended");
+        Add(name, "the engine reads version 0 only", Severity::kRemark);
     }
   }
 
   // One file that has to be there, a file itself.
-  Status Check(const std::string& name, Status (LiteVerifier::*check)()) {
+  Status Check(const std::string& name, Severity severity, Status (LiteVerifier::*check)()) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
-    if (info.kind == PathKind::kFile) return KeepFault(name, (this->*check)(), faults_);
+    if (info.kind == PathKind::kFile) return KeepFault(name, (this->*check)(), faults_, severity);
     if (info.kind != PathKind::kMissing)
-      Add(name, "a link or a folder, expected a file");
+      Add(name, "a link or a folder, expected a file", severity);
     else if (entry_.state == EntryState::kDone)
-      Add(name, "missing");
+      Add(name, "missing", severity);
     else
-      Add(name, "missing: the engine compiles the graph again (read from its source, not run)");
+      Add(name, "missing: the engine compiles the graph again (read from its source, not run)",
+          severity);
     return OkStatus();
   }
 
@@ -109,19 +111,24 @@ class LiteVerifier {
 
   Status CheckCommand() {
     NXDKIT_ASSIGN(const std::string text, ReadSmallFile(Path(kLiteCommandFile), kMaxSmallBytes));
-    for (const std::string& message : CommandFaults(text, entry_.module, header_))
-      Add(kLiteCommandFile, message);
+    for (EntryFault& fault : CommandFaults(text, entry_.module, header_))
+      Add(kLiteCommandFile, std::move(fault.message), fault.severity);
     return OkStatus();
   }
 
   Status CheckGraph() {
     if (poll_) NXDKIT_TRY(poll_());
     NXDKIT_ASSIGN(const std::string graph, ReadSmallFile(Path(kLiteGraphFile), kMaxGraphBytes));
-    NXDKIT_ASSIGN(const std::vector<GraphKernel> kernels, KernelsOfGraph(graph));
+    const Result<std::vector<GraphKernel>> kernels = KernelsOfGraph(graph, poll_);
+    // A kernel that we cannot find is one that the engine reads all the same.
+    if (!kernels.ok() && kernels.error().code() == Errc::kUnsupported)
+      return KeepFault(kLiteGraphFile, kernels.error(), faults_, Severity::kRemark);
+    if (!kernels.ok()) return kernels.error();
     if (kernels_ == nullptr) return OkStatus();
-    for (const GraphKernel& kernel : kernels) {
+    for (const GraphKernel& kernel : *kernels) {
       const std::string& fault = kernels_->FaultOf(kernel.binary);
-      if (!fault.empty()) Add(kLiteGraphFile, fmt::format("offset {}: {}", kernel.offset, fault));
+      if (!fault.empty())
+        Add(kLiteGraphFile, fmt::format("offset {}: {}", kernel.offset, fault), Severity::kWrong);
     }
     return OkStatus();
   }
@@ -135,17 +142,16 @@ class LiteVerifier {
   std::vector<EntryFault> faults_;
 };
 
-// A name in the root, or in nki/, that is nobody's any more.
-Status VerifyName(const std::string& root, const std::string& name, const TreeMoment& moment,
-                  std::vector<EntryFault>& faults) {
-  if (const std::optional<Leftover> leftover = ParseLeftover(BaseName(name))) {
-    NXDKIT_ASSIGN(const bool abandoned, IsAbandoned(JoinPath(root, name), *leftover, moment));
-    if (abandoned) faults.push_back({name, "a leftover of a process that was ended"});
-    return OkStatus();
-  }
+// An owner's file in the root that is nobody's any more, of an entry that is not finished: the
+// engine leaves the file of one that is, and lets go of the lock alone.
+Status VerifyOwner(const CacheListing& listing, const std::string& name, const TreeMoment& moment,
+                   std::vector<EntryFault>& faults) {
   const std::optional<std::string> key = KeyOfOwnerFile(name);
   if (!key) return OkStatus();
-  NXDKIT_ASSIGN(const OwnerState owner, AskOwner(root, *key, moment));
+  const auto entry = std::ranges::lower_bound(listing.entries, *key, {}, &CacheEntry::module);
+  if (entry != listing.entries.end() && entry->module == *key && entry->state == EntryState::kDone)
+    return OkStatus();
+  NXDKIT_ASSIGN(const OwnerState owner, AskOwner(listing.root, *key, moment));
   if (owner == OwnerState::kDead)
     faults.push_back({name,
                       "its process is gone: who waits for the entry is told to try again (read "
@@ -222,10 +228,10 @@ Result<std::vector<EntryFault>> VerifyBesideLite(const CacheListing& listing,
     std::ranges::move(found, std::back_inserter(faults));
   }
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(root));
-  for (const std::string& name : names) NXDKIT_TRY(VerifyName(root, name, moment, faults));
-  NXDKIT_ASSIGN(const std::vector<std::string> inner, ListIfThere(KernelFolder(root)));
-  for (const std::string& name : inner)
-    NXDKIT_TRY(VerifyName(root, JoinPath(kLiteKernelFolder, name), moment, faults));
+  for (const std::string& name : names) NXDKIT_TRY(VerifyOwner(listing, name, moment, faults));
+  NXDKIT_ASSIGN(const std::vector<std::string> abandoned, AbandonedInLiteTree(listing, moment));
+  for (const std::string& name : abandoned)
+    faults.push_back({name, "a leftover of a process that was ended"});
   for (const std::string& name : listing.strangers) NXDKIT_TRY(VerifyStranger(root, name, faults));
   return faults;
 }

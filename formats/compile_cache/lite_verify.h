@@ -23,7 +23,8 @@ class BinaryLooker {
 
 // Faults of a folder with the files of an entry of key entry.module, wherever it lies: marker,
 // sizes, NEFF, metadata, command, and, unless `kernels` is null, the binaries that the graph names.
-// What an entry lacks is a fault as well, but for one that is being made (kLocked).
+// A file that an entry lacks is a fault as well, but in one that is being made (kLocked). Those of
+// marker, NEFF and metadata alone are damage; leftovers are no faults of the entry.
 Result<std::vector<EntryFault>> VerifyLiteEntry(const CacheEntry& entry,
                                                 const std::function<Status()>& poll,
                                                 BinaryLooker* kernels);
@@ -32,7 +33,8 @@ Result<std::vector<EntryFault>> VerifyLiteEntry(const CacheEntry& entry,
 Result<std::vector<EntryFault>> VerifyLiteKernel(const std::string& root, const std::string& name,
                                                  BinaryLooker& binaries);
 
-// Kernels, owners that died, leftovers, folders that are entries and not named like one. The file
+// Kernels, owners that died before their entry was finished, leftovers in the root, in nki/, in
+// nki/binaries/ and in entries, folders that are entries and not named like one. The file
 // of a fault is below the root.
 Result<std::vector<EntryFault>> VerifyBesideLite(const CacheListing& listing,
                                                  const TreeMoment& moment, BinaryLooker& kernels,

@@ -40,7 +40,7 @@ class Merger {
         options_(options),
         moment_(MomentOf(into_.root)),
         batch_(into_.root),
-        kernels_(from_.root, into_.root, options, batch_) {
+        kernels_(from_.root, into_.root, options, batch_, report_) {
     report_.kind = from_.kind;
     report_.from = from_.root;
     report_.into = into_.root;
@@ -48,7 +48,7 @@ class Merger {
 
   Result<MergeReport> Run() {
     NXDKIT_ASSIGN(const CacheListing listing, ListTreeOf(from_, MomentOf(from_.root)));
-    if (from_.kind == TreeKind::kLite) NXDKIT_TRY(kernels_.MergeAll(report_));
+    if (from_.kind == TreeKind::kLite) NXDKIT_TRY(kernels_.MergeAll());
     for (const CacheEntry& entry : listing.entries) {
       if (options_.poll) NXDKIT_TRY(options_.poll());
       NXDKIT_TRY(MergeOne(entry));
@@ -87,7 +87,7 @@ class Merger {
     if (there->state != EntryState::kDone) return There::kUnfinished;
     if (!options_.damaged) return There::kWhole;
     NXDKIT_ASSIGN(const std::vector<EntryFault> faults, VerifyEntryOf(into_.kind, *there, Check()));
-    return faults.empty() ? There::kWhole : There::kDamaged;
+    return IsDamaged(faults) ? There::kDamaged : There::kWhole;
   }
 
   TreeCheckOptions Check() const { return {options_.poll, options_.check_blob}; }
@@ -108,15 +108,18 @@ class Merger {
     }
     const Status whole = Verify(copy);
     if (!whole.ok()) return GiveUp(copy, whole);
-    const Status moved = MoveKernels(entry, copy);
+    std::vector<std::string> binaries;
+    const Status moved = MoveKernels(entry, copy, binaries);
     if (!moved.ok()) return GiveUp(copy, moved);
     report_.copied.push_back({EntryName(entry), reason, "", entry.bytes});
     report_.bytes += entry.bytes;
     if (options_.dry_run) return OkStatus();
     const std::string name = EntryName(entry);
     const std::string parent = ParentPath(JoinPath(into_.root, name));
-    return batch_.Add(copy.path, entry.bytes, parent,
-                      [this, aside = copy.path, name] { return Publish(aside, name); });
+    return batch_.Add(copy.path, entry.bytes, parent, [this, aside = copy.path, name, binaries] {
+      const std::string lost = kernels_.LostOf(binaries);
+      return lost.empty() ? Publish(aside, name) : TakeBack(aside, name, "differs", lost);
+    });
   }
 
   Status GiveUp(const CacheEntry& copy, const Status& why) const {
@@ -125,7 +128,8 @@ class Merger {
   }
 
   Status Verify(const CacheEntry& copy) const {
-    NXDKIT_ASSIGN(const std::vector<EntryFault> faults, VerifyEntryOf(from_.kind, copy, Check()));
+    NXDKIT_ASSIGN(std::vector<EntryFault> faults, VerifyEntryOf(from_.kind, copy, Check()));
+    std::erase_if(faults, [](const EntryFault& f) { return f.severity != Severity::kDamage; });
     if (faults.empty()) return OkStatus();
     const EntryFault& first = faults[0];
     const std::string place = first.file.empty() ? "" : first.file + ": ";
@@ -134,46 +138,65 @@ class Merger {
     return Error(Errc::kCorrupt, place + first.message + more);
   }
 
-  Status MoveKernels(const CacheEntry& entry, const CacheEntry& copy) {
+  // `binaries`: paths in INTO that the copy names.
+  Status MoveKernels(const CacheEntry& entry, const CacheEntry& copy,
+                     std::vector<std::string>& binaries) {
     if (from_.kind != TreeKind::kLite) return OkStatus();
     NXDKIT_ASSIGN(const std::optional<std::string> graph, GraphWithKernels(copy.path));
     if (!graph) return OkStatus();
     std::vector<std::string> missing;
-    NXDKIT_ASSIGN(const std::optional<std::string> moved, kernels_.MoveGraph(*graph, missing));
+    Result<MovedGraph> moved = kernels_.MoveGraph(*graph, missing);
+    if (!moved.ok() && moved.error().code() == Errc::kUnsupported) {
+      report_.unlinked.push_back({EntryName(entry), "not understood", moved.error().message(), 0});
+      return OkStatus();
+    }
+    if (!moved.ok()) return std::move(moved).error();
     for (const std::string& binary : missing)
       report_.unlinked.push_back({EntryName(entry), "no binary", binary, 0});
-    if (!moved || options_.dry_run) return OkStatus();
-    return ReplaceGraph(copy.path, *moved);
+    binaries = std::move(moved->binaries);
+    if (!moved->text || options_.dry_run) return OkStatus();
+    return ReplaceGraph(copy.path, *moved->text);
   }
 
-  // The copy is on the disk; it gets its name, unless another was quicker.
+  // The copy is on the disk; it gets its name, unless another was quicker. Trash is removed when
+  // the lock is released.
   Status Publish(const std::string& aside, const std::string& name) {
+    std::string trash;
+    NXDKIT_TRY(PublishUnderLock(aside, name, trash));
+    return trash.empty() ? OkStatus() : RemoveTree(trash);
+  }
+
+  Status PublishUnderLock(const std::string& aside, const std::string& name, std::string& trash) {
     const std::string target = JoinPath(into_.root, name);
     NXDKIT_TRY(MakeFolders(ParentPath(target)));
-    NXDKIT_ASSIGN(const std::optional<EntryHold> hold,
-                  HoldEntry(into_, name, {moment_, options_.neff_tree_locks, false}));
-    if (!hold) return Withdraw(aside, name, There::kInUse);
+    NXDKIT_ASSIGN(const std::optional<EntryHold> hold, Hold(name));
+    if (!hold) return TakeBack(aside, name, "in use");
     NXDKIT_ASSIGN(const bool published, PublishNew(aside, target));
     if (published) return OkStatus();
+    // A tree of libneuronxla locks the folder of an entry, which was not there a moment ago.
+    std::optional<EntryHold> folder;
+    if (into_.kind == TreeKind::kXla && !hold->holds()) {
+      NXDKIT_ASSIGN(std::optional<EntryHold> again, Hold(name));
+      if (!again) return TakeBack(aside, name, "in use");
+      folder.emplace(*std::move(again));
+    }
     NXDKIT_ASSIGN(const There there, AskThere(name, true));
-    if (there == There::kWhole) return Withdraw(aside, name, there);
+    if (there == There::kWhole) return TakeBack(aside, name, "");
     if (into_.kind == TreeKind::kNeff) return PublishOver(aside, target);
-    if (there != There::kNothing) NXDKIT_TRY(DiscardEntry(into_, name));
+    if (there != There::kNothing) NXDKIT_TRY(MoveAway(into_, name).To(trash));
+    NXDKIT_TRY(MakeFolders(ParentPath(target)));
     NXDKIT_ASSIGN(const bool now, PublishNew(aside, target));
-    return now ? OkStatus() : Withdraw(aside, name, There::kWhole);
+    return now ? OkStatus() : TakeBack(aside, name, "");
   }
 
-  // Somebody made the entry, or began to, since it was looked at.
-  Status Withdraw(const std::string& aside, const std::string& name, There there) {
-    const auto item = std::ranges::find(report_.copied, name, &MergeItem::entry);
-    if (item != report_.copied.end()) {
-      report_.bytes -= item->bytes;
-      if (there == There::kWhole)
-        ++report_.kept;
-      else
-        report_.left.push_back({name, "in use", "", item->bytes});
-      report_.copied.erase(item);
-    }
+  Result<std::optional<EntryHold>> Hold(const std::string& name) const {
+    return HoldEntry(into_, name, {moment_, options_.neff_tree_locks, false});
+  }
+
+  // Somebody made the entry, or began to, since it was looked at; or took the name of its binary.
+  Status TakeBack(const std::string& aside, const std::string& name, const std::string& reason,
+                  const std::string& message = "") {
+    Withdraw(report_, name, reason, message);
     return RemoveTree(aside);
   }
 
@@ -195,6 +218,9 @@ Status Resolve(FoundTree& from, FoundTree& into) {
   };
   if (holds(from.root, into.root) || holds(into.root, from.root))
     return BadUsage("{} and {} are one tree, or one holds the other", from.root, into.root);
+  NXDKIT_TRY(CheckNotMixed(from));
+  NXDKIT_TRY(CheckNotMixed(into));
+  if (from.is_empty) from.kind = into.kind;
   if (into.is_empty) into.kind = from.kind;
   if (into.kind != from.kind)
     return Unsupported("{} is a tree of {}, {} of {}", from.root, TreeName(from.kind), into.root,

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "formats/compile_cache/discard.h"
 #include "formats/compile_cache/entry_lock.h"
 #include "formats/compile_cache/kernel_config.h"
 #include "formats/compile_cache/lite_kernel.h"
@@ -9,7 +12,6 @@
 #include "formats/compile_cache/manifest.h"
 #include "lib/base/errors.h"
 #include "lib/system/copy_file.h"
-#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {
@@ -17,99 +19,129 @@ namespace {
 
 constexpr std::string_view kDigestMark = "sha256:";
 constexpr size_t kPrefixOfDigest = 16;
+constexpr int kMostFolders = 100;  // each needs another process to remove the folder in between
 
-Status WriteAside(const std::string& path, std::string_view text) {
-  NXDKIT_TRY(RemoveTree(path));
-  NXDKIT_ASSIGN(File file, File::OpenWrite(path));
-  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(text.data(), text.size()))));
-  return file.Close();
+// Errors of what lies in a tree, which leave one kernel; others end the command.
+bool IsOfTheTree(const Error& error) {
+  return ExitCode(error.code()) <= ExitCode(Errc::kUnsupported);
+}
+
+// "<16 hex>-k.klir": names of kernels' binaries collide, and two may bring theirs at once.
+std::string NameWithDigest(const std::string& name, std::string_view digest) {
+  const std::string prefix(digest.substr(kDigestMark.size(), kPrefixOfDigest));
+  return name.starts_with(prefix + "-") ? name : prefix + "-" + name;
+}
+
+std::string AnotherFile(const std::string& path) {
+  return fmt::format("there already: {} is another file of the name", path);
 }
 
 }  // namespace
 
-Status KernelMover::MergeAll(MergeReport& report) {
+void Withdraw(MergeReport& report, const std::string& name, const std::string& reason,
+              const std::string& message) {
+  const auto item = std::ranges::find(report.copied, name, &MergeItem::entry);
+  if (item == report.copied.end()) return;
+  report.bytes -= item->bytes;
+  if (reason.empty())
+    ++report.kept;
+  else
+    report.left.push_back({name, reason, message, item->bytes});
+  report.copied.erase(item);
+  std::erase_if(report.unlinked, [&](const MergeItem& each) { return each.entry == name; });
+}
+
+Status KernelMover::MergeAll() {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListLiteKernels(from_));
-  for (const std::string& name : {std::string(), std::string(kLiteBinaryFolder)}) {
-    const std::string folder =
-        name.empty() ? KernelFolder(into_) : JoinPath(KernelFolder(into_), name);
+  for (const std::string& folder : {KernelFolder(into_), KernelBinaryFolder(into_)}) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(folder));
     if (info.kind != PathKind::kMissing && info.kind != PathKind::kFolder)
       return Unsupported("a link or a file, expected a folder").in(folder);
   }
   for (const std::string& name : names) {
     if (options_.poll) NXDKIT_TRY(options_.poll());
-    NXDKIT_TRY(MergeOne(name, report));
+    NXDKIT_TRY(MergeOne(name));
   }
   return OkStatus();
 }
 
-Status KernelMover::MergeOne(const std::string& name, MergeReport& report) {
-  const std::string entry = JoinPath(kLiteKernelFolder, name);
+Status KernelMover::MergeOne(const std::string& name) {
+  Moving moving{JoinPath(kLiteKernelFolder, name), "", "", "", false};
   const auto leave = [&](const char* reason, std::string message) {
-    report.left.push_back({entry, reason, std::move(message), 0});
+    report_.left.push_back({moving.name, reason, std::move(message), 0});
     return OkStatus();
   };
-  const Result<LiteKernel> kernel = ReadLiteKernel(JoinPath(from_, entry));
-  if (!kernel.ok() && ExitCode(kernel.error().code()) > ExitCode(Errc::kUnsupported))
-    return kernel.error();
+  const Result<LiteKernel> kernel = ReadLiteKernel(JoinPath(from_, moving.name));
+  if (!kernel.ok() && !IsOfTheTree(kernel.error())) return kernel.error();
   if (!kernel.ok()) return leave("damaged", kernel.error().message());
-  NXDKIT_ASSIGN(const std::string source,
-                FindKernelBinary(from_, kernel->binary, kernel->copy, {into_, options_.kernels}));
-  if (source.empty())
+  moving.ours = KernelWithoutPaths(*kernel);
+  NXDKIT_TRY(FindKernelBinary(from_, kernel->binary, kernel->copy, {into_, options_.kernels})
+                 .To(moving.source));
+  if (moving.source.empty())
     return leave("damaged", fmt::format("the binary {} is not in the trees and not in {}",
                                         kernel->binary, options_.kernels));
-  const std::string target = JoinPath(into_, entry);
-  const std::string lock = target.substr(0, target.size() - 5) + ".lock";
-  NXDKIT_ASSIGN(const bool has_lock, IsThere(lock));
-  if (has_lock && IsHeld(lock)) return leave("in use", "");
+  const std::string target = JoinPath(into_, moving.name);
+  if (IsHeld(KernelLockPath(target))) return leave("in use", "");
   NXDKIT_ASSIGN(const bool is_there, IsThere(target));
   std::string reason = "new";
   if (is_there) {
-    NXDKIT_ASSIGN(MergeItem found, Compare(entry, target, KernelWithoutPaths(*kernel), source));
-    if (found.reason == "same") return ++report.kept, OkStatus();
-    const bool replaces = found.reason == "damaged" && options_.damaged;
-    if (!replaces) return report.left.push_back(std::move(found)), OkStatus();
+    NXDKIT_ASSIGN(MergeItem found, Compare(moving));
+    if (found.reason == "same") return ++report_.kept, OkStatus();
+    moving.replaces = found.reason == "damaged" && options_.damaged;
+    if (!moving.replaces) return report_.left.push_back(std::move(found)), OkStatus();
     reason = "was damaged";
   }
   const Result<std::string> brought = Bring(kernel->binary, kernel->copy);
-  if (!brought.ok() && ExitCode(brought.error().code()) > ExitCode(Errc::kUnsupported))
-    return brought.error();
+  if (!brought.ok() && !IsOfTheTree(brought.error())) return brought.error();
   if (!brought.ok()) return leave("differs", brought.error().message());
-  const std::string& binary = *brought;
-  NXDKIT_ASSIGN(const std::string text, KernelWithBinary(*kernel, binary));
-  report.copied.push_back({entry, reason, "", text.size()});
-  report.bytes += text.size();
+  moving.binary = *brought;
+  NXDKIT_ASSIGN(const std::string text, KernelWithBinary(*kernel, moving.binary));
+  report_.copied.push_back({moving.name, reason, "", text.size()});
+  report_.bytes += text.size();
   if (options_.dry_run) return OkStatus();
   const std::string aside = JoinPath(KernelFolder(into_), AsideName(name));
   NXDKIT_TRY(WriteAside(aside, text));
-  return batch_.Add(aside, text.size(), KernelFolder(into_), [aside, target, is_there]() -> Status {
-    if (is_there) return PublishOver(aside, target);
-    NXDKIT_ASSIGN(const bool was_free, PublishNew(aside, target));
-    return was_free ? OkStatus() : RemoveTree(aside);
-  });
+  return batch_.Add(aside, text.size(), KernelFolder(into_),
+                    [this, aside, moving] { return Publish(aside, moving); });
 }
 
-Result<MergeItem> KernelMover::Compare(const std::string& name, const std::string& found,
-                                       const std::string& ours, const std::string& binary) {
-  const Result<LiteKernel> theirs = ReadLiteKernel(found);
-  if (!theirs.ok() && ExitCode(theirs.error().code()) > ExitCode(Errc::kUnsupported))
-    return theirs.error();
-  if (!theirs.ok())
-    return MergeItem{name, "damaged", "there already: " + theirs.error().message(), 0};
-  if (KernelWithoutPaths(*theirs) != ours)
-    return MergeItem{name, "differs",
-                     "there already, another kernel of the same name: one of them may be stale", 0};
+// The file is on the disk; it gets its name, unless another was quicker with it or its binary.
+Status KernelMover::Publish(const std::string& aside, const Moving& kernel) {
+  const auto withdraw = [&](const std::string& reason, const std::string& message) {
+    Withdraw(report_, kernel.name, reason, message);
+    return RemoveTree(aside);
+  };
+  if (lost_.contains(kernel.binary)) return withdraw("differs", AnotherFile(kernel.binary));
+  const std::string target = JoinPath(into_, kernel.name);
+  NXDKIT_ASSIGN(const std::optional<EntryHold> hold, HoldKernel(target));
+  if (!hold) return withdraw("in use", "");
+  NXDKIT_ASSIGN(const bool published, PublishNew(aside, target));
+  if (published) return OkStatus();
+  digests_.clear();  // those of INTO may be others by now
+  NXDKIT_ASSIGN(const MergeItem found, Compare(kernel));
+  if (found.reason == "damaged" && kernel.replaces) return PublishOver(aside, target);
+  return withdraw(found.reason == "same" ? "" : found.reason, found.message);
+}
+
+Result<MergeItem> KernelMover::Compare(const Moving& kernel) {
+  const auto answer = [&](const char* reason, std::string message) {
+    return MergeItem{kernel.name, reason, std::move(message), 0};
+  };
+  const Result<LiteKernel> theirs = ReadLiteKernel(JoinPath(into_, kernel.name));
+  if (!theirs.ok() && !IsOfTheTree(theirs.error())) return theirs.error();
+  if (!theirs.ok()) return answer("damaged", "there already: " + theirs.error().message());
+  if (KernelWithoutPaths(*theirs) != kernel.ours)
+    return answer("differs",
+                  "there already, another kernel of the same name: one of them may be stale");
   NXDKIT_ASSIGN(const std::string digest, DigestAt(theirs->binary));
   if (digest.empty())
-    return MergeItem{name, "damaged",
-                     fmt::format("there already: its binary {} is not there", theirs->binary), 0};
-  NXDKIT_ASSIGN(const std::string wanted, DigestAt(binary));
+    return answer("damaged",
+                  fmt::format("there already: its binary {} is not there", theirs->binary));
+  NXDKIT_ASSIGN(const std::string wanted, DigestAt(kernel.source));
   if (digest != wanted)
-    return MergeItem{name, "differs",
-                     fmt::format("there already: its binary {} has {}, that of {} has {}",
-                                 theirs->binary, digest, binary, wanted),
-                     0};
-  return MergeItem{name, "same", "", 0};
+    return answer("differs", fmt::format("there already: its binary {} has {}, that of {} has {}",
+                                         theirs->binary, digest, kernel.source, wanted));
+  return answer("same", "");
 }
 
 Result<std::string> KernelMover::Bring(const std::string& binary, const std::string& copy) {
@@ -118,12 +150,23 @@ Result<std::string> KernelMover::Bring(const std::string& binary, const std::str
   if (known != brought_.end() && copy.empty()) return known->second;
   NXDKIT_ASSIGN(const std::string source,
                 FindKernelBinary(from_, binary, copy, {into_, options_.kernels}));
-  if (source.empty()) return std::string();
-  const std::string folder = KernelFolder(into_);
-  const std::string wanted =
-      JoinPath(folder, copy.empty() ? JoinPath(kLiteBinaryFolder, BaseName(binary)) : copy);
-  NXDKIT_ASSIGN(const std::string target, FreeName(source, wanted, copy.empty()));
-  brought_.emplace(binary, target);
+  if (source.empty()) {
+    const auto only = copies_.find(binary);
+    return only == copies_.end() ? std::string() : only->second;
+  }
+  NXDKIT_TRY(LockBinaries());
+  NXDKIT_ASSIGN(const std::string digest, DigestAt(source));
+  if (digest.empty()) return NotFound("it went while it was looked at").in(source);
+  if (copy.empty()) {
+    const std::string name = NameWithDigest(BaseName(binary), digest);
+    const std::string target = JoinPath(KernelBinaryFolder(into_), name);
+    NXDKIT_TRY(BringTo(source, target, digest));
+    return brought_[binary] = target;
+  }
+  std::string target = JoinPath(KernelFolder(into_), copy);
+  NXDKIT_TRY(BringTo(source, target, digest));
+  const auto [first, is_first] = copies_.emplace(binary, target);
+  if (!is_first && first->second != target) first->second.clear();
   return target;
 }
 
@@ -135,54 +178,72 @@ Result<std::string> KernelMover::DigestAt(const std::string& path) {
   return digests_[path] = digest;
 }
 
-// The wanted path where nothing else lies there; else, where that may be, one that begins with the
-// digest.
-Result<std::string> KernelMover::FreeName(const std::string& source, const std::string& wanted,
-                                          bool may_differ) {
-  NXDKIT_ASSIGN(const std::string digest, DigestAt(source));
-  if (digest.empty()) return NotFound("it went while it was looked at").in(source);
-  const std::string hex = digest.substr(kDigestMark.size(), kPrefixOfDigest);
-  const std::string other =
-      JoinPath(ParentPath(wanted), fmt::format("{}-{}", hex, BaseName(wanted)));
-  for (const std::string& target : {wanted, other}) {
-    if (target == other && !may_differ) break;
-    NXDKIT_ASSIGN(const std::string there, DigestAt(target));
-    if (there == digest) return target;
-    if (!there.empty()) continue;
-    digests_[target] = digest;
-    NXDKIT_TRY(CopyAside(source, target));
-    return target;
-  }
-  return Unsupported("there already: {} is another file than {}", wanted, source);
+Status KernelMover::BringTo(const std::string& source, const std::string& target,
+                            const std::string& digest) {
+  NXDKIT_ASSIGN(const std::string there, DigestAt(target));
+  if (there == digest) return OkStatus();
+  if (!there.empty())
+    return Unsupported("there already: {} is another file than {}", target, source);
+  NXDKIT_TRY(CopyAside(source, target, digest));
+  digests_[target] = digest;
+  return OkStatus();
 }
 
-Status KernelMover::CopyAside(const std::string& source, const std::string& target) {
+Status KernelMover::CopyAside(const std::string& source, const std::string& target,
+                              const std::string& digest) {
   if (options_.dry_run) return OkStatus();
   const std::string folder = ParentPath(target);
   NXDKIT_TRY(MakeFolders(folder));
   const std::string aside = JoinPath(folder, AsideName(BaseName(target)));
   NXDKIT_TRY(RemoveTree(aside));
-  NXDKIT_TRY(CopyFile(source, aside, false));
+  NXDKIT_TRY(CopyFileItself(source, aside, false));
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(aside));
-  return batch_.Add(aside, info.bytes, folder, [aside, target]() -> Status {
+  return batch_.Add(aside, info.bytes, folder, [this, aside, target, digest]() -> Status {
     NXDKIT_ASSIGN(const bool was_free, PublishNew(aside, target));
-    return was_free ? OkStatus() : RemoveTree(aside);
+    if (was_free) return OkStatus();
+    digests_.erase(target);
+    NXDKIT_ASSIGN(const std::string there, DigestAt(target));
+    if (there != digest) lost_.insert(target);
+    return RemoveTree(aside);
   });
 }
 
-Result<std::optional<std::string>> KernelMover::MoveGraph(const std::string& graph,
-                                                          std::vector<std::string>& missing) {
-  NXDKIT_ASSIGN(const std::vector<GraphKernel> kernels, KernelsOfGraph(graph));
+Status KernelMover::LockBinaries() {
+  if (options_.dry_run) return OkStatus();
+  const std::string folder = KernelBinaryFolder(into_);
+  for (int i = 0; !lock_; ++i) {
+    NXDKIT_TRY(MakeFolders(folder));
+    Result<FolderLock> lock = WaitForLock(folder, FolderLock::Mode::kShared, options_.poll);
+    const bool went = !lock.ok() && lock.error().code() == Errc::kNotFound && i < kMostFolders;
+    if (!lock.ok() && !went) return lock.error();
+    if (lock.ok()) lock_.emplace(*std::move(lock));
+  }
+  return OkStatus();
+}
+
+std::string KernelMover::LostOf(const std::vector<std::string>& binaries) const {
+  const auto lost = std::ranges::find_if(
+      binaries, [&](const std::string& binary) { return lost_.contains(binary); });
+  return lost == binaries.end() ? "" : AnotherFile(*lost);
+}
+
+Result<MovedGraph> KernelMover::MoveGraph(const std::string& graph,
+                                          std::vector<std::string>& missing) {
+  NXDKIT_ASSIGN(const std::vector<GraphKernel> kernels, KernelsOfGraph(graph, options_.poll));
   std::map<std::string, std::string> moved;
+  MovedGraph result;
   for (const GraphKernel& kernel : kernels) {
     if (moved.contains(kernel.binary)) continue;
-    NXDKIT_TRY(Bring(kernel.binary, "").To(moved[kernel.binary]));
-    if (moved[kernel.binary].empty()) missing.push_back(kernel.binary);
+    NXDKIT_ASSIGN(const std::string target, Bring(kernel.binary, ""));
+    moved[kernel.binary] = target;
+    (target.empty() ? missing : result.binaries).push_back(target.empty() ? kernel.binary : target);
   }
-  return GraphWithBinaries(graph, [&](const std::string& binary) -> std::optional<std::string> {
+  const MapBinary to_target = [&](const std::string& binary) -> std::optional<std::string> {
     const std::string& target = moved[binary];
     return target.empty() ? std::nullopt : std::optional<std::string>(target);
-  });
+  };
+  NXDKIT_TRY(GraphWithBinaries(graph, to_target, options_.poll).To(result.text));
+  return result;
 }
 
 }  // namespace nxdkit::neff

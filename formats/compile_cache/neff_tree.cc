@@ -156,7 +156,7 @@ Result<std::vector<std::string>> AbandonedInNeffTree(const CacheListing& listing
     if (!IsNeffTreeAside(BaseName(name))) continue;
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(JoinPath(listing.root, name)));
     if (info.kind == PathKind::kFile &&
-        (moment.now_ns - info.written_ns) / 1'000'000'000 >= kPatienceSeconds)
+        (moment.now_ns - info.written_ns) / kSecondNs >= kPatienceSeconds)
       abandoned.push_back(name);
   }
   return abandoned;

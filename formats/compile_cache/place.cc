@@ -31,7 +31,7 @@ Status TakeDays(const std::string& value, CachePlace& place) {
   return OkStatus();
 }
 
-// What the wrapper of the compiler takes for itself, each with a value.
+// Flags that the wrapper of the compiler takes for itself, each with a value.
 struct Flag {
   std::string_view name;
   Status (*take)(const std::string& value, CachePlace& place);

@@ -1,7 +1,6 @@
 #include "formats/compile_cache/prune.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "formats/compile_cache/discard.h"
 #include "formats/compile_cache/entry_lock.h"
@@ -11,15 +10,10 @@
 namespace nxdkit::neff {
 namespace {
 
-int64_t Now() {
-  using std::chrono::system_clock;
-  return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
-}
-
 class Pruner {
  public:
   Pruner(const std::string& root, const PruneOptions& options)
-      : root_(root), options_(options), now_(options.now_ns ? options.now_ns : Now()) {}
+      : root_(root), options_(options), now_(MomentOf(root, options.now_ns).now_ns) {}
 
   Result<PruneReport> Run() {
     NXDKIT_ASSIGN(CacheListing listing, ListCache(root_));
@@ -41,7 +35,7 @@ class Pruner {
   }
 
  private:
-  // Why an entry goes whatever its age; "" when it stays.
+  // The reason for which an entry goes whatever its age; "" when it stays.
   Result<std::string> ReasonOf(const CacheEntry& entry) const {
     const auto reason = [](bool goes, const char* text) { return std::string(goes ? text : ""); };
     if (options_.everything) return reason(true, "clear");
@@ -53,7 +47,7 @@ class Pruner {
     if (!options_.damaged) return std::string();
     NXDKIT_ASSIGN(const std::vector<EntryFault> faults,
                   VerifyEntry(entry, options_.poll, options_.check_blob));
-    return reason(!faults.empty(), "damaged");
+    return reason(IsDamaged(faults), "damaged");
   }
 
   Status Evict(std::vector<CacheEntry> entries) {
@@ -61,7 +55,7 @@ class Pruner {
     std::ranges::stable_sort(entries, {}, &CacheEntry::used_ns);
     for (const CacheEntry& entry : entries) {
       if (report_.bytes_after <= options_.max_bytes) break;
-      const int64_t unused_seconds = (now_ - entry.used_ns) / 1'000'000'000;
+      const int64_t unused_seconds = (now_ - entry.used_ns) / kSecondNs;
       if (unused_seconds < options_.keep_seconds) break;  // and so are all that follow
       if (options_.poll) NXDKIT_TRY(options_.poll());
       NXDKIT_TRY(Remove(entry, "least recently used"));

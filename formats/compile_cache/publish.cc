@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 #include <utility>
 
+#include "lib/system/copy_file.h"
 #include "lib/system/descriptor.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {
@@ -24,6 +27,14 @@ Status SyncFileSystem(const std::string& folder) {
 }
 
 }  // namespace
+
+Status WriteAside(const std::string& aside, std::string_view text, const std::string& like) {
+  NXDKIT_TRY(RemoveTree(aside));
+  NXDKIT_ASSIGN(File file, File::OpenWrite(aside));
+  NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(text.data(), text.size()))));
+  if (!like.empty()) NXDKIT_TRY(KeepAccess(like, file.fd(), aside));
+  return file.Close();
+}
 
 Result<bool> PublishNew(const std::string& aside, const std::string& target) {
   if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0)
@@ -62,10 +73,14 @@ Status Batch::Add(std::string aside, uint64_t bytes, std::string parent,
 Status Batch::Flush() {
   if (waiting_.empty()) return OkStatus();
   NXDKIT_TRY(SyncFileSystem(folder_));
-  // What was published is no longer aside; the others are removed when an error ends this.
+  // Published files are no longer aside; the others are removed when an error ends this.
   for (const Waiting& each : waiting_) NXDKIT_TRY(each.publish());
   waiting_.clear();
-  for (const std::string& parent : std::exchange(parents_, {})) NXDKIT_TRY(SyncFolder(parent));
+  for (const std::string& parent : std::exchange(parents_, {})) {
+    // Another may have removed the folder, and all that was published in it.
+    NXDKIT_ASSIGN(const bool there, IsFolder(parent));
+    if (there) NXDKIT_TRY(SyncFolder(parent));
+  }
   bytes_ = 0;
   return OkStatus();
 }

@@ -1,15 +1,21 @@
-// PRIVATE: what is built aside in a tree, brought to the disk, and given its name in one step.
+// PRIVATE: files and folders built aside in a tree, brought to the disk, and given their names in
+// one step.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/base/error.h"
 
 namespace nxdkit::neff {
+
+// A new file aside, in the place of one that a killed process left. With `like` it has the mode and
+// owner of that file.
+Status WriteAside(const std::string& aside, std::string_view text, const std::string& like = "");
 
 // Gives what lies at `aside` the name `target`, unless that is taken. Whether it was free.
 Result<bool> PublishNew(const std::string& aside, const std::string& target);
@@ -24,7 +30,7 @@ class Batch {
   explicit Batch(std::string folder) : folder_(std::move(folder)) {}
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
-  // What still waits is removed: an error ended the work, and may have been a full disk.
+  // Removes all that still waits: an error ended the work, and may have been a full disk.
   ~Batch();
 
   // `publish` renames what lies at `aside` and has `bytes`, under `parent`; in the order of adding.

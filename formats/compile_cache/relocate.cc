@@ -2,7 +2,9 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
+#include "formats/compile_cache/discard.h"
 #include "formats/compile_cache/entry_lock.h"
 #include "formats/compile_cache/hlo_module.h"
 #include "formats/compile_cache/kernel_config.h"
@@ -10,12 +12,14 @@
 #include "formats/compile_cache/lite_tree.h"
 #include "formats/compile_cache/publish.h"
 #include "lib/base/errors.h"
-#include "lib/system/copy_file.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
+
+constexpr char kGone[] = "gone";
+constexpr char kInUse[] = "in use";
 
 using NewText = Result<std::optional<std::string>>;
 
@@ -28,9 +32,8 @@ class Relocator {
     NXDKIT_ASSIGN(const std::vector<std::string> kernels, ListLiteKernels(root_));
     for (const std::string& name : kernels) {
       const std::string file = JoinPath(kLiteKernelFolder, name);
-      const std::string lock = JoinPath(root_, file.substr(0, file.size() - 5) + ".lock");
-      NXDKIT_ASSIGN(const bool has_lock, IsThere(lock));
-      NXDKIT_TRY(Change(file, has_lock && IsHeld(lock), &Relocator::NewKernel));
+      NXDKIT_TRY(
+          Change(file, IsHeld(JoinPath(root_, KernelLockPath(file))), &Relocator::NewKernel));
     }
     NXDKIT_ASSIGN(const CacheListing listing, ListLiteTree(root_, moment_));
     for (const CacheEntry& entry : listing.entries)
@@ -52,25 +55,49 @@ class Relocator {
       report_.left.push_back({file, std::move(reason)});
       return OkStatus();
     };
-    if (in_use) return leave("in use");
+    if (in_use) return leave(kInUse);
     const NewText text = (this->*make)(path);
     if (!text.ok() && ExitCode(text.error().code()) > ExitCode(Errc::kUnsupported))
       return text.error();
+    if (!text.ok() && text.error().code() == Errc::kNotFound) return leave(kGone);
     if (!text.ok()) return leave(text.error().message());
     if (!*text) return OkStatus();
     report_.changed.push_back({file, ""});
-    return options_.dry_run ? OkStatus() : Write(path, **text);
+    return options_.dry_run ? OkStatus() : Write(file, info, **text);
   }
 
-  Status Write(const std::string& path, std::string_view text) {
+  // `read`: the file as it was when it was read.
+  Status Write(const std::string& file, const PathInfo& read, std::string_view text) {
+    const std::string path = JoinPath(root_, file);
     const std::string aside = JoinPath(ParentPath(path), AsideName(BaseName(path)));
-    NXDKIT_TRY(RemoveTree(aside));
-    NXDKIT_ASSIGN(File file, File::OpenWrite(aside));
-    NXDKIT_TRY(file.WriteAt(0, std::as_bytes(std::span(text.data(), text.size()))));
-    NXDKIT_TRY(KeepAccess(path, file.fd(), aside));
-    NXDKIT_TRY(file.Close());
+    const Status written = WriteAside(aside, text, path);
+    NXDKIT_ASSIGN(const bool there, IsThere(path));
+    if (!there) return TakeBack(file, aside, kGone);
+    NXDKIT_TRY(written);
     return batch_.Add(aside, text.size(), ParentPath(path),
-                      [aside, path] { return PublishOver(aside, path); });
+                      [this, file, read, aside] { return Publish(file, read, aside); });
+  }
+
+  // Under the lock of the entry or kernel, and only over the file that was read.
+  Status Publish(const std::string& file, const PathInfo& read, const std::string& aside) {
+    const std::string path = JoinPath(root_, file);
+    const bool is_kernel = ParentPath(file) == kLiteKernelFolder;
+    NXDKIT_ASSIGN(const std::optional<EntryHold> hold,
+                  is_kernel ? HoldKernel(path)
+                            : HoldEntry({root_, TreeKind::kLite, false}, ParentPath(file),
+                                        {moment_, "", false}));
+    if (!hold) return TakeBack(file, aside, kInUse);
+    NXDKIT_ASSIGN(const PathInfo now, LookAtLink(path));
+    if (now.kind == PathKind::kMissing) return TakeBack(file, aside, kGone);
+    if (now.inode != read.inode || now.device != read.device || now.written_ns != read.written_ns)
+      return TakeBack(file, aside, "changed meanwhile");
+    return PublishOver(aside, path);
+  }
+
+  Status TakeBack(const std::string& file, const std::string& aside, const char* reason) {
+    std::erase_if(report_.changed, [&](const Relocated& each) { return each.file == file; });
+    report_.left.push_back({file, reason});
+    return RemoveTree(aside);
   }
 
   NewText NewKernel(const std::string& path) {
@@ -83,17 +110,18 @@ class Relocator {
 
   NewText NewGraph(const std::string& path) {
     NXDKIT_ASSIGN(const std::string graph, ReadSmallFile(path, kMaxGraphBytes));
-    NXDKIT_ASSIGN(const std::vector<GraphKernel> kernels, KernelsOfGraph(graph));
+    NXDKIT_ASSIGN(const std::vector<GraphKernel> kernels, KernelsOfGraph(graph, options_.poll));
     std::map<std::string, std::string> moved;
     for (const GraphKernel& kernel : kernels) {
       NXDKIT_ASSIGN(const std::optional<std::string> binary, Moved(kernel.binary));
       if (binary) moved[kernel.binary] = *binary;
     }
     if (moved.empty()) return std::optional<std::string>();
-    return GraphWithBinaries(graph, [&](const std::string& binary) -> std::optional<std::string> {
+    const MapBinary map = [&](const std::string& binary) -> std::optional<std::string> {
       const auto found = moved.find(binary);
       return found == moved.end() ? std::nullopt : std::optional<std::string>(found->second);
-    });
+    };
+    return GraphWithBinaries(graph, map, options_.poll);
   }
 
   // The new path of a binary; nullopt when it lies elsewhere.

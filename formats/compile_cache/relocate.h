@@ -18,7 +18,7 @@ struct RelocateOptions {
 
 struct Relocated {
   std::string file;    // below the root
-  std::string reason;  // "" when it was changed; "in use", or its fault
+  std::string reason;  // "" when it was changed; "in use", "gone", "changed meanwhile", its fault
 };
 struct RelocateReport {
   std::vector<Relocated> changed;    // with dry_run: that would be
@@ -27,8 +27,9 @@ struct RelocateReport {
   uint64_t looked_at = 0;            // files
 };
 
-// Every file is replaced as a whole, in one rename, when it is on the disk. Keys do not change: no
-// path is part of one. kUnsupported for other trees, in which nothing names a path.
+// Every file is replaced as a whole, in one rename, when it is on the disk, under the lock of its
+// entry or kernel; one that was replaced or removed since it was read is left. Keys do not change:
+// no path is part of one. kUnsupported for other trees, in which nothing names a path.
 Result<RelocateReport> RelocateKernels(const FoundTree& tree, const RelocateOptions& options);
 
 }  // namespace nxdkit::neff

@@ -52,7 +52,7 @@ void MarkUsed(const CacheEntry& entry) {
                     0);
 }
 
-// What is finished, or has failed, is told by other files; a mark that stays means nothing then.
+// Other files tell whether it is finished, or has failed; a mark that stays means nothing then.
 void RemoveMark(const std::string& path) { ::unlink(JoinPath(path, kMakingFile).c_str()); }
 
 }  // namespace

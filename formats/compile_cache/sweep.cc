@@ -7,6 +7,7 @@
 #include "formats/compile_cache/discard.h"
 #include "formats/compile_cache/entry_files.h"
 #include "formats/compile_cache/entry_lock.h"
+#include "formats/compile_cache/kernel_binaries.h"
 #include "formats/compile_cache/lite_kernel.h"
 #include "formats/compile_cache/lite_owner.h"
 #include "formats/compile_cache/lite_tree.h"
@@ -18,7 +19,11 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
+uint64_t BytesOf(const std::vector<KernelBinary>& files) {
+  uint64_t bytes = 0;
+  for (const KernelBinary& file : files) bytes += file.bytes;
+  return bytes;
+}
 
 class Sweeper {
  public:
@@ -30,7 +35,9 @@ class Sweeper {
 
   Result<PruneReport> Run() {
     NXDKIT_ASSIGN(const CacheListing listing, ListTreeOf(tree_, moment_));
-    report_.bytes_before = report_.bytes_after = listing.bytes;
+    std::vector<KernelBinary> binaries;
+    if (tree_.kind == TreeKind::kLite) NXDKIT_TRY(ListKernelBinaries(tree_.root).To(binaries));
+    report_.bytes_before = report_.bytes_after = listing.bytes + BytesOf(binaries);
     NXDKIT_TRY(SweepBeside(listing));
     if (options_.damaged) NXDKIT_TRY(FindDamage(listing));
     std::vector<CacheEntry> kept;
@@ -41,7 +48,7 @@ class Sweeper {
       if (reason.empty() && entry.state == EntryState::kDone) kept.push_back(entry);
     }
     NXDKIT_TRY(Evict(std::move(kept)));
-    if (options_.everything && report_.in_use.empty()) NXDKIT_TRY(ClearBinaries());
+    NXDKIT_TRY(SweepBinaries(binaries));
     if (report_.bytes_after > options_.max_bytes)
       report_.over_limit_bytes = report_.bytes_after - options_.max_bytes;
     return std::move(report_);
@@ -55,8 +62,7 @@ class Sweeper {
     if (options_.everything) return std::string("clear");
     if (entry.state == EntryState::kEmpty) {
       NXDKIT_ASSIGN(const int64_t last, LastChange(entry.path));
-      const bool quiet = (moment_.now_ns - last) / kSecondNs >= QuietSeconds();
-      return std::string(quiet || options_.empty ? "unfinished" : "");
+      return std::string(!IsYoung(last) || options_.empty ? "unfinished" : "");
     }
     return std::string(damaged_.contains(entry.module) ? "damaged" : "");
   }
@@ -70,7 +76,7 @@ class Sweeper {
       const Result<std::vector<EntryFault>> faults = VerifyEntryOf(tree_.kind, entry, check);
       if (!faults.ok() && faults.error().code() == Errc::kNotFound) continue;
       if (!faults.ok()) return faults.error();
-      if (!faults->empty()) damaged_.insert(entry.module);
+      if (IsDamaged(*faults)) damaged_.insert(entry.module);
     }
     if (tree_.kind != TreeKind::kLite) return OkStatus();
     BinaryLooker binaries;
@@ -96,6 +102,12 @@ class Sweeper {
 
   Status Remove(const CacheEntry& entry, const std::string& reason) {
     const Pruned pruned{EntryName(entry), reason, entry.bytes};
+    std::string trash;  // removed when the lock is released
+    NXDKIT_TRY(RemoveHeld(entry, pruned, trash));
+    return trash.empty() ? OkStatus() : RemoveTree(trash);
+  }
+
+  Status RemoveHeld(const CacheEntry& entry, const Pruned& pruned, std::string& trash) {
     NXDKIT_ASSIGN(const std::optional<EntryHold> hold, HoldEntry(tree_, entry.module, hold_));
     if (!hold || entry.state == EntryState::kLocked)
       return report_.in_use.push_back(pruned), OkStatus();
@@ -106,7 +118,7 @@ class Sweeper {
                       (now->state == EntryState::kDone) == (entry.state == EntryState::kDone) &&
                       now->used_ns == entry.used_ns;
     if (now.ok() && !same) return report_.in_use.push_back(pruned), OkStatus();
-    if (now.ok() && !options_.dry_run) NXDKIT_TRY(DiscardEntry(tree_, entry.module));
+    if (now.ok() && !options_.dry_run) NXDKIT_TRY(MoveAway(tree_, entry.module).To(trash));
     report_.removed.push_back(pruned);
     report_.bytes_after -= std::min(report_.bytes_after, pruned.bytes);
     return OkStatus();
@@ -119,11 +131,22 @@ class Sweeper {
       for (const std::string& name : names) NXDKIT_TRY(RemoveBeside(name, "leftover"));
       return OkStatus();
     }
-    NXDKIT_TRY(SweepNames(""));
-    NXDKIT_TRY(SweepNames(kLiteKernelFolder));
-    NXDKIT_TRY(SweepNames(JoinPath(kLiteKernelFolder, kLiteBinaryFolder)));
-    for (const CacheEntry& entry : listing.entries)
-      if (entry.state == EntryState::kDone) NXDKIT_TRY(SweepNames(entry.module));
+    NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(tree_.root));
+    for (const std::string& name : names) {
+      if (const std::optional<std::string> key = KeyOfOwnerFile(name))
+        NXDKIT_TRY(SweepOwner(name, *key));
+      if (const std::optional<std::string> key = KeyOfOwnerLock(name))
+        NXDKIT_TRY(SweepLock(name, {*key, OwnerFileName(*key)}));
+    }
+    NXDKIT_ASSIGN(const std::vector<std::string> inner, ListIfThere(KernelFolder(tree_.root)));
+    for (const std::string& base : inner) {
+      if (!IsKernelLockName(base)) continue;
+      const std::string stem = base.substr(0, base.size() - kLockSuffix.size());
+      NXDKIT_TRY(SweepLock(JoinPath(kLiteKernelFolder, base),
+                           {JoinPath(kLiteKernelFolder, stem + std::string(kKernelSuffix))}));
+    }
+    NXDKIT_ASSIGN(const std::vector<std::string> abandoned, AbandonedInLiteTree(listing, moment_));
+    for (const std::string& name : abandoned) NXDKIT_TRY(RemoveBeside(name, "leftover"));
     if (!options_.everything) return OkStatus();
     NXDKIT_ASSIGN(const std::vector<std::string> kernels, ListLiteKernels(tree_.root));
     for (const std::string& name : kernels)
@@ -131,39 +154,71 @@ class Sweeper {
     return OkStatus();
   }
 
-  Status SweepNames(const std::string& folder) {
-    const std::string path = folder.empty() ? tree_.root : Path(folder);
-    NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(path));
-    for (const std::string& base : names) {
-      const std::string name = folder.empty() ? base : JoinPath(folder, base);
-      if (const std::optional<Leftover> leftover = ParseLeftover(base)) {
-        NXDKIT_ASSIGN(const bool abandoned, IsAbandoned(Path(name), *leftover, moment_));
-        if (abandoned) NXDKIT_TRY(RemoveBeside(name, "leftover"));
-      } else if (const std::optional<std::string> key = KeyOfOwnerFile(name)) {
-        NXDKIT_TRY(SweepOwner(name, *key));
-      }
-    }
-    return OkStatus();
-  }
-
   Status SweepOwner(const std::string& name, const std::string& key) {
     NXDKIT_ASSIGN(const OwnerState owner, AskOwner(tree_.root, key, moment_));
     if (owner != OwnerState::kDead) return OkStatus();
+    NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
+    // The hold takes the place of the file, and removes it.
     NXDKIT_ASSIGN(const std::optional<EntryHold> hold, HoldEntry(tree_, key, hold_));
-    return hold ? RemoveBeside(name, "dead owner") : OkStatus();
+    if (!hold) return OkStatus();
+    report_.removed.push_back({name, "dead owner", info.bytes});
+    return options_.dry_run ? OkStatus() : RemoveTree(Path(name));
   }
 
-  // When nothing is left that names them.
-  Status ClearBinaries() {
-    const std::string name = JoinPath(kLiteKernelFolder, kLiteBinaryFolder);
+  // A lock that nobody holds, of nothing that is there: a prune or merge was killed that made it.
+  Status SweepLock(const std::string& name, const std::vector<std::string>& of) {
+    for (const std::string& each : of) {
+      NXDKIT_ASSIGN(const bool there, IsThere(Path(each)));
+      if (there) return OkStatus();
+    }
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
-    return info.kind == PathKind::kFolder ? RemoveBeside(name, "clear") : OkStatus();
+    if (info.kind != PathKind::kFile || IsYoung(info.written_ns) || IsHeld(Path(name)))
+      return OkStatus();
+    report_.removed.push_back({name, "leftover", info.bytes});
+    return options_.dry_run ? OkStatus() : RemoveIdleLock(Path(name));
+  }
+
+  bool IsYoung(int64_t changed_ns) const {
+    return (moment_.now_ns - changed_ns) / kSecondNs < QuietSeconds();
+  }
+
+  // Those that nothing names, and with clear all. A merge shares the lock of their folder: what it
+  // brought may not be named yet.
+  Status SweepBinaries(const std::vector<KernelBinary>& binaries) {
+    const std::string folder = JoinPath(kLiteKernelFolder, kLiteBinaryFolder);
+    if (tree_.kind != TreeKind::kLite) return OkStatus();
+    NXDKIT_ASSIGN(const bool there, IsRealFolder(Path(folder)));
+    const bool clear = options_.everything && report_.in_use.empty();
+    if (!there || (options_.everything && !clear)) return OkStatus();
+    NXDKIT_ASSIGN(const std::optional<FolderLock> lock,
+                  TryLock(Path(folder), FolderLock::Mode::kExclusive));
+    if (!lock) {
+      if (clear) report_.in_use.push_back({folder, "clear", BytesOf(binaries)});
+      return OkStatus();
+    }
+    if (clear) return RemoveCounted({folder, BytesOf(binaries), 0}, "clear");
+    if (binaries.empty()) return OkStatus();
+    std::set<std::string> goes;  // in a dry run it is still there
+    for (const Pruned& removed : report_.removed) goes.insert(removed.entry);
+    NXDKIT_ASSIGN(const CacheListing listing, ListTreeOf(tree_, moment_));
+    NXDKIT_ASSIGN(const std::optional<std::set<std::string>> named,
+                  NamedBinaries(listing, goes, options_.poll));
+    for (const KernelBinary& file : binaries)
+      if (named && !named->contains(BaseName(file.name)) && !IsYoung(file.written_ns))
+        NXDKIT_TRY(RemoveCounted(file, "not named"));
+    return OkStatus();
+  }
+
+  Status RemoveCounted(const KernelBinary& file, const char* reason) {
+    if (!options_.dry_run) NXDKIT_TRY(RemoveTree(Path(file.name)));
+    report_.removed.push_back({file.name, reason, file.bytes});
+    report_.bytes_after -= std::min(report_.bytes_after, file.bytes);
+    return OkStatus();
   }
 
   Status RemoveKernel(const std::string& file, const char* reason) {
-    const std::string lock = Path(file.substr(0, file.size() - 5) + ".lock");
-    NXDKIT_ASSIGN(const bool has_lock, IsThere(lock));
-    if (!has_lock || !IsHeld(lock)) return RemoveBeside(file, reason);
+    NXDKIT_ASSIGN(const std::optional<EntryHold> hold, HoldKernel(Path(file), options_.dry_run));
+    if (hold) return RemoveBeside(file, reason);
     report_.in_use.push_back({file, reason, 0});
     return OkStatus();
   }

@@ -1,7 +1,5 @@
 #include "formats/compile_cache/tree.h"
 
-#include <optional>
-
 #include "formats/compile_cache/entry_files.h"
 #include "formats/compile_cache/lite_tree.h"
 #include "formats/compile_cache/lite_verify.h"
@@ -11,8 +9,6 @@
 
 namespace nxdkit::neff {
 namespace {
-
-constexpr char kBelowTheRoot[] = "neuron/compile_cache";
 
 // One tree's functions.
 struct TreeRow {
@@ -77,16 +73,15 @@ const TreeRow& RowOf(TreeKind kind) {
 }
 
 // nullopt: nothing in the folder belongs to a tree.
-Result<std::optional<TreeKind>> KindOfTree(const std::string& root) {
-  std::optional<TreeKind> found;
+Result<std::optional<FoundTree>> TreeAt(const std::string& root) {
+  std::optional<FoundTree> found;
   for (const TreeKind kind : kTreeKinds) {
     NXDKIT_ASSIGN(const bool is_one, RowOf(kind).recognise(root));
     if (!is_one) continue;
-    if (found)
-      return Unsupported("entries of {} and of {} in one folder", TreeName(*found), TreeName(kind))
-          .in(root)
-          .hint("give each a folder of its own");
-    found = kind;
+    if (!found)
+      found = FoundTree{root, kind, false};
+    else if (!found->also)
+      found->also = kind;
   }
   return found;
 }
@@ -96,11 +91,21 @@ Result<std::optional<TreeKind>> KindOfTree(const std::string& root) {
 std::string_view TreeName(TreeKind kind) { return RowOf(kind).name; }
 
 Result<FoundTree> FindTree(const std::string& path) {
-  for (const std::string& root : {path, JoinPath(path, kBelowTheRoot)}) {
-    NXDKIT_ASSIGN(const std::optional<TreeKind> kind, KindOfTree(root));
-    if (kind) return FoundTree{root, *kind, false};
+  for (const std::string& root : {path, JoinPath(path, kBelowVariable)}) {
+    NXDKIT_ASSIGN(std::optional<FoundTree> tree, TreeAt(root));
+    if (!tree) continue;
+    if (tree->kind != TreeKind::kXla) NXDKIT_TRY(CheckNotMixed(*tree));
+    return *std::move(tree);
   }
   return FoundTree{path, TreeKind::kXla, true};
+}
+
+Status CheckNotMixed(const FoundTree& tree) {
+  if (!tree.also) return OkStatus();
+  return Unsupported("entries of {} and of {} in one folder", TreeName(tree.kind),
+                     TreeName(*tree.also))
+      .in(tree.root)
+      .hint("give each a folder of its own");
 }
 
 Result<CacheListing> ListTreeOf(const FoundTree& tree, const TreeMoment& moment) {
@@ -121,12 +126,13 @@ Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const T
     if (!faults.ok() && faults.error().code() == Errc::kNotFound) continue;
     if (!faults.ok()) return std::move(faults).error();
     for (EntryFault& fault : *faults)
-      check.faults.push_back({EntryName(entry), std::move(fault.file), std::move(fault.message)});
+      check.faults.push_back(
+          {EntryName(entry), std::move(fault.file), std::move(fault.message), fault.severity});
   }
   NXDKIT_ASSIGN(std::vector<EntryFault> beside,
                 RowOf(kind).beside(listing, moment, options, kernels));
   for (EntryFault& fault : beside)
-    check.faults.push_back({"", std::move(fault.file), std::move(fault.message)});
+    check.faults.push_back({"", std::move(fault.file), std::move(fault.message), fault.severity});
   return check;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,8 @@ enum class TreeKind : uint8_t {
   kLite,  // vLLM Neuron's (lite_tree.h)
   kNeff   // TorchNeuron's (neff_tree.h)
 };
+// The root, below the folders that the variables of vLLM Neuron name.
+inline constexpr char kBelowVariable[] = "neuron/compile_cache";
 inline constexpr TreeKind kTreeKinds[] = {TreeKind::kXla, TreeKind::kLite, TreeKind::kNeff};
 std::string_view TreeName(TreeKind kind);  // "libneuronxla", "vllm-neuron", "torch-neuronx"
 
@@ -26,11 +29,15 @@ struct FoundTree {
   std::string root;
   TreeKind kind = TreeKind::kXla;
   bool is_empty = false;  // nothing says what it is; `kind` is then kXla
+  // Another tree of which there are entries. They are strangers in one of libneuronxla.
+  std::optional<TreeKind> also{};
 };
 // Asks what lies there. A folder that is no tree, with neuron/compile_cache in it, stands for that
-// one: the variables of the engine name the folder above. kUnsupported for entries of two trees in
-// one folder.
+// one: the variables of the engine name the folder above. kUnsupported for entries of both other
+// trees in one folder.
 Result<FoundTree> FindTree(const std::string& path);
+// kUnsupported for entries of two trees in one folder.
+Status CheckNotMixed(const FoundTree& tree);
 
 Result<CacheListing> ListTreeOf(const FoundTree& tree, const TreeMoment& moment);
 
@@ -38,6 +45,7 @@ struct TreeFault {
   std::string entry;  // "" for what lies beside entries
   std::string file;   // in the entry, or below the root; "" for the entry itself
   std::string message;
+  Severity severity = Severity::kDamage;
 };
 struct TreeCheck {
   uint64_t checked = 0;  // entries
@@ -51,7 +59,7 @@ struct TreeCheckOptions {
 Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const TreeMoment& moment,
                              const TreeCheckOptions& options);
 
-// One entry as it is now, by its name; kNotFound. And what is wrong with it, its paths aside.
+// One entry as it is now, by its name; kNotFound. And its faults, its paths aside.
 Result<CacheEntry> ReadEntryOf(const FoundTree& tree, const std::string& name,
                                const TreeMoment& moment);
 Result<std::vector<EntryFault>> VerifyEntryOf(TreeKind kind, const CacheEntry& entry,

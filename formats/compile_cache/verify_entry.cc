@@ -134,6 +134,11 @@ class Verifier {
 
 }  // namespace
 
+bool IsDamaged(const std::vector<EntryFault>& faults) {
+  return std::ranges::any_of(
+      faults, [](const EntryFault& fault) { return fault.severity == Severity::kDamage; });
+}
+
 Result<std::vector<EntryFault>> VerifyEntry(const CacheEntry& entry,
                                             const std::function<Status()>& poll,
                                             const BlobCheck& check_blob) {

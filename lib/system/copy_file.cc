@@ -25,6 +25,13 @@ Status CopyBytes(const File& source, const File& target) {
   return OkStatus();
 }
 
+Status CopyOpened(const File& source, const std::string& to, bool sync) {
+  NXDKIT_ASSIGN(File target, File::OpenWrite(to));
+  NXDKIT_TRY(CopyBytes(source, target));
+  if (sync) NXDKIT_TRY(target.Sync());
+  return target.Close();
+}
+
 // A new, empty file that nobody else may open.
 Status CreatePrivate(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -37,10 +44,17 @@ Status CreatePrivate(const std::string& path) {
 
 Status CopyFile(const std::string& from, const std::string& to, bool sync) {
   NXDKIT_ASSIGN(const File source, File::OpenRead(from));
-  NXDKIT_ASSIGN(File target, File::OpenWrite(to));
-  NXDKIT_TRY(CopyBytes(source, target));
-  if (sync) NXDKIT_TRY(target.Sync());
-  return target.Close();
+  return CopyOpened(source, to, sync);
+}
+
+Status CopyFileItself(const std::string& from, const std::string& to, bool sync) {
+  NXDKIT_ASSIGN(const File source, File::OpenRead(from));
+  struct stat opened, there;
+  if (::fstat(source.fd(), &opened) != 0 || ::lstat(from.c_str(), &there) != 0)
+    return SystemError("look at it", errno).in(from);
+  if (opened.st_dev != there.st_dev || opened.st_ino != there.st_ino)
+    return Error(Errc::kUnsupported, "a symbolic link, expected a regular file").in(from);
+  return CopyOpened(source, to, sync);
 }
 
 Status CopyFileAndAccess(const std::string& from, const std::string& to, bool sync) {

@@ -10,6 +10,9 @@ namespace nxdkit {
 // Copies `from` to the new or overwritten file `to`, in bounded memory; synced when asked to.
 Status CopyFile(const std::string& from, const std::string& to, bool sync);
 
+// The same of a file itself: a link that was put in its place is refused.
+Status CopyFileItself(const std::string& from, const std::string& to, bool sync);
+
 // The same to a new file, with owner and mode as KeepAccess takes them over. Nobody but us can open
 // the copy before it is whole.
 Status CopyFileAndAccess(const std::string& from, const std::string& to, bool sync);

@@ -114,14 +114,47 @@ TEST(CacheTrees, ArePushedAndPulled) {
 TEST(CacheTrees, AreRelocated) {
   const LiteWorkshop shop;
   shop.Whole('a', GraphOf({KernelConfig("/old/k.klir")}));
-  const Json json =
-      JsonFrom(shop, 0, "relocate /old/ " + shop.Path("new") + " --cache-dir " + shop.root());
+  const std::string dir = " --cache-dir " + shop.root();
+  const std::string options = "relocate /old/ " + shop.Path("new") + dir;
+  EXPECT_THAT(RunCache(shop, options + " -n").out,
+              HasSubstr("WRONG: there is no " + shop.Path("new/k.klir")));
+  const Json json = JsonFrom(shop, 1, options);
   EXPECT_EQ(json["changed"].size(), 1u);
   EXPECT_EQ(json["missing"][0], shop.Path("new/k.klir"));
-  EXPECT_THAT(std::string(json["warnings"][0]), HasSubstr("there is no "));
+  fs::create_directory(shop.Path("newer"));
+  shop.scratch().Write("newer/k.klir", "klir");
+  EXPECT_EQ(
+      JsonFrom(shop, 0, "relocate " + shop.Path("new") + " " + shop.Path("newer") + dir)["changed"]
+          .size(),
+      1u);
   shop.Write(LiteWorkshop::Key('a') + "/graph.hlo", "no graph");
   const Json left = JsonFrom(shop, 1, "relocate /old /new --cache-dir " + shop.root());
   EXPECT_EQ(left["left"][0]["file"], LiteWorkshop::Key('a') + "/graph.hlo");
+}
+
+// Faults that the engine does not mind are told, and no findings.
+TEST(CacheTrees, MayHaveRemarks) {
+  const LiteWorkshop shop;
+  shop.Write(shop.Whole('a') + "/command.txt", "neuronx-cc compile x\n");
+  const std::string options = "verify --cache-dir " + shop.root();
+  EXPECT_THAT(RunCache(shop, options).out,
+              AllOf(HasSubstr("warning: "), HasSubstr("there is no --target")));
+  const Json json = JsonFrom(shop, 0, options);
+  EXPECT_EQ(json["findings"].size(), 0u);
+  EXPECT_EQ(json["remarks"][0]["file"], "command.txt");
+}
+
+// The variable names the cache of libneuronxla, which these do not use.
+TEST(CacheTrees, DoNotNeedAFolderThatIsNotUsed) {
+  const LiteWorkshop shop;
+  shop.Whole('a', GraphOf({}), "share");
+  const Words there = {"VLLM_CACHE_ROOT=" + shop.Path("other"),
+                       "NEURON_COMPILE_CACHE_URL=s3://bucket/cache"};
+  EXPECT_EQ(JsonFrom(shop, 0, "pull " + shop.Path("share"), there)["copied"].size(), 1u);
+  EXPECT_EQ(RunCache(shop, "relocate /old /new", there).exit_code, 0);
+  const ProcessResult used = RunCache(shop, "ls", there);
+  EXPECT_EQ(used.exit_code, 4);
+  EXPECT_THAT(used.err, HasSubstr("s3://bucket/cache is an object store"));
 }
 
 TEST(CacheTrees, RefuseWhatCannotBeMeant) {
@@ -161,7 +194,7 @@ class KilledCaches : public ::testing::Test {
     }
   }
 
-  // What a reader takes for an entry or a kernel is whole, whatever else lies there.
+  // All that a reader takes for an entry or a kernel is whole, whatever else lies there.
   void ExpectWhole(const std::string& tree) {
     if (!fs::exists(shop_.Path(tree))) return;
     for (const std::string& fault : shop_.Faults(tree))

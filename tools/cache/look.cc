@@ -75,11 +75,15 @@ Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListi
                 neff::VerifyTree(tree.kind, listing, moment, {StopIfInterrupted, ops::BlobFaults}));
   ToolAnswer answer;
   Json findings = Json::array();
+  Json remarks = Json::array();
   for (const neff::TreeFault& fault : check.faults) {
-    answer.text += "WRONG: " + EscapeControl(PlaceOf(fault) + ": " + fault.message) + "\n";
-    findings.push_back({{"entry", fault.entry.empty() ? Json() : Json(fault.entry)},
-                        {"file", fault.file.empty() ? Json() : Json(fault.file)},
-                        {"message", fault.message}});
+    const bool remark = fault.severity == neff::Severity::kRemark;
+    answer.text += remark ? "warning: " : "WRONG: ";
+    answer.text += EscapeControl(PlaceOf(fault) + ": " + fault.message) + "\n";
+    (remark ? remarks : findings)
+        .push_back({{"entry", fault.entry.empty() ? Json() : Json(fault.entry)},
+                    {"file", fault.file.empty() ? Json() : Json(fault.file)},
+                    {"message", fault.message}});
   }
   answer.findings = !findings.empty();
   answer.text += fmt::format("{}: {} finished of {} entries checked, {} finding{}\n",
@@ -91,6 +95,7 @@ Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListi
   answer.fields = {{"entries_checked", check.checked},
                    {"entries_total", listing.entries.size()},
                    {"findings", std::move(findings)},
+                   {"remarks", std::move(remarks)},
                    {"note", read_only ? Json(kNotRun) : Json()}};
   return answer;
 }
@@ -100,6 +105,11 @@ Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListi
 Result<bool> IsNotMadeYet(const CacheArgs& args, const std::string& root) {
   NXDKIT_ASSIGN(const bool there, IsThere(root));
   return !args.cache_dir && !there;
+}
+
+Result<std::string> FolderOf(const neff::CachePlace& place) {
+  if (place.root.find("://") == std::string::npos) return place.root;
+  return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
 }
 
 Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree) {

@@ -10,6 +10,9 @@ namespace nxdkit::tool {
 // A cache that nothing was put into yet has no folder; one that the user names has to be there.
 Result<bool> IsNotMadeYet(const CacheArgs& args, const std::string& root);
 
+// The root of a place, which has to be a folder: kUnsupported for an object store.
+Result<std::string> FolderOf(const neff::CachePlace& place);
+
 Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree);
 
 // "libneuronxla", or null of a folder in which nothing says what it is.

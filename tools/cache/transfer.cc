@@ -18,8 +18,6 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr size_t kMostWarnings = 10;
-
 struct Ends {
   std::string from, into, local;
 };
@@ -27,13 +25,13 @@ struct Ends {
 // The local tree of the kind that the other one has.
 Result<std::string> LocalRoot(const CacheArgs& args, const neff::CachePlace& place,
                               const std::string& other) {
-  if (args.cache_dir) return place.root;
+  if (args.cache_dir) return FolderOf(place);
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(other));
   if (tree.is_empty)
     return BadUsage("nothing in {} says which cache is meant", other)
         .hint("name this machine's with --cache-dir");
   const std::vector<std::string> roots = neff::KnownRoots(tree.kind, EnvironmentValue);
-  if (roots.empty()) return place.root;
+  if (roots.empty()) return FolderOf(place);
   const auto there = std::ranges::find_if(
       roots, [](const std::string& root) { return KindForHint(root) == PathKind::kFolder; });
   return there == roots.end() ? roots[0] : *there;
@@ -113,10 +111,14 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
   const char* verb = options.dry_run ? "would copy" : "copied";
   for (const neff::MergeItem& item : report.copied) answer.text += ItemLine(verb, item);
   for (const neff::MergeItem& item : report.left) answer.text += ItemLine("left", item);
-  for (const neff::MergeItem& item : report.unlinked)
-    answer.text += fmt::format(
-        "WRONG: {}: names the kernel binary {}, which is not in the trees and not in {}\n",
-        EscapeControl(item.entry), EscapeControl(item.message), EscapeControl(options.kernels));
+  for (const neff::MergeItem& item : report.unlinked) {
+    const std::string fault =
+        item.reason == "no binary"
+            ? fmt::format("names the kernel binary {}, which is not in the trees and not in {}",
+                          item.message, options.kernels)
+            : fmt::format("its paths stay as they are: {}", item.message);
+    answer.text += fmt::format("WRONG: {}: {}\n", EscapeControl(item.entry), EscapeControl(fault));
+  }
   answer.text +=
       fmt::format("{}: {} {} into {}, {}; {} there before, {} left\n", EscapeControl(report.from),
                   verb, report.copied.size(), EscapeControl(report.into), HumanBytes(report.bytes),
@@ -141,7 +143,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
 
 Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place,
                             ToolContext& context) {
-  std::string root = place.root;
+  std::string root;
   if (!args.cache_dir) {
     const std::vector<std::string> roots =
         neff::KnownRoots(neff::TreeKind::kLite, EnvironmentValue);
@@ -149,6 +151,7 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
         roots, [](const std::string& each) { return KindForHint(each) == PathKind::kFolder; });
     if (there != roots.end()) root = *there;
   }
+  if (root.empty()) NXDKIT_TRY(FolderOf(place).To(root));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
   neff::RelocateOptions options{WithoutSlash(args.paths[0]), WithoutSlash(args.paths[1]),
                                 context.common().dry_run, StopIfInterrupted};
@@ -160,13 +163,11 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
   for (const neff::Relocated& file : report.left)
     answer.text +=
         fmt::format("left {}: {}\n", EscapeControl(file.file), EscapeControl(file.reason));
-  for (size_t i = 0; i < std::min(report.missing.size(), kMostWarnings); ++i)
-    context.Warn(fmt::format("there is no {}", EscapeControl(report.missing[i])));
-  if (report.missing.size() > kMostWarnings)
-    context.Warn(fmt::format("and {} more are not there", report.missing.size() - kMostWarnings));
+  for (const std::string& path : report.missing)
+    answer.text += fmt::format("WRONG: there is no {}\n", EscapeControl(path));
   answer.text += fmt::format("{}: {} {} of {} files, {} left\n", EscapeControl(tree.root), verb,
                              report.changed.size(), report.looked_at, report.left.size());
-  answer.findings = !report.left.empty();
+  answer.findings = !report.left.empty() || !report.missing.empty();
   answer.fields = {{"root", tree.root},
                    {"tree", TreeJson(tree)},
                    {"changed", FilesJson(report.changed, false)},

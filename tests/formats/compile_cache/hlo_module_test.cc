@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "formats/compile_cache/kernel_config.h"
 #include "tests/formats/compile_cache/lite_workshop.h"
 
@@ -103,6 +105,46 @@ TEST(GraphSweeps, EveryFlipIsRefusedOrRead) {
       if (kernels.ok()) continue;
       EXPECT_LE(kernels.error().offset().value_or(0), graph.size());
     }
+}
+
+// Each record has three bytes: what is noted of them takes more.
+TEST(Graphs, OfTooManyConfigurationsAreRefused) {
+  std::string graph = PutField(3, "");
+  for (int i = 0; i < 5'000'000; ++i) graph += std::string("\xb2\x01\x00", 3);
+  const auto found = FindBackendConfigs(graph);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.error().code(), Errc::kUnsupported);
+  EXPECT_THAT(found.error().message(), HasSubstr("more than 4000000 configurations"));
+  EXPECT_TRUE(KernelsOfGraph(graph).ok()) << "none of them is long enough to be a kernel's";
+}
+
+// Time in proportion to the bytes, wherever they stand.
+TEST(GraphKernels, AreLookedForOnce) {
+  std::string run;
+  for (int i = 0; i < 100'000; ++i) run += "eyJ";
+  const std::string graphs[] = {GraphOf({}) + PutField(40, run), GraphOf({run}),
+                                GraphOf({" " + run})};
+  for (const std::string& graph : graphs) {
+    const clock_t start = std::clock();
+    const auto kernels = KernelsOfGraph(graph);
+    ASSERT_TRUE(kernels.ok()) << kernels.error().ToString();
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 2.0);
+  }
+  const auto behind = KernelsOfGraph(GraphOf({}) + PutField(40, run + KernelConfig("/a/b")));
+  ASSERT_FALSE(behind.ok());
+  EXPECT_EQ(behind.error().code(), Errc::kUnsupported);
+}
+
+// A signal ends the search, in many runs of base64 and in many fields alike.
+TEST(GraphKernels, AreLookedForUntilASignalComes) {
+  std::string fields = PutField(3, "");
+  for (int i = 0; i < 100'000; ++i) fields += std::string("\x30\x01", 2);
+  for (const std::string& graph : {GraphOf({"eyJ eyJ"}), fields}) {
+    const auto kernels =
+        KernelsOfGraph(graph, []() -> Status { return Error(Errc::kInterrupted, "stopped"); });
+    ASSERT_FALSE(kernels.ok());
+    EXPECT_EQ(kernels.error().code(), Errc::kInterrupted);
+  }
 }
 
 TEST(KernelConfigs, NameTheirBinary) {

@@ -71,14 +71,27 @@ TEST(Trees, LieWhereTheVariableOfTheEngineSays) {
   EXPECT_EQ(Find(shop.Path("cache")).root, shop.Path("cache/neuron/compile_cache"));
 }
 
+// A folder of 32 digits in a tree of libneuronxla is a stranger there.
+TEST(Trees, OfLibneuronxlaMayHoldStrangers) {
+  const LiteWorkshop shop;
+  shop.Whole('a');
+  shop.Write("ab/cd/" + LiteWorkshop::Key('c') + ".neff", "x");
+  shop.Write("neuronxcc-1/MODULE_1+00000000/model.done", "");
+  const FoundTree tree = Find(shop.root());
+  EXPECT_EQ(TreeName(tree.kind), "libneuronxla");
+  const auto listing = ListTreeOf(tree, MomentOf(tree.root));
+  ASSERT_TRUE(listing.ok());
+  EXPECT_THAT(listing->strangers, ElementsAre(LiteWorkshop::Key('a'), "ab"));
+}
+
 TEST(Trees, OfTwoKindsInOneFolderAreRefused) {
   const LiteWorkshop shop;
   shop.Whole('a');
-  shop.Write("neuronxcc-1/MODULE_1+00000000/model.done", "");
+  shop.Write("ab/cd/" + LiteWorkshop::Key('c') + ".neff", "x");
   const auto tree = FindTree(shop.root());
   ASSERT_FALSE(tree.ok());
   EXPECT_EQ(tree.error().code(), Errc::kUnsupported);
-  EXPECT_EQ(tree.error().message(), "entries of libneuronxla and of vllm-neuron in one folder");
+  EXPECT_EQ(tree.error().message(), "entries of vllm-neuron and of torch-neuronx in one folder");
   EXPECT_EQ(tree.error().file(), shop.root());
 }
 
@@ -270,14 +283,9 @@ TEST(LiteVerifies, NameEachFault) {
       {kMeta, with("\"output_count\": 2,", ""), "output_count: missing"},
       {"command.txt", "neuronx-cc compile x --output /y/graph_0.neff --target trn2\n",
        "--output names graph_0.neff, expected graph_aaaa"},
-      {"command.txt", "neuronx-cc compile x\n", "there is no --target"},
-      {"command.txt", "neuronx-cc 'compile", "is not closed"},
       {"command.txt", "neuronx-cc compile x --target=trn2 --lnc 2\n",
        "--lnc is 2, the header of the NEFF says 1"},
       {"graph.hlo", "graph", "aa: graph.hlo: offset 0: "},
-      {"graph_0.neff", "x", "aa: graph_0.neff: the engine never asks for it, but for graph_aaaa"},
-      {".artifact_metadata_v1.json", "{}", "the engine reads version 0 only"},
-      {"graph.hlo.tmp.h.5", "x", "a leftover of a process that was ended"},
   };
   for (const Case& each : cases) {
     const LiteWorkshop shop;
@@ -285,6 +293,31 @@ TEST(LiteVerifies, NameEachFault) {
     EXPECT_THAT(shop.Faults(), IsEmpty());
     shop.Write(key + "/" + each.file, each.contents);
     EXPECT_THAT(shop.Faults(), ElementsAre(HasSubstr(each.fault))) << each.file;
+  }
+}
+
+// Told, and no findings: the engine does not mind.
+TEST(LiteVerifies, RemarkWhatTheEngineDoesNotMind) {
+  struct Case {
+    const char* file;
+    std::string contents;
+    const char* remark;
+  };
+  const Case cases[] = {
+      {"command.txt", "neuronx-cc compile x\n", "there is no --target"},
+      {"command.txt", "neuronx-cc 'compile", "is not closed"},
+      {"graph_0.neff", "x", "aa: graph_0.neff: the engine never asks for it, but for graph_aaaa"},
+      {".artifact_metadata_v1.json", "{}", "the engine reads version 0 only"},
+      {"graph.hlo", GraphOf({}) + testing_util::PutField(40, KernelConfig("/a/b")),
+       "a kernel's configuration stands outside of a backend_config"},
+  };
+  for (const Case& each : cases) {
+    const LiteWorkshop shop;
+    const std::string key = shop.Whole('a');
+    EXPECT_THAT(shop.Remarks(), IsEmpty());
+    shop.Write(key + "/" + each.file, each.contents);
+    EXPECT_THAT(shop.Remarks(), ElementsAre(HasSubstr(each.remark))) << each.file;
+    EXPECT_THAT(shop.Faults(), IsEmpty()) << each.file;
   }
 }
 
@@ -327,6 +360,15 @@ TEST(LiteVerifies, FindWhatIsMissing) {
   fs::create_symlink(shop.scratch().Write("elsewhere", ToyNeff()),
                      shop.In(key + "/" + LiteNeffName(key)));
   EXPECT_THAT(shop.Faults(), ElementsAre(HasSubstr("a link or a folder, expected a file")));
+}
+
+// After a success the engine lets go of the lock, and leaves the owner's file.
+TEST(LiteVerifies, DoNotMindTheOwnerOfAFinishedEntry) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a');
+  shop.Write(OwnerFileName(key), OwnerText(int64_t{1} << 40, "x", "[]"));
+  shop.Write(OwnerLockName(key), "");
+  EXPECT_THAT(shop.Faults(), IsEmpty());
 }
 
 TEST(LiteVerifies, LeaveAloneWhatIsBeingMade) {
@@ -379,20 +421,24 @@ TEST(LiteVerifies, KernelFilesAreNotTrusted) {
 TEST(LiteVerifies, FindWhatLiesBesideEntries) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
-  shop.Write(OwnerFileName(key), OwnerText(int64_t{1} << 40, "x", "[]"));
+  shop.Write(OwnerFileName(LiteWorkshop::Key('c')), OwnerText(int64_t{1} << 40, "x", "[]"));
   shop.Write("AAAA/graph.hlo", "x");
   shop.Write("readme", "mine");
-  for (const char* name :
-       {"b.tmp.1099511627776", "b.trash.1099511627776", "b.capture.1099511627776"})
-    shop.Write(std::string(name) + "/graph.hlo", "x");
-  shop.Write("nki/b.tmp.h.1", "x");
+  const std::string b = LiteWorkshop::Key('b');
+  for (const char* name : {".tmp.1099511627776", ".trash.1099511627776", ".capture.1099511627776"})
+    shop.Write(b + name + "/graph.hlo", "x");
+  shop.Write("nki/" + b + ".json.tmp.h.1", "x");
+  shop.Write("nki/binaries/k.tmp.h~0123abcd.1", "x");
+  shop.Write(key + "/graph.hlo.tmp.h~0123abcd.1", "x");
   const int64_t tomorrow = (::time(nullptr) + 90'000) * kSecondsToNs;
   EXPECT_THAT(shop.Faults("tree", tomorrow),
               ElementsAre(HasSubstr("compilation_metadata: its process is gone"),
                           HasSubstr("b.capture.1099511627776: a leftover"),
                           HasSubstr("b.tmp.1099511627776: a leftover"),
                           HasSubstr("b.trash.1099511627776: a leftover"),
-                          HasSubstr("nki/b.tmp.h.1: a leftover"),
+                          HasSubstr("nki/" + b + ".json.tmp.h.1: a leftover"),
+                          HasSubstr("nki/binaries/k.tmp.h~0123abcd.1: a leftover"),
+                          HasSubstr("/graph.hlo.tmp.h~0123abcd.1: a leftover"),
                           HasSubstr("AAAA: the name is not 32 hexadecimal digits")));
   EXPECT_THAT(shop.Faults(), ElementsAre(HasSubstr("its process is gone"), HasSubstr("AAAA")))
       << "leftovers have to be quiet for a while";

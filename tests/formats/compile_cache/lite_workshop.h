@@ -106,6 +106,10 @@ class LiteWorkshop {
 
   // Findings of verify in the tree, "entry: file: message" each.
   std::vector<std::string> Faults(const std::string& tree = "tree", int64_t now_ns = 0) const {
+    return Told(tree, now_ns, false);
+  }
+  std::vector<std::string> Remarks() const { return Told("tree", 0, true); }
+  std::vector<std::string> Told(const std::string& tree, int64_t now_ns, bool remarks) const {
     const auto found = neff::FindTree(Path(tree));
     EXPECT_TRUE(found.ok()) << found.error().ToString();
     const neff::TreeMoment moment = neff::MomentOf(found->root, now_ns);
@@ -115,7 +119,8 @@ class LiteWorkshop {
     EXPECT_TRUE(check.ok()) << check.error().ToString();
     std::vector<std::string> faults;
     for (const neff::TreeFault& fault : check->faults)
-      faults.push_back(fault.entry.substr(0, 2) + ": " + fault.file + ": " + fault.message);
+      if ((fault.severity == neff::Severity::kRemark) == remarks)
+        faults.push_back(fault.entry.substr(0, 2) + ": " + fault.file + ": " + fault.message);
     return faults;
   }
 

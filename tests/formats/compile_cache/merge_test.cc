@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "formats/compile_cache/kernel_config.h"
 #include "formats/compile_cache/lite_kernel.h"
 #include "formats/compile_cache/lite_owner.h"
@@ -37,6 +39,10 @@ MergeReport Merge(const std::string& from, const std::string& into, MergeOptions
   const auto report = MergeTree(from, into, options);
   EXPECT_TRUE(report.ok()) << report.error().ToString();
   return report.ok() ? *report : MergeReport();
+}
+
+std::string DigestPrefix(const std::string& contents) {
+  return Sha256Hex(testing_util::AsBytes(contents)).substr(0, 16) + "-";
 }
 
 std::vector<std::string> Show(const std::vector<MergeItem>& items) {
@@ -161,15 +167,17 @@ TEST(Merges, TakeTheBinariesOfKernelsAlong) {
   fs::remove(other);
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
   const std::string folder = fs::canonical(shop.Path("into")).string() + "/nki/binaries/";
-  EXPECT_EQ(ReadBytes(folder + "k.klir"), "klir");
-  EXPECT_EQ(ReadBytes(shop.In(kernel, "into")), KernelFile(KernelConfig(folder + "k.klir")));
+  const std::string first = folder + DigestPrefix("klir") + "k.klir";
+  const std::string second = folder + DigestPrefix("other") + "other.klir";
+  EXPECT_EQ(ReadBytes(first), "klir");
+  EXPECT_EQ(ReadBytes(shop.In(kernel, "into")), KernelFile(KernelConfig(first)));
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")),
-            GraphOf({KernelConfig(folder + "k.klir"), "x", KernelConfig(folder + "other.klir")}));
+            GraphOf({KernelConfig(first), "x", KernelConfig(second)}));
   // And on, from the tree alone.
   Merge(shop.Path("into"), shop.Path("third"));
   fs::remove_all(shop.Path("into"));
   EXPECT_THAT(shop.Faults("third"), IsEmpty());
-  EXPECT_EQ(ReadBytes(shop.In("nki/binaries/k.klir", "third")), "klir");
+  EXPECT_EQ(ReadBytes(shop.In("nki/binaries/" + DigestPrefix("klir") + "k.klir", "third")), "klir");
 }
 
 TEST(Merges, KeepTheCopyWhereTheFileNamesIt) {
@@ -214,7 +222,7 @@ TEST(Merges, OtherBinariesOfTheSameNameStay) {
   shop.Write("nki/binaries/k.klir", "another", "into");
   Merge(shop.root(), shop.Path("into"));
   EXPECT_EQ(ReadBytes(shop.In("nki/binaries/k.klir", "into")), "another");
-  const std::string name = Sha256Hex(testing_util::AsBytes("klir")).substr(0, 16) + "-k.klir";
+  const std::string name = DigestPrefix("klir") + "k.klir";
   EXPECT_EQ(ReadBytes(shop.In("nki/binaries/" + name, "into")), "klir");
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
 }
@@ -390,19 +398,106 @@ TEST(Merges, RefuseWhatCannotBeMeant) {
               AllOf(HasSubstr("a tree of vllm-neuron"), HasSubstr("of torch-neuronx")));
 }
 
-// Several at once into one tree: every entry is there once, and whole.
+TEST(Merges, NothingIntoATreeIsOfItsKind) {
+  const LiteWorkshop shop;
+  shop.Whole('a', GraphOf({}), "into");
+  const MergeReport report = Merge(shop.root(), shop.Path("into"));
+  EXPECT_EQ(report.kind, TreeKind::kLite);
+  EXPECT_THAT(report.copied, IsEmpty());
+}
+
+// Nobody could say which of the two is meant.
+TEST(Merges, OfAMixedFolderAreRefused) {
+  const LiteWorkshop shop;
+  shop.Whole('a');
+  shop.Write("neuronxcc-1/MODULE_1+00000000/model.done", "");
+  const auto report = MergeTree(shop.root(), shop.Path("into"), {});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code(), Errc::kUnsupported);
+  EXPECT_EQ(report.error().message(), "entries of libneuronxla and of vllm-neuron in one folder");
+}
+
+// Remarks are no reason to leave an entry.
+TEST(Merges, TakeEntriesWithRemarks) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a');
+  shop.Write(key + "/command.txt", "neuronx-cc compile x\n");
+  shop.Write(key + "/.artifact_metadata_v1.json", "{}");
+  EXPECT_THAT(Show(Merge(shop.root(), shop.Path("into")).copied), ElementsAre("aa new"));
+}
+
+// Its paths stay, and that is said.
+TEST(Merges, SayWhenAGraphIsNotUnderstood) {
+  const LiteWorkshop shop;
+  const std::string graph = GraphOf({}) + testing_util::PutField(40, KernelConfig("/old/k"));
+  shop.Whole('a', graph);
+  const MergeReport report = Merge(shop.root(), shop.Path("into"));
+  EXPECT_THAT(Show(report.copied), ElementsAre("aa new"));
+  EXPECT_THAT(Show(report.unlinked),
+              ElementsAre(HasSubstr("aa not understood: a kernel's configuration stands outside")));
+  EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
+}
+
+// A merge that waits with its last entry aside until `processes` have come as far.
+Result<MergeReport> MergeTogether(const LiteWorkshop& shop, const std::string& tree,
+                                  int processes) {
+  constexpr int kMostRounds = 10'000;
+  const std::string own_pid = "." + std::to_string(::getpid());
+  const auto has_last = [&] {
+    std::error_code gone;
+    for (const auto& each : fs::directory_iterator(shop.Path("into"), gone)) {
+      const std::string name = each.path().filename();
+      if (name.starts_with(LiteWorkshop::Key('f') + ".tmp.") && name.ends_with(own_pid))
+        return true;
+    }
+    return false;
+  };
+  bool waited = false;
+  const auto poll = [&]() -> Status {
+    if (waited || !has_last()) return OkStatus();
+    waited = true;
+    shop.scratch().Write("ready" + own_pid, "");
+    const auto all_are_ready = [&] {
+      int ready = 0;
+      for (const auto& each : fs::directory_iterator(shop.Path("")))
+        ready += each.path().filename().string().starts_with("ready.");
+      return ready == processes;
+    };
+    for (int i = 0; i < kMostRounds && !all_are_ready(); ++i) ::usleep(1000);
+    return OkStatus();
+  };
+  return MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path(""), .poll = poll});
+}
+
+// Several at once into one tree: every entry is there once, and whole, with its own binary.
 TEST(Merges, OfSeveralProcessesAtOnce) {
   const LiteWorkshop shop;
-  const std::string binary = shop.scratch().Write("k.klir", "klir");
-  for (const char* tree : {"one", "two", "three"})
-    for (const char digit : std::string("0123456789abcdef"))
-      shop.Whole(digit, GraphOf({KernelConfig(binary)}), tree);
+  const std::vector<std::string> trees = {"one", "two", "three"};
+  std::set<std::string> keys;
+  // Binaries have one base name, and each its own contents. All trees have sixteen entries of the
+  // same keys, and one alone, which names its first binary too.
+  for (const std::string& tree : trees) {
+    const auto put = [&](const std::string& key, const std::string& name) {
+      const std::string config = KernelConfig(shop.Path(name) + "/k.klir", name);
+      shop.WholeKey(key, GraphOf({config}), tree);
+      shop.Write("nki/" + key + ".json", KernelFile(config), tree);
+      keys.insert(key);
+    };
+    for (const char digit : std::string("0123456789abcdef")) {
+      fs::create_directory(shop.Path(tree + digit));
+      shop.scratch().Write(tree + digit + "/k.klir", tree + digit);
+      put(LiteWorkshop::Key(digit), tree + digit);
+    }
+    put(Md5Hex(tree), tree + "0");
+  }
   std::vector<pid_t> children;
-  for (const char* tree : {"one", "two", "three"}) {
+  for (const std::string& tree : trees) {
     const pid_t child = ::fork();
     if (child == 0) {
-      const auto report = MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path("")});
-      ::_exit(report.ok() && report->unlinked.empty() ? 0 : 1);
+      const auto report = MergeTogether(shop, tree, 3);
+      const bool told = report.ok() && report->unlinked.empty() &&
+                        report->copied.size() + report->left.size() + report->kept == 34;
+      ::_exit(told ? 0 : 1);
     }
     children.push_back(child);
   }
@@ -413,8 +508,19 @@ TEST(Merges, OfSeveralProcessesAtOnce) {
   }
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
   const auto listing = ListLiteTree(shop.Path("into"), {});
-  EXPECT_EQ(listing->entries.size(), 16u);
+  EXPECT_EQ(listing->entries.size(), 19u);
   EXPECT_THAT(listing->strangers, IsEmpty());
+  // Each names the binary of the tree that it came from, which its configuration says too.
+  for (const std::string& key : keys) {
+    const std::string graph = ReadBytes(shop.In(key + "/graph.hlo", "into"));
+    const auto kernels = KernelsOfGraph(graph);
+    ASSERT_TRUE(kernels.ok() && kernels->size() == 1);
+    const std::string own = ReadBytes((*kernels)[0].binary);
+    EXPECT_EQ(graph, GraphOf({KernelConfig((*kernels)[0].binary, own)}));
+    const auto kernel = ReadLiteKernel(shop.In("nki/" + key + ".json", "into"));
+    ASSERT_TRUE(kernel.ok());
+    EXPECT_EQ(kernel->config, KernelConfig(kernel->binary, ReadBytes(kernel->binary)));
+  }
 }
 
 RelocateReport Relocate(const LiteWorkshop& shop, const std::string& from, const std::string& to,

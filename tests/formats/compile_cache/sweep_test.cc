@@ -65,25 +65,136 @@ TEST(Sweeps, TakeLeftoversAndDeadOwners) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
   const std::string pid = ".1099511627776";
-  for (const char* name : {"b.tmp", "c.trash", "d.capture"}) {
+  const std::string names[] = {LiteWorkshop::Key('b') + ".tmp", LiteWorkshop::Key('c') + ".trash",
+                               LiteWorkshop::Key('d') + ".capture", "nki.tmp.h"};
+  for (const std::string& name : names) {
     shop.Write(name + pid + "/x", "x");
-    LiteWorkshop::Age(shop.In(name + pid), 1000);
+    LiteWorkshop::Age(shop.In(name + pid), 2 * kDay);
   }
-  for (const char* name : {"/graph.hlo.tmp.h.1", "/x.tmp.h.1"}) {
-    shop.Write(key + name, "x");
-    LiteWorkshop::Age(shop.In(key + name), 2 * kDay);
+  for (const std::string& name :
+       {key + "/graph.hlo.tmp.h~0123abcd.1", "nki/" + LiteWorkshop::Key('e') + ".json.tmp.h.1",
+        std::string("nki/binaries/k.klir.tmp.h~0123abcd.1")}) {
+    shop.Write(name, "x");
+    LiteWorkshop::Age(shop.In(name), 2 * kDay);
   }
-  shop.Write("nki/e.json.tmp.h.1", "x");
-  LiteWorkshop::Age(shop.In("nki/e.json.tmp.h.1"), 2 * kDay);
-  shop.Write(OwnerFileName(key), "pid: 1099511627776\n");
+  shop.Write(OwnerFileName(LiteWorkshop::Key('f')), "pid: 1099511627776\n");
   EXPECT_THAT(ShowPruned(SweepTree(shop, {.dry_run = true}).removed),
-              ElementsAre(".a dead owner", "b. leftover", "c. leftover", "d. leftover",
-                          "nki/e. leftover", "aa leftover", "aa leftover"));
-  EXPECT_TRUE(fs::exists(shop.In("b.tmp" + pid)));
+              ElementsAre(".f dead owner", "bb leftover", "cc leftover", "dd leftover",
+                          "nk leftover", "nki/ee leftover", "nki/bi leftover", "aa leftover"));
+  EXPECT_TRUE(fs::exists(shop.In(names[0] + pid)));
+  EXPECT_EQ(shop.Faults().size(), 8u) << "verify names the same";
   SweepTree(shop);
   EXPECT_THAT(shop.Faults("tree", (::time(nullptr) + 2 * kDay) * 1'000'000'000), IsEmpty());
   EXPECT_EQ(SweepTree(shop).removed.size(), 0u);
   EXPECT_TRUE(fs::exists(shop.In(key)));
+}
+
+// Names that end like those of leftovers, and are not of anything here.
+TEST(Sweeps, LeaveStrangersThatAreNamedLikeLeftovers) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a');
+  const std::string names[] = {"data.tmp.1",       "photos.trash.7",  "x.capture.h.3",
+                               key + "/x.tmp.h.1", "nki/notes.tmp.1", "nki/binaries/k.tmp.h.1"};
+  for (const std::string& name : names) {
+    shop.Write(name + "/mine", "mine");
+    LiteWorkshop::Age(shop.In(name), 90 * kDay);
+  }
+  EXPECT_THAT(ShowPruned(SweepTree(shop, {.damaged = true}).removed), IsEmpty());
+  for (const std::string& name : names) EXPECT_TRUE(fs::exists(shop.In(name + "/mine"))) << name;
+  EXPECT_THAT(shop.Faults(), IsEmpty());
+}
+
+// A relocate writes there, or was killed a moment ago.
+TEST(Sweeps, DoNotTakeAnEntryForDamagedBecauseOfALeftover) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a');
+  shop.Write(key + "/" + AsideName("graph.hlo"), "half");
+  shop.Write(key + "/graph.hlo.tmp.h~0123abcd.1099511627776", "half");
+  for (const bool dry_run : {true, false})
+    EXPECT_THAT(ShowPruned(SweepTree(shop, {.damaged = true, .dry_run = dry_run}).removed),
+                IsEmpty());
+  EXPECT_TRUE(fs::exists(shop.In(key)));
+  EXPECT_THAT(shop.Faults(), IsEmpty()) << "they are young";
+}
+
+// The engine itself does not mind any of these.
+TEST(Sweeps, DoNotTakeAnEntryForDamagedBecauseOfARemark) {
+  const LiteWorkshop shop;
+  const std::string key = shop.Whole('a');
+  shop.Write(key + "/command.txt", "neuronx-cc 'compile");
+  shop.Write(key + "/.artifact_metadata_v1.json", "{}");
+  shop.Write(key + "/graph_0.neff", "x");
+  shop.Write(key + "/graph.hlo", GraphOf({}) + testing_util::PutField(40, KernelConfig("/a/b")));
+  EXPECT_THAT(ShowPruned(SweepTree(shop, {.damaged = true}).removed), IsEmpty());
+  EXPECT_THAT(shop.Faults(), IsEmpty());
+}
+
+TEST(Sweeps, TakeBinariesThatNothingNames) {
+  const LiteWorkshop shop;
+  shop.Whole('a', GraphOf({KernelConfig("/mnt/other/nki/binaries/g.klir")}));
+  shop.Write("nki/" + LiteWorkshop::Key('b') + ".json",
+             KernelFile(KernelConfig(shop.In("nki/binaries/k.klir"))));
+  shop.Write("nki/" + LiteWorkshop::Key('c') + ".json",
+             KernelFile(KernelConfig("/x/y"), "\"kernel_binary\":\"binaries/7\","));
+  for (const char* name : {"g.klir", "k.klir", "7", "orphan", "young"}) {
+    shop.Write(std::string("nki/binaries/") + name, "12345");
+    if (name != std::string("young"))
+      LiteWorkshop::Age(shop.In(std::string("nki/binaries/") + name), 2 * kDay);
+  }
+  const uint64_t entry = ListLiteTree(shop.root(), MomentOf(shop.root()))->bytes;
+  const PruneReport dry = SweepTree(shop, {.dry_run = true});
+  EXPECT_EQ(dry.bytes_before, entry + 25);
+  EXPECT_EQ(dry.bytes_after, entry + 20);
+  const PruneReport report = SweepTree(shop);
+  ASSERT_EQ(report.removed.size(), 1u);
+  EXPECT_EQ(report.removed[0].entry, "nki/binaries/orphan");
+  EXPECT_EQ(report.removed[0].bytes, 5u);
+  EXPECT_FALSE(fs::exists(shop.In("nki/binaries/orphan")));
+  // Nobody knows what a file names that cannot be read.
+  LiteWorkshop::Age(shop.In("nki/binaries/young"), 2 * kDay);
+  shop.Write("nki/" + LiteWorkshop::Key('d') + ".json", "{");
+  EXPECT_THAT(ShowPruned(SweepTree(shop).removed), IsEmpty());
+}
+
+// A merge shares the lock of the folder while it runs.
+TEST(Sweeps, LeaveBinariesUnderAMerge) {
+  const LiteWorkshop shop;
+  shop.Whole('a');
+  shop.Write("nki/binaries/k", "klir");
+  LiteWorkshop::Age(shop.In("nki/binaries/k"), 2 * kDay);
+  {
+    const Held held(shop.In("nki/binaries"), LOCK_SH);
+    EXPECT_THAT(ShowPruned(SweepTree(shop).removed), IsEmpty());
+    const PruneReport report = SweepTree(shop, {.everything = true});
+    EXPECT_THAT(ShowPruned(report.removed), ElementsAre("aa clear"));
+    EXPECT_THAT(ShowPruned(report.in_use), ElementsAre("nki/bi clear"));
+    EXPECT_TRUE(fs::exists(shop.In("nki/binaries/k")));
+  }
+  shop.Whole('b');
+  EXPECT_THAT(ShowPruned(SweepTree(shop, {.everything = true}).removed),
+              ElementsAre("bb clear", "nki/bi clear"));
+  EXPECT_FALSE(fs::exists(shop.In("nki/binaries")));
+}
+
+// Locks that a killed prune or merge made for entries that are not there.
+TEST(Sweeps, TakeLocksOfNothing) {
+  const LiteWorkshop shop;
+  const std::string a = shop.Whole('a');
+  const std::string names[] = {OwnerLockName(a), OwnerLockName(LiteWorkshop::Key('b')),
+                               "nki/" + LiteWorkshop::Key('c') + ".lock",
+                               OwnerLockName(LiteWorkshop::Key('d')),
+                               OwnerLockName(LiteWorkshop::Key('e'))};
+  for (const std::string& name : names) {
+    shop.Write(name, "");
+    if (name != names[3]) LiteWorkshop::Age(shop.In(name), 2 * kDay);
+  }
+  {
+    const Held held(shop.In(names[4]), LOCK_EX);
+    EXPECT_THAT(ShowPruned(SweepTree(shop).removed), ElementsAre(".b leftover", "nki/cc leftover"));
+  }
+  EXPECT_TRUE(fs::exists(shop.In(names[0]))) << "of an entry that is there";
+  EXPECT_TRUE(fs::exists(shop.In(names[3]))) << "young";
+  EXPECT_TRUE(fs::exists(shop.In(names[4]))) << "held";
 }
 
 TEST(Sweeps, EvictWhatTheEngineUsedLeastRecently) {

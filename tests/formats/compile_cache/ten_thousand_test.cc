@@ -87,12 +87,21 @@ TEST(TenThousand, EntriesOfVllmNeuron) {
   const auto swept = Sweep(tree, {.max_bytes = 0, .keep_seconds = 0, .dry_run = true}, "");
   ASSERT_TRUE(swept.ok()) << swept.error().ToString();
   EXPECT_EQ(swept->removed.size(), size_t{kEntries});
-  const auto moved = RelocateKernels(tree, {"/other", "/new", false, {}});
-  ASSERT_TRUE(moved.ok()) << moved.error().ToString();
-  EXPECT_EQ(moved->looked_at, uint64_t{kEntries});
-  const auto merged = MergeTree(shop.root(), shop.Path("into"), {.dry_run = true});
+  const auto merged =
+      MergeTree(shop.root(), shop.Path("into"), {.kernels = shop.scratch().folder()});
   ASSERT_TRUE(merged.ok()) << merged.error().ToString();
   EXPECT_EQ(merged->copied.size(), size_t{kEntries});
+  EXPECT_THAT(merged->unlinked, ::testing::IsEmpty());
+  const std::string moved_to = shop.Path("moved");
+  fs::create_directory(moved_to);
+  fs::copy(binary, moved_to + "/k.klir");
+  const auto moved = RelocateKernels(tree, {shop.scratch().folder(), moved_to, false, {}});
+  ASSERT_TRUE(moved.ok()) << moved.error().ToString();
+  EXPECT_EQ(moved->changed.size(), size_t{kEntries});
+  EXPECT_THAT(moved->missing, ::testing::IsEmpty());
+  fs::remove(binary);
+  EXPECT_THAT(shop.Faults(), ::testing::IsEmpty());
+  EXPECT_THAT(shop.Faults("into"), ::testing::IsEmpty());
   EXPECT_LT(ProcessorSeconds() - start, kMostSeconds);
 }
 
