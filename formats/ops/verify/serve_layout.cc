@@ -34,9 +34,9 @@ uint64_t CoreBytes(std::string_view chip) {
 
 class LayoutCheck {
  public:
-  LayoutCheck(const ServedFolder& folder, const models::Model& model, const ServeRequest& request,
-              ServeReport& report)
-      : folder_(folder), model_(model), request_(request), report_(report) {
+  LayoutCheck(const ServedFolder& folder, const models::Model& model, const ServedScheme& scheme,
+              const ServeRequest& request, ServeReport& report)
+      : folder_(folder), model_(model), scheme_(scheme), request_(request), report_(report) {
     for (const Param& param : model.params) rest_.push_back({WholeBox(param.shape)});
     for (const models::Alias& alias : model.config.aliases)
       if (const auto of = model.Find(alias.of))
@@ -51,7 +51,7 @@ class LayoutCheck {
     const size_t before = report_.findings.size();
     ReportZeros();
     ReportLost();
-    if (report_.findings.size() == before)
+    if (report_.findings.size() == before && IsComplete())
       report_.checks.push_back(fmt::format(
           "layout: every element of every parameter is on one of {} cores or more", cores()));
     ReportPadding();
@@ -71,11 +71,24 @@ class LayoutCheck {
         .of(name);
   }
 
+  // True where every parameter is in the folder as config.json says: a layout of others tells
+  // nothing of what is stored.
+  bool IsComplete() const {
+    return std::ranges::all_of(model_.params, [&](const Param& param) {
+      const StoredTensor* stored = folder_.Find(param.name);
+      return stored && stored->shape == param.shape;
+    });
+  }
+
   // True where the sizes have a layout.
   bool CheckSizes() {
     bool has_layout = true;
     for (const vllm_neuron::SizeFault& fault :
          vllm_neuron::SizeFaults(model_.config, request_.geometry)) {
+      if (fault.is_advice) {
+        report_.warnings.push_back(fault.message);
+        continue;
+      }
       Add(Finding(fault.check, fault.message)
               .in(folder_.artifact.config_path)
               .differs(fault.found, fault.expected));
@@ -123,11 +136,10 @@ class LayoutCheck {
     report_.loads.push_back(std::move(load));
   }
 
-  // FP8 weights stay what they are.
   Dtype DtypeOf(const TensorLayout& tensor) const {
     if (tensor.dtype || tensor.pieces.empty()) return tensor.dtype.value_or(report_.dtype);
-    const StoredTensor* stored = folder_.Find(model_.params[tensor.pieces.front().param].name);
-    return stored && stored->dtype == Dtype::kF8E4M3 ? Dtype::kF8E4M3 : report_.dtype;
+    const Param& first = model_.params[tensor.pieces.front().param];
+    return IsQuantised(first, scheme_) ? Dtype::kF8E4M3 : report_.dtype;
   }
 
   static void Cover(const Piece& piece, std::vector<Box>& rest) {
@@ -223,6 +235,7 @@ class LayoutCheck {
 
   const ServedFolder& folder_;
   const models::Model& model_;
+  const ServedScheme& scheme_;
   const ServeRequest& request_;
   ServeReport& report_;
   std::map<std::string, Head> heads_;
@@ -233,8 +246,9 @@ class LayoutCheck {
 }  // namespace
 
 Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
-                         const ServeRequest& request, ServeReport& report) {
-  return LayoutCheck(folder, model, request, report).Run();
+                         const ServedScheme& scheme, const ServeRequest& request,
+                         ServeReport& report) {
+  return LayoutCheck(folder, model, scheme, request, report).Run();
 }
 
 }  // namespace nxdkit::ops
