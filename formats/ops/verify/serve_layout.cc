@@ -143,6 +143,7 @@ class LayoutCheck {
   }
 
   static void Cover(const Piece& piece, std::vector<Box>& rest) {
+    if (rest.empty()) return;
     std::vector<Box> left;
     for (const Box& box : rest)
       for (Box& part : Subtract(box, piece.logical)) left.push_back(std::move(part));

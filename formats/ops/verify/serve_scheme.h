@@ -10,7 +10,7 @@
 
 namespace nxdkit::ops {
 
-// What config.json, or hf_quant_config.json where that says nothing, tells of quantisation.
+// Quantisation as config.json tells it, or hf_quant_config.json where that says nothing.
 struct ServedScheme {
   std::string name;      // "modelopt FP8"; "": weights are not quantised
   std::string refusal;   // "": the engine takes it

@@ -89,7 +89,7 @@ TEST(CoreTensors, AttentionDpCutsKeysToo) {
               ElementsAre("q[64:96]", "k[32:48]", "v[32:48]"));
 }
 
-// q is cut into 2 * 2 parts, part = dp + rank * 2; 6 keys by the rank alone: 4 does not divide them.
+// q is cut into 2 * 2 parts, part = dp + rank * 2; 6 keys by the rank alone: 4 does not divide 6.
 TEST(CoreTensors, AttentionDpCutsQueriesFurther) {
   const models::Model model =
       ModelOf(SmallConfig({{"num_attention_heads", 12}, {"num_key_value_heads", 6}}));

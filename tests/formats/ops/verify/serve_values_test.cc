@@ -214,7 +214,7 @@ TEST_F(Fp8Serving, ScalesThatTheLoaderDoesNotTakeAreFound) {
   }
 }
 
-// Of the weights each has its own; o_proj has an input of its own.
+// Each weight has its own; o_proj has an input of its own.
 TEST_F(Fp8Serving, OtherScalesMayDiffer) {
   Tensors tensors = Quantised();
   tensors[layer_ + "self_attn.k_proj.weight_scale"].fill = '\x40';
@@ -241,7 +241,7 @@ TEST_F(Fp8Serving, ItsBytesAreThoseOfFp8) {
   const auto report = Judge(Quantised());
   config_.erase("quantization_config");
   const uint64_t whole = Judge(All())->most_bytes;
-  // Of each layer qkv, o and three of the MLP, a byte an element less.
+  // A layer has qkv, o and three of the MLP, a byte an element less.
   EXPECT_EQ(whole - report->most_bytes, 2u * (32 * 32 + 16 * 32 + 3 * 32 * 24));
 }
 
