@@ -41,6 +41,10 @@ TEST_F(Serving, AFolderThatFitsIsServed) {
   EXPECT_THAT(qkv.from, ElementsAre("model.layers.0.self_attn.q_proj.weight",
                                     "model.layers.0.self_attn.k_proj.weight",
                                     "model.layers.0.self_attn.v_proj.weight"));
+  const LoadedParam& next = report->loads[1 + 7];  // of the next layer
+  EXPECT_EQ(next.name, "model.layers.1.self_attn.qkv_proj_weight");
+  EXPECT_EQ(next.from[1], key_);
+  EXPECT_EQ(report->loads[1 + 2 * 7].name, "model.norm.weight");
 }
 
 // 24 query and 4 key heads over 12 / 4 = 3, and over 6: heads 4 and 5 are none.
