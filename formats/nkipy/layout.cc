@@ -18,7 +18,7 @@ constexpr std::string_view kEmbedding = "tok_embedding";
 constexpr std::string_view kHead = "lm_head_weight";
 constexpr std::string_view kBefore = "shard_", kAfter = ".safetensors";
 
-// Which dimension of a parameter is cut, or kWhole.
+// The dimension of a parameter that is cut, or kWhole.
 int CutOf(const Param& param, const Geometry& geometry) {
   if (param.role != Role::kEmbedding) return param.CutDim();
   return geometry.embedding == Embedding::kColumns ? 1 : models::kWhole;

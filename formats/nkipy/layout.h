@@ -32,7 +32,7 @@ std::optional<Embedding> EmbeddingFromName(std::string_view name);
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank);
 
-// Which heads lie on which rank.
+// The heads that lie on each rank.
 Result<models::Placement> Heads(const models::ModelConfig& config, int tp);
 
 }  // namespace nxdkit::nkipy

@@ -10,6 +10,8 @@
 namespace nxdkit::vllm_neuron {
 namespace {
 
+constexpr std::string_view kFirstQkv = "model.layers.0.self_attn.qkv_proj_weight";
+
 // Collects what breaks a rule.
 class Rules {
  public:
@@ -33,6 +35,10 @@ class Rules {
     faults_.push_back(
         {std::move(check), std::move(message), std::move(found), std::move(expected), has_layout});
   }
+  void Advise(std::string check, std::string message, std::string found, std::string expected) {
+    Add(std::move(check), std::move(message), std::move(found), std::move(expected), true);
+    faults_.back().is_advice = true;
+  }
 
   void Heads() {
     const int64_t cores = geometry_.cores();
@@ -46,20 +52,32 @@ class Rules {
                  std::to_string(config_.heads), fmt::format("a multiple of {}", cores), false);
     const int64_t each = config_.heads / cores;
     if (each % 2 != 0)
-      Add("heads",
-          fmt::format("{} query head{} on each core ({} over {}); the engine wants an even number",
-                      each, each == 1 ? "" : "s", config_.heads, over),
-          std::to_string(each), "an even number", true);
+      Advise("heads",
+             fmt::format("{} query head{} on each core ({} over {}): the vendor's porting guide "
+                         "asks for an even number of query heads on a core; it is loaded all the "
+                         "same",
+                         each, each == 1 ? "" : "s", config_.heads, over),
+             std::to_string(each), "an even number");
   }
 
+  // Zeros in the place of heads that are not there are the rule of qwen3_moe's loader alone. That
+  // of the dense families asks for rows past the end and gets none, and its last step compares
+  // shapes.
   void KeyHeads() {
     const int64_t kv = config_.kv_heads, tp = geometry_.tp;
     if (kv % tp == 0 || tp % kv == 0) return;
-    const bool has_layout = tp > kv;
+    const bool zeros = tp > kv && config_.experts > 0;
+    std::string meaning;
+    if (zeros) meaning = ", so query heads meet key heads of others";
+    if (tp > kv && !zeros) {
+      const int64_t first = kv * (tp / kv);  // the rank that asks for a head past the end
+      meaning = fmt::format(
+          ", so the loader ends with an error on the shape of {} on rank{}", kFirstQkv,
+          first + 1 == tp ? fmt::format(" {}", first) : fmt::format("s {} to {}", first, tp - 1));
+    }
     Add("key heads",
-        fmt::format("{} key heads and tp {}: neither divides the other{}", kv, tp,
-                    has_layout ? ", so query heads meet key heads of others" : ""),
-        std::to_string(kv), fmt::format("a divisor or a multiple of {}", tp), has_layout);
+        fmt::format("{} key heads and tp {}: neither divides the other{}", kv, tp, meaning),
+        std::to_string(kv), fmt::format("a divisor or a multiple of {}", tp), zeros);
   }
 
   void Dense() {
@@ -145,13 +163,14 @@ std::optional<ParamPlace> ParseParamKey(std::string_view key) {
 }
 
 std::string Assumed(const Geometry& geometry) {
-  std::string text;
-  if (geometry.ep > 1 && geometry.ep < geometry.tp)
-    text =
-        fmt::format("rank r is taken to be expert parallel rank r / {}", geometry.tp / geometry.ep);
-  if (geometry.attention_dp > 1)
-    text += fmt::format("{}attention dp is taken to cut q and o alone", text.empty() ? "" : "; ");
-  return text;
+  if (geometry.ep <= 1 || geometry.ep >= geometry.tp) return "";
+  return fmt::format("rank r is taken to be expert parallel rank r / {}",
+                     geometry.tp / geometry.ep);
+}
+
+bool CutsKeysOverDp(const models::ModelConfig& config, const Geometry& geometry) {
+  return geometry.attention_dp > 1 && config.kv_heads > geometry.tp &&
+         config.kv_heads % geometry.cores() == 0;
 }
 
 std::vector<SizeFault> SizeFaults(const models::ModelConfig& config, const Geometry& geometry) {

@@ -52,7 +52,12 @@ struct SizeFault {
   std::string found;
   std::string expected;
   bool has_layout = true;  // the loader would load something nevertheless
+  bool is_advice = false;  // the vendor asks for it, and the loader does not look
 };
+
+// Whether attention data parallelism cuts K and V too, in N A parts as Q: where there are more key
+// heads than ranks, and N A divides them.
+bool CutsKeysOverDp(const models::ModelConfig& config, const Geometry& geometry);
 
 // The assumptions about core numbers that no source confirms, for these sizes; "" for none.
 std::string Assumed(const Geometry& geometry);

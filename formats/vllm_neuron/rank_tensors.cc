@@ -20,17 +20,20 @@ std::vector<int64_t> Run(int64_t first, int64_t count) {
   return list;
 }
 
-// Parts of the query heads are counted over the data parallel groups of a rank first.
-std::vector<int64_t> QueryHeads(int64_t heads, const Geometry& geometry, const Core& core) {
+// Parts of the heads are counted over the data parallel groups of a rank first.
+std::vector<int64_t> HeadsOfCore(int64_t heads, const Geometry& geometry, const Core& core) {
   const int64_t each = heads / geometry.cores();
   return Run((core.dp + int64_t{core.rank} * geometry.attention_dp) * each, each);
 }
 
 // The loader rounds the ranks of a head down where there are fewer heads than ranks: the last ranks
 // may ask for a head that is not there, and keep zeros.
-std::vector<int64_t> KeyHeads(int64_t kv_heads, int64_t tp, int64_t rank) {
-  if (kv_heads > tp) return Run(rank * (kv_heads / tp), kv_heads / tp);
-  const int64_t head = rank / (tp / kv_heads);
+std::vector<int64_t> KeyHeads(const models::ModelConfig& config, const Geometry& geometry,
+                              const Core& core) {
+  const int64_t kv_heads = config.kv_heads, tp = geometry.tp;
+  if (CutsKeysOverDp(config, geometry)) return HeadsOfCore(kv_heads, geometry, core);
+  if (kv_heads > tp) return Run(core.rank * (kv_heads / tp), kv_heads / tp);
+  const int64_t head = core.rank / (tp / kv_heads);
   return {head < kv_heads ? head : models::kZeroHead};
 }
 
@@ -42,8 +45,8 @@ class CoreBuilder {
       : model_(model),
         geometry_(geometry),
         core_(CoreOf(geometry, number)),
-        heads_{QueryHeads(model.config.heads, geometry, core_),
-               KeyHeads(model.config.kv_heads, geometry.tp, core_.rank)} {}
+        heads_{HeadsOfCore(model.config.heads, geometry, core_),
+               KeyHeads(model.config, geometry, core_)} {}
 
   Result<std::vector<TensorLayout>> Build() const {
     std::vector<std::optional<TensorLayout>> parts;
@@ -109,7 +112,7 @@ Result<std::vector<TensorLayout>> CoreTensors(const models::Model& model, const 
   NXDKIT_TRY(CheckKnown(model));
   for (const SizeFault& fault : SizeFaults(model.config, geometry))
     if (!fault.has_layout)
-      return Unsupported("{}, which vLLM Neuron demands", fault.message)
+      return Unsupported("vLLM Neuron has no layout of this model: {}", fault.message)
           .hint(fmt::format("found {}, expected {}", fault.found, fault.expected));
   return CoreBuilder(model, geometry, core).Build();
 }

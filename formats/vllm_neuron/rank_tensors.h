@@ -16,7 +16,8 @@ inline constexpr std::string_view kView = "vllm_neuron";  // in the texts of fam
 
 // The parameters of one core in the order of the model, under the engine's names. Projections are
 // stored transposed. Zeros: the last rows of the vocabulary, and key and value heads that the
-// loader has none for. kUnsupported as CheckKnown, and for sizes that have no layout.
+// loader of a model with experts has none for. kUnsupported as CheckKnown, and for sizes that have
+// no layout, such as those that the loader of another model ends on.
 Result<std::vector<TensorLayout>> CoreTensors(const models::Model& model, const Geometry& geometry,
                                               int core);
 

@@ -13,7 +13,8 @@ constexpr std::string_view TargetName(Target target) {
   return target == Target::kTrn2 ? "trn2" : "trn3";
 }
 
-// The largest E4M3 number: what is above it in a file is an infinity or a NaN on the chip.
+// The largest E4M3 number. A file may have larger ones: the loader multiplies FP8 weights by that
+// over 448, and rounds them again, on a chip where it is less.
 constexpr int LargestE4M3(Target target) { return target == Target::kTrn2 ? 240 : 448; }
 // The bits of that number; those of larger ones are larger.
 constexpr uint8_t LargestE4M3Bits(Target target) { return target == Target::kTrn2 ? 0x77 : 0x7e; }

@@ -43,7 +43,9 @@ TEST_F(ServeTool, AFolderThatFitsIsServed) {
   const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 4", model_);
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, StartsWith(kDerived));
-  EXPECT_THAT(text.out, HasSubstr(model_ + ": vLLM Neuron would serve it on 4 cores, BF16\n"));
+  EXPECT_THAT(text.out,
+              HasSubstr(model_ + ": vLLM Neuron's loader takes the weights on 4 cores, BF16; KV "
+                                 "cache and compiled graphs were not judged\n"));
   const Json json = RunJson("ckpt-verify", "--for vllm-neuron --tp 4 --target trn3", model_);
   EXPECT_EQ(json["exit_code"], 0);
   EXPECT_EQ(json["serving"]["tp"], 4);
@@ -53,12 +55,19 @@ TEST_F(ServeTool, AFolderThatFitsIsServed) {
 }
 
 TEST_F(ServeTool, OneThatDoesNotEndsWithFindings) {
-  const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 8", model_);
+  const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 3", model_);
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.out, HasSubstr("WRONG: "));
-  EXPECT_THAT(text.out, HasSubstr("1 query head on each core (8 over tp 8)"));
-  const Json json = RunJson("ckpt-verify", "--for vllm-neuron --tp 8", model_);
+  EXPECT_THAT(text.out, HasSubstr("8 query heads cannot be split over tp 3"));
+  const Json json = RunJson("ckpt-verify", "--for vllm-neuron --tp 3", model_);
   EXPECT_EQ(json["findings"][0]["check"], "heads");
+}
+
+// The vendor's own example has one on a core.
+TEST_F(ServeTool, AnOddNumberOfQueryHeadsIsAWarning) {
+  const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 8", model_);
+  EXPECT_EQ(text.exit_code, 0) << text.out;
+  EXPECT_THAT(text.err, HasSubstr("1 query head on each core (8 over tp 8)"));
 }
 
 TEST_F(ServeTool, DigestsAreMarkedAsDerived) {
@@ -118,6 +127,10 @@ TEST_F(ServeTool, RankFilesOfNkipyAreAnOutput) {
   EXPECT_TRUE(std::filesystem::exists(files + "/shard_1.safetensors"));
   const Json record = Json::parse(ReadFile(files + "/nxdkit.json"));
   EXPECT_EQ(record["tok_embedding"], "whole");
+  ASSERT_EQ(record["files"].size(), 2u);
+  EXPECT_EQ(record["files"][1]["name"], "shard_1.safetensors");
+  EXPECT_EQ(record["files"][1]["bytes"],
+            std::filesystem::file_size(files + "/shard_1.safetensors"));
   EXPECT_THAT(record["layout_is"].get<std::string>(), HasSubstr("not run"));
   const std::string digest = Run("ckpt-digest", "", model_).out;
   EXPECT_EQ(Run("ckpt-digest", "", files).out, digest);

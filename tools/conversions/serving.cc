@@ -54,8 +54,10 @@ ToolAnswer ServingAnswer(const ops::ServeRequest& request, const ops::ServeRepor
                  {"findings", FindingsJson(report.findings)},
                  {"loader", Json()},
                  {"serving", ServingJson(request, report)}};
-  const std::string good =
-      fmt::format("vLLM Neuron would serve it on {} cores, {}", report.ranks, Name(report.dtype));
+  const std::string good = fmt::format(
+      "vLLM Neuron's loader takes the weights on {} cores, {}; KV cache and compiled "
+      "graphs were not judged",
+      report.ranks, Name(report.dtype));
   return {fmt::format("# {}\n", vllm_neuron::kDerived) +
               FindingsText(report.checks, report.findings, request.path, good.c_str()),
           std::move(fields), !report.findings.empty()};

@@ -2,7 +2,9 @@
 
 #include "formats/kinds/nkipy/read_nkipy.h"
 #include "formats/kinds/open_file.h"
+#include "formats/nkipy/record.h"
 #include "lib/base/errors.h"
+#include "lib/system/file.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
@@ -29,6 +31,19 @@ Result<int> CountRanks(const std::string& folder, const Looker& look) {
   return static_cast<int>(ranks.size());
 }
 
+// The vendor's script leaves no record.
+Status HoldAgainstRecord(const Artifact& artifact) {
+  const std::string path = JoinPath(artifact.path, nkipy::kRecordName);
+  NXDKIT_ASSIGN(const bool there, artifact.look.HasFile(artifact.path, nkipy::kRecordName));
+  if (!there) return OkStatus();
+  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, nkipy::kMaxRecordBytes));
+  std::vector<nkipy::RecordedFile> found;
+  for (size_t rank = 0; rank < artifact.files.size(); ++rank)
+    found.push_back(
+        {nkipy::ShardFileName(static_cast<int>(rank)), artifact.files[rank].file_bytes});
+  return nkipy::CheckRecord(text, path, found);
+}
+
 }  // namespace
 
 Result<bool> IsNkipyFolder(const std::string& path, const Looker& look) {
@@ -46,6 +61,7 @@ Status OpenNkipy(Artifact& artifact, const InputHints& hints) {
     artifact.files.push_back(std::move(file));
     artifact.ranks.push_back({path, rank, -1});
   }
+  NXDKIT_TRY(HoldAgainstRecord(artifact));
   artifact.folder = artifact.path;
   return LoadConfig(artifact, hints, {artifact.path});
 }

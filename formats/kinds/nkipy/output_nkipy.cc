@@ -11,6 +11,7 @@ namespace nxdkit::kinds {
 
 Status NkipyOutput::Plan(OutputBuilder& builder) const {
   const models::Model& model = *builder.source().model;
+  std::vector<nkipy::RecordedFile> files;
   for (int rank = 0; rank < geometry.tp; ++rank) {
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, nkipy::RankTensors(model, geometry, rank));
     if (rank == 0) {
@@ -18,12 +19,14 @@ Status NkipyOutput::Plan(OutputBuilder& builder) const {
       for (const TensorLayout& tensor : tensors) bytes += LeastPlanBytes(tensor);
       NXDKIT_TRY(builder.CheckPlanBytes(bytes * static_cast<uint64_t>(geometry.tp), geometry.tp));
     }
-    NXDKIT_TRY(builder.AddSafetensors(nkipy::ShardFileName(rank), rank, std::move(tensors), {}));
+    const std::string name = nkipy::ShardFileName(rank);
+    NXDKIT_TRY(builder.AddSafetensors(name, rank, std::move(tensors), {}));
+    files.push_back({name, builder.plan.files.back().encoder->file_bytes()});
   }
   NXDKIT_TRY(builder.CarrySideFiles());
   builder.plan.texts.push_back(
       {nkipy::kRecordName,
-       nkipy::RecordText(geometry, *model.config.family, *dtype, source_digest)});
+       nkipy::RecordText(geometry, *model.config.family, *dtype, files, source_digest)});
   return OkStatus();
 }
 

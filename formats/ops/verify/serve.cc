@@ -2,6 +2,7 @@
 
 #include "formats/ops/verify/serve_layout.h"
 #include "formats/ops/verify/serve_names.h"
+#include "formats/ops/verify/serve_scales.h"
 #include "formats/ops/verify/serve_scheme.h"
 #include "formats/ops/verify/serve_values.h"
 #include "formats/vllm/engine_layout.h"
@@ -36,10 +37,12 @@ Result<ServeReport> JudgeServing(const ServeRequest& request) {
   NXDKIT_TRY(vllm_neuron::CheckKnown(model).in(folder.artifact.config_path));
   ServeReport report;
   Describe(folder, model, request, report);
-  NXDKIT_TRY(CheckServedNames(folder, model, report));
-  NXDKIT_TRY(CheckServedScheme(folder, model, report));
-  NXDKIT_TRY(CheckServedLayout(folder, model, request, report));
-  NXDKIT_TRY(CheckServedValues(folder, model, request, report));
+  NXDKIT_ASSIGN(const ServedScheme scheme, ReadServedScheme(folder, model));
+  NXDKIT_TRY(CheckServedNames(folder, model, scheme, report));
+  CheckServedScheme(folder, model, scheme, report);
+  NXDKIT_TRY(CheckServedLayout(folder, model, scheme, request, report));
+  NXDKIT_TRY(CheckServedScales(folder, model, scheme, report));
+  NXDKIT_TRY(CheckServedValues(folder, model, scheme, request, report));
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "formats/hardware/instance.h"
+#include "formats/ops/verify/one_layer.h"
 #include "formats/vllm_neuron/rank_tensors.h"
 #include "lib/base/parallel.h"
 #include "lib/base/text.h"
@@ -34,10 +35,15 @@ uint64_t CoreBytes(std::string_view chip) {
 
 class LayoutCheck {
  public:
-  LayoutCheck(const ServedFolder& folder, const models::Model& model, const ServeRequest& request,
-              ServeReport& report)
-      : folder_(folder), model_(model), request_(request), report_(report) {
-    for (const Param& param : model.params) rest_.push_back({WholeBox(param.shape)});
+  LayoutCheck(const ServedFolder& folder, const models::Model& model, const ServedScheme& scheme,
+              const ServeRequest& request, ServeReport& report)
+      : folder_(folder),
+        model_(model),
+        one_(FirstOfLayers(model)),
+        scheme_(scheme),
+        request_(request),
+        report_(report) {
+    for (const Param& param : one_.model.params) rest_.push_back({WholeBox(param.shape)});
     for (const models::Alias& alias : model.config.aliases)
       if (const auto of = model.Find(alias.of))
         heads_.emplace(alias.name, Head{*of, {WholeBox(model.params[*of].shape)}});
@@ -48,10 +54,11 @@ class LayoutCheck {
     const int jobs = std::max(request_.run.jobs, 1);
     for (int core = 0; core < cores(); core += jobs)
       NXDKIT_TRY(TakeCores(core, std::min(jobs, cores() - core)));
+    ListLoads();
     const size_t before = report_.findings.size();
     ReportZeros();
     ReportLost();
-    if (report_.findings.size() == before)
+    if (report_.findings.size() == before && IsComplete())
       report_.checks.push_back(fmt::format(
           "layout: every element of every parameter is on one of {} cores or more", cores()));
     ReportPadding();
@@ -71,11 +78,24 @@ class LayoutCheck {
         .of(name);
   }
 
+  // True where every parameter is in the folder as config.json says: a layout of others tells
+  // nothing of what is stored.
+  bool IsComplete() const {
+    return std::ranges::all_of(model_.params, [&](const Param& param) {
+      const StoredTensor* stored = folder_.Find(param.name);
+      return stored && stored->shape == param.shape;
+    });
+  }
+
   // True where the sizes have a layout.
   bool CheckSizes() {
     bool has_layout = true;
     for (const vllm_neuron::SizeFault& fault :
          vllm_neuron::SizeFaults(model_.config, request_.geometry)) {
+      if (fault.is_advice) {
+        report_.warnings.push_back(fault.message);
+        continue;
+      }
       Add(Finding(fault.check, fault.message)
               .in(folder_.artifact.config_path)
               .differs(fault.found, fault.expected));
@@ -89,7 +109,7 @@ class LayoutCheck {
     if (request_.run.poll) NXDKIT_TRY(request_.run.poll());
     std::vector<std::vector<TensorLayout>> tensors(static_cast<size_t>(count));
     NXDKIT_TRY(ParallelFor(tensors.size(), count, [&](size_t i) {
-      return vllm_neuron::CoreTensors(model_, request_.geometry, first + static_cast<int>(i))
+      return vllm_neuron::CoreTensors(one_.model, request_.geometry, first + static_cast<int>(i))
           .To(tensors[i]);
     }));
     for (int i = 0; i < count; ++i) NXDKIT_TRY(Take(first + i, tensors[static_cast<size_t>(i)]));
@@ -97,14 +117,14 @@ class LayoutCheck {
   }
 
   Status Take(int core, const std::vector<TensorLayout>& tensors) {
-    std::vector<bool> seen(model_.params.size());
+    std::vector<bool> seen(one_.model.params.size());
     uint64_t bytes = 0;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const TensorLayout& tensor = tensors[t];
       NXDKIT_ASSIGN(const uint64_t packed, PackedBytes(DtypeOf(tensor), tensor.shape));
-      bytes += packed;
+      bytes += packed * static_cast<uint64_t>(one_.Times(tensor.name));
       if (core == 0) AddLoad(tensor);
-      if (!tensor.fills.empty()) report_.loads[t].zero_cores.push_back(core);
+      if (!tensor.fills.empty()) loads_[t].zero_cores.push_back(core);
       const auto head = heads_.find(tensor.name);
       for (const Piece& piece : tensor.pieces) {
         seen[piece.param] = true;
@@ -119,18 +139,39 @@ class LayoutCheck {
 
   void AddLoad(const TensorLayout& tensor) {
     LoadedParam load{tensor.name, tensor.shape, DtypeOf(tensor), {}, {}};
-    for (const uint32_t param : ParamsOf(tensor)) load.from.push_back(model_.params[param].name);
-    report_.loads.push_back(std::move(load));
+    for (const uint32_t param : ParamsOf(tensor))
+      load.from.push_back(one_.model.params[param].name);
+    loads_.push_back(std::move(load));
   }
 
-  // FP8 weights stay what they are.
+  // Those of the layer that stands for all of them lie side by side.
+  void ListLoads() {
+    for (auto it = loads_.begin(); it != loads_.end();) {
+      const int64_t times = one_.Times(it->name);
+      const auto end = std::find_if(it, loads_.end(), [&](const LoadedParam& load) {
+        return one_.Times(load.name) != times;
+      });
+      for (int64_t layer = 0; layer < times; ++layer)
+        for (auto load = it; load != end; ++load) report_.loads.push_back(LoadOf(*load, layer));
+      it = end;
+    }
+  }
+
+  static LoadedParam LoadOf(LoadedParam load, int64_t layer) {
+    if (layer == 0) return load;
+    load.name = InLayer(load.name, layer);
+    for (std::string& name : load.from) name = InLayer(name, layer);
+    return load;
+  }
+
   Dtype DtypeOf(const TensorLayout& tensor) const {
     if (tensor.dtype || tensor.pieces.empty()) return tensor.dtype.value_or(report_.dtype);
-    const StoredTensor* stored = folder_.Find(model_.params[tensor.pieces.front().param].name);
-    return stored && stored->dtype == Dtype::kF8E4M3 ? Dtype::kF8E4M3 : report_.dtype;
+    const Param& first = one_.model.params[tensor.pieces.front().param];
+    return IsQuantised(first, scheme_) ? Dtype::kF8E4M3 : report_.dtype;
   }
 
   static void Cover(const Piece& piece, std::vector<Box>& rest) {
+    if (rest.empty()) return;
     std::vector<Box> left;
     for (const Box& box : rest)
       for (Box& part : Subtract(box, piece.logical)) left.push_back(std::move(part));
@@ -139,15 +180,18 @@ class LayoutCheck {
 
   // A key or value that a core holds nothing of is zeros there.
   void NoteZeros(int core, const std::vector<bool>& seen) {
-    for (uint32_t i = 0; i < model_.params.size(); ++i) {
-      const Param& param = model_.params[i];
+    for (uint32_t i = 0; i < one_.model.params.size(); ++i) {
+      const Param& param = one_.model.params[i];
       const bool key = param.role == Role::kKey || param.role == Role::kValue;
       if (key && param.shape.size() == 2 && !seen[i]) zeros_[i].push_back(core);
     }
   }
 
   void ReportZeros() {
-    for (const auto& [i, at] : zeros_) {
+    for (uint32_t i = 0; i < model_.params.size(); ++i) {
+      const auto found = zeros_.find(one_.of[i]);
+      if (found == zeros_.end()) continue;
+      const std::vector<int>& at = found->second;
       const Param& param = model_.params[i];
       Finding finding(
           "zeros",
@@ -165,11 +209,12 @@ class LayoutCheck {
   void ReportLost() {
     std::map<int, std::vector<uint32_t>> experts;  // of each layer
     for (uint32_t i = 0; i < model_.params.size(); ++i) {
-      if (rest_[i].empty()) continue;
+      const std::vector<Box>& rest = rest_[one_.of[i]];
+      if (rest.empty()) continue;
       if (model_.params[i].expert >= 0)
         experts[model_.params[i].layer].push_back(i);
       else
-        Add(LostFinding(model_.params[i].name, model_.params[i].shape, rest_[i]));
+        Add(LostFinding(model_.params[i].name, model_.params[i].shape, rest));
     }
     for (const auto& [name, head] : heads_)
       if (!head.rest.empty()) Add(LostFinding(name, model_.params[head.param].shape, head.rest));
@@ -223,18 +268,22 @@ class LayoutCheck {
 
   const ServedFolder& folder_;
   const models::Model& model_;
+  const OneLayer one_;  // of it, which is what is laid out
+  const ServedScheme& scheme_;
   const ServeRequest& request_;
   ServeReport& report_;
   std::map<std::string, Head> heads_;
-  std::vector<std::vector<Box>> rest_;          // of each parameter, what no core has had
-  std::map<uint32_t, std::vector<int>> zeros_;  // of keys and values, the cores without them
+  std::vector<LoadedParam> loads_;              // of the first core's layout
+  std::vector<std::vector<Box>> rest_;          // of each parameter of one_, what no core has had
+  std::map<uint32_t, std::vector<int>> zeros_;  // of its keys and values, the cores without them
 };
 
 }  // namespace
 
 Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
-                         const ServeRequest& request, ServeReport& report) {
-  return LayoutCheck(folder, model, request, report).Run();
+                         const ServedScheme& scheme, const ServeRequest& request,
+                         ServeReport& report) {
+  return LayoutCheck(folder, model, scheme, request, report).Run();
 }
 
 }  // namespace nxdkit::ops

@@ -3,12 +3,14 @@
 #pragma once
 
 #include "formats/ops/verify/serve.h"
+#include "formats/ops/verify/serve_scheme.h"
 #include "formats/ops/verify/served_folder.h"
 
 namespace nxdkit::ops {
 
 // Adds findings and fills in loads and bytes, which stay empty where the sizes have no layout.
 Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
-                         const ServeRequest& request, ServeReport& report);
+                         const ServedScheme& scheme, const ServeRequest& request,
+                         ServeReport& report);
 
 }  // namespace nxdkit::ops

@@ -22,12 +22,20 @@ struct Spelled {
 
 class NameCheck {
  public:
-  NameCheck(const ServedFolder& folder, const models::Model& model, ServeReport& report)
-      : folder_(folder), model_(model), report_(report), explained_(model.params.size()) {
+  NameCheck(const ServedFolder& folder, const models::Model& model, const ServedScheme& scheme,
+            ServeReport& report)
+      : folder_(folder),
+        model_(model),
+        scheme_(scheme),
+        report_(report),
+        explained_(model.params.size()) {
     for (uint32_t i = 0; i < model.params.size(); ++i) known_.emplace(model.params[i].name, i);
     for (const models::Alias& alias : model.config.aliases) beside_.insert(alias.name);
     for (int64_t layer = 0; layer < model.config.layers; ++layer)
-      for (const char* of : {"k_scale", "v_scale"}) beside_.insert(KvScaleName(layer, of));
+      for (const char of : {'k', 'v'}) {
+        beside_.insert(KvScaleName(layer, of));
+        beside_.insert(ModelOptKvScaleName(layer, of));
+      }
   }
 
   Status Run() {
@@ -35,10 +43,13 @@ class NameCheck {
     NXDKIT_TRY(ReadSpellings());
     for (const auto& [name, tensor] : folder_.tensors) Look(*tensor);
     ReportMissing();
+    const size_t scales = ReportMissingScales();
     ReportCasts();
     if (report_.findings.size() == before)
       report_.checks.push_back(fmt::format(
-          "names: all {} tensors that the loader asks for are here", model_.params.size()));
+          "names: all {} tensors that the loader asks for are here{}",
+          model_.params.size() + scales,
+          scales > 0 ? fmt::format(", {} scales of FP8 weights among them", scales) : ""));
     return OkStatus();
   }
 
@@ -69,13 +80,29 @@ class NameCheck {
   void LookAtParam(const StoredTensor& tensor, const Param& param) {
     if (tensor.shape != param.shape)
       Add(On(tensor, "shape",
-             fmt::format(
-                 "shape {} found, config.json gives {}: the loader cuts a range that is past "
-                 "the end short, without an error",
-                 ShapeText(tensor.shape), ShapeText(param.shape)))
+             fmt::format("shape {} found, config.json gives {}: {}", ShapeText(tensor.shape),
+                         ShapeText(param.shape), ShapeMeaning(tensor.shape, param)))
               .differs(ShapeText(tensor.shape), ShapeText(param.shape)));
     const bool casts = Info(tensor.dtype).floating;
     if (casts && tensor.dtype != report_.dtype) ++cast_[tensor.dtype];
+  }
+
+  // Ranges past the end are cut short without an error, and load_state_dict compares shapes at the
+  // end: those of the embedding, which its loader fills with zeros, are as they must be.
+  static const char* ShapeMeaning(const Shape& found, const Param& param) {
+    if (found.size() == param.shape.size()) {
+      bool longer = true, shorter = true;  // along the dimension that is cut, and no other
+      for (size_t d = 0; d < found.size(); ++d) {
+        const bool cut = static_cast<int>(d) == param.CutDim();
+        longer &= cut ? found[d] > param.shape[d] : found[d] == param.shape[d];
+        shorter &= cut ? found[d] < param.shape[d] : found[d] == param.shape[d];
+      }
+      if (longer) return "the loader passes over what is beyond, without an error";
+      if (shorter && param.role == models::Role::kEmbedding)
+        return "the loader takes zeros for the rows that are not there, without an error";
+    }
+    return "the parameter that is made of it has another shape too, and the loader ends with an "
+           "error";
   }
 
   void AddSpelled(const StoredTensor& tensor, const Spelled& spelled) {
@@ -98,10 +125,6 @@ class NameCheck {
   }
 
   void AddIgnored(const StoredTensor& tensor) {
-    if (tensor.name.ends_with("k_proj.k_scale") || tensor.name.ends_with("v_proj.v_scale"))
-      return Add(
-          On(tensor, "KV scale",
-             "the loader asks for self_attn.k_scale and v_scale, and takes 1.0 without them"));
     if (IsWeightScale(tensor.name)) return;  // told with the scheme
     Add(On(tensor, "ignored", "no parameter of the engine has this name: it is passed over"));
   }
@@ -116,15 +139,32 @@ class NameCheck {
         experts[param.layer].push_back(i);
         continue;
       }
-      Add(MissingFinding(param.name, 1));
+      Add(MissingFinding(param.name, 1, ""));
     }
     for (const auto& [layer, missing] : experts)
-      Add(MissingFinding(model_.params[missing.front()].name, missing.size()));
+      Add(MissingFinding(model_.params[missing.front()].name, missing.size(), "experts"));
   }
 
-  Finding MissingFinding(const std::string& name, size_t count) const {
+  // Those of a layer together. Returns how many are asked for.
+  size_t ReportMissingScales() {
+    size_t asked = 0;
+    std::map<int, std::vector<std::string>> missing;
+    for (const Param& param : model_.params) {
+      if (!IsQuantised(param, scheme_)) continue;
+      for (std::string& name : ScaleNames(param)) {
+        ++asked;
+        if (!folder_.Find(name)) missing[param.layer].push_back(std::move(name));
+      }
+    }
+    for (const auto& [layer, names] : missing)
+      Add(MissingFinding(names.front(), names.size(), "scales"));
+    return asked;
+  }
+
+  // `of`: the many of a layer that `count` has.
+  Finding MissingFinding(const std::string& name, size_t count, const char* of) const {
     const std::string more =
-        count > 1 ? fmt::format(" (and {} more of the layer's experts)", count - 1) : "";
+        count > 1 ? fmt::format(" (and {} more of the layer's {})", count - 1, of) : "";
     Finding finding("missing", fmt::format("the loader asks for it and ends{}", more));
     finding.count = static_cast<int64_t>(count);
     return std::move(finding).in(folder_.artifact.path).on(name).of(name);
@@ -143,9 +183,10 @@ class NameCheck {
 
   const ServedFolder& folder_;
   const models::Model& model_;
+  const ServedScheme& scheme_;
   ServeReport& report_;
   std::unordered_map<std::string_view, uint32_t> known_;
-  std::unordered_set<std::string> beside_;  // what is asked for and may lack
+  std::unordered_set<std::string> beside_;  // looked at by value
   std::unordered_map<std::string, Spelled> spelled_;
   std::vector<bool> explained_;  // of the parameters that are there under another name
   std::map<Dtype, size_t> cast_;
@@ -153,18 +194,17 @@ class NameCheck {
 
 }  // namespace
 
-std::string KvScaleName(int64_t layer, std::string_view of) {
-  return fmt::format("model.layers.{}.self_attn.{}", layer, of);
+std::string KvScaleName(int64_t layer, char of) {
+  return fmt::format("model.layers.{}.self_attn.{}_scale", layer, of);
 }
 
-bool IsWeightScale(std::string_view name) {
-  return name.ends_with(".weight_scale") || name.ends_with(".input_scale") ||
-         name.ends_with(".weight_scale_inv");
+std::string ModelOptKvScaleName(int64_t layer, char of) {
+  return fmt::format("model.layers.{}.self_attn.{}_proj.{}_scale", layer, of, of);
 }
 
 Status CheckServedNames(const ServedFolder& folder, const models::Model& model,
-                        ServeReport& report) {
-  return NameCheck(folder, model, report).Run();
+                        const ServedScheme& scheme, ServeReport& report) {
+  return NameCheck(folder, model, scheme, report).Run();
 }
 
 }  // namespace nxdkit::ops

@@ -3,19 +3,18 @@
 #pragma once
 
 #include "formats/ops/verify/serve.h"
+#include "formats/ops/verify/serve_scheme.h"
 #include "formats/ops/verify/served_folder.h"
 
 namespace nxdkit::ops {
 
-// "model.layers.3.self_attn.k_scale", which the engine asks for where its KV cache is FP8; `of` is
-// "k_scale" or "v_scale".
-std::string KvScaleName(int64_t layer, std::string_view of);
-
-// Scales belong to a quantised weight: "a.weight_scale" and the like.
-bool IsWeightScale(std::string_view name);
+// "model.layers.3.self_attn.k_scale", which the engine asks for where its KV cache is FP8, and
+// "model.layers.3.self_attn.k_proj.k_scale", as ModelOpt calls it; `of` is 'k' or 'v'.
+std::string KvScaleName(int64_t layer, char of);
+std::string ModelOptKvScaleName(int64_t layer, char of);
 
 // Adds what is missing, ignored, of another spelling or of another shape, and what is cast.
 Status CheckServedNames(const ServedFolder& folder, const models::Model& model,
-                        ServeReport& report);
+                        const ServedScheme& scheme, ServeReport& report);
 
 }  // namespace nxdkit::ops

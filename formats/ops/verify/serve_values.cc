@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
-#include "formats/ops/verify/serve_names.h"
 #include "lib/base/errors.h"
 #include "lib/base/parallel.h"
 
@@ -39,12 +37,10 @@ Status ReadTogether(const std::array<const StoredTensor*, N>& tensors, const Run
   return OkStatus();
 }
 
-// The numbers of an FP8 tensor that a chip does not have.
+// The codes of an FP8 tensor that are beyond a chip's largest number.
 struct BeyondRange {
   uint64_t over = 0, nan = 0;
-  int64_t first = -1;  // element
-  uint8_t bits = 0;    // its own
-  double largest = 0;
+  int64_t first_nan = -1;  // element
 };
 
 // True where none of eight numbers is beyond `most`: what is added carries into the bit of the
@@ -58,15 +54,11 @@ bool AllWithin(const std::byte* numbers, uint8_t most) {
 
 Result<BeyondRange> FindBeyond(const StoredTensor& tensor, uint8_t most, const RunOptions& run) {
   BeyondRange found;
-  uint8_t largest = 0;
   const auto look_at = [&](uint64_t at, uint8_t bits) {
     const uint8_t size = bits & kSignless;
     if (size <= most) return;
     ++(size == kNanBits ? found.nan : found.over);
-    if (size != kNanBits) largest = std::max(largest, size);
-    if (found.first >= 0) return;
-    found.first = static_cast<int64_t>(at);
-    found.bits = bits;
+    if (size == kNanBits && found.first_nan < 0) found.first_nan = static_cast<int64_t>(at);
   };
   const auto look = [&](uint64_t at, const std::array<std::vector<std::byte>, 1>& chunks) {
     const std::vector<std::byte>& chunk = chunks[0];
@@ -78,8 +70,6 @@ Result<BeyondRange> FindBeyond(const StoredTensor& tensor, uint8_t most, const R
     return true;
   };
   NXDKIT_TRY(ReadTogether<1>({&tensor}, run, look));
-  const auto byte = static_cast<std::byte>(largest);
-  if (found.over > 0) found.largest = ElementAsDouble(Dtype::kF8E4M3, &byte);
   return found;
 }
 
@@ -94,14 +84,13 @@ Shape IndexOf(int64_t element, const Shape& shape) {
 
 class ServedValues {
  public:
-  ServedValues(const ServedFolder& folder, const models::Model& model, const ServeRequest& request,
-               ServeReport& report)
-      : folder_(folder), model_(model), request_(request), report_(report) {}
+  ServedValues(const ServedFolder& folder, const models::Model& model, const ServedScheme& scheme,
+               const ServeRequest& request, ServeReport& report)
+      : folder_(folder), model_(model), scheme_(scheme), request_(request), report_(report) {}
 
   Status Run() {
-    NXDKIT_TRY(CheckKvScales());
     if (!request_.values) return OkStatus();
-    NXDKIT_TRY(CheckFp8());
+    if (scheme_.quantises()) NXDKIT_TRY(CheckFp8());
     for (const models::Alias& alias : model_.config.aliases) NXDKIT_TRY(CheckTie(alias));
     return OkStatus();
   }
@@ -129,71 +118,34 @@ class ServedValues {
       return FindBeyond(*tensors[i], vllm_neuron::LargestE4M3Bits(request_.target), request_.run)
           .To(found[i]);
     }));
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (found[i].first >= 0) ReportBeyond(*tensors[i], found[i]);
-    report_.checks.push_back(fmt::format("FP8: {} weights were looked at for {}'s range",
-                                         tensors.size(), vllm_neuron::TargetName(request_.target)));
+    uint64_t over = 0, nans = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      over += found[i].over;
+      nans += found[i].nan;
+      if (found[i].nan > 0) ReportNan(*tensors[i], found[i]);
+    }
+    if (nans == 0)
+      report_.checks.push_back(
+          fmt::format("FP8: {} weights were looked at, and have no NaN", tensors.size()));
+    if (request_.target == vllm_neuron::Target::kTrn2) WarnOfRescaling(over);
     return OkStatus();
   }
 
-  void ReportBeyond(const StoredTensor& tensor, const BeyondRange& found) {
-    const int most = vllm_neuron::LargestE4M3(request_.target);
-    const auto byte = static_cast<std::byte>(found.bits);
-    const std::string value = fmt::format("{}", ElementAsDouble(Dtype::kF8E4M3, &byte));
-    std::string message;
-    if (found.over > 0)
-      message = fmt::format("{} values above {}, up to {}, are no numbers on {}", found.over, most,
-                            found.largest, vllm_neuron::TargetName(request_.target));
-    if (found.nan > 0)
-      message += fmt::format("{}{} are NaN", message.empty() ? "" : "; ", found.nan);
-    message += fmt::format("; the first is {} at {}", value,
-                           ShapeText(IndexOf(found.first, tensor.shape)));
-    Finding finding =
-        On(tensor, "FP8 range", std::move(message)).differs(value, fmt::format("at most {}", most));
-    finding.index = IndexOf(found.first, tensor.shape);
-    finding.count = static_cast<int64_t>(found.over + found.nan);
+  void ReportNan(const StoredTensor& tensor, const BeyondRange& found) {
+    const Shape at = IndexOf(found.first_nan, tensor.shape);
+    Finding finding = On(tensor, "FP8 NaN",
+                         fmt::format("{} are NaN; the first is at {}", found.nan, ShapeText(at)))
+                          .differs("nan", "a number");
+    finding.index = at;
+    finding.count = static_cast<int64_t>(found.nan);
     Add(std::move(finding));
   }
 
-  Status CheckKvScales() {
-    size_t here = 0;
-    std::string absent;
-    for (int64_t layer = 0; layer < model_.config.layers; ++layer)
-      for (const char* name : {"k_scale", "v_scale"}) {
-        const std::string key = KvScaleName(layer, name);
-        const StoredTensor* tensor = folder_.Find(key);
-        if (!tensor && absent.empty()) absent = key;
-        if (!tensor) continue;
-        ++here;
-        NXDKIT_TRY(CheckKvScale(*tensor));
-      }
-    if (here == 0) return OkStatus();
-    if (!absent.empty())
-      Add(Finding("KV scale", fmt::format("{} other KV scales are here; without this one the "
-                                          "engine takes 1.0",
-                                          here))
-              .in(folder_.artifact.path)
-              .on(absent));
-    report_.warnings.push_back(
-        fmt::format("{} KV scales count where the KV cache is FP8, as BF16(1 / scale): they are "
-                    "constants of the compiled graph, so a graph that was compiled for other "
-                    "values serves those",
-                    here));
-    return OkStatus();
-  }
-
-  Status CheckKvScale(const StoredTensor& tensor) {
-    if (!Info(tensor.dtype).floating || ElementCount(tensor.shape) != 1) {
-      Add(On(tensor, "KV scale",
-             fmt::format("{} {} found, expected one floating point number", Name(tensor.dtype),
-                         ShapeText(tensor.shape))));
-      return OkStatus();
-    }
-    NXDKIT_ASSIGN(const double scale, ReadSingle(tensor));
-    if (scale > 0 && std::isfinite(scale)) return OkStatus();
-    Add(On(tensor, "KV scale", fmt::format("{} found: the engine keeps 1 / scale", scale))
-            .differs(fmt::format("{}", scale), "a finite number above 0"));
-    return OkStatus();
+  void WarnOfRescaling(uint64_t over) {
+    report_.warnings.push_back(fmt::format(
+        "FP8: the loader rescales on trn2: weights by 240 / 448, rounded to E4M3 again, and their "
+        "scales by 448 / 240; {} codes above {} are served so, and others are rounded with them",
+        over, vllm_neuron::LargestE4M3(request_.target)));
   }
 
   // The loader reads the embedding for the head of a tied model, and passes a stored head over.
@@ -223,6 +175,7 @@ class ServedValues {
 
   const ServedFolder& folder_;
   const models::Model& model_;
+  const ServedScheme& scheme_;
   const ServeRequest& request_;
   ServeReport& report_;
 };
@@ -230,8 +183,9 @@ class ServedValues {
 }  // namespace
 
 Status CheckServedValues(const ServedFolder& folder, const models::Model& model,
-                         const ServeRequest& request, ServeReport& report) {
-  return ServedValues(folder, model, request, report).Run();
+                         const ServedScheme& scheme, const ServeRequest& request,
+                         ServeReport& report) {
+  return ServedValues(folder, model, scheme, request, report).Run();
 }
 
 }  // namespace nxdkit::ops

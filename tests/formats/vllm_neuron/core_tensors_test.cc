@@ -66,8 +66,9 @@ TEST(CoreTensors, NeighboursShareAKeyHead) {
 }
 
 // 12 query and 4 key heads over 6: 6 / 4 is 1, so rank r asks for head r, and 4 and 5 for none.
-TEST(CoreTensors, AHeadThatIsNotThereIsZeros) {
-  const models::Model model = ModelOf(SmallConfig({{"num_attention_heads", 12}}));
+TEST(CoreTensors, AHeadThatIsNotThereIsZerosWhereThereAreExperts) {
+  const models::Model model = ModelOf(
+      SmallMoeConfig("qwen3_moe", {{"num_attention_heads", 12}, {"moe_intermediate_size", 12}}));
   EXPECT_THAT(RowsOf(model, Tensor(model, {6}, 3, kQkv)),
               ElementsAre("q[12:16]", "k[6:8]", "v[6:8]"));
   const TensorLayout none = Tensor(model, {6}, 4, kQkv);
@@ -77,16 +78,28 @@ TEST(CoreTensors, AHeadThatIsNotThereIsZeros) {
   EXPECT_EQ(none.fills[0].value, 0);
 }
 
-// q is cut into 2 * 2 parts, part = dp + rank * 2; keys by the rank alone.
+// 16 query and 8 key heads of 8 rows over 2 ranks in 2 groups: 4 and 2 heads each.
+TEST(CoreTensors, AttentionDpCutsKeysToo) {
+  const models::Model model = ModelOf(
+      SmallConfig({{"num_attention_heads", 16}, {"num_key_value_heads", 8}, {"head_dim", 8}}));
+  const TensorLayout qkv = Tensor(model, {.tp = 2, .attention_dp = 2}, 3, kQkv);  // dp 1, rank 1
+  EXPECT_THAT(qkv.shape, ElementsAre(16, 64));
+  EXPECT_THAT(RowsOf(model, qkv), ElementsAre("q[96:128]", "k[48:64]", "v[48:64]"));
+  EXPECT_THAT(RowsOf(model, Tensor(model, {.tp = 2, .attention_dp = 2}, 1, kQkv)),  // dp 0, rank 1
+              ElementsAre("q[64:96]", "k[32:48]", "v[32:48]"));
+}
+
+// q is cut into 2 * 2 parts, part = dp + rank * 2; 6 keys by the rank alone: 4 does not divide 6.
 TEST(CoreTensors, AttentionDpCutsQueriesFurther) {
-  const models::Model model = ModelOf(SmallConfig());
+  const models::Model model =
+      ModelOf(SmallConfig({{"num_attention_heads", 12}, {"num_key_value_heads", 6}}));
   const Geometry geometry{.tp = 2, .attention_dp = 2};
   const int core = 3;  // dp 1, rank 1
   EXPECT_EQ(CoreText(geometry, core), "dp 1 rank 1");
   EXPECT_THAT(RowsOf(model, Tensor(model, geometry, core, kQkv)),
-              ElementsAre("q[12:16]", "k[4:8]", "v[4:8]"));
+              ElementsAre("q[18:24]", "k[6:12]", "v[6:12]"));
   EXPECT_THAT(RowsOf(model, Tensor(model, geometry, 1, kQkv)),
-              ElementsAre("q[8:12]", "k[4:8]", "v[4:8]"));
+              ElementsAre("q[12:18]", "k[6:12]", "v[6:12]"));
 }
 
 // 25 rows over 4: an embedding of 7 rows, the last with 4 and zeros, and a head of 6.
@@ -165,6 +178,8 @@ TEST(CoreTensors, RefusesWhatHasNoLayout) {
       CoreTensors(ModelOf(SmallConfig({{"num_attention_heads", 6}, {"num_key_value_heads", 3}})),
                   {2}, 0),
       Errc::kUnsupported, "3 key heads and tp 2: neither divides the other"));
+  EXPECT_TRUE(ExpectError(CoreTensors(ModelOf(SmallConfig({{"num_attention_heads", 12}})), {6}, 0),
+                          Errc::kUnsupported, "ends with an error on the shape"));
 }
 
 // The text of a family may have the view and no heads.
@@ -199,7 +214,8 @@ TEST(CoreTensors, NamesTheFamiliesThatAreKnown) {
 std::vector<std::string> Faults(const nlohmann::json& config, const Geometry& geometry) {
   std::vector<std::string> out;
   for (const SizeFault& fault : SizeFaults(ModelOf(config).config, geometry))
-    out.push_back(fault.check + ": " + fault.message + (fault.has_layout ? "" : " (no layout)"));
+    out.push_back(fault.check + ": " + fault.message + (fault.has_layout ? "" : " (no layout)") +
+                  (fault.is_advice ? " (advice)" : ""));
   return out;
 }
 
@@ -207,9 +223,16 @@ TEST(SizeFaults, AreTheRulesOfTheEngine) {
   EXPECT_THAT(Faults(SmallConfig(), {4}), IsEmpty());
   EXPECT_THAT(
       Faults(SmallConfig(), {8}),
-      ElementsAre("heads: 1 query head on each core (8 over tp 8); the engine wants an even "
-                  "number"));
+      ElementsAre("heads: 1 query head on each core (8 over tp 8): the vendor's porting "
+                  "guide asks for an even number of query heads on a core; it is loaded all "
+                  "the same (advice)"));
   EXPECT_THAT(Faults(SmallConfig({{"num_attention_heads", 12}}), {6}),
+              ElementsAre("key heads: 4 key heads and tp 6: neither divides the other, so the "
+                          "loader ends with an error on the shape of "
+                          "model.layers.0.self_attn.qkv_proj_weight on ranks 4 to 5 (no layout)"));
+  EXPECT_THAT(Faults(SmallMoeConfig("qwen3_moe",
+                                    {{"num_attention_heads", 12}, {"moe_intermediate_size", 12}}),
+                     {6}),
               ElementsAre("key heads: 4 key heads and tp 6: neither divides the other, so query "
                           "heads meet key heads of others"));
   EXPECT_THAT(Faults(SmallMoeConfig("qwen3_moe"), {.tp = 4, .ep = 3}),
@@ -237,7 +260,7 @@ TEST(Assumed, TellsWhatNoSourceSays) {
   EXPECT_EQ(Assumed({.tp = 4}), "");
   EXPECT_EQ(Assumed({.tp = 4, .ep = 4}), "");
   EXPECT_EQ(Assumed({.tp = 4, .ep = 2}), "rank r is taken to be expert parallel rank r / 2");
-  EXPECT_EQ(Assumed({.tp = 4, .attention_dp = 2}), "attention dp is taken to cut q and o alone");
+  EXPECT_EQ(Assumed({.tp = 4, .attention_dp = 2}), "");
 }
 
 }  // namespace

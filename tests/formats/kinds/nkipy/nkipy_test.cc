@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "formats/ops/digest/digest.h"
 #include "tests/formats/ops/ops_workshop.h"
@@ -55,6 +56,51 @@ TEST_F(Nkipy, ATpThatTheFilesAreNotOfIsRefused) {
   hints.origin = "the command line";
   EXPECT_TRUE(ExpectError(OpenArtifact(Write("files", 4), nullptr, hints), Errc::kUsage,
                           "tp is 4 by the rank files, but 2 by the command line"));
+}
+
+// The last rank is not missed by numbers alone.
+TEST_F(Nkipy, FilesThatAreNotThoseOfTheRecordAreRefused) {
+  const std::string files = Write("files", 4), other = Write("other", 2);
+  fs::rename(files + "/shard_3.safetensors", workshop_ / "kept");
+  EXPECT_TRUE(ExpectError(OpenArtifact(files, nullptr, {}), Errc::kCorrupt,
+                          "the record has shard_3.safetensors, and 3 rank files are here, expected "
+                          "4"));
+  fs::copy(other + "/shard_1.safetensors", files + "/shard_3.safetensors");
+  const uint64_t found = fs::file_size(files + "/shard_3.safetensors");
+  EXPECT_TRUE(ExpectError(OpenArtifact(files, nullptr, {}), Errc::kCorrupt,
+                          "shard_3.safetensors has " + std::to_string(found) + " bytes, expected " +
+                              std::to_string(fs::file_size(workshop_ / "kept")) +
+                              " by the record"));
+  fs::remove(files + "/shard_3.safetensors");
+  fs::rename(workshop_ / "kept", files + "/shard_3.safetensors");
+  fs::copy(files + "/shard_3.safetensors", files + "/shard_4.safetensors");
+  EXPECT_TRUE(ExpectError(OpenArtifact(files, nullptr, {}), Errc::kCorrupt,
+                          "shard_4.safetensors is not in the record: 5 rank files are here, "
+                          "expected 4"));
+  fs::remove(files + "/nxdkit.json");  // as the vendor's script leaves them
+  fs::remove(files + "/shard_4.safetensors");
+  EXPECT_TRUE(OpenArtifact(files, nullptr, {}).ok());
+}
+
+TEST_F(Nkipy, ADamagedRecordIsNamed) {
+  const std::string files = Write("files", 2);
+  for (const auto& [text, code, message] :
+       {std::tuple{"{", Errc::kCorrupt, "nxdkit.json"},
+        std::tuple{R"({"format": "nkipy"})", Errc::kCorrupt, "schema_version"},
+        std::tuple{R"({"format": "nkipy", "schema_version": 2})", Errc::kUnsupported, "version 2"},
+        std::tuple{R"({"format": "nkipy", "schema_version": 1, "files": ["a"]})", Errc::kCorrupt,
+                   "name"},
+        std::tuple{
+            R"({"format": "nkipy", "schema_version": 1, "files": [{"name": "a", "bytes": -1}]})",
+            Errc::kCorrupt, "found -1"}}) {
+    std::ofstream(files + "/nxdkit.json") << text;
+    const auto opened = OpenArtifact(files, nullptr, {});
+    ASSERT_FALSE(opened.ok()) << text;
+    EXPECT_EQ(opened.error().code(), code) << text;
+    EXPECT_THAT(opened.error().ToString(), ::testing::HasSubstr(message)) << text;
+  }
+  std::ofstream(files + "/nxdkit.json") << R"({"format": "another"})";
+  EXPECT_TRUE(OpenArtifact(files, nullptr, {}).ok());
 }
 
 // The norm of rank 3 is that of another rank's file no more.

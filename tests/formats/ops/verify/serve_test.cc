@@ -1,4 +1,4 @@
-// What a vLLM Neuron engine's loader would make of a folder by names and sizes: one fault after the
+// A folder as a vLLM Neuron engine's loader would take it, by names and sizes: one fault after the
 // other. Drawn configurations against a port of the loader: tests/interop/neuron_interop.py.
 #include "formats/ops/verify/serve.h"
 
@@ -30,7 +30,7 @@ TEST_F(Serving, AFolderThatFitsIsServed) {
   const auto report = Judge(All());
   EXPECT_THAT(Texts(report), IsEmpty());
   EXPECT_THAT(report->checks, Contains("names: all 21 tensors that the loader asks for are here"));
-  // Of each core: embedding and head 64, a layer 512 + 512 + 3 * 768 + 64, the norm 32.
+  // Each core has embedding and head 64, a layer 512 + 512 + 3 * 768 + 64, the norm 32.
   const uint64_t elements = 2 * 32 * 32 + 2 * (32 * (16 + 16) + 16 * 32 + 3 * 32 * 24 + 64) + 32;
   EXPECT_EQ(report->most_bytes, 2 * elements);
   EXPECT_EQ(report->least_bytes, report->most_bytes);
@@ -41,11 +41,17 @@ TEST_F(Serving, AFolderThatFitsIsServed) {
   EXPECT_THAT(qkv.from, ElementsAre("model.layers.0.self_attn.q_proj.weight",
                                     "model.layers.0.self_attn.k_proj.weight",
                                     "model.layers.0.self_attn.v_proj.weight"));
+  const LoadedParam& next = report->loads[1 + 7];  // of the next layer
+  EXPECT_EQ(next.name, "model.layers.1.self_attn.qkv_proj_weight");
+  EXPECT_EQ(next.from[1], key_);
+  EXPECT_EQ(report->loads[1 + 2 * 7].name, "model.norm.weight");
 }
 
 // 24 query and 4 key heads over 12 / 4 = 3, and over 6: heads 4 and 5 are none.
 TEST_F(Serving, KeysThatBecomeZerosAreNamedByTensorLayerAndRank) {
-  config_["num_attention_heads"] = 24;
+  TinyModel moe{.family = "qwen3_moe", .layers = 2, .heads = 24, .kv_heads = 4, .experts = 4};
+  config_ = Json::parse(moe.Config());
+  config_["moe_intermediate_size"] = 24;
   config_["vocab_size"] = 60;
   request_.geometry.tp = 6;
   const auto report = Judge(All());
@@ -62,11 +68,27 @@ TEST_F(Serving, KeysThatBecomeZerosAreNamedByTensorLayerAndRank) {
   EXPECT_THAT(Texts(Judge()), IsEmpty());
 }
 
-TEST_F(Serving, OddHeadsAreFound) {
+// Ranges past the end are empty, and the loader's last step compares shapes.
+TEST_F(Serving, KeysThatADenseModelDoesNotHaveEndTheLoader) {
+  config_["num_attention_heads"] = 24;
+  config_["vocab_size"] = 60;
+  request_.geometry.tp = 6;
+  const auto report = Judge(All());
+  EXPECT_THAT(Texts(report),
+              ElementsAre("key heads: : 4 key heads and tp 6: neither divides the other, so the "
+                          "loader ends with an error on the shape of "
+                          "model.layers.0.self_attn.qkv_proj_weight on ranks 4 to 5"));
+  EXPECT_THAT(report->loads, IsEmpty());
+}
+
+TEST_F(Serving, OddHeadsAreAWarning) {
   request_.geometry.tp = 8;
-  EXPECT_THAT(Texts(Judge(All())),
-              ElementsAre("heads: : 1 query head on each core (8 over tp 8); the engine wants an "
-                          "even number"));
+  const auto report = Judge(All());
+  EXPECT_THAT(Texts(report), IsEmpty());
+  EXPECT_THAT(
+      report->warnings,
+      ElementsAre("1 query head on each core (8 over tp 8): the vendor's porting guide asks "
+                  "for an even number of query heads on a core; it is loaded all the same"));
 }
 
 TEST_F(Serving, SizesWithoutALayoutAreAFindingAndNothingIsLoaded) {
@@ -110,8 +132,10 @@ TEST_F(Serving, AnElementTypeThatIsNotPredictedIsTold) {
 
 TEST_F(Serving, MissingAndIgnoredNamesAreFound) {
   Tensors tensors = All();
+  EXPECT_THAT(Judge(tensors)->checks, Contains(HasSubstr("layout: every element")));
   tensors.erase(key_);
   tensors[layer_ + "self_attn.q_proj.bias"] = {.shape = {32}};
+  EXPECT_THAT(Judge(tensors)->checks, Not(Contains(HasSubstr("layout: every element"))));
   EXPECT_THAT(Texts(Judge(tensors)),
               ElementsAre("ignored: " + layer_ +
                               "self_attn.q_proj.bias: no parameter of the engine has this name: it "
@@ -197,14 +221,29 @@ TEST_F(Serving, ExpertsOnNoCoreAreFound) {
               "are on no core");
 }
 
-TEST_F(Serving, AShapeThatIsCutShortIsFound) {
-  Tensors tensors = All();
-  tensors[key_].shape = {15, 32};
-  const auto report = Judge(tensors);
-  ASSERT_THAT(Texts(report), SizeIs(1));
-  EXPECT_EQ(report->findings[0].check, "shape");
-  EXPECT_EQ(report->findings[0].found, "[15, 32]");
-  EXPECT_EQ(report->findings[0].expected, "[16, 32]");
+TEST_F(Serving, AnotherShapeIsFoundAndItsMeaningTold) {
+  const struct {
+    std::string name;
+    Shape shape;
+    const char* meaning;
+  } rows[] = {
+      {key_, {15, 32}, "the parameter that is made of it has another shape too"},
+      {key_, {16, 31}, "the parameter that is made of it has another shape too"},
+      {key_, {17, 32}, "the loader passes over what is beyond, without an error"},
+      {"model.embed_tokens.weight", {63, 32}, "the loader takes zeros for the rows"},
+      {"lm_head.weight", {63, 32}, "the parameter that is made of it has another shape too"},
+      {"model.norm.weight", {31}, "the parameter that is made of it has another shape too"}};
+  for (const auto& row : rows) {
+    Tensors tensors = All();
+    const std::string expected = ShapeText(tensors[row.name].shape);
+    tensors[row.name].shape = row.shape;
+    const auto report = Judge(tensors);
+    ASSERT_THAT(Texts(report), SizeIs(1)) << row.name;
+    EXPECT_EQ(report->findings[0].check, "shape");
+    EXPECT_EQ(report->findings[0].found, ShapeText(row.shape));
+    EXPECT_EQ(report->findings[0].expected, expected);
+    EXPECT_THAT(report->findings[0].message, HasSubstr(row.meaning)) << row.name;
+  }
 }
 
 TEST_F(Serving, CastsAreToldAndNoFindings) {

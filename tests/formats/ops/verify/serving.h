@@ -59,6 +59,14 @@ class Serving : public ::testing::Test {
     return tensors;
   }
 
+  // Those of two layers beside them, BF16 3.0.
+  static MadeTensors WithKvScales(MadeTensors tensors) {
+    for (const char* layer : {"model.layers.0.", "model.layers.1."})
+      for (const char* name : {"self_attn.k_scale", "self_attn.v_scale"})
+        tensors[std::string(layer) + name] = {.shape = {1}, .fill = '\x40'};
+    return tensors;
+  }
+
   Result<ops::ServeReport> Judge(const MadeTensors& tensors) {
     folder_.Write("config.json", config_.dump());
     folder_.Write("model.safetensors", FileOf(tensors));
