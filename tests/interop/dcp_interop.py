@@ -32,12 +32,12 @@ FSDP[4] = [{"fsdp": 4}, {"fsdp": 2, "tp": 2}]
 STACKED = {**FSDP, 4: FSDP[4] + [{"fsdp": 4, "experts": "ep"},
                                  {"fsdp": 2, "tp": 2, "experts": "ep,tp"}]}
 # Family, style, how nxd-convert cuts the checkpoint, and over what torch loads it.
-CASES = [("llama", "torchtitan", ("--mesh", "dp=2,tp=2"), FSDP),
+CASES = [("llama", "torchtitan-unfused", ("--mesh", "dp=2,tp=2"), FSDP),
          ("qwen2", "hf", ("--mesh", "dp=3"), FSDP),
-         ("qwen3", "torchtitan", ("--mesh", "dp=4,tp=2"), FSDP),
+         ("qwen3", "torchtitan-unfused", ("--mesh", "dp=4,tp=2"), FSDP),
          ("mixtral", "hf", ("--chunks", "3"), FSDP),
          ("qwen3_moe", "hf", ("--mesh", "dp=1"), FSDP),
-         ("qwen3_moe", "torchtitan", ("--mesh", "dp=2,tp=2"), STACKED)]
+         ("qwen3_moe", "torchtitan-unfused", ("--mesh", "dp=2,tp=2"), STACKED)]
 ARCHITECTURES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
 STEP = 10
 OPTIONS = [{"lr": 3e-4, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": decay,

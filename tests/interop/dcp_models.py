@@ -26,7 +26,9 @@ def titan_name(name):
 
 def old_name(name):
     """TorchTitan's name before April 2026."""
-    return name.replace("attention.qkv_linear.", "attention.").replace("lm_head.", "output.")
+    name = name.replace("attention.qkv_linear.", "attention.").replace("lm_head.", "output.")
+    name = name.replace("moe.routed_experts.inner_experts.", "moe.experts.")
+    return name.removesuffix("_EFD").removesuffix("_EDF")
 
 
 def in_pairs(tensor, head_dim):

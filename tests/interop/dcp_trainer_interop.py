@@ -83,7 +83,7 @@ class FromTheTrainer(dcps.Dcp):
         options = [{"lr": group["lr"], "betas": tuple(group["betas"]), "eps": group["eps"],
                     "weight_decay": group["weight_decay"]}]
         step = resume.source_step(weights, moments, [list(weights)], options, STEP)
-        expected = {key: models.renamed(value, config, "torchtitan")
+        expected = {key: models.renamed(value, config, "torchtitan-unfused")
                     for key, value in {"weights": weights, **moments, **step}.items()}
         torch.save({**expected, "name": "the trainer's", "step": STEP, "options": options,
                     "groups": [list(expected["weights"])]}, self.path("expected.pt"))
@@ -155,7 +155,7 @@ class FromTheTrainer(dcps.Dcp):
     def check(self):
         tag = self.train("run", STEP)
         self.write_expected(tag)
-        self.convert("--from", "nxd", "--to", "dcp", "--style", "torchtitan", "--mesh", "dp=2",
+        self.convert("--from", "nxd", "--to", "dcp", "--style", "torchtitan-unfused", "--mesh", "dp=2",
                      "--verify", tag, self.path("dcp"))
         resume.spawn(resume.resume, 2, [(self.folder, "dcp", {"fsdp": 2}, "saved")])
         self.convert("--from", "dcp", "--to", "nxd", "--tp", "2", "--dp", "2", "--verify",
