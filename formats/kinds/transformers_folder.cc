@@ -12,6 +12,8 @@
 #include "formats/dcp/whole_archive.h"
 #include "formats/hf/hf.h"
 #include "formats/kinds/open_file.h"
+#include "formats/training/run_progress.h"
+#include "formats/training/state_keys.h"
 #include "lib/base/errors.h"
 #include "lib/json/json.h"
 #include "lib/json/json_parse.h"
@@ -21,7 +23,6 @@ namespace nxdkit::kinds {
 namespace {
 
 constexpr char kWholeState[] = "optimizer.pt";
-constexpr char kTrainerState[] = "trainer_state.json";
 constexpr uint64_t kMaxTrainerState = uint64_t{64} << 20;
 constexpr int kMaxStateDepth = 4;  // {"optimizer": {"state": {NAME: {"exp_avg": ...}}}}
 
@@ -155,7 +156,7 @@ Result<dcp::Folder> OpenWholeState(const std::string& file) {
 // Leaves the keys that are another checkpoint's.
 void KeepOptimizer(dcp::Folder& folder) {
   const auto is_other = [](const auto& entry) {
-    return !entry.key.starts_with("optimizer.") && !entry.key.starts_with("nxdkit.");
+    return !entry.key.starts_with(training::kOptimizerPrefix) && !entry.key.starts_with("nxdkit.");
   };
   const size_t before = folder.tensors.size() + folder.metadata.objects.size();
   std::erase_if(folder.tensors, is_other);
@@ -180,15 +181,15 @@ Result<dcp::Folder> OpenState(const std::string& path, const Looker& look) {
 
 // The Trainer's count, where torch's checkpoints have theirs.
 Status AddStep(const std::string& path, const Looker& look, dcp::Folder& out) {
-  NXDKIT_ASSIGN(const bool there, look.HasFile(path, kTrainerState));
+  NXDKIT_ASSIGN(const bool there, look.HasFile(path, training::kTrainerStateFile));
   if (!there) return OkStatus();
-  const std::string file = JoinPath(path, kTrainerState);
+  const std::string file = JoinPath(path, training::kTrainerStateFile);
   const Result<Json> state = ReadJsonFile(file, kMaxTrainerState, kLikePython);
   if (!state.ok() && state.error().code() == Errc::kIo) return state.error();
   const Result<int64_t> step =
       state.ok() && state->is_object() ? JsonInt(*state, "global_step") : Result<int64_t>(-1);
   if (step.ok() && *step >= 0)
-    out.metadata.objects.push_back({"train_state.step", {}, torch::PickleValue{*step}});
+    out.metadata.objects.push_back({training::kTrainStepKey, {}, torch::PickleValue{*step}});
   else
     AddWarning(out, file + " is left: it has no global_step");
   return OkStatus();

@@ -42,7 +42,7 @@ struct ParamPlace {
   Core core;
   std::string name;
 };
-// Of such a key; nullopt for a text of another form.
+// The parts of such a key; nullopt for a text of another form.
 std::optional<ParamPlace> ParseParamKey(std::string_view key);
 
 // A size that breaks a rule of the engine.

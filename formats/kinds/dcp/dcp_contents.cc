@@ -54,8 +54,6 @@ bool NeedsAllOptions(const DcpOutput& output) {
   return IsForTitan(output) || output.form == DcpOutput::Form::kTransformers;
 }
 
-const std::vector<dcp::StoredEntry> kNoEntries;
-
 class DcpMaker {
  public:
   DcpMaker(const BoundArtifact& source, const DcpOutput& output)
@@ -140,19 +138,20 @@ class DcpMaker {
       return OkStatus();
     }
     const dcp::Folder* folder = DcpFolderOf(source_.artifact);
-    bool had = false;
-    for (const dcp::StoredEntry& entry : folder ? folder->tensors : kNoEntries) {
-      if (!is_it(entry.key)) continue;
-      had = true;
-      NXDKIT_ASSIGN(const bool zeros, IsAllZeros(entry));
-      if (!zeros)
-        return Unsupported("a bias of the router that is not zero goes along with the optimizer")
-            .in(source_.artifact.path)
-            .on(entry.key)
-            .hint("leave --no-optimizer out");
-    }
-    if (had || !output_.names) AddTensor({std::move(buffer), std::move(shape), -1});
+    const auto had = [&](const dcp::StoredEntry& entry) { return is_it(entry.key); };
+    const bool is_there = folder && std::ranges::any_of(folder->tensors, had);
+    if (is_there) NXDKIT_TRY(CheckIdle(*std::ranges::find_if(folder->tensors, had)));
+    if (is_there || !output_.names) AddTensor({std::move(buffer), std::move(shape), -1});
     return OkStatus();
+  }
+
+  Status CheckIdle(const dcp::StoredEntry& buffer) const {
+    NXDKIT_ASSIGN(const bool zeros, IsAllZeros(buffer));
+    if (zeros) return OkStatus();
+    return Unsupported("a bias of the router that is not zero goes along with the optimizer")
+        .in(source_.artifact.path)
+        .on(buffer.key)
+        .hint("leave --no-optimizer out");
   }
 
   Status AddState() {

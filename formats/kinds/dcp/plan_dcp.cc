@@ -60,13 +60,6 @@ uint64_t LeastChunkBytes(const dcp::GlobalTensor& tensor, const dcp::Mesh& mesh)
   return bare * static_cast<uint64_t>(mesh.ranks()) + pieces * static_cast<uint64_t>(columns);
 }
 
-Status CheckDcpBytes(const OutputBuilder& builder, const dcp::Mesh& mesh,
-                     const DcpContents& contents) {
-  uint64_t bytes = 0;
-  for (const dcp::GlobalTensor& tensor : contents.tensors) bytes += LeastChunkBytes(tensor, mesh);
-  return builder.CheckPlanBytes(bytes, mesh.ranks());
-}
-
 Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
                    std::vector<dcp::ObjectArchive> objects, DcpContents& contents,
                    const std::string& below) {
@@ -94,9 +87,16 @@ Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
 
 }  // namespace
 
+Status CheckChunkBytes(const OutputBuilder& builder, const dcp::Mesh& mesh,
+                       const std::vector<dcp::GlobalTensor>& tensors) {
+  uint64_t bytes = 0;
+  for (const dcp::GlobalTensor& tensor : tensors) bytes += LeastChunkBytes(tensor, mesh);
+  return builder.CheckPlanBytes(bytes, mesh.ranks());
+}
+
 Status PlanDcpFolder(OutputBuilder& builder, DcpContents contents, const dcp::Mesh& mesh,
                      const std::string& below) {
-  NXDKIT_TRY(CheckDcpBytes(builder, mesh, contents));
+  NXDKIT_TRY(CheckChunkBytes(builder, mesh, contents.tensors));
   std::vector<DcpRank> ranks = CutDcp(contents, mesh);
   for (size_t r = 0; r < ranks.size(); ++r) {
     std::vector<dcp::ObjectArchive> objects;

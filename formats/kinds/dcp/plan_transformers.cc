@@ -77,10 +77,11 @@ Status PlanRunFiles(OutputBuilder& builder) {
       std::string archive,
       torch::EncodeObject(torch::PickleValue::MakeDict(std::move(schedule))).in(kSchedulerFile));
   builder.plan.texts.push_back({kSchedulerFile, std::move(archive)});
+  // A tag's is in the run's folder, and may be of another step.
+  const std::string& folder = source.artifact.folder;
   NXDKIT_ASSIGN(const bool has_state,
-                HasFile(by_names ? source.artifact.folder : "", kTrainerStateFile));
-  if (has_state)
-    return builder.CarryFile(source.artifact.folder, kTrainerStateFile, kTrainerStateFile);
+                by_names ? HasFile(folder, kTrainerStateFile) : Result<bool>(false));
+  if (has_state) return builder.CarryFile(folder, kTrainerStateFile, kTrainerStateFile);
   const Json state = {{"global_step", progress.step}};
   builder.plan.texts.push_back({kTrainerStateFile, state.dump(1) + "\n"});
   return OkStatus();
@@ -90,6 +91,7 @@ Status PlanRunFiles(OutputBuilder& builder) {
 
 Status PlanTransformers(OutputBuilder& builder, const DcpOutput& output, DcpContents contents) {
   const Weights weights = TakeWeights(contents);
+  NXDKIT_TRY(CheckChunkBytes(builder, output.mesh, weights));
   NXDKIT_TRY(PlanShards(builder, weights, output.mesh));
   NXDKIT_TRY(builder.CarrySideFiles());
   if (!builder.source().optimizer) return OkStatus();

@@ -20,11 +20,11 @@ KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params);
 KeyedDigests KeyedDigestsOf(const std::vector<EngineParam>& params,
                             const vllm_neuron::Geometry& geometry);
 
-// Of the engines whose parameters are predicted.
+// The engines whose parameters are predicted.
 using EngineGeometry = std::variant<vllm::Geometry, vllm_neuron::Geometry>;
-// What PredictEngine refuses, said without reading weights.
+// The refusals of PredictEngine, without reading weights.
 Status CheckPredictable(const models::Model& model, const EngineGeometry& geometry, Dtype dtype);
-// What an engine is to answer: as DigestForEngine, DigestForNeuron.
+// The answer that an engine is to give: as DigestForEngine, DigestForNeuron.
 Result<KeyedDigests> PredictEngine(const BoundArtifact& artifact, const EngineGeometry& geometry,
                                    Dtype dtype, const RunOptions& run);
 // "sha256:..." of all of them, in the order of their keys.

@@ -22,7 +22,7 @@ Result<std::vector<EngineParam>> DigestForNeuron(const BoundArtifact& artifact,
                                                  const vllm_neuron::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run);
 
-// What DigestForNeuron refuses, said without reading weights.
+// The refusals of DigestForNeuron, without reading weights.
 Status CheckForNeuron(const models::Model& model, const vllm_neuron::Geometry& geometry,
                       Dtype dtype);
 

@@ -134,7 +134,7 @@ TEST(FindExchange, SeesThroughAStepOfTraining) {
   ASSERT_TRUE(right.ok() && actual.ok());
   const auto found = ops::FindExchange(*right, *actual);
   ASSERT_TRUE(found.ok()) << found.error().ToString();
-  // What reading has undone of rows in their places is the exchange by the other order.
+  // Reading undid what was not done: the rows lie as exchanged in the other order.
   EXPECT_EQ(*found, (RowExchange{4, 2}));
 }
 

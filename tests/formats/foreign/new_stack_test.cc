@@ -107,7 +107,7 @@ class NewStack : public ::testing::TestWithParam<Case> {
   OpsWorkshop shop_;
 };
 
-// What a program had by Hugging Face's names, in the form of ExpectRun.
+// The numbers of a program by Hugging Face's names, in the form of ExpectRun.
 nlohmann::json AsRun(const nlohmann::json& expected) {
   nlohmann::json run = {{"tensors", nlohmann::json::object()}, {"steps", expected["steps"]}};
   for (const auto& [name, tensor] : expected["hf"].items()) {
@@ -295,7 +295,7 @@ TEST_F(BetweenPrograms, AnUnfusedModelOfTorchTitanHasThree) {
   EXPECT_TRUE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wq.weight.exp_avg"));
   EXPECT_FALSE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wqkv.weight.exp_avg"));
   ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
-  // What keeps its names keeps this way too, cut anew.
+  // A checkpoint that keeps its names keeps them this way too, cut anew.
   ops::ConvertRequest again =
       OpsWorkshop::Request(shop_ / "out", &kinds::kDcp, shop_ / "again", &kinds::kDcp);
   again.hints = run.HintsWithState();
@@ -306,7 +306,7 @@ TEST_F(BetweenPrograms, AnUnfusedModelOfTorchTitanHasThree) {
     EXPECT_THAT(entry.key, ::testing::Not(::testing::HasSubstr("wqkv")));
 }
 
-// What becomes one parameter has one step.
+// Parameters that become one have one step.
 TEST_F(BetweenPrograms, QueriesAndKeysOfDifferentStepsAreNotMadeOne) {
   const Case& run = kCases[0];
   OutputOptions options;
@@ -480,6 +480,17 @@ TEST_F(BetweenPrograms, WhatTheOtherProgramLacksIsSaid) {
   ASSERT_TRUE(back.ok());
   EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("exclude_from_loading")));
   EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("ntokens_seen is not known")));
+}
+
+// More ranks than a plan can hold are refused before they are laid out.
+TEST_F(BetweenPrograms, FarTooManyRanksAreRefused) {
+  OutputOptions options;
+  options.Set("for", "transformers");
+  options.Set("mesh", "dp=100000,tp=1");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(kCases[3].Path(), &kinds::kDcp, shop_ / "out", &kinds::kDcp, options);
+  request.hints = kCases[3].Hints();
+  testing_util::ExpectError(ops::Convert(request), Errc::kLimit, "the plan alone for 100000 ranks");
 }
 
 TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {

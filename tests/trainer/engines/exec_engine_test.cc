@@ -95,7 +95,7 @@ TEST_F(ExecEngines, OldWeightsAreFound) {
               "stale weights: model.embed_tokens.weight: rank 0");
 }
 
-// What neuron_weights.py answers: keys and digests of two ranks of vLLM Neuron.
+// The answer of neuron_weights.py: keys and digests of two ranks of vLLM Neuron.
 TEST_F(ExecEngines, ParametersOfVllmNeuronAreProvedAndNamed) {
   EngineOptions options = Options();
   options.other.tp = 2;
