@@ -482,6 +482,29 @@ TEST_F(BetweenPrograms, WhatTheOtherProgramLacksIsSaid) {
   EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("ntokens_seen is not known")));
 }
 
+// A file of the name in the current folder is nobody's.
+TEST_F(BetweenPrograms, TheStepOfATagIsWrittenWhereverItIsMade) {
+  const Case& run = kCases[3];
+  ops::ConvertRequest tag =
+      OpsWorkshop::Request(run.Path(), &kinds::kDcp, shop_ / "tag", &kinds::kNxd);
+  tag.options.Set("tp", 2);
+  tag.hints = run.HintsWithState();
+  ASSERT_TRUE(ops::Convert(tag).ok());
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(shop_ / "here");
+  std::filesystem::current_path(shop_ / "here");
+  std::ofstream("trainer_state.json") << R"({"global_step": 9})";
+  OutputOptions options;
+  options.Set("for", "transformers");
+  ops::ConvertRequest request =
+      OpsWorkshop::Request(shop_ / "tag", &kinds::kNxd, shop_ / "out", &kinds::kDcp, options);
+  request.hints = run.HintsWithState();
+  const auto made = ops::Convert(request);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(made.ok()) << made.error().ToString();
+  EXPECT_EQ(ReadBytes(shop_ / "out/trainer_state.json"), "{\n \"global_step\": 2\n}\n");
+}
+
 // More ranks than a plan can hold are refused before they are laid out.
 TEST_F(BetweenPrograms, FarTooManyRanksAreRefused) {
   OutputOptions options;
