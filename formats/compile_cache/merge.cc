@@ -51,6 +51,7 @@ class Merger {
     if (from_.kind == TreeKind::kLite) NXDKIT_TRY(kernels_.MergeAll());
     for (const CacheEntry& entry : listing.entries) {
       if (options_.poll) NXDKIT_TRY(options_.poll());
+      if (options_.only && !options_.only->contains(EntryName(entry))) continue;
       NXDKIT_TRY(MergeOne(entry));
     }
     NXDKIT_TRY(batch_.Flush());
