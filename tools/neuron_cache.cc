@@ -111,6 +111,7 @@ Result<ToolAnswer> Run(const CacheArgs& args, ToolContext& context) {
   } else {
     NXDKIT_ASSIGN(const std::string root, FolderOf(place));
     NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+    if (tree.is_old_place) context.Warn(neff::OldPlaceNote(root));
     const bool removes = args.command == "prune" || args.command == "clear";
     NXDKIT_TRY(
         (removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree)).To(answer));
