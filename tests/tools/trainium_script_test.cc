@@ -98,8 +98,8 @@ TEST_F(TrainiumScript, RunsAFileOfThePort) {
   EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
   EXPECT_THAT(refused.err,
               AllOf(HasSubstr("worker.rollout.engine is not named; taken are vllm and the command"),
-                    HasSubstr("data.rollout_batch_size 64 is not a multiple of 256; legal values "
-                              "of worker.actor.global_batch_size: 64, 32")));
+                    HasSubstr("data.rollout_batch_size 64 is not a multiple of 256"),
+                    HasSubstr("legal values of worker.actor.global_batch_size: 64, 32")));
   EXPECT_EQ(compilers_.Runs(), 0u) << "that is said before an hour of compiling";
   Words whole = columns;
   whole.push_back("worker.actor.global_batch_size=64");
