@@ -139,6 +139,7 @@ Result<ToolAnswer> OfTree(const CacheArgs& args, const neff::CachePlace& place,
                           ToolContext& context) {
   NXDKIT_ASSIGN(const std::string root, FolderOf(place));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+  if (tree.is_old_place) context.Warn(neff::OldPlaceNote(root));
   const bool removes = args.command == "prune" || args.command == "clear";
   ToolAnswer answer;
   if (args.command == "compile")

@@ -39,6 +39,12 @@ Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
                 : "");
 }
 
+// Where the run looks: a library of an older release has a folder of its own in the root.
+neff::FoundTree CacheOf(const std::string& root, const ops::CollectedGraphs& graphs) {
+  const bool old = graphs.tree.is_old_place;
+  return {old ? JoinPath(root, neff::kOldPlace) : root, neff::TreeKind::kXla, false, {}, old};
+}
+
 // Names of all entries, to find what the program wrote past the cache it was given.
 Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
   std::set<std::string> names;
@@ -99,12 +105,13 @@ Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
                           ToolContext& context) {
   NXDKIT_TRY(CheckCommandWords(args));
   Added added;
-  NXDKIT_TRY(TreeOf(place).To(added.tree));
+  NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
   // In the cache: its graphs are then moved by a rename.
-  NXDKIT_ASSIGN(const ops::ScratchCache scratch, ops::ScratchCache::Make(added.tree.root));
-  NXDKIT_ASSIGN(const Collection collection,
-                RunWith(scratch.path(), added.tree, args.words, context));
+  NXDKIT_ASSIGN(const ops::ScratchCache scratch, ops::ScratchCache::Make(place.root));
+  NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), before, args.words, context));
   added.end = collection.end;
+  added.tree = CacheOf(place.root, collection.graphs);
+  NXDKIT_TRY(MakeFolders(added.tree.root));
   NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, StopIfInterrupted).To(added.used));
   for (const std::string& name : collection.past) added.used.push_back({name, "new"});
   return added;
@@ -230,7 +237,8 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   NXDKIT_ASSIGN(const ops::ScratchCache scratch,
                 ops::ScratchCache::Make(temporary.empty() ? "/tmp" : temporary));
   NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), tree, args.words, context));
-  NXDKIT_ASSIGN(ToolAnswer answer, Compare(collection.graphs, tree.root));
+  NXDKIT_ASSIGN(ToolAnswer answer,
+                Compare(collection.graphs, CacheOf(place.root, collection.graphs).root));
   AskForGraphs(collection.graphs, answer);
   const bool crashed = collection.end.exit_code != 0;
   if (crashed)

@@ -122,6 +122,10 @@ Status CheckWords(const CacheArgs& args) {
 Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,
                             ToolContext& context) {
   NXDKIT_ASSIGN(const Ends ends, EndsOf(args, place));
+  for (const std::string& root : {ends.from, ends.into}) {
+    NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+    if (tree.is_old_place) context.Warn(neff::OldPlaceNote(root));
+  }
   neff::MergeOptions options;
   options.damaged = args.damaged;
   options.dry_run = context.common().dry_run;

@@ -24,8 +24,12 @@ Result<std::optional<neff::CacheSlot>> AskCache(const WantedBlob& wanted) {
     wanted.Detail("the compile cache is not asked: " + cache.disabled_because);
     return std::optional<neff::CacheSlot>();
   }
+  // An entry of a folder that cannot be listed may still be asked for.
+  const Result<std::string> readable = neff::RootToRead(cache.root);
+  const std::string root = readable.ok() ? *readable : cache.root;
+  if (root != cache.root) wanted.Warn(neff::OldPlaceNote(cache.root));
   Result<std::optional<neff::CacheSlot>> slot = neff::CacheSlot::Use(
-      cache.root, wanted.cache_folder, wanted.key.module, wanted.request.convert.run.poll);
+      root, wanted.cache_folder, wanted.key.module, wanted.request.convert.run.poll);
   Status usable = slot.ok() ? OkStatus() : Status(slot.error());
   if (slot.ok() && *slot) usable = CheckFits(wanted, (*slot)->path());
   if (usable.ok() || !IsOfTheBundle(usable.error())) {
