@@ -431,7 +431,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
   const trainer::Bill bill = BillNow(run, terms, {checked.done, checked.training_steps});
   return ToolAnswer{
-      trainer::RunPlanText(check.plan) + "\n" + trainer::BillLeftText(bill),
+      trainer::RunPlanText(check.plan) + "\n" + trainer::BillSoFarText(bill) +
+          trainer::BillLeftText(bill),
       {{"run", run}, {"config", trainer::PrintConfig(loaded)}, {"bill", trainer::BillJson(bill)}}};
 }
 

@@ -55,8 +55,9 @@ TEST_F(GrpoBill, IsKnownOnceAStepWasMeasured) {
   const ProcessResult trained =
       Train("run", {"trainer.max_steps=2", "trainer.save_freq=1", "--price-per-hour", "7"});
   ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
-  EXPECT_THAT(trained.err, testing::ContainsRegex("step 1/2  .*  left [0-9:]+, [0-9.]+ k tokens, "
-                                                  "[0-9]+\\.[0-9][0-9]\n"));
+  EXPECT_THAT(trained.err,
+              testing::ContainsRegex("step 1/2  .*  left [0-9:]+, [0-9.]+ k tokens, cost "
+                                     "[0-9]+\\.[0-9][0-9]\n"));
   const Json end = JsonOf(trained)["bill"];
   EXPECT_THAT(SourceSchemas().Faults("grpo-train.json", JsonOf(trained)), IsEmpty());
   EXPECT_EQ(end["steps_left"], 0);

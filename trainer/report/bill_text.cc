@@ -35,18 +35,25 @@ std::string RateText(const Bill& bill) {
                                     : fmt::format(", the median of {} steps", bill.measured));
 }
 
-// Of what is still to come, with no time known.
-std::string UncountedText(const Bill& bill) {
-  std::string what;
-  if (bill.uncounted_validations > 0) what = Times(bill.uncounted_validations, "validation");
-  if (bill.uncounted_saves > 0)
-    what += (what.empty() ? "" : " and ") + Times(bill.uncounted_saves, "checkpoint");
-  return what.empty() ? "" : fmt::format(", without {} of which no time is known yet", what);
+// "3 validations and 1 checkpoint"; "" for none.
+std::string PausesText(int64_t validations, int64_t saves) {
+  std::string text = validations > 0 ? Times(validations, "validation") : "";
+  if (saves > 0) text += (text.empty() ? "" : " and ") + Times(saves, "checkpoint");
+  return text;
+}
+
+// What of them is in the time that is left, and what is not.
+std::string PausesLeftText(const Bill& bill) {
+  const std::string with = PausesText(*bill.validations_left - bill.uncounted_validations,
+                                      *bill.saves_left - bill.uncounted_saves);
+  const std::string without = PausesText(bill.uncounted_validations, bill.uncounted_saves);
+  return (with.empty() ? "" : ", with " + with) +
+         (without.empty() ? "" : ", without " + without + " of which no time is known yet");
 }
 
 std::string LeftText(const Bill& bill) {
   return AmountText(bill.tokens_left, bill.seconds_left, bill.cost_left) +
-         (bill.cost_left ? " " + PriceText(bill.terms) : "") + UncountedText(bill);
+         (bill.cost_left ? " " + PriceText(bill.terms) : "") + PausesLeftText(bill);
 }
 
 std::string SoFarText(const Bill& bill) {
@@ -74,7 +81,7 @@ std::string AmountText(const std::optional<double>& tokens, const std::optional<
   std::string text;
   if (tokens) text = CountText(*tokens) + " tokens";
   if (seconds) text += (text.empty() ? "" : " in ") + HumanDuration(*seconds);
-  if (cost) text += fmt::format(", {:.2f}", *cost);
+  if (cost) text += fmt::format(", cost {:.2f}", *cost);
   return text;
 }
 
@@ -99,9 +106,9 @@ std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill) {
   if (const std::string text = SoFarText(bill); !text.empty()) rows.emplace_back("so far", text);
   if (bill.step_seconds) rows.emplace_back("rate", RateText(bill));
   if (!bill.steps_left) return rows;
-  const std::string text = bill.seconds_left ? LeftText(bill) : std::string(kNoRate);
-  rows.emplace_back("to the end", fmt::format("{} of {}: {}", *bill.steps_left,
-                                              Times(*bill.progress.all, "step"), text));
+  std::string text = fmt::format("{} of {}", *bill.steps_left, Times(*bill.progress.all, "step"));
+  if (*bill.steps_left > 0) text += ": " + (bill.seconds_left ? LeftText(bill) : kNoRate);
+  rows.emplace_back("to the end", text);
   return rows;
 }
 

@@ -11,15 +11,15 @@
 
 namespace nxdkit::trainer {
 
-// "8.2 M tokens in 5 h 20 min, 229.33", as far as it is known; "" when nothing is.
+// "8.2 M tokens in 5 h 20 min, cost 229.33", as far as it is known; "" when nothing is.
 std::string AmountText(const std::optional<double>& tokens, const std::optional<double>& seconds,
                        const std::optional<double>& cost);
 
 // What is left, line by line with line feeds: the plan in steps and the most tokens; the rate, and
 // what tokens, hours and money are left at it.
 std::string BillLeftText(const Bill& bill);
-// "so far: 13.7 M tokens in 9 h 3 min of 2 attempts, 389.15 at 21.50 an hour x 2 nodes\n"; "" when
-// nothing is known.
+// "so far: 13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts\n"; ""
+// when nothing is known.
 std::string BillSoFarText(const Bill& bill);
 
 // The same as rows of a table: what, and how much.

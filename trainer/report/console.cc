@@ -74,7 +74,7 @@ std::string Console::Left(bool brief) const {
   if (brief || *bill_.steps_left == 0) return time;
   std::string text = time;
   if (bill_.tokens_left) text += ", " + CountText(*bill_.tokens_left) + " tokens";
-  if (bill_.cost_left) text += fmt::format(", {:.2f}", *bill_.cost_left);
+  if (bill_.cost_left) text += fmt::format(", cost {:.2f}", *bill_.cost_left);
   return text;
 }
 

@@ -41,7 +41,7 @@ class Console {
   void Tick();  // time has passed: redraws the status line when that shows
   void EndPhase();
 
-  // "step 12/50  overall 0.512  len 412  kl 1.2e-03  ...  12.3 s  left 7:45, 1.2 M tokens, 12.50"
+  // "step 12/50  overall 0.512  len 412  ...  12.3 s  left 7:45, 1.2 M tokens, cost 2.50"
   void StepDone(int64_t step, const MetricRecord& record);
   // A table of "name value" lines, for a validation.
   void Validation(int64_t step, const MetricRecord& record);

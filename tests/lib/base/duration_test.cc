@@ -8,8 +8,9 @@ namespace nxdkit {
 namespace {
 
 TEST(HumanDuration, SaysTheTwoLargestUnits) {
-  EXPECT_EQ(HumanDuration(0), "0.0 s");
-  EXPECT_EQ(HumanDuration(0.44), "0.4 s");
+  EXPECT_EQ(HumanDuration(0), "0.00 s");
+  EXPECT_EQ(HumanDuration(0.057), "0.06 s");
+  EXPECT_EQ(HumanDuration(0.996), "1.0 s");
   EXPECT_EQ(HumanDuration(9.96), "10 s");
   EXPECT_EQ(HumanDuration(59.4), "59 s");
   EXPECT_EQ(HumanDuration(59.5), "1 min 0 s");

@@ -86,12 +86,13 @@ TEST(Bills, OfAMeasuredRun) {
   EXPECT_EQ(bill.seconds_left, 6 * 40 + 3 * 5);
   EXPECT_DOUBLE_EQ(*bill.cost_so_far, 625.0 / 3600 * 2 * 18);
   EXPECT_DOUBLE_EQ(*bill.cost_left, 255.0 / 3600 * 2 * 18);
-  EXPECT_EQ(BillLeftText(bill),
-            "to the end: 6 of 10 steps, 384 prompts, 3072 responses, at most 12.6 M tokens\n"
-            "measured: 40 s and 2 k tokens a step, 50 tokens a second, the median of 3 steps\n"
-            "left: 12 k tokens in 4 min 15 s, 2.55 at 18 an hour x 2 nodes\n");
+  EXPECT_EQ(
+      BillLeftText(bill),
+      "to the end: 6 of 10 steps, 384 prompts, 3072 responses, at most 12.6 M tokens\n"
+      "measured: 40 s and 2 k tokens a step, 50 tokens a second, the median of 3 steps\n"
+      "left: 12 k tokens in 4 min 15 s, cost 2.55 at 18 an hour x 2 nodes, with 3 checkpoints\n");
   EXPECT_EQ(BillSoFarText(bill),
-            "so far: 15 k tokens in 10 min 25 s, 6.25 at 18 an hour x 2 nodes\n");
+            "so far: 15 k tokens in 10 min 25 s, cost 6.25 at 18 an hour x 2 nodes\n");
 }
 
 // A step of 100 s of which 70 are a validation and 10 a checkpoint.

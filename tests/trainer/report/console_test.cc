@@ -123,7 +123,7 @@ TEST(Console, SaysTheTokensAndTheMoneyThatAreLeft) {
   options.terms.price_per_hour = 21.5;
   Console console(options);
   console.StepDone(9, {{"perf/total_num_tokens", 12500}, {"timing_s/step", 360}});
-  EXPECT_EQ(screen.Take(), "step 9/10  left 6:00, 12.5 k tokens, 4.30\n");
+  EXPECT_EQ(screen.Take(), "step 9/10  left 6:00, 12.5 k tokens, cost 4.30\n");
   console.BeginPhase(10, "gen");
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 10/10  gen  0:00  left 6:00");
 }
