@@ -31,7 +31,7 @@ class CacheSlot {
 
   const CacheEntry& entry() const { return entry_; }
   const std::string& path() const { return entry_.path; }
-  // Of a finished entry, how long the compiler ran that made it; nullopt where it does not say.
+  // How long the compiler ran that made a finished entry; nullopt where that does not say.
   std::optional<double> CompileSeconds() const;
 
   // For Make: marks the entry as one that is being made, and removes what an earlier attempt left.

@@ -1,4 +1,4 @@
-// What grpo-train says of tokens, hours and money: before a run, at its end, and in its report.
+// The bill of grpo-train, before a run, at its end, and in its report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class GrpoBill : public GrpoTrain {
  protected:
-  // Of one command, whose document is as the schema says.
+  // The bill in the document of one command, which is as the schema says.
   Json BillOf(const Words& command) const {
     const ProcessResult result = RunProcess(command);
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;

@@ -90,7 +90,8 @@ void SumUp(const std::map<int64_t, StepTimes>& steps, Bill& bill) {
   if (seconds > 0 || bill.progress.clock.attempts > 0) bill.seconds_so_far = seconds;
 }
 
-// Of steps done + 1 to all, how many are due every `freq` ones, and the last one in any case.
+// How many of the steps from done + 1 to all are due every `freq` ones; `at_end` the last one is in
+// any case.
 int64_t Due(int64_t done, int64_t all, int64_t freq, bool at_end) {
   const int64_t due = freq > 0 ? all / freq - done / freq : 0;
   return due + (at_end && (freq <= 0 || all % freq != 0) ? 1 : 0);

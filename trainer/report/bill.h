@@ -1,4 +1,4 @@
-// What a run has taken and what it will take until its end: tokens, hours and money, from its plan
+// The bill of a run: the tokens, hours and money that it has taken and will take, from its plan
 // and from what its logs have measured. Nothing is guessed: without a measured step there is no
 // rate, and no prices are known here.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace nxdkit::trainer {
 
-// What the configuration and the user say.
+// The terms that the configuration and the user set.
 struct BillTerms {
   int64_t prompts = 0;                    // B, of a step
   int64_t samples = 0;                    // n
@@ -49,7 +49,8 @@ struct Bill {
   // Medians of as many validations and checkpoints.
   std::optional<double> validation_seconds, save_seconds;
 
-  // Of all attempts. Tokens are those of the steps that count: what a crash has lost is not in it.
+  // All attempts together. Tokens are those of the steps that count: what a crash has lost is not
+  // in them.
   std::optional<double> tokens_so_far, seconds_so_far, cost_so_far;
   // At the measured rate. Validations and checkpoints to come are in it as far as they were
   // measured: uncounted_* are those that are not. Loading is not.
@@ -62,7 +63,7 @@ inline constexpr double kSecondsPerHour = 3600;
 // Values of `log` that are negative or not finite count as missing.
 Bill MakeBill(const BillTerms& terms, const BillProgress& progress, const MetricSeries& log);
 
-// Of a run's files, as they are.
+// The bill by a run's files, as they are.
 Bill BillOf(const RunFiles& run, std::optional<double> price_per_hour);
 
 }  // namespace nxdkit::trainer

@@ -42,7 +42,7 @@ std::string PausesText(int64_t validations, int64_t saves) {
   return text;
 }
 
-// What of them is in the time that is left, and what is not.
+// Those that are in the time that is left, and those that are not.
 std::string PausesLeftText(const Bill& bill) {
   const std::string with = PausesText(*bill.validations_left - bill.uncounted_validations,
                                       *bill.saves_left - bill.uncounted_saves);

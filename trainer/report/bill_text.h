@@ -15,7 +15,7 @@ namespace nxdkit::trainer {
 std::string AmountText(const std::optional<double>& tokens, const std::optional<double>& seconds,
                        const std::optional<double>& cost);
 
-// What is left, line by line with line feeds: the plan in steps and the most tokens; the rate, and
+// Lines of what is left, with line feeds: the plan in steps and the most tokens; the rate, and
 // what tokens, hours and money are left at it.
 std::string BillLeftText(const Bill& bill);
 // "so far: 13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts\n"; ""

@@ -22,7 +22,7 @@ bool BeginsAttempt(std::string_view line) {
   return line.starts_with("grpo-train ") && line.find(kAttemptBegins) != line.npos;
 }
 
-// Of "step 3/50  gen": 50.
+// The 50 of "step 3/50  gen".
 std::optional<int64_t> StepsIn(std::string_view line) {
   constexpr std::string_view kStep = "step ";
   if (!line.starts_with(kStep)) return std::nullopt;
