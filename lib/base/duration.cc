@@ -14,6 +14,7 @@ constexpr double kMost = 100.0 * 366 * 24 * 3600;
 
 std::string HumanDuration(double seconds) {
   if (!(seconds >= 0 && seconds <= kMost)) return "-";
+  if (seconds < 0.995) return fmt::format("{:.2f} s", seconds);
   if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   if (whole < 60) return fmt::format("{} s", whole);

@@ -5,8 +5,8 @@
 
 namespace nxdkit {
 
-// The two largest units, rounded: "0.4 s", "12 s", "41 min 10 s", "5 h 20 min", "12 d 3 h"; "-" for
-// what is negative, not finite or over 100 years.
+// The two largest units, rounded: "0.06 s", "1.5 s", "12 s", "41 min 10 s", "5 h 20 min",
+// "12 d 3 h"; "-" for what is negative, not finite or over 100 years.
 std::string HumanDuration(double seconds);
 
 }  // namespace nxdkit

@@ -106,6 +106,7 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
   Result<FoundBlob> made = sampling.ok() ? MakeBlob(wanted, command, report) : sampling.error();
   if (made.ok() || !wanted.request.no_blob || made.error().code() != Errc::kUnsupported)
     return made;
+  report.compile_seconds.reset();
   wanted.Warn("there is no compiled blob: " + made.error().ToString());
   return FoundBlob{};
 }
@@ -119,9 +120,11 @@ Result<FoundBlob> FindBlob(const ExportRequest& request, ExportReport& report) {
   NXDKIT_ASSIGN(const WantedBlob wanted, DecideBlob(request));
   if (request.cache.enabled) report.cache_entry = wanted.key.module;
   NXDKIT_ASSIGN(std::optional<neff::CacheSlot> slot, AskCache(wanted));
-  if (slot)
+  if (slot) {
+    report.compile_seconds = slot->CompileSeconds();
     return FoundBlob{BlobOrigin::kCache, slot->path(),
                      std::make_shared<const neff::CacheSlot>(*std::move(slot))};
+  }
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request.convert));
   if (stands) return FindStanding(wanted);
   NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler(wanted));

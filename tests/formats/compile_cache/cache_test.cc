@@ -261,6 +261,25 @@ TEST(Manifests, ComeBack) {
   EXPECT_EQ(*back, manifest);
 }
 
+TEST(Manifests, SayHowLongTheCompilerRan) {
+  const testing_util::Scratch scratch;
+  const auto back = ReadManifest(scratch.Write("m", WriteManifest({"", {}, 2470.25})));
+  ASSERT_TRUE(back.ok()) << back.error().ToString();
+  EXPECT_EQ(back->compile_seconds, 2470.25);
+  const std::string before =
+      "{\"schema\": \"nxdkit-cache-entry\", \"version\": 1, \"summary\": \"\", \"files\": []";
+  const auto old = ReadManifest(scratch.Write("old", before + "}"));
+  ASSERT_TRUE(old.ok()) << old.error().ToString();
+  EXPECT_EQ(old->compile_seconds, std::nullopt);
+  for (const char* bad : {"-1", "\"41 min\"", "1e10", "true"}) {
+    const auto refused =
+        ReadManifest(scratch.Write("bad", before + ", \"compile_seconds\": " + bad + "}"));
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().code(), Errc::kCorrupt) << bad;
+    EXPECT_EQ(refused.error().member(), "compile_seconds") << bad;
+  }
+}
+
 TEST(Manifests, AreNotTrusted) {
   const testing_util::Scratch scratch;
   const auto refused = [&](const std::string& files, const char* member) {
