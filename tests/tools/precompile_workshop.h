@@ -130,11 +130,11 @@ class PrecompileWorkshop : public ExportWorkshop {
   static std::string CompilerScript() {
     return R"sh(
 here=$NEURON_STANDIN
-if [ "$1" = --version ]; then echo "NeuronX Compiler version $(cat $here/version)";
-    exit 0;
-    fi["$1" = compile];
-    shift out = graph = log = / dev / null words = "$*" while[$ # - gt 0];
-    do case $1 in
+if [ "$1" = --version ]; then echo "NeuronX Compiler version $(cat $here/version)"; exit 0; fi
+[ "$1" = compile ]; shift
+out= graph= log=/dev/null
+words="$*"
+while [ $# -gt 0 ]; do case $1 in
   --output) out=$2; shift ;;
   --logfile) log=$2; shift ;;
   -*) ;;

@@ -39,6 +39,16 @@ std::string ValueOf(const std::vector<std::string>& environment, std::string_vie
   return "";
 }
 
+// Quoted no more than they have to be: some programs split the flags at spaces alone.
+std::string FlagsText(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\") == std::string::npos;
+    text += (text.empty() ? "" : " ") + (plain ? word : CommandText({word}));
+  }
+  return text;
+}
+
 // A lock in a cache of our own is nobody's once the program has ended.
 Status RemoveLocks(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
@@ -93,7 +103,7 @@ Result<std::vector<std::string>> CollectEnvironment(std::vector<std::string> env
   if (!neff::OptionValue(*words, {kDir})) return environment;
   std::vector<std::string> others = neff::WithoutOption(*words, kDir);
   others.push_back(fmt::format("{}={}", kDir, root));
-  Set(environment, kFlagsVariable, CommandText(others));
+  Set(environment, kFlagsVariable, FlagsText(others));
   return environment;
 }
 

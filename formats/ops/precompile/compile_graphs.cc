@@ -109,18 +109,12 @@ class Compilation {
       if (!ours) return OkStatus();
     }
     const uint64_t memory = MemoryOf(task.graph);
-    Result<CompilerRun> run =
-        CompilerRun::Start(compiler_, task.graph, options_.target, options_.work_folder);
-    if (!run.ok() && run.error().code() == Errc::kCorrupt) {
-      task.item.message = run.error().ToString();
-      End(std::move(task), "failed");
-      return OkStatus();
-    }
-    if (!run.ok()) return std::move(run).error();
+    NXDKIT_ASSIGN(CompilerRun run,
+                  CompilerRun::Start(compiler_, task.graph, options_.target, options_.work_folder));
     task.was_alone = alone;
     ++task.item.tries;
     room_.Take(memory);
-    running_.push_back({std::move(task), *std::move(run), memory, alone});
+    running_.push_back({std::move(task), std::move(run), memory, alone});
     return OkStatus();
   }
 
@@ -148,9 +142,19 @@ class Compilation {
       return false;
     }
     NXDKIT_ASSIGN(const std::string stamp, FileStamp(FailurePath(task.graph)));
-    if (stamp == task.failure_stamp || stamp == "-") return true;
+    if (stamp == task.failure_stamp || stamp == "-") return IsWhole(task);
     task.item.log = FailurePath(task.graph);
     task.item.message = "another process tried meanwhile: " + TellingLineOf(task.item.log);
+    End(std::move(task), "failed");
+    return false;
+  }
+
+  // False: the graph is cut, which the compiler would tell an hour later, or not at all.
+  Result<bool> IsWhole(Task& task) {
+    const Status whole = neff::CheckGraph(task.graph);
+    if (whole.ok()) return true;
+    if (whole.error().code() == Errc::kIo) return whole.error();
+    task.item.message = whole.error().ToString();
     End(std::move(task), "failed");
     return false;
   }

@@ -25,7 +25,7 @@ std::vector<std::string> Without(const std::vector<std::string>& flags,
   return out;
 }
 
-std::string FlagsText(const std::vector<std::string>& flags) {
+std::string FlagList(const std::vector<std::string>& flags) {
   return flags.empty() ? "no more" : fmt::format("{}", fmt::join(flags, " "));
 }
 
@@ -43,7 +43,7 @@ Result<Miss> OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry)
   miss.message = miss.only_here.empty() && miss.only_there.empty()
                      ? "compiled with the same flags in another order"
                      : fmt::format("compiled with other flags: {} here, {} there",
-                                   FlagsText(miss.only_here), FlagsText(miss.only_there));
+                                   FlagList(miss.only_here), FlagList(miss.only_there));
   return miss;
 }
 
