@@ -1,5 +1,5 @@
-// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in it,
-// and bringing entries from one to another.
+// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in
+// it, and bringing entries from one to another.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -327,6 +327,23 @@ TEST(PrecompileLite, CompilesAsTheCommandSays) {
   EXPECT_FALSE(fs::exists(lite.In("." + key + ".compilation_metadata.lock")));
 }
 
+TEST(PrecompileLite, SaysThatFinishedEntriesAreOfAnotherCompiler) {
+  PrecompileWorkshop shop;
+  shop.Write("version", "2.19.8089.0+8ab9f450");
+  const LiteWorkshop lite;
+  lite.Whole('a');
+  const Json json = shop.CcJson(0, "compile", " --cache-dir " + lite.root());
+  EXPECT_THAT(json["warnings"][0].get<std::string>(),
+              HasSubstr("finished entries are of compiler 2.21.33363.0+82129205, this one is "
+                        "2.19.8089.0+8ab9f450"));
+}
+
+TEST(Precompile, OfACacheThatIsNotThereYetIsNothing) {
+  PrecompileWorkshop shop;
+  EXPECT_EQ(shop.CcJson(0, "compile", kTrn1)["there"], 0);
+  EXPECT_EQ(shop.Cc("compile --cache-dir " + shop / "none").exit_code, 3);
+}
+
 TEST(PrecompileLite, LeavesWhatNothingSaysHowToComplete) {
   PrecompileWorkshop shop;
   const LiteWorkshop lite;

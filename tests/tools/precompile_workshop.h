@@ -130,7 +130,10 @@ class PrecompileWorkshop : public ExportWorkshop {
   static std::string CompilerScript() {
     return R"sh(
 here=$NEURON_STANDIN
-if [ "$1" = --version ]; then echo "NeuronX Compiler version $(cat $here/version)"; exit 0; fi
+if [ "$1" = --version ]; then
+  echo "NeuronX Compiler version $(cat $here/version)"
+  exit 0
+fi
 [ "$1" = compile ]; shift
 out= graph= log=/dev/null
 words="$*"
@@ -146,7 +149,11 @@ echo "$words" >>$here/words
 plan=$(cat "$here/plan/$name" 2>/dev/null || true)
 once() { [ ! -e "$here/once.$name" ] && touch "$here/once.$name"; }
 case $plan in
-  fail) echo "INFO: begin"; echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"; echo bye; exit 1 ;;
+  fail)
+    echo "INFO: begin"
+    echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"
+    echo bye
+    exit 1 ;;
   70) echo "2026-11-26 ERROR: [NCC_IXTP002] too many instructions" >>"$log"; exit 70 ;;
   "70 once") if once; then exit 70; fi ;;
   kill) kill -9 $$ ;;
@@ -163,15 +170,18 @@ echo "$name" >>$here/compiled
 )sh";
   }
 
-  // trace KEY...: writes the graphs that lie in graphs/; "crash", "two" for two processes at once.
+  // trace KEY...: writes the graphs that lie in graphs/; "cut", "crash", "kill" and "hang" say how
+  // it goes on.
   static std::string TraceScript() {
     return R"sh(
 here=$NEURON_STANDIN
-echo "$NEURON_EXTRACT_GRAPHS_ONLY $NEURON_PARALLEL_COMPILE $NEURON_COMPILE_CACHE_URL" >>$here/traced
 [ "$NEURON_EXTRACT_GRAPHS_ONLY" = 1 ]
 [ "$NEURON_PARALLEL_COMPILE" = 1 ]
 root=$NEURON_COMPILE_CACHE_URL
-case ${NEURON_CC_FLAGS:-} in *--cache_dir=*) root=${NEURON_CC_FLAGS##*--cache_dir=}; root=${root%% *} ;; esac
+case ${NEURON_CC_FLAGS:-} in *--cache_dir=*)
+  root=${NEURON_CC_FLAGS##*--cache_dir=}
+  root=${root%% *} ;;
+esac
 write() {
   for folder in $here/graphs/neuronxcc-*/MODULE_$1*; do
     to=$root/$(basename $(dirname $folder))/$(basename $folder)
@@ -185,7 +195,11 @@ write() {
 }
 for word in "$@"; do case $word in
   crash) echo "Traceback: it crashed" >&2; exit 3 ;;
-  cut) for each in $root/neuronxcc-*/MODULE_a*; do head -c 20 $each/model.hlo_module.pb >$each/y; mv $each/y $each/model.hlo_module.pb; done ;;
+  cut)
+    for each in $root/neuronxcc-*/MODULE_a*; do
+      head -c 20 $each/model.hlo_module.pb >$each/y
+      mv $each/y $each/model.hlo_module.pb
+    done ;;
   kill) kill -9 $$ ;;
   hang) touch $here/hangs; sleep 1000 ;;
   *) write $word & write $word; wait ;;

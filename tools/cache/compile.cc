@@ -4,16 +4,17 @@
 
 #include <algorithm>
 
-#include "formats/compile_cache/known_roots.h"
 #include "formats/ops/precompile/compile_graphs.h"
 #include "formats/ops/precompile/room.h"
 #include "lib/base/duration.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
 #include "lib/system/signals.h"
 #include "lib/system/system.h"
+#include "tools/cache/look.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -75,6 +76,11 @@ std::string VersionText(const ops::GraphCompiler& compiler) {
 // All of them made by another compiler: a run with this one looks in a folder of its own.
 Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                      ToolContext& context) {
+  for (const std::string& build : plan.other_builds)
+    context.Warn(fmt::format(
+        "finished entries are of compiler {}, this one is {}: the engine asks for the results of "
+        "the one that it has",
+        EscapeControl(build), compiler.version));
   if (plan.other.empty()) return OkStatus();
   const std::string text = fmt::format(
       "{} without a result {} of another compiler than {}, such as {}",
@@ -187,7 +193,9 @@ ToolAnswer DryAnswer(const ops::CompilePlan& plan, const ops::GraphCompiler& com
   ops::CompileReport nothing;
   std::string text;
   for (const neff::Graph& graph : plan.graphs) {
-    nothing.items.push_back({.entry = graph.name, .outcome = "would compile", .message = {}, .log = {}});
+    ops::CompileItem& item = nothing.items.emplace_back();
+    item.entry = graph.name;
+    item.outcome = "would compile";
     text +=
         fmt::format("would compile {} ({})\n", EscapeControl(graph.name), HumanBytes(graph.bytes));
   }
@@ -214,6 +222,9 @@ Status CheckCompileOptions(const CacheArgs& args) {
 Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
                            const std::optional<std::vector<std::string>>& wanted,
                            ToolContext& context) {
+  NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
+  NXDKIT_ASSIGN(const bool there, IsThere(tree.root));
+  if (!there && !not_made_yet) return NotFound("there is no such folder").in(tree.root);
   // Where nothing is to be compiled no compiler is missed.
   const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
   const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();

@@ -1,5 +1,5 @@
-// Every graph of a compile cache that has no result, compiled: several at once, each under the locks
-// of the tree's own programs, so that several machines can work on one shared cache.
+// Every graph of a compile cache that has no result, compiled: several at once, each under the
+// locks of the tree's own programs, so that several machines can work on one shared cache.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,11 @@ struct CompilePlan {
   std::vector<NamedReason> left;    // without one, and cannot be compiled
   std::vector<std::string> other;   // entries of another compiler than `compiler`
   uint64_t finished = 0;            // entries that have a result
-  uint64_t failed_before = 0;       // of `graphs`: they are tried again
-  double saved_seconds = 0;         // what the finished ones took to compile, as far as it is noted
-  uint64_t noted = 0;               // so many of them
+  // What made them, where it is not the compiler: of a tree that does not tell it by its folders.
+  std::vector<std::string> other_builds;
+  uint64_t failed_before = 0;  // of `graphs`: they are tried again
+  double saved_seconds = 0;    // what the finished ones took to compile, as far as it is noted
+  uint64_t noted = 0;          // so many of them
 };
 // `wanted`: names of entries; without it all. Graphs of other compilers' folders are set apart; a
 // compiler that says no version is taken for the right one. `poll` is asked in between.

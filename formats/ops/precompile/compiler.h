@@ -36,8 +36,8 @@ struct CompilePaths {
 std::vector<std::string> CompileWords(const GraphCompiler& compiler, const neff::Graph& graph,
                                       const std::string& target, const CompilePaths& paths);
 
-// The line of a log that names why it failed: the last with a code of the compiler ("[NCC_EVRF059]",
-// "[F137]"), else the last that says error, else the last.
+// The line of a log that names why it failed: the last with a code of the compiler
+// ("[NCC_EVRF059]", "[F137]"), else the last that says error, else the last.
 std::string TellingLine(std::string_view log);
 std::string TellingLineOf(const std::string& path);  // "" where there is no log
 

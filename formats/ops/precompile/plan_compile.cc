@@ -3,8 +3,13 @@
 
 #include "formats/compile_cache/compile_result.h"
 #include "formats/compile_cache/entry_files.h"
+#include "formats/compile_cache/lite_tree.h"
+#include "formats/neff/header.h"
 #include "formats/ops/precompile/compile_graphs.h"
 #include "lib/base/errors.h"
+#include "lib/system/file.h"
+#include "lib/system/look.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -16,8 +21,22 @@ bool IsOfCompiler(const neff::Graph& graph, const GraphCompiler& compiler) {
   return graph.compiler == std::string(kCompilerPrefix) + compiler.version;
 }
 
-void TakeFinished(const neff::Graph& graph, CompilePlan& plan) {
+constexpr uint64_t kMostAsked = 16;  // finished entries: each is a file to be opened
+
+// The compiler's version as the NEFF of a vLLM Neuron tree says it, when it is another one.
+void TakeBuild(const neff::Graph& graph, const GraphCompiler& compiler, CompilePlan& plan) {
+  if (plan.tree.kind != neff::TreeKind::kLite || plan.finished > kMostAsked) return;
+  const Result<File> file = File::OpenRead(JoinPath(graph.path, neff::LiteNeffName(graph.name)));
+  if (!file.ok() || compiler.version.empty()) return;
+  const Result<neff::Located> neff = neff::ReadAt(*file, 0, file->bytes());
+  if (!neff.ok() || neff->header.build.empty() || neff->header.build == compiler.version) return;
+  if (std::ranges::find(plan.other_builds, neff->header.build) == plan.other_builds.end())
+    plan.other_builds.push_back(neff->header.build);
+}
+
+void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, CompilePlan& plan) {
   ++plan.finished;
+  TakeBuild(graph, compiler, plan);
   const std::optional<double> seconds = neff::NotedSeconds(graph.path);
   if (!seconds) return;
   plan.saved_seconds += *seconds;
@@ -35,7 +54,7 @@ Status TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, C
   }
   if (!*graph) return OkStatus();
   if ((*graph)->has_result) {
-    TakeFinished(**graph, plan);
+    TakeFinished(**graph, compiler, plan);
   } else if (IsOfCompiler(**graph, compiler)) {
     plan.failed_before += (*graph)->state == neff::EntryState::kFailed;
     plan.graphs.push_back(**graph);
@@ -54,6 +73,8 @@ Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler
     return Unsupported("a tree of {} keeps no graphs", neff::TreeName(tree.kind)).in(tree.root);
   CompilePlan plan;
   plan.tree = tree;
+  NXDKIT_ASSIGN(const bool there, IsFolder(tree.root));
+  if (!there) return plan;
   NXDKIT_ASSIGN(const neff::CacheListing listing,
                 neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
   const std::set<std::string> names =
