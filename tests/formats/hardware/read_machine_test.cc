@@ -151,8 +151,7 @@ TEST_F(ReadMachineTest, OneThatMayNotBeExecutedIsNamed) {
   EXPECT_FALSE(machine.has_devices());
   ASSERT_EQ(machine.asked.size(), 4u);
   EXPECT_THAT(machine.asked[0], HasSubstr("/bin/neuron-ls: it may not be executed"));
-  EXPECT_THAT(machine.asked[1],
-              HasSubstr("/root/opt/aws/neuron/bin/neuron-ls: it may not be executed"));
+  EXPECT_THAT(machine.asked[1], HasSubstr("/opt/aws/neuron/bin/neuron-ls: it may not be executed"));
   EXPECT_THAT(machine.asked[2], HasSubstr("/product_name: says nothing"));
   EXPECT_THAT(machine.asked[3], HasSubstr("/dev/neuron*: 0 devices"));
 }
