@@ -37,8 +37,10 @@ std::string FirstLine(const std::string& path) {
   return text;
 }
 
+// "trn1.32xlarge", and "inf2.xlarge"; also those that nobody has seen yet.
 bool IsNameOfOurs(const std::string& name) {
-  return name.starts_with("trn") || name.starts_with("inf");
+  const bool family = name.starts_with("trn") || name.starts_with("inf");
+  return family && name.size() > 3 && IsDigit(name[3]) && name.find('.') != name.npos;
 }
 
 // How many /dev/neuron<N> there are.

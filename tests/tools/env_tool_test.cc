@@ -41,7 +41,7 @@ class FakeMachine {
   }
   Words Environment(const Words& more = {}) const {
     Words environment = {"PATH=" + shop_ / "bin:/usr/bin:/bin",
-                         "NXDKIT_MACHINE_ROOT=" + (shop_ / "root"), "NEURON_RT_VISIBLE_CORES="};
+                         "NXDKIT_MACHINE_ROOT=" + (shop_ / "root")};
     environment.insert(environment.end(), more.begin(), more.end());
     return environment;
   }

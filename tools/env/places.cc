@@ -51,9 +51,9 @@ std::vector<Place> PlacesOf(const std::vector<std::string>& paths) {
 std::string MountText(const Mount& mount, const std::optional<Room>& room,
                       const std::vector<std::string>& lacks) {
   std::string text = mount.type.empty() ? "an unknown file system" : mount.type;
-  if (IsShared(mount)) text += ", shared with other machines";
+  if (IsShared(mount)) text += fmt::format(", shared with other machines ({})", mount.options);
   if (room) text += fmt::format(", {} free of {}", HumanBytes(room->free), HumanBytes(room->whole));
-  if (!lacks.empty()) text += fmt::format("; {}", fmt::join(lacks, "; "));
+  if (!lacks.empty()) text += fmt::format("; it lacks: {}", fmt::join(lacks, "; "));
   return text;
 }
 

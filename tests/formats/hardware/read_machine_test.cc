@@ -209,8 +209,10 @@ TEST_F(ReadMachineTest, IsOnlyWorthwhileWhereTheKernelTellsOfDevices) {
   const std::string root = folder_.path() + "/root";
   Kernel("", 0);
   EXPECT_FALSE(MayHaveDevices(root));
-  Kernel("m5.large", 0);
-  EXPECT_FALSE(MayHaveDevices(root));
+  for (const char* other : {"m5.large", "info.box", "trn", "trn1"}) {
+    Kernel(other, 0);
+    EXPECT_FALSE(MayHaveDevices(root)) << other;
+  }
   Kernel("m5.large", 1);
   EXPECT_TRUE(MayHaveDevices(root));
   fs::remove(root + "/dev/neuron0");
