@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kInfo = ".dist-info";
 constexpr size_t kMostEnvironments = 64;
+constexpr size_t kMostPackages = 1024;
 
 // "neuronx_cc-2.21.33363.0+82129205.dist-info" -> "2.21.33363.0+82129205" for "neuronx_cc".
 std::optional<std::string> VersionIn(std::string_view name, std::string_view package) {
@@ -115,7 +116,7 @@ std::vector<InstalledPackage> FindPackages(const InstalledAt& at,
                                            std::span<const std::string> more) {
   std::vector<InstalledPackage> found;
   for (const std::string& folder : EnvironmentsAt(at, more)) {
-    if (found.size() >= kMostEnvironments) break;
+    if (found.size() >= kMostPackages) break;
     const std::vector<std::string> there = NamesIn(folder);
     for (const std::string_view name : names)
       for (const std::string& entry : there)

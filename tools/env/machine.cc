@@ -147,6 +147,8 @@ Result<Section> FitsSection(const FitQuery& query, const hardware::Instance& ins
     section.Add("fits", "not known: " + model.error().message());
     return section;
   }
+  if (!instance.sizes_known)
+    section.Add("note", "which sizes it takes is not known: powers of two, by cores and memory");
   for (const int64_t tp : SizesOf(instance)) AddFit(*model, query, instance, tp, section);
   return section;
 }
