@@ -31,6 +31,7 @@
 #include "trainer/loop/run_folder.h"
 #include "trainer/loop/setup.h"
 #include "trainer/loop/trainer.h"
+#include "trainer/report/bill_text.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/html.h"
 #include "trainer/report/run_log.h"
@@ -49,6 +50,7 @@ struct Args {
   std::optional<std::string> instance;
   std::optional<std::string> init_from;
   std::optional<std::string> out;
+  std::optional<std::string> price;
 };
 
 const ToolInfo kInfo = {
@@ -93,38 +95,55 @@ void AddOptions(OptionTable& table, Args& args) {
              "refuse what does not fit this instance, such as trn1.32xlarge, auto or a file of "
              "neuron-ls; its cores are those "
              "of the run, unless trainer.cores says it");
+  table.Text("price-per-hour", "PRICE", &args.price,
+             "what an hour of one node costs, in any currency: say what the run costs so far and "
+             "to its end; with report too");
   table.Group("Report");
   table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)")
       .completes(Completes::kPath);
 }
 
+Result<std::optional<double>> PriceOf(const Args& args) {
+  constexpr double kMost = 1e12;
+  if (!args.price) return std::optional<double>();
+  const std::optional<double> price = ParseNumber<double>(*args.price);
+  if (price && *price >= 0 && *price <= kMost) return price;
+  return BadUsage("--price-per-hour {}: expected a number from 0 to {}", *args.price, kMost);
+}
+
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
   if (args.config || args.instance || args.print_config || context.common().dry_run)
-    return BadUsage("report takes --out and --force; {} is about training",
+    return BadUsage("report takes --out, --force and --price-per-hour; {} is about training",
                     args.config         ? "--config"
                     : args.instance     ? "--instance"
                     : args.print_config ? "--print-config"
                                         : "--dry-run");
   const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
+  NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
-  const std::string page = trainer::HtmlReport(run);
+  const trainer::Bill bill = trainer::BillOf(run, price);
+  const std::string page = trainer::HtmlReport(run, bill);
   NXDKIT_ASSIGN(const bool there, IsThere(path));
   if (args.out && there && !context.common().force)
     return BadUsage("it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
-  return ToolAnswer{fmt::format("wrote {}\n", path), {{"report", path}, {"bytes", page.size()}}};
+  return ToolAnswer{fmt::format("wrote {}\n", path),
+                    {{"report", path}, {"bytes", page.size()}, {"bill", trainer::BillJson(bill)}}};
 }
 
 // This program, whatever name it was called by.
 Result<std::string> OwnPath() { return ReadLink("/proc/self/exe"); }
 
-trainer::DisplayOptions DisplayFor(const trainer::Config& config, bool quiet) {
+trainer::DisplayOptions DisplayFor(const trainer::Config& config, const trainer::BillTerms& terms,
+                                   bool quiet) {
   const std::vector<std::string>& loggers = config.trainer.logger;
   trainer::DisplayOptions options;
   if (!quiet) options.write = WriteStderr;
   options.terminal = StderrIsTerminal();
   options.steps = std::ranges::find(loggers, "console") != loggers.end();
+  options.terms = terms;
+  options.terms.validates_first = false;  // steps are told of when that is over
   return options;
 }
 
@@ -279,15 +298,24 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
   return trainer::RolloutEnvironment{};
 }
 
+trainer::Bill BillNow(const std::string& run, const trainer::BillTerms& terms,
+                      trainer::BillProgress progress) {
+  const trainer::RunFiles files = trainer::ReadRunTimes(run);
+  progress.clock = files.clock;
+  return trainer::MakeBill(terms, progress, files.metrics);
+}
+
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
                          trainer::SetupOptions setup, const Args& args,
+                         const trainer::BillTerms& terms,
                          const std::vector<std::string>& first_lines, ToolContext& context) {
   InstallSaveSignal();
   if (trainer::LaunchedProcesses() > 1 || !EnvironmentValue("SLURM_JOB_ID").empty())
     OutliveTermSignals();
-  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
-  display.Record(fmt::format("{} {} begins, process {}: --config {} {}", kInfo.name, ToolVersion(),
-                             ::getpid(), args.config.value_or("none"), fmt::join(args.words, " ")));
+  trainer::RunDisplay display(DisplayFor(loaded.config, terms, context.common().quiet));
+  display.Record(fmt::format("{} {}{}{}: --config {} {}", kInfo.name, ToolVersion(),
+                             trainer::kAttemptBegins, ::getpid(), args.config.value_or("none"),
+                             fmt::join(args.words, " ")));
   for (const std::string& warning : context.said().warnings) display.Record("warning: " + warning);
   for (const std::string& line : first_lines) display.Line(line);
   display.Line(trainer::RunPlanText(plan));
@@ -302,11 +330,14 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   }
   ToolAnswer answer;
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
-  answer.text = fmt::format("{} steps done, in {}\n", trained->last_step, run);
+  const trainer::Bill bill = BillNow(run, terms, {trained->last_step, trained->last_step});
+  answer.text =
+      fmt::format("{} steps done, in {}\n", trained->last_step, run) + trainer::BillSoFarText(bill);
   answer.fields = {{"run", run},
                    {"first_step", trained->first_step},
                    {"last_step", trained->last_step},
-                   {"metrics", MetricsJson(trained->last)}};
+                   {"metrics", MetricsJson(trained->last)},
+                   {"bill", trainer::BillJson(bill)}};
   display.Record(answer.text);
   return answer;
 }
@@ -360,7 +391,7 @@ Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& load
 }
 
 Result<std::optional<hardware::ResolvedInstance>> AskedInstance(const Args& args,
-                                                             ToolContext& context) {
+                                                                ToolContext& context) {
   std::optional<hardware::ResolvedInstance> found;
   if (!args.instance) return found;
   NXDKIT_TRY(
@@ -395,6 +426,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.out || (context.common().force))
     return BadUsage("{} is about the page that `grpo-train report RUN` writes",
                     args.out ? "--out" : "--force");
+  NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   NXDKIT_ASSIGN(const std::optional<hardware::ResolvedInstance> resolved,
                 AskedInstance(args, context));
   const hardware::Instance* const instance = resolved ? &resolved->instance : nullptr;
@@ -427,19 +459,24 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   setup.on_choice = [&context](const Choice& choice) { context.Record(choice); };
   NXDKIT_ASSIGN(setup.rollout_environment,
                 TakeRolloutEnvironment(check.plan, loaded.config.worker.rollout, instance));
+  const trainer::BillTerms terms = trainer::TermsOf(loaded.config, check.plan, price);
   const std::vector<std::string> first = init ? init->lines : std::vector<std::string>();
   if (!context.common().dry_run)
-    return Train(loaded, check.plan, std::move(setup), args, first, context);
-  trainer::RunDisplay display(DisplayFor(loaded.config, context.common().quiet));
+    return Train(loaded, check.plan, std::move(setup), args, terms, first, context);
+  trainer::RunDisplay display(DisplayFor(loaded.config, terms, context.common().quiet));
   for (const std::string& line : first) display.Line(line);
   trainer::TrainHooks hooks;
   hooks.poll = StopIfInterrupted;
   hooks.note = [&](const std::string& line) { display.Line(line); };
   hooks.warn = WarnHook(display, context);
-  NXDKIT_TRY(trainer::CheckParts({{loaded.config, check.plan, hooks}, loaded, setup}));
-  return ToolAnswer{trainer::RunPlanText(check.plan) + "\n",
-                    {{"run", *loaded.config.trainer.save_checkpoint_path},
-                     {"config", trainer::PrintConfig(loaded)}}};
+  NXDKIT_ASSIGN(const trainer::CheckedRun checked,
+                trainer::CheckParts({{loaded.config, check.plan, hooks}, loaded, setup}));
+  const std::string& run = *loaded.config.trainer.save_checkpoint_path;
+  const trainer::Bill bill = BillNow(run, terms, {checked.done, checked.training_steps});
+  return ToolAnswer{
+      trainer::RunPlanText(check.plan) + "\n" + trainer::BillSoFarText(bill) +
+          trainer::BillLeftText(bill),
+      {{"run", run}, {"config", trainer::PrintConfig(loaded)}, {"bill", trainer::BillJson(bill)}}};
 }
 
 void TellAsFollower(const Error& error) {

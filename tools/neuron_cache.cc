@@ -1,16 +1,20 @@
-// neuron-cache: what is in a compile cache, is it whole, making room in it, and bringing entries
-// from one to another.
-#include <fmt/core.h>
+// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in it,
+// and bringing entries from one to another.
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "formats/compile_cache/merge.h"
 #include "formats/compile_cache/place.h"
 #include "formats/compile_cache/tree.h"
+#include "formats/ops/precompile/compiler.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
 #include "tools/cache/args.h"
+#include "tools/cache/collect.h"
+#include "tools/cache/compile.h"
 #include "tools/cache/look.h"
 #include "tools/cache/room.h"
 #include "tools/cache/transfer.h"
@@ -20,22 +24,44 @@ namespace nxdkit::tool {
 namespace {
 
 constexpr int kMaxDays = 36500;
+constexpr int kMostRetries = 100;
+constexpr int kMostSeconds = 7 * 24 * 3600;
+
+// Words of neuron_parallel_compile --command.
+struct OldWord {
+  std::string_view theirs;
+  std::string_view ours;
+};
+constexpr OldWord kOldWords[] = {
+    {"clean", "neuron-cache clear"},
+    {"clear-locks", "neuron-cache prune: it takes no lock that is held"},
+    {"parallel-compile", "neuron-cache warm -- PROGRAM ..."}};
 
 const ToolInfo kInfo = {
     .name = "neuron-cache",
-    .summary = "lists, verifies, prunes and merges compile caches",
+    .summary = "fills, lists, verifies, prunes and merges compile caches",
     .details =
-        "COMMAND is ls, verify, prune, clear; merge FROM INTO, push TO, pull FROM; or relocate OLD "
-        "NEW. The cache is that of libneuronxla, of vLLM Neuron or of TorchNeuron: what lies there "
-        "says which. prune removes failures, what died while it was made and, while the cache is "
+        "COMMAND is ls, verify, prune, clear; compile; collect, warm or check with -- and a "
+        "program; merge FROM INTO, push TO, pull FROM, pack INTO; or relocate OLD NEW. The cache "
+        "is that of libneuronxla, of vLLM Neuron or of TorchNeuron: what lies there "
+        "says which. collect runs a program so that it only "
+        "writes its graphs, compile compiles every graph that has no result, warm does both, and "
+        "check says what the program would compile. prune removes failures, what died while it was "
+        "made and, while the cache is "
         "over its size limit, what was not used for longest; clear removes every entry. merge "
         "copies entries that are whole and not there yet, push and pull do it from and to this "
         "machine's cache, and relocate changes the paths of kernels' binaries. What another "
         "process is using or making is left.",
-    .findings = "verify found a damaged entry, or merge or relocate left one as it was",
+    .findings =
+        "verify found a damaged entry, a graph failed to compile or would be compiled, the program "
+        "of collect failed, or merge or relocate left an entry as it was",
     .common = kTakesDryRun,
     .examples = {{"neuron-cache ls", "what is in it"},
                  {"neuron-cache verify", "is all of it whole"},
+                 {"neuron-cache warm -- torchrun --nproc_per_node=32 train.py --max_steps=10",
+                  "compile all that a run needs, before it"},
+                 {"neuron-cache check -- torchrun --nproc_per_node=32 train.py",
+                  "would this run compile anything"},
                  {"neuron-cache prune --max-size 50G --ttl 7", "make room"},
                  {"neuron-cache clear --dry-run", "what would be removed"},
                  {"neuron-cache push /fsx/cache", "share what was compiled here"},
@@ -46,15 +72,42 @@ const ToolInfo kInfo = {
 void AddOptions(OptionTable& table, CacheArgs& args) {
   table.Group("Arguments");
   table
-      .Positional("COMMAND", &args.command,
-                  "ls, verify, prune, clear, merge, push, pull or relocate")
+      .Positional(
+          "COMMAND", &args.command,
+          "ls, verify, prune, clear, compile, collect, warm, check, merge, push, pull, pack "
+          "or relocate")
       .completes(Completes::kNothing);
-  table.Positionals("PATH", &args.paths, "of merge, push, pull and relocate");
+  table
+      .Positionals("WORD", &args.words,
+                   "paths of merge, push, pull, pack and relocate; behind --, the program of "
+                   "collect, warm and check")
+      .completes(Completes::kPath);
   table.Group("Cache");
   table
       .Text("cache-dir", "DIR", &args.cache_dir,
             "the cache; without it that of NEURON_CC_FLAGS or NEURON_COMPILE_CACHE_URL")
       .completes(Completes::kFolderOrUrl);
+  table.Group("What compile and warm do");
+  table.Text("compiler", "COMMAND", &args.compiler, "the compiler")
+      .default_text(ops::kGraphCompiler)
+      .completes(Completes::kPath);
+  table.Text("target", "NAME", &args.target,
+             "the target of graphs whose flags do not say it, such as trn1");
+  table.Integer("jobs,j", "N", &args.jobs, {1, 256}, "compilers that run at once, at most")
+      .default_text("half of the processors, and no more than the memory allows");
+  table.Text("memory-per-job", "SIZE", &args.memory_per_job,
+             "memory that is reckoned for each compiler, in the place of a table by graph size");
+  table
+      .Integer("retries", "N", &args.retries, {0, kMostRetries},
+               "tries after a compilation that failed")
+      .default_text("NEURON_PARALLEL_COMPILE_MAX_RETRIES, or 0");
+  table.Integer("job-timeout", "SECONDS", &args.job_timeout, {1, kMostSeconds},
+                "how long one compilation may take");
+  table.Text("work-dir", "DIR", &args.work_dir, "where each compiler has a folder of its own")
+      .default_text("TMPDIR, or /tmp")
+      .completes(Completes::kFolder);
+  table.Flag("ignore-error", &args.ignore_error,
+             "go on with what a program had traced when it failed");
   table.Group("What prune removes");
   table.Text("max-size", "SIZE", &args.max_size, "entries not used lately, while there is more")
       .default_text("100G");
@@ -67,7 +120,12 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
              "entries that verify finds damaged, too; merge, push and pull replace them");
   table.Text("only-compiler", "VERSION", &args.only_compiler,
              "entries of all compilers but this one, too");
-  table.Group("What merge, push and pull copy");
+  table.Group("What merge, push, pull and pack copy");
+  table
+      .Text("used-by", "FILE", &args.used_by,
+            "with pack: entries that it names, the JSON of collect, warm or check, or the log of "
+            "a run")
+      .completes(Completes::kPath);
   table
       .Text("kernels", "DIR", &args.kernels,
             "beside the trees, where binaries of kernels are taken from")
@@ -75,48 +133,79 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
       .completes(Completes::kFolder);
 }
 
-Status CheckCommand(const CacheArgs& args) {
-  const std::vector<std::string> commands = {"ls",    "verify", "prune", "clear",
-                                             "merge", "push",   "pull",  "relocate"};
-  if (std::ranges::find(commands, args.command) == commands.end()) {
-    const auto closest = ClosestWord(args.command, commands);
-    return BadUsage(
-               "COMMAND is \"{}\", expected ls, verify, prune, clear, merge, push, pull or "
-               "relocate",
-               args.command)
-        .hint(closest ? fmt::format("did you mean {}?", *closest) : "");
-  }
+using Answer = Result<ToolAnswer> (*)(const CacheArgs&, const neff::CachePlace&, ToolContext&);
+
+Result<ToolAnswer> OfTree(const CacheArgs& args, const neff::CachePlace& place,
+                          ToolContext& context) {
+  NXDKIT_ASSIGN(const std::string root, FolderOf(place));
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+  if (tree.is_old_place) context.Warn(neff::OldPlaceNote(root));
+  const bool removes = args.command == "prune" || args.command == "clear";
+  ToolAnswer answer;
+  if (args.command == "compile")
+    NXDKIT_TRY(Compile(args, tree, std::nullopt, context).To(answer));
+  else
+    NXDKIT_TRY(
+        (removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree)).To(answer));
+  answer.fields["root"] = tree.root;
+  answer.fields["tree"] = TreeJson(tree);
+  return answer;
+}
+
+struct Row {
+  std::string_view command;
+  Answer answer;
+};
+constexpr Row kRows[] = {{"ls", OfTree},        {"verify", OfTree},  {"prune", OfTree},
+                         {"clear", OfTree},     {"compile", OfTree}, {"collect", Collect},
+                         {"warm", Warm},        {"check", Check},    {"merge", Transfer},
+                         {"push", Transfer},    {"pull", Transfer},  {"pack", Transfer},
+                         {"relocate", Relocate}};
+
+Result<const Row*> RowOf(const std::string& command) {
+  const auto* row = std::ranges::find(kRows, command, &Row::command);
+  if (row != std::end(kRows)) return row;
+  const auto* old = std::ranges::find(kOldWords, command, &OldWord::theirs);
+  if (old != std::end(kOldWords)) return BadUsage("{} is here `{}`", command, old->ours);
+  std::vector<std::string> commands;
+  for (const Row& each : kRows) commands.emplace_back(each.command);
+  const auto closest = ClosestWord(command, commands);
+  return BadUsage("COMMAND is \"{}\", expected one of {}", command, fmt::join(commands, ", "))
+      .hint(closest ? fmt::format("did you mean {}?", *closest) : "");
+}
+
+bool IsOneOf(const std::string& command, std::initializer_list<std::string_view> commands) {
+  return std::ranges::find(commands, command) != commands.end();
+}
+
+Status CheckOptions(const CacheArgs& args) {
+  const std::string& command = args.command;
   const bool limits = args.max_size || args.ttl_days || args.empty || args.only_compiler;
-  if (limits && args.command != "prune")
+  if (limits && command != "prune")
     return BadUsage("--max-size, --ttl, --empty and --only-compiler belong to prune");
-  if (args.damaged && args.command != "prune" && !IsTransfer(args.command))
-    return BadUsage("--damaged belongs to prune, merge, push and pull");
-  if (args.cache_dir && args.command == "merge")
+  if (args.damaged && command != "prune" && !IsTransfer(command))
+    return BadUsage("--damaged belongs to prune, merge, push, pull and pack");
+  if (args.cache_dir && command == "merge")
     return BadUsage("merge has FROM and INTO: --cache-dir does not belong to it");
-  if (args.kernels && !IsTransfer(args.command))
-    return BadUsage("--kernels belongs to merge, push and pull");
-  return CheckPaths(args);
+  if (args.kernels && !IsTransfer(command))
+    return BadUsage("--kernels belongs to merge, push, pull and pack");
+  if (args.used_by.has_value() != (command == "pack"))
+    return BadUsage("--used-by belongs to pack, and pack needs it");
+  if (args.ignore_error && !IsOneOf(command, {"collect", "warm", "check"}))
+    return BadUsage("--ignore-error belongs to collect, warm and check");
+  return CheckCompileOptions(args);
 }
 
 Result<ToolAnswer> Run(const CacheArgs& args, ToolContext& context) {
-  NXDKIT_TRY(CheckCommand(args));
+  NXDKIT_ASSIGN(const Row* const row, RowOf(args.command));
+  NXDKIT_TRY(CheckOptions(args));
+  NXDKIT_TRY(CheckWords(args));
+  if (context.common().dry_run && IsOneOf(args.command, {"collect", "warm", "check"}))
+    return BadUsage("--dry-run does not belong to {}, which runs a program", args.command);
   NXDKIT_ASSIGN(const neff::CachePlace place,
                 neff::FindCache(args.cache_dir, EnvironmentValue("NEURON_CC_FLAGS"),
                                 EnvironmentValue("NEURON_COMPILE_CACHE_URL")));
-  ToolAnswer answer;
-  if (IsTransfer(args.command)) {
-    NXDKIT_TRY(Transfer(args, place, context).To(answer));
-  } else if (args.command == "relocate") {
-    NXDKIT_TRY(Relocate(args, place, context).To(answer));
-  } else {
-    NXDKIT_ASSIGN(const std::string root, FolderOf(place));
-    NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
-    const bool removes = args.command == "prune" || args.command == "clear";
-    NXDKIT_TRY(
-        (removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree)).To(answer));
-    answer.fields["root"] = tree.root;
-    answer.fields["tree"] = TreeJson(tree);
-  }
+  NXDKIT_ASSIGN(ToolAnswer answer, row->answer(args, place, context));
   answer.fields["command"] = args.command;
   return answer;
 }

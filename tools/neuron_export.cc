@@ -1,6 +1,7 @@
 // neuron-export: a Hugging Face model as a rollout bundle that can be run.
 #include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
+#include "lib/base/duration.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
@@ -142,15 +143,30 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
 
 Json ReportJson(const ops::ExportReport& report, const Args& args, double seconds, bool dry_run) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-  Json json = WithKeys({{"model", args.model},
-                        {"output", args.output},
-                        {"blob", ops::BlobOriginName(report.blob)},
-                        {"blob_path", or_null(report.blob_path)},
-                        {"cache_entry", or_null(report.cache_entry)},
-                        {"command", or_null(report.command)}},
-                       WrittenJson(report.convert, seconds, dry_run));
+  Json json = WithKeys(
+      {{"model", args.model},
+       {"output", args.output},
+       {"blob", ops::BlobOriginName(report.blob)},
+       {"blob_path", or_null(report.blob_path)},
+       {"cache_entry", or_null(report.cache_entry)},
+       {"command", or_null(report.command)},
+       {"compile_seconds", report.compile_seconds ? Json(*report.compile_seconds) : Json()}},
+      WrittenJson(report.convert, seconds, dry_run));
   if (report.convert.lora) json["lora"] = LoraJson(*report.convert.lora);
   return json;
+}
+
+std::string CompiledText(const ops::ExportReport& report, bool dry_run) {
+  if (dry_run) return "would be compiled: " + report.command;
+  const std::string time =
+      report.compile_seconds ? " in " + HumanDuration(*report.compile_seconds) : "";
+  return "compiled" + time + ": " + report.command;
+}
+
+std::string CachedText(const ops::ExportReport& report) {
+  const std::string place = "from the compile cache, " + report.blob_path;
+  if (!report.compile_seconds) return place;
+  return place + "; " + HumanDuration(*report.compile_seconds) + " of compiling saved";
 }
 
 std::string BlobText(const ops::ExportReport& report, bool dry_run) {
@@ -158,9 +174,9 @@ std::string BlobText(const ops::ExportReport& report, bool dry_run) {
     case ops::BlobOrigin::kBundle:
       return "from the bundle " + report.blob_path;
     case ops::BlobOrigin::kCache:
-      return "from the compile cache, " + report.blob_path;
+      return CachedText(report);
     case ops::BlobOrigin::kCompiler:
-      return (dry_run ? "would be compiled: " : "compiled: ") + report.command;
+      return CompiledText(report, dry_run);
     case ops::BlobOrigin::kCpuPlan:
       return "none; nxdkit-cpu-plan.json, for our own engine";
     case ops::BlobOrigin::kNone:
@@ -177,7 +193,8 @@ std::string ReportText(const ops::ExportReport& report, const Args& args, double
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
   if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);
   // What is to be compiled is not missing.
-  if (report.blob == ops::BlobOrigin::kCompiler && dry_run && convert.blob_missing) return text;
+  if (report.blob == ops::BlobOrigin::kCompiler && dry_run && convert.blob_missing)
+    return text + FitLines(convert);
   return text + NotesText(convert);
 }
 

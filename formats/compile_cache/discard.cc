@@ -106,6 +106,10 @@ Result<std::optional<EntryHold>> HoldKernel(const std::string& path, bool ask_on
   return HoldFile(KernelLockPath(path), ask_only);
 }
 
+Result<std::optional<EntryHold>> HoldLockFile(const std::string& path) {
+  return HoldFile(path, false);
+}
+
 Status RemoveIdleLock(const std::string& path) {
   Descriptor fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.is_open() && errno == ENOENT) return OkStatus();

@@ -51,6 +51,8 @@ Result<std::optional<EntryHold>> HoldEntry(const FoundTree& tree, const std::str
                                            const HoldOptions& options);
 // The same for the lock of a kernel, by the path of nki/<key>.json.
 Result<std::optional<EntryHold>> HoldKernel(const std::string& path, bool ask_only = false);
+// The same for the file of a lock at `path`.
+Result<std::optional<EntryHold>> HoldLockFile(const std::string& path);
 // Removes a lock's file that nobody holds or has open.
 Status RemoveIdleLock(const std::string& path);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "formats/compile_cache/compiler_options.h"
 #include "formats/compile_cache/lite_tree.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -56,18 +57,6 @@ constexpr Rule kRules[] = {
     {"io_map", "an object of integers or null",
      [](const Json& v) { return v.is_null() || IsMapOfIndices(v); }},
 };
-
-// "--lnc 2", "--lnc=2"
-std::optional<std::string> OptionOf(const std::vector<std::string>& words,
-                                    const std::vector<std::string_view>& names) {
-  std::optional<std::string> value;
-  for (size_t i = 0; i < words.size(); ++i)
-    for (const std::string_view name : names) {
-      if (words[i] == name && i + 1 < words.size()) value = words[i + 1];
-      if (words[i].starts_with(std::string(name) + "=")) value = words[i].substr(name.size() + 1);
-    }
-  return value;
-}
 
 }  // namespace
 
@@ -135,13 +124,13 @@ std::vector<EntryFault> CommandFaults(const std::string& text, std::string_view 
   const auto wrong = [&](std::string message) {
     faults.push_back({"", std::move(message), Severity::kWrong});
   };
-  const std::optional<std::string> output = OptionOf(*words, {"--output"});
+  const std::optional<std::string> output = OptionValue(*words, {"--output"});
   if (output && BaseName(*output) != LiteNeffName(key))
     wrong(fmt::format("--output names {}, expected {}", BaseName(*output), LiteNeffName(key)));
-  const std::optional<std::string> target = OptionOf(*words, {"--target"});
+  const std::optional<std::string> target = OptionValue(*words, {"--target"});
   if (!target) faults.push_back({"", "there is no --target", Severity::kRemark});
   if (!neff) return faults;
-  const std::optional<std::string> lnc = OptionOf(*words, {"--lnc", "--logical-nc-config"});
+  const std::optional<std::string> lnc = OptionValue(*words, {"--lnc", "--logical-nc-config"});
   const std::optional<uint32_t> cores = lnc ? ParseNumber<uint32_t>(*lnc) : std::nullopt;
   if (cores && neff->lnc != 0 && *cores != neff->lnc)
     wrong(fmt::format("--lnc is {}, the header of the NEFF says {}", *cores, neff->lnc));

@@ -11,6 +11,8 @@ constexpr char kSchema[] = "nxdkit-cache-entry";
 constexpr int64_t kVersion = 1;
 constexpr size_t kMaxFiles = 1000;
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
+constexpr char kCompileSeconds[] = "compile_seconds";
+constexpr double kMostSeconds = 1e9;  // 30 years: such a compiler is not waited for
 
 Result<ManifestFile> ParseFile(const Json& json) {
   ManifestFile file;
@@ -26,6 +28,16 @@ Result<ManifestFile> ParseFile(const Json& json) {
   return file;
 }
 
+// Entries that were made before it was kept have none.
+Result<std::optional<double>> ParseSeconds(const Json& json) {
+  const Json* found = JsonFind(json, kCompileSeconds);
+  if (found == nullptr) return std::optional<double>();
+  const double seconds = found->is_number() ? found->get<double>() : -1;
+  if (!(seconds >= 0 && seconds <= kMostSeconds))
+    return Corrupt("found {}, expected seconds", JsonExcerpt(*found)).member(kCompileSeconds);
+  return std::optional(seconds);
+}
+
 Result<Manifest> Parse(const Json& json) {
   Manifest manifest;
   NXDKIT_ASSIGN(const std::string schema, JsonString(json, "schema"));
@@ -36,6 +48,7 @@ Result<Manifest> Parse(const Json& json) {
     return Unsupported("version {} found, this program knows {}", version, kVersion)
         .member("version");
   NXDKIT_ASSIGN(manifest.summary, JsonString(json, "summary"));
+  NXDKIT_ASSIGN(manifest.compile_seconds, ParseSeconds(json));
   const Json* files = JsonFind(json, "files");
   if (files == nullptr || !files->is_array() || files->size() > kMaxFiles)
     return Corrupt("found {}, expected an array of at most {} files",
@@ -54,11 +67,12 @@ std::string WriteManifest(const Manifest& manifest) {
   Json files = Json::array();
   for (const ManifestFile& file : manifest.files)
     files.push_back({{"bytes", file.bytes}, {"digest", file.digest}, {"name", file.name}});
-  return DumpPython(Json{{"files", std::move(files)},
-                         {"schema", kSchema},
-                         {"summary", manifest.summary},
-                         {"version", kVersion}}) +
-         "\n";
+  Json json = {{"files", std::move(files)},
+               {"schema", kSchema},
+               {"summary", manifest.summary},
+               {"version", kVersion}};
+  if (manifest.compile_seconds) json[kCompileSeconds] = *manifest.compile_seconds;
+  return DumpPython(json) + "\n";
 }
 
 Result<Manifest> ReadManifest(const std::string& path) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,14 +23,16 @@ struct ManifestFile {
 struct Manifest {
   std::string summary;  // for people: "llama, tp 8, batch size 64, sequence length 4096, bfloat16"
   std::vector<ManifestFile> files;
+  // Wall-clock seconds that the compiler ran; nullopt where the maker did not say.
+  std::optional<double> compile_seconds{};
 
   bool operator==(const Manifest&) const = default;
 };
 
 // Sorted keys, indent 2, a line feed at the end.
 std::string WriteManifest(const Manifest& manifest);
-// The file at `path`, of at most 1 MiB. kCorrupt naming the key; names with a '/' and over 1000
-// files are refused.
+// The file at `path`, of at most 1 MiB. kCorrupt naming the key; names with a '/', over 1000 files
+// and seconds that are no duration are refused.
 Result<Manifest> ReadManifest(const std::string& path);
 
 // "sha256:<hex>" of a file; `poll` is asked between blocks.

@@ -51,6 +51,7 @@ class Merger {
     if (from_.kind == TreeKind::kLite) NXDKIT_TRY(kernels_.MergeAll());
     for (const CacheEntry& entry : listing.entries) {
       if (options_.poll) NXDKIT_TRY(options_.poll());
+      if (options_.only && !options_.only->contains(EntryName(entry))) continue;
       NXDKIT_TRY(MergeOne(entry));
     }
     NXDKIT_TRY(batch_.Flush());
@@ -235,7 +236,7 @@ Result<MergeReport> MergeTree(const std::string& from, const std::string& into,
   NXDKIT_ASSIGN(const bool there, IsFolder(from));
   if (!there) return NotFound("there is no such folder").in(from);
   NXDKIT_ASSIGN(FoundTree source, FindTree(from));
-  NXDKIT_ASSIGN(FoundTree target, FindTree(into));
+  NXDKIT_ASSIGN(FoundTree target, FindTreeToWrite(into));
   NXDKIT_TRY(Resolve(source, target));
   if (!options.dry_run) NXDKIT_TRY(MakeFolders(target.root));
   return Merger(std::move(source), std::move(target), options).Run();

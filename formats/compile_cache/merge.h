@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct MergeOptions {
   std::string neff_tree_locks{};  // the folder of TorchNeuron's locks; "" for none
   std::function<Status()> poll{};
   BlobCheck check_blob{};
+  std::optional<std::set<std::string>> only{};  // names of entries; others are passed over
 };
 
 struct MergeItem {

@@ -8,6 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/command_text.h"
+#include "lib/system/folders.h"
 
 namespace nxdkit::neff {
 namespace {
@@ -93,6 +94,23 @@ Result<CachePlace> FindCache(const std::optional<std::string>& folder, std::stri
         fmt::format("{} is an object store, and only folders are read", place.root);
   place.enabled = place.disabled_because.empty();
   return place;
+}
+
+Result<std::string> RootToRead(const std::string& root) {
+  for (const std::string& folder : {root, JoinPath(root, kOldPlace)}) {
+    NXDKIT_ASSIGN(const bool there, IsFolder(folder));
+    if (!there) break;
+    NXDKIT_ASSIGN(const bool has_entries, LooksLikeCache(folder));
+    if (has_entries) return folder;
+  }
+  return root;
+}
+
+std::string OldPlaceNote(const std::string& root) {
+  return fmt::format(
+      "{} has no neuronxcc-* folder, its {} has: entries lie there as of old, and are read there; "
+      "new ones are written into {}, and from then on these alone are found",
+      root, kOldPlace, root);
 }
 
 }  // namespace nxdkit::neff

@@ -28,4 +28,12 @@ struct CachePlace {
 Result<CachePlace> FindCache(const std::optional<std::string>& folder, std::string_view cc_flags,
                              std::string_view url);
 
+// Of a guide of 2022: the files of --cache_dir=ROOT lie in this folder of ROOT.
+inline constexpr char kOldPlace[] = "neuron-compile-cache";
+// The folder of the entries that a reader of `root` finds: that old one, where it holds some and
+// `root` itself has none of libneuronxla; else `root`. Who writes, writes into `root`.
+Result<std::string> RootToRead(const std::string& root);
+// For people: why another folder is read than the one they named.
+std::string OldPlaceNote(const std::string& root);
+
 }  // namespace nxdkit::neff

@@ -113,8 +113,15 @@ Status CacheSlot::WriteKey(const CacheKey& key) const {
   return WriteFileAtomic(JoinPath(path(), kGraphFile), key.graph);
 }
 
-Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const Poll& poll) {
+std::optional<double> CacheSlot::CompileSeconds() const {
+  const Result<Manifest> manifest = ReadManifest(JoinPath(path(), kManifestFile));
+  return manifest.ok() ? manifest->compile_seconds : std::nullopt;
+}
+
+Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const Poll& poll,
+                         std::optional<double> compile_seconds) {
   Manifest manifest;
+  manifest.compile_seconds = compile_seconds;
   manifest.summary = summary;
   NXDKIT_TRY(WriteKey(key));
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path()));

@@ -31,6 +31,8 @@ class CacheSlot {
 
   const CacheEntry& entry() const { return entry_; }
   const std::string& path() const { return entry_.path; }
+  // How long the compiler ran that made a finished entry; nullopt where that does not say.
+  std::optional<double> CompileSeconds() const;
 
   // For Make: marks the entry as one that is being made, and removes what an earlier attempt left.
   // The mark stays when the process dies.
@@ -38,8 +40,9 @@ class CacheSlot {
   // For Make: removes everything.
   Status Empty();
   // For Make: writes flags, graph, manifest over the files that are there, and model.done, each
-  // synced; then others may read.
-  Status Finish(const CacheKey& key, const std::string& summary, const Poll& poll);
+  // synced; then others may read. `compile_seconds`: for the manifest, how long the compiler ran.
+  Status Finish(const CacheKey& key, const std::string& summary, const Poll& poll,
+                std::optional<double> compile_seconds = std::nullopt);
   // For Make: keeps the log as a remembered failure, with the flags and the graph; all else goes.
   Status Fail(const CacheKey& key, const std::string& log);
 

@@ -4,6 +4,7 @@
 #include "formats/compile_cache/lite_tree.h"
 #include "formats/compile_cache/lite_verify.h"
 #include "formats/compile_cache/neff_tree.h"
+#include "formats/compile_cache/place.h"
 #include "lib/base/errors.h"
 #include "lib/system/folders.h"
 
@@ -91,6 +92,14 @@ Result<std::optional<FoundTree>> TreeAt(const std::string& root) {
 std::string_view TreeName(TreeKind kind) { return RowOf(kind).name; }
 
 Result<FoundTree> FindTree(const std::string& path) {
+  NXDKIT_ASSIGN(FoundTree tree, FindTreeToWrite(path));
+  if (!tree.is_empty) return tree;
+  NXDKIT_ASSIGN(const std::string root, RootToRead(path));
+  if (root == path) return tree;
+  return FoundTree{.root = root, .is_old_place = true};
+}
+
+Result<FoundTree> FindTreeToWrite(const std::string& path) {
   for (const std::string& root : {path, JoinPath(path, kBelowVariable)}) {
     NXDKIT_ASSIGN(std::optional<FoundTree> tree, TreeAt(root));
     if (!tree) continue;

@@ -31,11 +31,14 @@ struct FoundTree {
   bool is_empty = false;  // nothing says what it is; `kind` is then kXla
   // Another tree of which there are entries. They are strangers in one of libneuronxla.
   std::optional<TreeKind> also{};
+  // Of libneuronxla, in kOldPlace of the folder that was named (place.h).
+  bool is_old_place = false;
 };
 // Asks what lies there. A folder that is no tree, with neuron/compile_cache in it, stands for that
-// one: the variables of the engine name the folder above. kUnsupported for entries of both other
-// trees in one folder.
+// one: the variables of the engine name the folder above. Who reads or removes finds the old place
+// of libneuronxla so (place.h). kUnsupported for entries of both other trees in one folder.
 Result<FoundTree> FindTree(const std::string& path);
+Result<FoundTree> FindTreeToWrite(const std::string& path);
 // kUnsupported for entries of two trees in one folder.
 Status CheckNotMixed(const FoundTree& tree);
 

@@ -214,16 +214,30 @@ Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
   return contents;
 }
 
-Result<std::string> ReadStart(const std::string& path, size_t most) {
+namespace {
+
+// `most` bytes from the start, or those before the end.
+Result<std::string> ReadPart(const std::string& path, size_t most, bool at_end) {
   const Result<File> file = File::OpenRead(path);
   if (!file.ok()) {
     const Errc code = file.error().code();
     if (code == Errc::kNotFound || code == Errc::kUnsupported) return std::string();
     return file.error();
   }
-  std::string start(std::min<uint64_t>(most, file->bytes()), '\0');
-  NXDKIT_TRY(file->ReadAt(0, std::as_writable_bytes(std::span(start))));
-  return start;
+  std::string part(std::min<uint64_t>(most, file->bytes()), '\0');
+  const uint64_t begin = at_end ? file->bytes() - part.size() : 0;
+  NXDKIT_TRY(file->ReadAt(begin, std::as_writable_bytes(std::span(part))));
+  return part;
+}
+
+}  // namespace
+
+Result<std::string> ReadStart(const std::string& path, size_t most) {
+  return ReadPart(path, most, false);
+}
+
+Result<std::string> ReadEnd(const std::string& path, size_t most) {
+  return ReadPart(path, most, true);
 }
 
 Status WriteFileAtomic(const std::string& path, std::string_view contents) {

@@ -76,6 +76,8 @@ Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 
 // The first bytes of a file, up to `most`; "" where there is no regular file.
 Result<std::string> ReadStart(const std::string& path, size_t most);
+// The same of the last bytes.
+Result<std::string> ReadEnd(const std::string& path, size_t most);
 
 // Writes `contents` to path + ".tmp-<pid>", syncs, renames over `path`, syncs the folder.
 Status WriteFileAtomic(const std::string& path, std::string_view contents);

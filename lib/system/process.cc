@@ -57,6 +57,7 @@ struct NewProgram {
   char* const* words;
   char* const* environment;
   std::array<int, 3> streams;  // -1: ours stays
+  const char* folder;          // nullptr: ours stays
   int report;                  // where errno goes when it fails
   int signal_with_parent;
   pid_t parent;
@@ -88,6 +89,7 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   if (::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0)  // before Linux 5.11
     for (int fd = STDERR_FILENO + 1; fd < to.most_descriptors; ++fd)
       ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  ready = ready && (to.folder == nullptr || ::chdir(to.folder) == 0);
   if (ready) ::execve(to.program, to.words, to.environment);
   const int failure = errno;
   if (::write(report, &failure, sizeof failure) < 0) ::_exit(126);
@@ -227,6 +229,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
       .words = words.data(),
       .environment = environment.data(),
       .streams = {options.in, options.out, options.err},
+      .folder = options.folder.empty() ? nullptr : options.folder.c_str(),
       .report = report.write.fd(),
       .signal_with_parent = options.signal_with_parent,
       .parent = ::getpid(),

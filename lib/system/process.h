@@ -47,6 +47,7 @@ struct ProcessOptions {
   std::vector<std::string> words;             // words[0]: what it is called
   std::vector<std::string> environment = {};  // "NAME=value", all that it gets but for our mark
   int in = -1, out = -1, err = -1;            // become its standard streams; -1: ours
+  std::string folder = {};                    // where it begins; "": where we are
   // What the kernel sends it when the thread that called Start ends; 0: nothing.
   int signal_with_parent = 0;
 };

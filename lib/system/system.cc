@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "lib/base/progress.h"
@@ -32,18 +33,18 @@ std::optional<uint64_t> NumberIn(const std::string& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-std::optional<uint64_t> MachineMemory(const std::string& root) {
+std::optional<uint64_t> MachineMemory(const std::string& root, std::string_view key) {
   std::ifstream file(root + "/proc/meminfo");
   uint64_t kib = 0;
   for (std::string word; file >> word;)
-    if (word == "MemTotal:" && file >> kib) return kib * 1024;
+    if (word == key && file >> kib) return kib * 1024;
   return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<uint64_t> MemoryLimitBytes(const std::string& root) {
-  std::optional<uint64_t> least = MachineMemory(root);
+  std::optional<uint64_t> least = MachineMemory(root, "MemTotal:");
   const auto lower = [&](std::optional<uint64_t> limit) {
     if (limit && (!least || *limit < *least)) least = limit;
   };
@@ -67,6 +68,12 @@ std::optional<uint64_t> MemoryLimitBytes(const std::string& root) {
     }
   }
   return least;
+}
+
+std::optional<uint64_t> FreeMemoryBytes(const std::string& root) {
+  const std::optional<uint64_t> limit = MemoryLimitBytes(root);
+  const std::optional<uint64_t> available = MachineMemory(root, "MemAvailable:");
+  return available && limit ? std::min(*available, *limit) : limit;
 }
 
 std::vector<int> AllowedProcessors() {

@@ -2,8 +2,6 @@
 // together by hand; no compiler made it.
 #pragma once
 
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 
 #include "lib/base/little_endian.h"
 #include "lib/hash/crc32.h"
+#include "tests/formats/neff/neff_bytes.h"
 
 namespace nxdkit::testing_util {
 
@@ -46,11 +45,6 @@ inline std::string ZipOf(const std::vector<std::pair<std::string, std::string>>&
   u16(records.size(), end), u16(records.size(), end);
   u32(directory.size(), end), u32(file.size(), end), u16(0, end);
   return file + directory + end;
-}
-
-inline std::string ToyNeff() {
-  std::ifstream file(NXDKIT_TESTDATA "/neff/toy.neff", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // `data` is what data.pkl holds; two that differ are two blobs.

@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (size_t i = 1; i < points.size(); ++i)
       Require(points[i - 1].step < points[i].step, "order of " + name);
   run.config.emplace_back("key", std::string(text.substr(0, 100)));
-  const std::string page = HtmlReport(run);
+  run.clock = ParseRunningLog(text);
+  const std::string page = HtmlReport(run, BillOf(run, 21.5));
   Require(page.find("<script") == page.npos, "a script");
   Require(Count(page, '<') == Count(page, '>'), "brackets");
   return 0;

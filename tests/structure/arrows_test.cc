@@ -104,6 +104,7 @@ const std::vector<Room>& Rooms() {
       {"formats/ops/sample", kOps({"formats/ops/convert"})},
       {"formats/ops/convert", kOps({"formats/ops/verify", "formats/ops/digest"})},
       {"formats/ops/export", kOps({"formats/ops/verify", "formats/ops/convert"})},
+      {"formats/ops/precompile", kOps({"formats/ops/export"})},  // which runs compilers too
 
       {"trainer/base", {}},
       {"trainer/kernels", {"trainer/base"}},

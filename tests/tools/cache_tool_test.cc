@@ -128,6 +128,76 @@ TEST_F(CacheTool, ThatIsNotMadeYetIsEmpty) {
   EXPECT_FALSE(fs::exists(workshop_ / "not_yet")) << "a question makes nothing";
 }
 
+// A cache as the guides of PyTorch 1 show it: --cache_dir=ROOT, and the files in a folder of ROOT.
+class OldPlace : public CacheTool {
+ protected:
+  OldPlace() {
+    fs::create_directory(root_);
+    fs::rename(workshop_.Cache(), old_);
+  }
+
+  const std::string root_ = workshop_ / "root";
+  const std::string old_ = root_ + "/neuron-compile-cache";
+  const Words flags_ = {"NEURON_CC_FLAGS=--cache_dir=" + root_};
+  const std::string says_ = root_ + " has no neuronxcc-* folder, its neuron-compile-cache has";
+};
+
+TEST_F(OldPlace, IsReadAndSaid) {
+  for (const char* command : {"ls", "verify", "prune -n", "prune", "clear"}) {
+    const ProcessResult result = workshop_.CacheTool(std::string(command) + " --json", flags_);
+    EXPECT_EQ(result.exit_code, 0) << command << result.err;
+    const Json json = JsonOf(result);
+    EXPECT_EQ(json["root"], old_) << command;
+    EXPECT_EQ(json["tree"], "libneuronxla") << command;
+    ASSERT_EQ(json["warnings"].size(), 1u) << command << json["warnings"];
+    EXPECT_THAT(json["warnings"][0].get<std::string>(), HasSubstr(says_)) << command;
+  }
+  EXPECT_TRUE(fs::is_empty(old_)) << "clear removes what it lists";
+}
+
+TEST_F(OldPlace, IsInspected) {
+  const auto inspect = [&] {
+    return RunProcess({Workshop::Tool("ckpt-inspect"), "--json", root_});
+  };
+  const ProcessResult result = inspect();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(JsonOf(result)["warnings"].dump(), HasSubstr(says_));
+  EXPECT_THAT(result.out, HasSubstr("MODULE_1+d41d8cd9"));
+  // In a run's folder it is a part of the run.
+  workshop_.Write("root/train.log", "x");
+  EXPECT_THAT(inspect().out, Not(HasSubstr("MODULE_1+d41d8cd9")));
+}
+
+TEST_F(OldPlace, IsCopiedFromAndNotInto) {
+  const std::string other = workshop_ / "other";
+  const Json pushed = JsonOf(workshop_.CacheTool("push " + other + " --json --cache-dir " + root_));
+  EXPECT_EQ(pushed["from"], old_) << pushed.dump();
+  EXPECT_EQ(pushed["copied"].size(), 1u) << pushed.dump();
+  fs::remove_all(old_ + "/neuronxcc-2.21.33363.0+82129205/MODULE_1+d41d8cd9");
+  const Json pulled = JsonOf(workshop_.CacheTool("pull " + other + " --json", flags_));
+  EXPECT_EQ(pulled["into"], root_) << pulled.dump();
+  EXPECT_THAT(pulled["warnings"].dump(), HasSubstr(says_));
+  EXPECT_TRUE(fs::exists(root_ + "/neuronxcc-2.21.33363.0+82129205/MODULE_1+d41d8cd9/model.done"));
+  EXPECT_EQ(JsonOf(workshop_.CacheTool("ls --json", flags_))["root"], root_);
+}
+
+TEST_F(OldPlace, IsAskedByAnExportWhichWritesBesideIt) {
+  workshop_.Compiler();
+  const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const auto make = [&](const char* out) {
+    return workshop_.Export("--tp 2 --bs 4 --seq 256", model, workshop_ / out, flags_);
+  };
+  ASSERT_EQ(make("first").exit_code, 0);
+  EXPECT_EQ(workshop_.Runs(), 1u);
+  ASSERT_TRUE(fs::exists(root_ + "/neuronxcc-unknown"));
+  // An entry of ours that somebody has put there.
+  fs::rename(root_ + "/neuronxcc-unknown", old_ + "/neuronxcc-unknown");
+  const ProcessResult second = make("second");
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.err, HasSubstr(says_));
+  EXPECT_EQ(workshop_.Runs(), 1u) << "no compiler ran";
+}
+
 // Exports and prunes at the same time: every export gets a whole blob.
 TEST_F(CacheTool, PrunesBesideExports) {
   workshop_.Compiler();

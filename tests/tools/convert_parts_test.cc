@@ -235,6 +235,34 @@ TEST_F(ConvertParts, WhoWaitedDoesNotMakeAPartThatIsDone) {
   for (const auto& [file, time] : times) EXPECT_EQ(fs::last_write_time(file), time) << file;
 }
 
+// Two pods that were told one number, one after the other: both would end well, and nobody would
+// make part 1.
+TEST_F(ConvertParts, OnePartOfTwoMachinesIsNoSuccess) {
+  ASSERT_EQ(Part("0/2").exit_code, 0);
+  const std::string mark = ReadFile(out_ + ".parts/done-0");
+  const std::string plan = mark.substr(0, mark.find('\n') + 1);
+  const std::optional<Owner> maker = ParseOwner(mark.substr(plan.size()));
+  ASSERT_TRUE(maker) << mark;
+  EXPECT_EQ(maker->host, ThisProcess().host);
+  workshop_.Write("out.parts/done-0", plan + "job-a-0 boot/1 17 4711\n");
+  const std::vector<std::string> by_hand = {"VC_TASK_INDEX=0", "PART_COUNT=2"};
+  for (const ProcessResult& second : {Part("auto", kPartsToNxd, by_hand), Part("0/2")}) {
+    EXPECT_EQ(second.exit_code, 2) << second.out;
+    EXPECT_THAT(second.out,
+                HasSubstr("part 0 was made on job-a-0, and this is " + ThisProcess().host +
+                          ": where two have one number nobody makes part 1"));
+    EXPECT_THAT(second.out, HasSubstr("give every process its own --part I/N"));
+  }
+  // A launcher's process may be started again elsewhere; marks of earlier versions name nobody.
+  EXPECT_EQ(Part("auto", kPartsToNxd, {"PMI_RANK=0", "PMI_SIZE=2"}).exit_code, 0);
+  workshop_.Write("out.parts/done-0", plan);
+  EXPECT_EQ(Part("0/2").exit_code, 0);
+  workshop_.Write("out.parts/done-0", plan + "job-a-0 boot/1 17 4711\n");
+  ASSERT_EQ(JsonOf(Part("1/2"))["part"]["published"], true);
+  EXPECT_EQ(Part("0/2").exit_code, 0) << "nothing is missing any more";
+  ExpectWholeOutput();
+}
+
 // Taken for one that is not there, it would end each part well, and leave no output.
 TEST_F(ConvertParts, AMarkThatCannotBeReadIsAnError) {
   ASSERT_EQ(Part("0/2").exit_code, 0);

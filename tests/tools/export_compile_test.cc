@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -141,6 +143,44 @@ TEST_F(ExportCompile, TakesTheBlobFromTheCacheTheNextTime) {
   EXPECT_EQ(workshop_.Runs(), 3u);
   EXPECT_EQ(Export("--no-cache", {}, "no_cache").exit_code, 0);
   EXPECT_EQ(workshop_.Runs(), 4u);
+}
+
+TEST_F(ExportCompile, SaysHowLongItTookAndWhatTheCacheSaved) {
+  workshop_.Compiler();
+  const ProcessResult first = Export("");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, ContainsRegex("blob: compiled in [0-9.a-z ]+: optimum-cli export"));
+  const std::string path = workshop_.OnlyEntry() + "/nxdkit-entry.json";
+  neff::Manifest manifest = *neff::ReadManifest(path);
+  ASSERT_TRUE(manifest.compile_seconds.has_value());
+  EXPECT_EQ(JsonOf(Export("--json", {}, "same"))["compile_seconds"], *manifest.compile_seconds);
+  manifest.compile_seconds = 2470;
+  std::ofstream(path) << neff::WriteManifest(manifest);
+  EXPECT_THAT(Export("", {}, "saved").out,
+              HasSubstr(workshop_.OnlyEntry() + "; 41 min 10 s of compiling saved\n"));
+  // An entry that was made before it was kept.
+  manifest.compile_seconds.reset();
+  std::ofstream(path) << neff::WriteManifest(manifest);
+  EXPECT_THAT(Export("", {}, "old").out, HasSubstr(workshop_.OnlyEntry() + "\n"));
+  EXPECT_EQ(JsonOf(Export("--json", {}, "older"))["compile_seconds"], Json());
+  EXPECT_EQ(workshop_.Runs(), 1u);
+}
+
+TEST_F(ExportCompile, ADryRunSaysWhatFitsWhetherOrNotItWouldCompile) {
+  const std::string shape = "-n --no-cache --instance trn1.32xlarge";
+  const std::string fit = "\ntrn1.32xlarge: ";
+  const ProcessResult without = Export(shape + " --no-blob");
+  EXPECT_THAT(without.out, HasSubstr(fit)) << without.err;
+  workshop_.Compiler();
+  const ProcessResult with = Export(shape);
+  EXPECT_THAT(with.out, AllOf(HasSubstr("blob: would be compiled: "), HasSubstr(fit),
+                              Not(HasSubstr("is missing"))))
+      << with.err;
+  const auto line = [&](const std::string& text) {
+    const size_t at = text.find(fit) + 1;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(line(with.out), line(without.out));
 }
 
 TEST_F(ExportCompile, NewWeightsOfTheSameModelAreACacheHit) {
@@ -487,7 +527,12 @@ TEST_F(ExportCompile, TwoAtOnceCompileOnce) {
   std::thread other([&] { results[1] = Export("", {}, "second"); });
   results[0] = Export("", {}, "first");
   other.join();
-  for (const ProcessResult& result : results) EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const ProcessResult& result : results) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    // Who finds it done when the lock is free has run no compiler.
+    EXPECT_THAT(result.out, AnyOf(HasSubstr("blob: from the compile cache, "),
+                                  HasSubstr("s: optimum-cli export neuron ")));
+  }
   EXPECT_EQ(workshop_.Runs(), 1u);
   ExpectSameTree(workshop_ / "first", workshop_ / "second");
 }

@@ -15,6 +15,7 @@ struct LauncherCase {
   Environment environment;
   int index, count;
   const char* error = "";
+  bool by_hand = false;
 };
 
 class LauncherTest : public ::testing::TestWithParam<LauncherCase> {};
@@ -29,6 +30,7 @@ TEST_P(LauncherTest, SaysWhichPart) {
   ASSERT_TRUE(part.ok()) << part.error().ToString();
   EXPECT_EQ(part->index, c.index);
   EXPECT_EQ(part->count, c.count);
+  EXPECT_EQ(part->numbered, !c.by_hand) << "the pods of two tasks have one index";
 }
 
 // A pod of torchx on Volcano: one task for each replica, so VC_TASK_INDEX is 0 in all of them.
@@ -44,7 +46,9 @@ const LauncherCase kCases[] = {
     {"ByHandWins",
      {{"PART_INDEX", "1"}, {"PART_COUNT", "4"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}},
      1,
-     4},
+     4,
+     "",
+     true},
     {"Torchrun",
      {{"RANK", "5"},
       {"WORLD_SIZE", "8"},
@@ -118,7 +122,24 @@ const LauncherCase kCases[] = {
      {{"JOB_COMPLETION_INDEX", "1"}, {"PART_COUNT", "2"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}},
      3,
      4},
-    {"VolcanoByHand", {{"VC_TASK_INDEX", "0"}, {"PART_COUNT", "4"}}, 0, 4},
+    {"VolcanoByHand", {{"VC_TASK_INDEX", "0"}, {"PART_COUNT", "4"}}, 0, 4, "", true},
+    {"ByHandInAPodOfTorchX",
+     {{"VC_TASK_INDEX", "0"}, {"PART_COUNT", "4"}, {"TORCHX_IMAGE", "nxdkit:latest"}},
+     0,
+     0,
+     "TorchX makes a task of each replica: VC_TASK_INDEX=0 is 0 in all pods"},
+    // Two tasks of two pods: the pods 0 of both would be part 0.
+    {"ACountOfMoreThanTheOwnTask",
+     {{"VC_TASK_INDEX", "0"},
+      {"PART_COUNT", "4"},
+      {"HOSTNAME", "job-b-0"},
+      {"VC_A_NUM", "2"},
+      {"VC_A_HOSTS", "job-a-0.job,job-a-1.job"},
+      {"VC_B_NUM", "2"},
+      {"VC_B_HOSTS", "job-b-0.job,job-b-1.job"}},
+     0,
+     0,
+     "PART_COUNT=4, and by the job's VC_ variables this is pod 0 of 2"},
     {"PartCountMakesNoPartOfAReplica",
      [] {
        Environment environment = TorchX("app-trainer-1-0");
@@ -158,6 +179,13 @@ const LauncherCase kCases[] = {
 };
 INSTANTIATE_TEST_SUITE_P(All, LauncherTest, ::testing::ValuesIn(kCases),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(PartOf, ATextIsBySomebodysHand) {
+  const Result<ops::Part> part = PartOf("1/4", {});
+  ASSERT_TRUE(part.ok());
+  EXPECT_EQ(part->index, 1);
+  EXPECT_FALSE(part->numbered);
+}
 
 TEST(LauncherNote, NamesLaunchersThatDisagree) {
   const Result<ops::Part> part = PartOf(

@@ -7,6 +7,7 @@
 #include "formats/compile_cache/known_roots.h"
 #include "formats/compile_cache/merge.h"
 #include "formats/compile_cache/relocate.h"
+#include "formats/ops/precompile/used_by.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
@@ -38,10 +39,14 @@ Result<std::string> LocalRoot(const CacheArgs& args, const neff::CachePlace& pla
 }
 
 Result<Ends> EndsOf(const CacheArgs& args, const neff::CachePlace& place) {
-  if (args.command == "merge") return Ends{args.paths[0], args.paths[1], args.paths[1]};
-  NXDKIT_ASSIGN(const std::string local, LocalRoot(args, place, args.paths[0]));
-  if (args.command == "push") return Ends{local, args.paths[0], local};
-  return Ends{args.paths[0], local, local};
+  if (args.command == "merge") return Ends{args.words[0], args.words[1], args.words[1]};
+  if (args.command == "pack") {
+    NXDKIT_ASSIGN(const std::string from, FolderOf(place));
+    return Ends{from, args.words[0], from};
+  }
+  NXDKIT_ASSIGN(const std::string local, LocalRoot(args, place, args.words[0]));
+  if (args.command == "push") return Ends{local, args.words[0], local};
+  return Ends{args.words[0], local, local};
 }
 
 Json ItemsJson(const std::vector<neff::MergeItem>& items) {
@@ -57,6 +62,18 @@ Json ItemsJson(const std::vector<neff::MergeItem>& items) {
 std::string ItemLine(const char* verb, const neff::MergeItem& item) {
   const std::string message = item.message.empty() ? "" : ": " + EscapeControl(item.message);
   return fmt::format("{} {} ({}){}\n", verb, EscapeControl(item.entry), item.reason, message);
+}
+
+// The smallest cache has nothing else in it.
+Status CheckIsNew(const std::string& into) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(into));
+  if (names.empty()) return OkStatus();
+  return BadUsage("it is there, and not empty").in(into).hint("name a folder that is not there");
+}
+
+Result<ops::UsedEntries> UsedBy(const std::string& file, const std::string& from) {
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(from));
+  return ops::ReadUsedBy(file, tree);
 }
 
 std::string WithoutSlash(std::string path) {
@@ -75,11 +92,15 @@ Json FilesJson(const std::vector<neff::Relocated>& files, bool with_reason) {
 
 }  // namespace
 
-bool IsTransfer(const std::string& command) {
-  return command == "merge" || command == "push" || command == "pull";
+bool RunsProgram(const std::string& command) {
+  return command == "collect" || command == "warm" || command == "check";
 }
 
-Status CheckPaths(const CacheArgs& args) {
+bool IsTransfer(const std::string& command) {
+  return command == "merge" || command == "push" || command == "pull" || command == "pack";
+}
+
+Status CheckWords(const CacheArgs& args) {
   struct Row {
     const char* command;
     size_t paths;
@@ -88,17 +109,23 @@ Status CheckPaths(const CacheArgs& args) {
   constexpr Row kRows[] = {{"merge", 2, "FROM INTO"},
                            {"push", 1, "TO"},
                            {"pull", 1, "FROM"},
+                           {"pack", 1, "INTO"},
                            {"relocate", 2, "OLD NEW"}};
+  if (RunsProgram(args.command)) return OkStatus();
   const auto* row = std::ranges::find(kRows, args.command, &Row::command);
   const size_t expected = row == std::end(kRows) ? 0 : row->paths;
-  if (args.paths.size() == expected) return OkStatus();
+  if (args.words.size() == expected) return OkStatus();
   return BadUsage("{} takes {}, {} found", args.command,
-                  expected == 0 ? "no paths" : fmt::format("{}", row->words), args.paths.size());
+                  expected == 0 ? "no paths" : fmt::format("{}", row->words), args.words.size());
 }
 
 Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,
                             ToolContext& context) {
   NXDKIT_ASSIGN(const Ends ends, EndsOf(args, place));
+  for (const std::string& root : {ends.from, ends.into}) {
+    NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+    if (tree.is_old_place) context.Warn(neff::OldPlaceNote(root));
+  }
   neff::MergeOptions options;
   options.damaged = args.damaged;
   options.dry_run = context.common().dry_run;
@@ -106,11 +133,19 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
   if (args.kernels) options.kernels = *args.kernels;
   options.poll = StopIfInterrupted;
   options.check_blob = ops::BlobFaults;
+  ops::UsedEntries used;
+  if (args.used_by) {
+    NXDKIT_TRY(CheckIsNew(ends.into));
+    NXDKIT_TRY(UsedBy(*args.used_by, ends.from).To(used));
+    options.only.emplace(used.there.begin(), used.there.end());
+  }
   NXDKIT_ASSIGN(const neff::MergeReport report, neff::MergeTree(ends.from, ends.into, options));
   ToolAnswer answer;
   const char* verb = options.dry_run ? "would copy" : "copied";
   for (const neff::MergeItem& item : report.copied) answer.text += ItemLine(verb, item);
   for (const neff::MergeItem& item : report.left) answer.text += ItemLine("left", item);
+  for (const std::string& name : used.missing)
+    answer.text += fmt::format("WRONG: {} is not in the cache\n", EscapeControl(name));
   for (const neff::MergeItem& item : report.unlinked) {
     const std::string fault =
         item.reason == "no binary"
@@ -127,6 +162,9 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
       !report.unlinked.empty() || std::ranges::any_of(report.left, [](const neff::MergeItem& item) {
         return item.reason == "damaged" || item.reason == "differs";
       });
+  // Of a run's cache nothing may be missing.
+  const bool is_pack = args.command == "pack";
+  answer.findings = answer.findings || (is_pack && (!used.missing.empty() || !report.left.empty()));
   const bool is_push = args.command == "push";
   answer.fields = {{"root", is_push ? report.from : report.into},
                    {"tree", neff::TreeName(report.kind)},
@@ -138,6 +176,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
                    {"kept", report.kept},
                    {"bytes", report.bytes},
                    {"dry_run", options.dry_run}};
+  if (is_pack) answer.fields["missing"] = used.missing;
   return answer;
 }
 
@@ -153,7 +192,7 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
   }
   if (root.empty()) NXDKIT_TRY(FolderOf(place).To(root));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
-  neff::RelocateOptions options{WithoutSlash(args.paths[0]), WithoutSlash(args.paths[1]),
+  neff::RelocateOptions options{WithoutSlash(args.words[0]), WithoutSlash(args.words[1]),
                                 context.common().dry_run, StopIfInterrupted};
   NXDKIT_ASSIGN(const neff::RelocateReport report, neff::RelocateKernels(tree, options));
   ToolAnswer answer;

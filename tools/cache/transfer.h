@@ -6,9 +6,10 @@
 
 namespace nxdkit::tool {
 
-bool IsTransfer(const std::string& command);  // merge, push or pull
-// kUsage for a wrong number of paths.
-Status CheckPaths(const CacheArgs& args);
+bool IsTransfer(const std::string& command);   // merge, push, pull or pack
+bool RunsProgram(const std::string& command);  // collect, warm or check
+// kUsage for a wrong number of paths; what is behind a program is its own.
+Status CheckWords(const CacheArgs& args);
 
 // `place` is that of --cache-dir or of the environment.
 Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,

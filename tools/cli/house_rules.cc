@@ -16,7 +16,8 @@ namespace {
 using Options = std::vector<OptionFacts>;
 
 // Options of the vendor's converters and of engines, for those who type them. Source: NxD's
-// checkpoint_converter.py, optimum-cli export neuron, vllm serve.
+// checkpoint_converter.py, optimum-cli export neuron, vllm serve,
+// neuron_parallel_compile.
 struct ForeignOption {
   std::string_view theirs;
   std::string_view ours;      // "": there is none
@@ -54,6 +55,13 @@ constexpr ForeignOption kForeign[] = {
     {"--torch-dtype", "--dtype"},
     {"--max-num-seqs", "--bs"},
     {"--max-model-len", "--seq"},
+    {"--command",
+     "a word: neuron-cache collect, compile, warm for both, clear (clean), prune (clear-locks)"},
+    {"--analyze-output", "", "what the compiler supports is not analyzed"},
+    {"--analyze-verbosity", "", "what the compiler supports is not analyzed"},
+    {"--retry-failed-compilation", "", "what failed before is tried again"},
+    {"--nproc-per-node", "said behind --: neuron-cache collect -- torchrun ..."},
+    {"--nnodes", "said behind --: neuron-cache collect -- torchrun ..."},
 };
 
 // "here it is --tp", "leave it out: ..." for a long option with its dashes, "_" and "-" alike;

@@ -135,13 +135,18 @@ std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, doub
                      HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
 }
 
-std::string NotesText(const ops::ConvertReport& report) {
+std::string FitLines(const ops::ConvertReport& report) {
   std::string text;
   if (report.fit)
     text += fmt::format("{}: {}; the smallest instance that takes it is {}\n", report.fit->instance,
                         hardware::FitText(*report.fit), report.fit->smallest);
   if (report.fit && !report.fit->assumed.empty())
     text += fmt::format("note: this is for {}\n", report.fit->assumed);
+  return text;
+}
+
+std::string NotesText(const ops::ConvertReport& report) {
+  std::string text = FitLines(report);
   for (const std::string& note : report.notes) text += "note: " + EscapeControl(note) + "\n";
   return text;
 }

@@ -50,15 +50,16 @@ Result<ops::Part> SlurmArray(const Environment& environment) {
                "numbered",
                min, max, step, count)
         .hint("use an array without gaps, or say --part I/N");
-  return ops::Part{(id - min) / step, count};
+  return ops::Part{.index = (id - min) / step, .count = count, .numbered = true};
 }
 
 struct Row {
   const char* index;
   const char* count;
   bool only_with_count = false;  // the index alone says nothing, and is passed over
+  bool numbered = true;          // Part::numbered
 };
-constexpr Row kByHand[] = {{"PART_INDEX", "PART_COUNT"}};
+constexpr Row kByHand[] = {{"PART_INDEX", "PART_COUNT", false, false}};
 constexpr Row kProcesses[] = {{"RANK", "WORLD_SIZE", true},
                               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                               {"PMI_RANK", "PMI_SIZE"},
@@ -67,7 +68,7 @@ constexpr Row kProcesses[] = {{"RANK", "WORLD_SIZE", true},
 constexpr Row kArrays[] = {{"AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"}};
 constexpr Row kJobs[] = {{"AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES"},
                          {"JOB_COMPLETION_INDEX", "PART_COUNT"},
-                         {"VC_TASK_INDEX", "PART_COUNT", true}};
+                         {"VC_TASK_INDEX", "PART_COUNT", true, false}};
 
 // A launcher's word, and which variable it stands in.
 struct Found {
@@ -81,7 +82,7 @@ Result<Words> ReadRow(const Row& row, const Environment& environment) {
   if (row.only_with_count && !Has(environment, row.count)) return Words();
   NXDKIT_ASSIGN(const int index, NumberOf(environment, row.index));
   NXDKIT_ASSIGN(const int count, NumberOf(environment, row.count));
-  const ops::Part part{index, count};
+  const ops::Part part{.index = index, .count = count, .numbered = row.numbered};
   NXDKIT_TRY(CheckPart(part, row.index));
   return Words(Found{part, row.index});
 }
@@ -109,16 +110,30 @@ std::string HostName(const Environment& environment) {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+// Whoever wrote PART_COUNT down meant other pods than those that are counted.
+Status CheckCountByHand(const ops::Part& part, const Environment& environment) {
+  if (!Has(environment, "PART_COUNT")) return OkStatus();
+  NXDKIT_ASSIGN(const int count, NumberOf(environment, "PART_COUNT"));
+  if (count == part.count) return OkStatus();
+  return BadUsage(
+             "PART_COUNT={}, and by the job's VC_ variables this is pod {} of {}: the same part "
+             "could be made in several pods",
+             count, part.index, part.count)
+      .hint("leave PART_COUNT out if only these pods convert, or say --part I/N");
+}
+
 Result<Words> JobOf(const Environment& environment) {
   const bool volcano = Has(environment, "VC_TASK_INDEX");
   // The index counts the pods of one task, of which TorchX makes one for each replica: where the
-  // tasks are named, PART_COUNT does not make a part of it.
-  if (!volcano || !NamesTasks(environment)) {
+  // tasks are named, or TorchX made them, PART_COUNT does not make a part of it.
+  const bool counts_alone = NamesTasks(environment) || Has(environment, "TORCHX_IMAGE");
+  if (!volcano || !counts_alone) {
     NXDKIT_ASSIGN(const Words job, FirstOf(kJobs, environment));
     if (job || !volcano) return job;
   }
   NXDKIT_ASSIGN(const ops::Part part, VolcanoPart(environment, HostName(environment)));
   NXDKIT_TRY(CheckPart(part, "VC_TASK_INDEX"));
+  NXDKIT_TRY(CheckCountByHand(part, environment));
   return Words(Found{part, "VC_TASK_INDEX"});
 }
 
@@ -143,7 +158,9 @@ Result<ops::Part> InArray(const Found& array, const Words& process) {
   if (array.part.count > kMaxParts / inner.count)
     return BadUsage("{} jobs of {} processes are over the limit of {} parts", array.part.count,
                     inner.count, kMaxParts);
-  return ops::Part{array.part.index * inner.count + inner.index, array.part.count * inner.count};
+  return ops::Part{.index = array.part.index * inner.count + inner.index,
+                   .count = array.part.count * inner.count,
+                   .numbered = true};
 }
 
 Result<ops::Part> FromLauncher(const Environment& environment) {

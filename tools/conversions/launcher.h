@@ -18,9 +18,12 @@ Environment ThisEnvironment();
 //   the process: RANK and WORLD_SIZE (torchrun, Kubeflow, Volcano's plugin pytorch), Open MPI, PMI,
 //     a step of srun
 //   the job: an array of Slurm or AWS Batch, a node of AWS Batch; JOB_COMPLETION_INDEX (Kubernetes
-//     Indexed Job) with PART_COUNT; VC_TASK_INDEX (Volcano) with PART_COUNT or VC_TASK_NUM
+//     Indexed Job) with PART_COUNT; VC_TASK_INDEX (Volcano) with VC_TASK_NUM, or with PART_COUNT
+//     where nothing says which tasks the job has
 // A process counts in its array: part = job * processes + process. Of all other jobs the processes
 // are numbered throughout. kUsage when N cannot be known, or the same part would be everybody's.
+// What a launcher has numbered is told as such (Part::numbered); a text, PART_INDEX, and
+// VC_TASK_INDEX with PART_COUNT are not: the pods of two tasks have the same index.
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment);
 
 // Processes on this machine, as the launcher says, which share its cores; at least 1.

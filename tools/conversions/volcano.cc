@@ -62,7 +62,7 @@ std::optional<ops::Part> ReplicaOf(const std::vector<Task>& tasks, const Task& o
   };
   while (has(count)) ++count;
   if (!index || *index < 0 || *index >= count || count < 2) return std::nullopt;
-  return ops::Part{*index, count};
+  return ops::Part{.index = *index, .count = count, .numbered = true};
 }
 
 }  // namespace
@@ -83,7 +83,11 @@ Result<ops::Part> VolcanoPart(const Environment& environment, const std::string&
     return BadUsage("the job has {} tasks, and VC_TASK_INDEX={} counts the one pod of {} alone",
                     tasks.size(), *index, own->name)
         .hint("say --part I/N, or 0/1 if the other tasks convert nothing");
-  if (own) return ops::Part{*index, own->pods};
+  if (own) return ops::Part{.index = *index, .count = own->pods, .numbered = true};
+  if (tasks.empty() && environment.contains("TORCHX_IMAGE"))
+    return BadUsage("TorchX makes a task of each replica: VC_TASK_INDEX={} is 0 in all pods",
+                    *index)
+        .hint("say --part I/N, with torchx's macro replica_id for I");
   if (tasks.empty())
     return BadUsage("PART_COUNT is not set, and VC_TASK_INDEX={} alone does not say of how many",
                     *index)

@@ -523,7 +523,8 @@ Status MeshModel::WriteShare(const artifact::Artifact& base, const TagRequest& r
   s.peers = &peers;
   TagRequest whole = request;
   whole.poll = [&] { return peers.Working(); };
-  const ops::Part part{process, processes, "", false};
+  const ops::Part part{
+      .index = process, .count = processes, .numbered = true, .puts_together = false};
   const Status written = s.WriteFiles(*this, base, whole, part);
   s.peers = nullptr;
   NXDKIT_TRY(written);

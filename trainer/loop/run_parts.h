@@ -64,7 +64,8 @@ struct RunModels {
 
 // The books of a run: whose it is, how long it is, and what its checkpoints say beside the weights.
 struct RunRecord {
-  bool continues = false;  // from a checkpoint of its own
+  bool continues = false;          // from a checkpoint of its own
+  int64_t continues_from = 0;      // its step
   std::optional<FolderLock> lock;  // of the run's folder
   std::optional<Attempt> attempt;  // at the run; nullopt: nobody else can be at it
   int64_t training_steps = 0;

@@ -208,6 +208,7 @@ Status LoadModels(const SetupContext& setup, bool continues, RunModels& models) 
 Status CheckAll(const SetupContext& setup, RunParts& parts) {
   NXDKIT_ASSIGN(const std::optional<FoundCheckpoint> continued, FindContinued(setup));
   parts.record.continues = continued.has_value();
+  parts.record.continues_from = continued ? continued->step : 0;
   NXDKIT_TRY(OpenModels(setup, parts.models));
   NXDKIT_ASSIGN(parts.engines.shape, ShapeOfEngine(setup, *parts.models.config));
   NXDKIT_TRY(CheckRoom(setup, parts.models, parts.engines.shape));
@@ -216,9 +217,10 @@ Status CheckAll(const SetupContext& setup, RunParts& parts) {
 
 }  // namespace
 
-Status CheckParts(const SetupContext& setup) {
+Result<CheckedRun> CheckParts(const SetupContext& setup) {
   RunParts parts;
-  return CheckAll(setup, parts);
+  NXDKIT_TRY(CheckAll(setup, parts));
+  return CheckedRun{parts.record.continues_from, parts.record.training_steps};
 }
 
 Result<RunParts> MakeParts(const SetupContext& setup) {

@@ -47,7 +47,12 @@ struct SetupContext : LoopContext {
 //
 // CheckParts: what MakeParts would refuse before it loads weights, with nothing made: the run's
 // folder, the models' shapes, memory, tokenizer, data, reward.
-Status CheckParts(const SetupContext& setup);
+// Its answer is how long the run is.
+struct CheckedRun {
+  int64_t done = 0;            // the step of the checkpoint that the run continues from; 0: none
+  int64_t training_steps = 0;  // of the whole run
+};
+Result<CheckedRun> CheckParts(const SetupContext& setup);
 Result<RunParts> MakeParts(const SetupContext& setup);
 
 }  // namespace nxdkit::trainer

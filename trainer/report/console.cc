@@ -50,9 +50,13 @@ std::string ShortNumber(double value) {
   return size < 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
-Console::Console(ConsoleOptions options) : options_(std::move(options)), timer_(options_.clock) {
-  began_ = timer_.Now();
+std::string CountText(double count) {
+  if (count < 1000) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.3g} k", count / 1e3);
+  return count < 1e9 ? fmt::format("{:.3g} M", count / 1e6) : fmt::format("{:.3g} G", count / 1e9);
 }
+
+Console::Console(ConsoleOptions options) : options_(std::move(options)), timer_(options_.clock) {}
 
 Console::~Console() { Erase(); }
 
@@ -61,15 +65,30 @@ std::string Console::Position(int64_t step) const {
                                   : fmt::format("step {}", step);
 }
 
-// By the steps this process has made: those before a resume took another time. Within a step it
-// runs down, by no more than a step takes.
-std::string Console::Left() const {
-  const int64_t made = last_step_ - options_.first_step;
-  if (made < 1 || options_.total_steps < last_step_) return "";
-  const double each = (last_done_at_ - began_) / static_cast<double>(made);
-  const double all = each * static_cast<double>(options_.total_steps - last_step_);
-  const double gone = std::min({timer_.Now() - last_done_at_, each, all});
-  return "  left " + DurationText(all - gone);
+// Within a step the time runs down, by no more than a step takes. Brief, it is the time alone.
+std::string Console::Left(bool brief) const {
+  if (!bill_.seconds_left) return "";
+  const double all = *bill_.seconds_left;
+  const double gone = std::min({timer_.Now() - last_done_at_, bill_.step_seconds.value_or(0), all});
+  const std::string time = "  left " + DurationText(all - gone);
+  if (brief || *bill_.steps_left == 0) return time;
+  std::string text = time;
+  if (bill_.tokens_left) text += ", " + CountText(*bill_.tokens_left) + " tokens";
+  if (bill_.cost_left) text += fmt::format(", cost {:.2f}", *bill_.cost_left);
+  return text;
+}
+
+void Console::Measure(int64_t step, const MetricRecord& record) {
+  for (const auto& [name, value] : record) {
+    if (!name.starts_with("timing_s/") && name != "perf/total_num_tokens") continue;
+    std::vector<Point>& points = times_.by_name[name];
+    points.push_back({step, value});
+    // One more than a bill takes: it may leave out the first step.
+    if (std::ssize(points) > kBillSteps + 1) points.erase(points.begin());
+  }
+  std::optional<int64_t> all;
+  if (options_.total_steps > 0) all = options_.total_steps;
+  bill_ = MakeBill(options_.terms, {step, all}, times_);
 }
 
 void Console::Line(std::string_view text) {
@@ -122,7 +141,7 @@ void Console::Draw() {
   if (units_ > 0 && done_ > 0 && done_ <= units_)
     line +=
         " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
-  line += Left();
+  line += Left(true);
   line.resize(std::min(line.size(), kMostColumns));
   if (line == drawn_) return;
   options_.write("\r\x1b[K" + line);
@@ -142,9 +161,9 @@ void Console::StepDone(int64_t step, const MetricRecord& record) {
   if (const double* seconds = FindMetric(record, "perf/time_per_step"))
     line += fmt::format("  {:.1f} s", *seconds);
   phase_.clear();
-  last_step_ = step;
   last_done_at_ = timer_.Now();
-  Say(line + Left());
+  Measure(step, record);
+  Say(line + Left(false));
 }
 
 void Console::Validation(int64_t step, const MetricRecord& record) {

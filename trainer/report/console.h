@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "trainer/report/bill.h"
 #include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {
@@ -16,8 +17,8 @@ struct ConsoleOptions {
   std::function<void(std::string_view)> log;    // whole lines of steps and long phases
   bool terminal = false;                        // redraw a status line; else whole lines only
   int64_t total_steps = 0;                      // of the whole run
-  int64_t first_step = 0;   // the step of the checkpoint the run continues from; 0: none
-  PhaseTimer::Clock clock;  // seconds; nullptr: the system's steady clock
+  BillTerms terms{};                            // of what is left
+  PhaseTimer::Clock clock;                      // seconds; nullptr: the system's steady clock
 };
 
 // Not thread-safe.
@@ -40,28 +41,29 @@ class Console {
   void Tick();  // time has passed: redraws the status line when that shows
   void EndPhase();
 
-  // "step 12/50  overall 0.512  len 412  kl 1.2e-03  ...  12.3 s  left 7:45"
+  // "step 12/50  overall 0.512  len 412  ...  12.3 s  left 7:45, 1.2 M tokens, cost 2.50"
   void StepDone(int64_t step, const MetricRecord& record);
   // A table of "name value" lines, for a validation.
   void Validation(int64_t step, const MetricRecord& record);
 
  private:
   std::string Position(int64_t step) const;
-  std::string Left() const;
+  std::string Left(bool brief) const;
+  void Measure(int64_t step, const MetricRecord& record);
   void Say(const std::string& line);  // Line, and to the log
   void Draw();
   void Erase();
 
   ConsoleOptions options_;
-  PhaseTimer timer_;  // for its clock
-  double began_ = 0;
+  PhaseTimer timer_;    // for its clock
+  MetricSeries times_;  // of the last steps of this process: those before a resume took another
+  Bill bill_;           // by them
   int64_t step_ = 0;
   std::string phase_;
   double phase_began_ = 0;
   int64_t units_ = 0;
   int64_t done_ = 0;
-  int64_t last_step_ = 0;    // that StepDone told of
-  double last_done_at_ = 0;  // when
+  double last_done_at_ = 0;  // when StepDone told of a step
   double drawn_at_ = -1;
   std::string drawn_;  // what is drawn there; "": nothing
 };
@@ -70,5 +72,7 @@ class Console {
 std::string DurationText(double seconds);
 // Three to five significant digits: "0.5120", "412.3", "1.2e-05"; whole numbers as they are.
 std::string ShortNumber(double value);
+// "950", "12.5 k", "3.21 M".
+std::string CountText(double count);
 
 }  // namespace nxdkit::trainer

@@ -8,6 +8,7 @@
 
 #include "lib/system/paths.h"
 #include "trainer/base/characters.h"
+#include "trainer/report/bill_text.h"
 #include "trainer/report/console.h"
 #include "trainer/report/page_style.h"
 #include "trainer/report/svg.h"
@@ -276,13 +277,6 @@ double Total(const SeriesMap& all, const std::string& name) {
   return total;
 }
 
-// "950", "12.5 k", "3.21 M"
-std::string CountText(double count) {
-  if (count < 1000) return fmt::format("{:.0f}", count);
-  if (count < 1e6) return fmt::format("{:.3g} k", count / 1e3);
-  return count < 1e9 ? fmt::format("{:.3g} M", count / 1e6) : fmt::format("{:.3g} G", count / 1e9);
-}
-
 std::string Cards(const SeriesMap& all) {
   std::string html;
   int64_t last_step = 0;
@@ -307,6 +301,13 @@ std::string Cards(const SeriesMap& all) {
   if (const double tokens = Total(all, "perf/total_num_tokens"); tokens > 0)
     html += Card("tokens", CountText(tokens));
   return html.empty() ? "" : "<div class=\"cards\">\n" + html + "</div>\n";
+}
+
+std::string CostTable(const Bill& bill) {
+  std::string rows;
+  for (const auto& [what, text] : BillRows(bill))
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what, EscapeHtml(text));
+  return rows.empty() ? "" : "<h2>Cost</h2>\n<table class=\"data\">\n" + rows + "</table>\n";
 }
 
 constexpr size_t kLongestText = 8192;
@@ -360,7 +361,7 @@ std::string Title(const RunFiles& run) {
 
 }  // namespace
 
-std::string HtmlReport(const RunFiles& run) {
+std::string HtmlReport(const RunFiles& run, const Bill& bill) {
   const SeriesMap& all = run.metrics.by_name;
   const std::string title = Title(run);
   return fmt::format(
@@ -368,10 +369,10 @@ std::string HtmlReport(const RunFiles& run) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n{}{}{}{}"
+      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n{}{}{}{}{}"
       "<h2>Numbers</h2>\n{}{}</body></html>\n",
-      title, kPageStyle, title, Problems(run), Cards(all), ChartSection(all), Samples(run),
-      SyncTable(all) + MetricTable(all), ConfigTable(run));
+      title, kPageStyle, title, Problems(run), Cards(all), CostTable(bill), ChartSection(all),
+      Samples(run), SyncTable(all) + MetricTable(all), ConfigTable(run));
 }
 
 }  // namespace nxdkit::trainer

@@ -3,13 +3,14 @@
 
 #include <string>
 
+#include "trainer/report/bill.h"
 #include "trainer/report/run_files.h"
 
 namespace nxdkit::trainer {
 
 // Curves of what is watched, where the time of a step went, the last value of everything else,
-// samples and the configuration. Whatever is in the run's files is shown as text. What was
-// missing or damaged is listed at the top; it is never an error.
-std::string HtmlReport(const RunFiles& run);
+// samples, the configuration and the bill (BillOf). Whatever is in the run's files is shown as
+// text. What was missing or damaged is listed at the top; it is never an error.
+std::string HtmlReport(const RunFiles& run, const Bill& bill);
 
 }  // namespace nxdkit::trainer

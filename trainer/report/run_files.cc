@@ -10,6 +10,7 @@
 #include "lib/system/folders.h"
 #include "lib/system/lines.h"
 #include "trainer/base/characters.h"
+#include "trainer/report/run_log.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -163,13 +164,26 @@ GenerationRecords ParseGenerations(std::string_view text) {
   return result;
 }
 
-Result<RunFiles> ReadRunFiles(const std::string& folder) {
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
-  if (!is_folder) return NotFound("there is no such folder").in(folder);
+RunFiles ReadRunTimes(const std::string& folder) {
   RunFiles run;
   run.folder = folder;
   run.metrics = ParseMetrics(TextOf(folder, kMetricsFile, run));
   CountDamage(run, kMetricsFile, run.metrics.damaged);
+  const std::string path = JoinPath(JoinPath(folder, kRunningLogFolder), kTrainerLog);
+  const Result<bool> there = IsThere(path);
+  if (!there.ok() || !*there) return run;
+  const Result<std::string> log = ReadSmallFile(path, kMaxBytes);
+  if (log.ok())
+    run.clock = ParseRunningLog(*log);
+  else
+    run.problems.push_back(fmt::format("{}: {}", kTrainerLog, log.error().message()));
+  return run;
+}
+
+Result<RunFiles> ReadRunFiles(const std::string& folder) {
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
+  if (!is_folder) return NotFound("there is no such folder").in(folder);
+  RunFiles run = ReadRunTimes(folder);
   GenerationRecords generations = ParseGenerations(TextOf(folder, kGenerationRecordsFile, run));
   CountDamage(run, kGenerationRecordsFile, generations.damaged);
   run.generations = std::move(generations.records);

@@ -11,6 +11,7 @@
 
 #include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
+#include "trainer/report/run_clock.h"
 
 namespace nxdkit::trainer {
 
@@ -48,6 +49,7 @@ GenerationRecords ParseGenerations(std::string_view text);
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;
+  RunClock clock;  // empty without a running_log
   std::vector<GenerationRecord> generations;
   // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
   std::vector<std::pair<std::string, std::string>> config;
@@ -55,5 +57,7 @@ struct RunFiles {
 };
 // kNotFound when `folder` is not a folder or has none of the files.
 Result<RunFiles> ReadRunFiles(const std::string& folder);
+// The metrics and the clock alone; a folder without them has none, and that is no error.
+RunFiles ReadRunTimes(const std::string& folder);
 
 }  // namespace nxdkit::trainer

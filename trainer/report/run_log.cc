@@ -55,7 +55,7 @@ Result<RunLog> RunLog::Open(const std::string& run_folder, Clock clock) {
   NXDKIT_TRY(MakeFolders(folder));
   RunLog log;
   log.clock_ = std::move(clock);
-  const std::string path = Below(run_folder, "trainer.log");
+  const std::string path = Below(run_folder, kTrainerLog);
   NXDKIT_ASSIGN(const bool there, IsThere(path));
   if (!there) {
     NXDKIT_ASSIGN(log.file_, AppendFile::Begin(path, ""));
@@ -97,7 +97,7 @@ void RunDisplay::Record(std::string_view line) {
 
 void RunDisplay::BeginPhase(int64_t step, int64_t steps, const std::string& phase) {
   const std::scoped_lock lock(mutex_);
-  ConsoleFor(step, steps).BeginPhase(step, phase);
+  ConsoleFor(steps).BeginPhase(step, phase);
 }
 
 void RunDisplay::Progress(int64_t done, int64_t units) {
@@ -107,7 +107,7 @@ void RunDisplay::Progress(int64_t done, int64_t units) {
 
 void RunDisplay::Step(int64_t step, int64_t steps, const MetricRecord& record) {
   const std::scoped_lock lock(mutex_);
-  Console& console = ConsoleFor(step, steps);
+  Console& console = ConsoleFor(steps);
   console.EndPhase();
   if (FindMetric(record, "timing_s/step")) console.StepDone(step, record);
   if (FindMetric(record, "val/reward_score")) console.Validation(step, record);
@@ -120,14 +120,14 @@ void RunDisplay::Close() {
   console_.reset();
 }
 
-Console& RunDisplay::ConsoleFor(int64_t step, int64_t steps) {
+Console& RunDisplay::ConsoleFor(int64_t steps) {
   if (console_) return *console_;
   ConsoleOptions options;
   if (options_.steps) options.write = options_.write;
   options.log = [this](std::string_view line) { Log(line); };
   options.terminal = options_.terminal;
   options.total_steps = steps;
-  options.first_step = step > 0 ? step - 1 : 0;
+  options.terms = options_.terms;
   const bool draws = options.write && options.terminal;
   if (draws) ticker_ = std::jthread([this](const std::stop_token& stop) { Tick(stop); });
   return console_.emplace(std::move(options));

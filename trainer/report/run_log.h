@@ -21,6 +21,9 @@
 namespace nxdkit::trainer {
 
 inline constexpr std::string_view kRunningLogFolder = "running_log";
+inline constexpr std::string_view kTrainerLog = "trainer.log";  // in it
+// In the first line that an attempt at a run writes there, behind the program and its version.
+inline constexpr std::string_view kAttemptBegins = " begins, process ";
 
 // Seconds since 1970 in UTC: "2026-11-21T12:05:09Z".
 std::string TimeText(int64_t seconds);
@@ -50,6 +53,7 @@ struct DisplayOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
   bool terminal = false;                        // a status line that moves by itself
   bool steps = true;  // false: steps and their phases are only logged (trainer.logger: no console)
+  BillTerms terms{};  // of what is left
 };
 
 // Thread-safe; on a terminal a thread of its own lets the time of the status line go on.
@@ -76,7 +80,7 @@ class RunDisplay {
   void Close();
 
  private:
-  Console& ConsoleFor(int64_t step, int64_t steps);
+  Console& ConsoleFor(int64_t steps);
   void Show(std::string_view line);
   void Log(std::string_view line);
   void Tick(const std::stop_token& stop);

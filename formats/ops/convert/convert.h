@@ -23,6 +23,9 @@ struct Part {
   int index = 0;  // from 0
   int count = 1;
   std::string note{};  // for the report: how these were found, where that was doubtful
+  // A launcher has numbered the processes: no two of a job have one index, on whatever machine one
+  // is started again. False: somebody wrote the index down, by mistake perhaps for several.
+  bool numbered = false;
   // Whoever is last puts all parts together. False: another process does, which is told by other
   // means than the file system that all are done, and then makes its own part again.
   bool puts_together = true;

@@ -96,6 +96,7 @@ class OnePart : public Destination {
     if (sink_) NXDKIT_TRY(FinishOwn());
     NXDKIT_ASSIGN(report.part->missing, MissingParts());
     NXDKIT_TRY(WarnOfLostWork(report));
+    if (!sink_ && !report.part->missing.empty()) NXDKIT_TRY(CheckMadeHere(report.part->missing));
     if (!report.part->missing.empty() || !part_.puts_together) return std::optional<MadePlace>();
     Result<FolderLock> lock = FolderLock::Try(folder_, FolderLock::Mode::kExclusive);
     if (!lock.ok() && lock.error().code() != Errc::kNotFound) return std::move(lock).error();
@@ -133,11 +134,29 @@ class OnePart : public Destination {
   // well and leave no output.
   Result<Mark> MarkOf(int part) const {
     const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxMarkBytes);
-    if (mark.ok()) return *mark == plan_ ? Mark::kOurs : Mark::kOther;
+    if (mark.ok()) return mark->starts_with(plan_) ? Mark::kOurs : Mark::kOther;
     if (mark.error().code() == Errc::kNotFound) return Mark::kMissing;
     return Error(Errc::kIo, mark.error().message())  // of the output, whatever it is
         .in(DoneMark(part))
         .hint("the part is made again when its mark is removed");
+  }
+
+  // Nothing was made, for the part is done. Where its number was written down for several pods
+  // by mistake, each would end well, and the others' parts be nobody's. A launcher's number is
+  // one process's: it may have moved to another machine. Marks of earlier versions name nobody.
+  Status CheckMadeHere(const std::vector<int>& missing) const {
+    if (part_.numbered) return OkStatus();
+    const Result<std::string> mark = ReadSmallFile(DoneMark(part_.index), kMaxMarkBytes);
+    if (!mark.ok() || !mark->starts_with(plan_)) return OkStatus();
+    const std::optional<Owner> maker = ParseOwner(std::string_view(*mark).substr(plan_.size()));
+    const std::string host = ThisProcess().host;
+    if (!maker || maker->host == host) return OkStatus();
+    return BadUsage(
+               "part {} was made on {}, and this is {}: where two have one number nobody makes "
+               "part {}",
+               part_.index, maker->host, host, missing.front())
+        .in(DoneMark(part_.index))
+        .hint("give every process its own --part I/N; a part that is done need not be run again");
   }
 
   // The first of the part's finished files that is not there as it was finished.
@@ -189,7 +208,7 @@ class OnePart : public Destination {
   Status FinishOwn() {
     NXDKIT_TRY(sink_->Finish());
     for (const std::string& path : own_) NXDKIT_TRY(MoveIntoParts(folder_, attempt_.path(), path));
-    NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_));
+    NXDKIT_TRY(WriteFileAtomic(DoneMark(part_.index), plan_ + ThisProcess().ToText()));
     attempt_ = Staging();
     return OkStatus();
   }

@@ -3,7 +3,8 @@
 // one publishes. They meet in the folder OUTPUT.parts (parts_folder.h).
 //
 // Any part may be run again, even twice at once: it makes the same bytes, and a rename replaces a
-// file by its equal.
+// file by its equal. But of two machines that were told one number by hand the second one fails
+// while parts are missing (kUsage): they may wait for a part that nobody makes.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 //   OUTPUT.parts/part-I-...     where part I builds; private to one attempt
 //   OUTPUT.parts/owner-I        who makes part I now (part_owner.h)
 //   OUTPUT.parts/files/...      finished files, synced and renamed into place
-//   OUTPUT.parts/done-I         part I's files are all there
+//   OUTPUT.parts/done-I         part I's files are all there: the plan, and who made them
 //
 // It comes with its plan by one rename, and goes as a whole by another: whoever is still at work in
 // it finds that it is gone, and makes nothing of it anew. What a killed process leaves between the

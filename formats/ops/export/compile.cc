@@ -203,7 +203,14 @@ std::vector<std::string> CompilerWords(std::vector<std::string> command,
 }
 
 Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
-  if (!FindProgram(kVendorCompiler)) return std::string();
+  return VersionOf({kVendorCompiler}, poll);
+}
+
+Result<std::string> VersionOf(std::vector<std::string> command,
+                              const std::function<Status()>& poll) {
+  const std::string name = command.at(0);
+  if (!FindProgram(name)) return std::string();
+  command.emplace_back("--version");
   const Result<File> log = File::OpenTemporary();
   if (!log.ok()) return std::string();
   const std::string path = fmt::format("/proc/self/fd/{}", log->fd());
@@ -211,10 +218,10 @@ Result<std::string> CompilerVersion(const std::function<Status()>& poll) {
   const auto limited = [&]() -> Status {
     if (poll) NXDKIT_TRY(poll());
     if (watch.Seconds() < kMostVersionSeconds) return OkStatus();
-    return Error(Errc::kIo, "it does not say its version").in(kVendorCompiler);
+    return Error(Errc::kIo, "it does not say its version").in(name);
   };
   const Result<CommandResult> result =
-      RunCommand({{kVendorCompiler, "--version"}, CompilerEnvironment({}), path, limited});
+      RunCommand({std::move(command), CompilerEnvironment({}), path, limited});
   if (!result.ok() && result.error().code() == Errc::kInterrupted) return result.error();
   return result.ok() && result->exit_code == 0 ? VersionIn(result->last_lines) : std::string();
 }

@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops/export: what is compiled, and the compiler that does it: run with a clean
+// PRIVATE to formats/ops: what is compiled, and the compiler that does it: run with a clean
 // environment, its output in a file, and ended with everything it started when the user interrupts.
 #pragma once
 
@@ -55,6 +55,9 @@ bool IsToldOfSampling(const std::vector<std::string>& command);
 // What `neuronx-cc --version` says, "2.21.33363.0+82129205"; "" when it is not in PATH or says no
 // version. Blobs of another compiler do not load.
 Result<std::string> CompilerVersion(const std::function<Status()>& poll);
+// The same of a command: a program, and words that come before its own.
+Result<std::string> VersionOf(std::vector<std::string> command,
+                              const std::function<Status()>& poll);
 
 // What is kept of a compiled bundle: names of its blobs and configurations. kUnsupported when
 // `folder` is no bundle with a blob.

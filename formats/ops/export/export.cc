@@ -24,8 +24,12 @@ Result<std::optional<neff::CacheSlot>> AskCache(const WantedBlob& wanted) {
     wanted.Detail("the compile cache is not asked: " + cache.disabled_because);
     return std::optional<neff::CacheSlot>();
   }
+  // An entry of a folder that cannot be listed may still be asked for.
+  const Result<std::string> readable = neff::RootToRead(cache.root);
+  const std::string root = readable.ok() ? *readable : cache.root;
+  if (root != cache.root) wanted.Warn(neff::OldPlaceNote(cache.root));
   Result<std::optional<neff::CacheSlot>> slot = neff::CacheSlot::Use(
-      cache.root, wanted.cache_folder, wanted.key.module, wanted.request.convert.run.poll);
+      root, wanted.cache_folder, wanted.key.module, wanted.request.convert.run.poll);
   Status usable = slot.ok() ? OkStatus() : Status(slot.error());
   if (slot.ok() && *slot) usable = CheckFits(wanted, (*slot)->path());
   if (usable.ok() || !IsOfTheBundle(usable.error())) {
@@ -102,6 +106,7 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
   Result<FoundBlob> made = sampling.ok() ? MakeBlob(wanted, command, report) : sampling.error();
   if (made.ok() || !wanted.request.no_blob || made.error().code() != Errc::kUnsupported)
     return made;
+  report.compile_seconds.reset();
   wanted.Warn("there is no compiled blob: " + made.error().ToString());
   return FoundBlob{};
 }
@@ -115,9 +120,11 @@ Result<FoundBlob> FindBlob(const ExportRequest& request, ExportReport& report) {
   NXDKIT_ASSIGN(const WantedBlob wanted, DecideBlob(request));
   if (request.cache.enabled) report.cache_entry = wanted.key.module;
   NXDKIT_ASSIGN(std::optional<neff::CacheSlot> slot, AskCache(wanted));
-  if (slot)
+  if (slot) {
+    report.compile_seconds = slot->CompileSeconds();
     return FoundBlob{BlobOrigin::kCache, slot->path(),
                      std::make_shared<const neff::CacheSlot>(*std::move(slot))};
+  }
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request.convert));
   if (stands) return FindStanding(wanted);
   NXDKIT_ASSIGN(const std::vector<std::string> command, FindCompiler(wanted));

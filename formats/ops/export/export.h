@@ -36,6 +36,9 @@ struct ExportReport {
   std::string blob_path;    // the folder it came from; "" for none and kCpuPlan
   std::string cache_entry;  // "MODULE_...", when the cache was asked
   std::string command;      // of the compiler, when it ran, or with dry_run would
+  // How long the compiler ran that made the blob: now, or when the entry of the cache was made, and
+  // that is what the cache saved. nullopt where none was, or the entry does not say.
+  std::optional<double> compile_seconds;
 };
 
 // The blob, in this order: the option "bundle", the compile cache, the compiler; with
@@ -43,7 +46,7 @@ struct ExportReport {
 // comes after the cache; nothing is compiled then. kUnsupported (with what can be done) when there
 // is none and none is not good enough, when the compiler fails, failed before or makes what does
 // not fit, and when the blob of a bundle does not fit. What the cache has and does not fit is
-// passed over with a warning.
+// passed over with a warning. What another process compiles while this one waits is from the cache.
 Result<ExportReport> Export(const ExportRequest& request);
 
 }  // namespace nxdkit::ops

@@ -14,6 +14,7 @@
 #include "formats/ops/export/compile.h"
 #include "formats/ops/verify/blob.h"
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/system/command_text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -66,7 +67,9 @@ Status RunCompiler(const Making& making, const std::string& output, const std::s
   report.command = CommandText(run.words);
   wanted.Detail("running " + report.command + "; its output goes to " + log);
   if (convert.run.begin) convert.run.begin("compiling", 0);
+  const Stopwatch watch;
   NXDKIT_ASSIGN(const CommandResult result, RunCommand(run));
+  report.compile_seconds = watch.Seconds();
   if (result.exit_code == 0) return OkStatus();
   for (const std::string& line : result.last_lines) wanted.Warn("compiler: " + line);
   return Unsupported("the compiler ended with exit code {}: {}", result.exit_code, report.command)
@@ -167,7 +170,7 @@ Result<neff::CacheSlot> CompileIntoCache(const Making& making) {
     return std::move(made).error();
   }
   (void)RemoveTree(work.path()).ok();
-  NXDKIT_TRY(slot.Finish(wanted.key, wanted.summary, poll));
+  NXDKIT_TRY(slot.Finish(wanted.key, wanted.summary, poll, making.report.compile_seconds));
   MakeRoom(wanted);
   return slot;
 }
@@ -236,7 +239,9 @@ Result<FoundBlob> MakeBlob(const WantedBlob& wanted, const std::vector<std::stri
   const Making making{wanted, command, report};
   if (!wanted.request.cache.enabled) return CompileAside(making);
   NXDKIT_ASSIGN(neff::CacheSlot slot, CompileIntoCache(making));
-  return FoundBlob{BlobOrigin::kCompiler, slot.path(),
+  const bool ran = !report.command.empty();
+  if (!ran) report.compile_seconds = slot.CompileSeconds();
+  return FoundBlob{ran ? BlobOrigin::kCompiler : BlobOrigin::kCache, slot.path(),
                    std::make_shared<const neff::CacheSlot>(std::move(slot))};
 }
 

@@ -44,7 +44,8 @@ struct FoundBlob {
 };
 
 // `command`: as for CompilerWords. kUnsupported when the compiler fails, failed before, or makes
-// what does not fit. Tells `report` the command that ran.
+// what does not fit. Tells `report` the command that ran and how long it took; where another
+// process has made the blob meanwhile none runs, and the blob is of the cache.
 Result<FoundBlob> MakeBlob(const WantedBlob& wanted, const std::vector<std::string>& command,
                            ExportReport& report);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/compile_cache/place.h"
 #include "formats/compile_cache/tree.h"
 #include "formats/ops/verify/blob.h"
 #include "formats/torch/zip_format.h"
@@ -110,7 +111,10 @@ Result<bool> IsCompileCache(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));
   if (!folder) return false;
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(path));
-  return !tree.is_empty;
+  if (!tree.is_old_place) return !tree.is_empty;
+  // Beside other things it is a run's cache, and the folder is what those are.
+  NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(path));
+  return names.size() == 1;
 }
 
 Status InspectCache(Inspection& inspection, const InspectRequest& request) {
@@ -121,6 +125,7 @@ Status InspectCache(Inspection& inspection, const InspectRequest& request) {
   inspection.description = fmt::format(
       "compile cache of {}; neuron-cache lists, verifies and prunes it", neff::TreeName(tree.kind));
   inspection.artifact.path = request.path;
+  if (tree.is_old_place) inspection.warnings.push_back(neff::OldPlaceNote(request.path));
   return OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include "formats/compile_cache/manifest.h"
 #include "formats/compile_cache/place.h"
+#include "formats/compile_cache/tree.h"
 #include "lib/compress/compressor.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/compile_cache/cache_workshop.h"
@@ -77,6 +78,35 @@ TEST(Places, FlagsThatCannotBeReadAreRefused) {
   EXPECT_THAT(refused("--tensorizer-options='-a"), HasSubstr("is not closed"));
 }
 
+TEST(Places, TheOldOneIsReadWhereTheNewOneIsEmpty) {
+  const testing_util::Scratch scratch;
+  const std::string root = scratch.Path("root");
+  const auto read = [&] {
+    const auto found = RootToRead(root);
+    EXPECT_TRUE(found.ok()) << found.error().ToString();
+    return found.ok() ? *found : "";
+  };
+  const auto make = [&](const char* folder) {
+    std::filesystem::create_directories(root + "/" + folder);
+  };
+  EXPECT_EQ(read(), root) << "that is not made yet";
+  make("neuron-compile-cache/notes");
+  EXPECT_EQ(read(), root);
+  make("neuron-compile-cache/neuronxcc-2.5.0.28+1be23f232/MODULE_1+d41d8cd9");
+  EXPECT_EQ(read(), root + "/neuron-compile-cache");
+  const auto tree = FindTree(root);
+  ASSERT_TRUE(tree.ok());
+  EXPECT_EQ(tree->root, root + "/neuron-compile-cache");
+  EXPECT_TRUE(tree->is_old_place && !tree->is_empty);
+  const auto to_write = FindTreeToWrite(root);
+  ASSERT_TRUE(to_write.ok());
+  EXPECT_EQ(to_write->root, root);
+  EXPECT_FALSE(to_write->is_old_place);
+  make("neuronxcc-2.21.33363.0+82129205");
+  EXPECT_EQ(read(), root);
+  EXPECT_FALSE(FindTree(root)->is_old_place);
+}
+
 TEST(Places, SwitchedOff) {
   EXPECT_FALSE(Find({}, "--no_cache", "").enabled);
   EXPECT_TRUE(Find("/said", "--no_cache", "").enabled);
@@ -101,6 +131,11 @@ TEST(States, AreToldInThisOrder) {
   EXPECT_EQ(state({"model.neff", "model.log"}), "empty");
   EXPECT_EQ(state({"model.neff"}), "empty");
   EXPECT_EQ(state({"compile_flags.json"}), "empty");
+  // Of a compiler up to 2.14, which writes no marker: optimum's clean-up calls it empty too.
+  EXPECT_EQ(state({"model.hlo.pb", "compile_flags.txt", "model.neff"}), "empty");
+  EXPECT_EQ(state({"model.hlo.pb.gz", "compile_flags.txt", "model.neff", "model.done"}), "done");
+  EXPECT_EQ(state({"model.hlo.pb", "compile_flags.txt", "model.log"}), "failed");
+  EXPECT_EQ(state({"model.hlo.pb.gz", "model.hlo.pb.lock"}), "locked");
 }
 
 TEST(Listings, ReadTheNamesOfBothKinds) {
@@ -224,6 +259,25 @@ TEST(Manifests, ComeBack) {
   const auto back = ReadManifest(scratch.Write("m", WriteManifest(manifest)));
   ASSERT_TRUE(back.ok()) << back.error().ToString();
   EXPECT_EQ(*back, manifest);
+}
+
+TEST(Manifests, SayHowLongTheCompilerRan) {
+  const testing_util::Scratch scratch;
+  const auto back = ReadManifest(scratch.Write("m", WriteManifest({"", {}, 2470.25})));
+  ASSERT_TRUE(back.ok()) << back.error().ToString();
+  EXPECT_EQ(back->compile_seconds, 2470.25);
+  const std::string before =
+      "{\"schema\": \"nxdkit-cache-entry\", \"version\": 1, \"summary\": \"\", \"files\": []";
+  const auto old = ReadManifest(scratch.Write("old", before + "}"));
+  ASSERT_TRUE(old.ok()) << old.error().ToString();
+  EXPECT_EQ(old->compile_seconds, std::nullopt);
+  for (const char* bad : {"-1", "\"41 min\"", "1e10", "true"}) {
+    const auto refused =
+        ReadManifest(scratch.Write("bad", before + ", \"compile_seconds\": " + bad + "}"));
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().code(), Errc::kCorrupt) << bad;
+    EXPECT_EQ(refused.error().member(), "compile_seconds") << bad;
+  }
 }
 
 TEST(Manifests, AreNotTrusted) {

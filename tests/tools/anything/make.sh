@@ -122,6 +122,7 @@ mkdir dataset && cp rows.parquet dataset/train-00000-of-00001.parquet
 mkdir onnx && cp graph.onnx onnx/model.onnx
 mkdir cache && mkdir -p cache/neuronxcc-2.21.0/MODULE_1+2
 mkdir scratch && cp -r cache scratch/neuron-compile-cache
+cp -r scratch scratch_with_a_log && echo log >scratch_with_a_log/train.log
 
 # --- other trainers
 mkdir -p verl/global_step_5/actor/huggingface && cp model/config.json verl/global_step_5/actor/huggingface

@@ -33,7 +33,8 @@ TEST(Console, APipeGetsWholeLines) {
   console.StepDone(1, {{"actor/grad_norm", 0.25},
                        {"actor/lr", 1e-5},
                        {"perf/time_per_step", 20},
-                       {"reward/overall", 0.5}});
+                       {"reward/overall", 0.5},
+                       {"timing_s/step", 20}});
   EXPECT_EQ(screen.text,
             "step 1/10  gen\n"
             "step 1/10  reward 0.5000  grad 0.2500  lr 1.0e-05  20.0 s  left 3:00\n");
@@ -54,7 +55,7 @@ TEST(Console, ATerminalRedrawsOneLine) {
   EXPECT_EQ(screen.Take(), "\r\x1b[Ka message\n\r\x1b[Kstep 1/10  gen 16/64  0:10 of 0:40");
   console.EndPhase();
   EXPECT_EQ(screen.Take(), "\r\x1b[K");
-  console.StepDone(1, {});
+  console.StepDone(1, {{"timing_s/step", 10}});
   EXPECT_EQ(screen.Take(), "step 1/10  left 1:30\n");
 }
 
@@ -63,7 +64,7 @@ TEST(Console, TimeGoesOnWithinAPhase) {
   Screen screen;
   Console console(screen.Options(true));
   screen.now = 20;
-  console.StepDone(1, {});
+  console.StepDone(1, {{"timing_s/step", 20}});
   console.BeginPhase(2, "reward");
   EXPECT_TRUE(screen.Take().ends_with("step 2/10  reward  0:00  left 3:00"));
   screen.now = 20.2;
@@ -76,8 +77,8 @@ TEST(Console, TimeGoesOnWithinAPhase) {
   console.Tick();
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  1:20  left 2:40");
   screen.now = 110;
-  console.StepDone(2, {});
-  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  left 7:20\n");
+  console.StepDone(2, {{"timing_s/step", 90}});  // the first one has warmed up
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  left 12:00\n");
 }
 
 TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
@@ -93,8 +94,7 @@ TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
     console.Line("for the screen");
     console.StepDone(1, {});
     console.Validation(1, {{"val/reward_score", 0.5}});
-    EXPECT_EQ(log,
-              "step 1/10  gen|step 1/10  left 0:00|step 1/10  validation  reward_score 0.5000|");
+    EXPECT_EQ(log, "step 1/10  gen|step 1/10|step 1/10  validation  reward_score 0.5000|");
   }
 }
 
@@ -107,14 +107,36 @@ TEST(Console, ErasesItsLineAtTheEnd) {
 // The steps before the resume say nothing about the time of this run.
 TEST(Console, TimeLeftCountsOwnSteps) {
   Screen screen;
-  ConsoleOptions options = screen.Options(false);
-  options.first_step = 5;
-  Console console(options);
+  Console console(screen.Options(false));
   screen.now = 60;
-  console.StepDone(6, {});
+  console.StepDone(6, {{"timing_s/step", 60}});
   EXPECT_EQ(screen.Take(), "step 6/10  left 4:00\n");
   console.Validation(6, {{"val/accuracy_reward", 0.75}, {"val_response_length/mean", 7}});
   EXPECT_EQ(screen.Take(), "step 6/10  validation  accuracy_reward 0.7500\n");
+}
+
+// 360 s are 0.1 h, of two nodes.
+TEST(Console, SaysTheTokensAndTheMoneyThatAreLeft) {
+  Screen screen;
+  ConsoleOptions options = screen.Options(true);
+  options.terms.nodes = 2;
+  options.terms.price_per_hour = 21.5;
+  Console console(options);
+  console.StepDone(9, {{"perf/total_num_tokens", 12500}, {"timing_s/step", 360}});
+  EXPECT_EQ(screen.Take(), "step 9/10  left 6:00, 12.5 k tokens, cost 4.30\n");
+  console.BeginPhase(10, "gen");
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 10/10  gen  0:00  left 6:00");
+}
+
+// The two first steps take 100 s, 40 more take 10: the last ones count.
+TEST(Console, TimeLeftFollowsTheLastSteps) {
+  Screen screen;
+  ConsoleOptions options = screen.Options(false);
+  options.total_steps = 100;
+  Console console(options);
+  for (int step = 1; step <= 42; ++step)
+    console.StepDone(step, {{"timing_s/step", step <= 2 ? 100 : 10}});
+  EXPECT_TRUE(screen.Take().ends_with("step 42/100  left 9:40\n"));
 }
 
 TEST(Console, WithoutASinkNothingHappens) {
@@ -137,6 +159,9 @@ TEST(ConsoleText, Numbers) {
   EXPECT_EQ(ShortNumber(-4), "-4");
   EXPECT_EQ(ShortNumber(12345), "12345");
   EXPECT_EQ(ShortNumber(1.5e9), "1.5e+09");
+  EXPECT_EQ(CountText(950), "950");
+  EXPECT_EQ(CountText(12500), "12.5 k");
+  EXPECT_EQ(CountText(3.21e6), "3.21 M");
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ void WriteRun(const TempFolder& folder, const std::string& log) {
 
 std::string Report(const TempFolder& folder) {
   const Result<RunFiles> run = ReadRunFiles(folder.path());
-  if (run.ok()) return HtmlReport(*run);
+  if (run.ok()) return HtmlReport(*run, BillOf(*run, std::nullopt));
   ADD_FAILURE() << run.error().ToString();
   return "";
 }
@@ -104,6 +104,11 @@ TEST(HtmlReport, ShowsTheRun) {
                             "Learning rate", "Throughput", "Memory", "Time of a step"})
     EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
   EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
+  EXPECT_THAT(html,
+              HasSubstr("<h2>Cost</h2>\n<table class=\"data\">\n<tr><td>so far</td><td>12.5 M "
+                        "tokens in 33 min "));
+  EXPECT_THAT(html, HasSubstr("<td>rate</td><td>40 s and 250 k tokens a step, 6.25 k tokens a "
+                              "second, the median of 20 steps</td>"));
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
   EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
@@ -238,7 +243,7 @@ TEST(HtmlReport, AnyCutOfTheFilesStillMakesAPage) {
     WriteText(folder / "generations.jsonl",
               samples.substr(0, samples.size() - std::min(samples.size(), cut / 4)));
     const Result<RunFiles> run = ReadRunFiles(folder.path());
-    if (run.ok()) ExpectBalanced(HtmlReport(*run));
+    if (run.ok()) ExpectBalanced(HtmlReport(*run, BillOf(*run, std::nullopt)));
     EXPECT_TRUE(run.ok() || run.error().code() == Errc::kNotFound);
   }
 }

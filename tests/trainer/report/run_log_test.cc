@@ -117,12 +117,12 @@ TEST_F(RunningLog, StepsThatAreNotShownAreLogged) {
   display.LogTo(Open());
   display.BeginPhase(1, 10, "gen");
   display.Progress(1, 2);
-  display.Step(1, 10, {{"timing_s/step", 1.5}, {"val/reward_score", 0.25}});
+  display.Step(1, 10, {{"timing_s/step", 2}, {"val/reward_score", 0.25}});
   display.Line("a note");
   display.Close();
   EXPECT_EQ(shown, "a note\n");
   EXPECT_THAT(Text(), HasSubstr("Z step 1/10  gen\n"));
-  EXPECT_THAT(Text(), HasSubstr("Z step 1/10  left "));
+  EXPECT_THAT(Text(), HasSubstr("Z step 1/10  left 0:18\n"));
   EXPECT_THAT(Text(), HasSubstr("Z step 1/10  validation  reward_score 0.2500\n"));
   EXPECT_THAT(Text(), HasSubstr("Z a note\n"));
 }

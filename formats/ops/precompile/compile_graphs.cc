@@ -1,0 +1,328 @@
+#include "formats/ops/precompile/compile_graphs.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <list>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "formats/compile_cache/compile_result.h"
+#include "formats/ops/precompile/compiler_run.h"
+#include "formats/ops/precompile/room.h"
+#include "lib/system/folders.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr auto kStep = std::chrono::milliseconds(50);
+constexpr double kAskAgainSeconds = 0.5;  // whether another process is done
+constexpr double kTellSeconds = 300;
+constexpr uint64_t kLeastWork = 100'000;  // of the smallest graphs, in bytes: the compiler's start
+
+struct Task {
+  neff::Graph graph;
+  std::string failure_stamp;                // of the failure that was there when we began
+  std::unique_ptr<neff::CompileHold> hold;  // until it is through
+  int retries = 0;                          // that are left
+  bool was_alone = false;                   // nothing ran beside its last try, on purpose
+  CompileItem item;
+};
+
+struct RunningTask {
+  Task task;
+  CompilerRun run;
+  uint64_t memory = 0;
+  bool alone = false;
+};
+
+std::string FailurePath(const neff::Graph& graph) {
+  return JoinPath(graph.path, neff::kFailureFile);
+}
+
+double WorkOf(const neff::Graph& graph) {
+  return static_cast<double>(std::max(graph.bytes, kLeastWork));
+}
+
+class Compilation {
+ public:
+  Compilation(const CompilePlan& plan, const GraphCompiler& compiler, const CompileOptions& options)
+      : tree_(plan.tree),
+        compiler_(compiler),
+        options_(options),
+        moment_(neff::MomentOf(plan.tree.root)),
+        room_(options.jobs, options.memory) {}
+
+  Result<CompileReport> Run(const std::vector<neff::Graph>& graphs) {
+    progress_.total = graphs.size();
+    for (const neff::Graph& graph : graphs) {
+      Task task;
+      task.graph = graph;
+      task.retries = options_.retries;
+      task.item.entry = graph.name;
+      NXDKIT_TRY(FileStamp(FailurePath(graph)).To(task.failure_stamp));
+      queue_.push_back(std::move(task));
+    }
+    while (!queue_.empty() || !alone_.empty() || !waiting_.empty() || !running_.empty()) {
+      if (options_.poll) NXDKIT_TRY(options_.poll());
+      NXDKIT_TRY(StartWhatFits());
+      NXDKIT_TRY(AskAgain());
+      NXDKIT_TRY(TakeEnded());
+      TellNowAndThen();
+    }
+    std::ranges::sort(report_.items, {}, &CompileItem::entry);
+    report_.seconds = watch_.Seconds();
+    return std::move(report_);
+  }
+
+ private:
+  uint64_t MemoryOf(const neff::Graph& graph) const {
+    return options_.memory_per_job.value_or(LikelyCompilerMemory(graph.bytes));
+  }
+
+  // The largest that fits, or, when nothing runs, one that has to run alone.
+  Status StartWhatFits() {
+    const bool one_is_alone = !running_.empty() && running_.front().alone;
+    for (auto it = queue_.begin(); it != queue_.end() && !one_is_alone;) {
+      if (!room_.Fits(MemoryOf(it->graph))) {
+        ++it;
+        continue;
+      }
+      Task task = std::move(*it);
+      it = queue_.erase(it);
+      NXDKIT_TRY(Begin(std::move(task), false));
+    }
+    if (queue_.empty() && running_.empty() && !alone_.empty()) {
+      Task task = std::move(alone_.front());
+      alone_.pop_front();
+      return Begin(std::move(task), true);
+    }
+    return OkStatus();
+  }
+
+  Status Begin(Task task, bool alone) {
+    if (!task.hold) {
+      NXDKIT_ASSIGN(const bool ours, Hold(task));
+      if (!ours) return OkStatus();
+    }
+    const uint64_t memory = MemoryOf(task.graph);
+    NXDKIT_ASSIGN(CompilerRun run,
+                  CompilerRun::Start(compiler_, task.graph, options_.target, options_.work_folder));
+    task.was_alone = alone;
+    ++task.item.tries;
+    room_.Take(memory);
+    running_.push_back({std::move(task), std::move(run), memory, alone});
+    return OkStatus();
+  }
+
+  // Takes the locks of the entry, and looks whether another process was quicker. False: the task
+  // has gone elsewhere.
+  Result<bool> Hold(Task& task) {
+    NXDKIT_ASSIGN(const bool there, IsFolder(task.graph.path));
+    if (!there) {
+      task.item.message = "the entry was removed meanwhile";
+      End(std::move(task), "failed");
+      return false;
+    }
+    NXDKIT_ASSIGN(std::optional<neff::CompileHold> hold,
+                  neff::CompileHold::Try(tree_, task.graph, moment_));
+    if (hold) {
+      task.hold = std::make_unique<neff::CompileHold>(*std::move(hold));
+    } else {
+      waiting_.push_back({std::move(task), Stopwatch()});
+      return false;
+    }
+    NXDKIT_ASSIGN(const neff::CacheEntry entry, neff::ReadEntryOf(tree_, task.graph.name, moment_));
+    NXDKIT_ASSIGN(const std::optional<neff::Graph> graph, neff::GraphOfEntry(tree_, entry));
+    if (graph && graph->has_result) {
+      End(std::move(task), "elsewhere");
+      return false;
+    }
+    NXDKIT_ASSIGN(const std::string stamp, FileStamp(FailurePath(task.graph)));
+    if (stamp == task.failure_stamp || stamp == "-") return IsWhole(task);
+    task.item.log = FailurePath(task.graph);
+    task.item.message = "another process tried meanwhile: " + TellingLineOf(task.item.log);
+    End(std::move(task), "failed");
+    return false;
+  }
+
+  // False: the graph is cut, which the compiler would tell an hour later, or not at all.
+  Result<bool> IsWhole(Task& task) {
+    const Status whole = neff::CheckGraph(task.graph);
+    if (whole.ok()) return true;
+    if (whole.error().code() == Errc::kIo) return whole.error();
+    task.item.message = whole.error().ToString();
+    End(std::move(task), "failed");
+    return false;
+  }
+
+  // Those that other processes have.
+  Status AskAgain() {
+    const bool idle = queue_.empty() && alone_.empty();
+    if (waiting_.empty() || asked_.Seconds() < kAskAgainSeconds || !(idle || running_.empty()))
+      return OkStatus();
+    asked_ = Stopwatch();
+    for (size_t left = waiting_.size(); left > 0; --left) {
+      Waiting waiting = std::move(waiting_.front());
+      waiting_.pop_front();
+      const Stopwatch since = waiting.since;
+      NXDKIT_ASSIGN(const bool ours, Hold(waiting.task));
+      if (ours) {
+        queue_.push_back(std::move(waiting.task));
+      } else if (!waiting_.empty() && waiting_.back().task.item.entry == waiting.entry) {
+        waiting_.back().since = since;
+        if (options_.most_seconds > 0 && since.Seconds() > options_.most_seconds) GiveUpWaiting();
+      }
+    }
+    return OkStatus();
+  }
+
+  void GiveUpWaiting() {
+    Task task = std::move(waiting_.back().task);
+    waiting_.pop_back();
+    task.item.message = "another process has been working on it for longer than one may run";
+    End(std::move(task), "locked");
+  }
+
+  Status TakeEnded() {
+    if (running_.empty()) {
+      if (!waiting_.empty()) std::this_thread::sleep_for(kStep);
+      return OkStatus();
+    }
+    running_.front().run.WaitForEnd(kStep);
+    for (auto it = running_.begin(); it != running_.end();) {
+      const bool too_long = options_.most_seconds > 0 && it->run.seconds() > options_.most_seconds;
+      if (too_long) it->run.End();
+      if (!too_long && !it->run.WaitForEnd(std::chrono::milliseconds(0))) {
+        ++it;
+        continue;
+      }
+      RunningTask ended = std::move(*it);
+      it = running_.erase(it);
+      room_.GiveBack(ended.memory);
+      NXDKIT_TRY(TakeOutcome(std::move(ended)));
+    }
+    return OkStatus();
+  }
+
+  Status TakeOutcome(RunningTask ended) {
+    NXDKIT_ASSIGN(const CompilerOutcome outcome, ended.run.Finish());
+    // It was interrupted with us, and has not failed.
+    if (options_.poll) NXDKIT_TRY(options_.poll());
+    Task& task = ended.task;
+    task.item.seconds += outcome.seconds;
+    if (outcome.end == CompilerEnd::kDone) {
+      NXDKIT_TRY(neff::PublishResult(tree_, task.graph, ended.run.neff(), outcome.log,
+                                     {compiler_.version, outcome.seconds}));
+      compiled_work_ += WorkOf(task.graph);
+      compiled_seconds_ += outcome.seconds;
+      End(std::move(task), "compiled");
+      return OkStatus();
+    }
+    task.item.message = outcome.message;
+    if (GoesOn(task, outcome.end)) return OkStatus();
+    const bool remembered =
+        outcome.end == CompilerEnd::kGaveUp || outcome.end == CompilerEnd::kExit70;
+    NXDKIT_TRY(neff::KeepFailure(tree_, task.graph, outcome.log, remembered).To(task.item.log));
+    End(std::move(task), OutcomeName(outcome.end));
+    return OkStatus();
+  }
+
+  // Whether the task is tried again.
+  bool GoesOn(Task& task, CompilerEnd end) {
+    const bool by_chance = IsByChance(end);
+    if (by_chance && !task.was_alone) {
+      alone_.push_back(std::move(task));
+      return true;
+    }
+    if (task.retries == 0 || end == CompilerEnd::kTimedOut) return false;
+    --task.retries;
+    (by_chance ? alone_ : queue_).push_back(std::move(task));
+    return true;
+  }
+
+  static const char* OutcomeName(CompilerEnd end) {
+    if (end == CompilerEnd::kKilled) return "killed";
+    if (end == CompilerEnd::kTimedOut) return "too long";
+    return end == CompilerEnd::kDiskIsFull ? "disk full" : "failed";
+  }
+
+  void End(Task task, const char* outcome) {
+    task.item.outcome = outcome;
+    const std::string_view name = outcome;
+    ++(name == "compiled"    ? progress_.compiled
+       : name == "elsewhere" ? progress_.elsewhere
+                             : progress_.failed);
+    task.hold.reset();
+    report_.items.push_back(std::move(task.item));
+    Tell(&report_.items.back());
+  }
+
+  void TellNowAndThen() {
+    if (told_.Seconds() >= kTellSeconds) Tell(nullptr);
+  }
+
+  void Tell(const CompileItem* item) {
+    told_ = Stopwatch();
+    if (!options_.tell) return;
+    progress_.running = running_.size();
+    progress_.longest_seconds = 0;
+    for (const RunningTask& each : running_)
+      progress_.longest_seconds = std::max(progress_.longest_seconds, each.run.seconds());
+    progress_.seconds_left = SecondsLeft();
+    options_.tell(item, progress_);
+  }
+
+  // At the rate of those that were compiled, as many at once as run now.
+  std::optional<double> SecondsLeft() const {
+    if (compiled_seconds_ <= 0) return std::nullopt;
+    const double rate = compiled_seconds_ / compiled_work_;
+    double seconds = 0;
+    for (const auto* tasks : {&queue_, &alone_})
+      for (const Task& task : *tasks) seconds += WorkOf(task.graph) * rate;
+    double longest = 0;
+    for (const RunningTask& each : running_) {
+      const double left = std::max(0.0, WorkOf(each.task.graph) * rate - each.run.seconds());
+      seconds += left;
+      longest = std::max(longest, left);
+    }
+    const auto beside = static_cast<double>(std::max<size_t>(
+        1, std::min(running_.size() + queue_.size(), static_cast<size_t>(room_.most()))));
+    return std::max(longest, seconds / beside);
+  }
+
+  struct Waiting {
+    Task task;
+    Stopwatch since;
+    std::string entry = task.item.entry;
+  };
+
+  const neff::FoundTree& tree_;
+  const GraphCompiler& compiler_;
+  const CompileOptions& options_;
+  const neff::TreeMoment moment_;
+  CompilerRoom room_;
+  std::list<Task> queue_;
+  std::list<Task> alone_;
+  std::list<Waiting> waiting_;  // for other processes
+  std::list<RunningTask> running_;
+  CompileReport report_;
+  CompileProgress progress_;
+  double compiled_work_ = 0;
+  double compiled_seconds_ = 0;
+  Stopwatch watch_, asked_, told_;
+};
+
+}  // namespace
+
+Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler& compiler,
+                                    const CompileOptions& options) {
+  NXDKIT_TRY(MakeFolders(options.work_folder));
+  NXDKIT_TRY(SweepWorkFolders(options.work_folder));
+  return Compilation(plan, compiler, options).Run(plan.graphs);
+}
+
+}  // namespace nxdkit::ops

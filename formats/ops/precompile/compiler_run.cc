@@ -1,0 +1,147 @@
+#include "formats/ops/precompile/compiler_run.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "formats/compile_cache/entry_files.h"
+#include "formats/compile_cache/leftovers.h"
+#include "formats/ops/export/compile.h"
+#include "lib/base/errors.h"
+#include "lib/system/file.h"
+#include "lib/system/folders.h"
+#include "lib/system/signals.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr char kWork[] = "nxdkit-compile";
+constexpr char kStreamsFile[] = "streams.txt";
+constexpr char kLogFile[] = "log-neuron-cc.txt";
+constexpr uint64_t kMostKeptBytes = 4 << 20;
+constexpr auto kGrace = std::chrono::seconds(5);
+constexpr int kGaveUpCode = 70;
+constexpr int kSignals = 128;
+
+// The end of a log; "" where there is none.
+std::string EndOf(const std::string& path) {
+  const Result<std::string> text = ReadEnd(path, kMostKeptBytes);
+  return text.ok() ? *text : "";
+}
+
+Result<Descriptor> Open(const std::string& path, int flags) {
+  Descriptor file(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!file.is_open()) return OutputError("open", errno).in(path);
+  return file;
+}
+
+bool Says(std::string_view log, std::string_view words) {
+  return log.find(words) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string_view EndName(CompilerEnd end) {
+  constexpr std::string_view kNames[] = {"done",       "failed",       "failed",
+                                         "was killed", "ran too long", "found the disk full"};
+  return kNames[static_cast<size_t>(end)];
+}
+
+Result<WorkFolder> WorkFolder::Make(const std::string& parent) {
+  const std::string path = JoinPath(parent, neff::AsideName(kWork));
+  NXDKIT_TRY(MakeFolders(path));
+  return WorkFolder(path);
+}
+
+WorkFolder::~WorkFolder() {
+  if (!path_.empty()) (void)RemoveTree(path_).ok();
+}
+
+Status SweepWorkFolders(const std::string& parent) {
+  const neff::TreeMoment moment = neff::MomentOf(parent);
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(parent));
+  for (const std::string& name : names) {
+    const std::optional<neff::Leftover> leftover = neff::ParseLeftover(name);
+    if (!leftover || leftover->of != kWork || !neff::IsOurs(*leftover)) continue;
+    const std::string path = JoinPath(parent, name);
+    const Result<bool> abandoned = neff::IsAbandoned(path, *leftover, moment);
+    if (abandoned.ok() && *abandoned) NXDKIT_TRY(RemoveTree(path));
+  }
+  return OkStatus();
+}
+
+Result<CompilerRun> CompilerRun::Start(const GraphCompiler& compiler, const neff::Graph& graph,
+                                       const std::string& target, const std::string& work_parent) {
+  NXDKIT_ASSIGN(WorkFolder work, WorkFolder::Make(work_parent));
+  const std::string stem = "model." + BaseName(graph.name);
+  const CompilePaths paths = {.graph = JoinPath(work.path(), stem + ".hlo_module.pb"),
+                              .neff = JoinPath(work.path(), stem + ".neff"),
+                              .log = JoinPath(work.path(), kLogFile)};
+  NXDKIT_TRY(neff::WriteGraph(graph, paths.graph));
+  NXDKIT_ASSIGN(const Descriptor streams,
+                Open(JoinPath(work.path(), kStreamsFile), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND));
+  NXDKIT_ASSIGN(const Descriptor nothing, Open("/dev/null", O_RDONLY));
+  NXDKIT_ASSIGN(Process process,
+                Process::Start({.program = compiler.command[0],
+                                .words = CompileWords(compiler, graph, target, paths),
+                                .environment = CompilerEnvironment({}),
+                                .in = nothing.fd(),
+                                .out = streams.fd(),
+                                .err = streams.fd(),
+                                .folder = work.path(),
+                                .signal_with_parent = SIGKILL}));
+  std::optional<Keeper> keeper = Keeper::Start(process);
+  return CompilerRun(std::move(work), stem, std::move(process), std::move(keeper));
+}
+
+std::string CompilerRun::neff() const { return JoinPath(work_.path(), stem_ + ".neff"); }
+
+std::string CompilerRun::Log() const {
+  const std::string own = EndOf(JoinPath(work_.path(), kLogFile));
+  const std::string streams = EndOf(JoinPath(work_.path(), kStreamsFile));
+  return own.empty() || Says(streams, own) ? streams : own + "\n" + streams;
+}
+
+void CompilerRun::End() {
+  has_timed_out_ = !process_.HasEnded();
+  process_.End(kGrace);
+}
+
+Result<CompilerOutcome> CompilerRun::Finish() {
+  CompilerOutcome outcome;
+  outcome.seconds = watch_.Seconds();
+  process_.Kill();  // what it left running
+  outcome.log = Log();
+  return Judge(process_.exit_code(), std::move(outcome));
+}
+
+Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcome) const {
+  const auto with = [&](CompilerEnd end, std::string message) {
+    outcome.end = end;
+    outcome.message = std::move(message);
+    return std::move(outcome);
+  };
+  const std::string line = TellingLine(outcome.log);
+  if (has_timed_out_)
+    return with(CompilerEnd::kTimedOut, fmt::format("it ran for {:.0f} s", outcome.seconds));
+  if (exit_code == 0) {
+    const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), StopIfInterrupted);
+    if (!faults.ok() && faults.error().code() == Errc::kInterrupted) return faults.error();
+    if (faults.ok() && faults->empty()) return with(CompilerEnd::kDone, "");
+    return with(CompilerEnd::kGaveUp,
+                "it ended with 0 and left no whole NEFF: " +
+                    (faults.ok() ? faults->front() : faults.error().message()));
+  }
+  if (Says(outcome.log, "No space left on device")) return with(CompilerEnd::kDiskIsFull, line);
+  const std::string how = process_.EndText();
+  const std::string message = line.empty() ? "it " + how : fmt::format("it {}: {}", how, line);
+  if (exit_code >= kSignals || Says(outcome.log, "[F137]"))
+    return with(CompilerEnd::kKilled, message);
+  return with(exit_code == kGaveUpCode ? CompilerEnd::kExit70 : CompilerEnd::kGaveUp, message);
+}
+
+}  // namespace nxdkit::ops

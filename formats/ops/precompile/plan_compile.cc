@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <set>
+
+#include "formats/compile_cache/compile_result.h"
+#include "formats/compile_cache/entry_files.h"
+#include "formats/ops/precompile/compile_graphs.h"
+#include "lib/base/errors.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr std::string_view kCompilerPrefix = "neuronxcc-";
+
+bool IsOfCompiler(const neff::Graph& graph, const GraphCompiler& compiler) {
+  if (graph.compiler.empty() || compiler.version.empty()) return true;
+  return graph.compiler == std::string(kCompilerPrefix) + compiler.version;
+}
+
+void TakeFinished(const neff::Graph& graph, CompilePlan& plan) {
+  ++plan.finished;
+  const std::optional<double> seconds = neff::NotedSeconds(graph.path);
+  if (!seconds) return;
+  plan.saved_seconds += *seconds;
+  ++plan.noted;
+}
+
+Status TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, CompilePlan& plan) {
+  const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(plan.tree, entry);
+  if (!graph.ok()) {
+    const Errc code = graph.error().code();
+    if (code == Errc::kNotFound) return OkStatus();  // it went meanwhile
+    if (code == Errc::kIo) return graph.error();
+    plan.left.push_back({neff::EntryName(entry), graph.error().ToString()});
+    return OkStatus();
+  }
+  if (!*graph) return OkStatus();
+  if ((*graph)->has_result) {
+    TakeFinished(**graph, plan);
+  } else if (IsOfCompiler(**graph, compiler)) {
+    plan.failed_before += (*graph)->state == neff::EntryState::kFailed;
+    plan.graphs.push_back(**graph);
+  } else {
+    plan.other.push_back((*graph)->name);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler& compiler,
+                                const std::optional<std::vector<std::string>>& wanted,
+                                const std::function<Status()>& poll) {
+  if (tree.kind == neff::TreeKind::kNeff)
+    return Unsupported("a tree of {} keeps no graphs", neff::TreeName(tree.kind)).in(tree.root);
+  CompilePlan plan;
+  plan.tree = tree;
+  NXDKIT_ASSIGN(const neff::CacheListing listing,
+                neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
+  const std::set<std::string> names =
+      wanted ? std::set<std::string>(wanted->begin(), wanted->end()) : std::set<std::string>();
+  for (const neff::CacheEntry& entry : listing.entries) {
+    if (poll) NXDKIT_TRY(poll());
+    if (wanted && !names.contains(neff::EntryName(entry))) continue;
+    NXDKIT_TRY(TakeEntry(entry, compiler, plan));
+  }
+  std::ranges::stable_sort(
+      plan.graphs, [](const neff::Graph& a, const neff::Graph& b) { return a.bytes > b.bytes; });
+  return plan;
+}
+
+}  // namespace nxdkit::ops

@@ -1,0 +1,253 @@
+#include "tools/cache/collect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "formats/compile_cache/entry_files.h"
+#include "formats/ops/precompile/collect.h"
+#include "formats/ops/precompile/explain.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/command_text.h"
+#include "lib/system/folders.h"
+#include "lib/system/process.h"
+#include "lib/system/signals.h"
+#include "tools/cache/compile.h"
+#include "tools/cache/look.h"
+
+namespace nxdkit::tool {
+namespace {
+
+constexpr char kIgnoreVariable[] = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE";
+
+bool IgnoresErrors(const CacheArgs& args) {
+  return args.ignore_error || EnvironmentValue(kIgnoreVariable) == "1";
+}
+
+// The cache as a tree of libneuronxla: the only one whose programs can be told to collect.
+Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
+  NXDKIT_ASSIGN(const std::string root, FolderOf(place));
+  NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
+  if (tree.kind == neff::TreeKind::kXla) return tree;
+  return Unsupported("a tree of {}: nothing makes its engine write graphs without compiling them",
+                     neff::TreeName(tree.kind))
+      .in(root)
+      .hint(tree.kind == neff::TreeKind::kLite
+                ? "VLLM_NEURON_CPU_COMPILE=1 has the engine compile on a machine without devices"
+                : "");
+}
+
+// Where the run looks: a library of an older release has a folder of its own in the root.
+neff::FoundTree CacheOf(const std::string& root, const ops::CollectedGraphs& graphs) {
+  const bool old = graphs.tree.is_old_place;
+  return {old ? JoinPath(root, neff::kOldPlace) : root, neff::TreeKind::kXla, false, {}, old};
+}
+
+// Names of all entries, to find what the program wrote past the cache it was given.
+Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
+  std::set<std::string> names;
+  NXDKIT_ASSIGN(const bool there, IsFolder(tree.root));
+  if (!there) return names;
+  NXDKIT_ASSIGN(const neff::CacheListing listing,
+                neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
+  for (const neff::CacheEntry& entry : listing.entries) names.insert(neff::EntryName(entry));
+  return names;
+}
+
+// A run of the program with a cache of its own.
+struct Collection {
+  ops::ProgramEnd end;
+  ops::CollectedGraphs graphs;
+  std::vector<std::string> past;  // entries that it wrote into the cache itself
+};
+
+Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tree,
+                           const std::vector<std::string>& command, ToolContext& context) {
+  NXDKIT_ASSIGN(const std::vector<std::string> environment,
+                ops::CollectEnvironment(WholeEnvironment(), scratch));
+  NXDKIT_ASSIGN(const std::set<std::string> before, NamesIn(tree));
+  context.Note("collecting graphs: " + EscapeControl(CommandText(command)));
+  Collection collection;
+  NXDKIT_TRY(ops::RunCollecting(command, environment, StopIfInterrupted).To(collection.end));
+  NXDKIT_TRY(ops::GraphsIn(scratch, StopIfInterrupted).To(collection.graphs));
+  NXDKIT_ASSIGN(const std::set<std::string> after, NamesIn(tree));
+  std::ranges::set_difference(after, before, std::back_inserter(collection.past));
+  for (const ops::NamedReason& each : collection.graphs.left)
+    context.Warn(EscapeControl(fmt::format("{} was not taken: {}", each.entry, each.reason)));
+  if (!collection.past.empty())
+    context.Warn(fmt::format(
+        "the command names a cache by itself, and wrote {} entries into {}: what it uses besides "
+        "is not known",
+        collection.past.size(), EscapeControl(tree.root)));
+  return collection;
+}
+
+Status CheckCommandWords(const CacheArgs& args) {
+  if (!args.words.empty()) return OkStatus();
+  return BadUsage("{} takes a command", args.command)
+      .hint(fmt::format("`neuron-cache {} -- torchrun ... train.py`", args.command));
+}
+
+struct Added {
+  neff::FoundTree tree;
+  ops::ProgramEnd end;
+  std::vector<ops::UsedGraph> used;
+
+  uint64_t Count(std::string_view state) const {
+    return static_cast<uint64_t>(std::ranges::count(used, state, &ops::UsedGraph::state));
+  }
+  bool crashed() const { return end.exit_code != 0; }
+};
+
+Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
+                          ToolContext& context) {
+  NXDKIT_TRY(CheckCommandWords(args));
+  Added added;
+  NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
+  // In the cache: its graphs are then moved by a rename.
+  NXDKIT_ASSIGN(const ops::ScratchCache scratch, ops::ScratchCache::Make(place.root));
+  NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), before, args.words, context));
+  added.end = collection.end;
+  added.tree = CacheOf(place.root, collection.graphs);
+  NXDKIT_TRY(MakeFolders(added.tree.root));
+  NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, StopIfInterrupted).To(added.used));
+  for (const std::string& name : collection.past) added.used.push_back({name, "new"});
+  return added;
+}
+
+std::string SummaryOf(const Added& added) {
+  std::string text = fmt::format("{} graphs: {} new, {} with a result", added.used.size(),
+                                 added.Count("new"), added.Count("there"));
+  if (const uint64_t waiting = added.Count("waiting"))
+    text += fmt::format(", {} without one", waiting);
+  if (const uint64_t failed = added.Count("failed"))
+    text += fmt::format(", {} that failed before", failed);
+  return text;
+}
+
+std::string CrashText(const Added& added) { return fmt::format("the command {}", added.end.text); }
+
+Json EntriesJson(const std::vector<ops::UsedGraph>& used) {
+  Json json = Json::array();
+  for (const ops::UsedGraph& each : used)
+    json.push_back({{"entry", each.entry}, {"state", each.state}});
+  return json;
+}
+
+Json CommandJson(const Added& added) {
+  return {{"exit_code", added.end.exit_code}, {"end", added.end.text}};
+}
+
+void AddFields(const Added& added, ToolAnswer& answer) {
+  answer.fields["entries"] = EntriesJson(added.used);
+  answer.fields["program"] = CommandJson(added);
+  answer.fields["root"] = added.tree.root;
+}
+
+Json MissJson(const ops::Miss& miss) {
+  return {{"entry", miss.entry},
+          {"reason", miss.reason},
+          {"message", miss.message},
+          {"other", miss.other.empty() ? Json() : Json(miss.other)},
+          {"flags_only_here", miss.only_here},
+          {"flags_only_there", miss.only_there}};
+}
+
+// The graphs of a run, held against the cache.
+Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root) {
+  NXDKIT_ASSIGN(const ops::CacheIndex index, ops::CacheIndex::Open(root, StopIfInterrupted));
+  ToolAnswer answer;
+  Json entries = Json::array();
+  Json misses = Json::array();
+  for (const neff::Graph& graph : graphs.graphs) {
+    NXDKIT_ASSIGN(const std::optional<ops::Miss> miss, index.Explain(graph));
+    entries.push_back({{"entry", graph.name}, {"state", miss ? "missing" : "there"}});
+    if (!miss) continue;
+    misses.push_back(MissJson(*miss));
+    answer.text += EscapeControl("missing: " + miss->entry + ": " + miss->message +
+                                 (miss->other.empty() ? "" : ": " + miss->other)) +
+                   "\n";
+  }
+  answer.text += fmt::format("{}: {} of {} graphs have a result", EscapeControl(root),
+                             entries.size() - misses.size(), entries.size());
+  answer.text += misses.empty() ? "\n" : fmt::format(", {} would be compiled\n", misses.size());
+  answer.findings = !misses.empty();
+  answer.fields = {
+      {"entries", std::move(entries)}, {"misses", std::move(misses)}, {"root", index.tree().root}};
+  return answer;
+}
+
+void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
+  if (!graphs.graphs.empty()) return;
+  answer.findings = true;
+  answer.text =
+      "no graph was collected: the command traces none, or names a cache by itself\n" + answer.text;
+}
+
+}  // namespace
+
+Result<ToolAnswer> Collect(const CacheArgs& args, const neff::CachePlace& place,
+                           ToolContext& context) {
+  NXDKIT_ASSIGN(const Added added, CollectInto(args, place, context));
+  ToolAnswer answer;
+  answer.text = fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
+  if (added.crashed())
+    answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
+  answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
+  if (added.used.empty()) answer.text += "no graph was collected\n";
+  AddFields(added, answer);
+  return answer;
+}
+
+Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
+                        ToolContext& context) {
+  NXDKIT_ASSIGN(const Added added, CollectInto(args, place, context));
+  if (added.crashed() && !IgnoresErrors(args))
+    return Error(Errc::kFindings, CrashText(added) + ", and nothing was compiled")
+        .hint("what it had traced is in the cache: `neuron-cache compile`; --ignore-error goes on");
+  if (added.crashed()) context.Warn(CrashText(added) + ": what it had traced is compiled");
+  if (added.used.empty())
+    return Error(Errc::kFindings,
+                 "no graph was collected: the command traces none, or names a cache by itself");
+  context.Note(SummaryOf(added));
+  std::vector<std::string> wanted;
+  for (const ops::UsedGraph& each : added.used) wanted.push_back(each.entry);
+  NXDKIT_ASSIGN(ToolAnswer answer, Compile(args, added.tree, wanted, context));
+  AddFields(added, answer);
+  return answer;
+}
+
+Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
+                         ToolContext& context) {
+  NXDKIT_TRY(CheckCommandWords(args));
+  NXDKIT_ASSIGN(const neff::FoundTree tree, TreeOf(place));
+  NXDKIT_ASSIGN(const bool is_folder,
+                args.words.size() == 1 ? IsFolder(args.words[0]) : Result<bool>(false));
+  if (is_folder) {
+    NXDKIT_ASSIGN(const ops::CollectedGraphs graphs,
+                  ops::GraphsIn(args.words[0], StopIfInterrupted));
+    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
+    AskForGraphs(graphs, answer);
+    answer.fields["program"] = Json();
+    return answer;
+  }
+  const std::string temporary = EnvironmentValue("TMPDIR");
+  NXDKIT_ASSIGN(const ops::ScratchCache scratch,
+                ops::ScratchCache::Make(temporary.empty() ? "/tmp" : temporary));
+  NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), tree, args.words, context));
+  NXDKIT_ASSIGN(ToolAnswer answer,
+                Compare(collection.graphs, CacheOf(place.root, collection.graphs).root));
+  AskForGraphs(collection.graphs, answer);
+  const bool crashed = collection.end.exit_code != 0;
+  if (crashed)
+    answer.text += fmt::format("the command {}: what it would have traced behind is not known\n",
+                               collection.end.text);
+  answer.findings = answer.findings || (crashed && !IgnoresErrors(args));
+  answer.fields["program"] = {{"exit_code", collection.end.exit_code},
+                              {"end", collection.end.text}};
+  return answer;
+}
+
+}  // namespace nxdkit::tool

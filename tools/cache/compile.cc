@@ -1,0 +1,235 @@
+#include "tools/cache/compile.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "formats/compile_cache/known_roots.h"
+#include "formats/ops/precompile/compile_graphs.h"
+#include "formats/ops/precompile/room.h"
+#include "lib/base/duration.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/paths.h"
+#include "lib/system/process.h"
+#include "lib/system/signals.h"
+#include "lib/system/system.h"
+
+namespace nxdkit::tool {
+namespace {
+
+constexpr char kRetriesVariable[] = "NEURON_PARALLEL_COMPILE_MAX_RETRIES";
+constexpr char kTargetVariable[] = "NEURON_PLATFORM_TARGET_OVERRIDE";
+constexpr int kMostRetries = 100;
+
+Result<int> RetriesOf(const CacheArgs& args) {
+  if (args.retries) return *args.retries;
+  const std::string said = EnvironmentValue(kRetriesVariable);
+  if (said.empty()) return 0;
+  const std::optional<int> number = ParseNumber<int>(said);
+  if (!number || *number < 0 || *number > kMostRetries)
+    return BadUsage("{} is \"{}\", expected a number from 0 to {}", kRetriesVariable, said,
+                    kMostRetries);
+  return *number;
+}
+
+// The target that graphs are compiled for which do not say theirs.
+Result<std::string> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan) {
+  const auto needed = std::ranges::count_if(plan.graphs, ops::NeedsTarget);
+  const std::string target = args.target.value_or(EnvironmentValue(kTargetVariable));
+  if (needed == 0 || !target.empty()) return target;
+  return BadUsage("the flags of {} graph{} do not say for which target", needed,
+                  needed == 1 ? "" : "s")
+      .hint("--target trn1, trn2 or inf2: that of the machine on which they run");
+}
+
+Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan) {
+  ops::CompileOptions options;
+  NXDKIT_TRY(TargetOf(args, plan).To(options.target));
+  NXDKIT_TRY(RetriesOf(args).To(options.retries));
+  options.jobs = args.jobs.value_or(ops::DefaultCompilers());
+  options.memory = FreeMemoryBytes();
+  if (args.memory_per_job) NXDKIT_TRY(ParseBytes(*args.memory_per_job).To(options.memory_per_job));
+  options.most_seconds = args.job_timeout;
+  const std::string temporary = EnvironmentValue("TMPDIR");
+  options.work_folder = args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary);
+  options.poll = StopIfInterrupted;
+  return options;
+}
+
+std::string Counted(uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
+std::string SavedText(const ops::CompilePlan& plan) {
+  if (plan.noted == 0) return "";
+  return fmt::format(" ({} of compiling saved, noted of {})", HumanDuration(plan.saved_seconds),
+                     plan.noted);
+}
+
+std::string VersionText(const ops::GraphCompiler& compiler) {
+  return BaseName(compiler.command[0]) +
+         (compiler.version.empty() ? " of a version that it does not say" : " " + compiler.version);
+}
+
+// All of them made by another compiler: a run with this one looks in a folder of its own.
+Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
+                     ToolContext& context) {
+  if (plan.other.empty()) return OkStatus();
+  const std::string text = fmt::format(
+      "{} without a result {} of another compiler than {}, such as {}",
+      Counted(plan.other.size(), "graph", "graphs"), plan.other.size() == 1 ? "is" : "are",
+      compiler.version, EscapeControl(plan.other.front()));
+  if (plan.graphs.empty() && plan.finished == 0)
+    return Error(Errc::kFindings, text)
+        .in(plan.tree.root)
+        .hint("a run with this compiler looks for neuronxcc-" + compiler.version +
+              " and compiles all of it again; --compiler names another one");
+  context.Warn(text + ": left as they are");
+  return OkStatus();
+}
+
+void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
+               const ops::CompileOptions& options, const ToolContext& context) {
+  if (plan.graphs.empty()) return;
+  const std::string again =
+      plan.failed_before == 0
+          ? ""
+          : fmt::format(" ({} failed before, and {} tried again)", plan.failed_before,
+                        plan.failed_before == 1 ? "is" : "are");
+  context.Note(fmt::format("{} to compile{}, {} there; {}, at most {} at once{}",
+                           Counted(plan.graphs.size(), "graph", "graphs"), again, plan.finished,
+                           VersionText(compiler), options.jobs,
+                           options.memory ? " in " + HumanBytes(*options.memory) : ""));
+}
+
+void TellItem(const ops::CompileItem* item, const ops::CompileProgress& progress,
+              const ToolContext& context) {
+  std::string text;
+  if (item == nullptr)
+    text = fmt::format("{} running for up to {}", progress.running,
+                       HumanDuration(progress.longest_seconds));
+  else if (item->outcome == "compiled")
+    text = fmt::format("compiled {} in {}", item->entry, HumanDuration(item->seconds));
+  else if (item->outcome == "elsewhere")
+    text = fmt::format("{} was compiled by another process", item->entry);
+  else
+    text = fmt::format("{} {}: {}", item->entry, item->outcome, item->message);
+  const uint64_t done = progress.compiled + progress.elsewhere;
+  text += fmt::format("; {} of {} done", done, progress.total);
+  if (progress.failed > 0) text += fmt::format(", {} failed", progress.failed);
+  if (progress.left() > 0) text += fmt::format(", {} left", progress.left());
+  if (progress.left() > 0 && progress.seconds_left)
+    text += ", about " + HumanDuration(*progress.seconds_left);
+  context.Note(EscapeControl(text));
+}
+
+Json ItemJson(const ops::CompileItem& item) {
+  return {{"entry", item.entry},
+          {"outcome", item.outcome},
+          {"message", item.message.empty() ? Json() : Json(item.message)},
+          {"log", item.log.empty() ? Json() : Json(item.log)},
+          {"seconds", item.seconds},
+          {"tries", item.tries}};
+}
+
+Json ReasonsJson(const std::vector<ops::NamedReason>& list) {
+  Json json = Json::array();
+  for (const ops::NamedReason& each : list)
+    json.push_back({{"entry", each.entry}, {"reason", each.reason}});
+  return json;
+}
+
+ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
+                  const ops::CompileReport& report) {
+  ToolAnswer answer;
+  Json items = Json::array();
+  uint64_t compiled = 0;
+  uint64_t elsewhere = 0;
+  uint64_t failed = 0;
+  for (const ops::CompileItem& item : report.items) {
+    items.push_back(ItemJson(item));
+    compiled += item.outcome == "compiled";
+    elsewhere += item.outcome == "elsewhere";
+    const bool failed_itself = !item.log.empty() || !item.message.empty();
+    if (!failed_itself) continue;
+    ++failed;
+    answer.text += EscapeControl(fmt::format("{}: {}: {}", item.outcome, item.entry, item.message));
+    if (item.tries > 1) answer.text += fmt::format(" ({} tries)", item.tries);
+    if (!item.log.empty()) answer.text += "\n  log: " + EscapeControl(item.log);
+    answer.text += "\n";
+  }
+  for (const ops::NamedReason& each : plan.left)
+    answer.text += EscapeControl("left: " + each.entry + ": " + each.reason) + "\n";
+  answer.text += fmt::format("{}: compiled {} in {}", EscapeControl(plan.tree.root), compiled,
+                             HumanDuration(report.seconds));
+  if (elsewhere > 0) answer.text += fmt::format(", {} by other processes", elsewhere);
+  if (failed > 0) answer.text += fmt::format(", {} failed", failed);
+  answer.text += fmt::format("; {} there before{}\n", plan.finished, SavedText(plan));
+  answer.findings = failed > 0 || !plan.left.empty();
+  answer.fields = {{"compiler", {{"command", compiler.command}, {"version", compiler.version}}},
+                   {"graphs", std::move(items)},
+                   {"compiled", compiled},
+                   {"elsewhere", elsewhere},
+                   {"failed", failed},
+                   {"failed_before", plan.failed_before},
+                   {"there", plan.finished},
+                   {"left", ReasonsJson(plan.left)},
+                   {"other_compiler", plan.other},
+                   {"seconds", report.seconds},
+                   {"saved_seconds", plan.noted > 0 ? Json(plan.saved_seconds) : Json()},
+                   {"saved_noted", plan.noted},
+                   {"dry_run", false}};
+  return answer;
+}
+
+ToolAnswer DryAnswer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler) {
+  ops::CompileReport nothing;
+  std::string text;
+  for (const neff::Graph& graph : plan.graphs) {
+    nothing.items.push_back({.entry = graph.name, .outcome = "would compile", .message = {}, .log = {}});
+    text +=
+        fmt::format("would compile {} ({})\n", EscapeControl(graph.name), HumanBytes(graph.bytes));
+  }
+  ToolAnswer answer = Answer(plan, compiler, nothing);
+  answer.fields["dry_run"] = true;
+  answer.text = text + fmt::format("{}: {} to compile, {} there\n", EscapeControl(plan.tree.root),
+                                   plan.graphs.size(), plan.finished);
+  return answer;
+}
+
+}  // namespace
+
+Status CheckCompileOptions(const CacheArgs& args) {
+  const bool compiles = args.command == "compile" || args.command == "warm";
+  const bool said = args.compiler || args.target || args.jobs || args.memory_per_job ||
+                    args.retries || args.work_dir;
+  if (said && !compiles)
+    return BadUsage(
+        "--compiler, --target, --jobs, --memory-per-job, --retries and --work-dir belong to "
+        "compile and warm");
+  return OkStatus();
+}
+
+Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
+                           const std::optional<std::vector<std::string>>& wanted,
+                           ToolContext& context) {
+  // Where nothing is to be compiled no compiler is missed.
+  const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
+  const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();
+  NXDKIT_ASSIGN(const ops::CompilePlan plan,
+                ops::PlanCompile(tree, compiler, wanted, StopIfInterrupted));
+  const bool needed = args.compiler || (!plan.graphs.empty() && !context.common().dry_run);
+  if (!found.ok() && needed) return found.error();
+  NXDKIT_TRY(CheckCompiler(plan, compiler, context));
+  NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan));
+  if (context.common().dry_run) return DryAnswer(plan, compiler);
+  TellBegin(plan, compiler, options, context);
+  options.tell = [&](const ops::CompileItem* item, const ops::CompileProgress& progress) {
+    TellItem(item, progress, context);
+  };
+  NXDKIT_ASSIGN(const ops::CompileReport report, ops::CompileGraphs(plan, compiler, options));
+  return Answer(plan, compiler, report);
+}
+
+}  // namespace nxdkit::tool

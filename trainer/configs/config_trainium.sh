@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# The run of config_trainium.yaml from nothing but a model and data: looks at the machine, compiles the rollout
+# bundle where there is none, checks that the run fits, and trains. The same command goes on with a run.
+#
+# usage: bash trainer/configs/config_trainium.sh [OPTION...] [config=FILE] [KEY=VALUE...]
+#   --build DIR      where the commands are (build/release, build/dev, or where they are installed)
+#   --instance NAME  the machine that the run has to fit (this one; elsewhere trn1.32xlarge)
+#   --compiler CMD   of the bundle, as neuron-export takes it (optimum-cli)
+#   --dry-run        say what would be done, and whether it fits
+# config=FILE (or --config FILE) is your own configuration in the place of config_trainium.yaml, one for the EasyR1 port
+# too: the engine that such a file does not name is config_trainium.yaml's. MODEL_PATH, where it is set, is
+# worker.actor.model.model_path. KEY=VALUE wins over both.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=trainer/configs/find_tools.sh
+source "$here/find_tools.sh"
+
+say() { echo "config_trainium.sh: $*" >&2; }
+usage() {
+  sed -n '2,12p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  exit 2
+}
+
+# A word of another launcher: what is there instead.
+refuse_launcher() {
+  say "$1 belongs to a launcher of other programs. Here one process has all cores of a machine (trainer.cores=N);"
+  say "several machines are started by mpirun or srun: trainer/README.md, \"On several machines\""
+  exit 2
+}
+
+build=() instance='' compiler=() dry=() config=$here/config_trainium.yaml words=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build | --instance | --compiler | --config) [ $# -gt 1 ] || usage ;;
+  esac
+  case $1 in
+    --build) build=("$2"); shift ;;
+    --instance) instance=$2; shift ;;
+    --compiler) compiler=(--compiler "$2"); shift ;;
+    --config) config=$2; shift ;;
+    --dry-run | -n) dry=(--dry-run) ;;
+    config=*) config=${1#config=} ;;
+    --nproc* | --nnodes* | --node-rank* | --node_rank* | --master* | --rdzv* | --num-gpus* | --num_gpus* | --address* | --head)
+      refuse_launcher "$1" ;;
+    -*) say "unknown option $1"; usage ;;
+    *=*) words+=("$1") ;;
+    *) say "unknown word $1"; usage ;;
+  esac
+  shift
+done
+[ -z "${MODEL_PATH:-}" ] || words=("worker.actor.model.model_path=$MODEL_PATH" "${words[@]}")
+[ -z "${RAY_ADDRESS:-}" ] || say "RAY_ADDRESS is not used: there is no Ray here, and no cluster to join"
+[ -z "${NEURON_COMPILED_ARTIFACTS:-}" ] ||
+  say "NEURON_COMPILED_ARTIFACTS is not used: the bundle is worker.rollout.model_path's"
+tools=$(find_tools "${build[@]}")
+
+# The type of an EC2 machine of these days is its product's name.
+machine=$(cat /sys/devices/virtual/dmi/id/product_name 2>/dev/null || true)
+devices=$(find /dev -maxdepth 1 -name 'neuron[0-9]*' 2>/dev/null | wc -l)
+case $machine in trn* | inf*) ;; *) machine='' ;; esac
+instance=${instance:-${machine:-trn1.32xlarge}}
+say "${machine:-this machine} has $devices Neuron devices; the run is for $instance"
+
+# setting TEXT KEY: the value of KEY in what --print-config has printed; setting TEXT KEY source: where it is from.
+setting() {
+  awk -v key="$2" -v what="${3:-value}" '
+    { depth = match($0, /[^ ]/) - 1; name = $1; sub(/:$/, "", name); path[depth / 2] = name
+      whole = path[0]; for (i = 1; i <= depth / 2; ++i) whole = whole "." path[i]
+      if (whole != key) next
+      value = $0; sub(/^ *[^ ]+ /, "", value); source = value
+      sub(/.*  # /, "", source); sub(/  # [^#]*$/, "", value)
+      print what == "source" ? source : value
+      exit }' <<<"$1" | sed 's/^"\(.*\)"$/\1/'
+}
+
+print() { "$tools/grpo-train" --quiet --print-config --instance "$instance" "$@"; }
+shown=$(print --config "$config" "${words[@]}")
+# The port's files name no engine: there is one there.
+if [ "$(setting "$shown" worker.rollout.engine source)" = default ]; then
+  say "worker.rollout.engine is not named; taken are vllm and the command of config_trainium.yaml"
+  own=$(print --config "$here/config_trainium.yaml")
+  [ "$(setting "$shown" worker.rollout.command) $(setting "$shown" worker.rollout.url)" != "null []" ] ||
+    words=("worker.rollout.command=$(setting "$own" worker.rollout.command)" "${words[@]}")
+  words=("worker.rollout.engine=vllm" "${words[@]}")
+fi
+
+model=$(setting "$shown" worker.actor.model.model_path)
+bundle=$(setting "$shown" worker.rollout.model_path)
+compiled() { setting "$shown" "worker.rollout.neuron_override_config.$1"; }
+target=()
+case $(setting "$shown" worker.rollout.engine source),$(setting "$shown" worker.rollout.engine),$(compiled on_device_sampling) in
+  [!d]*,cpu,*) target=(--target cpu) ;;
+  *,true) target=(--on-device-sampling) ;;
+  *,false) target=(--no-on-device-sampling) ;;
+esac
+train=("$tools/grpo-train" --config "$config" --instance "$instance" "${words[@]}")
+# Whether the run fits but for its bundle, and its engine's program is there.
+check_run() { "${train[@]}" worker.rollout.model_path=null --dry-run; }
+make_bundle() {
+  local option value words=("${target[@]}" "${compiler[@]}" "${dry[@]}")
+  for option in tp:tp_degree bs:batch_size seq:seq_len; do
+    value=$(compiled "${option#*:}")
+    [ "$value" = null ] || words+=("--${option%:*}" "$value")
+  done
+  "$tools/neuron-export" --instance "$instance" "${words[@]}" "$model" "$bundle" >&2
+}
+
+if [ "$bundle" = null ]; then
+  say "no bundle is named: worker.rollout.model_path=FOLDER"
+  exit 2
+elif [ -e "$bundle" ]; then
+  say "$bundle is there; whether it is what the run wants is checked before the first step"
+elif [ ${#dry[@]} -gt 0 ]; then
+  check_run
+  make_bundle
+  exit 0
+else
+  # It says all again when it begins.
+  said=$(check_run 2>&1) || { code=$?; echo "$said" >&2; exit "$code"; }
+  say "$bundle is not there and is made first: for 4 B parameters a compiler takes half an hour to an hour"
+  make_bundle
+fi
+exec "${train[@]}" "${dry[@]}"

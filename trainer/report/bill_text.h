@@ -1,0 +1,31 @@
+// A bill for people, and for programs.
+// PRIVATE: it pulls in nlohmann/json.hpp; include it from .cc files only.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lib/json/json.h"
+#include "trainer/report/bill.h"
+
+namespace nxdkit::trainer {
+
+// "8.2 M tokens in 5 h 20 min, cost 229.33", as far as it is known; "" when nothing is.
+std::string AmountText(const std::optional<double>& tokens, const std::optional<double>& seconds,
+                       const std::optional<double>& cost);
+
+// Lines of what is left, with line feeds: the plan in steps and the most tokens; the rate, and
+// what tokens, hours and money are left at it.
+std::string BillLeftText(const Bill& bill);
+// "so far: 13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts\n"; ""
+// when nothing is known.
+std::string BillSoFarText(const Bill& bill);
+
+// The same as rows of a table: what, and how much.
+std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill);
+
+// The figures, null where they are not known; hours as numbers with a fraction.
+Json BillJson(const Bill& bill);
+
+}  // namespace nxdkit::trainer
