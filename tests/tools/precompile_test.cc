@@ -76,6 +76,17 @@ TEST(Precompile, NeedsATargetThatNobodySays) {
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE=trn2"}).exit_code, 0);
   EXPECT_THAT(ReadFile(shop / "words"), HasSubstr("--target=trn2 "));
+  // A machine with devices says it.
+  fs::remove(shop / "words");
+  shop.AddGraph('c');
+  shop.Write("machine/sys/devices/virtual/dmi/id/product_name", "trn2.48xlarge\n");
+  shop.Write("machine/proc/devices", "Character devices:\n245 neuron\n");
+  for (int i = 0; i < 16; ++i) shop.Write("machine/dev/neuron" + std::to_string(i), "");
+  EXPECT_EQ(shop.Cc("compile",
+                    {"NEURON_PLATFORM_TARGET_OVERRIDE=", "NXDKIT_MACHINE_ROOT=" + shop / "machine"})
+                .exit_code,
+            0);
+  EXPECT_THAT(ReadFile(shop / "words"), HasSubstr("--target=trn2 "));
   shop.AddGraph('b', 0, "cache", R"(["--target=inf2"])");
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE="}).exit_code, 0);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/hardware/resolve.h"
 #include "formats/ops/precompile/compile_graphs.h"
 #include "formats/ops/precompile/room.h"
 #include "lib/base/duration.h"
@@ -34,14 +35,27 @@ Result<int> RetriesOf(const CacheArgs& args) {
   return *number;
 }
 
+// What compilers are told of this machine; "" where there are no devices, or they do not say it.
+Result<std::string> TargetOfMachine() {
+  NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
+                hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
+  if (!machine) return std::string();
+  const Result<hardware::Instance> instance = hardware::InstanceOf(*machine);
+  return instance.ok() ? instance->platform : std::string();
+}
+
 // The target that graphs are compiled for which do not say theirs.
 Result<std::string> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan) {
   const auto needed = std::ranges::count_if(plan.graphs, ops::NeedsTarget);
-  const std::string target = args.target.value_or(EnvironmentValue(kTargetVariable));
+  std::string target = args.target.value_or(EnvironmentValue(kTargetVariable));
   if (needed == 0 || !target.empty()) return target;
+  NXDKIT_TRY(TargetOfMachine().To(target));
+  if (!target.empty()) return target;
   return BadUsage("the flags of {} graph{} do not say for which target", needed,
                   needed == 1 ? "" : "s")
-      .hint("--target trn1, trn2 or inf2: that of the machine on which they run");
+      .hint(
+          "--target trn1, trn2 or inf2: that of the machine on which they run; this one has no "
+          "Neuron devices that say it");
 }
 
 Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan) {
