@@ -18,6 +18,7 @@ bool IsOfCompiler(const neff::Graph& graph, const GraphCompiler& compiler) {
 
 void TakeFinished(const neff::Graph& graph, CompilePlan& plan) {
   ++plan.finished;
+  if (graph.has_lock) plan.locked.push_back(graph.path);
   const std::optional<double> seconds = neff::NotedSeconds(graph.path);
   if (!seconds) return;
   plan.saved_seconds += *seconds;
