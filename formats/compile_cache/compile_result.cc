@@ -82,15 +82,17 @@ std::string MarkerText(uint64_t neff_bytes) {
 
 }  // namespace
 
+void RemoveIdleLocks(const std::string& folder) {
+  const Result<std::vector<std::string>> names = ListIfThere(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names)
+    if (name.ends_with(kLockSuffix)) (void)RemoveIdleLock(JoinPath(folder, name)).ok();
+}
+
 CompileHold::~CompileHold() {
   const bool holds = !holds_.empty();
   holds_.clear();
-  if (!holds || idle_in_.empty()) return;
-  // A lock that was left by a process that died is no lock, but people and scripts take it for one.
-  const Result<std::vector<std::string>> names = ListIfThere(idle_in_);
-  if (!names.ok()) return;
-  for (const std::string& name : *names)
-    if (name.ends_with(kLockSuffix)) (void)RemoveIdleLock(JoinPath(idle_in_, name)).ok();
+  if (holds && !idle_in_.empty()) RemoveIdleLocks(idle_in_);
 }
 
 Result<std::optional<CompileHold>> CompileHold::Try(const FoundTree& tree, const Graph& graph,

@@ -12,6 +12,10 @@
 
 namespace nxdkit::neff {
 
+// Removes the files of locks in the entry that nobody holds or has open. One that was left by a
+// process that died is no lock, but people and scripts take it for one.
+void RemoveIdleLocks(const std::string& folder);
+
 // All locks of an entry that is being compiled: those of the tree's own programs, and ours.
 // Move-only; with it the files of the locks go that nobody else has open.
 class CompileHold {

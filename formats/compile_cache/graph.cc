@@ -139,9 +139,13 @@ Result<std::optional<Graph>> XlaGraph(const CacheEntry& entry) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry.path));
   NXDKIT_TRY(FindFile(names, graph));
   if (graph.file.empty()) return std::optional<Graph>();
+  graph.has_lock = std::ranges::any_of(
+      names, [](const std::string& name) { return name.ends_with(kLockSuffix); });
+  graph.has_result = entry.state == EntryState::kDone;
+  if (graph.has_result) return std::optional<Graph>(std::move(graph));
   NXDKIT_ASSIGN(const std::optional<Flags> flags, FlagsIn(entry.path));
   const bool old = flags && flags->old;
-  graph.has_result = entry.state == EntryState::kDone || (old && entry.payload == kNeffFile);
+  graph.has_result = old && entry.payload == kNeffFile;
   if (graph.has_result) return std::optional<Graph>(std::move(graph));
   // Without a file they are those of the empty one.
   NXDKIT_TRY(CheckName(entry, flags ? flags->text : "")

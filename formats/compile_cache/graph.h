@@ -29,6 +29,7 @@ struct Graph {
   std::vector<std::string> options{};
   EntryState state = EntryState::kEmpty;
   bool has_result = false;  // nothing is to be compiled
+  bool has_lock = false;    // a lock's file is there, of a process that works or that died
 };
 
 // nullopt for an entry without a graph: one of ours, one of TorchNeuron. kCorrupt when the flags

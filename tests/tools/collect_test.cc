@@ -169,6 +169,24 @@ TEST(Checks, SayWhyEntriesMiss) {
   EXPECT_EQ(miss('0')["reason"], "absent");
 }
 
+// ModelBuilder's keys change with the flags: the same bytes under another key.
+TEST(Checks, KnowAGraphByItsBytes) {
+  CollectShop shop("ab");
+  const std::string other = R"(["--auto-cast=all"])";
+  shop.AddGraph('c', 0, "cache", other);
+  const std::string c = std::string("neuronxcc-") + PrecompileWorkshop::kVersion + "/" +
+                        PrecompileWorkshop::Module('c', other);
+  shop.Write("cache/" + c + "/model.hlo_module.pb", PrecompileWorkshop::GraphText('a'));
+  shop.Write("cache/" + c + "/model.neff", testing_util::ToyNeff());
+  shop.Write("cache/" + c + "/model.done", "");
+  const Json json = shop.CcJson(1, "check", shop / "graphs");
+  ASSERT_EQ(json["misses"].size(), 2u);
+  EXPECT_EQ(json["misses"][0]["reason"], "flags");
+  EXPECT_EQ(json["misses"][0]["other"], c);
+  EXPECT_EQ(json["misses"][0]["flags_only_there"][0], "--auto-cast=all");
+  EXPECT_EQ(json["misses"][1]["reason"], "absent");
+}
+
 TEST(Packs, TheSmallestCacheOfARun) {
   CollectShop shop("abc");
   for (const char key : {'a', 'b', 'f'}) {

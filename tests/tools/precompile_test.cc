@@ -141,6 +141,28 @@ TEST(Precompile, TriesAgainAloneWhatWasKilledOrEndedWith70) {
   EXPECT_EQ(item('e')["log"], shop.Entry('e') + "/nxdkit-compile.log");
 }
 
+TEST(Precompile, TakesNoStatusAbove192ForASignal) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  shop.Plan('a', "255");  // Python's sys.exit(-1)
+  const Json json = shop.CcJson(1, "compile", kTrn1);
+  EXPECT_EQ(json["graphs"][0]["outcome"], "failed");
+  EXPECT_EQ(json["graphs"][0]["tries"], 1);
+  EXPECT_TRUE(shop.Has('a', "model.log"));
+}
+
+TEST(Precompile, RemembersNoFailureOfAFullDisk) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  shop.AddGraph('b');
+  shop.Plan('a', "full");
+  shop.Plan('b', "quota");
+  const Json json = shop.CcJson(1, "compile", kTrn1);
+  for (const Json& graph : json["graphs"]) EXPECT_EQ(graph["outcome"], "disk full") << graph;
+  EXPECT_FALSE(shop.Has('a', "model.log"));
+  EXPECT_FALSE(shop.Has('b', "model.log"));
+}
+
 TEST(Precompile, RetriesAsOftenAsTheOptionOrTheVariableSays) {
   PrecompileWorkshop shop;
   shop.AddGraph('a');
@@ -270,6 +292,21 @@ TEST(Precompile, TakesALockThatWasLeftAndRemovesIt) {
   ASSERT_EQ(shop.Cc("compile " + kTrn1).exit_code, 0);
   EXPECT_TRUE(shop.Has('a', "model.done"));
   EXPECT_THAT(shop.Ending(".lock"), IsEmpty());
+}
+
+TEST(Precompile, RemovesTheLockOfAFinishedEntryThatNobodyHolds) {
+  PrecompileWorkshop shop;
+  for (const char key : {'a', 'b'}) {
+    shop.AddGraph(key);
+    shop.AddResult(key);
+    shop.Write("cache/" + PrecompileWorkshop::Name(key) + "/model.hlo_module.pb.lock", "");
+  }
+  const testing_util::Held held(shop.Entry('b') + "/model.hlo_module.pb.lock", LOCK_EX);
+  EXPECT_EQ(shop.Cc("compile -n " + kTrn1).exit_code, 0);
+  EXPECT_TRUE(shop.Has('a', "model.hlo_module.pb.lock"));
+  EXPECT_EQ(shop.Cc("compile " + kTrn1).exit_code, 0);
+  EXPECT_FALSE(shop.Has('a', "model.hlo_module.pb.lock"));
+  EXPECT_TRUE(shop.Has('b', "model.hlo_module.pb.lock"));
 }
 
 TEST(Precompile, SeveralProcessesCompileEachGraphOnce) {

@@ -60,7 +60,7 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("cache/" + Name(key) + "/model.neff", testing_util::ToyNeff());
     Write("cache/" + Name(key) + "/model.done", "");
   }
-  // How the compiler behaves for the graph: "fail", "70", "70 once", "kill once", "kill", "hang",
+  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill", "hang",
   // "F137", "cut", "nothing", "slow".
   void Plan(char key, const std::string& what) const {
     Write("plan/model." + Module(key), what + "\n");
@@ -73,9 +73,20 @@ class PrecompileWorkshop : public ExportWorkshop {
     for (const std::string& entry : Environment()) environment.push_back(entry);
     return RunProcess(words, environment);
   }
-  // The same, not waited for.
-  pid_t Start(const std::string& options) const {
-    Words words = {"/usr/bin/env"};
+  // In a mount namespace of its own, and with the name of another machine: a script of bash for
+  // which "$@" is the command.
+  ProcessResult CcInNamespace(const std::string& script, const std::string& options) const {
+    Words words = InNamespace(script);
+    words.push_back(Tool("neuron-cache"));
+    for (const std::string& word : Split(options)) words.push_back(word);
+    return RunProcess(words, Environment());
+  }
+  static Words InNamespace(const std::string& script) {
+    return {"/usr/bin/unshare", "-Urmu", "/bin/bash", "-c", script, "bash"};
+  }
+  // As Cc, not waited for; behind the words of another command.
+  pid_t Start(const std::string& options, Words words = {}) const {
+    words.emplace_back("/usr/bin/env");
     for (const std::string& entry : Environment()) words.push_back(entry);
     words.push_back(Tool("neuron-cache"));
     for (const std::string& word : Split(options)) words.push_back(word);
@@ -145,6 +156,7 @@ while [ $# -gt 0 ]; do case $1 in
 esac; shift; done
 name=$(basename "$graph" .hlo_module.pb)
 echo "$name" >>$here/begun
+echo $$ >>$here/compilers
 echo "$words" >>$here/words
 plan=$(cat "$here/plan/$name" 2>/dev/null || true)
 once() { [ ! -e "$here/once.$name" ] && touch "$here/once.$name"; }
@@ -154,6 +166,7 @@ case $plan in
     echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"
     echo bye
     exit 1 ;;
+  255) echo "ERROR: in the middle"; exit 255 ;;
   70) echo "2026-11-26 ERROR: [NCC_IXTP002] too many instructions" >>"$log"; exit 70 ;;
   "70 once") if once; then exit 70; fi ;;
   kill) kill -9 $$ ;;
@@ -161,6 +174,7 @@ case $plan in
   hang) sleep 1000 ;;
   F137) echo "[F137] neuronx-cc was forcibly killed"; exit 70 ;;
   full) echo "OSError: [Errno 28] No space left on device"; exit 1 ;;
+  quota) echo "OSError: [Errno 122] Disk quota exceeded"; exit 1 ;;
   cut) head -c 1200 $here/made/toy.neff >"$out"; exit 0 ;;
   nothing) exit 0 ;;
   slow) sleep 0.3 ;;
@@ -170,11 +184,12 @@ echo "$name" >>$here/compiled
 )sh";
   }
 
-  // trace KEY...: writes the graphs that lie in graphs/; "cut", "crash", "kill" and "hang" say how
-  // it goes on.
+  // trace KEY...: writes the graphs that lie in graphs/, each from two processes at once; "crash",
+  // "kill", "cut", "hang", and "deaf": the same for all signals but one.
   static std::string TraceScript() {
     return R"sh(
 here=$NEURON_STANDIN
+echo $$ >>$here/programs
 [ "$NEURON_EXTRACT_GRAPHS_ONLY" = 1 ]
 [ "$NEURON_PARALLEL_COMPILE" = 1 ]
 root=$NEURON_COMPILE_CACHE_URL
@@ -202,6 +217,7 @@ for word in "$@"; do case $word in
     done ;;
   kill) kill -9 $$ ;;
   hang) touch $here/hangs; sleep 1000 ;;
+  deaf) trap '' TERM; (trap '' TERM; setsid sleep 1000) & touch $here/hangs; sleep 1000 ;;
   *) write $word & write $word; wait ;;
 esac; done
 )sh";

@@ -157,7 +157,7 @@ Json MissJson(const ops::Miss& miss) {
 
 // The graphs of a run, held against the cache.
 Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root) {
-  NXDKIT_ASSIGN(const ops::CacheIndex index, ops::CacheIndex::Open(root, StopIfInterrupted));
+  NXDKIT_ASSIGN(ops::CacheIndex index, ops::CacheIndex::Open(root, StopIfInterrupted));
   ToolAnswer answer;
   Json entries = Json::array();
   Json misses = Json::array();

@@ -322,6 +322,8 @@ Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler
                                     const CompileOptions& options) {
   NXDKIT_TRY(MakeFolders(options.work_folder));
   NXDKIT_TRY(SweepWorkFolders(options.work_folder));
+  // Of a process that died between the result and the end of its lock.
+  for (const std::string& folder : plan.locked) neff::RemoveIdleLocks(folder);
   return Compilation(plan, compiler, options).Run(plan.graphs);
 }
 

@@ -30,6 +30,7 @@ struct CompilePlan {
   uint64_t failed_before = 0;  // of `graphs`: they are tried again
   double saved_seconds = 0;    // what the finished ones took to compile, as far as it is noted
   uint64_t noted = 0;          // so many of them
+  std::vector<std::string> locked;  // folders of finished ones in which a lock's file lies
 };
 // `wanted`: names of entries; without it all. Graphs of other compilers' folders are set apart; a
 // compiler that says no version is taken for the right one. `poll` is asked in between.

@@ -26,6 +26,9 @@ constexpr uint64_t kMostKeptBytes = 4 << 20;
 constexpr auto kGrace = std::chrono::seconds(5);
 constexpr int kGaveUpCode = 70;
 constexpr int kSignals = 128;
+constexpr int kMostSignal = 64;  // Python's sys.exit(-1) is 255, and no signal
+constexpr uint64_t kLeastRoom = 1 << 20;
+constexpr char kRoomFile[] = "room";
 
 // The end of a log; "" where there is none.
 std::string EndOf(const std::string& path) {
@@ -39,8 +42,19 @@ Result<Descriptor> Open(const std::string& path, int flags) {
   return file;
 }
 
+// Whether there is room for more in the work folder. On a full disk a compiler cannot write that it
+// is full.
+bool HasRoom(const std::string& folder) {
+  const Result<File> file = File::OpenWrite(JoinPath(folder, kRoomFile));
+  return file.ok() && file->Allocate(kLeastRoom).ok();
+}
+
 bool Says(std::string_view log, std::string_view words) {
   return log.find(words) != std::string_view::npos;
+}
+
+bool SaysFull(std::string_view log) {
+  return Says(log, "No space left on device") || Says(log, "Disk quota exceeded");
 }
 
 }  // namespace
@@ -136,11 +150,13 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
                 "it ended with 0 and left no whole NEFF: " +
                     (faults.ok() ? faults->front() : faults.error().message()));
   }
-  if (Says(outcome.log, "No space left on device")) return with(CompilerEnd::kDiskIsFull, line);
+  if (SaysFull(outcome.log)) return with(CompilerEnd::kDiskIsFull, line);
   const std::string how = process_.EndText();
   const std::string message = line.empty() ? "it " + how : fmt::format("it {}: {}", how, line);
-  if (exit_code >= kSignals || Says(outcome.log, "[F137]"))
-    return with(CompilerEnd::kKilled, message);
+  if (!HasRoom(work_.path()))
+    return with(CompilerEnd::kDiskIsFull, "its work folder is full: " + message);
+  const bool by_signal = exit_code > kSignals && exit_code <= kSignals + kMostSignal;
+  if (by_signal || Says(outcome.log, "[F137]")) return with(CompilerEnd::kKilled, message);
   return with(exit_code == kGaveUpCode ? CompilerEnd::kExit70 : CompilerEnd::kGaveUp, message);
 }
 

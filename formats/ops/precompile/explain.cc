@@ -57,6 +57,11 @@ Result<CacheIndex> CacheIndex::Open(const std::string& root, const std::function
   NXDKIT_ASSIGN(const bool there, IsFolder(root));
   if (there)
     NXDKIT_TRY(neff::ListTreeOf(index.tree_, neff::MomentOf(index.tree_.root)).To(index.listing_));
+  const std::vector<neff::CacheEntry>& entries = index.listing_.entries;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    index.by_name_.emplace(neff::EntryName(entries[i]), i);
+    index.by_key_[std::string(KeyOf(entries[i].module))].push_back(i);
+  }
   return index;
 }
 
@@ -67,9 +72,10 @@ Result<bool> CacheIndex::HasResult(const neff::CacheEntry& entry) const {
   return graph.ok() && *graph && (*graph)->has_result;
 }
 
-Result<std::optional<Miss>> CacheIndex::Explain(const neff::Graph& graph) const {
-  for (const neff::CacheEntry& entry : listing_.entries)
-    if (neff::EntryName(entry) == graph.name) return ExplainThere(graph, entry);
+Result<std::optional<Miss>> CacheIndex::Explain(const neff::Graph& graph) {
+  if (poll_) NXDKIT_TRY(poll_());
+  const auto found = by_name_.find(graph.name);
+  if (found != by_name_.end()) return ExplainThere(graph, listing_.entries[found->second]);
   NXDKIT_ASSIGN(Miss miss, ExplainAbsent(graph));
   return std::optional<Miss>(std::move(miss));
 }
@@ -95,41 +101,68 @@ Result<std::optional<Miss>> CacheIndex::ExplainThere(const neff::Graph& graph,
   return std::optional<Miss>(std::move(miss));
 }
 
-Result<bool> CacheIndex::IsSameGraph(const neff::Graph& graph,
-                                     const neff::CacheEntry& entry) const {
-  const std::string ours = JoinPath(graph.path, graph.file);
-  const std::string theirs = JoinPath(entry.path, graph.file);
-  NXDKIT_ASSIGN(const PathInfo a, LookAt(ours));
-  NXDKIT_ASSIGN(const PathInfo b, LookAt(theirs));
-  if (b.kind != PathKind::kFile || a.bytes != b.bytes) return false;
-  NXDKIT_ASSIGN(const std::string x, neff::DigestFile(ours, poll_));
-  NXDKIT_ASSIGN(const std::string y, neff::DigestFile(theirs, poll_));
-  return x == y;
+Result<CacheIndex::SameFile*> CacheIndex::SameFileOf(const neff::Graph& graph) {
+  const auto [found, is_new] = files_.try_emplace(JoinPath(graph.compiler, graph.file));
+  SameFile& same = found->second;
+  for (size_t i = 0; is_new && i < listing_.entries.size(); ++i) {
+    const neff::CacheEntry& entry = listing_.entries[i];
+    if (entry.compiler != graph.compiler) continue;
+    if (poll_) NXDKIT_TRY(poll_());
+    NXDKIT_ASSIGN(const PathInfo info, LookAt(JoinPath(entry.path, graph.file)));
+    if (info.kind == PathKind::kFile) same.by_bytes[info.bytes].push_back(i);
+  }
+  return &same;
 }
 
-Result<Miss> CacheIndex::ExplainAbsent(const neff::Graph& graph) const {
-  const std::string module = BaseName(graph.name);
-  const neff::CacheEntry* version = nullptr;
-  for (const neff::CacheEntry& entry : listing_.entries) {
-    if (poll_) NXDKIT_TRY(poll_());
-    const bool same_compiler = entry.compiler == graph.compiler;
-    // ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
-    bool same_graph = KeyOf(entry.module) == KeyOf(module);
-    if (!same_graph && same_compiler) NXDKIT_TRY(IsSameGraph(graph, entry).To(same_graph));
-    if (!same_graph) continue;
-    NXDKIT_ASSIGN(const bool has_result, HasResult(entry));
-    if (!has_result) continue;
-    if (same_compiler) return OtherFlags(graph, entry);
-    if (entry.module == module) version = &entry;
+Result<std::vector<size_t>> CacheIndex::WithKey(const neff::Graph& graph) const {
+  std::vector<size_t> with;
+  const auto found = by_key_.find(KeyOf(BaseName(graph.name)));
+  if (found == by_key_.end()) return with;
+  for (const size_t i : found->second) {
+    NXDKIT_ASSIGN(const bool has_result, HasResult(listing_.entries[i]));
+    if (has_result) with.push_back(i);
   }
-  if (version != nullptr)
-    return Miss{
-        graph.name,
-        "version",
-        fmt::format("compiled by {}, and the run has {}", version->compiler, graph.compiler),
-        neff::EntryName(*version),
-        {},
-        {}};
+  return with;
+}
+
+// ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
+Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
+  std::vector<size_t> with;
+  NXDKIT_ASSIGN(SameFile* const same, SameFileOf(graph));
+  const std::string path = JoinPath(graph.path, graph.file);
+  NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
+  const auto found = same->by_bytes.find(info.bytes);
+  if (found == same->by_bytes.end()) return with;
+  NXDKIT_ASSIGN(const std::string ours, neff::DigestFile(path, poll_));
+  for (const size_t i : found->second) {
+    const neff::CacheEntry& entry = listing_.entries[i];
+    std::string& theirs = same->digests[i];
+    if (theirs.empty())
+      NXDKIT_TRY(neff::DigestFile(JoinPath(entry.path, graph.file), poll_).To(theirs));
+    if (theirs != ours) continue;
+    NXDKIT_ASSIGN(const bool has_result, HasResult(entry));
+    if (has_result) with.push_back(i);
+  }
+  return with;
+}
+
+Result<Miss> CacheIndex::ExplainAbsent(const neff::Graph& graph) {
+  NXDKIT_ASSIGN(const std::vector<size_t> with_key, WithKey(graph));
+  for (const size_t i : with_key)
+    if (listing_.entries[i].compiler == graph.compiler)
+      return OtherFlags(graph, listing_.entries[i]);
+  NXDKIT_ASSIGN(const std::vector<size_t> with_bytes, WithBytes(graph));
+  if (!with_bytes.empty()) return OtherFlags(graph, listing_.entries[with_bytes.front()]);
+  for (const size_t i : with_key) {
+    const neff::CacheEntry& entry = listing_.entries[i];
+    if (entry.module == BaseName(graph.name))
+      return Miss{graph.name,
+                  "version",
+                  fmt::format("compiled by {}, and the run has {}", entry.compiler, graph.compiler),
+                  neff::EntryName(entry),
+                  {},
+                  {}};
+  }
   return Miss{graph.name, "absent", "the cache does not have it", "", {}, {}};
 }
 

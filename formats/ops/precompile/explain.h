@@ -1,6 +1,7 @@
 // Why a cache has no result of a graph.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,24 +20,38 @@ struct Miss {
   std::vector<std::string> only_here, only_there;  // flags
 };
 
-// Looks graphs up in one cache, which need not be there.
+// Looks graphs up in one cache, which need not be there. In time that does not grow with the number
+// of its entries, but for the first graph of each compiler that is not found by its key.
 class CacheIndex {
  public:
   static Result<CacheIndex> Open(const std::string& root, const std::function<Status()>& poll);
 
   // nullopt: there is a result, and the run compiles nothing for it.
-  Result<std::optional<Miss>> Explain(const neff::Graph& graph) const;
+  Result<std::optional<Miss>> Explain(const neff::Graph& graph);
   const neff::FoundTree& tree() const { return tree_; }
 
  private:
+  // The graphs of one compiler that lie in a file of one name, by their size. Entries are numbers
+  // in the listing.
+  struct SameFile {
+    std::map<uint64_t, std::vector<size_t>> by_bytes;
+    std::map<size_t, std::string> digests;  // of those that were asked for
+  };
+
   Result<std::optional<Miss>> ExplainThere(const neff::Graph& graph,
                                            const neff::CacheEntry& entry) const;
-  Result<Miss> ExplainAbsent(const neff::Graph& graph) const;
+  Result<Miss> ExplainAbsent(const neff::Graph& graph);
   Result<bool> HasResult(const neff::CacheEntry& entry) const;
-  Result<bool> IsSameGraph(const neff::Graph& graph, const neff::CacheEntry& entry) const;
+  Result<SameFile*> SameFileOf(const neff::Graph& graph);
+  // Entries with a result for the same graph, of one key or of the same bytes.
+  Result<std::vector<size_t>> WithKey(const neff::Graph& graph) const;
+  Result<std::vector<size_t>> WithBytes(const neff::Graph& graph);
 
   neff::FoundTree tree_;
   neff::CacheListing listing_;
+  std::map<std::string, size_t> by_name_;
+  std::map<std::string, std::vector<size_t>, std::less<>> by_key_;
+  std::map<std::string, SameFile> files_;  // by the compiler and the name of the file
   std::function<Status()> poll_;
 };
 

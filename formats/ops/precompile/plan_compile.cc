@@ -37,6 +37,7 @@ void TakeBuild(const neff::Graph& graph, const GraphCompiler& compiler, CompileP
 void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, CompilePlan& plan) {
   ++plan.finished;
   TakeBuild(graph, compiler, plan);
+  if (graph.has_lock) plan.locked.push_back(graph.path);
   const std::optional<double> seconds = neff::NotedSeconds(graph.path);
   if (!seconds) return;
   plan.saved_seconds += *seconds;
