@@ -66,9 +66,10 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("plan/model." + Module(key), what + "\n");
   }
 
-  // Options are taken apart at spaces.
-  ProcessResult Cc(const std::string& options, Words environment = {}) const {
+  // Options are taken apart at spaces. `here`: in the workshop's folder.
+  ProcessResult Cc(const std::string& options, Words environment = {}, bool here = false) const {
     Words words = {Tool("neuron-cache")};
+    if (here) words = {"/usr/bin/env", "-C", path(), Tool("neuron-cache")};
     for (const std::string& word : Split(options)) words.push_back(word);
     for (const std::string& entry : Environment()) environment.push_back(entry);
     return RunProcess(words, environment);

@@ -29,15 +29,18 @@ std::string FlagList(const std::vector<std::string>& flags) {
   return flags.empty() ? "no more" : fmt::format("{}", fmt::join(flags, " "));
 }
 
-Result<std::vector<std::string>> FlagsOf(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::optional<std::vector<std::string>> flags, neff::ReadFlags(folder));
-  return flags.value_or(std::vector<std::string>());
-}
-
-Result<Miss> OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry) {
+Miss OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry) {
   Miss miss{graph.name, "flags", "", neff::EntryName(entry), {}, {}};
-  NXDKIT_ASSIGN(const std::vector<std::string> here, FlagsOf(graph.path));
-  NXDKIT_ASSIGN(const std::vector<std::string> there, FlagsOf(entry.path));
+  const auto ours = neff::ReadFlags(graph.path);
+  const auto theirs = neff::ReadFlags(entry.path);
+  for (const auto* flags : {&ours, &theirs})
+    if (!flags->ok()) {
+      miss.message =
+          "compiled with other flags, which cannot be read: " + flags->error().ToString();
+      return miss;
+    }
+  const std::vector<std::string> here = ours->value_or(std::vector<std::string>());
+  const std::vector<std::string> there = theirs->value_or(std::vector<std::string>());
   miss.only_here = Without(here, there);
   miss.only_there = Without(there, here);
   miss.message = miss.only_here.empty() && miss.only_there.empty()
@@ -68,7 +71,6 @@ Result<CacheIndex> CacheIndex::Open(const std::string& root, const std::function
 Result<bool> CacheIndex::HasResult(const neff::CacheEntry& entry) const {
   if (entry.state == neff::EntryState::kDone) return true;
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(tree_, entry);
-  if (!graph.ok() && graph.error().code() == Errc::kIo) return graph.error();
   return graph.ok() && *graph && (*graph)->has_result;
 }
 
@@ -108,8 +110,8 @@ Result<CacheIndex::SameFile*> CacheIndex::SameFileOf(const neff::Graph& graph) {
     const neff::CacheEntry& entry = listing_.entries[i];
     if (entry.compiler != graph.compiler) continue;
     if (poll_) NXDKIT_TRY(poll_());
-    NXDKIT_ASSIGN(const PathInfo info, LookAt(JoinPath(entry.path, graph.file)));
-    if (info.kind == PathKind::kFile) same.by_bytes[info.bytes].push_back(i);
+    const Result<PathInfo> info = LookAt(JoinPath(entry.path, graph.file));
+    if (info.ok() && info->kind == PathKind::kFile) same.by_bytes[info->bytes].push_back(i);
   }
   return &same;
 }
@@ -125,6 +127,14 @@ Result<std::vector<size_t>> CacheIndex::WithKey(const neff::Graph& graph) const 
   return with;
 }
 
+// "unreadable" of one that cannot be read: it is no reason to say nothing of the others.
+Result<std::string> CacheIndex::DigestOf(const neff::CacheEntry& entry,
+                                         const std::string& file) const {
+  Result<std::string> digest = neff::DigestFile(JoinPath(entry.path, file), poll_);
+  if (digest.ok() || digest.error().code() == Errc::kInterrupted) return digest;
+  return std::string("unreadable");
+}
+
 // ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
 Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
   std::vector<size_t> with;
@@ -137,8 +147,7 @@ Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
   for (const size_t i : found->second) {
     const neff::CacheEntry& entry = listing_.entries[i];
     std::string& theirs = same->digests[i];
-    if (theirs.empty())
-      NXDKIT_TRY(neff::DigestFile(JoinPath(entry.path, graph.file), poll_).To(theirs));
+    if (theirs.empty()) NXDKIT_TRY(DigestOf(entry, graph.file).To(theirs));
     if (theirs != ours) continue;
     NXDKIT_ASSIGN(const bool has_result, HasResult(entry));
     if (has_result) with.push_back(i);

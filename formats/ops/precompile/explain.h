@@ -42,6 +42,7 @@ class CacheIndex {
                                            const neff::CacheEntry& entry) const;
   Result<Miss> ExplainAbsent(const neff::Graph& graph);
   Result<bool> HasResult(const neff::CacheEntry& entry) const;
+  Result<std::string> DigestOf(const neff::CacheEntry& entry, const std::string& file) const;
   Result<SameFile*> SameFileOf(const neff::Graph& graph);
   // Entries with a result for the same graph, of one key or of the same bytes.
   Result<std::vector<size_t>> WithKey(const neff::Graph& graph) const;

@@ -35,6 +35,10 @@ void TakeBuild(const neff::Graph& graph, const GraphCompiler& compiler, CompileP
 }
 
 void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, CompilePlan& plan) {
+  if (!IsOfCompiler(graph, compiler)) {
+    plan.finished_other.push_back(graph.name);
+    return;
+  }
   ++plan.finished;
   TakeBuild(graph, compiler, plan);
   if (graph.has_lock) plan.locked.push_back(graph.path);
@@ -44,16 +48,14 @@ void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, Compi
   ++plan.noted;
 }
 
-Status TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, CompilePlan& plan) {
+void TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, CompilePlan& plan) {
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(plan.tree, entry);
   if (!graph.ok()) {
-    const Errc code = graph.error().code();
-    if (code == Errc::kNotFound) return OkStatus();  // it went meanwhile
-    if (code == Errc::kIo) return graph.error();
-    plan.left.push_back({neff::EntryName(entry), graph.error().ToString()});
-    return OkStatus();
+    const bool went = graph.error().code() == Errc::kNotFound;  // meanwhile
+    if (!went) plan.left.push_back({neff::EntryName(entry), graph.error().ToString()});
+    return;
   }
-  if (!*graph) return OkStatus();
+  if (!*graph) return;
   if ((*graph)->has_result) {
     TakeFinished(**graph, compiler, plan);
   } else if (IsOfCompiler(**graph, compiler)) {
@@ -62,7 +64,6 @@ Status TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, C
   } else {
     plan.other.push_back((*graph)->name);
   }
-  return OkStatus();
 }
 
 }  // namespace
@@ -74,17 +75,20 @@ Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler
     return Unsupported("a tree of {} keeps no graphs", neff::TreeName(tree.kind)).in(tree.root);
   CompilePlan plan;
   plan.tree = tree;
+  plan.is_of_run = wanted.has_value();
   NXDKIT_ASSIGN(const bool there, IsFolder(tree.root));
   if (!there) return plan;
   NXDKIT_ASSIGN(const neff::CacheListing listing,
                 neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
-  const std::set<std::string> names =
-      wanted ? std::set<std::string>(wanted->begin(), wanted->end()) : std::set<std::string>();
+  std::set<std::string> missing;
+  if (wanted) missing.insert(wanted->begin(), wanted->end());
   for (const neff::CacheEntry& entry : listing.entries) {
     if (poll) NXDKIT_TRY(poll());
-    if (wanted && !names.contains(neff::EntryName(entry))) continue;
-    NXDKIT_TRY(TakeEntry(entry, compiler, plan));
+    if (wanted && missing.erase(neff::EntryName(entry)) == 0) continue;
+    TakeEntry(entry, compiler, plan);
   }
+  for (const std::string& name : missing)
+    plan.left.push_back({name, "it is not among the entries of the cache: a link, perhaps"});
   std::ranges::stable_sort(
       plan.graphs, [](const neff::Graph& a, const neff::Graph& b) { return a.bytes > b.bytes; });
   return plan;
