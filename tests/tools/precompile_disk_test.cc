@@ -58,10 +58,12 @@ class DiskShop : public PrecompileWorkshop {
     for (const char key : kKeys) {
       const std::string entry = *this / root + "/" + Name(key);
       if (fs::exists(entry + "/model.done")) done += key;
-      if (fs::exists(entry + "/model.done") || fs::exists(entry + "/model.neff"))
+      if (fs::exists(entry + "/model.done") || fs::exists(entry + "/model.neff")) {
         EXPECT_EQ(ReadFile(entry + "/model.neff"), testing_util::ToyNeff()) << entry;
-      if (fs::exists(entry + "/model.hlo_module.pb"))
+      }
+      if (fs::exists(entry + "/model.hlo_module.pb")) {
         EXPECT_EQ(ReadFile(entry + "/model.hlo_module.pb"), GraphText(key)) << entry;
+      }
       EXPECT_FALSE(fs::exists(entry + "/model.log")) << "a full disk is no failure of the graph";
     }
     for (const auto& each : fs::recursive_directory_iterator(*this / root)) {
@@ -160,12 +162,16 @@ class FailingShop : public PrecompileWorkshop {
       EXPECT_FALSE(Has(key, "model.log")) << key;
       if (Has(key, "model.done")) done.insert(key);
     }
-    if (result.exit_code == 0) EXPECT_EQ(done.size(), 2u);
+    if (result.exit_code == 0) {
+      EXPECT_EQ(done.size(), 2u);
+    }
     const ProcessResult plain = Cc(kCompile);
     EXPECT_EQ(plain.exit_code, 0) << plain.out << plain.err;
     for (const char key : {'a', 'b'}) {
       EXPECT_TRUE(Has(key, "model.done")) << key;
-      if (done.contains(key)) EXPECT_EQ(Begun()[key], 1) << key;
+      if (done.contains(key)) {
+        EXPECT_EQ(Begun()[key], 1) << key;
+      }
     }
     EXPECT_THAT(Ending(".lock"), IsEmpty());
   }

@@ -177,7 +177,9 @@ class PrecompileKill : public ::testing::TestWithParam<KillCase> {
       EXPECT_EQ(code, 0);
       ExpectOneSuccessEach();
     }
-    if (!ours) EXPECT_THAT(Beside(), IsEmpty());
+    if (!ours) {
+      EXPECT_THAT(Beside(), IsEmpty());
+    }
     Finish();
   }
 
@@ -249,18 +251,19 @@ INSTANTIATE_TEST_SUITE_P(All, SlowPrecompileKill, ::testing::ValuesIn(kCases), C
 
 class TwoMachines {
  public:
+  // `name` is that of the machine.
   pid_t Start(const std::string& name) const {
     const std::string mount = shop_ / name;
     fs::create_directories(mount);
     const std::string script = "hostname " + name + " && mount --bind '" + shop_.Cache() + "' '" +
                                mount + "' && exec \"$@\"";
     return shop_.Start("compile -q -j 2 --memory-per-job 1M --target trn1 --cache-dir " + mount +
-                           " --work-dir " + shop_ / "work/" + name,
+                           " --work-dir " + shop_ / name + ".work",
                        PrecompileWorkshop::InNamespace(script));
   }
   // How often it began to compile each graph: the paths of its compilers tell.
   std::map<char, int> BegunBy(const std::string& name) const {
-    const std::string work = "/work/" + name + "/";
+    const std::string work = "/" + name + ".work/";
     const std::string module = "/model.MODULE_";
     std::map<char, int> counts;
     std::ifstream lines(shop_ / "words");
@@ -286,7 +289,9 @@ class TwoMachines {
     for (const auto& [key, count] : theirs) EXPECT_EQ(count, 1) << key;
     for (const auto& [key, count] : ours) {
       EXPECT_EQ(count, 1) << key;
-      if (theirs.contains(key)) EXPECT_EQ(done.find(key), std::string::npos) << key;
+      if (theirs.contains(key)) {
+        EXPECT_EQ(done.find(key), std::string::npos) << key;
+      }
     }
     shop_.ExpectFinished(false);
     return in_time;

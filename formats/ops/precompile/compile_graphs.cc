@@ -219,6 +219,7 @@ class Compilation {
                                      {compiler_.version, outcome.seconds}));
       compiled_work_ += WorkOf(task.graph);
       compiled_seconds_ += outcome.seconds;
+      task.item.message.clear();  // that of an earlier try
       End(std::move(task), "compiled");
       return OkStatus();
     }
