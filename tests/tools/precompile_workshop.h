@@ -60,8 +60,8 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("cache/" + Name(key) + "/model.neff", testing_util::ToyNeff());
     Write("cache/" + Name(key) + "/model.done", "");
   }
-  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill", "hang",
-  // "F137", "cut", "nothing", "slow".
+  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill",
+  // "hang", "F137", "full", "quota", "cut", "nothing", "slow".
   void Plan(char key, const std::string& what) const {
     Write("plan/model." + Module(key), what + "\n");
   }
@@ -158,7 +158,8 @@ echo "$words" >>$here/words
 plan=$(cat "$here/plan/$name" 2>/dev/null || true)
 once() { [ ! -e "$here/once.$name" ] && touch "$here/once.$name"; }
 case $plan in
-  fail) echo "INFO: begin"; echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"; echo bye; exit 1 ;;
+  fail) echo "INFO: begin"; echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"; echo bye
+    exit 1 ;;
   255) echo "ERROR: in the middle"; exit 255 ;;
   70) echo "2026-11-26 ERROR: [NCC_IXTP002] too many instructions" >>"$log"; exit 70 ;;
   "70 once") if once; then exit 70; fi ;;
@@ -187,7 +188,9 @@ echo $$ >>$here/programs
 [ "$NEURON_EXTRACT_GRAPHS_ONLY" = 1 ]
 [ "$NEURON_PARALLEL_COMPILE" = 1 ]
 root=$NEURON_COMPILE_CACHE_URL
-case ${NEURON_CC_FLAGS:-} in *--cache_dir=*) root=${NEURON_CC_FLAGS##*--cache_dir=}; root=${root%% *} ;; esac
+case ${NEURON_CC_FLAGS:-} in
+  *--cache_dir=*) root=${NEURON_CC_FLAGS##*--cache_dir=}; root=${root%% *} ;;
+esac
 write() {
   for folder in $here/graphs/neuronxcc-*/MODULE_$1*; do
     to=$root/$(basename $(dirname $folder))/$(basename $folder)
@@ -201,7 +204,10 @@ write() {
 }
 for word in "$@"; do case $word in
   crash) echo "Traceback: it crashed" >&2; exit 3 ;;
-  cut) for each in $root/neuronxcc-*/MODULE_a*; do head -c 20 $each/model.hlo_module.pb >$each/y; mv $each/y $each/model.hlo_module.pb; done ;;
+  cut)
+    for each in $root/neuronxcc-*/MODULE_a*/model.hlo_module.pb; do
+      head -c 20 $each >$each.y; mv $each.y $each
+    done ;;
   kill) kill -9 $$ ;;
   hang) touch $here/hangs; sleep 1000 ;;
   deaf) trap '' TERM; (trap '' TERM; setsid sleep 1000) & touch $here/hangs; sleep 1000 ;;
