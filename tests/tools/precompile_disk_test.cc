@@ -19,15 +19,15 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kKeys = "abcd";
-const std::string kCompile = "compile -j 1 --memory-per-job 1M --target trn1";
+const std::string kDiskKeys = "abcd";
+const std::string kCompileWords = "compile -j 1 --memory-per-job 1M --target trn1";
 
 // A command on a disk with so much space, then once more with more; what is in the cache after each
 // is copied to first/ and second/.
 class DiskShop : public PrecompileWorkshop {
  public:
   DiskShop() {
-    for (const char key : kKeys) AddGraph(key, 0, "graphs");
+    for (const char key : kDiskKeys) AddGraph(key, 0, "graphs");
   }
 
   // `disk`: the folder on the small disk. `with_graphs`: the cache begins with all of them.
@@ -55,13 +55,15 @@ class DiskShop : public PrecompileWorkshop {
   // Only whole files under the names of the engine. Keys of the entries that are done.
   std::string ExpectSound(const std::string& root) const {
     std::string done;
-    for (const char key : kKeys) {
+    for (const char key : kDiskKeys) {
       const std::string entry = *this / root + "/" + Name(key);
       if (fs::exists(entry + "/model.done")) done += key;
-      if (fs::exists(entry + "/model.done") || fs::exists(entry + "/model.neff"))
+      if (fs::exists(entry + "/model.done") || fs::exists(entry + "/model.neff")) {
         EXPECT_EQ(ReadFile(entry + "/model.neff"), testing_util::ToyNeff()) << entry;
-      if (fs::exists(entry + "/model.hlo_module.pb"))
+      }
+      if (fs::exists(entry + "/model.hlo_module.pb")) {
         EXPECT_EQ(ReadFile(entry + "/model.hlo_module.pb"), GraphText(key)) << entry;
+      }
       EXPECT_FALSE(fs::exists(entry + "/model.log")) << "a full disk is no failure of the graph";
     }
     for (const auto& each : fs::recursive_directory_iterator(*this / root)) {
@@ -79,14 +81,14 @@ TEST(PrecompileDisk, FullOfTheCacheLosesNothing) {
   // From where not even a lock fits to where there is room for everything.
   for (int room = 0; room <= 72; room += 4) {
     SCOPED_TRACE(std::to_string(room) + " KiB");
-    const ProcessResult result = shop.RunTwice(shop.Cache(), room, true, kCompile);
+    const ProcessResult result = shop.RunTwice(shop.Cache(), room, true, kCompileWords);
     const std::string first = shop.ExpectSound("first");
     finished.insert(first.size());
-    if (first != kKeys) {
+    if (first != kDiskKeys) {
       EXPECT_TRUE(shop.WasFull(result)) << result.out << result.err;
       EXPECT_THAT(result.err, HasSubstr("No space left on device"));
     }
-    EXPECT_EQ(shop.ExpectSound("second"), kKeys);
+    EXPECT_EQ(shop.ExpectSound("second"), kDiskKeys);
     EXPECT_THAT(result.out, ::testing::EndsWith("exit 0\n")) << result.err;
     for (const char key : first) EXPECT_EQ(shop.Begun()[key], 1) << key;
   }
@@ -100,14 +102,14 @@ TEST(PrecompileDisk, FullOfTheWorkFolderIsNoFailureOfTheGraph) {
   bool by_the_compiler = false;
   for (int room = 0; room <= 24; room += 4) {
     SCOPED_TRACE(std::to_string(room) + " KiB");
-    const ProcessResult result = shop.RunTwice(shop / "work", room, true, kCompile);
+    const ProcessResult result = shop.RunTwice(shop / "work", room, true, kCompileWords);
     by_us |= shop.WasFull(result);
     by_the_compiler |= result.out.find("disk full: ") != std::string::npos;
     const std::string first = shop.ExpectSound("first");
-    EXPECT_EQ(first != kKeys,
+    EXPECT_EQ(first != kDiskKeys,
               result.out.find("exit 0\n") > result.out.find("exit 1\n") || shop.WasFull(result))
         << result.out;
-    EXPECT_EQ(shop.ExpectSound("second"), kKeys) << result.out << result.err;
+    EXPECT_EQ(shop.ExpectSound("second"), kDiskKeys) << result.out << result.err;
     EXPECT_THAT(result.out, ::testing::EndsWith("exit 0\n")) << result.err;
   }
   EXPECT_TRUE(by_us);
@@ -124,7 +126,7 @@ TEST(PrecompileDisk, FullWhileGraphsAreCollected) {
     shop.ExpectSound("first");
     shop.ExpectSound("second");
     EXPECT_THAT(result.out, ::testing::EndsWith("exit 0\n")) << result.err;
-    for (const char key : kKeys)
+    for (const char key : kDiskKeys)
       EXPECT_TRUE(
           fs::exists(shop / "second/" + PrecompileWorkshop::Name(key) + "/model.hlo_module.pb"))
           << key;
@@ -160,12 +162,16 @@ class FailingShop : public PrecompileWorkshop {
       EXPECT_FALSE(Has(key, "model.log")) << key;
       if (Has(key, "model.done")) done.insert(key);
     }
-    if (result.exit_code == 0) EXPECT_EQ(done.size(), 2u);
-    const ProcessResult plain = Cc(kCompile);
+    if (result.exit_code == 0) {
+      EXPECT_EQ(done.size(), 2u);
+    }
+    const ProcessResult plain = Cc(kCompileWords);
     EXPECT_EQ(plain.exit_code, 0) << plain.out << plain.err;
     for (const char key : {'a', 'b'}) {
       EXPECT_TRUE(Has(key, "model.done")) << key;
-      if (done.contains(key)) EXPECT_EQ(Begun()[key], 1) << key;
+      if (done.contains(key)) {
+        EXPECT_EQ(Begun()[key], 1) << key;
+      }
     }
     EXPECT_THAT(Ending(".lock"), IsEmpty());
   }
@@ -180,25 +186,25 @@ class FailingShop : public PrecompileWorkshop {
     environment.push_back("LD_PRELOAD=" NXDKIT_FAIL_CALL);
     environment.push_back("FAIL_UNDER=" + path());
     environment.push_back("FAIL_LOG=" + log_);
-    return Cc(kCompile + " -q", environment);
+    return Cc(kCompileWords + " -q", environment);
   }
 
   const std::string log_ = path() + ".log";
   int calls_ = 0;
 };
 
-constexpr int kFailures[] = {EIO, EACCES, ESTALE, ENOSPC, ENOENT};
+constexpr int kCallFailures[] = {EIO, EACCES, ESTALE, ENOSPC, ENOENT};
 
 TEST(PrecompileFailedCall, LosesNothing) {
   const FailingShop shop;
   for (int call = 1; call <= shop.calls(); call += 7)
-    shop.Try(call, kFailures[static_cast<size_t>(call / 7) % std::size(kFailures)]);
+    shop.Try(call, kCallFailures[static_cast<size_t>(call / 7) % std::size(kCallFailures)]);
 }
 
 TEST(InjectPrecompile, LosesNothing) {
   const FailingShop shop;
   for (int call = 1; call <= shop.calls(); ++call)
-    for (const int failure : kFailures) shop.Try(call, failure);
+    for (const int failure : kCallFailures) shop.Try(call, failure);
 }
 #endif
 

@@ -20,31 +20,31 @@ using ::testing::Each;
 using ::testing::Ge;
 using ::testing::IsEmpty;
 
-const std::string kKeys = "abcdef";  // of the graphs
-constexpr std::string_view kSlowKeys = "ab";
+const std::string kKillKeys = "abcdef";  // of the graphs
+constexpr std::string_view kSlowKillKeys = "ab";
 
 enum class Victim { kCommand, kCompiler, kProgram };
-struct KillCase {
+struct CompileKill {
   const char* name;
   const char* command;
   Victim victim;
 };
-const KillCase kCases[] = {{"CompileItself", "compile", Victim::kCommand},
-                           {"CompilersOfCompile", "compile", Victim::kCompiler},
-                           {"CollectItself", "collect", Victim::kCommand},
-                           {"ProgramOfCollect", "collect", Victim::kProgram},
-                           {"WarmItself", "warm", Victim::kCommand},
-                           {"CompilersOfWarm", "warm", Victim::kCompiler},
-                           {"ProgramOfWarm", "warm", Victim::kProgram}};
+const CompileKill kCompileKills[] = {{"CompileItself", "compile", Victim::kCommand},
+                                     {"CompilersOfCompile", "compile", Victim::kCompiler},
+                                     {"CollectItself", "collect", Victim::kCommand},
+                                     {"ProgramOfCollect", "collect", Victim::kProgram},
+                                     {"WarmItself", "warm", Victim::kCommand},
+                                     {"CompilersOfWarm", "warm", Victim::kCompiler},
+                                     {"ProgramOfWarm", "warm", Victim::kProgram}};
 
-bool IsAside(const std::string& name) {
+bool IsBuiltAside(const std::string& name) {
   const std::optional<neff::Leftover> leftover = neff::ParseLeftover(name);
   return leftover && neff::IsOurs(*leftover);
 }
 
 class KillShop : public PrecompileWorkshop {
  public:
-  explicit KillShop(const std::string& keys = kKeys) : keys_(keys) {
+  explicit KillShop(const std::string& keys = kKillKeys) : keys_(keys) {
     for (const char key : keys_) AddGraph(key, 0, "graphs");
   }
 
@@ -52,7 +52,7 @@ class KillShop : public PrecompileWorkshop {
   void Renew(bool with_graphs) const {
     fs::create_directories(Cache());
     for (const auto& each : fs::directory_iterator(Cache()))
-      if (!IsAside(each.path().filename())) fs::remove_all(each.path());
+      if (!IsBuiltAside(each.path().filename())) fs::remove_all(each.path());
     for (const char* name : {"begun", "compiled", "compilers", "programs", "words"})
       fs::remove(*this / name);
     for (const char key : with_graphs ? keys_ : "") AddGraph(key);
@@ -108,7 +108,7 @@ class KillShop : public PrecompileWorkshop {
     for (const std::string& folder : {Cache(), *this / "work"})
       for (const auto& each : fs::directory_iterator(folder)) {
         const std::string name = each.path().filename();
-        if (!name.starts_with("neuronxcc-") && (aside_too || !IsAside(name)))
+        if (!name.starts_with("neuronxcc-") && (aside_too || !IsBuiltAside(name)))
           left.push_back(each.path());
       }
     for (const char key : keys_)
@@ -138,10 +138,10 @@ class KillShop : public PrecompileWorkshop {
   std::string keys_;
 };
 
-class PrecompileKill : public ::testing::TestWithParam<KillCase> {
+class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
  protected:
   PrecompileKill() {
-    for (const char key : kSlowKeys) shop_.Plan(key, "slow");
+    for (const char key : kSlowKillKeys) shop_.Plan(key, "slow");
   }
 
   static std::string Options(std::string_view command) {
@@ -150,7 +150,7 @@ class PrecompileKill : public ::testing::TestWithParam<KillCase> {
     if (command != "collect") options += compiler;
     if (command == "compile") return options;
     options += " -- trace";
-    for (const char key : kKeys) options += std::string(" ") + key;
+    for (const char key : kKillKeys) options += std::string(" ") + key;
     return options;
   }
   void Renew() const { shop_.Renew(std::string_view(GetParam().command) == "compile"); }
@@ -177,7 +177,9 @@ class PrecompileKill : public ::testing::TestWithParam<KillCase> {
       EXPECT_EQ(code, 0);
       ExpectOneSuccessEach();
     }
-    if (!ours) EXPECT_THAT(Beside(), IsEmpty());
+    if (!ours) {
+      EXPECT_THAT(Beside(), IsEmpty());
+    }
     Finish();
   }
 
@@ -209,7 +211,7 @@ class PrecompileKill : public ::testing::TestWithParam<KillCase> {
     const ProcessResult plain = shop_.Cc(Options(has_graphs ? "compile" : "warm"));
     ASSERT_EQ(plain.exit_code, 0) << plain.out << plain.err;
     const std::map<char, int> after = shop_.Begun();
-    for (const char key : kKeys) {
+    for (const char key : kKillKeys) {
       const int begun = before.contains(key) ? before.at(key) : 0;
       const bool was_done = done.find(key) != std::string::npos;
       EXPECT_EQ(after.contains(key) ? after.at(key) : 0, begun + (was_done ? 0 : 1)) << key;
@@ -241,26 +243,30 @@ TEST_P(PrecompileKill, LosesNothingAndCompilesNothingTwice) { KillAtRandom(2, 1)
 using SlowPrecompileKill = PrecompileKill;
 TEST_P(SlowPrecompileKill, LosesNothingAndCompilesNothingTwice) { KillAtRandom(29, 2); }
 
-std::string CaseName(const ::testing::TestParamInfo<KillCase>& row) { return row.param.name; }
-INSTANTIATE_TEST_SUITE_P(All, PrecompileKill, ::testing::ValuesIn(kCases), CaseName);
-INSTANTIATE_TEST_SUITE_P(All, SlowPrecompileKill, ::testing::ValuesIn(kCases), CaseName);
+std::string CompileKillName(const ::testing::TestParamInfo<CompileKill>& row) {
+  return row.param.name;
+}
+INSTANTIATE_TEST_SUITE_P(All, PrecompileKill, ::testing::ValuesIn(kCompileKills), CompileKillName);
+INSTANTIATE_TEST_SUITE_P(All, SlowPrecompileKill, ::testing::ValuesIn(kCompileKills),
+                         CompileKillName);
 
 // --- two machines: namespaces in which one folder has two paths
 
 class TwoMachines {
  public:
+  // `name` is that of the machine.
   pid_t Start(const std::string& name) const {
     const std::string mount = shop_ / name;
     fs::create_directories(mount);
     const std::string script = "hostname " + name + " && mount --bind '" + shop_.Cache() + "' '" +
                                mount + "' && exec \"$@\"";
     return shop_.Start("compile -q -j 2 --memory-per-job 1M --target trn1 --cache-dir " + mount +
-                           " --work-dir " + shop_ / "work/" + name,
+                           " --work-dir " + shop_ / name + ".work",
                        PrecompileWorkshop::InNamespace(script));
   }
   // How often it began to compile each graph: the paths of its compilers tell.
   std::map<char, int> BegunBy(const std::string& name) const {
-    const std::string work = "/work/" + name + "/";
+    const std::string work = "/" + name + ".work/";
     const std::string module = "/model.MODULE_";
     std::map<char, int> counts;
     std::ifstream lines(shop_ / "words");
@@ -286,7 +292,9 @@ class TwoMachines {
     for (const auto& [key, count] : theirs) EXPECT_EQ(count, 1) << key;
     for (const auto& [key, count] : ours) {
       EXPECT_EQ(count, 1) << key;
-      if (theirs.contains(key)) EXPECT_EQ(done.find(key), std::string::npos) << key;
+      if (theirs.contains(key)) {
+        EXPECT_EQ(done.find(key), std::string::npos) << key;
+      }
     }
     shop_.ExpectFinished(false);
     return in_time;

@@ -144,6 +144,17 @@ TEST(Precompile, TriesAgainAloneWhatWasKilledOrEndedWith70) {
   EXPECT_EQ(item('e')["log"], shop.Entry('e') + "/nxdkit-compile.log");
 }
 
+TEST(Precompile, SaysNothingOfTriesBeforeASuccess) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  shop.Plan('a', "kill once");
+  const Json json = shop.CcJson(0, "compile", kTrn1);
+  EXPECT_EQ(json["compiled"], 1);
+  EXPECT_EQ(json["failed"], 0);
+  EXPECT_EQ(json["graphs"][0]["tries"], 2);
+  EXPECT_TRUE(json["graphs"][0]["message"].is_null());
+}
+
 TEST(Precompile, TakesNoStatusAbove192ForASignal) {
   PrecompileWorkshop shop;
   shop.AddGraph('a');

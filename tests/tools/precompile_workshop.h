@@ -60,8 +60,8 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("cache/" + Name(key) + "/model.neff", testing_util::ToyNeff());
     Write("cache/" + Name(key) + "/model.done", "");
   }
-  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill", "hang",
-  // "F137", "cut", "nothing", "slow".
+  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill",
+  // "hang", "F137", "full", "quota", "cut", "nothing", "slow".
   void Plan(char key, const std::string& what) const {
     Write("plan/model." + Module(key), what + "\n");
   }
@@ -194,9 +194,8 @@ echo $$ >>$here/programs
 [ "$NEURON_EXTRACT_GRAPHS_ONLY" = 1 ]
 [ "$NEURON_PARALLEL_COMPILE" = 1 ]
 root=$NEURON_COMPILE_CACHE_URL
-case ${NEURON_CC_FLAGS:-} in *--cache_dir=*)
-  root=${NEURON_CC_FLAGS##*--cache_dir=}
-  root=${root%% *} ;;
+case ${NEURON_CC_FLAGS:-} in
+  *--cache_dir=*) root=${NEURON_CC_FLAGS##*--cache_dir=}; root=${root%% *} ;;
 esac
 write() {
   for folder in $here/graphs/neuronxcc-*/MODULE_$1*; do
@@ -212,9 +211,8 @@ write() {
 for word in "$@"; do case $word in
   crash) echo "Traceback: it crashed" >&2; exit 3 ;;
   cut)
-    for each in $root/neuronxcc-*/MODULE_a*; do
-      head -c 20 $each/model.hlo_module.pb >$each/y
-      mv $each/y $each/model.hlo_module.pb
+    for each in $root/neuronxcc-*/MODULE_a*/model.hlo_module.pb; do
+      head -c 20 $each >$each.y; mv $each.y $each
     done ;;
   kill) kill -9 $$ ;;
   hang) touch $here/hangs; sleep 1000 ;;

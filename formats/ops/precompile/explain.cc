@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "formats/compile_cache/entry_files.h"
 #include "formats/compile_cache/entry_lock.h"
@@ -111,7 +112,7 @@ Result<CacheIndex::SameFile*> CacheIndex::SameFileOf(const neff::Graph& graph) {
     if (entry.compiler != graph.compiler) continue;
     if (poll_) NXDKIT_TRY(poll_());
     const Result<PathInfo> info = LookAt(JoinPath(entry.path, graph.file));
-    if (info.ok() && info->kind == PathKind::kFile) same.by_bytes[info->bytes].push_back(i);
+    if (info.ok() && info->kind == PathKind::kFile) same[info->bytes].unread.push_back(i);
   }
   return &same;
 }
@@ -127,29 +128,32 @@ Result<std::vector<size_t>> CacheIndex::WithKey(const neff::Graph& graph) const 
   return with;
 }
 
-// "unreadable" of one that cannot be read: it is no reason to say nothing of the others.
-Result<std::string> CacheIndex::DigestOf(const neff::CacheEntry& entry,
-                                         const std::string& file) const {
-  Result<std::string> digest = neff::DigestFile(JoinPath(entry.path, file), poll_);
-  if (digest.ok() || digest.error().code() == Errc::kInterrupted) return digest;
-  return std::string("unreadable");
+// Each is read once, however many graphs are of its size. One that cannot be read is no reason to
+// say nothing of the others.
+Status CacheIndex::Read(const std::string& file, SameSize& same) const {
+  for (const size_t i : std::exchange(same.unread, {})) {
+    const Result<std::string> digest =
+        neff::DigestFile(JoinPath(listing_.entries[i].path, file), poll_);
+    if (digest.ok()) same.by_digest[*digest].push_back(i);
+    if (!digest.ok() && digest.error().code() == Errc::kInterrupted) return digest.error();
+  }
+  return OkStatus();
 }
 
 // ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
 Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
   std::vector<size_t> with;
-  NXDKIT_ASSIGN(SameFile* const same, SameFileOf(graph));
+  NXDKIT_ASSIGN(SameFile* const file, SameFileOf(graph));
   const std::string path = JoinPath(graph.path, graph.file);
   NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
-  const auto found = same->by_bytes.find(info.bytes);
-  if (found == same->by_bytes.end()) return with;
-  NXDKIT_ASSIGN(const std::string ours, neff::DigestFile(path, poll_));
+  const auto size = file->find(info.bytes);
+  if (size == file->end()) return with;
+  NXDKIT_TRY(Read(graph.file, size->second));
+  NXDKIT_ASSIGN(const std::string digest, neff::DigestFile(path, poll_));
+  const auto found = size->second.by_digest.find(digest);
+  if (found == size->second.by_digest.end()) return with;
   for (const size_t i : found->second) {
-    const neff::CacheEntry& entry = listing_.entries[i];
-    std::string& theirs = same->digests[i];
-    if (theirs.empty()) NXDKIT_TRY(DigestOf(entry, graph.file).To(theirs));
-    if (theirs != ours) continue;
-    NXDKIT_ASSIGN(const bool has_result, HasResult(entry));
+    NXDKIT_ASSIGN(const bool has_result, HasResult(listing_.entries[i]));
     if (has_result) with.push_back(i);
   }
   return with;

@@ -31,19 +31,20 @@ class CacheIndex {
   const neff::FoundTree& tree() const { return tree_; }
 
  private:
-  // The graphs of one compiler that lie in a file of one name, by their size. Entries are numbers
-  // in the listing.
-  struct SameFile {
-    std::map<uint64_t, std::vector<size_t>> by_bytes;
-    std::map<size_t, std::string> digests;  // of those that were asked for
+  // Graphs of one size. Entries are numbers in the listing.
+  struct SameSize {
+    std::vector<size_t> unread;
+    std::map<std::string, std::vector<size_t>> by_digest;
   };
+  // The graphs of one compiler that lie in a file of one name, by their size.
+  using SameFile = std::map<uint64_t, SameSize>;
 
   Result<std::optional<Miss>> ExplainThere(const neff::Graph& graph,
                                            const neff::CacheEntry& entry) const;
   Result<Miss> ExplainAbsent(const neff::Graph& graph);
   Result<bool> HasResult(const neff::CacheEntry& entry) const;
-  Result<std::string> DigestOf(const neff::CacheEntry& entry, const std::string& file) const;
   Result<SameFile*> SameFileOf(const neff::Graph& graph);
+  Status Read(const std::string& file, SameSize& same) const;
   // Entries with a result for the same graph, of one key or of the same bytes.
   Result<std::vector<size_t>> WithKey(const neff::Graph& graph) const;
   Result<std::vector<size_t>> WithBytes(const neff::Graph& graph);
