@@ -118,11 +118,11 @@ def collect(
         mem_mb: memory
     """
     resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb, devices={"aws.amazon.com/neuron": devices})
-    return _cached("neuron-collect", "neuron-cache", ["collect", "--", *args], image, cache, mounts, resource)
+    env = {"NEURON_COMPILE_CACHE_URL": cache}
+    return _app("neuron-collect", "neuron-cache", ["collect", "--", *args], image, env, mounts, resource)
 
 
 def compile(
-    *,
     target: str,
     image: str = "nxdkit-neuron:latest",
     cache: str = "/data/neuron-cache",
@@ -144,13 +144,15 @@ def compile(
     """
     words = ["compile", "--target", target]
     resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb)
-    return _cached("neuron-compile", "neuron-cache", words, image, cache, mounts, resource, replicas)
+    env = {"NEURON_COMPILE_CACHE_URL": cache}
+    return _app("neuron-compile", "neuron-cache", words, image, env, mounts, resource, replicas)
 
 
 def export(
     *args: str,
     image: str = "nxdkit-neuron:latest",
     cache: str = "/data/neuron-cache",
+    target: str = "trn1",
     mounts: Optional[List[str]] = None,
     cpu: int = 16,
     mem_mb: int = 65536,
@@ -161,16 +163,18 @@ def export(
         args: options and the two paths of neuron-export
         image: the container image, with the vendor's compiler
         cache: the compile cache
+        target: what the compiler compiles for, trn1 or trn2: it finds no device that it could ask
         mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the model and the bundle
         cpu: cores
         mem_mb: memory
     """
+    env = {"NEURON_COMPILE_CACHE_URL": cache, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
     resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb)
-    return _cached("neuron-export", "neuron-export", list(args), image, cache, mounts, resource)
+    return _app("neuron-export", "neuron-export", list(args), image, env, mounts, resource)
 
 
-def _cached(name, command, words, image, cache, mounts, resource, replicas=1):
-    """A role that has the cache in its environment."""
+def _app(name, command, words, image, env, mounts, resource, replicas=1):
+    """An application of one role."""
     return specs.AppDef(
         name=name,
         roles=[
@@ -179,7 +183,7 @@ def _cached(name, command, words, image, cache, mounts, resource, replicas=1):
                 image=image,
                 entrypoint=command,
                 args=words,
-                env={"NEURON_COMPILE_CACHE_URL": cache},
+                env=env,
                 num_replicas=replicas,
                 max_retries=2,
                 mounts=specs.parse_mounts(mounts) if mounts else [],
