@@ -5,10 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <regex>
-#include <sstream>
+#include <set>
 
 #include "tests/tools/precompile_workshop.h"
 #include "tests/tools/trainium_workshop.h"
+#include "tests/tools/typed_page.h"
 
 namespace nxdkit::test {
 namespace {
@@ -21,69 +22,9 @@ using ::testing::Not;
 constexpr char kDeploy[] = NXDKIT_SOURCE_DIR "/tools/deploy";
 constexpr char kShared[] = "/fsx";  // what the page calls the shared file system
 
-struct Typed {
-  std::string command;
-  std::string output;
-};
+std::string Page() { return ReadFile(std::string(kDeploy) + "/PRECOMPILE.md"); }
 
-// A section of the page: "$ " lines of its console blocks with what follows each, and its files,
-// blocks whose second line is "# NAME: ...".
-struct Walk {
-  std::vector<Typed> typed;
-  std::map<std::string, std::string> files;
-};
-
-Walk WalkOf(const std::string& section) {
-  Walk walk;
-  const std::string page = ReadFile(std::string(kDeploy) + "/PRECOMPILE.md");
-  const size_t begin = page.find("\n## " + section);
-  EXPECT_NE(begin, std::string::npos) << section;
-  if (begin == std::string::npos) return walk;
-  std::istringstream lines(page.substr(begin + 1, page.find("\n## ", begin + 1) - begin));
-  std::string block;
-  std::string file;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("```")) {
-      if (block == "bash") {
-        const std::string name = file.substr(file.find("\n# ") + 3);
-        walk.files[name.substr(0, name.find(':'))] = file;
-      }
-      file.clear();
-      block = block.empty() ? line.substr(3) : "";
-    } else if (block == "bash") {
-      file += line + "\n";
-    } else if (block == "console" && line.starts_with("$ ")) {
-      walk.typed.push_back({line.substr(2), ""});
-    } else if (block == "console" && !walk.typed.empty()) {
-      Typed& last = walk.typed.back();
-      std::string& text = last.command.ends_with("\\") ? last.command : last.output;
-      text += (&text == &last.command ? "\n" : "") + line + (&text == &last.output ? "\n" : "");
-    }
-  }
-  return walk;
-}
-
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-  return text;
-}
-
-// Without times, sizes of this machine and amounts of money, which are others each time.
-std::string Steady(std::string text) {
-  static const std::pair<std::regex, const char*> kVolatile[] = {
-      {std::regex("[0-9.]+ (ms|s|min|h)\\b( [0-9]+ (s|min)\\b)?"), "TIME"},
-      {std::regex("[0-9.]+ [kM]?B/s, peak memory [0-9.]+ [kM]B"), "RATE"},
-      {std::regex("[0-9.]+ kB"), "SIZE"},
-      {std::regex("cost [0-9.]+"), "COST"},
-      {std::regex("MODULE_[0-9a-f]{20}[+][0-9a-f]{8}/work"), "FOLDER"},
-      {std::regex("at most [0-9]+ at once in [0-9.]+ [kMGT]?B"), "at most N at once in SIZE"},
-      // Several compilers at once end in any order.
-      {std::regex(": compiled neuronxcc-[^ ]+ in"), ": compiled GRAPH in"},
-  };
-  for (const auto& [pattern, word] : kVolatile) text = std::regex_replace(text, pattern, word);
-  return text;
-}
+Walk PageWalk(const std::string& section) { return WalkOf(SectionOf(Page(), section)); }
 
 // A cluster of one node: sbatch runs the script at once and counts jobs from 101.
 constexpr char kSbatch[] = R"sh(
@@ -189,6 +130,35 @@ void AddGraphs(const PrecompileWorkshop& shop) {
   }
 }
 
+// Names of all tests of this program: "Suite.Name".
+std::set<std::string> AllTests() {
+  std::set<std::string> names;
+  const ::testing::UnitTest& all = *::testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const ::testing::TestSuite& suite = *all.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j)
+      names.insert(fmt::format("{}.{}", suite.name(), suite.GetTestInfo(j)->name()));
+  }
+  return names;
+}
+
+TEST(PrecompilePage, NamesTestsAndFilesThatAreThere) {
+  const std::string page = Page();
+  const std::set<std::string> tests = AllTests();
+  static const std::regex kTest("\\b(Precompile|Checks|Collects|Packs|\\w+Walk)\\.(\\w+)");
+  size_t named = 0;
+  for (std::sregex_iterator at(page.begin(), page.end(), kTest), end; at != end; ++at, ++named)
+    EXPECT_TRUE(tests.contains(at->str())) << at->str();
+  EXPECT_GE(named, 9u);
+  static const std::regex kFile("[a-z_-]+(-job|-mpijob)\\.yaml|[a-z_]+\\.py|[a-z_]+\\.sbatch");
+  for (std::sregex_iterator at(page.begin(), page.end(), kFile), end; at != end; ++at) {
+    const std::set<std::string> own = {"your-pytorchjob.yaml", "train.py", "run.sbatch"};
+    if (!own.contains(at->str())) {
+      EXPECT_TRUE(fs::exists(fmt::format("{}/{}", kDeploy, at->str()))) << at->str();
+    }
+  }
+}
+
 class TorchrunWalk : public ::testing::Test {
  protected:
   TorchrunWalk() {
@@ -200,7 +170,7 @@ class TorchrunWalk : public ::testing::Test {
 };
 
 TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
-  const Walk walk = WalkOf("A torchrun program");
+  const Walk walk = PageWalk("A torchrun program");
   ASSERT_GT(walk.typed.size(), 5u);
   ASSERT_TRUE(walk.files.contains("run.sbatch"));
   place_.Type(walk);
@@ -211,7 +181,7 @@ TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
 }
 
 TEST_F(TorchrunWalk, StartsNoTrainingWhereAGraphFailed) {
-  const Walk walk = WalkOf("A torchrun program");
+  const Walk walk = PageWalk("A torchrun program");
   shop_.Write(
       "plan/model.MODULE_15821406539483107629+" + Md5Hex(PrecompileWorkshop::Flags()).substr(0, 8),
       "fail\n");
@@ -252,7 +222,7 @@ class GrpoWalk : public TrainiumPlace {
 };
 
 TEST_F(GrpoWalk, ComesOutAsThePageSays) {
-  const Walk walk = WalkOf("A grpo-train run");
+  const Walk walk = PageWalk("A grpo-train run");
   ASSERT_GT(walk.typed.size(), 5u);
   place_.Type(walk);
   EXPECT_EQ(shop_.Runs(), 1u);
