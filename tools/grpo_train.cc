@@ -8,7 +8,7 @@
 #include <string_view>
 #include <thread>
 
-#include "formats/hardware/instance.h"
+#include "formats/hardware/resolve.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
@@ -92,7 +92,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Flag("print-config", &args.print_config,
              "print the merged configuration with where each value came from, and exit");
   table.Text("instance", "NAME", &args.instance,
-             "refuse what does not fit this instance, such as trn1.32xlarge; its cores are those "
+             "refuse what does not fit this instance, such as trn1.32xlarge, auto or a file of "
+             "neuron-ls; its cores are those "
              "of the run, unless trainer.cores says it");
   table.Text("price-per-hour", "PRICE", &args.price,
              "what an hour of one node costs, in any currency: say what the run costs so far and "
@@ -272,15 +273,24 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   return result;
 }
 
+bool StartsWorkers(const trainer::RunPlan& plan, const trainer::RolloutConfig& rollout) {
+  return (plan.separate || trainer::OthersEngine(rollout)) && rollout.url.empty();
+}
+
+// The cores of this machine.
+trainer::CoreSplit SplitHere(const trainer::RunPlan& plan, const trainer::RolloutConfig& rollout) {
+  trainer::CoreSplit split = trainer::SplitOfMachine(plan, 0, StartsWorkers(plan, rollout));
+  // Without cores of its own for training all are those of another program's engine.
+  if (trainer::OthersEngine(rollout) && !plan.separate) split.train_cores = 0;
+  return split;
+}
+
 // The part of the environment that the workers get; without workers it stays as it is.
 Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPlan& plan,
                                                            const trainer::RolloutConfig& rollout,
                                                            const hardware::Instance* instance) {
-  const bool others = trainer::OthersEngine(rollout);
-  const bool workers = (plan.separate || others) && rollout.url.empty();
-  trainer::CoreSplit split = trainer::SplitOfMachine(plan, 0, workers);
-  // Without cores of its own for training all are those of another program's engine.
-  if (others && !plan.separate) split.train_cores = 0;
+  const bool workers = StartsWorkers(plan, rollout);
+  const trainer::CoreSplit split = SplitHere(plan, rollout);
   const int64_t there = instance ? instance->cores : 0;
   if (workers) return trainer::DivideNeuronVariables(trainer::TakeNeuronVariables(), split, there);
   NXDKIT_ASSIGN(const trainer::GivenCores given, trainer::GivenCoresOfProcess());
@@ -380,14 +390,46 @@ Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& load
   return OkStatus();
 }
 
+Result<std::optional<hardware::ResolvedInstance>> AskedInstance(const Args& args,
+                                                                ToolContext& context) {
+  std::optional<hardware::ResolvedInstance> found;
+  if (!args.instance) return found;
+  NXDKIT_TRY(
+      hardware::ResolveInstance(*args.instance, hardware::SourcesOfProcess(StopIfInterrupted))
+          .To(found));
+  for (const std::string& note : found->notes) context.Note("--instance: " + note);
+  return found;
+}
+
+// Where this machine is not what the run is meant for.
+Status WarnOfMachine(const Args& args, const std::optional<hardware::ResolvedInstance>& resolved,
+                     const trainer::RunPlan& plan, const trainer::RolloutConfig& rollout,
+                     ToolContext& context) {
+  NXDKIT_ASSIGN(const trainer::GivenCores given, trainer::GivenCoresOfProcess());
+  const bool starts_engine = trainer::OthersEngine(rollout) && rollout.url.empty();
+  if (!resolved && !given.any() && !starts_engine) return OkStatus();  // devices have no part in it
+  const bool asked_here = args.instance == hardware::kAuto;
+  std::optional<hardware::Machine> machine;
+  if (asked_here)
+    machine = resolved->machine;
+  else
+    NXDKIT_TRY(hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)).To(machine));
+  if (!machine) return OkStatus();
+  const hardware::DeviceRun run{.asked = resolved && !asked_here ? &resolved->instance : nullptr,
+                                .cores = SplitHere(plan, rollout).all()};
+  for (const std::string& text : hardware::Disagreements(*machine, run)) context.Warn(text);
+  return OkStatus();
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
   if (args.out || (context.common().force))
     return BadUsage("{} is about the page that `grpo-train report RUN` writes",
                     args.out ? "--out" : "--force");
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
-  const hardware::Instance* instance = nullptr;
-  if (args.instance) NXDKIT_TRY(hardware::FindInstance(*args.instance).To(instance));
+  NXDKIT_ASSIGN(const std::optional<hardware::ResolvedInstance> resolved,
+                AskedInstance(args, context));
+  const hardware::Instance* const instance = resolved ? &resolved->instance : nullptr;
   std::optional<trainer::InitFrom> init;
   if (args.init_from) NXDKIT_TRY(trainer::ReadInitFrom(*args.init_from).in("--init-from").To(init));
   NXDKIT_ASSIGN(
@@ -409,6 +451,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   const trainer::ConfigCheck check = trainer::CheckConfig(loaded);
   NXDKIT_TRY(check.status());
   for (const std::string& note : check.notes) context.Warn(note);
+  NXDKIT_TRY(WarnOfMachine(args, resolved, check.plan, loaded.config.worker.rollout, context));
   trainer::UseHubCache(loaded.config);
   NXDKIT_TRY(CheckPlaces(loaded.config));
   trainer::SetupOptions setup;

@@ -1,5 +1,5 @@
-// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in it,
-// and bringing entries from one to another.
+// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in
+// it, and bringing entries from one to another.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,9 +33,11 @@ struct OldWord {
   std::string_view ours;
 };
 constexpr OldWord kOldWords[] = {
-    {"clean", "neuron-cache clear"},
-    {"clear-locks", "neuron-cache prune: it takes no lock that is held"},
-    {"parallel-compile", "neuron-cache warm -- PROGRAM ..."}};
+    {"analyze", "not there: what the compiler supports is not analyzed"},
+
+    {"clean", "`neuron-cache clear`"},
+    {"clear-locks", "`neuron-cache prune`, which takes no lock that is held"},
+    {"parallel-compile", "`neuron-cache warm -- PROGRAM ...`"}};
 
 const ToolInfo kInfo = {
     .name = "neuron-cache",
@@ -166,7 +168,10 @@ Result<const Row*> RowOf(const std::string& command) {
   const auto* row = std::ranges::find(kRows, command, &Row::command);
   if (row != std::end(kRows)) return row;
   const auto* old = std::ranges::find(kOldWords, command, &OldWord::theirs);
-  if (old != std::end(kOldWords)) return BadUsage("{} is here `{}`", command, old->ours);
+  if (old != std::end(kOldWords)) return BadUsage("{} is here {}", command, old->ours);
+  if (FindProgram(command))
+    return BadUsage("COMMAND is \"{}\", a program", command)
+        .hint(fmt::format("`neuron-cache warm -- {} ...`", command));
   std::vector<std::string> commands;
   for (const Row& each : kRows) commands.emplace_back(each.command);
   const auto closest = ClosestWord(command, commands);

@@ -1,5 +1,5 @@
-// What a compilation leaves in the entry of its graph: held while it goes on, and then the result
-// or its failure. Facts: FORMAT.md beside this file.
+// PRIVATE: what a compilation leaves in the entry of its graph: held while it goes on, and then the
+// result or its failure. Facts: FORMAT.md beside this file.
 #pragma once
 
 #include <optional>

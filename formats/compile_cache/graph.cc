@@ -88,6 +88,13 @@ bool Has(const std::vector<std::string>& options, std::string_view name) {
   });
 }
 
+// The result and the log lie where we say.
+std::vector<std::string> WithoutPaths(std::vector<std::string> options) {
+  for (const std::string_view name : {"--output", "-o", "--logfile"})
+    options = WithoutOption(options, name);
+  return options;
+}
+
 // The options as libneuronxla gives them besides those of the flags file.
 void AddOwnOptions(std::vector<std::string>& options) {
   if (!Has(options, "--framework")) options.insert(options.begin(), "--framework=XLA");
@@ -116,7 +123,8 @@ Result<std::optional<Flags>> FlagsIn(const std::string& folder) {
     Flags flags;
     flags.old = name == kOldFlagsFile;
     NXDKIT_TRY(ReadSmallFile(path, kMaxFlagsBytes).To(flags.text));
-    if (flags.text.empty()) return std::optional<Flags>(std::move(flags));
+    const bool blank = flags.text.find_first_not_of(" \t\n") == std::string::npos;
+    if (blank) return std::optional<Flags>(std::move(flags));
     if (flags.old) {
       NXDKIT_TRY(SplitCommand(flags.text).To(flags.words).in(path));
       return std::optional<Flags>(std::move(flags));
@@ -150,7 +158,7 @@ Result<std::optional<Graph>> XlaGraph(const CacheEntry& entry) {
   // Without a file they are those of the empty one.
   NXDKIT_TRY(CheckName(entry, flags ? flags->text : "")
                  .in(JoinPath(entry.path, old ? kOldFlagsFile : kFlagsFile)));
-  if (flags) graph.options = WithoutOption(flags->words, "--logfile");
+  if (flags) graph.options = WithoutPaths(flags->words);
   AddOwnOptions(graph.options);
   return std::optional<Graph>(std::move(graph));
 }
@@ -164,10 +172,7 @@ Result<std::vector<std::string>> OptionsOfCommand(const std::string& path) {
   if (compile == words.begin() || compile == words.end() || compile + 1 == words.end() ||
       compile[1].starts_with('-'))
     return Corrupt("\"{}\" found, `neuronx-cc compile GRAPH ...` expected", text).in(path);
-  std::vector<std::string> options(compile + 2, words.end());
-  for (const std::string_view name : {"--output", "--logfile"})
-    options = WithoutOption(options, name);
-  return options;
+  return WithoutPaths({compile + 2, words.end()});
 }
 
 Status CheckMetadata(const CacheEntry& entry) {

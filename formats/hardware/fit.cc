@@ -21,10 +21,6 @@ uint64_t Product(std::initializer_list<int64_t> factors) {
 
 uint64_t Sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-std::string GiB(uint64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(kGiB));
-}
-
 uint64_t Reserve(uint64_t core_bytes) { return std::max(kGiB * 3 / 2, core_bytes / 10); }
 
 int64_t Percent(uint64_t part, uint64_t whole) {
@@ -52,7 +48,7 @@ void JudgeMemory(Fit& fit) {
            Sum(used, fit.reserve_bytes) > fit.core_bytes)
     fit.warnings.push_back(fmt::format(
         "{}: what is left may be too little for the compiled code and its scratch, about {}",
-        FitText(fit), GiB(fit.reserve_bytes)));
+        FitText(fit), GibText(fit.reserve_bytes)));
 }
 
 std::vector<MemoryRow> RowsOf(const RolloutUse& use) {
@@ -66,7 +62,7 @@ Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
   if (use.tp > instance.cores)
     fit.problems.push_back(
         fmt::format("{} ranks, and {} has {} cores", use.tp, instance.name, instance.cores));
-  else if (!IsIn(instance.inference_tp, use.tp))
+  else if (instance.sizes_known && !IsIn(instance.inference_tp, use.tp))
     fit.problems.push_back(fmt::format("NxD Inference takes no tp {} on {}; it takes {}", use.tp,
                                        instance.name, fmt::join(instance.inference_tp, ", ")));
   JudgeMemory(fit);
@@ -130,7 +126,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   fit.data_parallel = std::max<int64_t>(1, world / model_parallel);
   fit.rows = RowsOf(use, fit.data_parallel);
   fit.assumed = Assumed(use, fit.data_parallel);
-  if (instance.workers.empty())
+  if (instance.sizes_known && instance.workers.empty())
     fit.problems.push_back(fmt::format("{} is for inference only", instance.name));
   else if (use.cores_beside > 0 && world + use.cores_beside > there)
     fit.problems.push_back(fmt::format("{} cores are to train and {} to roll out, and {} has {}",
@@ -142,11 +138,11 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
     fit.problems.push_back(fmt::format(
         "tp {} x pp {}{} does not divide the {} cores of {} x {}", use.tp, use.pp,
         use.cp > 1 ? fmt::format(" x cp {}", use.cp) : "", world, use.nodes, instance.name));
-  else if (!IsIn(instance.workers, use.tp))
+  else if (instance.sizes_known && !IsIn(instance.workers, use.tp))
     fit.problems.push_back(fmt::format(
         "the collectives of {} take no tp {} in training (replica groups); they take {}",
         instance.name, use.tp, fmt::join(instance.workers, ", ")));
-  else if (use.nodes == 1 && !IsIn(instance.workers, world))
+  else if (instance.sizes_known && use.nodes == 1 && !IsIn(instance.workers, world))
     fit.warnings.push_back(fmt::format("jobs of NxD Training on {} have {} workers, not {}",
                                        instance.name, fmt::join(instance.workers, ", "), world));
   JudgeMemory(fit);
@@ -173,6 +169,10 @@ Fit Judged(const Instance& instance, const Use& use, Fit (*judge)(const Instance
 }
 
 }  // namespace
+
+std::string GibText(uint64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(kGiB));
+}
 
 StateBytes BytesOf(States states) {
   constexpr StateBytes kBytes[] = {{4, 12}, {2, 4}, {2, 6}};
@@ -216,9 +216,9 @@ Status CheckFit(const Fit& fit, const Levers& levers) {
 std::string FitText(const Fit& fit) {
   std::string text;
   for (const MemoryRow& row : fit.rows)
-    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", row.what, GiB(row.bytes));
-  return fmt::format("{} = {} of {} a core ({} %)", text, GiB(fit.used_bytes()),
-                     GiB(fit.core_bytes), Percent(fit.used_bytes(), fit.core_bytes));
+    text += fmt::format("{}{} {}", text.empty() ? "" : " + ", row.what, GibText(row.bytes));
+  return fmt::format("{} = {} of {} a core ({} %)", text, GibText(fit.used_bytes()),
+                     GibText(fit.core_bytes), Percent(fit.used_bytes(), fit.core_bytes));
 }
 
 }  // namespace nxdkit::hardware

@@ -94,6 +94,8 @@ struct Levers {
 // which of the levers moves most.
 Status CheckFit(const Fit& fit, const Levers& levers);
 
+std::string GibText(uint64_t bytes);  // "1.03 GiB", as device memory is sold
+
 // "weights 1.03 GiB + KV cache 4.50 GiB = 5.53 GiB of 16 GiB a core (35 %)"
 std::string FitText(const Fit& fit);
 

@@ -5,21 +5,28 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lib/base/error.h"
 
 namespace nxdkit::hardware {
 
+// One of the table, or a machine as it was read (formats/hardware/machine.h).
 struct Instance {
-  std::string_view name;
-  std::string_view platform;  // "trn1" or "trn2", as compilers are told it: an inf2 is a trn1
-  int64_t cores = 0;          // logical NeuronCores, as software sees them by default
-  int64_t gib_per_core = 0;   // of device memory
+  std::string name;
+  std::string platform;       // "trn1" or "trn2", as compilers are told it: an inf2 is a trn1
+  int64_t devices = 0;        // chips
+  int64_t cores = 0;          // logical NeuronCores of all, as software sees them by default
+  uint64_t device_bytes = 0;  // of memory, which the cores of a device share
   std::span<const int64_t> inference_tp;  // tensor parallel sizes that NxD Inference takes
   std::span<const int64_t> workers;       // of a training job on a part of one node, or all of it
+  // Whether these two are known. They are not of a machine that is in no table, or whose cores are
+  // not divided as they are by default: any size up to its cores is let pass.
+  bool sizes_known = true;
 
-  uint64_t bytes_per_core() const { return static_cast<uint64_t>(gib_per_core) << 30; }
+  int64_t cores_per_device() const { return devices > 0 ? cores / devices : 0; }
+  uint64_t bytes_per_core() const;
 };
 
 // From the smallest to the largest.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kInfo = ".dist-info";
 constexpr size_t kMostEnvironments = 64;
+constexpr size_t kMostPackages = 1024;
 
 // "neuronx_cc-2.21.33363.0+82129205.dist-info" -> "2.21.33363.0+82129205" for "neuronx_cc".
 std::optional<std::string> VersionIn(std::string_view name, std::string_view package) {
@@ -30,28 +31,31 @@ bool IsEditable(std::string_view name) {
          name == "optimum_neuron.egg-link";
 }
 
-// What cannot be looked at is passed over here and below: what is found is proposed, and printed.
-void ReadPackages(const std::string& folder, Installation& out) {
-  const auto names = ListFolder(folder);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    if (const auto version = VersionIn(name, "optimum_neuron")) out.optimum = *version;
-    if (const auto version = VersionIn(name, "neuronx_cc")) out.compiler = *version;
-    if (IsEditable(name)) out.editable = true;
+// The names of all that lies beside the packages of an environment. What cannot be looked at is
+// passed over here and below: what is found is proposed, and printed.
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const char* lib : {"lib", "lib64"}) {
+    const std::string parent = JoinPath(folder, lib);
+    const auto pythons = ListFolder(parent);
+    if (!pythons.ok()) continue;
+    for (const std::string& python : *pythons) {
+      if (!python.starts_with("python3")) continue;
+      for (const char* packages : {"site-packages", "dist-packages"}) {
+        const auto names = ListFolder(JoinPath(JoinPath(parent, python), packages));
+        if (names.ok()) found.insert(found.end(), names->begin(), names->end());
+      }
+    }
   }
+  return found;
 }
 
 Installation Read(const std::string& folder) {
   Installation found{folder, "", ""};
-  for (const char* lib : {"lib", "lib64"}) {
-    const std::string parent = JoinPath(folder, lib);
-    const auto names = ListFolder(parent);
-    if (!names.ok()) continue;
-    for (const std::string& name : *names) {
-      if (!name.starts_with("python3")) continue;
-      for (const char* packages : {"site-packages", "dist-packages"})
-        ReadPackages(JoinPath(JoinPath(parent, name), packages), found);
-    }
+  for (const std::string& name : NamesIn(folder)) {
+    if (const auto version = VersionIn(name, "optimum_neuron")) found.optimum = *version;
+    if (const auto version = VersionIn(name, "neuronx_cc")) found.compiler = *version;
+    if (IsEditable(name)) found.editable = true;
   }
   return found;
 }
@@ -79,9 +83,8 @@ std::vector<std::string> OfTheVendor(const std::string& opt) {
   return folders;
 }
 
-}  // namespace
-
-std::vector<Installation> FindInstallations(const InstalledAt& at) {
+// Each once, in the order in which a program of this shell would meet them.
+std::vector<std::string> EnvironmentsAt(const InstalledAt& at, std::span<const std::string> more) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {
     if (!folder.empty() && !std::ranges::count(folders, folder)) folders.push_back(folder);
@@ -90,13 +93,35 @@ std::vector<Installation> FindInstallations(const InstalledAt& at) {
   add(at.conda_prefix);
   for (const std::string& folder : OnPath(at.path)) add(folder);
   for (const std::string& folder : OfTheVendor(at.opt)) add(folder);
+  for (const std::string& folder : more) add(folder);
+  return folders;
+}
+
+}  // namespace
+
+std::vector<Installation> FindInstallations(const InstalledAt& at) {
   std::vector<Installation> found;
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : EnvironmentsAt(at, {})) {
     if (found.size() == kMostEnvironments) break;
     Installation installation = Read(folder);
     if (installation.editable) installation.optimum.clear();
     if (installation.editable || !installation.optimum.empty() || !installation.compiler.empty())
       found.push_back(std::move(installation));
+  }
+  return found;
+}
+
+std::vector<InstalledPackage> FindPackages(const InstalledAt& at,
+                                           std::span<const std::string_view> names,
+                                           std::span<const std::string> more) {
+  std::vector<InstalledPackage> found;
+  for (const std::string& folder : EnvironmentsAt(at, more)) {
+    if (found.size() >= kMostPackages) break;
+    const std::vector<std::string> there = NamesIn(folder);
+    for (const std::string_view name : names)
+      for (const std::string& entry : there)
+        if (const auto version = VersionIn(entry, name))
+          found.push_back({std::string(name), *version, folder});
   }
   return found;
 }

@@ -3,7 +3,9 @@
 // (optimum/neuron/configuration_utils.py: both must be equal, to the last character).
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nxdkit::rollout {
@@ -25,5 +27,16 @@ struct InstalledAt {
 // In the order in which a program of this shell would meet them. At most
 // 64.
 std::vector<Installation> FindInstallations(const InstalledAt& at);
+
+// A package of Python that is installed in an environment.
+struct InstalledPackage {
+  std::string name;  // as its folder spells it: "neuronx_cc"
+  std::string version;
+  std::string folder;  // of the environment
+};
+// Those of `names` in the same environments, and in `more` of them behind these: "/usr/local".
+std::vector<InstalledPackage> FindPackages(const InstalledAt& at,
+                                           std::span<const std::string_view> names,
+                                           std::span<const std::string> more);
 
 }  // namespace nxdkit::rollout

@@ -16,6 +16,7 @@ namespace {
 
 struct Curl {
   decltype(&::curl_global_init) global_init = nullptr;
+  decltype(&::curl_version) version = nullptr;
   decltype(&::curl_easy_init) easy_init = nullptr;
   decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
   decltype(&::curl_easy_setopt) setopt = nullptr;
@@ -41,6 +42,7 @@ std::optional<Curl> Load() {
     if (!library) continue;
     Curl curl;
     const bool whole = Find(library, "curl_global_init", curl.global_init) &&
+                       Find(library, "curl_version", curl.version) &&
                        Find(library, "curl_easy_init", curl.easy_init) &&
                        Find(library, "curl_easy_cleanup", curl.easy_cleanup) &&
                        Find(library, "curl_easy_setopt", curl.setopt) &&
@@ -52,6 +54,11 @@ std::optional<Curl> Load() {
     if (whole && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) return curl;
   }
   return std::nullopt;
+}
+
+const std::optional<Curl>& Loaded() {
+  static const std::optional<Curl> curl = Load();
+  return curl;
 }
 
 struct Transfer {
@@ -134,10 +141,12 @@ class Handle {
 Result<HttpAnswer> Http(const HttpRequest& request) {
   if (!request.url.starts_with("http://") && !request.url.starts_with("https://"))
     return BadUsage("\"{}\" is not a URL of the form http://HOST:PORT", request.url);
-  static const std::optional<Curl> curl = Load();
+  const std::optional<Curl>& curl = Loaded();
   if (!curl)
     return Unsupported("libcurl is not installed").hint("install the package libcurl4, or libcurl");
   return Handle(*curl).Run(request);
 }
+
+std::string HttpLibrary() { return Loaded() ? Loaded()->version() : ""; }
 
 }  // namespace nxdkit

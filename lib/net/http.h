@@ -30,4 +30,7 @@ struct HttpAnswer {
 // long; kUnsupported without libcurl; kUsage for another kind of URL.
 Result<HttpAnswer> Http(const HttpRequest& request);
 
+// What libcurl calls itself, "libcurl/7.88.1 OpenSSL/3.0.17 ..."; "" where there is none.
+std::string HttpLibrary();
+
 }  // namespace nxdkit

@@ -1,4 +1,4 @@
-// For tests: a model.pt as small as they come, a TorchScript archive with a NEFF in it, put
+// PRIVATE to tests. A model.pt as small as they come, a TorchScript archive with a NEFF in it, put
 // together by hand; no compiler made it.
 #pragma once
 

@@ -128,6 +128,7 @@ const std::vector<Room>& Rooms() {
       {"tools/conversions", {"tools/cli"}},
       {"tools/cache", {"tools/cli"}},
       {"tools/inspect", {"tools/cli"}},
+      {"tools/env", {"tools/cli", "tools/conversions"}},
       {"tools", {"tools/"}},
   };
   return kRooms;

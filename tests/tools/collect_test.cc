@@ -69,7 +69,7 @@ TEST(Collects, WhatACrashLeftWholeAndNothingThatIsCut) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("Traceback: it crashed"),
                                 HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: ")));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("1 graphs: 1 new"),
+  EXPECT_THAT(result.out, AllOf(HasSubstr("1 graph: 1 new"),
                                 HasSubstr("the command exited with 3; what it had traced is in")));
   EXPECT_FALSE(fs::exists(shop.Entry('a')));
   EXPECT_TRUE(shop.Has('b', "model.hlo_module.pb"));
@@ -109,11 +109,64 @@ TEST(Warms, StopsWhereTheProgramFailed) {
   CollectShop shop("a");
   const ProcessResult result = shop.Cc("warm " + kTrn1 + " -- trace a crash");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the command exited with 3, and nothing was compiled"),
-                                HasSubstr("--ignore-error goes on")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("the command exited with 3; what it had traced is in"),
+                    HasSubstr("nothing was compiled; "), HasSubstr("--ignore-error goes on")));
+  EXPECT_EQ(shop.CcJson(1, "warm", kTrn1 + " -- trace a crash")["entries"].size(), 1u);
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("warm --ignore-error " + kTrn1 + " -- trace a crash").exit_code, 0);
   EXPECT_TRUE(shop.Has('a', "model.done"));
+}
+
+TEST(Warms, FindsOutWhatItLacksBeforeTheProgramRuns) {
+  CollectShop shop("a");
+  const Words none = {"NEURON_PLATFORM_TARGET_OVERRIDE="};
+  EXPECT_THAT(shop.Cc("warm -- trace a", none).err, HasSubstr("do not say for which target"));
+  EXPECT_EQ(shop.Cc("warm --compiler none " + kTrn1 + " -- trace a").exit_code, 3);
+  EXPECT_EQ(shop.Cc("warm --memory-per-job much " + kTrn1 + " -- trace a").exit_code, 2);
+  EXPECT_FALSE(fs::exists(shop.Cache()));
+}
+
+TEST(Warms, SaysWhichGraphsOfTheRunAreOfAnotherCompiler) {
+  CollectShop shop("ab", PrecompileWorkshop::Flags(), "2.19");
+  shop.AddGraph('c', 0, "graphs");
+  const Json json = shop.CcJson(1, "warm", kTrn1 + " -- trace a b c");
+  EXPECT_EQ(json["compiled"], 1);
+  EXPECT_EQ(json["other_compiler"].size(), 2u);
+}
+
+TEST(Warms, MendsAGraphThatIsCutInTheCache) {
+  CollectShop shop("ab");
+  shop.Write("cache/" + PrecompileWorkshop::Name('a') + "/compile_flags.json",
+             PrecompileWorkshop::Flags());
+  shop.Write("cache/" + PrecompileWorkshop::Name('a') + "/model.hlo_module.pb", "abc");
+  shop.AddGraph('b');
+  shop.Write("cache/" + PrecompileWorkshop::Name('b') + "/compile_flags.json", "");
+  const Json json = shop.CcJson(0, "warm", kTrn1 + " -- trace a b");
+  EXPECT_EQ(json["compiled"], 2);
+  EXPECT_EQ(json["entries"][0]["state"], "new");
+  EXPECT_EQ(json["entries"][1]["state"], "new");
+}
+
+TEST(Collects, WhatAnInterruptedProgramHadTraced) {
+  CollectShop shop("a");
+  const pid_t child = shop.Start("collect -- trace a hang");
+  ASSERT_TRUE(WaitFor(shop / "hangs"));
+  kill(child, SIGTERM);
+  EXPECT_EQ(WaitProcess(child), 143);
+  EXPECT_TRUE(shop.Has('a', "model.hlo_module.pb"));
+  EXPECT_THAT(shop.CcJson(0, "ls")["strangers"], IsEmpty());
+}
+
+TEST(Collects, AndLeavesTheOtherFlagsAsTheyStand) {
+  CollectShop shop("a");
+  shop.Script("print", "printf '%s' \"$NEURON_CC_FLAGS\" >$NEURON_STANDIN/flags\n");
+  const std::string flags = "--opts=\\\"--foo\\\" --x=a\\ b '--y=c d'";
+  shop.Cc("collect -- print",
+          {"NEURON_CC_FLAGS=" + flags + " --cache_dir " + shop.Cache() + " -O1"});
+  EXPECT_THAT(ReadFile(shop / "flags"),
+              AllOf(::testing::StartsWith(flags + " --cache_dir=" + shop.Cache() + "/.nxdkit-"),
+                    ::testing::EndsWith(" -O1")));
 }
 
 TEST(Checks, SayWhetherTheRunWouldCompile) {
@@ -215,11 +268,14 @@ TEST(Packs, TheSmallestCacheOfARun) {
   EXPECT_THAT(shop.Cc("pack --used-by " + used + " " + shop / "small").err,
               HasSubstr("it is there, and not empty"));
   // The log of a run names entries by their paths, and c by its module alone.
-  const std::string log = shop.Write("run.log", "INFO: Using a cached neff at " + shop.Entry('a') +
-                                                    "/model.neff\nINFO: compiled " +
-                                                    PrecompileWorkshop::Module('c') + ".\n");
+  const std::string log =
+      shop.Write("run.log", "INFO: Using a cached neff at " + shop.Entry('a') +
+                                "/model.neff\nINFO: compiled " + PrecompileWorkshop::Module('c') +
+                                ".\nneuronx-cc compile /tmp/model." +
+                                PrecompileWorkshop::Module('b') + ".hlo_module.pb\n");
   const Json by_log = shop.CcJson(1, "pack", shop / "other --used-by " + log);
   EXPECT_EQ(by_log["copied"][0]["entry"], PrecompileWorkshop::Name('a'));
+  EXPECT_EQ(by_log["copied"][1]["entry"], PrecompileWorkshop::Name('b'));
   EXPECT_EQ(by_log["missing"][0], PrecompileWorkshop::Module('c'));
 }
 
@@ -230,6 +286,8 @@ TEST(OldSpellings, AreAnsweredWithOurs) {
                     HasSubstr("warm")));
   EXPECT_THAT(shop.Cc("clean").err, HasSubstr("clean is here `neuron-cache clear`"));
   EXPECT_THAT(shop.Cc("clear-locks").err, HasSubstr("`neuron-cache prune"));
+  EXPECT_THAT(shop.Cc("analyze").err, HasSubstr("is not analyzed"));
+  EXPECT_THAT(shop.Cc("trace a").err, HasSubstr("`neuron-cache warm -- trace ...`"));
   EXPECT_THAT(shop.Cc("collect torchrun --nproc_per_node=32 train.py").err,
               HasSubstr("said behind --: neuron-cache collect -- torchrun"));
 }

@@ -86,24 +86,35 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
   folder.Write("torchx/specs.py",
                "class macros: replica_id = '${replica_id}'\n"
                "class AppDef:\n  def __init__(self, name, roles): self.roles = roles\n"
-               "class Resource:\n  def __init__(self, cpu, gpu, memMB): pass\n"
+               "class Resource:\n"
+               "  def __init__(self, cpu, gpu, memMB, devices={}): self.devices = devices\n"
                "def parse_mounts(words): return ['+'.join(words)]\n"
                "class Role:\n"
                "  def __init__(self, name, image, entrypoint, args, num_replicas, max_retries,"
-               " mounts, resource):\n"
+               " mounts, resource, env={}):\n"
                "    self.args, self.n, self.entrypoint = args, num_replicas, entrypoint\n"
-               "    self.mounts = mounts\n");
+               "    self.mounts, self.env, self.resource = mounts, env, resource\n");
   const ProcessResult result = RunProcess(
       {"python3", "-B", "-c",
        "import sys; sys.path[:0] = ['" + folder.path() + "', '" + kFolder +
            "']; import torchx_component as c; r = c.convert('--to', 'hf', 'a', 'b', parts=3, "
            "mounts=['src=x', 'dst=/data']).roles[0]; "
            "print(r.entrypoint, *r.args, r.n, *r.mounts); "
-           "r = c.train('--config', 'run.yaml').roles[0]; print(r.entrypoint, *r.args, r.n)"});
+           "r = c.train('--config', 'run.yaml').roles[0]; print(r.entrypoint, *r.args, r.n); "
+           "rs = [c.collect('torchrun', '/data/train.py', devices=2), "
+           "c.compile(target='trn1', replicas=4), c.export('--tp', '8', 'a', 'b')]; "
+           "[print(r.roles[0].entrypoint, *r.roles[0].args, r.roles[0].n, "
+           "r.roles[0].resource.devices, *r.roles[0].env.items()) for r in rs]"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
             "nxd-convert --part ${replica_id}/3 --to hf a b 3 src=x+dst=/data\n"
-            "grpo-train --config run.yaml 1\n");
+            "grpo-train --config run.yaml 1\n"
+            "neuron-cache collect -- torchrun /data/train.py 1 {'aws.amazon.com/neuron': 2} "
+            "('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n"
+            "neuron-cache compile --target trn1 4 {} "
+            "('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n"
+            "neuron-export --tp 8 a b 1 {} ('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache') "
+            "('NEURON_PLATFORM_TARGET_OVERRIDE', 'trn1')\n");
 }
 
 // The packages of the image are those that the programs are linked with.
@@ -152,6 +163,44 @@ TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
         std::pair(&volcano, std::string("spec.tasks.0.template.spec.containers.0.command"))})
     EXPECT_EQ(CommandOf(*job, path), "train-mpirun.sh ");
   EXPECT_THAT(ReadFile(kFolder + "/Dockerfile.mpi"), HasSubstr("COPY train-mpirun.sh "));
+}
+
+// The value of a variable of a Job's only container.
+std::string VariableOf(const Value& job, const std::string& name) {
+  const Value* list = At(job, "spec.template.spec.containers.0.env");
+  if (list)
+    for (const Value& each : list->items)
+      if (Text(each, "name") == name) return Text(each, "value");
+  return "";
+}
+
+// What is compiled first lies where the training jobs look: one claim, one cache.
+TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
+  const Value mpi = Yaml("train-mpijob.yaml");
+  const std::string pod = "spec.mpiReplicaSpecs.Worker.template.spec.";
+  const std::string claim = "volumes.0.persistentVolumeClaim.claimName";
+  const std::string mount = "containers.0.volumeMounts.0.mountPath";
+  for (const char* name : {"collect-job.yaml", "compile-job.yaml", "export-job.yaml"}) {
+    SCOPED_TRACE(name);
+    const Value job = Yaml(name);
+    EXPECT_EQ(Text(job, "apiVersion"), "batch/v1");
+    EXPECT_EQ(Text(job, "kind"), "Job");
+    EXPECT_EQ(Text(job, "spec.template.spec.restartPolicy"), "Never");
+    EXPECT_EQ(Text(job, "spec.template.spec." + claim), Text(mpi, pod + claim));
+    EXPECT_EQ(Text(job, "spec.template.spec." + mount), Text(mpi, pod + mount));
+    EXPECT_EQ(VariableOf(job, "NEURON_COMPILE_CACHE_URL"), "/data/neuron-cache");
+    // The page waits for each by its name.
+    EXPECT_THAT(ReadFile(kFolder + "/PRECOMPILE.md"),
+                HasSubstr(" job/" + Text(job, "metadata.name") + " &&\n"));
+  }
+  const std::string command = "spec.template.spec.containers.0.command";
+  EXPECT_THAT(CommandOf(Yaml("collect-job.yaml"), command),
+              HasSubstr("neuron-cache collect -- torchrun "));
+  const Value compile = Yaml("compile-job.yaml");
+  EXPECT_EQ(CommandOf(compile, command), "neuron-cache compile --target trn1 ");
+  EXPECT_EQ(Text(compile, "spec.completions"), Text(compile, "spec.parallelism"));
+  EXPECT_EQ(VariableOf(compile, "TMPDIR"),
+            Text(compile, "spec.template.spec.containers.0.volumeMounts.1.mountPath"));
 }
 
 // A job that is wrong is not started again for ever: the first of Volcano's policies that fits
@@ -275,6 +324,44 @@ TEST_F(TrainMpirun, SaysWhetherToStartItAgain) {
   EXPECT_EQ(code("ENDS=0"), 75) << "of an earlier run";
   EXPECT_EQ(code("ENDS=0 MARKS=1"), 0);
   EXPECT_THAT(Said("started"), ::testing::EndsWith(" trainer.nnodes=2\n"));
+}
+
+using PrecompileBatch = StandIns;
+
+TEST_F(PrecompileBatch, SaysWhetherTheTrainingJobMayStart) {
+  Command("neuron-cache",
+          "echo \"$NEURON_COMPILE_CACHE_URL $*\" >> \"$OUT/started\"\n"
+          "[ \"$1\" != \"${FAILS:-}\" ]");
+  const auto code = [&](const std::string& words, const std::string& environment) {
+    fs::remove(Out("started"));
+    return RunProcess(Script("precompile.sbatch " + words, environment)).exit_code;
+  };
+  const std::string run = "trn1 torchrun train.py --max_steps=10";
+  EXPECT_EQ(code(run, ""), 0);
+  EXPECT_EQ(Said("started"),
+            "/fsx/neuron-cache collect -- torchrun train.py --max_steps=10\n"
+            "/fsx/neuron-cache compile --target trn1\n");
+  EXPECT_EQ(code(run, "FAILS=collect"), 1);
+  EXPECT_THAT(Said("started"), ::testing::Not(HasSubstr("compile --target")));
+  EXPECT_EQ(code(run, "FAILS=compile"), 1);
+  EXPECT_EQ(code("trn2", "NEURON_COMPILE_CACHE_URL=/data/cache"), 0);
+  EXPECT_EQ(Said("started"), "/data/cache compile --target trn2\n");
+  EXPECT_EQ(code("", ""), 2);
+  EXPECT_EQ(code("--target trn1", ""), 2);
+  EXPECT_EQ(Said("started"), "");
+}
+
+TEST_F(PrecompileBatch, MakesABundleThatIsNotThere) {
+  Command("neuron-export", "echo \"$NEURON_PLATFORM_TARGET_OVERRIDE $*\" >> \"$OUT/started\"");
+  const std::string bundle = Out("bundle");
+  const std::string command = "export.sbatch --tp 8 model " + bundle;
+  EXPECT_EQ(RunProcess(Script(command, "NEURON_PLATFORM_TARGET_OVERRIDE=trn2")).exit_code, 0);
+  EXPECT_EQ(Said("started"), "trn2 --tp 8 model " + bundle + "\n");
+  fs::remove(Out("started"));
+  fs::create_directories(bundle);
+  EXPECT_EQ(RunProcess(Script(command, "")).exit_code, 0);
+  EXPECT_EQ(RunProcess(Script("export.sbatch model", "")).exit_code, 2);
+  EXPECT_EQ(Said("started"), "");
 }
 
 }  // namespace

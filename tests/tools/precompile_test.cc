@@ -76,6 +76,17 @@ TEST(Precompile, NeedsATargetThatNobodySays) {
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE=trn2"}).exit_code, 0);
   EXPECT_THAT(ReadFile(shop / "words"), HasSubstr("--target=trn2 "));
+  // A machine with devices says it.
+  fs::remove(shop / "words");
+  shop.AddGraph('c');
+  shop.Write("machine/sys/devices/virtual/dmi/id/product_name", "trn2.48xlarge\n");
+  shop.Write("machine/proc/devices", "Character devices:\n245 neuron\n");
+  for (int i = 0; i < 16; ++i) shop.Write("machine/dev/neuron" + std::to_string(i), "");
+  EXPECT_EQ(shop.Cc("compile",
+                    {"NEURON_PLATFORM_TARGET_OVERRIDE=", "NXDKIT_MACHINE_ROOT=" + shop / "machine"})
+                .exit_code,
+            0);
+  EXPECT_THAT(ReadFile(shop / "words"), HasSubstr("--target=trn2 "));
   shop.AddGraph('b', 0, "cache", R"(["--target=inf2"])");
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE="}).exit_code, 0);
 }
@@ -114,6 +125,9 @@ TEST(Precompile, TriesAgainAloneWhatWasKilledOrEndedWith70) {
   std::map<std::string, Json> items;
   for (const Json& item : json["graphs"]) items[item["entry"]] = item;
   const auto item = [&](char key) { return items[PrecompileWorkshop::Name(key)]; };
+  EXPECT_EQ(json["compiled"], 2);
+  EXPECT_EQ(json["failed"], 3);
+  EXPECT_EQ(item('a')["message"], nullptr);
   EXPECT_EQ(item('a')["outcome"], "compiled");
   EXPECT_EQ(item('b')["outcome"], "compiled");
   EXPECT_EQ(item('c')["outcome"], "failed");
@@ -243,8 +257,9 @@ TEST(Precompile, FindsAnotherVersionBeforeAnythingRuns) {
   shop.AddGraph('a', 0, "cache", PrecompileWorkshop::Flags(), "2.19.8089.0+8ab9f450");
   const ProcessResult result = shop.Cc("compile " + kTrn1);
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("1 graph without a result is of another compiler than "
-                                          "2.21.33363.0+82129205, such as neuronxcc-2.19"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("1 graph without a result and 0 finished are of another "
+                                          "compiler than 2.21.33363.0+82129205, such as "
+                                          "neuronxcc-2.19"),
                                 HasSubstr("--compiler names another one")));
   EXPECT_THAT(shop.Begun(), IsEmpty());
   shop.AddGraph('b');
@@ -252,6 +267,110 @@ TEST(Precompile, FindsAnotherVersionBeforeAnythingRuns) {
   EXPECT_EQ(json["compiled"], 1);
   EXPECT_EQ(json["other_compiler"].size(), 1u);
   EXPECT_THAT(json["warnings"][0].get<std::string>(), HasSubstr("left as they are"));
+}
+
+TEST(Precompile, FindsAnotherVersionOfWhatIsFinished) {
+  PrecompileWorkshop shop;
+  const std::string folder = "cache/neuronxcc-2.19/" + PrecompileWorkshop::Module('a');
+  shop.AddGraph('a', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
+  shop.Write(folder + "/model.neff", ToyNeff());
+  shop.Write(folder + "/model.done", "");
+  const ProcessResult result = shop.Cc("compile " + kTrn1);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("0 graphs without a result and 1 finished are of another"));
+}
+
+TEST(Precompile, DoesNotGuessTheVersionOfACompilerThatSaysNone) {
+  PrecompileWorkshop shop;
+  shop.Script("mute", "[ \"$1\" != --version ] || exit 1\nexec neuronx-cc \"$@\"\n");
+  shop.AddGraph('a');
+  EXPECT_THAT(shop.Cc("compile --compiler mute " + kTrn1).err,
+              HasSubstr("does not say its version: it is taken for neuronxcc-2.21"));
+  shop.AddGraph('b');
+  shop.AddGraph('c', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
+  const ProcessResult two = shop.Cc("compile --compiler mute " + kTrn1);
+  EXPECT_EQ(two.exit_code, 1);
+  EXPECT_THAT(two.err, HasSubstr("the graphs are of neuronxcc-2.19, neuronxcc-2.21"));
+}
+
+TEST(Precompile, RemembersNoFailureThatIsNotTheGraphs) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  for (const auto& [body, outcome] : std::map<std::string, std::string>{
+           {"echo \"ModuleNotFoundError: No module named 'neuronxcc'\"; exit 1", "cannot run"},
+           {"exec /no/such/program", "cannot run"},
+           {"echo 'std::bad_alloc'; exit 1", "killed"},
+           {"echo 'OSError: Disk quota exceeded'; exit 0", "disk full"}}) {
+    shop.Script("broken",
+                "if [ \"$1\" = --version ]; then exec neuronx-cc --version; fi\n" + body + "\n");
+    const Json json = shop.CcJson(1, "compile", "--compiler broken " + kTrn1);
+    EXPECT_EQ(json["graphs"][0]["outcome"], outcome) << body;
+    EXPECT_FALSE(shop.Has('a', "model.log")) << body;
+    EXPECT_TRUE(shop.Has('a', "nxdkit-compile.log")) << body;
+  }
+}
+
+TEST(Precompile, RunsTheCompilerWithTheUsersEnvironment) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  shop.Script("asks",
+              "[ \"$PYTHONPATH\" = /opt/x ]\n[ -z \"${AWS_SECRET_ACCESS_KEY:-}\" ]\n"
+              "exec neuronx-cc \"$@\"\n");
+  EXPECT_EQ(shop.Cc("compile --compiler asks " + kTrn1,
+                    {"PYTHONPATH=/opt/x", "AWS_SECRET_ACCESS_KEY=secret"})
+                .exit_code,
+            0);
+}
+
+TEST(Precompile, TakesRelativePaths) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  const ProcessResult result = shop.Cc(
+      "compile --cache-dir cache --work-dir work --compiler bin/neuronx-cc " + kTrn1, {}, true);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(shop.Has('a', "model.done"));
+}
+
+TEST(Precompile, GoesOnBesideAnEntryThatCannotBeWritten) {
+  PrecompileWorkshop shop;
+  for (const char key : {'a', 'b'}) shop.AddGraph(key);
+  // A lock that leads nowhere cannot be taken.
+  fs::create_symlink("nowhere", shop.Entry('a') + "/model.hlo_module.pb.lock");
+  const Json json = shop.CcJson(1, "compile", kTrn1);
+  EXPECT_EQ(json["compiled"], 1);
+  EXPECT_EQ(json["graphs"][0]["outcome"], "failed");
+  EXPECT_THAT(json["graphs"][0]["message"].get<std::string>(), HasSubstr("cannot open the lock"));
+  EXPECT_TRUE(shop.Has('b', "model.done"));
+}
+
+TEST(Precompile, LetsNoFlagsSayWhereTheResultGoes) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a', 0, "cache", R"(["--output=/etc/x", "-o", "/etc/y"])");
+  ASSERT_EQ(shop.Cc("compile " + kTrn1).exit_code, 0);
+  EXPECT_THAT(ReadFile(shop / "words"), Not(HasSubstr("/etc/")));
+}
+
+TEST(Precompile, ShowsAShortLineOfALongLog) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  shop.Script("long",
+              "if [ \"$1\" = --version ]; then exec neuronx-cc --version; fi\n"
+              "printf 'ERROR: here\\r'; head -c 100000 /dev/zero | tr '\\0' .\nexit 1\n");
+  const Json json = shop.CcJson(1, "compile", "--compiler long " + kTrn1);
+  EXPECT_EQ(json["graphs"][0]["message"], "it exited with 1: ERROR: here");
+}
+
+TEST(Precompile, SaysWhomItWaitsFor) {
+  PrecompileWorkshop shop;
+  shop.AddGraph('a');
+  const std::string lock = "cache/" + PrecompileWorkshop::Name('a') + "/model.hlo_module.pb.lock";
+  shop.Write(lock, "");
+  const testing_util::Held held(shop / lock, LOCK_EX);
+  const ProcessResult result = shop.Cc("compile --job-timeout 1 " + kTrn1);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("waiting for 1 that another process compiles (" +
+                                    PrecompileWorkshop::Name('a') + ")"));
+  EXPECT_THAT(result.out, HasSubstr("locked: " + PrecompileWorkshop::Name('a')));
 }
 
 TEST(Precompile, SaysWhereTheCompilerIsLookedFor) {
@@ -348,7 +467,7 @@ TEST(Precompile, TellsHowManyAreLeft) {
   for (const char key : {'a', 'b', 'c'}) shop.AddGraph(key);
   const ProcessResult result = shop.Cc("compile -j 1 " + kTrn1);
   EXPECT_THAT(result.err,
-              AllOf(HasSubstr("3 graphs to compile, 0 there; neuronx-cc "
+              AllOf(HasSubstr("3 graphs to compile for trn1 (--target), 0 there; neuronx-cc "
                               "2.21.33363.0+82129205, at most 1 at once in "),
                     HasSubstr("; 1 of 3 done, 2 left, about "), HasSubstr("; 3 of 3 done\n")));
   EXPECT_THAT(shop.Cc("compile -q " + kTrn1).err, IsEmpty());
@@ -373,6 +492,23 @@ TEST(PrecompileLite, CompilesAsTheCommandSays) {
   EXPECT_THAT(lite.Faults(), IsEmpty());
   EXPECT_FALSE(fs::exists(lite.In("." + key + ".compilation_metadata")));
   EXPECT_FALSE(fs::exists(lite.In("." + key + ".compilation_metadata.lock")));
+}
+
+TEST(PrecompileLite, SaysThatFinishedEntriesAreOfAnotherCompiler) {
+  PrecompileWorkshop shop;
+  shop.Write("version", "2.19.8089.0+8ab9f450");
+  const LiteWorkshop lite;
+  lite.Whole('a');
+  const Json json = shop.CcJson(0, "compile", " --cache-dir " + lite.root());
+  EXPECT_THAT(json["warnings"][0].get<std::string>(),
+              HasSubstr("finished entries are of compiler 2.21.33363.0+82129205, this one is "
+                        "2.19.8089.0+8ab9f450"));
+}
+
+TEST(Precompile, OfACacheThatIsNotThereYetIsNothing) {
+  PrecompileWorkshop shop;
+  EXPECT_EQ(shop.CcJson(0, "compile", kTrn1)["there"], 0);
+  EXPECT_EQ(shop.Cc("compile --cache-dir " + shop / "none").exit_code, 3);
 }
 
 TEST(PrecompileLite, LeavesWhatNothingSaysHowToComplete) {

@@ -66,9 +66,10 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("plan/model." + Module(key), what + "\n");
   }
 
-  // Options are taken apart at spaces.
-  ProcessResult Cc(const std::string& options, Words environment = {}) const {
+  // Options are taken apart at spaces. `here`: in the workshop's folder.
+  ProcessResult Cc(const std::string& options, Words environment = {}, bool here = false) const {
     Words words = {Tool("neuron-cache")};
+    if (here) words = {"/usr/bin/env", "-C", path(), Tool("neuron-cache")};
     for (const std::string& word : Split(options)) words.push_back(word);
     for (const std::string& entry : Environment()) environment.push_back(entry);
     return RunProcess(words, environment);
@@ -141,7 +142,10 @@ class PrecompileWorkshop : public ExportWorkshop {
   static std::string CompilerScript() {
     return R"sh(
 here=$NEURON_STANDIN
-if [ "$1" = --version ]; then echo "NeuronX Compiler version $(cat $here/version)"; exit 0; fi
+if [ "$1" = --version ]; then
+  echo "NeuronX Compiler version $(cat $here/version)"
+  exit 0
+fi
 [ "$1" = compile ]; shift
 out= graph= log=/dev/null
 words="$*"
@@ -158,7 +162,10 @@ echo "$words" >>$here/words
 plan=$(cat "$here/plan/$name" 2>/dev/null || true)
 once() { [ ! -e "$here/once.$name" ] && touch "$here/once.$name"; }
 case $plan in
-  fail) echo "INFO: begin"; echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"; echo bye
+  fail)
+    echo "INFO: begin"
+    echo "2026-11-26 ERROR [NCC_EVRF059] no such kernel"
+    echo bye
     exit 1 ;;
   255) echo "ERROR: in the middle"; exit 255 ;;
   70) echo "2026-11-26 ERROR: [NCC_IXTP002] too many instructions" >>"$log"; exit 70 ;;
@@ -183,7 +190,6 @@ echo "$name" >>$here/compiled
   static std::string TraceScript() {
     return R"sh(
 here=$NEURON_STANDIN
-echo "$NEURON_EXTRACT_GRAPHS_ONLY $NEURON_PARALLEL_COMPILE $NEURON_COMPILE_CACHE_URL" >>$here/traced
 echo $$ >>$here/programs
 [ "$NEURON_EXTRACT_GRAPHS_ONLY" = 1 ]
 [ "$NEURON_PARALLEL_COMPILE" = 1 ]

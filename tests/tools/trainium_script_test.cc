@@ -66,6 +66,19 @@ TEST_F(TrainiumScript, MakesTheBundleTrainsAndGoesOn) {
   EXPECT_EQ(Steps("run").size(), 2u);
 }
 
+// The job in front of a training job: the same words and one more.
+TEST_F(TrainiumScript, MakesTheBundleAndStops) {
+  Words words = Small({"--instance", "trn1.32xlarge", "trainer.max_steps=1", "--bundle-only"});
+  for (const bool is_there : {false, true}) {
+    EXPECT_EQ(fs::exists(bundle_), is_there);
+    const ProcessResult made = Script(words);
+    EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
+    EXPECT_THAT(made.err, HasSubstr("nothing is trained: --bundle-only"));
+    EXPECT_EQ(compilers_.Runs(), 1u);
+    EXPECT_FALSE(fs::exists(workshop_ / "run"));
+  }
+}
+
 // The keys of the port's page, which names neither an engine nor the cores, and these values; the
 // reward, the data's columns and the size of an update are not on it.
 constexpr char kPageConfig[] = R"(worker:

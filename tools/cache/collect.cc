@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "formats/compile_cache/entry_files.h"
 #include "formats/ops/precompile/collect.h"
 #include "formats/ops/precompile/explain.h"
+#include "formats/ops/precompile/scratch_folder.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/command_text.h"
@@ -65,7 +67,9 @@ void WarnOfLeft(const ops::CollectedGraphs& graphs, ToolContext& context) {
 struct Collection {
   ops::ProgramEnd end;
   ops::CollectedGraphs graphs;
-  std::vector<std::string> past;  // entries that it wrote into the cache itself
+  std::optional<Error> interrupted;  // what it had traced by then is in `graphs`
+  // Entries that came into the cache itself meanwhile, when it wrote none where it was told to.
+  std::vector<std::string> past;
 };
 
 Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tree,
@@ -75,15 +79,23 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
   NXDKIT_ASSIGN(const std::set<std::string> before, NamesIn(tree));
   context.Note("collecting graphs: " + EscapeControl(CommandText(command)));
   Collection collection;
-  NXDKIT_TRY(ops::RunCollecting(command, environment, StopIfInterrupted).To(collection.end));
-  NXDKIT_TRY(ops::GraphsIn(scratch, StopIfInterrupted).To(collection.graphs));
+  Result<ops::ProgramEnd> end = ops::RunCollecting(command, environment, StopIfInterrupted);
+  if (end.ok())
+    collection.end = *std::move(end);
+  else if (end.error().code() == Errc::kInterrupted)
+    collection.interrupted = std::move(end).error();
+  else
+    return std::move(end).error();
+  // Quick: an interrupted program's graphs are not lost.
+  NXDKIT_TRY(ops::GraphsIn(scratch, nullptr).To(collection.graphs));
+  WarnOfLeft(collection.graphs, context);
+  if (!collection.graphs.graphs.empty()) return collection;
   NXDKIT_ASSIGN(const std::set<std::string> after, NamesIn(tree));
   std::ranges::set_difference(after, before, std::back_inserter(collection.past));
-  WarnOfLeft(collection.graphs, context);
   if (!collection.past.empty())
     context.Warn(fmt::format(
-        "the command names a cache by itself, and wrote {} entries into {}: what it uses besides "
-        "is not known",
+        "the command wrote no graph where NEURON_COMPILE_CACHE_URL says, and {} entries came into "
+        "{} meanwhile: it seems to name a cache by itself, and what it uses besides is not known",
         collection.past.size(), EscapeControl(tree.root)));
   return collection;
 }
@@ -105,25 +117,10 @@ struct Added {
   bool crashed() const { return end.exit_code != 0; }
 };
 
-Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
-                          ToolContext& context) {
-  NXDKIT_TRY(CheckCommandWords(args));
-  Added added;
-  NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
-  // In the cache: its graphs are then moved by a rename.
-  NXDKIT_ASSIGN(const ops::ScratchCache scratch, ops::ScratchCache::Make(place.root));
-  NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), before, args.words, context));
-  added.end = collection.end;
-  added.tree = CacheOf(place.root, collection.graphs);
-  NXDKIT_TRY(MakeFolders(added.tree.root));
-  NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, StopIfInterrupted).To(added.used));
-  for (const std::string& name : collection.past) added.used.push_back({name, "new"});
-  return added;
-}
-
 std::string SummaryOf(const Added& added) {
-  std::string text = fmt::format("{} graphs: {} new, {} with a result", added.used.size(),
-                                 added.Count("new"), added.Count("there"));
+  std::string text =
+      fmt::format("{} graph{}: {} new, {} with a result", added.used.size(),
+                  added.used.size() == 1 ? "" : "s", added.Count("new"), added.Count("there"));
   if (const uint64_t waiting = added.Count("waiting"))
     text += fmt::format(", {} without one", waiting);
   if (const uint64_t failed = added.Count("failed"))
@@ -131,12 +128,44 @@ std::string SummaryOf(const Added& added) {
   return text;
 }
 
+// A line for each graph that failed before.
+std::string FailedText(const Added& added) {
+  std::string text;
+  for (const ops::UsedGraph& each : added.used)
+    if (each.state == "failed")
+      text += EscapeControl(fmt::format("failed before, and compile tries it again: {}: {}",
+                                        each.entry, each.message)) +
+              "\n";
+  return text;
+}
+
+Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
+                          ToolContext& context) {
+  Added added;
+  NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
+  // In the cache: its graphs are then moved by a rename.
+  NXDKIT_ASSIGN(const ops::ScratchFolder scratch,
+                ops::ScratchFolder::Make(place.root, neff::kMergePrefix));
+  NXDKIT_ASSIGN(Collection collection, RunWith(scratch.path(), before, args.words, context));
+  added.end = collection.end;
+  added.tree = before;
+  if (collection.past.empty()) added.tree = CacheOf(place.root, collection.graphs);
+  NXDKIT_TRY(MakeFolders(added.tree.root));
+  NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, nullptr).To(added.used));
+  for (const std::string& name : collection.past) added.used.push_back({name, "new", ""});
+  if (!collection.interrupted) return added;
+  context.Note(fmt::format("{}: what it had traced is in the cache", SummaryOf(added)));
+  return *std::move(collection.interrupted);
+}
+
 std::string CrashText(const Added& added) { return fmt::format("the command {}", added.end.text); }
 
 Json EntriesJson(const std::vector<ops::UsedGraph>& used) {
   Json json = Json::array();
   for (const ops::UsedGraph& each : used)
-    json.push_back({{"entry", each.entry}, {"state", each.state}});
+    json.push_back({{"entry", each.entry},
+                    {"state", each.state},
+                    {"message", each.message.empty() ? Json() : Json(each.message)}});
   return json;
 }
 
@@ -148,6 +177,19 @@ void AddFields(const Added& added, ToolAnswer& answer) {
   answer.fields["entries"] = EntriesJson(added.used);
   answer.fields["program"] = CommandJson(added);
   answer.fields["root"] = added.tree.root;
+}
+
+ToolAnswer CollectedAnswer(const CacheArgs& args, const Added& added) {
+  ToolAnswer answer;
+  answer.text = FailedText(added);
+  answer.text += fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
+  if (added.crashed())
+    answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
+  if (added.used.empty())
+    answer.text += "no graph was collected: the command traces none, or names a cache by itself\n";
+  answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
+  AddFields(added, answer);
+  return answer;
 }
 
 Json MissJson(const ops::Miss& miss) {
@@ -167,7 +209,8 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
   Json misses = Json::array();
   for (const neff::Graph& graph : graphs.graphs) {
     NXDKIT_ASSIGN(const std::optional<ops::Miss> miss, index.Explain(graph));
-    entries.push_back({{"entry", graph.name}, {"state", miss ? "missing" : "there"}});
+    entries.push_back(
+        {{"entry", graph.name}, {"state", miss ? "missing" : "there"}, {"message", nullptr}});
     if (!miss) continue;
     misses.push_back(MissJson(*miss));
     answer.text += EscapeControl("missing: " + miss->entry + ": " + miss->message +
@@ -196,27 +239,23 @@ void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
 
 Result<ToolAnswer> Collect(const CacheArgs& args, const neff::CachePlace& place,
                            ToolContext& context) {
+  NXDKIT_TRY(CheckCommandWords(args));
   NXDKIT_ASSIGN(const Added added, CollectInto(args, place, context));
-  ToolAnswer answer;
-  answer.text = fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
-  if (added.crashed())
-    answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
-  answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
-  if (added.used.empty()) answer.text += "no graph was collected\n";
-  AddFields(added, answer);
-  return answer;
+  return CollectedAnswer(args, added);
 }
 
 Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
                         ToolContext& context) {
+  NXDKIT_TRY(CheckCommandWords(args));
+  NXDKIT_TRY(CheckBeforeProgram(args));
   NXDKIT_ASSIGN(const Added added, CollectInto(args, place, context));
-  if (added.crashed() && !IgnoresErrors(args))
-    return Error(Errc::kFindings, CrashText(added) + ", and nothing was compiled")
-        .hint("what it had traced is in the cache: `neuron-cache compile`; --ignore-error goes on");
+  const bool stops = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
+  if (stops) {
+    ToolAnswer answer = CollectedAnswer(args, added);
+    answer.text += "nothing was compiled; `neuron-cache compile` does, --ignore-error goes on\n";
+    return answer;
+  }
   if (added.crashed()) context.Warn(CrashText(added) + ": what it had traced is compiled");
-  if (added.used.empty())
-    return Error(Errc::kFindings,
-                 "no graph was collected: the command traces none, or names a cache by itself");
   context.Note(SummaryOf(added));
   std::vector<std::string> wanted;
   for (const ops::UsedGraph& each : added.used) wanted.push_back(each.entry);
@@ -240,10 +279,13 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
     answer.fields["program"] = Json();
     return answer;
   }
-  const std::string temporary = EnvironmentValue("TMPDIR");
-  NXDKIT_ASSIGN(const ops::ScratchCache scratch,
-                ops::ScratchCache::Make(temporary.empty() ? "/tmp" : temporary));
-  NXDKIT_ASSIGN(const Collection collection, RunWith(scratch.path(), tree, args.words, context));
+  const std::string said = EnvironmentValue("TMPDIR");
+  const std::string temporary = said.empty() ? "/tmp" : said;
+  ops::SweepScratchFolders(temporary, ops::kCheckScratch);
+  NXDKIT_ASSIGN(const ops::ScratchFolder scratch,
+                ops::ScratchFolder::Make(temporary, ops::kCheckScratch));
+  NXDKIT_ASSIGN(Collection collection, RunWith(scratch.path(), tree, args.words, context));
+  if (collection.interrupted) return *std::move(collection.interrupted);
   NXDKIT_ASSIGN(ToolAnswer answer,
                 Compare(collection.graphs, CacheOf(place.root, collection.graphs).root));
   AskForGraphs(collection.graphs, answer);

@@ -1,19 +1,23 @@
 #include "tools/cache/compile.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
-#include "formats/compile_cache/known_roots.h"
+#include "formats/hardware/resolve.h"
 #include "formats/ops/precompile/compile_graphs.h"
 #include "formats/ops/precompile/room.h"
 #include "lib/base/duration.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/folders.h"
+#include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
 #include "lib/system/signals.h"
 #include "lib/system/system.h"
+#include "tools/cache/look.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -33,26 +37,59 @@ Result<int> RetriesOf(const CacheArgs& args) {
   return *number;
 }
 
-// The target that graphs are compiled for which do not say theirs.
-Result<std::string> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan) {
-  const auto needed = std::ranges::count_if(plan.graphs, ops::NeedsTarget);
-  const std::string target = args.target.value_or(EnvironmentValue(kTargetVariable));
-  if (needed == 0 || !target.empty()) return target;
-  return BadUsage("the flags of {} graph{} do not say for which target", needed,
-                  needed == 1 ? "" : "s")
-      .hint("--target trn1, trn2 or inf2: that of the machine on which they run");
+// What compilers are told of this machine; "" where there are no devices, or they do not say it.
+Result<std::string> TargetOfMachine() {
+  NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
+                hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
+  if (!machine) return std::string();
+  const Result<hardware::Instance> instance = hardware::InstanceOf(*machine);
+  return instance.ok() ? instance->platform : std::string();
 }
 
-Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan) {
+struct Target {
+  std::string name;
+  std::string by;  // who says it
+};
+
+// The target of graphs that do not say theirs; an empty one where nobody says it.
+Result<Target> SaidTarget(const CacheArgs& args) {
+  if (args.target) return Target{*args.target, "--target"};
+  const std::string variable = EnvironmentValue(kTargetVariable);
+  if (!variable.empty()) return Target{variable, kTargetVariable};
+  NXDKIT_ASSIGN(const std::string machine, TargetOfMachine());
+  return Target{machine, machine.empty() ? "" : "this machine"};
+}
+
+Error NoTarget(const std::string& what) {
+  return BadUsage("{} not say for which target", what)
+      .hint(
+          "--target trn1, trn2 or inf2: that of the machine on which they run; this one has no "
+          "Neuron devices that say it");
+}
+
+Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan) {
+  const auto needed = std::ranges::count_if(plan.graphs, ops::NeedsTarget);
+  if (needed == 0) return Target();
+  NXDKIT_ASSIGN(const Target target, SaidTarget(args));
+  if (!target.name.empty()) return target;
+  return NoTarget(fmt::format("the flags of {} graph{} do", needed, needed == 1 ? "" : "s"));
+}
+
+Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan,
+                                      std::string& target_by) {
   ops::CompileOptions options;
-  NXDKIT_TRY(TargetOf(args, plan).To(options.target));
+  NXDKIT_ASSIGN(Target target, TargetOf(args, plan));
+  options.target = std::move(target.name);
+  target_by = std::move(target.by);
   NXDKIT_TRY(RetriesOf(args).To(options.retries));
   options.jobs = args.jobs.value_or(ops::DefaultCompilers());
   options.memory = FreeMemoryBytes();
   if (args.memory_per_job) NXDKIT_TRY(ParseBytes(*args.memory_per_job).To(options.memory_per_job));
   options.most_seconds = args.job_timeout;
   const std::string temporary = EnvironmentValue("TMPDIR");
-  options.work_folder = args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary);
+  // A compiler is run in a folder of its own: no path that it gets is relative.
+  NXDKIT_TRY(RealPath(args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary))
+                 .To(options.work_folder));
   options.poll = StopIfInterrupted;
   return options;
 }
@@ -72,14 +109,30 @@ std::string VersionText(const ops::GraphCompiler& compiler) {
          (compiler.version.empty() ? " of a version that it does not say" : " " + compiler.version);
 }
 
-// All of them made by another compiler: a run with this one looks in a folder of its own.
+// Graphs and results of other compilers: a run with this one looks in a folder of its own.
 Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                      ToolContext& context) {
-  if (plan.other.empty()) return OkStatus();
+  for (const std::string& build : plan.other_builds)
+    context.Warn(fmt::format(
+        "finished entries are of compiler {}, this one is {}: the engine asks for the results of "
+        "the one that it has",
+        EscapeControl(build), compiler.version));
+  std::set<std::string> versions;
+  for (const neff::Graph& graph : plan.graphs) versions.insert(graph.compiler);
+  if (compiler.version.empty() && versions.size() > 1)
+    return Error(Errc::kFindings,
+                 fmt::format("the compiler does not say its version, and the graphs are of {}",
+                             fmt::join(versions, ", ")))
+        .in(compiler.command[0]);
+  if (compiler.version.empty() && !plan.graphs.empty())
+    context.Warn(fmt::format("the compiler does not say its version: it is taken for {}",
+                             *versions.begin()));
+  const size_t others = plan.other.size() + plan.finished_other.size();
+  if (others == 0) return OkStatus();
   const std::string text = fmt::format(
-      "{} without a result {} of another compiler than {}, such as {}",
-      Counted(plan.other.size(), "graph", "graphs"), plan.other.size() == 1 ? "is" : "are",
-      compiler.version, EscapeControl(plan.other.front()));
+      "{} without a result and {} finished are of another compiler than {}, such as {}",
+      Counted(plan.other.size(), "graph", "graphs"), plan.finished_other.size(), compiler.version,
+      EscapeControl(plan.other.empty() ? plan.finished_other.front() : plan.other.front()));
   if (plan.graphs.empty() && plan.finished == 0)
     return Error(Errc::kFindings, text)
         .in(plan.tree.root)
@@ -90,8 +143,11 @@ Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& com
 }
 
 void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
-               const ops::CompileOptions& options, const ToolContext& context) {
+               const ops::CompileOptions& options, const std::string& target_by,
+               const ToolContext& context) {
   if (plan.graphs.empty()) return;
+  const std::string target =
+      options.target.empty() ? "" : fmt::format(" for {} ({})", options.target, target_by);
   const std::string again =
       plan.failed_before == 0
           ? ""
@@ -103,12 +159,21 @@ void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                            options.memory ? " in " + HumanBytes(*options.memory) : ""));
 }
 
+std::string StateText(const ops::CompileProgress& progress) {
+  std::string text = fmt::format("{} running", progress.running);
+  if (progress.running > 0)
+    text += fmt::format(" for up to {}", HumanDuration(progress.longest_seconds));
+  if (!progress.waiting.empty())
+    text += fmt::format(", waiting for {} that another process compiles ({})",
+                        progress.waiting.size(), progress.waiting.front());
+  return text;
+}
+
 void TellItem(const ops::CompileItem* item, const ops::CompileProgress& progress,
               const ToolContext& context) {
   std::string text;
   if (item == nullptr)
-    text = fmt::format("{} running for up to {}", progress.running,
-                       HumanDuration(progress.longest_seconds));
+    text = StateText(progress);
   else if (item->outcome == "compiled")
     text = fmt::format("compiled {} in {}", item->entry, HumanDuration(item->seconds));
   else if (item->outcome == "elsewhere")
@@ -141,8 +206,10 @@ Json ReasonsJson(const std::vector<ops::NamedReason>& list) {
 }
 
 ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
-                  const ops::CompileReport& report) {
+                  const ops::CompileReport& report, const std::string& target, bool dry_run) {
   ToolAnswer answer;
+  // Of a run that uses them: whoever takes all of a cache has no use for those of other compilers.
+  const bool lacks_others = plan.is_of_run && !plan.other.empty();
   Json items = Json::array();
   uint64_t compiled = 0;
   uint64_t elsewhere = 0;
@@ -151,8 +218,8 @@ ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compil
     items.push_back(ItemJson(item));
     compiled += item.outcome == "compiled";
     elsewhere += item.outcome == "elsewhere";
-    const bool failed_itself = !item.log.empty() || !item.message.empty();
-    if (!failed_itself) continue;
+    const bool fine = item.outcome == "compiled" || item.outcome == "elsewhere";
+    if (fine || dry_run) continue;
     ++failed;
     answer.text += EscapeControl(fmt::format("{}: {}: {}", item.outcome, item.entry, item.message));
     if (item.tries > 1) answer.text += fmt::format(" ({} tries)", item.tries);
@@ -166,7 +233,7 @@ ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compil
   if (elsewhere > 0) answer.text += fmt::format(", {} by other processes", elsewhere);
   if (failed > 0) answer.text += fmt::format(", {} failed", failed);
   answer.text += fmt::format("; {} there before{}\n", plan.finished, SavedText(plan));
-  answer.findings = failed > 0 || !plan.left.empty();
+  answer.findings = failed > 0 || !plan.left.empty() || lacks_others;
   answer.fields = {{"compiler", {{"command", compiler.command}, {"version", compiler.version}}},
                    {"graphs", std::move(items)},
                    {"compiled", compiled},
@@ -179,20 +246,24 @@ ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compil
                    {"seconds", report.seconds},
                    {"saved_seconds", plan.noted > 0 ? Json(plan.saved_seconds) : Json()},
                    {"saved_noted", plan.noted},
-                   {"dry_run", false}};
+                   {"target", target.empty() ? Json() : Json(target)},
+                   {"finished_other", plan.finished_other},
+                   {"dry_run", dry_run}};
   return answer;
 }
 
-ToolAnswer DryAnswer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler) {
+ToolAnswer DryAnswer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
+                     const std::string& target) {
   ops::CompileReport nothing;
   std::string text;
   for (const neff::Graph& graph : plan.graphs) {
-    nothing.items.push_back({.entry = graph.name, .outcome = "would compile", .message = {}, .log = {}});
+    ops::CompileItem& item = nothing.items.emplace_back();
+    item.entry = graph.name;
+    item.outcome = "would compile";
     text +=
         fmt::format("would compile {} ({})\n", EscapeControl(graph.name), HumanBytes(graph.bytes));
   }
-  ToolAnswer answer = Answer(plan, compiler, nothing);
-  answer.fields["dry_run"] = true;
+  ToolAnswer answer = Answer(plan, compiler, nothing, target, true);
   answer.text = text + fmt::format("{}: {} to compile, {} there\n", EscapeControl(plan.tree.root),
                                    plan.graphs.size(), plan.finished);
   return answer;
@@ -208,12 +279,30 @@ Status CheckCompileOptions(const CacheArgs& args) {
     return BadUsage(
         "--compiler, --target, --jobs, --memory-per-job, --retries and --work-dir belong to "
         "compile and warm");
+  if (args.memory_per_job) {
+    const Result<uint64_t> bytes = ParseBytes(*args.memory_per_job);
+    if (!bytes.ok()) return bytes.error();
+  }
+  return OkStatus();
+}
+
+Status CheckBeforeProgram(const CacheArgs& args) {
+  const auto found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
+  if (!found.ok()) return found.error();
+  const Result<int> retries = RetriesOf(args);
+  if (!retries.ok()) return retries.error();
+  NXDKIT_ASSIGN(const Target target, SaidTarget(args));
+  const bool in_flags = EnvironmentValue("NEURON_CC_FLAGS").find("--target") != std::string::npos;
+  if (target.name.empty() && !in_flags) return NoTarget("NEURON_CC_FLAGS and the options do");
   return OkStatus();
 }
 
 Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
                            const std::optional<std::vector<std::string>>& wanted,
                            ToolContext& context) {
+  NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
+  NXDKIT_ASSIGN(const bool there, IsThere(tree.root));
+  if (!there && !not_made_yet) return NotFound("there is no such folder").in(tree.root);
   // Where nothing is to be compiled no compiler is missed.
   const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
   const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();
@@ -222,14 +311,15 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
   const bool needed = args.compiler || (!plan.graphs.empty() && !context.common().dry_run);
   if (!found.ok() && needed) return found.error();
   NXDKIT_TRY(CheckCompiler(plan, compiler, context));
-  NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan));
-  if (context.common().dry_run) return DryAnswer(plan, compiler);
-  TellBegin(plan, compiler, options, context);
+  std::string target_by;
+  NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan, target_by));
+  if (context.common().dry_run) return DryAnswer(plan, compiler, options.target);
+  TellBegin(plan, compiler, options, target_by, context);
   options.tell = [&](const ops::CompileItem* item, const ops::CompileProgress& progress) {
     TellItem(item, progress, context);
   };
   NXDKIT_ASSIGN(const ops::CompileReport report, ops::CompileGraphs(plan, compiler, options));
-  return Answer(plan, compiler, report);
+  return Answer(plan, compiler, report, options.target, false);
 }
 
 }  // namespace nxdkit::tool

@@ -15,6 +15,10 @@ namespace nxdkit::tool {
 // kUsage for options of compile with another command, and for values that are wrong.
 Status CheckCompileOptions(const CacheArgs& args);
 
+// What can be wrong with the options and the machine before a program has run: no compiler, a
+// number that is none, no target where the flags of the environment say none.
+Status CheckBeforeProgram(const CacheArgs& args);
+
 // `wanted`: names of entries; without it every entry that has a graph.
 Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
                            const std::optional<std::vector<std::string>>& wanted,

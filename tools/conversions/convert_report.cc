@@ -47,6 +47,7 @@ void SetSides(Sides sides, ops::ConvertRequest& request) {
   request.hints = std::move(sides.input);
   request.options = std::move(sides.output);
   request.instance = std::move(sides.instance);
+  request.here = std::move(sides.here);
   request.training = sides.training;
   request.notes = std::move(sides.notes);
 }

@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include "formats/hardware/resolve.h"
 #include "formats/nxd/nxdt_config.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "lib/system/signals.h"
 #include "lib/system/user_path.h"
 
 namespace nxdkit::tool {
@@ -70,6 +72,31 @@ void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
   use.recompute = config.recompute;
 }
 
+// Sets for one kind of devices: --hw, and the instance that they are to fit.
+Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
+                     const hardware::Instance& instance, Sides& sides) {
+  const std::string& platform = instance.platform;
+  if (!FindRow(to.options, "hw", kinds::kAsTarget)) return OkStatus();
+  if (platform != "trn1" && platform != "trn2") return OkStatus();
+  const std::optional<std::string> hw = said.Text("hw");
+  if (hw && *hw != platform)
+    return BadUsage("hw {} does not go with --instance {}, which has {} devices", *hw,
+                    instance.name, platform)
+        .hint("--hw, or --layout-from, says which of the two the set is for");
+  sides.output.Set("hw-if-unsaid", platform);
+  return OkStatus();
+}
+
+// What this machine is not known to take is nothing to warn of.
+Status TakeMachineHere(Sides& sides) {
+  NXDKIT_ASSIGN(const std::optional<hardware::Machine> here,
+                hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
+  if (!here) return OkStatus();
+  Result<hardware::Instance> instance = hardware::InstanceOf(*here);
+  if (instance.ok()) sides.here = *std::move(instance);
+  return OkStatus();
+}
+
 }  // namespace
 
 Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& sides) {
@@ -95,15 +122,14 @@ Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& s
 Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said, Sides& sides) {
   sides.training.nodes = said.Number("nodes").value_or(1);
   if (const std::optional<int> seq = said.Number("seq")) sides.training.sequence = *seq;
-  sides.instance = said.Text("instance");
-  if (!sides.instance || !FindRow(to.options, "hw", kinds::kAsTarget)) return OkStatus();
-  NXDKIT_ASSIGN(const hardware::Instance* const found, hardware::FindInstance(*sides.instance));
-  const std::optional<std::string> hw = said.Text("hw");
-  if (hw && *hw != found->platform)
-    return BadUsage("hw {} does not go with --instance {}, which has {} devices", *hw, found->name,
-                    found->platform)
-        .hint("--hw, or --layout-from, says which of the two the set is for");
-  sides.output.Set("hw-if-unsaid", std::string(found->platform == "trn2" ? "trn2" : "trn1"));
+  if (!FindRow(to.options, "instance", kinds::kAsTarget)) return OkStatus();
+  const std::optional<std::string> name = said.Text("instance");
+  if (!name) return TakeMachineHere(sides);
+  NXDKIT_ASSIGN(hardware::ResolvedInstance found,
+                hardware::ResolveInstance(*name, hardware::SourcesOfProcess(StopIfInterrupted)));
+  for (std::string& note : found.notes) sides.notes.push_back("--instance: " + std::move(note));
+  NXDKIT_TRY(CheckHardware(to, said, found.instance, sides));
+  sides.instance = std::move(found.instance);
   return OkStatus();
 }
 

@@ -24,7 +24,8 @@ struct Sides {
   kinds::OutputOptions output;
   std::vector<std::string> notes;                       // what was taken from --layout-from
   hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
-  std::optional<std::string> instance;
+  std::optional<hardware::Instance> instance;           // that was named
+  std::optional<hardware::Instance> here;               // this machine, where none was
 };
 
 Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,

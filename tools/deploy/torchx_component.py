@@ -9,6 +9,17 @@ Each replica gets its number by TorchX's own macro, which is right on every sche
         --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
 
 A run on several machines needs a launcher of MPI, which TorchX has not: train-mpijob.yaml, train-volcano.yaml.
+
+What is compiled before a run: the graphs of a torchrun program (collect on a node that the program runs on, then
+compile on any), and the rollout bundle of grpo-train (export). With --wait each ends before the next begins:
+
+    torchx run --wait -s kubernetes torchx_component.py:collect --devices 16 --image REGISTRY/nxdkit-neuron:latest \
+        --mounts type=volume,src=fsx-claim,dst=/data -- torchrun --nproc_per_node=32 /data/train.py --max_steps=10
+    torchx run --wait -s kubernetes torchx_component.py:compile --target trn1 --replicas 4 \
+        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data
+    torchx run --wait -s kubernetes torchx_component.py:export --image REGISTRY/nxdkit-neuron:latest \
+        --mounts type=volume,src=fsx-claim,dst=/data \
+        -- --instance trn1.32xlarge --tp 8 --bs 64 --seq 4096 /data/model /data/bundle
 """
 
 from typing import List, Optional
@@ -81,6 +92,102 @@ def train(
                 max_retries=retries,
                 mounts=specs.parse_mounts(mounts) if mounts else [],
                 resource=specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb),
+            )
+        ],
+    )
+
+
+def collect(
+    *args: str,
+    image: str = "nxdkit-neuron:latest",
+    cache: str = "/data/neuron-cache",
+    mounts: Optional[List[str]] = None,
+    devices: int = 16,
+    cpu: int = 32,
+    mem_mb: int = 131072,
+) -> specs.AppDef:
+    """The graphs of a program, written into a cache: nothing is executed, and nothing compiled.
+
+    Args:
+        args: the program and its options, such as torchrun --nproc_per_node=32 /data/train.py
+        image: the container image, with the program
+        cache: the compile cache, which the training job names, too
+        mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the cache
+        devices: Neuron devices, as many as the program asks for
+        cpu: cores
+        mem_mb: memory
+    """
+    resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb, devices={"aws.amazon.com/neuron": devices})
+    env = {"NEURON_COMPILE_CACHE_URL": cache}
+    return _app("neuron-collect", "neuron-cache", ["collect", "--", *args], image, env, mounts, resource)
+
+
+def compile(
+    target: str,
+    image: str = "nxdkit-neuron:latest",
+    cache: str = "/data/neuron-cache",
+    replicas: int = 1,
+    mounts: Optional[List[str]] = None,
+    cpu: int = 16,
+    mem_mb: int = 65536,
+) -> specs.AppDef:
+    """Every graph of a cache that has no result, compiled. Replicas share the work, and need no device.
+
+    Args:
+        target: what the devices of the run are: trn1, trn2 or inf2
+        image: the container image, with neuronx-cc
+        cache: the compile cache
+        replicas: how many work on it
+        mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the cache
+        cpu: cores of each
+        mem_mb: memory of each: as many compilers run at once as fit
+    """
+    words = ["compile", "--target", target]
+    resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb)
+    env = {"NEURON_COMPILE_CACHE_URL": cache}
+    return _app("neuron-compile", "neuron-cache", words, image, env, mounts, resource, replicas)
+
+
+def export(
+    *args: str,
+    image: str = "nxdkit-neuron:latest",
+    cache: str = "/data/neuron-cache",
+    target: str = "trn1",
+    mounts: Optional[List[str]] = None,
+    cpu: int = 16,
+    mem_mb: int = 65536,
+) -> specs.AppDef:
+    """The rollout bundle of grpo-train, compiled. It needs no device.
+
+    Args:
+        args: options and the two paths of neuron-export
+        image: the container image, with the vendor's compiler
+        cache: the compile cache
+        target: what the compiler compiles for, trn1 or trn2: it finds no device that it could ask
+        mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the model and the bundle
+        cpu: cores
+        mem_mb: memory
+    """
+    env = {"NEURON_COMPILE_CACHE_URL": cache, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
+    resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb)
+    return _app("neuron-export", "neuron-export", list(args), image, env, mounts, resource)
+
+
+def _app(name, command, words, image, env, mounts, resource, replicas=1):
+    """An application of one role."""
+    return specs.AppDef(
+        name=name,
+        roles=[
+            specs.Role(
+                name=name,
+                image=image,
+                entrypoint=command,
+                args=words,
+                env=env,
+                num_replicas=replicas,
+                max_retries=2,
+                mounts=specs.parse_mounts(mounts) if mounts else [],
+                resource=resource,
             )
         ],
     )

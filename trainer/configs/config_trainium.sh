@@ -6,6 +6,7 @@
 #   --build DIR      where the commands are (build/release, build/dev, or where they are installed)
 #   --instance NAME  the machine that the run has to fit (this one; elsewhere trn1.32xlarge)
 #   --compiler CMD   of the bundle, as neuron-export takes it (optimum-cli)
+#   --bundle-only    stop where the training begins: a job in front of the training job, which needs no device
 #   --dry-run        say what would be done, and whether it fits
 # config=FILE (or --config FILE) is your own configuration in the place of config_trainium.yaml, one for the EasyR1 port
 # too: the engine that such a file does not name is config_trainium.yaml's. MODEL_PATH, where it is set, is
@@ -17,7 +18,7 @@ source "$here/find_tools.sh"
 
 say() { echo "config_trainium.sh: $*" >&2; }
 usage() {
-  sed -n '2,12p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
+  sed -n '2,13p' "${BASH_SOURCE[0]}" | sed 's/^# \{0,1\}//' >&2
   exit 2
 }
 
@@ -28,7 +29,7 @@ refuse_launcher() {
   exit 2
 }
 
-build=() instance='' compiler=() dry=() config=$here/config_trainium.yaml words=()
+build=() instance='' compiler=() dry=() bundle_only='' config=$here/config_trainium.yaml words=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --instance | --compiler | --config) [ $# -gt 1 ] || usage ;;
@@ -38,6 +39,7 @@ while [ $# -gt 0 ]; do
     --instance) instance=$2; shift ;;
     --compiler) compiler=(--compiler "$2"); shift ;;
     --config) config=$2; shift ;;
+    --bundle-only) bundle_only=yes ;;
     --dry-run | -n) dry=(--dry-run) ;;
     config=*) config=${1#config=} ;;
     --nproc* | --nnodes* | --node-rank* | --node_rank* | --master* | --rdzv* | --num-gpus* | --num_gpus* | --address* | --head)
@@ -119,5 +121,9 @@ else
   said=$(check_run 2>&1) || { code=$?; echo "$said" >&2; exit "$code"; }
   say "$bundle is not there and is made first: for 4 B parameters a compiler takes half an hour to an hour"
   make_bundle
+fi
+if [ -n "$bundle_only" ]; then
+  say "nothing is trained: --bundle-only"
+  exit 0
 fi
 exec "${train[@]}" "${dry[@]}"

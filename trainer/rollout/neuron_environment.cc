@@ -21,9 +21,8 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr std::array<std::string_view, 2> kPrefixes = {"NEURON_", "NEURONX_"};
-constexpr char kVisible[] = "NEURON_RT_VISIBLE_CORES";
-constexpr char kCount[] = "NEURON_RT_NUM_CORES";
-constexpr int64_t kMaxCore = 1 << 16;  // far above what one machine has
+constexpr const char* kVisible = hardware::kVisibleCores;
+constexpr const char* kCount = hardware::kNumberOfCores;
 
 bool IsOfNeuron(std::string_view entry) {
   return std::ranges::any_of(kPrefixes, [&](std::string_view p) { return entry.starts_with(p); });
@@ -55,23 +54,6 @@ ShownMemory FindShownMemory() {
   return second.ec == std::errc() ? shown : ShownMemory{};
 }
 
-std::optional<int64_t> CoreOf(std::string_view text) {
-  int64_t core = -1;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), core);
-  const bool whole = failure == std::errc() && end == text.data() + text.size();
-  return whole && core >= 0 && core <= kMaxCore ? std::optional(core) : std::nullopt;
-}
-
-// One core for two sides, or twice for one, is not a division.
-Status CheckEachOnce(std::vector<int64_t> cores) {
-  std::ranges::sort(cores);
-  const auto twice = std::ranges::adjacent_find(cores);
-  if (twice == cores.end()) return OkStatus();
-  return BadUsage("names core {} more than once", *twice)
-      .member(kVisible)
-      .hint("name each core once");
-}
-
 // "16-23", or "0,2,5" where they do not follow one another.
 std::string CoresText(const std::vector<int64_t>& cores) {
   if (cores.size() > 1 && cores.back() - cores.front() + 1 == std::ssize(cores) &&
@@ -100,24 +82,6 @@ Status CheckGroups(std::span<const int64_t> cores, int64_t tp, std::string_view 
 
 }  // namespace
 
-Result<std::vector<int64_t>> ParseVisibleCores(std::string_view text) {
-  std::vector<int64_t> cores;
-  for (std::string_view left = text;; left.remove_prefix(left.find(',') + 1)) {
-    const std::string_view range = left.substr(0, left.find(','));
-    const size_t dash = range.find('-');
-    const std::optional<int64_t> first = CoreOf(range.substr(0, dash));
-    const std::optional<int64_t> last =
-        dash == std::string_view::npos ? first : CoreOf(range.substr(dash + 1));
-    if (!first || !last || *last < *first || std::ssize(cores) > kMaxCore)
-      return BadUsage("'{}' is not a list of cores such as 0-15,20", EscapeControl(text))
-          .member(kVisible);
-    for (int64_t core = *first; core <= *last; ++core) cores.push_back(core);
-    if (left.find(',') == std::string_view::npos) break;
-  }
-  NXDKIT_TRY(CheckEachOnce(cores));
-  return cores;
-}
-
 std::vector<std::string> TakeNeuronVariables() {
   const ShownMemory shown = FindShownMemory();
   std::vector<std::string> taken;
@@ -133,32 +97,6 @@ std::vector<std::string> TakeNeuronVariables() {
     if (shown.Has(text)) std::memset(text, 0, std::strlen(text));
   std::ranges::sort(taken);
   return taken;
-}
-
-Result<GivenCores> ParseGivenCores(std::optional<std::string_view> visible,
-                                   std::optional<std::string_view> count) {
-  GivenCores given;
-  if (visible) {
-    NXDKIT_ASSIGN(given.visible, ParseVisibleCores(*visible));
-    given.text = fmt::format("{}={}", kVisible, *visible);
-    return given;
-  }
-  if (!count) return given;
-  const std::optional<int64_t> cores = CoreOf(*count);
-  if (!cores)
-    return BadUsage("'{}' is not a number of cores", EscapeControl(*count)).member(kCount);
-  if (*cores == 0) return given;
-  given.count = cores;
-  given.text = fmt::format("{}={}", kCount, *count);
-  return given;
-}
-
-Result<GivenCores> GivenCoresOfProcess() {
-  const std::string visible = EnvironmentValue(kVisible), count = EnvironmentValue(kCount);
-  const auto said = [](const std::string& text) {
-    return text.empty() ? std::nullopt : std::optional<std::string_view>(text);
-  };
-  return ParseGivenCores(said(visible), said(count));
 }
 
 Result<std::vector<int64_t>> CoresOfRun(const GivenCores& given, const CoreSplit& split,

@@ -47,7 +47,9 @@ constexpr OptionRow kRows[] = {
      {},
      ValueKind::kPath},
     {"instance", "NAME",
-     "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget},
+     "refuse what does not fit the memory of this instance: trn1.32xlarge, auto, a file of "
+     "neuron-ls",
+     kAsTarget},
     {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
     {"seq,sequence-length", "N", "sequence length of training, with --instance", kAsTarget}};
 

@@ -33,7 +33,9 @@ constexpr OptionRow kRows[] = {
      {},
      ValueKind::kFolder},
     {"instance", "NAME",
-     "refuse what does not fit the memory of this instance, such as trn1.32xlarge", kAsTarget}};
+     "refuse what does not fit the memory of this instance: trn1.32xlarge, auto, a file of "
+     "neuron-ls",
+     kAsTarget}};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 #include "formats/ops/convert/check_conversion.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "formats/kinds/adapter.h"
 #include "formats/kinds/delta/read_delta.h"
@@ -139,16 +139,25 @@ Status CheckRequest(const ConvertRequest& request) {
 }
 
 Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion) {
-  NXDKIT_ASSIGN(const hardware::Instance* const instance,
-                hardware::FindInstance(*request.instance));
   NXDKIT_ASSIGN(std::optional<hardware::Fit> fit,
                 conversion.target->FitOn(conversion.source,
-                                         {*instance, request.training, conversion.output}));
+                                         {*request.instance, request.training, conversion.output}));
   if (!fit) return BadUsage("--instance: this output is not laid out for an instance");
   constexpr hardware::Levers kLevers = {
       .parallel = "--tp or --pp", .micro_batch = "--seq", .cache = "--bs or --seq"};
   NXDKIT_TRY(hardware::CheckFit(*fit, kLevers).in(request.output));
   return *std::move(fit);
+}
+
+std::string MisfitHere(const ConvertRequest& request, const Conversion& conversion) {
+  const hardware::Instance& here = *request.here;
+  const auto fit =
+      conversion.target->FitOn(conversion.source, {here, request.training, conversion.output});
+  if (!fit.ok() || !*fit || (*fit)->problems.empty()) return "";
+  return fmt::format(
+      "this machine is {} with {} cores, and what is made does not fit it: {}; --instance auto "
+      "would refuse it, --instance NAME is for another one",
+      here.name, here.cores, fmt::join((*fit)->problems, "; "));
 }
 
 Status CheckConversion(const ConvertRequest& request, const Conversion& conversion) {

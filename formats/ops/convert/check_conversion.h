@@ -16,9 +16,13 @@ Status CheckRequest(const ConvertRequest& request);
 Status CheckConversion(const ConvertRequest& request, const Conversion& conversion);
 
 // Whether it fits the memory of request.instance, which must be named: kFindings when not, with
-// every reason, and the smallest instance on which it does; kUsage for an instance that is not
-// known, and for an output that is not made for one.
+// every reason, and the smallest instance on which it does; kUsage for an output that is not made
+// for one.
 Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion);
+
+// A warning where it does not fit request.here, which must be named; "" where it does, and where
+// nothing can be said.
+std::string MisfitHere(const ConvertRequest& request, const Conversion& conversion);
 
 // What was made, opened like any other artifact: with `verify` compared with the source, and what
 // was made from a delta held against the digest in it.

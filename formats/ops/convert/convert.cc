@@ -217,6 +217,9 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
   if (fit)
     report.warnings.insert(report.warnings.end(), fit->warnings.begin(), fit->warnings.end());
   report.fit = std::move(fit);
+  if (request.here)
+    if (std::string misfit = MisfitHere(request, conversion); !misfit.empty())
+      report.warnings.push_back(std::move(misfit));
   if (!repaired.empty()) report.notes.push_back(std::move(repaired));
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
   if (!conversion.base && stands) {

@@ -60,7 +60,9 @@ struct ConvertRequest {
   std::vector<std::string> notes;  // what the report says first
   std::variant<NewOutput, Part, Slot> place;
   // The conversion is refused when what it makes does not fit the memory of this instance.
-  std::optional<std::string> instance;
+  std::optional<hardware::Instance> instance;
+  // This machine, where no instance was named: what does not fit it is a warning.
+  std::optional<hardware::Instance> here;
   // How an NxD set is to be trained there; what follows from the layout is filled in.
   hardware::TrainingUse training = {.sequence = 4096};
   delta::Coding coding = delta::Coding::kRaw;  // of a delta; hints name its base

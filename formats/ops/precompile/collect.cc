@@ -10,9 +10,9 @@
 #include <chrono>
 #include <utility>
 
+#include "formats/compile_cache/compile_result.h"
 #include "formats/compile_cache/compiler_options.h"
 #include "formats/compile_cache/entry_files.h"
-#include "formats/compile_cache/leftovers.h"
 #include "formats/compile_cache/publish.h"
 #include "lib/base/errors.h"
 #include "lib/system/child.h"
@@ -39,14 +39,45 @@ std::string ValueOf(const std::vector<std::string>& environment, std::string_vie
   return "";
 }
 
-// Quoted no more than they have to be: some programs split the flags at spaces alone.
-std::string FlagsText(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\") == std::string::npos;
-    text += (text.empty() ? "" : " ") + (plain ? word : CommandText({word}));
+// A word of a command as it stands there, quotes and all.
+struct Token {
+  size_t begin = 0, end = 0;
+};
+
+std::vector<Token> TokensOf(const std::string& text) {
+  std::vector<Token> tokens;
+  char quote = 0;
+  bool inside = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool space = quote == 0 && (c == ' ' || c == '\t' || c == '\n');
+    if (!space && !inside) tokens.push_back({i, i});
+    inside = !space;
+    if (inside) tokens.back().end = i + 1;
+    if (quote == 0 && (c == '\'' || c == '"'))
+      quote = c;
+    else if (c == quote)
+      quote = 0;
   }
-  return text;
+  return tokens;
+}
+
+// The flags with another cache; every other character stays, for programs do not all split them
+// alike.
+Result<std::string> WithCacheDir(std::string flags, const std::string& root) {
+  constexpr std::string_view kDir = "--cache_dir";
+  const std::vector<Token> tokens = TokensOf(flags);
+  for (size_t i = tokens.size(); i-- > 0;) {
+    const Token& token = tokens[i];
+    const std::string raw = flags.substr(token.begin, token.end - token.begin);
+    NXDKIT_ASSIGN(const std::vector<std::string> word, SplitCommand(raw));
+    const std::string value = fmt::format("{}={}", kDir, root);
+    if (word[0].starts_with(std::string(kDir) + "="))
+      flags.replace(token.begin, raw.size(), value);
+    else if (word[0] == kDir && i + 1 < tokens.size())
+      flags.replace(token.begin, tokens[i + 1].end - token.begin, value);
+  }
+  return flags;
 }
 
 // A lock in a cache of our own is nobody's once the program has ended.
@@ -57,34 +88,51 @@ Status RemoveLocks(const std::string& folder) {
   return OkStatus();
 }
 
-// The state of the entry that the cache has under this name.
-Result<std::string> StateThere(const neff::FoundTree& tree, const std::string& name) {
-  NXDKIT_ASSIGN(const neff::CacheEntry entry,
-                neff::ReadEntryOf(tree, name, neff::MomentOf(tree.root)));
-  NXDKIT_ASSIGN(const std::optional<neff::Graph> graph, neff::GraphOfEntry(tree, entry));
-  if (entry.state == neff::EntryState::kDone || (graph && graph->has_result))
-    return std::string("there");
-  return std::string(entry.state == neff::EntryState::kFailed ? "failed" : "waiting");
-}
-
-// Files of the graph that an entry without one is to have: somebody began it, and came no further.
-Status FillEntry(const neff::Graph& graph, const std::string& target) {
+// Gives an entry that has no graph, or one that is cut, the files of one that is whole.
+Status FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
+  const std::string target = JoinPath(tree.root, graph.name);
+  neff::Graph there = graph;
+  there.path = target;
+  NXDKIT_ASSIGN(const std::optional<neff::CompileHold> hold,
+                neff::CompileHold::Try(tree, there, neff::MomentOf(tree.root)));
+  if (!hold) return OkStatus();  // somebody is at work on it
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(graph.path));
   // The graph last: it is what makes it one.
   for (const bool is_graph : {false, true})
     for (const std::string& name : names)
       if ((name == graph.file) == is_graph)
-        NXDKIT_TRY(neff::PublishNew(JoinPath(graph.path, name), JoinPath(target, name)));
-  return OkStatus();
+        NXDKIT_TRY(neff::PublishOver(JoinPath(graph.path, name), JoinPath(target, name)));
+  return SyncFolder(target);
 }
 
-Result<bool> HasGraph(const neff::FoundTree& tree, const std::string& name) {
+// What the cache has under the name of a graph.
+Result<UsedGraph> LookThere(const neff::FoundTree& tree, const std::string& name) {
+  UsedGraph used{name, "cut", ""};
   NXDKIT_ASSIGN(const neff::CacheEntry entry,
                 neff::ReadEntryOf(tree, name, neff::MomentOf(tree.root)));
-  if (entry.state == neff::EntryState::kDone) return true;
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(tree, entry);
   if (!graph.ok() && graph.error().code() == Errc::kIo) return graph.error();
-  return graph.ok() && graph->has_value();
+  const bool has_graph = graph.ok() && *graph;
+  if (entry.state == neff::EntryState::kDone || (has_graph && (*graph)->has_result)) {
+    used.state = "there";
+    return used;
+  }
+  if (!has_graph || !neff::CheckGraph(**graph).ok()) return used;
+  used.state = "waiting";
+  if (entry.state != neff::EntryState::kFailed) return used;
+  used.state = "failed";
+  used.message = TellingLineOf(JoinPath(entry.path, neff::kFailureFile));
+  return used;
+}
+
+Result<UsedGraph> AddGraph(const neff::FoundTree& tree, const neff::Graph& graph) {
+  NXDKIT_ASSIGN(const bool is_new, neff::PublishNew(graph.path, JoinPath(tree.root, graph.name)));
+  if (is_new) return UsedGraph{graph.name, "new", ""};
+  NXDKIT_ASSIGN(UsedGraph used, LookThere(tree, graph.name));
+  if (used.state != "cut") return used;
+  NXDKIT_TRY(FillEntry(tree, graph));
+  used.state = "new";
+  return used;
 }
 
 }  // namespace
@@ -99,24 +147,10 @@ Result<std::vector<std::string>> CollectEnvironment(std::vector<std::string> env
   if (!words.ok()) return BadUsage("{}: {}", kFlagsVariable, words.error().message());
   if (std::ranges::find(*words, "--no_cache") != words->end())
     return BadUsage("{} says --no_cache: no graph is written with it", kFlagsVariable);
-  constexpr std::string_view kDir = "--cache_dir";
-  if (!neff::OptionValue(*words, {kDir})) return environment;
-  std::vector<std::string> others = neff::WithoutOption(*words, kDir);
-  others.push_back(fmt::format("{}={}", kDir, root));
-  Set(environment, kFlagsVariable, FlagsText(others));
+  if (!neff::OptionValue(*words, {"--cache_dir"})) return environment;
+  NXDKIT_ASSIGN(const std::string changed, WithCacheDir(flags, root));
+  Set(environment, kFlagsVariable, changed);
   return environment;
-}
-
-Result<ScratchCache> ScratchCache::Make(const std::string& parent) {
-  NXDKIT_TRY(MakeFolders(parent));
-  NXDKIT_ASSIGN(const std::string real, RealPath(parent));
-  const std::string path = JoinPath(real, neff::AsideName(neff::kMergePrefix));
-  NXDKIT_TRY(MakeFolders(path));
-  return ScratchCache(path);
-}
-
-ScratchCache::~ScratchCache() {
-  if (!path_.empty()) (void)RemoveTree(path_).ok();
 }
 
 Result<ProgramEnd> RunCollecting(const std::vector<std::string>& command,
@@ -182,14 +216,7 @@ Result<std::vector<UsedGraph>> AddGraphs(const CollectedGraphs& collected, const
     const std::string target = JoinPath(root, graph.name);
     NXDKIT_TRY(MakeFolders(ParentPath(target)));
     NXDKIT_TRY(batch.Add(graph.path, graph.bytes, ParentPath(target),
-                         [&, target, to = &used[i].state]() -> Status {
-                           NXDKIT_ASSIGN(const bool is_new, neff::PublishNew(graph.path, target));
-                           *to = "new";
-                           if (is_new) return OkStatus();
-                           NXDKIT_ASSIGN(const bool has_graph, HasGraph(tree, graph.name));
-                           if (has_graph) return StateThere(tree, graph.name).To(*to);
-                           return FillEntry(graph, target);
-                         }));
+                         [&tree, &graph, to = &used[i]] { return AddGraph(tree, graph).To(*to); }));
   }
   NXDKIT_TRY(batch.Flush());
   return used;

@@ -21,19 +21,9 @@ namespace nxdkit::ops {
 Result<std::vector<std::string>> CollectEnvironment(std::vector<std::string> environment,
                                                     const std::string& root);
 
-// A cache of our own in `parent`, which is made; removed with the object.
-class ScratchCache {
- public:
-  static Result<ScratchCache> Make(const std::string& parent);
-  ScratchCache(ScratchCache&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  ScratchCache& operator=(ScratchCache&& other) = delete;
-  ~ScratchCache();
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchCache(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
+// Names of the caches that programs are given. One in the cache itself is named as what prune knows
+// to remove.
+inline constexpr char kCheckScratch[] = "nxdkit-check";
 
 struct ProgramEnd {
   int exit_code = 0;
@@ -55,10 +45,11 @@ Result<CollectedGraphs> GraphsIn(const std::string& root, const std::function<St
 
 struct UsedGraph {
   std::string entry;
-  std::string state;  // "new"; "there": it has a result; "failed" before; "waiting": it has none
+  std::string state;    // "new"; "there": it has a result; "failed" before; "waiting": it has none
+  std::string message;  // why it failed
 };
-// Moves the graphs into the cache, each whole or not at all; what is there stays. The order is that
-// of `collected`.
+// Moves the graphs into the cache, each whole or not at all; what is there stays, but for graphs
+// and flags that are cut. The order is that of `collected`.
 Result<std::vector<UsedGraph>> AddGraphs(const CollectedGraphs& collected, const std::string& root,
                                          const std::function<Status()>& poll);
 

@@ -12,6 +12,7 @@
 #include "formats/compile_cache/compile_result.h"
 #include "formats/ops/precompile/compiler_run.h"
 #include "formats/ops/precompile/room.h"
+#include "lib/base/errors.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 
@@ -68,11 +69,13 @@ class Compilation {
     }
     while (!queue_.empty() || !alone_.empty() || !waiting_.empty() || !running_.empty()) {
       if (options_.poll) NXDKIT_TRY(options_.poll());
-      NXDKIT_TRY(StartWhatFits());
-      NXDKIT_TRY(AskAgain());
+      if (stopped_ && running_.empty()) return *stopped_;
+      if (!stopped_) NXDKIT_TRY(StartWhatFits());
+      if (!stopped_) AskAgain();
       NXDKIT_TRY(TakeEnded());
       TellNowAndThen();
     }
+    if (stopped_) return *stopped_;
     std::ranges::sort(report_.items, {}, &CompileItem::entry);
     report_.seconds = watch_.Seconds();
     return std::move(report_);
@@ -104,35 +107,41 @@ class Compilation {
   }
 
   Status Begin(Task task, bool alone) {
-    if (!task.hold) {
-      NXDKIT_ASSIGN(const bool ours, Hold(task));
-      if (!ours) return OkStatus();
-    }
+    if (!task.hold && !Hold(task)) return OkStatus();
     const uint64_t memory = MemoryOf(task.graph);
-    NXDKIT_ASSIGN(CompilerRun run,
-                  CompilerRun::Start(compiler_, task.graph, options_.target, options_.work_folder));
+    Result<CompilerRun> run =
+        CompilerRun::Start(compiler_, task.graph, options_.target, options_.work_folder);
+    if (!run.ok()) {  // no other one could be started either
+      if (!stopped_) stopped_ = run.error();
+      return OkStatus();
+    }
     task.was_alone = alone;
     ++task.item.tries;
     room_.Take(memory);
-    running_.push_back({std::move(task), std::move(run), memory, alone});
+    running_.push_back({std::move(task), *std::move(run), memory, alone});
     return OkStatus();
   }
 
   // Takes the locks of the entry, and looks whether another process was quicker. False: the task
-  // has gone elsewhere.
-  Result<bool> Hold(Task& task) {
+  // has gone elsewhere. What is wrong with the entry is told of it alone.
+  bool Hold(Task& task) {
+    const Result<bool> held = TryToHold(task);
+    if (held.ok()) return *held;
+    task.item.message = held.error().ToString();
+    End(std::move(task), "failed");
+    return false;
+  }
+
+  Result<bool> TryToHold(Task& task) {
     NXDKIT_ASSIGN(const bool there, IsFolder(task.graph.path));
-    if (!there) {
-      task.item.message = "the entry was removed meanwhile";
-      End(std::move(task), "failed");
-      return false;
-    }
+    if (!there) return NotFound("the entry was removed meanwhile").in(task.graph.path);
     NXDKIT_ASSIGN(std::optional<neff::CompileHold> hold,
                   neff::CompileHold::Try(tree_, task.graph, moment_));
     if (hold) {
       task.hold = std::make_unique<neff::CompileHold>(*std::move(hold));
     } else {
       waiting_.push_back({std::move(task), Stopwatch()});
+      says_waiting_ = true;
       return false;
     }
     NXDKIT_ASSIGN(const neff::CacheEntry entry, neff::ReadEntryOf(tree_, task.graph.name, moment_));
@@ -151,33 +160,29 @@ class Compilation {
 
   // False: the graph is cut, which the compiler would tell an hour later, or not at all.
   Result<bool> IsWhole(Task& task) {
-    const Status whole = neff::CheckGraph(task.graph);
-    if (whole.ok()) return true;
-    if (whole.error().code() == Errc::kIo) return whole.error();
-    task.item.message = whole.error().ToString();
-    End(std::move(task), "failed");
-    return false;
+    NXDKIT_TRY(neff::CheckGraph(task.graph));
+    return true;
   }
 
   // Those that other processes have.
-  Status AskAgain() {
+  void AskAgain() {
     const bool idle = queue_.empty() && alone_.empty();
     if (waiting_.empty() || asked_.Seconds() < kAskAgainSeconds || !(idle || running_.empty()))
-      return OkStatus();
+      return;
     asked_ = Stopwatch();
     for (size_t left = waiting_.size(); left > 0; --left) {
       Waiting waiting = std::move(waiting_.front());
       waiting_.pop_front();
       const Stopwatch since = waiting.since;
-      NXDKIT_ASSIGN(const bool ours, Hold(waiting.task));
-      if (ours) {
+      const bool said = std::exchange(says_waiting_, false);
+      if (Hold(waiting.task)) {
         queue_.push_back(std::move(waiting.task));
       } else if (!waiting_.empty() && waiting_.back().task.item.entry == waiting.entry) {
         waiting_.back().since = since;
         if (options_.most_seconds > 0 && since.Seconds() > options_.most_seconds) GiveUpWaiting();
       }
+      says_waiting_ = said;
     }
-    return OkStatus();
   }
 
   void GiveUpWaiting() {
@@ -195,7 +200,7 @@ class Compilation {
     running_.front().run.WaitForEnd(kStep);
     for (auto it = running_.begin(); it != running_.end();) {
       const bool too_long = options_.most_seconds > 0 && it->run.seconds() > options_.most_seconds;
-      if (too_long) it->run.End();
+      if (too_long) it->run.EndNow();
       if (!too_long && !it->run.WaitForEnd(std::chrono::milliseconds(0))) {
         ++it;
         continue;
@@ -215,21 +220,41 @@ class Compilation {
     Task& task = ended.task;
     task.item.seconds += outcome.seconds;
     if (outcome.end == CompilerEnd::kDone) {
-      NXDKIT_TRY(neff::PublishResult(tree_, task.graph, ended.run.neff(), outcome.log,
-                                     {compiler_.version, outcome.seconds}));
-      compiled_work_ += WorkOf(task.graph);
-      compiled_seconds_ += outcome.seconds;
-      task.item.message.clear();  // that of an earlier try
-      End(std::move(task), "compiled");
+      Publish(std::move(task), ended.run.neff(), outcome);
       return OkStatus();
     }
     task.item.message = outcome.message;
     if (GoesOn(task, outcome.end)) return OkStatus();
     const bool remembered =
         outcome.end == CompilerEnd::kGaveUp || outcome.end == CompilerEnd::kExit70;
-    NXDKIT_TRY(neff::KeepFailure(tree_, task.graph, outcome.log, remembered).To(task.item.log));
+    Result<std::string> log = neff::KeepFailure(tree_, task.graph, outcome.log, remembered);
+    if (log.ok()) task.item.log = *std::move(log);
+    if (!log.ok()) StopIfFull(log.error());
     End(std::move(task), OutcomeName(outcome.end));
     return OkStatus();
+  }
+
+  void Publish(Task task, const std::string& neff, const CompilerOutcome& outcome) {
+    const Status published = neff::PublishResult(tree_, task.graph, neff, outcome.log,
+                                                 {compiler_.version, outcome.seconds});
+    if (!published.ok()) {
+      StopIfFull(published.error());
+      task.item.message = published.error().ToString();
+      return End(std::move(task), "not written");
+    }
+    compiled_work_ += WorkOf(task.graph);
+    compiled_seconds_ += outcome.seconds;
+    task.item.message.clear();  // of an earlier try
+    End(std::move(task), "compiled");
+  }
+
+  // A cache that cannot be written takes no other result either.
+  void StopIfFull(const Error& error) {
+    constexpr std::string_view kSigns[] = {"No space left", "quota exceeded", "Read-only"};
+    const bool full = std::ranges::any_of(kSigns, [&](std::string_view sign) {
+      return error.message().find(sign) != std::string::npos;
+    });
+    if (full && !stopped_) stopped_ = error;
   }
 
   // Whether the task is tried again.
@@ -248,6 +273,7 @@ class Compilation {
   static const char* OutcomeName(CompilerEnd end) {
     if (end == CompilerEnd::kKilled) return "killed";
     if (end == CompilerEnd::kTimedOut) return "too long";
+    if (end == CompilerEnd::kCannotRun) return "cannot run";
     return end == CompilerEnd::kDiskIsFull ? "disk full" : "failed";
   }
 
@@ -263,7 +289,8 @@ class Compilation {
   }
 
   void TellNowAndThen() {
-    if (told_.Seconds() >= kTellSeconds) Tell(nullptr);
+    const bool waits = std::exchange(says_waiting_, false);
+    if (waits || told_.Seconds() >= kTellSeconds) Tell(nullptr);
   }
 
   void Tell(const CompileItem* item) {
@@ -273,6 +300,8 @@ class Compilation {
     progress_.longest_seconds = 0;
     for (const RunningTask& each : running_)
       progress_.longest_seconds = std::max(progress_.longest_seconds, each.run.seconds());
+    progress_.waiting.clear();
+    for (const Waiting& each : waiting_) progress_.waiting.push_back(each.entry);
     progress_.seconds_left = SecondsLeft();
     options_.tell(item, progress_);
   }
@@ -312,6 +341,8 @@ class Compilation {
   std::list<RunningTask> running_;
   CompileReport report_;
   CompileProgress progress_;
+  std::optional<Error> stopped_;  // nothing more is begun
+  bool says_waiting_ = false;     // that another one is waited for
   double compiled_work_ = 0;
   double compiled_seconds_ = 0;
   Stopwatch watch_, asked_, told_;
@@ -321,8 +352,7 @@ class Compilation {
 
 Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler& compiler,
                                     const CompileOptions& options) {
-  NXDKIT_TRY(MakeFolders(options.work_folder));
-  NXDKIT_TRY(SweepWorkFolders(options.work_folder));
+  SweepScratchFolders(options.work_folder, kWorkFolder);
   // Of a process that died between the result and the end of its lock.
   for (const std::string& folder : plan.locked) neff::RemoveIdleLocks(folder);
   return Compilation(plan, compiler, options).Run(plan.graphs);

@@ -1,5 +1,5 @@
-// Every graph of a compile cache that has no result, compiled: several at once, each under the locks
-// of the tree's own programs, so that several machines can work on one shared cache.
+// Every graph of a compile cache that has no result, compiled: several at once, each under the
+// locks of the tree's own programs, so that several machines can work on one shared cache.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,22 @@ struct NamedReason {
 // What there is to compile.
 struct CompilePlan {
   neff::FoundTree tree;
-  std::vector<neff::Graph> graphs;  // without a result, the largest first
-  std::vector<NamedReason> left;    // without one, and cannot be compiled
-  std::vector<std::string> other;   // entries of another compiler than `compiler`
-  uint64_t finished = 0;            // entries that have a result
+  bool is_of_run = false;                   // some entries were wanted, by their names
+  std::vector<neff::Graph> graphs;          // without a result, the largest first
+  std::vector<NamedReason> left;            // without one, and cannot be compiled
+  std::vector<std::string> other;           // without one, and of another compiler than `compiler`
+  uint64_t finished = 0;                    // entries of this compiler that have a result
+  std::vector<std::string> finished_other;  // the same of others
+  // What made them, where it is not the compiler: of a tree that does not tell it by its folders.
+  std::vector<std::string> other_builds;
   uint64_t failed_before = 0;       // of `graphs`: they are tried again
   double saved_seconds = 0;         // what the finished ones took to compile, as far as it is noted
   uint64_t noted = 0;               // so many of them
   std::vector<std::string> locked;  // folders of finished ones in which a lock's file lies
 };
-// `wanted`: names of entries; without it all. Graphs of other compilers' folders are set apart; a
-// compiler that says no version is taken for the right one. `poll` is asked in between.
+// `wanted`: names of entries; without it all. One that is not there is in `left`. Graphs of other
+// compilers' folders are set apart; a compiler that says no version is taken for the right one.
+// `poll` is asked in between.
 Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler& compiler,
                                 const std::optional<std::vector<std::string>>& wanted,
                                 const std::function<Status()>& poll);
@@ -39,7 +44,7 @@ Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler
 struct CompileItem {
   std::string entry;
   std::string outcome;  // "compiled"; "elsewhere": by another process meanwhile; "failed",
-                        // "killed", "too long", "disk full", "locked"
+                        // "killed", "too long", "disk full", "cannot run", "locked", "not written"
   std::string message;  // why not
   std::string log;      // a path, where one was kept
   double seconds = 0;   // of all tries
@@ -49,6 +54,7 @@ struct CompileItem {
 // How far it is.
 struct CompileProgress {
   uint64_t total = 0, compiled = 0, elsewhere = 0, failed = 0, running = 0;
+  std::vector<std::string> waiting{};  // entries that other processes compile
   double longest_seconds = 0;          // of those that run
   std::optional<double> seconds_left;  // an estimate, once one was compiled
 
@@ -64,7 +70,8 @@ struct CompileOptions {
   double most_seconds = 0;  // of one run, and of waiting for another process's
   std::string work_folder;  // where each run has a folder of its own
   std::function<Status()> poll;
-  // After each that came to an end, and every few minutes (item: nullptr).
+  // After each that came to an end, when others are waited for, and every few minutes (item:
+  // nullptr).
   std::function<void(const CompileItem* item, const CompileProgress& progress)> tell;
 };
 
@@ -72,7 +79,8 @@ struct CompileReport {
   std::vector<CompileItem> items;  // in the order of their names
   double seconds = 0;
 };
-// An error of the system (a full disk) ends all of it; what is finished by then stays.
+// Faults of one entry are that entry's. Where the cache is full, or cannot be written, no more are
+// begun, and that is the error once the others have ended; what is finished stays.
 Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler& compiler,
                                     const CompileOptions& options);
 

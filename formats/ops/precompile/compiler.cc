@@ -9,6 +9,7 @@
 #include "lib/base/text.h"
 #include "lib/system/command_text.h"
 #include "lib/system/file.h"
+#include "lib/system/folders.h"
 #include "lib/system/process.h"
 
 namespace nxdkit::ops {
@@ -50,9 +51,27 @@ Result<GraphCompiler> FindGraphCompiler(const std::optional<std::string>& said,
         .hint(
             "it is in the vendor's environments: `source /opt/aws_neuron*/bin/activate`, or "
             "--compiler names it");
+  // It is run in another folder than ours.
   compiler.command[0] = *program;
+  for (std::string& word : compiler.command) {
+    const bool relative = !word.starts_with('/') && word.find('/') != std::string::npos;
+    if (!relative || KindForHint(word) != PathKind::kFile) continue;
+    // The name stays: a link may say by its name what a program is to do.
+    NXDKIT_ASSIGN(const std::string folder, RealPath(ParentPath(word)));
+    word = JoinPath(folder, BaseName(word));
+  }
   NXDKIT_TRY(VersionOf(compiler.command, poll).To(compiler.version));
   return compiler;
+}
+
+std::vector<std::string> EnvironmentOfCompiler(std::vector<std::string> environment) {
+  constexpr auto kLeftOut = std::to_array<std::string_view>(
+      {"NEURON_EXTRACT_GRAPHS_ONLY", "NEURON_PARALLEL_COMPILE", "AWS_ACCESS_KEY_ID",
+       "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"});
+  std::erase_if(environment, [&](const std::string& entry) {
+    return std::ranges::find(kLeftOut, VariableName(entry)) != kLeftOut.end();
+  });
+  return WithoutRelativePlaces(std::move(environment));
 }
 
 bool NeedsTarget(const neff::Graph& graph) {
@@ -72,15 +91,19 @@ std::vector<std::string> CompileWords(const GraphCompiler& compiler, const neff:
 }
 
 std::string TellingLine(std::string_view log) {
+  constexpr size_t kMostBytes = 500;
   std::string_view last, error, code;
-  for (const std::string_view line : Split(log, '\n')) {
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = std::min(log.find_first_of("\r\n", at), log.size());
+    const std::string_view line = log.substr(at, end - at);
+    at = end + 1;
+    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
     last = line;
     if (SaysError(line)) error = line;
     if (HasCode(line)) code = line;
   }
   const std::string_view told = !code.empty() ? code : !error.empty() ? error : last;
-  return std::string(told.substr(0, told.find_last_not_of(" \r\t") + 1));
+  return std::string(told.substr(0, std::min(told.find_last_not_of(" \t") + 1, kMostBytes)));
 }
 
 std::string TellingLineOf(const std::string& path) {

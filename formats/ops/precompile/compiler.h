@@ -24,6 +24,10 @@ struct GraphCompiler {
 Result<GraphCompiler> FindGraphCompiler(const std::optional<std::string>& said,
                                         const std::function<Status()>& poll);
 
+// All of ours but for what says that graphs are only to be written, and for credentials: unlike a
+// bundle's, the result depends on the graph and its flags alone.
+std::vector<std::string> EnvironmentOfCompiler(std::vector<std::string> environment);
+
 // Whether the compiler has to be told the target: the entry does not say it.
 bool NeedsTarget(const neff::Graph& graph);
 
@@ -36,8 +40,8 @@ struct CompilePaths {
 std::vector<std::string> CompileWords(const GraphCompiler& compiler, const neff::Graph& graph,
                                       const std::string& target, const CompilePaths& paths);
 
-// The line of a log that names why it failed: the last with a code of the compiler ("[NCC_EVRF059]",
-// "[F137]"), else the last that says error, else the last.
+// The line of a log that names why it failed: the last with a code of the compiler
+// ("[NCC_EVRF059]", "[F137]"), else the last that says error, else the last; its first 500 bytes.
 std::string TellingLine(std::string_view log);
 std::string TellingLineOf(const std::string& path);  // "" where there is no log
 

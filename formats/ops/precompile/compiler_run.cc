@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <initializer_list>
 #include <utility>
 
 #include "formats/compile_cache/entry_files.h"
-#include "formats/compile_cache/leftovers.h"
-#include "formats/ops/export/compile.h"
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -19,12 +18,12 @@
 namespace nxdkit::ops {
 namespace {
 
-constexpr char kWork[] = "nxdkit-compile";
 constexpr char kStreamsFile[] = "streams.txt";
 constexpr char kLogFile[] = "log-neuron-cc.txt";
 constexpr uint64_t kMostKeptBytes = 4 << 20;
-constexpr auto kGrace = std::chrono::seconds(5);
 constexpr int kGaveUpCode = 70;
+constexpr int kNotExecutable = 126;  // of a shell
+constexpr int kNotThere = 127;
 constexpr int kSignals = 128;
 constexpr int kMostSignal = 64;  // Python's sys.exit(-1) is 255, and no signal
 constexpr uint64_t kLeastRoom = 1 << 20;
@@ -53,44 +52,26 @@ bool Says(std::string_view log, std::string_view words) {
   return log.find(words) != std::string_view::npos;
 }
 
+bool SaysAny(std::string_view log, std::initializer_list<std::string_view> texts) {
+  return std::ranges::any_of(texts, [&](std::string_view text) { return Says(log, text); });
+}
+
 bool SaysFull(std::string_view log) {
-  return Says(log, "No space left on device") || Says(log, "Disk quota exceeded");
+  return SaysAny(log, {"No space left on device", "Disk quota exceeded"});
+}
+bool SaysMemory(std::string_view log) {
+  return SaysAny(log, {"[F137]", "std::bad_alloc", "MemoryError", "Cannot allocate memory"});
+}
+bool SaysBroken(std::string_view log) {
+  return SaysAny(log,
+                 {"ModuleNotFoundError", "ImportError", "error while loading shared libraries"});
 }
 
 }  // namespace
 
-std::string_view EndName(CompilerEnd end) {
-  constexpr std::string_view kNames[] = {"done",       "failed",       "failed",
-                                         "was killed", "ran too long", "found the disk full"};
-  return kNames[static_cast<size_t>(end)];
-}
-
-Result<WorkFolder> WorkFolder::Make(const std::string& parent) {
-  const std::string path = JoinPath(parent, neff::AsideName(kWork));
-  NXDKIT_TRY(MakeFolders(path));
-  return WorkFolder(path);
-}
-
-WorkFolder::~WorkFolder() {
-  if (!path_.empty()) (void)RemoveTree(path_).ok();
-}
-
-Status SweepWorkFolders(const std::string& parent) {
-  const neff::TreeMoment moment = neff::MomentOf(parent);
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(parent));
-  for (const std::string& name : names) {
-    const std::optional<neff::Leftover> leftover = neff::ParseLeftover(name);
-    if (!leftover || leftover->of != kWork || !neff::IsOurs(*leftover)) continue;
-    const std::string path = JoinPath(parent, name);
-    const Result<bool> abandoned = neff::IsAbandoned(path, *leftover, moment);
-    if (abandoned.ok() && *abandoned) NXDKIT_TRY(RemoveTree(path));
-  }
-  return OkStatus();
-}
-
 Result<CompilerRun> CompilerRun::Start(const GraphCompiler& compiler, const neff::Graph& graph,
                                        const std::string& target, const std::string& work_parent) {
-  NXDKIT_ASSIGN(WorkFolder work, WorkFolder::Make(work_parent));
+  NXDKIT_ASSIGN(ScratchFolder work, ScratchFolder::Make(work_parent, kWorkFolder));
   const std::string stem = "model." + BaseName(graph.name);
   const CompilePaths paths = {.graph = JoinPath(work.path(), stem + ".hlo_module.pb"),
                               .neff = JoinPath(work.path(), stem + ".neff"),
@@ -102,7 +83,7 @@ Result<CompilerRun> CompilerRun::Start(const GraphCompiler& compiler, const neff
   NXDKIT_ASSIGN(Process process,
                 Process::Start({.program = compiler.command[0],
                                 .words = CompileWords(compiler, graph, target, paths),
-                                .environment = CompilerEnvironment({}),
+                                .environment = EnvironmentOfCompiler(WholeEnvironment()),
                                 .in = nothing.fd(),
                                 .out = streams.fd(),
                                 .err = streams.fd(),
@@ -120,9 +101,9 @@ std::string CompilerRun::Log() const {
   return own.empty() || Says(streams, own) ? streams : own + "\n" + streams;
 }
 
-void CompilerRun::End() {
+void CompilerRun::EndNow() {
   has_timed_out_ = !process_.HasEnded();
-  process_.End(kGrace);
+  process_.Kill();  // others run beside it, and wait for us
 }
 
 Result<CompilerOutcome> CompilerRun::Finish() {
@@ -142,6 +123,7 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
   const std::string line = TellingLine(outcome.log);
   if (has_timed_out_)
     return with(CompilerEnd::kTimedOut, fmt::format("it ran for {:.0f} s", outcome.seconds));
+  if (SaysFull(outcome.log)) return with(CompilerEnd::kDiskIsFull, line);
   if (exit_code == 0) {
     const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), StopIfInterrupted);
     if (!faults.ok() && faults.error().code() == Errc::kInterrupted) return faults.error();
@@ -150,13 +132,14 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
                 "it ended with 0 and left no whole NEFF: " +
                     (faults.ok() ? faults->front() : faults.error().message()));
   }
-  if (SaysFull(outcome.log)) return with(CompilerEnd::kDiskIsFull, line);
   const std::string how = process_.EndText();
   const std::string message = line.empty() ? "it " + how : fmt::format("it {}: {}", how, line);
   if (!HasRoom(work_.path()))
     return with(CompilerEnd::kDiskIsFull, "its work folder is full: " + message);
   const bool by_signal = exit_code > kSignals && exit_code <= kSignals + kMostSignal;
-  if (by_signal || Says(outcome.log, "[F137]")) return with(CompilerEnd::kKilled, message);
+  if (by_signal || SaysMemory(outcome.log)) return with(CompilerEnd::kKilled, message);
+  const bool no_program = exit_code == kNotExecutable || exit_code == kNotThere;
+  if (no_program || SaysBroken(outcome.log)) return with(CompilerEnd::kCannotRun, message);
   return with(exit_code == kGaveUpCode ? CompilerEnd::kExit70 : CompilerEnd::kGaveUp, message);
 }
 

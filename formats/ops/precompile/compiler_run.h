@@ -7,21 +7,23 @@
 #include <string>
 
 #include "formats/ops/precompile/compiler.h"
+#include "formats/ops/precompile/scratch_folder.h"
 #include "lib/base/stopwatch.h"
 #include "lib/system/child.h"
 
 namespace nxdkit::ops {
 
+inline constexpr char kWorkFolder[] = "nxdkit-compile";  // a ScratchFolder
+
 enum class CompilerEnd : uint8_t {
   kDone,       // a whole NEFF is there
   kGaveUp,     // it ended with a failure of its own
+  kCannotRun,  // it is broken itself: a module or a program that it needs is missing
   kExit70,     // the same with the status that one of many compilers has by chance
-  kKilled,     // by a signal, or it says that its parts were: as a rule for want of memory
+  kKilled,     // by a signal, or for want of memory, as it says
   kTimedOut,   // it was ended by us
   kDiskIsFull  // it says so
 };
-// "failed", "was killed": for messages.
-std::string_view EndName(CompilerEnd end);
 // Whether it may go otherwise when nothing runs beside it.
 inline bool IsByChance(CompilerEnd end) {
   return end == CompilerEnd::kExit70 || end == CompilerEnd::kKilled;
@@ -34,23 +36,6 @@ struct CompilerOutcome {
   double seconds = 0;
 };
 
-// A folder that goes with the object. After kill -9 of ours it stays until SweepWorkFolders.
-class WorkFolder {
- public:
-  // In `parent`, which has to be there.
-  static Result<WorkFolder> Make(const std::string& parent);
-  WorkFolder(WorkFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
-  WorkFolder& operator=(WorkFolder&& other) = delete;
-  ~WorkFolder();
-  const std::string& path() const { return path_; }
-
- private:
-  explicit WorkFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-// Removes those of processes that died.
-Status SweepWorkFolders(const std::string& parent);
-
 // Move-only. The compiler ends with the object, and when we are gone.
 class CompilerRun {
  public:
@@ -59,13 +44,13 @@ class CompilerRun {
 
   bool WaitForEnd(std::chrono::milliseconds most) const { return process_.WaitForEnd(most); }
   double seconds() const { return watch_.Seconds(); }
-  // After it has ended, or to end it now.
+  // After it has ended.
   Result<CompilerOutcome> Finish();
-  void End();
+  void EndNow();             // it has run for too long
   std::string neff() const;  // the path of the result
 
  private:
-  CompilerRun(WorkFolder work, std::string stem, Process process, std::optional<Keeper> keeper)
+  CompilerRun(ScratchFolder work, std::string stem, Process process, std::optional<Keeper> keeper)
       : work_(std::move(work)),
         stem_(std::move(stem)),
         process_(std::move(process)),
@@ -74,7 +59,7 @@ class CompilerRun {
   std::string Log() const;
   Result<CompilerOutcome> Judge(int exit_code, CompilerOutcome outcome) const;
 
-  WorkFolder work_;  // removed after the processes in it have ended
+  ScratchFolder work_;  // removed after the processes in it have ended
   std::string stem_;
   Process process_;
   std::optional<Keeper> keeper_;

@@ -30,15 +30,18 @@ std::string FlagList(const std::vector<std::string>& flags) {
   return flags.empty() ? "no more" : fmt::format("{}", fmt::join(flags, " "));
 }
 
-Result<std::vector<std::string>> FlagsOf(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::optional<std::vector<std::string>> flags, neff::ReadFlags(folder));
-  return flags.value_or(std::vector<std::string>());
-}
-
-Result<Miss> OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry) {
+Miss OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry) {
   Miss miss{graph.name, "flags", "", neff::EntryName(entry), {}, {}};
-  NXDKIT_ASSIGN(const std::vector<std::string> here, FlagsOf(graph.path));
-  NXDKIT_ASSIGN(const std::vector<std::string> there, FlagsOf(entry.path));
+  const auto ours = neff::ReadFlags(graph.path);
+  const auto theirs = neff::ReadFlags(entry.path);
+  for (const auto* flags : {&ours, &theirs})
+    if (!flags->ok()) {
+      miss.message =
+          "compiled with other flags, which cannot be read: " + flags->error().ToString();
+      return miss;
+    }
+  const std::vector<std::string> here = ours->value_or(std::vector<std::string>());
+  const std::vector<std::string> there = theirs->value_or(std::vector<std::string>());
   miss.only_here = Without(here, there);
   miss.only_there = Without(there, here);
   miss.message = miss.only_here.empty() && miss.only_there.empty()
@@ -69,7 +72,6 @@ Result<CacheIndex> CacheIndex::Open(const std::string& root, const std::function
 Result<bool> CacheIndex::HasResult(const neff::CacheEntry& entry) const {
   if (entry.state == neff::EntryState::kDone) return true;
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(tree_, entry);
-  if (!graph.ok() && graph.error().code() == Errc::kIo) return graph.error();
   return graph.ok() && *graph && (*graph)->has_result;
 }
 
@@ -109,8 +111,8 @@ Result<CacheIndex::SameFile*> CacheIndex::SameFileOf(const neff::Graph& graph) {
     const neff::CacheEntry& entry = listing_.entries[i];
     if (entry.compiler != graph.compiler) continue;
     if (poll_) NXDKIT_TRY(poll_());
-    NXDKIT_ASSIGN(const PathInfo info, LookAt(JoinPath(entry.path, graph.file)));
-    if (info.kind == PathKind::kFile) same[info.bytes].unread.push_back(i);
+    const Result<PathInfo> info = LookAt(JoinPath(entry.path, graph.file));
+    if (info.ok() && info->kind == PathKind::kFile) same[info->bytes].unread.push_back(i);
   }
   return &same;
 }
@@ -126,12 +128,14 @@ Result<std::vector<size_t>> CacheIndex::WithKey(const neff::Graph& graph) const 
   return with;
 }
 
-// Each is read once, however many graphs are of its size.
+// Each is read once, however many graphs are of its size. One that cannot be read is no reason to
+// say nothing of the others.
 Status CacheIndex::Read(const std::string& file, SameSize& same) const {
   for (const size_t i : std::exchange(same.unread, {})) {
-    NXDKIT_ASSIGN(const std::string digest,
-                  neff::DigestFile(JoinPath(listing_.entries[i].path, file), poll_));
-    same.by_digest[digest].push_back(i);
+    const Result<std::string> digest =
+        neff::DigestFile(JoinPath(listing_.entries[i].path, file), poll_);
+    if (digest.ok()) same.by_digest[*digest].push_back(i);
+    if (!digest.ok() && digest.error().code() == Errc::kInterrupted) return digest.error();
   }
   return OkStatus();
 }

@@ -19,6 +19,7 @@ constexpr uint64_t kMaxReportBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxLineBytes = 16 << 20;
 constexpr std::string_view kCompiler = "neuronxcc-";
 constexpr std::string_view kModule = "MODULE_";
+constexpr std::string_view kModelPrefix = "model.";
 
 using Names = std::set<std::string, std::less<>>;
 
@@ -31,7 +32,9 @@ bool IsWord(char c) {
 void TakeWord(std::string_view word, Names& names) {
   const std::vector<std::string_view> parts = Split(word, '/');
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::string_view part = parts[i];
+    std::string_view part = parts[i];
+    // "model.MODULE_x+y.hlo_module.pb": a file in the compiler's work folder.
+    if (part.starts_with(kModelPrefix)) part.remove_prefix(kModelPrefix.size());
     if (part.starts_with(kModule) && part.find('+') != std::string_view::npos) {
       const std::string module(part.substr(0, part.find('.')));
       const bool has_compiler = i > 0 && parts[i - 1].starts_with(kCompiler);

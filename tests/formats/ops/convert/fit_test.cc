@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/lib/expect_error.h"
@@ -12,7 +13,9 @@
 namespace nxdkit::ops {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing_util::ExpectError;
 using testing_util::OpsWorkshop;
 
@@ -23,7 +26,7 @@ class ConversionFit : public ::testing::Test {
     options.Set("tp", tp);
     ConvertRequest request =
         OpsWorkshop::Request(model_, &ops::kHf, workshop_ / "out", to, options);
-    request.instance = instance;
+    request.instance = **hardware::FindInstance(instance);
     return request;
   }
   static uint64_t Row(const hardware::Fit& fit, const std::string& what) {
@@ -82,11 +85,32 @@ TEST_F(ConversionFit, NamesTheSmallestInstanceThatTakesIt) {
   EXPECT_EQ(error->hint(), "the smallest instance that takes it in this layout is trn1.2xlarge");
 }
 
-TEST_F(ConversionFit, NeedsAnInstanceAndAnOutputForOne) {
-  EXPECT_TRUE(ExpectError(DryRun(Request(&ops::kNxd, "p5.48xlarge")), Errc::kUsage,
-                          "p5.48xlarge is not an instance"));
+TEST_F(ConversionFit, NeedsAnOutputForAnInstance) {
   EXPECT_TRUE(ExpectError(DryRun(Request(&ops::kHf, "trn1.2xlarge")), Errc::kUsage,
                           "this output is not laid out for an instance"));
+}
+
+// Nobody asked: it was allowed before, and still is.
+TEST_F(ConversionFit, WhatDoesNotFitTheMachineHereIsAWarning) {
+  ConvertRequest request = Request(&ops::kRollout, "trn1.2xlarge", 4);
+  request.here = std::exchange(request.instance, std::nullopt);
+  const auto report = DryRun(request);
+  ASSERT_TRUE(report.ok()) << report.error().ToString();
+  EXPECT_THAT(report->warnings,
+              Contains(HasSubstr("this machine is trn1.2xlarge with 2 cores, and what is made does "
+                                 "not fit it: 4 ranks, and trn1.2xlarge has 2 cores; --instance "
+                                 "auto would refuse it")));
+  EXPECT_FALSE(report->fit);
+  request.here = **hardware::FindInstance("trn1.32xlarge");
+  request.options.Set("tp", 8);
+  const auto fits = DryRun(request);
+  ASSERT_TRUE(fits.ok()) << fits.error().ToString();
+  EXPECT_THAT(fits->warnings, Not(Contains(HasSubstr("this machine"))));
+  // Not laid out for an instance: nothing can be said.
+  request = Request(&ops::kHf, "trn1.2xlarge");
+  request.options.Reset("tp");
+  request.here = std::exchange(request.instance, std::nullopt);
+  EXPECT_TRUE(DryRun(request).ok());
 }
 
 }  // namespace

@@ -1,0 +1,142 @@
+// nxdkit-env: what a bug report needs of this machine, and what a model would take of its cores.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/hardware/resolve.h"
+#include "lib/base/errors.h"
+#include "lib/base/text.h"
+#include "lib/system/signals.h"
+#include "tools/cli/tool.h"
+#include "tools/env/machine.h"
+#include "tools/env/places.h"
+#include "tools/env/software.h"
+#include "tools/env/system.h"
+
+namespace nxdkit::tool {
+namespace {
+
+struct Args {
+  std::vector<std::string> paths;
+  std::optional<std::string> neuron_ls;
+  std::optional<std::string> instance;
+  std::optional<std::string> model;
+  int batch = 1;
+  int sequence = 4096;
+};
+
+const ToolInfo kInfo = {
+    .name = "nxdkit-env",
+    .summary = "tells what a bug report needs of this machine",
+    .details =
+        "Versions, the system and its limits, the file systems that matter, the vendor's software "
+        "and variables, and the Neuron devices with who tells each fact. Values that may be "
+        "secret are hidden. With --model, which tensor parallel sizes of a model fit a core.\n"
+        "What is missing is told as missing, and is no failure.",
+    .findings = "",
+    .common = 0,
+    .examples = {{"nxdkit-env", "for a bug report"},
+                 {"nxdkit-env /fsx/run", "the file system of a folder"},
+                 {"nxdkit-env --model Qwen3-4B --bs 64", "what fits this machine"},
+                 {"nxdkit-env --model Qwen3-4B --instance trn1.32xlarge", "what fits another one"},
+                 {"nxdkit-env --neuron-ls capture.json", "a machine that neuron-ls was run on"}},
+};
+
+void AddOptions(OptionTable& table, Args& args) {
+  table.Group("Arguments");
+  table.Positionals("PATH", &args.paths,
+                    "whose file system is told, in the place of those of the cache, of temporary "
+                    "files and of the current folder");
+  table.Group("Machine");
+  table
+      .Text("neuron-ls", "FILE", &args.neuron_ls,
+            "tell of the machine on which `neuron-ls --json-output` printed this file")
+      .completes(Completes::kPath);
+  table.Text("instance", "NAME", &args.instance,
+             "with --model: another instance, such as trn1.32xlarge");
+  table.Group("Model");
+  table
+      .Text("model", "MODEL", &args.model,
+            "which tensor parallel sizes fit: a Hugging Face folder or its config.json")
+      .completes(Completes::kPath);
+  table.Integer("bs,batch-size", "N", &args.batch, kPositive, "with --model: batch size");
+  table.Integer("seq,sequence-length", "N", &args.sequence, kPositive,
+                "with --model: sequence length");
+}
+
+constexpr size_t kColumn = 14;
+
+std::string TextOf(const Section& section) {
+  std::string text;
+  std::string before;
+  for (const auto& [what, value] : section.rows) {
+    text += fmt::format("{:<{}}{}\n", what == before ? "" : what, kColumn, EscapeControl(value));
+    before = what;
+  }
+  return text;
+}
+
+void Add(const std::string& key, const Section& section, ToolAnswer& answer) {
+  answer.text += TextOf(section);
+  answer.fields[key] = section.json;
+}
+
+Result<hardware::Machine> MachineAsked(const Args& args) {
+  if (args.neuron_ls) return hardware::MachineOfCapture(*args.neuron_ls);
+  return hardware::ReadMachine(hardware::SourcesOfProcess(StopIfInterrupted));
+}
+
+// nullopt: there is nothing to fit a model to.
+Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
+                                                      const hardware::Machine& machine,
+                                                      ToolContext& context) {
+  if (args.instance) {
+    NXDKIT_ASSIGN(
+        hardware::ResolvedInstance found,
+        hardware::ResolveInstance(*args.instance, hardware::SourcesOfProcess(StopIfInterrupted)));
+    for (const std::string& note : found.notes) context.Note("--instance: " + note);
+    return std::optional(std::move(found.instance));
+  }
+  Result<hardware::Instance> own = hardware::InstanceOf(machine);
+  if (own.ok()) return std::optional(*std::move(own));
+  context.Warn(fmt::format(
+      "--model: {}; --instance NAME asks about another machine",
+      machine.has_devices() ? own.error().message() : "there are no Neuron devices here"));
+  return std::optional<hardware::Instance>();
+}
+
+Status CheckOptions(const Args& args) {
+  if (args.instance && !args.model)
+    return BadUsage("--instance is about --model, which is missing");
+  return OkStatus();
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_TRY(CheckOptions(args));
+  NXDKIT_ASSIGN(const hardware::Machine machine, MachineAsked(args));
+  ToolAnswer answer;
+  Add("build", BuildSection(), answer);
+  Add("libraries", LibrariesSection(), answer);
+  Add("system", SystemSection(), answer);
+  Add("places", PlacesSection(args.paths), answer);
+  NXDKIT_ASSIGN(const Section software, PackagesSection(StopIfInterrupted));
+  Add("software", software, answer);
+  Add("variables", VariablesSection(), answer);
+  Add("machine", MachineSection(machine), answer);
+  answer.fields["fits"] = Json();
+  if (!args.model) return answer;
+  NXDKIT_ASSIGN(const std::optional<hardware::Instance> instance,
+                InstanceFor(args, machine, context));
+  if (!instance) return answer;
+  NXDKIT_ASSIGN(const Section fits,
+                FitsSection({*args.model, args.batch, args.sequence}, *instance));
+  Add("fits", fits, answer);
+  return answer;
+}
+
+}  // namespace
+}  // namespace nxdkit::tool
+
+int main(int argc, char** argv) {
+  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
+}
