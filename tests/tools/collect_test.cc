@@ -222,6 +222,20 @@ TEST(Checks, SayWhyEntriesMiss) {
   EXPECT_EQ(miss('0')["reason"], "absent");
 }
 
+TEST(Checks, FindAGraphThatIsCut) {
+  CollectShop shop("ab");
+  for (const char key : {'a', 'b'}) {
+    shop.AddGraph(key);
+    shop.AddResult(key);
+  }
+  EXPECT_EQ(shop.Cc("check " + shop / "graphs").exit_code, 0);
+  shop.Write("graphs/" + PrecompileWorkshop::Name('a') + "/model.hlo_module.pb",
+             PrecompileWorkshop::GraphText('a').substr(0, 20));
+  const ProcessResult result = shop.Cc("check " + shop / "graphs");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: "));
+}
+
 // ModelBuilder's keys change with the flags: the same bytes under another key.
 TEST(Checks, KnowAGraphByItsBytes) {
   CollectShop shop("ab");

@@ -17,7 +17,6 @@
 #include "lib/base/text.h"
 #include "tests/formats/reshard/training_tag.h"
 #include "tests/tools/convert_workshop.h"
-#include "tests/tools/precompile_workshop.h"
 
 #ifdef NXDKIT_FAIL_CALL
 namespace nxdkit::test {
@@ -57,9 +56,7 @@ constexpr Row kRows[] = {
     {"VerifiesABundle", "ckpt-verify -j 1 @bundle"},
     {"Compares", "ckpt-diff -j 1 @model @set"},
     {"Digests", "ckpt-digest -j 1 @xser"},
-    {"Inspects", "ckpt-inspect @tag"},
-    {"PlansCompiling", "neuron-cache compile -n --target trn1 --cache-dir @cache"},
-    {"ChecksGraphs", "neuron-cache check --cache-dir @cache @graphs"}};
+    {"Inspects", "ckpt-inspect @tag"}};
 
 // All that is at a path and below it: bytes of files, and where links lead.
 using Snapshot = std::map<std::string, std::string>;
@@ -99,19 +96,6 @@ class Inputs {
     const ProcessResult packed =
         RunProcess({Workshop::Tool("ckpt-pack"), shop / "set", shop / "set.tar.gz"});
     EXPECT_EQ(packed.exit_code, 0) << packed.err;
-    for (const char key : {'a', 'b', 'c'}) WriteGraph(key);
-  }
-  // In a compile cache, with a result but for c; and, but for c, beside it.
-  void WriteGraph(char key) const {
-    for (const std::string root : {"cache/", "graphs/"}) {
-      if (key == 'c' && root == "graphs/") continue;
-      const std::string entry = root + PrecompileWorkshop::Name(key);
-      shop.Write(entry + "/compile_flags.json", PrecompileWorkshop::Flags());
-      shop.Write(entry + "/model.hlo_module.pb", PrecompileWorkshop::GraphText(key));
-      if (key == 'c' || root == "graphs/") continue;
-      shop.Write(entry + "/model.neff", testing_util::ToyNeff());
-      shop.Write(entry + "/model.done", "");
-    }
   }
   Workshop shop;
 };

@@ -159,7 +159,8 @@ class FailingShop : public PrecompileWorkshop {
     ExpectNoFalseResults();
     std::set<char> done;
     for (const char key : {'a', 'b'}) {
-      EXPECT_FALSE(Has(key, "model.log")) << key;
+      // A NEFF that is not there is one that the compiler did not make.
+      EXPECT_FALSE(failure != ENOENT && Has(key, "model.log")) << key;
       if (Has(key, "model.done")) done.insert(key);
     }
     if (result.exit_code == 0) {

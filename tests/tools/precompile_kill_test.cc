@@ -325,14 +325,17 @@ TEST(SlowPrecompileMachines, ShareTheWorkAndOneTakesOver) {
 // --- a program that hangs
 
 void ExpectEndsHanging(const std::string& how, int signal) {
-  const KillShop shop;
+  const KillShop shop("ab");
   fs::create_directories(shop.Cache());
   const pid_t command = shop.Start("collect -- trace a b " + how);
   ASSERT_TRUE(WaitFor(shop / "hangs"));
   kill(command, signal);
   EXPECT_EQ(WaitProcess(command), 128 + signal);
   EXPECT_TRUE(shop.NobodyIsLeft());
-  EXPECT_TRUE(fs::is_empty(shop.Cache()));
+  // What it had traced is kept, whole, and nothing else.
+  for (const char key : {'a', 'b'}) EXPECT_TRUE(shop.Has(key, "model.hlo_module.pb")) << key;
+  shop.ExpectSound();
+  EXPECT_THAT(shop.Left(true), IsEmpty());
 }
 
 TEST(Collects, EndsAProgramThatHangsWhenItIsInterrupted) {

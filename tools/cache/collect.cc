@@ -58,6 +58,11 @@ Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
   return names;
 }
 
+void WarnOfLeft(const ops::CollectedGraphs& graphs, ToolContext& context) {
+  for (const ops::NamedReason& each : graphs.left)
+    context.Warn(EscapeControl(fmt::format("{} was not taken: {}", each.entry, each.reason)));
+}
+
 // A run of the program with a cache of its own.
 struct Collection {
   ops::ProgramEnd end;
@@ -83,8 +88,7 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
     return std::move(end).error();
   // Quick: an interrupted program's graphs are not lost.
   NXDKIT_TRY(ops::GraphsIn(scratch, nullptr).To(collection.graphs));
-  for (const ops::NamedReason& each : collection.graphs.left)
-    context.Warn(EscapeControl(fmt::format("{} was not taken: {}", each.entry, each.reason)));
+  WarnOfLeft(collection.graphs, context);
   if (!collection.graphs.graphs.empty()) return collection;
   NXDKIT_ASSIGN(const std::set<std::string> after, NamesIn(tree));
   std::ranges::set_difference(after, before, std::back_inserter(collection.past));
@@ -223,6 +227,8 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
 }
 
 void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
+  // Of those that are cut nobody knows whether there is a result.
+  answer.findings = answer.findings || !graphs.left.empty();
   if (!graphs.graphs.empty()) return;
   answer.findings = true;
   answer.text =
@@ -267,6 +273,7 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   if (is_folder) {
     NXDKIT_ASSIGN(const ops::CollectedGraphs graphs,
                   ops::GraphsIn(args.words[0], StopIfInterrupted));
+    WarnOfLeft(graphs, context);
     NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
     AskForGraphs(graphs, answer);
     answer.fields["program"] = Json();

@@ -127,6 +127,8 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
   if (exit_code == 0) {
     const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), StopIfInterrupted);
     if (!faults.ok() && faults.error().code() == Errc::kInterrupted) return faults.error();
+    // That it cannot be read is no failure of the graph.
+    if (!faults.ok() && faults.error().code() == Errc::kIo) return faults.error();
     if (faults.ok() && faults->empty()) return with(CompilerEnd::kDone, "");
     return with(CompilerEnd::kGaveUp,
                 "it ended with 0 and left no whole NEFF: " +

@@ -6,7 +6,7 @@ namespace {
 // The names of the files in an entry are held by the tests that the page names.
 TEST(FormatPage, OfTheCompileCacheIsTrue) {
   testing_util::ExpectNamesTests(testing_util::PageOf("compile_cache"),
-                                 {"tests/formats/compile_cache"});
+                                 {"tests/formats/compile_cache", "tests/tools"});
   EXPECT_FALSE(HasFailure());
 }
 
