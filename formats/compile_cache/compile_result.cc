@@ -25,7 +25,7 @@ constexpr char kNoteSchema[] = "nxdkit-compile";
 constexpr uint64_t kMaxNoteBytes = 1 << 16;
 constexpr char kLiteLogFile[] = "log-neuron-cc.txt";
 
-// What is built aside is removed unless it got its name.
+// A file built aside, removed unless it got its name.
 class Aside {
  public:
   static Result<Aside> In(const FoundTree& tree, const Graph& graph) {

@@ -1,5 +1,5 @@
-// PRIVATE: what a compilation leaves in the entry of its graph: held while it goes on, and then the
-// result or its failure. Facts: FORMAT.md beside this file.
+// PRIVATE: the entry of a graph while it is compiled, held, and then with the result or the failure.
+// Facts: FORMAT.md beside this file.
 #pragma once
 
 #include <optional>

@@ -31,7 +31,7 @@ struct FoundTree {
   bool is_empty = false;  // nothing says what it is; `kind` is then kXla
   // Another tree of which there are entries. They are strangers in one of libneuronxla.
   std::optional<TreeKind> also{};
-  // Of libneuronxla, in kOldPlace of the folder that was named (place.h).
+  // A tree of libneuronxla in kOldPlace of the folder that was named (place.h).
   bool is_old_place = false;
 };
 // Asks what lies there. A folder that is no tree, with neuron/compile_cache in it, stands for that

@@ -21,7 +21,7 @@ void ReturnFreeMemory();
 // does not say.
 std::optional<uint64_t> MemoryLimitBytes(const std::string& root = "");
 
-// What this process may take now without others being pushed out: the machine's free and
+// Memory that this process may take now without others being pushed out: the machine's free and
 // reclaimable memory, and no more than MemoryLimitBytes. nullopt when the system does not say.
 std::optional<uint64_t> FreeMemoryBytes(const std::string& root = "");
 

@@ -554,7 +554,7 @@ TEST_F(ExportCompile, FindsTheCacheWhereTheVendorsLibrariesDo) {
 }
 
 // One cache, of machines of two kinds: a blob of one does not load on the other.
-TEST(ExportCompile, OfEachTargetThereIsABlobOfItsOwn) {
+TEST(ExportTargets, EachHasABlobOfItsOwn) {
   ExportWorkshop shop;
   const std::string model = shop.MakeModel("model", {});
   shop.Compiler("optimum-cli",

@@ -90,7 +90,7 @@ class KillShop : public PrecompileWorkshop {
     return ::syscall(SYS_pidfd_send_signal, handle.fd(), SIGKILL, nullptr, 0) == 0;
   }
 
-  // What holds at any moment at which nobody works on the cache.
+  // Facts that hold at any moment at which nobody works on the cache.
   void ExpectSound() const {
     ExpectNoFalseResults();
     for (const std::string& neff : Ending("/model.neff"))
@@ -332,7 +332,7 @@ void ExpectEndsHanging(const std::string& how, int signal) {
   kill(command, signal);
   EXPECT_EQ(WaitProcess(command), 128 + signal);
   EXPECT_TRUE(shop.NobodyIsLeft());
-  // What it had traced is kept, whole, and nothing else.
+  // All that it had traced is kept, whole, and nothing else.
   for (const char key : {'a', 'b'}) EXPECT_TRUE(shop.Has(key, "model.hlo_module.pb")) << key;
   shop.ExpectSound();
   EXPECT_THAT(shop.Left(true), IsEmpty());

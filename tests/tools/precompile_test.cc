@@ -137,7 +137,7 @@ TEST(Precompile, TriesAgainAloneWhatWasKilledOrEndedWith70) {
   EXPECT_EQ(item('c')["message"],
             "it exited with 70: 2026-11-26 ERROR: [NCC_IXTP002] too many instructions");
   EXPECT_EQ(item('d')["message"], "it was killed by signal 9");
-  // What may go well elsewhere is no failure to libneuronxla.
+  // A kill is no failure to libneuronxla: it may go well elsewhere.
   EXPECT_TRUE(shop.Has('c', "model.log"));
   EXPECT_FALSE(shop.Has('d', "model.log"));
   EXPECT_TRUE(shop.Has('d', "nxdkit-compile.log"));

@@ -141,6 +141,7 @@ class PrecompileWorkshop : public ExportWorkshop {
 
   static std::string CompilerScript() {
     return R"sh(
+unset LD_PRELOAD  # faults of calls are for the command
 here=$NEURON_STANDIN
 if [ "$1" = --version ]; then
   echo "NeuronX Compiler version $(cat $here/version)"

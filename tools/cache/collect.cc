@@ -238,7 +238,7 @@ Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::F
 }
 
 void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
-  // Of those that are cut nobody knows whether there is a result.
+  // Nobody knows of those that are cut whether there is a result.
   answer.findings = answer.findings || !graphs.left.empty();
   if (!graphs.graphs.empty()) return;
   answer.findings = true;

@@ -38,7 +38,7 @@ Result<int> RetriesOf(const CacheArgs& args) {
   return *number;
 }
 
-// What compilers are told of this machine; "" where there are no devices, or they do not say it.
+// The target of this machine; "" where there are no devices, or they do not say it.
 Result<std::string> TargetOfMachine() {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
                 hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
@@ -217,7 +217,7 @@ Json ReasonsJson(const std::vector<ops::NamedReason>& list) {
 ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                   const ops::CompileReport& report, const std::string& target, bool dry_run) {
   ToolAnswer answer;
-  // Of a run that uses them: whoever takes all of a cache has no use for those of other compilers.
+  // A run uses them; whoever takes all of a cache has no use for those of other compilers.
   const bool lacks_others = plan.is_of_run && !plan.other.empty();
   Json items = Json::array();
   uint64_t compiled = 0;

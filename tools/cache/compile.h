@@ -15,7 +15,7 @@ namespace nxdkit::tool {
 // kUsage for options of compile with another command, and for values that are wrong.
 Status CheckCompileOptions(const CacheArgs& args);
 
-// What can be wrong with the options and the machine before a program has run: no compiler, a
+// Faults of the options and the machine that show before a program has run: no compiler, a
 // number that is none, no target where the flags of the environment say none.
 Status CheckBeforeProgram(const CacheArgs& args);
 

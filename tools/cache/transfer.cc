@@ -162,7 +162,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
       !report.unlinked.empty() || std::ranges::any_of(report.left, [](const neff::MergeItem& item) {
         return item.reason == "damaged" || item.reason == "differs";
       });
-  // Of a run's cache nothing may be missing.
+  // Nothing may be missing in a run's cache.
   const bool is_pack = args.command == "pack";
   answer.findings = answer.findings || (is_pack && (!used.missing.empty() || !report.left.empty()));
   const bool is_push = args.command == "push";

@@ -22,7 +22,7 @@ Environment ThisEnvironment();
 //     where nothing says which tasks the job has
 // A process counts in its array: part = job * processes + process. Of all other jobs the processes
 // are numbered throughout. kUsage when N cannot be known, or the same part would be everybody's.
-// What a launcher has numbered is told as such (Part::numbered); a text, PART_INDEX, and
+// Parts that a launcher has numbered are told as such (Part::numbered); a text, PART_INDEX, and
 // VC_TASK_INDEX with PART_COUNT are not: the pods of two tasks have the same index.
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment);
 

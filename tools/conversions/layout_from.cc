@@ -87,7 +87,7 @@ Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
   return OkStatus();
 }
 
-// What this machine is not known to take is nothing to warn of.
+// A machine that is not known takes what it takes: nothing is to be warned of.
 Status TakeMachineHere(Sides& sides) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> here,
                 hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));

@@ -12,8 +12,8 @@
 namespace nxdkit::ops {
 
 // What a blob is compiled from, as one canonical text: the model's configuration without what does
-// not touch the graph, the engine's settings and the target (ExportTarget::name). The cache's key is
-// made of it.
+// not touch the graph, the engine's settings and the target (ExportTarget::name). The cache's key
+// is made of it.
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
                       const models::ModelConfig& model, const std::string& target);
 

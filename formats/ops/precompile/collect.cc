@@ -108,7 +108,7 @@ Status FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
   return SyncFolder(target);
 }
 
-// What the cache has under the name of a graph.
+// The state that the cache has under the name of a graph.
 Result<UsedGraph> LookThere(const neff::FoundTree& tree, const std::string& name) {
   UsedGraph used{name, "cut", ""};
   NXDKIT_ASSIGN(const neff::CacheEntry entry,

@@ -40,7 +40,7 @@ struct CollectedGraphs {
   std::vector<neff::Graph> graphs;  // whole ones
   std::vector<NamedReason> left;    // cut, or nothing says how they are compiled
 };
-// What lies in a folder of graphs, a cache of libneuronxla. Empty where there is none.
+// The graphs in a folder, a cache of libneuronxla. Empty where there is none.
 Result<CollectedGraphs> GraphsIn(const std::string& root, const std::function<Status()>& poll);
 
 struct UsedGraph {

@@ -89,7 +89,7 @@ class Compilation {
   // The largest that fits, or, when nothing runs, one that has to run alone.
   Status StartWhatFits() {
     const bool one_is_alone = !running_.empty() && running_.front().alone;
-    for (auto it = queue_.begin(); it != queue_.end() && !one_is_alone;) {
+    for (auto it = queue_.begin(); it != queue_.end() && !one_is_alone && !stopped_;) {
       if (!room_.Fits(MemoryOf(it->graph))) {
         ++it;
         continue;
@@ -355,7 +355,7 @@ class Compilation {
 Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler& compiler,
                                     const CompileOptions& options) {
   SweepScratchFolders(options.work_folder, kWorkFolder);
-  // Of a process that died between the result and the end of its lock.
+  // The locks of a process that died between the result and the end of its lock.
   for (const std::string& folder : plan.locked) neff::RemoveIdleLocks(folder);
   return Compilation(plan, compiler, options).Run(plan.graphs);
 }

@@ -18,7 +18,7 @@ struct NamedReason {
   std::string reason;
 };
 
-// What there is to compile.
+// The graphs that are to be compiled, and those that are not.
 struct CompilePlan {
   neff::FoundTree tree;
   bool is_of_run = false;                   // some entries were wanted, by their names
@@ -27,7 +27,7 @@ struct CompilePlan {
   std::vector<std::string> other;           // without one, and of another compiler than `compiler`
   uint64_t finished = 0;                    // entries of this compiler that have a result
   std::vector<std::string> finished_other;  // the same of others
-  // What made them, where it is not the compiler: of a tree that does not tell it by its folders.
+  // The compilers that made them, where another did: in a tree whose folders do not tell it.
   std::vector<std::string> other_builds;
   uint64_t failed_before = 0;       // of `graphs`: they are tried again
   double saved_seconds = 0;         // what the finished ones took to compile, as far as it is noted

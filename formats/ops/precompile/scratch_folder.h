@@ -10,8 +10,8 @@
 
 namespace nxdkit::ops {
 
-// Move-only, and locked while it lives. After kill -9 it stays until a later one of its name is made
-// beside it and nobody can be at work in it any more.
+// Move-only, and locked while it lives. After kill -9 it stays until a later one of its name is
+// made beside it and nobody can be at work in it any more.
 class ScratchFolder {
  public:
   // In `parent`, which is made: an absolute path. `name` is what it is for: a word.
