@@ -1,12 +1,13 @@
 """A conversion, or a training run on one machine, from TorchX, on any of its schedulers:
 
-    torchx run -s kubernetes torchx_component.py:convert --parts 8 --image REGISTRY/nxdkit:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- --from nxd --to hf /data/shards /data/model
+    torchx run --workspace="" -s kubernetes -cfg queue=default torchx_component.py:convert --parts 8 \
+        --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data \
+        -- --from nxd --to hf /data/shards /data/model
 
 Each replica gets its number by TorchX's own macro, which is right on every scheduler.
 
-    torchx run -s kubernetes torchx_component.py:train --image REGISTRY/nxdkit:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
+    torchx run --workspace="" -s kubernetes -cfg queue=default torchx_component.py:train \
+        --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
 
 A run on several machines needs a launcher of MPI, which TorchX has not: train-mpijob.yaml, train-volcano.yaml.
 
@@ -14,12 +15,14 @@ Compiled before a run are the graphs of a torchrun program (collect on a node th
 compile on any), and the rollout bundle of grpo-train (export). With --wait each ends before the next begins, and
 with && nothing begins behind what has failed:
 
-    torchx run --wait -s kubernetes torchx_component.py:collect --devices 16 --image REGISTRY/nxdkit-neuron:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- torchrun --nproc_per_node=32 /data/train.py --max_steps=10 &&
-    torchx run --wait -s kubernetes torchx_component.py:compile --target trn1 --replicas 4 \
-        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data
-    torchx run --wait -s kubernetes torchx_component.py:export --image REGISTRY/nxdkit-neuron:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data \
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:collect --devices 16 \
+        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data \
+        -- torchrun --nproc_per_node=32 /data/train.py --max_steps=10 &&
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:compile --target trn1 \
+        --replicas 4 --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data
+
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:export \
+        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data \
         -- --instance trn1.32xlarge --tp 8 --bs 64 --seq 4096 /data/model /data/bundle
 """
 
