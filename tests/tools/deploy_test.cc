@@ -243,7 +243,10 @@ TEST(Deploy, ThePagesOfTorchxStartNothingBehindAFailure) {
     const size_t compile = text.find("torchx_component.py:compile ");
     ASSERT_NE(collect, std::string::npos) << name;
     ASSERT_LT(collect, compile) << name;
-    EXPECT_THAT(text.substr(collect, compile - collect), ::testing::EndsWith(" &&\n    ")) << name;
+    EXPECT_THAT(text.substr(collect, compile - collect),
+                HasSubstr("--max_steps=10 &&\n    torchx run --wait --workspace=\"\" -s kubernetes "
+                          "-cfg queue=default "))
+        << name;
   }
 }
 
