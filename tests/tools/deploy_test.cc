@@ -282,8 +282,8 @@ TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   EXPECT_EQ(aborted, (std::set<std::string>{"1", "2", "3", "4", "5"}));
 }
 
-// A folder of commands that stand in for those of a launcher and for the trainer. Real launchers are
-// tried in tests/cluster.
+// A folder of commands that stand in for those of a launcher and for the trainer. Real launchers
+// are tried in tests/cluster.
 class StandIns : public ::testing::Test {
  protected:
   StandIns() {
