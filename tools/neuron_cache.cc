@@ -125,7 +125,8 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
   table.Group("What merge, push, pull and pack copy");
   table
       .Text("used-by", "FILE", &args.used_by,
-            "with pack: entries that it names, the JSON of collect, warm or check, or the log of "
+            "with pack and check: entries that it names, the JSON of collect, warm or check, or "
+            "the log of "
             "a run")
       .completes(Completes::kPath);
   table
@@ -194,8 +195,10 @@ Status CheckOptions(const CacheArgs& args) {
     return BadUsage("merge has FROM and INTO: --cache-dir does not belong to it");
   if (args.kernels && !IsTransfer(command))
     return BadUsage("--kernels belongs to merge, push, pull and pack");
-  if (args.used_by.has_value() != (command == "pack"))
-    return BadUsage("--used-by belongs to pack, and pack needs it");
+  if (args.used_by && !IsOneOf(command, {"pack", "check"}))
+    return BadUsage("--used-by belongs to pack and check");
+  if (command == "pack" && !args.used_by)
+    return BadUsage("pack needs --used-by: which entries it is to have");
   if (args.ignore_error && !IsOneOf(command, {"collect", "warm", "check"}))
     return BadUsage("--ignore-error belongs to collect, warm and check");
   return CheckCompileOptions(args);

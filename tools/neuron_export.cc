@@ -124,6 +124,10 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.no_blob = args.no_blob;
   request.compiler = args.compiler;
   request.environment = args.pass_env;
+  if (!request.cpu)
+    NXDKIT_TRY(ops::DecideTarget(EnvironmentValue(ops::kTargetVariable), request.convert.instance,
+                                 request.convert.here)
+                   .To(request.target));
   if (args.cache) {
     NXDKIT_ASSIGN(request.cache,
                   neff::FindCache(args.cache_dir, EnvironmentValue("NEURON_CC_FLAGS"),

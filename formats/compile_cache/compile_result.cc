@@ -1,5 +1,6 @@
 #include "formats/compile_cache/compile_result.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -80,6 +81,18 @@ std::string MarkerText(uint64_t neff_bytes) {
                      neff_bytes);
 }
 
+// A lock that cannot be opened counts as held, and would be waited for: another user's, a link.
+Status CheckLocksOpen(const std::string& folder) {
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
+    if (!name.ends_with(kLockSuffix)) continue;
+    const std::string path = JoinPath(folder, name);
+    const Descriptor lock(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!lock.is_open() && errno != ENOENT) return OutputError("open the lock", errno).in(path);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 void RemoveIdleLocks(const std::string& folder) {
@@ -98,6 +111,7 @@ CompileHold::~CompileHold() {
 Result<std::optional<CompileHold>> CompileHold::Try(const FoundTree& tree, const Graph& graph,
                                                     const TreeMoment& moment) {
   const bool xla = tree.kind == TreeKind::kXla;
+  if (xla) NXDKIT_TRY(CheckLocksOpen(graph.path));
   CompileHold hold(xla ? graph.path : "");
   NXDKIT_ASSIGN(std::optional<EntryHold> entry, HoldEntry(tree, graph.name, {moment, "", false}));
   if (!entry || !entry->holds()) return std::optional<CompileHold>();

@@ -8,6 +8,7 @@
 
 #include "formats/compile_cache/entry_files.h"
 #include "lib/base/text.h"
+#include "lib/system/folder_lock.h"
 #include "lib/system/look.h"
 #include "lib/system/mount.h"
 #include "lib/system/owner.h"
@@ -84,7 +85,11 @@ Result<bool> IsAbandoned(const std::string& path, const Leftover& leftover,
   if (asks_here && FactsOfProcess(leftover.pid)) return false;
   NXDKIT_ASSIGN(const int64_t last, LastChange(path));
   const int64_t patience = asks_here ? kQuietSeconds : kPatienceSeconds;
-  return (moment.now_ns - last) / kSecondNs >= patience;
+  if ((moment.now_ns - last) / kSecondNs < patience) return false;
+  NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
+  if (info.kind != PathKind::kFolder) return true;
+  const Result<FolderLock> lock = FolderLock::Try(path, FolderLock::Mode::kExclusive);
+  return !lock.ok() || lock->state() != FolderLock::State::kBusy;
 }
 
 }  // namespace nxdkit::neff

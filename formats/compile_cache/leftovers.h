@@ -43,7 +43,9 @@ struct TreeMoment {
 };
 TreeMoment MomentOf(const std::string& root, int64_t now_ns = 0);  // 0: the clock
 
-// Whether nobody works on it any more, so that it may go. When in doubt, no.
+// Whether nobody works on it any more, so that it may go. When in doubt, no. A folder that is
+// locked has somebody, whatever its process's number says here: containers have numbers of their
+// own.
 Result<bool> IsAbandoned(const std::string& path, const Leftover& leftover,
                          const TreeMoment& moment);
 

@@ -265,6 +265,12 @@ TEST(Packs, TheSmallestCacheOfARun) {
   EXPECT_EQ(json["copied"].size(), 2u);
   EXPECT_THAT(json["missing"], IsEmpty());
   EXPECT_EQ(JsonOf(shop.Cc("ls --json --cache-dir " + shop / "small"))["entries"].size(), 2u);
+  // The same file says without a program whether the run would compile.
+  EXPECT_EQ(shop.Cc("check --used-by " + used).exit_code, 0);
+  EXPECT_EQ(
+      shop.CcJson(1, "check",
+                  "--used-by " + used + " --cache-dir " + shop / "graphs")["misses"][0]["reason"],
+      "not compiled");
   EXPECT_THAT(shop.Cc("pack --used-by " + used + " " + shop / "small").err,
               HasSubstr("it is there, and not empty"));
   // The log of a run names entries by their paths, and c by its module alone.

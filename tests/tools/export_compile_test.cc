@@ -553,5 +553,29 @@ TEST_F(ExportCompile, FindsTheCacheWhereTheVendorsLibrariesDo) {
   EXPECT_TRUE(fs::exists(workshop_.Cache())) << "the option wins over the flag";
 }
 
+// One cache, of machines of two kinds: a blob of one does not load on the other.
+TEST(ExportCompile, OfEachTargetThereIsABlobOfItsOwn) {
+  ExportWorkshop shop;
+  const std::string model = shop.MakeModel("model", {});
+  shop.Compiler("optimum-cli",
+                "echo \"${NEURON_PLATFORM_TARGET_OVERRIDE:-none}\" >>" + shop / "targets" + "\n");
+  const std::string options = "--tp 2 --bs 2 --seq 64 --force --instance ";
+  ASSERT_EQ(shop.Export(options + "trn1.32xlarge", model, shop / "a").exit_code, 0);
+  ASSERT_EQ(shop.Export(options + "trn2.48xlarge", model, shop / "b").exit_code, 0);
+  EXPECT_EQ(ReadFile(shop / "targets"), "trn1\ntrn2\n");
+  EXPECT_EQ(shop.Runs(), 2u);
+  const ProcessResult hit = shop.Export(options + "trn2.48xlarge", model, shop / "b");
+  EXPECT_EQ(hit.exit_code, 0);
+  EXPECT_THAT(hit.out, HasSubstr("from the compile cache"));
+  // An inf2 runs what was compiled for a trn1.
+  EXPECT_THAT(shop.Export(options + "inf2.48xlarge", model, shop / "c").out,
+              HasSubstr("from the compile cache"));
+  const ProcessResult differ = shop.Export(options + "trn2.48xlarge", model, shop / "d",
+                                           {"NEURON_PLATFORM_TARGET_OVERRIDE=trn1"});
+  EXPECT_EQ(differ.exit_code, 2);
+  EXPECT_THAT(differ.err, HasSubstr("NEURON_PLATFORM_TARGET_OVERRIDE=trn1, and --instance "
+                                    "trn2.48xlarge has trn2 devices"));
+}
+
 }  // namespace
 }  // namespace nxdkit::test

@@ -144,8 +144,9 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
 
 // --help stops before the work, but after the options were read and found good.
 void ExpectAccepted(const std::string& tool, const std::string& example) {
-  const ProcessResult result =
-      RunProcess({"bash", "-c", tool + example.substr(NameOf(tool).size()) + " --help"});
+  std::string options = example.substr(NameOf(tool).size());
+  options.insert(std::min(options.find(" -- "), options.size()), " --help");
+  const ProcessResult result = RunProcess({"bash", "-c", tool + options});
   EXPECT_EQ(result.exit_code, 0) << example << "\n" << result.err;
 }
 

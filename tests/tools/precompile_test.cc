@@ -336,7 +336,7 @@ TEST(Precompile, GoesOnBesideAnEntryThatCannotBeWritten) {
   for (const char key : {'a', 'b'}) shop.AddGraph(key);
   // A lock that leads nowhere cannot be taken.
   fs::create_symlink("nowhere", shop.Entry('a') + "/model.hlo_module.pb.lock");
-  const Json json = shop.CcJson(1, "compile", kTrn1);
+  const Json json = shop.CcJson(1, "compile", "--job-timeout 60 " + kTrn1);
   EXPECT_EQ(json["compiled"], 1);
   EXPECT_EQ(json["graphs"][0]["outcome"], "failed");
   EXPECT_THAT(json["graphs"][0]["message"].get<std::string>(), HasSubstr("cannot open the lock"));

@@ -10,6 +10,7 @@
 #include "formats/ops/precompile/collect.h"
 #include "formats/ops/precompile/explain.h"
 #include "formats/ops/precompile/scratch_folder.h"
+#include "formats/ops/precompile/used_by.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/command_text.h"
@@ -226,6 +227,16 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
   return answer;
 }
 
+// Entries that a run used, by their names alone: no program runs.
+Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::FoundTree& tree) {
+  NXDKIT_ASSIGN(const ops::UsedEntries used, ops::ReadUsedBy(file, tree));
+  ops::CollectedGraphs graphs;
+  for (const auto* names : {&used.there, &used.missing})
+    for (const std::string& name : *names)
+      graphs.graphs.push_back({.name = name, .path = {}, .compiler = ParentPath(name)});
+  return graphs;
+}
+
 void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
   // Of those that are cut nobody knows whether there is a result.
   answer.findings = answer.findings || !graphs.left.empty();
@@ -266,8 +277,16 @@ Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
 
 Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
                          ToolContext& context) {
-  NXDKIT_TRY(CheckCommandWords(args));
+  if (args.used_by && !args.words.empty())
+    return BadUsage("--used-by stands in the place of a command");
+  if (!args.used_by) NXDKIT_TRY(CheckCommandWords(args));
   NXDKIT_ASSIGN(const neff::FoundTree tree, TreeOf(place));
+  if (args.used_by) {
+    NXDKIT_ASSIGN(const ops::CollectedGraphs graphs, GraphsUsedBy(*args.used_by, tree));
+    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
+    answer.fields["program"] = Json();
+    return answer;
+  }
   NXDKIT_ASSIGN(const bool is_folder,
                 args.words.size() == 1 ? IsFolder(args.words[0]) : Result<bool>(false));
   if (is_folder) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "formats/hardware/resolve.h"
+#include "formats/ops/export/target.h"
 #include "formats/ops/precompile/compile_graphs.h"
 #include "formats/ops/precompile/room.h"
 #include "lib/base/duration.h"
@@ -23,7 +25,6 @@ namespace nxdkit::tool {
 namespace {
 
 constexpr char kRetriesVariable[] = "NEURON_PARALLEL_COMPILE_MAX_RETRIES";
-constexpr char kTargetVariable[] = "NEURON_PLATFORM_TARGET_OVERRIDE";
 constexpr int kMostRetries = 100;
 
 Result<int> RetriesOf(const CacheArgs& args) {
@@ -54,8 +55,8 @@ struct Target {
 // The target of graphs that do not say theirs; an empty one where nobody says it.
 Result<Target> SaidTarget(const CacheArgs& args) {
   if (args.target) return Target{*args.target, "--target"};
-  const std::string variable = EnvironmentValue(kTargetVariable);
-  if (!variable.empty()) return Target{variable, kTargetVariable};
+  const std::string variable = EnvironmentValue(ops::kTargetVariable);
+  if (!variable.empty()) return Target{variable, ops::kTargetVariable};
   NXDKIT_ASSIGN(const std::string machine, TargetOfMachine());
   return Target{machine, machine.empty() ? "" : "this machine"};
 }
@@ -142,6 +143,14 @@ Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& com
   return OkStatus();
 }
 
+void WarnOfTarget(const std::string& target, ToolContext& context) {
+  constexpr auto kKnown =
+      std::to_array<std::string_view>({"inf1", "inf2", "trn1", "trn1n", "trn2", "trn3"});
+  if (target.empty() || std::ranges::find(kKnown, target) != kKnown.end()) return;
+  context.Warn(
+      fmt::format("the target {} is none of {}", EscapeControl(target), fmt::join(kKnown, ", ")));
+}
+
 void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                const ops::CompileOptions& options, const std::string& target_by,
                const ToolContext& context) {
@@ -153,9 +162,9 @@ void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
           ? ""
           : fmt::format(" ({} failed before, and {} tried again)", plan.failed_before,
                         plan.failed_before == 1 ? "is" : "are");
-  context.Note(fmt::format("{} to compile{}, {} there; {}, at most {} at once{}",
-                           Counted(plan.graphs.size(), "graph", "graphs"), again, plan.finished,
-                           VersionText(compiler), options.jobs,
+  context.Note(fmt::format("{} to compile{}{}, {} there; {}, at most {} at once{}",
+                           Counted(plan.graphs.size(), "graph", "graphs"), target, again,
+                           plan.finished, VersionText(compiler), options.jobs,
                            options.memory ? " in " + HumanBytes(*options.memory) : ""));
 }
 
@@ -314,6 +323,7 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
   std::string target_by;
   NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan, target_by));
   if (context.common().dry_run) return DryAnswer(plan, compiler, options.target);
+  WarnOfTarget(options.target, context);
   TellBegin(plan, compiler, options, target_by, context);
   options.tell = [&](const ops::CompileItem* item, const ops::CompileProgress& progress) {
     TellItem(item, progress, context);

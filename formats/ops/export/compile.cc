@@ -35,6 +35,8 @@ constexpr double kMostVersionSeconds = 120;  // Python on a slow file system tak
 
 constexpr char kSampling[] = "{sampling}";
 
+constexpr std::string_view kUsualTarget = "trn1";
+
 struct Placeholder {
   std::string_view name;
   std::string value;
@@ -127,7 +129,7 @@ std::string VersionIn(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
-                      const models::ModelConfig& model) {
+                      const models::ModelConfig& model, const std::string& target) {
   Json config = Json::object();
   const Result<Json> parsed = ParseJson(config_text, kLikePython);
   if (parsed.ok() && parsed->is_object())
@@ -145,6 +147,7 @@ std::string GraphText(const std::string& config_text, const rollout::NeuronConfi
   // Absent where it is as most are: the keys of caches that are in use stay.
   if (neuron.on_device_sampling != (neuron.flavor == rollout::Flavor::kOptimum))
     settings["on_device_sampling"] = neuron.on_device_sampling;
+  if (!target.empty() && target != kUsualTarget) settings["target"] = target;
   return DumpPython(Json{{"model", std::move(config)},
                          {"neuron", std::move(settings)},
                          {"schema", "nxdkit-graph"},

@@ -12,9 +12,10 @@
 namespace nxdkit::ops {
 
 // What a blob is compiled from, as one canonical text: the model's configuration without what does
-// not touch the graph, and the engine's settings. The cache's key is made of it.
+// not touch the graph, the engine's settings and the target (ExportTarget::name). The cache's key is
+// made of it.
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
-                      const models::ModelConfig& model);
+                      const models::ModelConfig& model, const std::string& target);
 
 struct Command {
   std::vector<std::string> words;        // words[0]: a path, or a name looked up in PATH

@@ -10,6 +10,7 @@
 #include "formats/compile_cache/place.h"
 #include "formats/compile_cache/prune.h"
 #include "formats/ops/convert/convert.h"
+#include "formats/ops/export/target.h"
 
 namespace nxdkit::ops {
 
@@ -23,6 +24,7 @@ struct ExportRequest {
                                          // fails is a warning then
   std::optional<std::string> compiler;   // a command; nullopt: optimum-cli, when it is in PATH
   std::vector<std::string> environment;  // names of variables that the compiler gets as well
+  ExportTarget target;
   neff::CachePlace cache;
   neff::PruneOptions limits;  // of the cache, after an entry was added
   bool dry_run = false;

@@ -62,6 +62,8 @@ Status RunCompiler(const Making& making, const std::string& output, const std::s
   Command run;
   run.words = CompilerWords(command, {convert.input, wanted.neuron, output});
   run.environment = CompilerEnvironment(wanted.request.environment);
+  if (const std::string& target = wanted.request.target.pass; !target.empty())
+    run.environment.push_back(fmt::format("{}={}", kTargetVariable, target));
   run.log = log;
   run.poll = convert.run.poll;
   report.command = CommandText(run.words);
@@ -200,7 +202,8 @@ Result<WantedBlob> DecideBlob(const ExportRequest& request) {
   const rollout::NeuronConfig& neuron = wanted.neuron = AsRollout(*target)->neuron;
   const models::ModelConfig& model = wanted.source.model->config;
   NXDKIT_ASSIGN(const std::vector<std::string> flags, KeyFlags(request));
-  wanted.key = neff::MakeKey(GraphText(wanted.source.artifact.config_text, neuron, model), flags);
+  wanted.key = neff::MakeKey(
+      GraphText(wanted.source.artifact.config_text, neuron, model, request.target.name), flags);
   wanted.summary =
       fmt::format("{}, {} layers, hidden {}, tp {}, batch size {}, sequence length {}, {}",
                   model.model_type, model.layers, model.hidden, neuron.tp, neuron.batch_size,

@@ -80,11 +80,14 @@ Result<std::string> WithCacheDir(std::string flags, const std::string& root) {
   return flags;
 }
 
-// A lock in a cache of our own is nobody's once the program has ended.
-Status RemoveLocks(const std::string& folder) {
-  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
+// The graph and its flags alone. What else lies there is locks, nobody's once the program has
+// ended, and, in this mode, nothing that counts; but a result stays that is one.
+Status RemoveAllElse(const neff::Graph& graph) {
+  if (graph.state == neff::EntryState::kDone) return OkStatus();
+  NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(graph.path));
   for (const std::string& name : names)
-    if (name.ends_with(".lock")) NXDKIT_TRY(RemoveTree(JoinPath(folder, name)));
+    if (name != graph.file && name != neff::kFlagsFile && name != neff::kOldFlagsFile)
+      NXDKIT_TRY(RemoveTree(JoinPath(graph.path, name)));
   return OkStatus();
 }
 
@@ -212,7 +215,7 @@ Result<std::vector<UsedGraph>> AddGraphs(const CollectedGraphs& collected, const
     if (poll) NXDKIT_TRY(poll());
     const neff::Graph& graph = collected.graphs[i];
     used[i].entry = graph.name;
-    NXDKIT_TRY(RemoveLocks(graph.path));
+    NXDKIT_TRY(RemoveAllElse(graph));
     const std::string target = JoinPath(root, graph.name);
     NXDKIT_TRY(MakeFolders(ParentPath(target)));
     NXDKIT_TRY(batch.Add(graph.path, graph.bytes, ParentPath(target),

@@ -220,7 +220,7 @@ class Compilation {
     Task& task = ended.task;
     task.item.seconds += outcome.seconds;
     if (outcome.end == CompilerEnd::kDone) {
-      Publish(std::move(task), ended.run.neff(), outcome);
+      Publish(std::move(task), ended.run, outcome);
       return OkStatus();
     }
     task.item.message = outcome.message;
@@ -234,12 +234,14 @@ class Compilation {
     return OkStatus();
   }
 
-  void Publish(Task task, const std::string& neff, const CompilerOutcome& outcome) {
-    const Status published = neff::PublishResult(tree_, task.graph, neff, outcome.log,
+  void Publish(Task task, CompilerRun& run, const CompilerOutcome& outcome) {
+    const Status published = neff::PublishResult(tree_, task.graph, run.neff(), outcome.log,
                                                  {compiler_.version, outcome.seconds});
     if (!published.ok()) {
       StopIfFull(published.error());
-      task.item.message = published.error().ToString();
+      run.KeepResult();  // of hours, perhaps
+      task.item.message =
+          fmt::format("{}; the result is kept, {}", published.error().ToString(), run.neff());
       return End(std::move(task), "not written");
     }
     compiled_work_ += WorkOf(task.graph);

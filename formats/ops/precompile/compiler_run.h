@@ -46,8 +46,9 @@ class CompilerRun {
   double seconds() const { return watch_.Seconds(); }
   // After it has ended.
   Result<CompilerOutcome> Finish();
-  void EndNow();             // it has run for too long
-  std::string neff() const;  // the path of the result
+  void EndNow();                       // it has run for too long
+  std::string neff() const;            // the path of the result
+  void KeepResult() { work_.Keep(); }  // for people, where it could not be published
 
  private:
   CompilerRun(ScratchFolder work, std::string stem, Process process, std::optional<Keeper> keeper)

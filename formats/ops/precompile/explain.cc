@@ -34,6 +34,10 @@ Miss OtherFlags(const neff::Graph& graph, const neff::CacheEntry& entry) {
   Miss miss{graph.name, "flags", "", neff::EntryName(entry), {}, {}};
   const auto ours = neff::ReadFlags(graph.path);
   const auto theirs = neff::ReadFlags(entry.path);
+  if (graph.file.empty()) {
+    miss.message = "compiled with other flags";
+    return miss;
+  }
   for (const auto* flags : {&ours, &theirs})
     if (!flags->ok()) {
       miss.message =
@@ -143,6 +147,7 @@ Status CacheIndex::Read(const std::string& file, SameSize& same) const {
 // ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
 Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
   std::vector<size_t> with;
+  if (graph.file.empty()) return with;  // known by its name alone
   NXDKIT_ASSIGN(SameFile* const file, SameFileOf(graph));
   const std::string path = JoinPath(graph.path, graph.file);
   NXDKIT_ASSIGN(const PathInfo info, LookAt(path));

@@ -10,7 +10,8 @@ Result<ScratchFolder> ScratchFolder::Make(const std::string& parent, std::string
   NXDKIT_ASSIGN(const std::string real, RealPath(parent));
   const std::string path = JoinPath(real, neff::AsideName(name));
   NXDKIT_TRY(MakeFolders(path));
-  return ScratchFolder(path);
+  NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(path, FolderLock::Mode::kExclusive));
+  return ScratchFolder(path, std::move(lock));
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -6,23 +6,28 @@
 #include <utility>
 
 #include "lib/base/error.h"
+#include "lib/system/folder_lock.h"
 
 namespace nxdkit::ops {
 
-// Move-only. After kill -9 it stays until a later one of its name is made beside it and nobody can
-// be at work in it any more.
+// Move-only, and locked while it lives. After kill -9 it stays until a later one of its name is made
+// beside it and nobody can be at work in it any more.
 class ScratchFolder {
  public:
   // In `parent`, which is made: an absolute path. `name` is what it is for: a word.
   static Result<ScratchFolder> Make(const std::string& parent, std::string_view name);
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, "")) {}
+  ScratchFolder(ScratchFolder&& other) noexcept
+      : path_(std::exchange(other.path_, "")), lock_(std::move(other.lock_)) {}
   ScratchFolder& operator=(ScratchFolder&& other) = delete;
   ~ScratchFolder();
   const std::string& path() const { return path_; }
+  void Keep() { path_.clear(); }  // somebody else will remove it
 
  private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
+  ScratchFolder(std::string path, FolderLock lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
+  FolderLock lock_;
 };
 
 // Removes those of processes that died, as far as they are ours to remove.

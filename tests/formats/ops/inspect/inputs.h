@@ -1,4 +1,4 @@
-// PRIVATE to tests. Artifacts of every form for the tests of ckpt-inspect, made from one tiny model.
+// PRIVATE to tests. Artifacts of every form for the tests of ckpt-inspect, of one tiny model.
 #pragma once
 
 #include <gtest/gtest.h>
