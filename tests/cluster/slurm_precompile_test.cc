@@ -34,6 +34,7 @@ class SlurmPrecompile : public ::testing::Test {
     return slurm_.Submit(
         command,
         {"NEURON_STANDIN=" + shop_.path(), "NEURON_COMPILE_CACHE_URL=" + shop_.Cache(),
+         "USED_BY=" + shop_ / "used.json",
          "PATH=" + shop_ / "bin" + ":" NXDKIT_TOOLS ":" + (path == nullptr ? "" : path)},
         shop_ / log);
   }
@@ -45,8 +46,7 @@ class SlurmPrecompile : public ::testing::Test {
   std::string SubmitRun(const std::string& after) const {
     return Submit({"--dependency=afterok:" + after, "--kill-on-invalid-dep=yes",
                    shop_.Write("run.sbatch",
-                               "#!/bin/bash\nexec neuron-cache check -- trace a b c "
-                               "d e f\n")},
+                               "#!/bin/bash\nexec neuron-cache check --used-by \"$USED_BY\"\n")},
                   "run.log");
   }
   const TwoHosts hosts_;
@@ -63,8 +63,8 @@ TEST_F(SlurmPrecompile, SlowTwoNodesCompileEachGraphOnceAndThenTheTrainingBegins
   const std::map<char, int> compiled = shop_.Compiled();
   EXPECT_EQ(compiled.size(), 6u);
   for (const auto& [key, count] : compiled) EXPECT_EQ(count, 1) << key;
-  const std::string traced = ReadFile(shop_ / "traced");
-  EXPECT_EQ(std::count(traced.begin(), traced.end(), '\n'), 3) << "both nodes, and the check";
+  const std::string traced = ReadFile(shop_ / "programs");
+  EXPECT_EQ(std::count(traced.begin(), traced.end(), '\n'), 2) << "both nodes, and no check";
   EXPECT_THAT(ReadFile(shop_ / "run.log"), HasSubstr("6 of 6 graphs have a result"));
   EXPECT_THAT(shop_.Ending(".lock"), ::testing::IsEmpty());
 }

@@ -113,8 +113,7 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
             "('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n"
             "neuron-cache compile --target trn1 4 {} "
             "('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n"
-            "neuron-export --tp 8 a b 1 {} ('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache') "
-            "('NEURON_PLATFORM_TARGET_OVERRIDE', 'trn1')\n");
+            "neuron-export --tp 8 a b 1 {} ('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n");
 }
 
 // The packages of the image are those that the programs are linked with.
@@ -138,7 +137,7 @@ TEST(Deploy, TheImageHasTheLibraries) {
   EXPECT_EQ(missing, std::set<std::string>());
 }
 
-// What Kubeflow's MPI operator and Volcano need to start one process on each machine, and again.
+// Fields by which Kubeflow's MPI operator and Volcano start one process on each machine, and again.
 TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
   const Value mpi = Yaml("train-mpijob.yaml");
   EXPECT_EQ(Text(mpi, "apiVersion"), "kubeflow.org/v2beta1");
@@ -174,7 +173,7 @@ std::string VariableOf(const Value& job, const std::string& name) {
   return "";
 }
 
-// What is compiled first lies where the training jobs look: one claim, one cache.
+// Results of the first jobs lie where the training jobs look: one claim, one cache.
 TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
   const Value mpi = Yaml("train-mpijob.yaml");
   const std::string pod = "spec.mpiReplicaSpecs.Worker.template.spec.";
@@ -189,7 +188,11 @@ TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
     EXPECT_EQ(Text(job, "spec.template.spec." + claim), Text(mpi, pod + claim));
     EXPECT_EQ(Text(job, "spec.template.spec." + mount), Text(mpi, pod + mount));
     EXPECT_EQ(VariableOf(job, "NEURON_COMPILE_CACHE_URL"), "/data/neuron-cache");
+    EXPECT_EQ(VariableOf(job, "NEURON_PLATFORM_TARGET_OVERRIDE"), "") << "the options say it";
     // The page waits for each by its name.
+    EXPECT_THAT(ReadFile(kFolder + "/PRECOMPILE.md"),
+                HasSubstr("kubectl apply -f " + std::string(name) +
+                          " &&\n    kubectl wait --for=condition=complete --timeout="));
     EXPECT_THAT(ReadFile(kFolder + "/PRECOMPILE.md"),
                 HasSubstr(" job/" + Text(job, "metadata.name") + " &&\n"));
   }
@@ -201,6 +204,68 @@ TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
   EXPECT_EQ(Text(compile, "spec.completions"), Text(compile, "spec.parallelism"));
   EXPECT_EQ(VariableOf(compile, "TMPDIR"),
             Text(compile, "spec.template.spec.containers.0.volumeMounts.1.mountPath"));
+}
+
+// A finished Job of the name is "unchanged" to apply, and complete to wait: each is deleted first.
+TEST(Deploy, ThePageAppliesNoJobOfTheLastRun) {
+  std::istringstream words(ReadFile(kFolder + "/PRECOMPILE.md"));
+  std::vector<std::string> last(8);
+  size_t applied = 0;
+  for (std::string word; words >> word;) {
+    last.push_back(word);
+    if (last[last.size() - 3] != "apply" || last[last.size() - 2] != "-f") continue;
+    ++applied;
+    std::string before;
+    for (size_t i = last.size() - 10; i < last.size() - 4; ++i) before += last[i] + " ";
+    EXPECT_EQ(before, "kubectl delete --ignore-not-found -f " + word + " && ");
+  }
+  EXPECT_EQ(applied, 5u);
+}
+
+// neuron-cache's verdicts end the Job; a pod that is lost or killed is started again.
+TEST(Deploy, TheCompileJobRepeatsNoFailure) {
+  const Value job = Yaml("compile-job.yaml");
+  EXPECT_EQ(Text(job, "spec.template.spec.restartPolicy"), "Never");
+  const std::string rule = "spec.podFailurePolicy.rules.0.";
+  EXPECT_EQ(Text(job, rule + "action"), "FailJob");
+  EXPECT_EQ(Text(job, rule + "onExitCodes.operator"), "In");
+  EXPECT_EQ(Text(job, rule + "onExitCodes.containerName"),
+            Text(job, "spec.template.spec.containers.0.name"));
+  EXPECT_EQ(CommandOf(job, rule + "onExitCodes.values"), "1 2 3 4 ");
+  EXPECT_EQ(At(job, "spec.podFailurePolicy.rules.1"), nullptr);
+}
+
+// Nothing is compiled where collecting has failed.
+TEST(Deploy, ThePagesOfTorchxStartNothingBehindAFailure) {
+  for (const char* name : {"PRECOMPILE.md", "torchx_component.py"}) {
+    const std::string text = ReadFile(kFolder + "/" + name);
+    const size_t collect = text.find("torchx_component.py:collect ");
+    const size_t compile = text.find("torchx_component.py:compile ");
+    ASSERT_NE(collect, std::string::npos) << name;
+    ASSERT_LT(collect, compile) << name;
+    EXPECT_THAT(text.substr(collect, compile - collect),
+                HasSubstr("--max_steps=10 &&\n    torchx run --wait --workspace=\"\" -s kubernetes "
+                          "-cfg queue=default "))
+        << name;
+  }
+}
+
+// The README shows the two lines of the page.
+TEST(Deploy, TheReadmePrecompilesAsThePageDoes) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+  const std::string page = ReadFile(kFolder + "/PRECOMPILE.md");
+  size_t lines = 0;
+  std::istringstream all(readme);
+  for (std::string line; std::getline(all, line);) {
+    if (line.find("precompile.sbatch") == std::string::npos &&
+        line.find("run.sbatch") == std::string::npos)
+      continue;
+    ++lines;
+    line.erase(0, line.find_first_not_of(' '));
+    if (const size_t at = line.find("tools/deploy/"); at != std::string::npos) line.erase(at, 13);
+    EXPECT_THAT(page, HasSubstr(line + "\n"));
+  }
+  EXPECT_EQ(lines, 2u);
 }
 
 // A job that is wrong is not started again for ever: the first of Volcano's policies that fits
@@ -217,8 +282,8 @@ TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   EXPECT_EQ(aborted, (std::set<std::string>{"1", "2", "3", "4", "5"}));
 }
 
-// A folder of commands that stand in for those of a launcher and for the trainer. What real
-// launchers do is tried in tests/cluster.
+// A folder of commands that stand in for those of a launcher and for the trainer. Real launchers
+// are tried in tests/cluster.
 class StandIns : public ::testing::Test {
  protected:
   StandIns() {
@@ -331,32 +396,51 @@ using PrecompileBatch = StandIns;
 TEST_F(PrecompileBatch, SaysWhetherTheTrainingJobMayStart) {
   Command("neuron-cache",
           "echo \"$NEURON_COMPILE_CACHE_URL $*\" >> \"$OUT/started\"\n"
+          "[ \"$1\" != collect ] || echo '{\"entries\": []}'\n"
           "[ \"$1\" != \"${FAILS:-}\" ]");
+  const std::string used = Out("used.json");
+  std::string log;
   const auto code = [&](const std::string& words, const std::string& environment) {
     fs::remove(Out("started"));
-    return RunProcess(Script("precompile.sbatch " + words, environment)).exit_code;
+    fs::remove(used);
+    const ProcessResult result =
+        RunProcess(Script("precompile.sbatch " + words, "USED_BY=" + used + " " + environment));
+    log = result.out + result.err;
+    return result.exit_code;
   };
   const std::string run = "trn1 torchrun train.py --max_steps=10";
   EXPECT_EQ(code(run, ""), 0);
   EXPECT_EQ(Said("started"),
-            "/fsx/neuron-cache collect -- torchrun train.py --max_steps=10\n"
+            "/fsx/neuron-cache collect --json -- torchrun train.py --max_steps=10\n"
             "/fsx/neuron-cache compile --target trn1\n");
+  EXPECT_EQ(Said("used.json"), "{\"entries\": []}\n");
   EXPECT_EQ(code(run, "FAILS=collect"), 1);
+  EXPECT_EQ(log, "{\"entries\": []}\n") << "why, in the log";
+  EXPECT_EQ(std::distance(fs::directory_iterator(Out("")), fs::directory_iterator()), 2)
+      << "run and started";
   EXPECT_THAT(Said("started"), ::testing::Not(HasSubstr("compile --target")));
   EXPECT_EQ(code(run, "FAILS=compile"), 1);
   EXPECT_EQ(code("trn2", "NEURON_COMPILE_CACHE_URL=/data/cache"), 0);
   EXPECT_EQ(Said("started"), "/data/cache compile --target trn2\n");
   EXPECT_EQ(code("", ""), 2);
-  EXPECT_EQ(code("--target trn1", ""), 2);
-  EXPECT_EQ(Said("started"), "");
+  for (const char* words : {"--target trn1", "torchrun --nproc_per_node=32 train.py",
+                            "trn1.32xlarge torchrun train.py", "trn torchrun train.py"}) {
+    EXPECT_EQ(code(words, ""), 2) << words;
+    EXPECT_THAT(log, HasSubstr("precompile.sbatch TARGET [PROGRAM...], where TARGET is trn1"));
+    EXPECT_EQ(Said("started"), "") << words;
+  }
 }
 
 TEST_F(PrecompileBatch, MakesABundleThatIsNotThere) {
-  Command("neuron-export", "echo \"$NEURON_PLATFORM_TARGET_OVERRIDE $*\" >> \"$OUT/started\"");
+  Command("neuron-export",
+          "echo \"${NEURON_PLATFORM_TARGET_OVERRIDE:-unset} $*\" >> \"$OUT/started\"");
   const std::string bundle = Out("bundle");
   const std::string command = "export.sbatch --tp 8 model " + bundle;
   EXPECT_EQ(RunProcess(Script(command, "NEURON_PLATFORM_TARGET_OVERRIDE=trn2")).exit_code, 0);
   EXPECT_EQ(Said("started"), "trn2 --tp 8 model " + bundle + "\n");
+  fs::remove(Out("started"));
+  EXPECT_EQ(RunProcess(Script(command, "")).exit_code, 0);
+  EXPECT_EQ(Said("started"), "unset --tp 8 model " + bundle + "\n") << "--instance says it";
   fs::remove(Out("started"));
   fs::create_directories(bundle);
   EXPECT_EQ(RunProcess(Script(command, "")).exit_code, 0);

@@ -79,6 +79,44 @@ TEST_F(TrainiumScript, MakesTheBundleAndStops) {
   }
 }
 
+// Compiling needs no engine: its program is a matter of the training job.
+TEST_F(TrainiumScript, MakesTheBundleWhereThereIsNoEngine) {
+  Words words = Small({"worker.rollout.command=no-such-server {port} {model} {max_num_seqs} {tp}",
+                       "trainer.max_steps=1"});
+  const ProcessResult whole = Script(words);
+  EXPECT_EQ(whole.exit_code, 3) << whole.out << whole.err;
+  EXPECT_THAT(whole.err, HasSubstr("no-such-server"));
+  EXPECT_EQ(compilers_.Runs(), 0u);
+  words.push_back("--bundle-only");
+  const ProcessResult made = Script(words);
+  EXPECT_EQ(made.exit_code, 0) << made.out << made.err;
+  EXPECT_EQ(compilers_.Runs(), 1u);
+  words.push_back("worker.rollout.model_path=" + workshop_ / "other");
+  words.push_back("data.rollout_batch_size=63");
+  EXPECT_EQ(Script(words).exit_code, 2) << "the rest is checked";
+  EXPECT_EQ(compilers_.Runs(), 1u);
+}
+
+// The commands read it, also where its name is in no table.
+TEST_F(TrainiumScript, IsForThisMachineWhereItHasDevices) {
+  const std::string captures = NXDKIT_TESTDATA "/neuron_ls/";
+  const auto dry = [&](const std::string& capture, const Words& more) {
+    compilers_.Script("neuron-ls", "cat " + captures + capture + ".json\n");
+    Words words = Small({"--dry-run"});
+    words.insert(words.end(), more.begin(), more.end());
+    return Script(words);
+  };
+  const ProcessResult trn1 = dry("trn1.32xlarge", {});
+  EXPECT_EQ(trn1.exit_code, 0) << trn1.out << trn1.err;
+  EXPECT_THAT(trn1.err, AllOf(HasSubstr("this machine: trn1.32xlarge (neuron-ls): 16 devices"),
+                              HasSubstr("; the run is for auto")));
+  const ProcessResult trn3 = dry("trn3", {"trainer.cores=16"});
+  EXPECT_EQ(trn3.exit_code, 0) << trn3.out << trn3.err;
+  EXPECT_THAT(trn3.err, HasSubstr("; the run is for auto"));
+  const ProcessResult named = dry("trn1.32xlarge", {"--instance", "trn2.48xlarge"});
+  EXPECT_THAT(named.err, HasSubstr("; the run is for trn2.48xlarge"));
+}
+
 // The keys of the port's page, which names neither an engine nor the cores, and these values; the
 // reward, the data's columns and the size of an update are not on it.
 constexpr char kPageConfig[] = R"(worker:

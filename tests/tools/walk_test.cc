@@ -178,6 +178,8 @@ TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
   EXPECT_THAT(ReadFile(place_.Shared() + "/run.102.log"), Not(HasSubstr("Compilation Started")));
   const std::string compiled = ReadFile(shop_ / "compiled");
   EXPECT_EQ(std::count(compiled.begin(), compiled.end(), '\n'), 3);
+  const std::string traced = ReadFile(shop_ / "programs");
+  EXPECT_EQ(std::count(traced.begin(), traced.end(), '\n'), 1) << "the guard runs no program";
 }
 
 TEST_F(TorchrunWalk, StartsNoTrainingWhereAGraphFailed) {

@@ -1,24 +1,28 @@
 """A conversion, or a training run on one machine, from TorchX, on any of its schedulers:
 
-    torchx run -s kubernetes torchx_component.py:convert --parts 8 --image REGISTRY/nxdkit:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- --from nxd --to hf /data/shards /data/model
+    torchx run --workspace="" -s kubernetes -cfg queue=default torchx_component.py:convert --parts 8 \
+        --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data \
+        -- --from nxd --to hf /data/shards /data/model
 
 Each replica gets its number by TorchX's own macro, which is right on every scheduler.
 
-    torchx run -s kubernetes torchx_component.py:train --image REGISTRY/nxdkit:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
+    torchx run --workspace="" -s kubernetes -cfg queue=default torchx_component.py:train \
+        --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
 
 A run on several machines needs a launcher of MPI, which TorchX has not: train-mpijob.yaml, train-volcano.yaml.
 
-What is compiled before a run: the graphs of a torchrun program (collect on a node that the program runs on, then
-compile on any), and the rollout bundle of grpo-train (export). With --wait each ends before the next begins:
+Compiled before a run are the graphs of a torchrun program (collect on a node that the program runs on, then
+compile on any), and the rollout bundle of grpo-train (export). With --wait each ends before the next begins, and
+with && nothing begins behind what has failed:
 
-    torchx run --wait -s kubernetes torchx_component.py:collect --devices 16 --image REGISTRY/nxdkit-neuron:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data -- torchrun --nproc_per_node=32 /data/train.py --max_steps=10
-    torchx run --wait -s kubernetes torchx_component.py:compile --target trn1 --replicas 4 \
-        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data
-    torchx run --wait -s kubernetes torchx_component.py:export --image REGISTRY/nxdkit-neuron:latest \
-        --mounts type=volume,src=fsx-claim,dst=/data \
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:collect --devices 16 \
+        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data \
+        -- torchrun --nproc_per_node=32 /data/train.py --max_steps=10 &&
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:compile --target trn1 \
+        --replicas 4 --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data
+
+    torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:export \
+        --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data \
         -- --instance trn1.32xlarge --tp 8 --bs 64 --seq 4096 /data/model /data/bundle
 """
 
@@ -152,7 +156,6 @@ def export(
     *args: str,
     image: str = "nxdkit-neuron:latest",
     cache: str = "/data/neuron-cache",
-    target: str = "trn1",
     mounts: Optional[List[str]] = None,
     cpu: int = 16,
     mem_mb: int = 65536,
@@ -160,15 +163,15 @@ def export(
     """The rollout bundle of grpo-train, compiled. It needs no device.
 
     Args:
-        args: options and the two paths of neuron-export
+        args: options and the two paths of neuron-export; --instance says what the compiler compiles for, for it finds
+            no device that it could ask
         image: the container image, with the vendor's compiler
         cache: the compile cache
-        target: what the compiler compiles for, trn1 or trn2: it finds no device that it could ask
         mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the model and the bundle
         cpu: cores
         mem_mb: memory
     """
-    env = {"NEURON_COMPILE_CACHE_URL": cache, "NEURON_PLATFORM_TARGET_OVERRIDE": target}
+    env = {"NEURON_COMPILE_CACHE_URL": cache}
     resource = specs.Resource(cpu=cpu, gpu=0, memMB=mem_mb)
     return _app("neuron-export", "neuron-export", list(args), image, env, mounts, resource)
 

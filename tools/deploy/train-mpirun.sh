@@ -14,7 +14,7 @@ fi
 run=$1 machines=$2
 shift 2
 command=(grpo-train "$@" trainer.save_checkpoint_path="$run" trainer.nnodes="$machines")
-# What is wrong with the command is found here.
+# Faults of the command are found here.
 "${command[@]}" --dry-run || exit
 
 read -ra more <<<"${MPIRUN_ARGUMENTS:-}"

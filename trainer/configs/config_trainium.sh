@@ -4,7 +4,7 @@
 #
 # usage: bash trainer/configs/config_trainium.sh [OPTION...] [config=FILE] [KEY=VALUE...]
 #   --build DIR      where the commands are (build/release, build/dev, or where they are installed)
-#   --instance NAME  the machine that the run has to fit (this one; elsewhere trn1.32xlarge)
+#   --instance NAME  the machine that the run has to fit (auto, this one; where it has no devices trn1.32xlarge)
 #   --compiler CMD   of the bundle, as neuron-export takes it (optimum-cli)
 #   --bundle-only    stop where the training begins: a job in front of the training job, which needs no device
 #   --dry-run        say what would be done, and whether it fits
@@ -56,12 +56,13 @@ done
   say "NEURON_COMPILED_ARTIFACTS is not used: the bundle is worker.rollout.model_path's"
 tools=$(find_tools "${build[@]}")
 
-# The type of an EC2 machine of these days is its product's name.
-machine=$(cat /sys/devices/virtual/dmi/id/product_name 2>/dev/null || true)
-devices=$(find /dev -maxdepth 1 -name 'neuron[0-9]*' 2>/dev/null | wc -l)
-case $machine in trn* | inf*) ;; *) machine='' ;; esac
-instance=${instance:-${machine:-trn1.32xlarge}}
-say "${machine:-this machine} has $devices Neuron devices; the run is for $instance"
+# The devices are read where the commands read them. Without any the run is for the instance of the port.
+machine=$("$tools/nxdkit-env" --quiet | sed -n 's/^machine  *//p')
+case $machine in
+  'no Neuron devices'*) instance=${instance:-trn1.32xlarge} ;;
+  *) instance=${instance:-auto} ;;
+esac
+say "this machine: $machine; the run is for $instance"
 
 # setting TEXT KEY: the value of KEY in what --print-config has printed; setting TEXT KEY source: where it is from.
 setting() {
@@ -77,12 +78,18 @@ setting() {
 
 print() { "$tools/grpo-train" --quiet --print-config --instance "$instance" "$@"; }
 shown=$(print --config "$config" "${words[@]}")
+engine=$(setting "$shown" worker.rollout.engine)
+command=$(setting "$shown" worker.rollout.command)
+url=$(setting "$shown" worker.rollout.url)
+own_command() { setting "$(print --config "$here/config_trainium.yaml")" worker.rollout.command; }
 # The port's files name no engine: there is one there.
 if [ "$(setting "$shown" worker.rollout.engine source)" = default ]; then
   say "worker.rollout.engine is not named; taken are vllm and the command of config_trainium.yaml"
-  own=$(print --config "$here/config_trainium.yaml")
-  [ "$(setting "$shown" worker.rollout.command) $(setting "$shown" worker.rollout.url)" != "null []" ] ||
-    words=("worker.rollout.command=$(setting "$own" worker.rollout.command)" "${words[@]}")
+  if [ "$command $url" = "null []" ]; then
+    command=$(own_command)
+    words=("worker.rollout.command=$command" "${words[@]}")
+  fi
+  engine=vllm
   words=("worker.rollout.engine=vllm" "${words[@]}")
 fi
 
@@ -90,14 +97,20 @@ model=$(setting "$shown" worker.actor.model.model_path)
 bundle=$(setting "$shown" worker.rollout.model_path)
 compiled() { setting "$shown" "worker.rollout.neuron_override_config.$1"; }
 target=()
-case $(setting "$shown" worker.rollout.engine source),$(setting "$shown" worker.rollout.engine),$(compiled on_device_sampling) in
-  [!d]*,cpu,*) target=(--target cpu) ;;
+case $engine,$(compiled on_device_sampling) in
+  cpu,*) target=(--target cpu) ;;
   *,true) target=(--on-device-sampling) ;;
   *,false) target=(--no-on-device-sampling) ;;
 esac
 train=("$tools/grpo-train" --config "$config" --instance "$instance" "${words[@]}")
+# The engine's program is a matter of the training job alone: one that env starts is not looked for.
+unsought=()
+if [ -n "$bundle_only" ] && [ "$engine" != cpu ] && [ "$url" = "[]" ]; then
+  [ "$command" != null ] || command=$(own_command)
+  unsought=("worker.rollout.command=env $command")
+fi
 # Whether the run fits but for its bundle, and its engine's program is there.
-check_run() { "${train[@]}" worker.rollout.model_path=null --dry-run; }
+check_run() { "${train[@]}" "${unsought[@]}" worker.rollout.model_path=null --dry-run; }
 make_bundle() {
   local option value words=("${target[@]}" "${compiler[@]}" "${dry[@]}")
   for option in tp:tp_degree bs:batch_size seq:seq_len; do
@@ -119,7 +132,7 @@ elif [ ${#dry[@]} -gt 0 ]; then
 else
   # It says all again when it begins.
   said=$(check_run 2>&1) || { code=$?; echo "$said" >&2; exit "$code"; }
-  say "$bundle is not there and is made first: for 4 B parameters a compiler takes half an hour to an hour"
+  say "$bundle is not there and is made first, which may take hours"
   make_bundle
 fi
 if [ -n "$bundle_only" ]; then
