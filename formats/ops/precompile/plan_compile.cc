@@ -51,7 +51,7 @@ void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, Compi
 void TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, CompilePlan& plan) {
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(plan.tree, entry);
   if (!graph.ok()) {
-    const bool went = graph.error().code() == Errc::kNotFound;  // meanwhile
+    const bool went = KindForHint(entry.path) == PathKind::kMissing;  // meanwhile
     if (!went) plan.left.push_back({neff::EntryName(entry), graph.error().ToString()});
     return;
   }
