@@ -85,14 +85,15 @@ void CheckCores(const Machine& machine, int64_t cores, std::vector<std::string>&
     out.push_back(std::move(lacking));
 }
 
-// "AUTO", and a capture in the current folder whose name has no ".json", look like names.
-Error WithHint(const Error& error, const std::string& name) {
+// The word that a name was meant to be: "AUTO", and a capture in the current folder whose name has
+// no ".json", look like names. "": it is neither.
+std::string MeantBy(const std::string& name) {
   std::string lower = name;
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (lower == kAuto) return Error(error).hint("did you mean auto?");
-  if (KindForHint(name) != PathKind::kFile) return error;
-  return Error(error).hint(fmt::format("did you mean the file? ./{} names it", name));
+  if (lower == kAuto) return "did you mean auto?";
+  if (KindForHint(name) != PathKind::kFile) return "";
+  return fmt::format("did you mean the file? ./{} names it", name);
 }
 
 }  // namespace
@@ -105,7 +106,9 @@ bool IsReadInstance(const std::string& name) {
 Result<ResolvedInstance> ResolveInstance(const std::string& name, const MachineSources& sources) {
   if (!IsReadInstance(name)) {
     const Result<const Instance*> found = FindInstance(name);
-    if (!found.ok()) return WithHint(found.error(), name);
+    const std::string meant = found.ok() ? "" : MeantBy(name);
+    if (!meant.empty()) return BadUsage("{}", found.error().message()).hint(meant);
+    if (!found.ok()) return found.error();
     return ResolvedInstance{**found, std::nullopt, {}};
   }
   if (name != kAuto) {
