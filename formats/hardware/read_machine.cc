@@ -13,6 +13,7 @@
 #include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
 #include "lib/system/child.h"
+#include "lib/system/descriptor.h"
 #include "lib/system/file.h"
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
@@ -190,15 +191,17 @@ void TakeNameOfKernel(const std::string& root, Machine& machine) {
   if (IsNameOfOurs(name)) machine.instance = {name, "dmi"};
 }
 
-// "<(ssh host neuron-ls --json-output)" of a shell is one.
-bool IsPipe(const std::string& path) {
+// "<(ssh host neuron-ls --json-output)" of a shell is one; not open where the path is none.
+Descriptor OpenPipe(const std::string& path) {
+  if (KindForHint(path) != PathKind::kOther) return {};
+  Descriptor pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+  const bool is_pipe = pipe.is_open() && ::fstat(pipe.fd(), &info) == 0 && S_ISFIFO(info.st_mode);
+  return is_pipe ? std::move(pipe) : Descriptor();
 }
 
-Result<std::string> TextOfPipe(const std::string& path, const std::function<Status()>& poll) {
-  const Descriptor pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!pipe.is_open()) return Error(Errc::kIo, "it cannot be opened").in(path);
+Result<std::string> TextOfPipe(const Descriptor& pipe, const std::string& path,
+                               const std::function<Status()>& poll) {
   const Stopwatch watch;
   std::string text;
   char buffer[1 << 16];
@@ -242,8 +245,9 @@ bool MayHaveDevices(const std::string& root) {
 }
 
 Result<Machine> MachineOfCapture(const std::string& path, const std::function<Status()>& poll) {
-  NXDKIT_ASSIGN(const std::string text,
-                IsPipe(path) ? TextOfPipe(path, poll) : ReadSmallFile(path, kMaxNeuronLsBytes));
+  const Descriptor pipe = OpenPipe(path);
+  NXDKIT_ASSIGN(const std::string text, pipe.is_open() ? TextOfPipe(pipe, path, poll)
+                                                       : ReadSmallFile(path, kMaxNeuronLsBytes));
   const Result<NeuronLs> listing = ParseNeuronLs(text);
   if (!listing.ok()) return Error(listing.error()).in(path);
   Machine machine = MachineOf(*listing, "neuron-ls");
