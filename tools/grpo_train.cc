@@ -168,7 +168,7 @@ class SaveWishes {
 
 using Tell = std::function<void(const std::string& line)>;
 
-// Of the run: among its lines, and in the answer.
+// A warning of the run: among its lines, and in the answer.
 Tell WarnHook(trainer::RunDisplay& display, ToolContext& context) {
   return [&](const std::string& line) {
     display.Line("warning: " + line);
@@ -225,7 +225,7 @@ Result<trainer::LaunchOptions> LaunchOptionsOfTool() {
   return options;
 }
 
-// Of the process that leads, with `display` to tell why it ends.
+// Hooks of the process that leads, with `display` to tell why it ends.
 Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer::RunPlan& plan,
                                    trainer::RunDisplay& display, SaveWishes& wishes) {
   NXDKIT_ASSIGN(trainer::LaunchOptions options, LaunchOptionsOfTool());
@@ -330,7 +330,8 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   }
   ToolAnswer answer;
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
-  const trainer::Bill bill = BillNow(run, terms, {trained->last_step, trained->last_step});
+  const trainer::Bill bill =
+      BillNow(run, terms, {.done = trained->last_step, .all = trained->last_step, .ended = true});
   answer.text =
       fmt::format("{} steps done, in {}\n", trained->last_step, run) + trainer::BillSoFarText(bill);
   answer.fields = {{"run", run},
@@ -365,7 +366,7 @@ int Work() {
   return 1;
 }
 
-// What the machine says, where trainer.cores says nothing. EasyR1's key, which counts GPUs, gives
+// The machine's number, where trainer.cores says nothing. EasyR1's key, which counts GPUs, gives
 // way to it, but not in silence.
 void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loaded,
               ToolContext& context) {
@@ -485,8 +486,8 @@ void TellAsFollower(const Error& error) {
   WriteStderr(fmt::format("{}: {}{}\n", kInfo.name, text.starts_with(who) ? "" : who, text));
 }
 
-// What this process was sent since it was asked last. Process 0 takes it: it saves, and says when
-// all is over.
+// The signal that this process was sent since it was asked last. Process 0 takes it: it saves, and
+// says when all is over.
 int TakeSignal() {
   if (TakeSaveRequest()) return SIGUSR1;
   const std::optional<int> signal = Interrupted();
@@ -511,7 +512,7 @@ Status FollowFirst() {
   return trainer::FollowLaunch(options);
 }
 
-// Of the processes that a launcher has started the first one runs the command; the others hold
+// The first one of the processes that a launcher has started runs the command; the others hold
 // their ranks of the models. What needs no models, the first one does alone.
 int FollowOther(int argc, char** argv) {
   Args args;

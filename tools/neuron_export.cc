@@ -85,7 +85,7 @@ Status CheckTogether(const Args& args) {
   if (!args.layout.Has("bundle") && !args.layout.Has("tp"))
     return BadUsage("--tp is missing: for how many ranks the bundle is to be")
         .hint("--bundle takes it from a compiled bundle");
-  // Of a blob that nobody will look for.
+  // Options of a blob that nobody will look for.
   const char* const compiles = !args.pass_env.empty()       ? "--pass-env"
                                : args.retry_failed          ? "--retry-failed-compilation"
                                : args.cache_dir.has_value() ? "--cache-dir"
@@ -196,9 +196,6 @@ std::string ReportText(const ops::ExportReport& report, const Args& args, double
   if (convert.lora) text += LoraText(*convert.lora);
   text += "blob: " + EscapeControl(BlobText(report, dry_run)) + "\n";
   if (!dry_run) text += CostText(convert, convert.output_bytes, seconds, dry_run);
-  // What is to be compiled is not missing.
-  if (report.blob == ops::BlobOrigin::kCompiler && dry_run && convert.blob_missing)
-    return text + FitLines(convert);
   return text + NotesText(convert);
 }
 

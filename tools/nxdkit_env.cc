@@ -21,8 +21,8 @@ struct Args {
   std::optional<std::string> neuron_ls;
   std::optional<std::string> instance;
   std::optional<std::string> model;
-  int batch = 1;
-  int sequence = 4096;
+  std::optional<int> batch;
+  std::optional<int> sequence;
 };
 
 const ToolInfo kInfo = {
@@ -59,9 +59,13 @@ void AddOptions(OptionTable& table, Args& args) {
       .Text("model", "MODEL", &args.model,
             "which tensor parallel sizes fit: a Hugging Face folder or its config.json")
       .completes(Completes::kPath);
-  table.Integer("bs,batch-size", "N", &args.batch, kPositive, "with --model: batch size");
-  table.Integer("seq,sequence-length", "N", &args.sequence, kPositive,
-                "with --model: sequence length");
+  const FitQuery usual;
+  table.Integer("bs,batch-size", "N", &args.batch, kPositive, "with --model: batch size")
+      .default_text(std::to_string(usual.batch));
+  table
+      .Integer("seq,sequence-length", "N", &args.sequence, kPositive,
+               "with --model: sequence length")
+      .default_text(std::to_string(usual.sequence));
 }
 
 constexpr size_t kColumn = 14;
@@ -82,7 +86,7 @@ void Add(const std::string& key, const Section& section, ToolAnswer& answer) {
 }
 
 Result<hardware::Machine> MachineAsked(const Args& args) {
-  if (args.neuron_ls) return hardware::MachineOfCapture(*args.neuron_ls);
+  if (args.neuron_ls) return hardware::MachineOfCapture(*args.neuron_ls, StopIfInterrupted);
   return hardware::ReadMachine(hardware::SourcesOfProcess(StopIfInterrupted));
 }
 
@@ -91,9 +95,11 @@ Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
                                                       const hardware::Machine& machine,
                                                       ToolContext& context) {
   if (args.instance) {
-    NXDKIT_ASSIGN(
-        hardware::ResolvedInstance found,
-        hardware::ResolveInstance(*args.instance, hardware::SourcesOfProcess(StopIfInterrupted)));
+    // "auto" is the machine that was read already: of --neuron-ls, or this one.
+    NXDKIT_ASSIGN(hardware::ResolvedInstance found,
+                  *args.instance == hardware::kAuto
+                      ? hardware::ResolveMachine(machine)
+                      : hardware::ResolveInstance(*args.instance, {}));
     for (const std::string& note : found.notes) context.Note("--instance: " + note);
     return std::optional(std::move(found.instance));
   }
@@ -106,9 +112,21 @@ Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
 }
 
 Status CheckOptions(const Args& args) {
-  if (args.instance && !args.model)
-    return BadUsage("--instance is about --model, which is missing");
+  if (args.model) return OkStatus();
+  const char* const alone = args.instance   ? "--instance"
+                            : args.batch    ? "--bs"
+                            : args.sequence ? "--seq"
+                                            : nullptr;
+  if (alone) return BadUsage("{} is about --model, which is missing", alone);
   return OkStatus();
+}
+
+FitQuery QueryOf(const Args& args) {
+  FitQuery query;
+  query.model = *args.model;
+  query.batch = args.batch.value_or(query.batch);
+  query.sequence = args.sequence.value_or(query.sequence);
+  return query;
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
@@ -128,8 +146,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const std::optional<hardware::Instance> instance,
                 InstanceFor(args, machine, context));
   if (!instance) return answer;
-  NXDKIT_ASSIGN(const Section fits,
-                FitsSection({*args.model, args.batch, args.sequence}, *instance));
+  NXDKIT_ASSIGN(const Section fits, FitsSection(QueryOf(args), *instance));
   Add("fits", fits, answer);
   return answer;
 }

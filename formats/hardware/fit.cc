@@ -149,7 +149,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   return fit;
 }
 
-// Of the largest row, where memory is what is missing.
+// The lever of the largest row, where memory is what is missing.
 std::string_view LeverOf(const Fit& fit, const Levers& levers) {
   if (fit.used_bytes() <= fit.core_bytes) return levers.parallel;
   const Grows grows = std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows;

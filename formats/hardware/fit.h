@@ -1,5 +1,6 @@
 // Whether a model fits the memory of the cores that are to hold it, before anything is written.
-// What a compiler and a runtime take besides follows from no file: it is a reserve, and said so.
+// The memory that a compiler and a runtime take besides follows from no file: it is a reserve, and
+// said so.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct MemoryRow {
   Grows grows = Grows::kWithParallel;
 };
 
-// What is kept of each trained parameter beside its bfloat16 weight.
+// Everything that is kept of each trained parameter beside its bfloat16 weight.
 enum class States {
   // NxD's mixed precision (the NxD Training configuration guide): a float32 gradient, two float32
   // moments and a float32 master weight.

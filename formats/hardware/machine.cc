@@ -20,16 +20,12 @@ constexpr size_t kMostHolders = 256;
 // trn3's default is LNC 2 as well is inferred).
 constexpr int64_t kPhysicalCores = 8;
 
-std::string CountText(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 const Instance* InTable(const std::string& name) {
   const auto found = FindInstance(name);
   return found.ok() ? *found : nullptr;
 }
 
-// What compilers are told, by the name's family or by a device's memory; "" when neither says it.
+// The word for compilers, by the name's family or by a device's memory; "" when neither says it.
 // 144 GiB is trn3's (trn3-arch).
 std::string PlatformOf(const Machine& machine) {
   if (machine.instance)
@@ -129,6 +125,10 @@ void FillFromTable(const Instance& row, Machine& machine) {
   if (*machine.devices > row.devices)
     machine.notes.push_back(fmt::format("{} has {}, and {} are there", row.name,
                                         CountText(row.devices, "device"), *machine.devices));
+  if (*machine.devices < row.devices)
+    machine.notes.push_back(
+        fmt::format("{} in the table of instances, {} seen (a container, or failed devices)",
+                    CountText(row.devices, "device"), *machine.devices));
   if (*machine.device_bytes != row.device_bytes)
     machine.notes.push_back(fmt::format("a device of {} has {}, and here {} are told", row.name,
                                         GibText(row.device_bytes), GibText(*machine.device_bytes)));
@@ -140,7 +140,16 @@ std::span<const int64_t> UpTo(std::span<const int64_t> sizes, int64_t cores) {
       std::ranges::count_if(sizes, [&](int64_t size) { return size <= cores; })));
 }
 
+// A fact that nobody told but the table.
+std::string ByText(const std::string& by) {
+  return by == kByTable ? fmt::format(" ({})", kByTable) : "";
+}
+
 }  // namespace
+
+std::string CountText(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
 
 int64_t Machine::cores() const {
   return devices && cores_per_device ? *devices * *cores_per_device : 0;
@@ -173,6 +182,24 @@ void Complete(Machine& machine) {
   TakeLncOfCores(machine);
 }
 
+bool MayBe(const Machine& machine, const Instance& row) {
+  if (!machine.instance) return false;
+  return *machine.instance == row.name || (!machine.guess_basis.empty() && IsLike(row, machine));
+}
+
+std::string LackingCores(const Machine& machine) {
+  const int64_t cores = machine.cores();
+  if (cores == 0 || !machine.given.any()) return "";
+  if (!machine.given.visible)
+    return machine.given.size() > cores
+               ? fmt::format("{} asks for more cores than the {} here", machine.given.text, cores)
+               : "";
+  const int64_t last = *std::ranges::max_element(*machine.given.visible);
+  if (last < cores) return "";
+  return fmt::format("{} names core {}, and the cores here are 0 to {}", machine.given.text, last,
+                     cores - 1);
+}
+
 std::string MachineName(const Machine& machine) {
   if (machine.instance) return *machine.instance;
   const std::string platform = PlatformOf(machine);
@@ -182,13 +209,16 @@ std::string MachineName(const Machine& machine) {
 }
 
 std::string MachineText(const Machine& machine) {
+  if (!machine.has_devices() && !machine.instance) return "no Neuron devices";
   std::string text = MachineName(machine);
   if (machine.instance) text += fmt::format(" ({})", machine.instance.by);
-  std::vector<std::string> facts;
-  if (machine.devices) facts.push_back(CountText(*machine.devices, "device"));
-  if (machine.cores() > 0) facts.push_back(CountText(machine.cores(), "core"));
+  if (!machine.has_devices()) return text + ": no Neuron devices";
+  std::vector<std::string> facts = {CountText(*machine.devices, "device")};
+  if (machine.cores() > 0)
+    facts.push_back(CountText(machine.cores(), "core") + ByText(machine.cores_per_device.by));
   if (machine.lnc) facts.push_back(fmt::format("LNC {}", *machine.lnc));
-  if (machine.core_bytes() > 0) facts.push_back(GibText(machine.core_bytes()) + " a core");
+  if (machine.core_bytes() > 0)
+    facts.push_back(GibText(machine.core_bytes()) + " a core" + ByText(machine.device_bytes.by));
   return fmt::format("{}: {}", text, fmt::join(facts, ", "));
 }
 

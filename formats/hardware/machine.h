@@ -1,10 +1,11 @@
-// What is known of a machine with Neuron devices: what was read of it, and from where. Nothing here
+// The facts of a machine with Neuron devices: what was read of it, and from where. Nothing here
 // asks the system: read_machine.h does.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/hardware/given_cores.h"
@@ -54,9 +55,22 @@ Machine MachineOf(const NeuronLs& listing, const std::string& by);
 // the name, as a guess, from devices, cores and memory. Notes where they do not agree.
 void Complete(Machine& machine);
 
+// Whether the machine is of this instance, as far as is known: its name is, or it is a guess, and
+// the devices, cores and memory that it was guessed from are those of the row as well.
+bool MayBe(const Machine& machine, const Instance& row);
+
+// Why the cores that the environment gives are not all there; "" where they are, or nothing is
+// known of them: "NEURON_RT_VISIBLE_CORES=0-99 names core 99, and the cores here are 0 to 31".
+std::string LackingCores(const Machine& machine);
+
+// "1 device", "2 devices"
+std::string CountText(int64_t count, std::string_view what);
+
 // "trn1.32xlarge", "a machine with 16 Neuron devices": what to call it.
 std::string MachineName(const Machine& machine);
-// "trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"
+// "trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"; a fact that the table of
+// instances has added is said to be its own. Without devices: "trn1.32xlarge (dmi): no Neuron
+// devices", or "no Neuron devices".
 std::string MachineText(const Machine& machine);
 
 // The machine as an instance that something can be fitted to: its own cores and memory, and where

@@ -23,7 +23,8 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;  // of a device's memory
 constexpr int64_t kMostPid = int64_t{1} << 31;
 constexpr JsonOptions kOptions{.allow_nan = true, .allow_duplicate_keys = true, .max_depth = 32};
 
-// What is not understood, and of which devices: 16 devices of a release have the same oddity.
+// Things that are not understood, and of which devices: 16 devices of a release have the same
+// oddity.
 class Oddities {
  public:
   void Add(const std::string& device, std::string what) {

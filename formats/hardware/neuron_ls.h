@@ -1,4 +1,4 @@
-// What `neuron-ls --json-output` prints, read from text. Its shape differs by release; source:
+// The output of `neuron-ls --json-output`, read from text. Its shape differs by release; source:
 // captures of trn1.2xlarge and trn2.48xlarge that people published. None was made by us.
 #pragma once
 

@@ -1,13 +1,19 @@
 #include "formats/hardware/read_machine.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "lib/base/errors.h"
+#include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
+#include "lib/system/child.h"
+#include "lib/system/descriptor.h"
 #include "lib/system/file.h"
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
@@ -26,6 +32,8 @@ constexpr const char* kCoreCounts[] = {"/sys/devices/virtual/neuron_device/neuro
                                        "/sys/class/neuron_device/neuron0/core_count"};
 constexpr int64_t kMostCoreCount = 256;
 constexpr size_t kMostLine = 256;
+constexpr int kMostPipeSeconds = 20;
+constexpr int kMostWaitMilliseconds = 50;
 
 // The first line of a file of /sys or /proc, which has no size to read by; "" where there is none.
 std::string FirstLine(const std::string& path) {
@@ -122,7 +130,7 @@ Result<std::optional<Machine>> AskProgram(const Result<std::string>& program,
     asked.push_back(fmt::format("{}: {}", *program, machine.error().message()));
     return std::optional<Machine>();
   }
-  asked.push_back(fmt::format("{}: {} devices", *program, *machine->devices));
+  asked.push_back(fmt::format("{}: {}", *program, CountText(*machine->devices, "device")));
   return std::optional(*std::move(machine));
 }
 
@@ -150,7 +158,7 @@ Machine MachineOfKernel(const std::string& root, std::vector<std::string>& asked
       fmt::format("{}: {}", root + kProductName, name.empty() ? "says nothing" : ShortName(name)));
   const int64_t files = CountDeviceFiles(root);
   const std::optional<bool> driver = HasDriver(root);
-  asked.push_back(fmt::format("{}/dev/neuron*: {} devices{}", root, files,
+  asked.push_back(fmt::format("{}/dev/neuron*: {}{}", root, CountText(files, "device"),
                               driver == false ? ", and /proc/devices has no driver neuron" : ""));
   if (files == 0) return machine;
   if (driver == false) {
@@ -183,6 +191,36 @@ void TakeNameOfKernel(const std::string& root, Machine& machine) {
   if (IsNameOfOurs(name)) machine.instance = {name, "dmi"};
 }
 
+// "<(ssh host neuron-ls --json-output)" of a shell is one; not open where the path is none.
+Descriptor OpenPipe(const std::string& path) {
+  if (KindForHint(path) != PathKind::kOther) return {};
+  Descriptor pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat info {};
+  const bool is_pipe = pipe.is_open() && ::fstat(pipe.fd(), &info) == 0 && S_ISFIFO(info.st_mode);
+  return is_pipe ? std::move(pipe) : Descriptor();
+}
+
+Result<std::string> TextOfPipe(const Descriptor& pipe, const std::string& path,
+                               const std::function<Status()>& poll) {
+  const Stopwatch watch;
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {
+    const std::optional<std::string_view> some = ReadSome(pipe, buffer);
+    if (some && some->empty()) return text;
+    if (some) text += *some;
+    if (text.size() > kMaxNeuronLsBytes)
+      return Corrupt("it has more than {} bytes", kMaxNeuronLsBytes).in(path);
+    if (poll) NXDKIT_TRY(poll());
+    if (watch.Seconds() > kMostPipeSeconds)
+      return Error(Errc::kIo,
+                   fmt::format("its writer has not ended after {} seconds", kMostPipeSeconds))
+          .in(path);
+    pollfd wait = {pipe.fd(), POLLIN, 0};
+    ::poll(&wait, 1, kMostWaitMilliseconds);
+  }
+}
+
 }  // namespace
 
 MachineSources SourcesOfProcess(const std::function<Status()>& poll) {
@@ -206,13 +244,15 @@ bool MayHaveDevices(const std::string& root) {
   return IsNameOfOurs(FirstLine(root + kProductName)) || CountDeviceFiles(root) > 0;
 }
 
-Result<Machine> MachineOfCapture(const std::string& path) {
-  NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxNeuronLsBytes));
+Result<Machine> MachineOfCapture(const std::string& path, const std::function<Status()>& poll) {
+  const Descriptor pipe = OpenPipe(path);
+  NXDKIT_ASSIGN(const std::string text, pipe.is_open() ? TextOfPipe(pipe, path, poll)
+                                                       : ReadSmallFile(path, kMaxNeuronLsBytes));
   const Result<NeuronLs> listing = ParseNeuronLs(text);
   if (!listing.ok()) return Error(listing.error()).in(path);
   Machine machine = MachineOf(*listing, "neuron-ls");
   Complete(machine);
-  machine.asked = {fmt::format("{}: {} devices", path, *machine.devices)};
+  machine.asked = {fmt::format("{}: {}", path, CountText(*machine.devices, "device"))};
   return machine;
 }
 

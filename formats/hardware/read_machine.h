@@ -30,8 +30,9 @@ Result<Machine> ReadMachine(const MachineSources& sources);
 // run.
 bool MayHaveDevices(const std::string& root);
 
-// The machine of a file with what `neuron-ls --json-output` printed. kNotFound, or kCorrupt with
-// the file.
-Result<Machine> MachineOfCapture(const std::string& path);
+// The machine of a file with what `neuron-ls --json-output` printed, or of a pipe whose writer
+// ends within 20 seconds. kNotFound, kCorrupt with the file, kIo of such a wait, and the error of
+// `poll`.
+Result<Machine> MachineOfCapture(const std::string& path, const std::function<Status()>& poll = {});
 
 }  // namespace nxdkit::hardware

@@ -7,6 +7,7 @@
 #include "lib/base/choice.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "lib/system/look.h"
 
 namespace nxdkit::hardware {
 namespace {
@@ -58,8 +59,7 @@ std::string HoldersText(const std::vector<Holder>& holders) {
 void CheckAsked(const Machine& machine, const Instance& asked, std::vector<std::string>& out) {
   const std::string cores =
       machine.cores() > 0 ? fmt::format(" with {} cores", machine.cores()) : "";
-  const bool same_name = machine.instance && *machine.instance == asked.name;
-  if (machine.instance && !same_name)
+  if (machine.instance && !MayBe(machine, asked))
     out.push_back(fmt::format("{} was asked for, and this machine is {}{}{}", asked.name,
                               *machine.instance, cores,
                               machine.guess_basis.empty() ? "" : ", as far as can be guessed"));
@@ -81,11 +81,19 @@ void CheckCores(const Machine& machine, int64_t cores, std::vector<std::string>&
   else if (machine.given.any() && cores > machine.given.size())
     out.push_back(fmt::format("the run is for {} cores, and {} leaves it {}", cores,
                               machine.given.text, machine.given.size()));
-  if (!machine.given.visible || machine.cores() == 0) return;
-  const int64_t last = *std::ranges::max_element(*machine.given.visible);
-  if (last >= machine.cores())
-    out.push_back(fmt::format("{} names core {}, and the cores here are 0 to {}",
-                              machine.given.text, last, machine.cores() - 1));
+  if (std::string lacking = LackingCores(machine); !lacking.empty())
+    out.push_back(std::move(lacking));
+}
+
+// The word that a name was meant to be: "AUTO", and a capture in the current folder whose name has
+// no ".json", look like names. "": it is neither.
+std::string MeantBy(const std::string& name) {
+  std::string lower = name;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  if (lower == kAuto) return "did you mean auto?";
+  if (KindForHint(name) != PathKind::kFile) return "";
+  return fmt::format("did you mean the file? ./{} names it", name);
 }
 
 }  // namespace
@@ -97,8 +105,11 @@ bool IsReadInstance(const std::string& name) {
 
 Result<ResolvedInstance> ResolveInstance(const std::string& name, const MachineSources& sources) {
   if (!IsReadInstance(name)) {
-    NXDKIT_ASSIGN(const Instance* const found, FindInstance(name));
-    return ResolvedInstance{*found, std::nullopt, {}};
+    const Result<const Instance*> found = FindInstance(name);
+    const std::string meant = found.ok() ? "" : MeantBy(name);
+    if (!meant.empty()) return BadUsage("{}", found.error().message()).hint(meant);
+    if (!found.ok()) return found.error();
+    return ResolvedInstance{**found, std::nullopt, {}};
   }
   if (name != kAuto) {
     NXDKIT_ASSIGN(Machine machine, MachineOfCapture(name));
@@ -107,6 +118,10 @@ Result<ResolvedInstance> ResolveInstance(const std::string& name, const MachineS
     return resolved.ok() ? resolved : Error(resolved.error()).in(name);
   }
   NXDKIT_ASSIGN(Machine machine, ReadMachine(sources));
+  return ResolveMachine(std::move(machine));
+}
+
+Result<ResolvedInstance> ResolveMachine(Machine machine) {
   if (!machine.has_devices()) return NoDevices(machine);
   return Resolved(std::move(machine));
 }

@@ -26,6 +26,9 @@ struct ResolvedInstance {
 // cores or memory.
 Result<ResolvedInstance> ResolveInstance(const std::string& name, const MachineSources& sources);
 
+// The same of a machine that was read for "auto".
+Result<ResolvedInstance> ResolveMachine(Machine machine);
+
 // This machine, where the kernel tells of devices; else nothing. Only the error of sources.poll.
 // For those who did not ask for it: neuron-ls gets 5 seconds at most.
 Result<std::optional<Machine>> MachineHere(MachineSources sources);

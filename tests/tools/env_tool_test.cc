@@ -105,7 +105,8 @@ TEST_F(EnvTool, TellsTheMachineAndWhoHoldsIt) {
   EXPECT_EQ(machine["given"]["count"], 4);
   EXPECT_THAT(Call({}).out,
               AllOf(HasSubstr("trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"),
-                    HasSubstr("devices 5 by pid 4712: vllm serve model")));
+                    HasSubstr("held          devices 0, 1, 2, 3 by pid 4711: "),
+                    HasSubstr("device 5 by pid 4712: vllm serve model")));
 }
 
 TEST_F(EnvTool, AProgramThatFailsIsToldWithItsWords) {
@@ -117,6 +118,45 @@ TEST_F(EnvTool, AProgramThatFailsIsToldWithItsWords) {
   EXPECT_EQ(machine["instance"]["by"], "dmi");
   EXPECT_EQ(machine["cores"], 64);
   EXPECT_EQ(machine["processes"], Json()) << "the kernel does not tell them";
+}
+
+TEST_F(EnvTool, AMachineWithoutDevicesKeepsItsName) {
+  machine_.Kernel("trn2.48xlarge", 0);
+  EXPECT_THAT(Call({}).out, HasSubstr("\nmachine       trn2.48xlarge (dmi): no Neuron devices\n"));
+}
+
+TEST_F(EnvTool, CoresThatAreNotThereAreANote) {
+  machine_.NeuronLs("cat " + CaptureOf("trn1.32xlarge"));
+  const char* const note =
+      "NEURON_RT_VISIBLE_CORES=0-99 names core 99, and the cores here are 0 to 31";
+  EXPECT_THAT(Ask({}, {"NEURON_RT_VISIBLE_CORES=0-99"})["machine"]["notes"].get<Words>(),
+              ElementsAre(note));
+  EXPECT_THAT(Call({}, {"NEURON_RT_VISIBLE_CORES=0-99"}).out, HasSubstr(note));
+  EXPECT_THAT(Ask({}, {"NEURON_RT_NUM_CORES=33"})["machine"]["notes"].get<Words>(),
+              ElementsAre("NEURON_RT_NUM_CORES=33 asks for more cores than the 32 here"));
+  EXPECT_THAT(Ask({}, {"NEURON_RT_NUM_CORES=32"})["machine"]["notes"].get<Words>(), IsEmpty());
+}
+
+TEST_F(EnvTool, FactsThatAreNotToldAreNotMadeUp) {
+  EXPECT_THAT(Call({"--neuron-ls", CaptureOf("odd_values")}).out,
+              AllOf(HasSubstr("trn1.32xlarge (neuron-ls): 4 devices, 8 cores (the table of "
+                              "instances), 16.00 GiB a core (the table of instances)"),
+                    HasSubstr("device 3 by a process whose pid is not told\n"),
+                    HasSubstr("16 devices in the table of instances, 4 seen (a container, or "
+                              "failed devices)")));
+}
+
+TEST_F(EnvTool, ReadsACaptureOfAPipe) {
+  const std::string tool = Workshop::Tool("nxdkit-env") + " --neuron-ls ";
+  const auto call = [&](const std::string& line) {
+    return RunProcess({"/bin/bash", "-c", tool + line}, machine_.Environment());
+  };
+  const ProcessResult piped = call("<(cat " + CaptureOf("trn1.2xlarge") + ")");
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_THAT(piped.out, HasSubstr("trn1.2xlarge (neuron-ls): 1 device, 2 cores"));
+  const ProcessResult endless = call("<(exec yes)");
+  EXPECT_EQ(endless.exit_code, 3) << endless.out;
+  EXPECT_THAT(endless.err, HasSubstr("it has more than 4194304 bytes"));
 }
 
 TEST_F(EnvTool, ReadsCaptures) {
@@ -163,13 +203,30 @@ TEST_F(EnvTool, AModelNeedsAMachine) {
   EXPECT_THAT(json["warnings"].get<Words>(),
               ElementsAre("--model: there are no Neuron devices here; --instance NAME asks about "
                           "another machine"));
-  EXPECT_EQ(Call({"--instance", "trn1.2xlarge"}).exit_code, 2) << "of no model";
+  for (const Words& alone :
+       {Words{"--instance", "trn1.2xlarge"}, Words{"--bs", "1"}, Words{"--seq", "4096"}}) {
+    const ProcessResult refused = Call(alone);
+    EXPECT_EQ(refused.exit_code, 2) << alone[0];
+    EXPECT_THAT(refused.err, HasSubstr(alone[0] + " is about --model, which is missing"));
+  }
   const Words wrong = {"--model", model, "--instance", "trn1.33xlarge"};
   EXPECT_EQ(Call(wrong).exit_code, 2);
   EXPECT_EQ(Call({"--model", shop_ / "none", "--instance", "trn1.2xlarge"}).exit_code, 3);
   shop_.Write("other/config.json", "{\"model_type\": \"of_nobody\"}");
   const Json other = Ask({"--model", shop_ / "other", "--instance", "trn1.2xlarge"})["fits"];
   EXPECT_THAT(other["unknown"].get<std::string>(), HasSubstr("of_nobody"));
+}
+
+TEST_F(EnvTool, AutoIsTheMachineThatIsToldOf) {
+  const std::string model = shop_.MakeModel("model", testing_util::TinyLlama());
+  machine_.NeuronLs("echo run >>" + (shop_ / "asked") + "; cat " + CaptureOf("trn1.32xlarge"));
+  const Words words = {"--model", model, "--instance", "auto"};
+  EXPECT_EQ(Ask(words)["fits"]["instance"], "trn1.32xlarge");
+  EXPECT_EQ(ReadFile(shop_ / "asked"), "run\n") << "neuron-ls is asked once";
+  Words captured = words;
+  captured.insert(captured.end(), {"--neuron-ls", CaptureOf("trn2.3xlarge")});
+  EXPECT_EQ(Ask(captured)["fits"]["instance"], "trn2.3xlarge");
+  EXPECT_EQ(ReadFile(shop_ / "asked"), "run\n");
 }
 
 TEST_F(EnvTool, FindsPackagesWithoutPython) {
@@ -191,7 +248,25 @@ TEST_F(EnvTool, AsksTheCompilerForItsVersion) {
   const std::string path = shop_.Write(
       "bin/neuronx-cc", "#!/bin/sh\necho 'NeuronX Compiler version 2.21.33363.0+82129205'\n");
   fs::permissions(path, fs::perms::owner_all);
-  EXPECT_EQ(Ask({})["software"]["compiler"], "2.21.33363.0+82129205");
+  const Json software = Ask({})["software"];
+  EXPECT_EQ(software["compiler"], "2.21.33363.0+82129205");
+  EXPECT_EQ(software["compiler_problem"], Json());
+}
+
+TEST_F(EnvTool, SaysWhyTheCompilerSaysNoVersion) {
+  EXPECT_THAT(Call({}).out, HasSubstr("\nneuronx-cc    not in PATH\n"));
+  const std::string path = shop_.Write("bin/neuronx-cc", "");
+  const auto problem = [&](const std::string& body) {
+    shop_.Write("bin/neuronx-cc", "#!/bin/sh\n" + body + "\n");
+    fs::permissions(path, fs::perms::owner_all);
+    const Json software = Ask({})["software"];
+    EXPECT_EQ(software["compiler"], Json());
+    return software["compiler_problem"].get<std::string>();
+  };
+  EXPECT_EQ(problem("echo 'No module named neuronxcc' >&2; exit 1"),
+            path + ": it exited with 1; its standard error: No module named neuronxcc");
+  EXPECT_EQ(problem("echo hello"), path + ": it says no version: 'hello'");
+  EXPECT_EQ(problem("exit 0"), path + ": it says no version: ''");
 }
 
 TEST_F(EnvTool, HidesWhatMayBeSecret) {
@@ -217,6 +292,11 @@ TEST_F(EnvTool, TellsTheFileSystemOfAPath) {
   EXPECT_NE(places[0]["type"], Json());
   EXPECT_EQ(places[1]["exists"], false);
   EXPECT_EQ(places[1]["type"], places[0]["type"]);
+  const ProcessResult text = Call({shop_.path(), shop_ / "not/there"});
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr(shop_.path() + ": " + places[0]["type"].get<std::string>() + " of "),
+                    HasSubstr(shop_ / "not/there: not there; of its nearest folder " +
+                              shop_.path() + ": " + places[0]["type"].get<std::string>())));
   std::vector<std::string> whats;
   const Json unnamed = Ask({}, {"NEURON_COMPILE_CACHE_URL=" + (shop_ / "cache")})["places"];
   for (const Json& place : unnamed) whats.push_back(place["what"]);

@@ -61,6 +61,18 @@ TEST_F(ExportCompile, RunsTheCommandOfTheUser) {
   EXPECT_THAT(none.err, HasSubstr("no-such-program: no such program"));
 }
 
+TEST_F(ExportCompile, ADryRunNamesTheMachineAndThatItIsAGuess) {
+  workshop_.Compiler();
+  const std::string capture = NXDKIT_TESTDATA "/neuron_ls/older_release.json";
+  const ProcessResult result = Export("--dry-run --instance " + capture);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("blob: would be compiled: "),
+                    HasSubstr("note: --instance: trn1.32xlarge (a guess): 16 devices, 32 cores"),
+                    HasSubstr("note: --instance: trn1.32xlarge is a guess: 16 devices"),
+                    Not(HasSubstr("is missing"))));
+}
+
 TEST_F(ExportCompile, FillsInATemplate) {
   workshop_.Compiler("inner");
   workshop_.Script("outer",

@@ -88,6 +88,20 @@ TEST_F(GrpoBill, IsKnownOnceAStepWasMeasured) {
               AllOf(HasSubstr("<h2>Cost</h2>"), Not(HasSubstr("an hour"))));
 }
 
+TEST_F(GrpoBill, OfARunThatOnlyValidatesIsOneValidation) {
+  const Words only = {"trainer.max_steps=4", "trainer.val_only=true"};
+  Words dry = {"--dry-run"};
+  dry.insert(dry.end(), only.begin(), only.end());
+  const Json before = BillOf(Command("run", dry));
+  EXPECT_EQ(before["steps_left"], 0);
+  EXPECT_EQ(before["validations_left"], 1);
+  EXPECT_EQ(before["saves_left"], 0);
+  EXPECT_EQ(before["hours_left"], Json());
+  const Json after = BillOf(Command("run", only));
+  EXPECT_EQ(after["validations_left"], 0);
+  EXPECT_GT(after["validation_seconds"].get<double>(), 0) << "it is in the log";
+}
+
 TEST_F(GrpoBill, APriceIsANumber) {
   for (const char* price : {"-1", "nan", "inf", "21,5", "2e12"})
     for (const Words& command :

@@ -41,6 +41,16 @@ std::string PartNames(const std::vector<int>& parts) {
   return (parts.size() == 1 ? "part " : "parts ") + FirstNames(names, 16);
 }
 
+std::string FitLines(const ops::ConvertReport& report) {
+  std::string text;
+  if (report.fit)
+    text += fmt::format("{}: {}; the smallest instance that takes it is {}\n", report.fit->instance,
+                        hardware::FitText(*report.fit), report.fit->smallest);
+  if (report.fit && !report.fit->assumed.empty())
+    text += fmt::format("note: this is for {}\n", report.fit->assumed);
+  return text;
+}
+
 }  // namespace
 
 void SetSides(Sides sides, ops::ConvertRequest& request) {
@@ -133,16 +143,6 @@ std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, doub
                        HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
   return fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds, HumanRate(work_bytes, seconds),
                      HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
-}
-
-std::string FitLines(const ops::ConvertReport& report) {
-  std::string text;
-  if (report.fit)
-    text += fmt::format("{}: {}; the smallest instance that takes it is {}\n", report.fit->instance,
-                        hardware::FitText(*report.fit), report.fit->smallest);
-  if (report.fit && !report.fit->assumed.empty())
-    text += fmt::format("note: this is for {}\n", report.fit->assumed);
-  return text;
 }
 
 std::string NotesText(const ops::ConvertReport& report) {

@@ -36,9 +36,8 @@ std::string CountsText(const ops::ConvertReport& report);
 // `work_bytes`.
 std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
                      bool dry_run);
-// The fit of a core of --instance, and what it is assumed for; "" without it.
-std::string FitLines(const ops::ConvertReport& report);
-std::string NotesText(const ops::ConvertReport& report);  // FitLines, and a line for each note
+// The fit of a core of --instance and what it is assumed for, and a line for each note.
+std::string NotesText(const ops::ConvertReport& report);
 
 // What a command says of a conversion.
 struct ConvertWords {

@@ -29,12 +29,22 @@ Json HoldersJson(const hardware::Machine& machine) {
   return holders;
 }
 
+// "device 3", "devices 0, 1"
+std::string DevicesText(const std::vector<std::string>& numbers) {
+  if (numbers.empty()) return "a device whose number is not told";
+  return fmt::format("device{} {}", numbers.size() == 1 ? "" : "s", FirstNames(numbers, 16));
+}
+
 void AddHolders(const hardware::Machine& machine, Section& section) {
   for (const hardware::Holder& holder : machine.holders) {
     std::vector<std::string> devices;
     for (const int64_t device : holder.devices) devices.push_back(std::to_string(device));
-    section.Add("held", fmt::format("devices {} by pid {}: {}", FirstNames(devices, 16), holder.pid,
-                                    WithoutSecrets("", holder.command)));
+    section.Add(
+        "held",
+        fmt::format(
+            "{} by {}{}", DevicesText(devices),
+            holder.pid > 0 ? fmt::format("pid {}", holder.pid) : "a process whose pid is not told",
+            holder.command.empty() ? "" : ": " + WithoutSecrets("", holder.command)));
   }
 }
 
@@ -103,14 +113,16 @@ void AddFit(const models::Model& model, const FitQuery& query, const hardware::I
 
 Section MachineSection(const hardware::Machine& machine) {
   Section section;
-  section.Add("machine",
-              machine.has_devices() ? hardware::MachineText(machine) : "no Neuron devices");
+  std::vector<std::string> notes = machine.notes;
+  if (std::string lacking = hardware::LackingCores(machine); !lacking.empty())
+    notes.push_back(std::move(lacking));
+  section.Add("machine", hardware::MachineText(machine));
   if (!machine.guess_basis.empty()) section.Add("guessed", machine.guess_basis);
   AddHolders(machine, section);
   if (machine.given.any())
     section.Add("for us", fmt::format("{} cores, by {}", machine.given.size(), machine.given.text));
   for (const std::string& asked : machine.asked) section.Add("asked", asked);
-  for (const std::string& note : machine.notes) section.Add("note", note);
+  for (const std::string& note : notes) section.Add("note", note);
   section.json = {{"instance", ToldJson(machine.instance)},
                   {"guessed_from", TextOrNull(machine.guess_basis)},
                   {"devices", ToldJson(machine.devices)},
@@ -122,7 +134,7 @@ Section MachineSection(const hardware::Machine& machine) {
                   {"processes", HoldersJson(machine)},
                   {"given", GivenJson(machine.given)},
                   {"asked", machine.asked},
-                  {"notes", machine.notes}};
+                  {"notes", notes}};
   return section;
 }
 

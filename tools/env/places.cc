@@ -51,7 +51,9 @@ std::vector<Place> PlacesOf(const std::vector<std::string>& paths) {
 std::string MountText(const Mount& mount, const std::optional<Room>& room,
                       const std::vector<std::string>& lacks) {
   std::string text = mount.type.empty() ? "an unknown file system" : mount.type;
-  if (IsShared(mount)) text += fmt::format(", shared with other machines ({})", mount.options);
+  if (!mount.source.empty()) text += " of " + ShortName(mount.source);
+  if (!mount.options.empty()) text += fmt::format(" ({})", ShortName(mount.options));
+  if (IsShared(mount)) text += ", shared with other machines";
   if (room) text += fmt::format(", {} free of {}", HumanBytes(room->free), HumanBytes(room->whole));
   if (!lacks.empty()) text += fmt::format("; it lacks: {}", fmt::join(lacks, "; "));
   return text;
@@ -68,10 +70,15 @@ Section PlacesSection(const std::vector<std::string>& paths) {
     const Mount mount = MountOf(path);
     const std::optional<Room> room = RoomAt(path);
     const std::vector<std::string> lacks = Lacks(mount);
-    section.Add(place.what, fmt::format("{}: {}", path, MountText(mount, room, lacks)));
+    const bool there = KindForHint(path) != PathKind::kMissing;
+    section.Add(
+        place.what,
+        fmt::format("{}: {}{}", path,
+                    there ? "" : "not there; of its nearest folder " + NearestExisting(path) + ": ",
+                    MountText(mount, room, lacks)));
     section.json.push_back({{"what", place.what},
                             {"path", path},
-                            {"exists", KindForHint(path) != PathKind::kMissing},
+                            {"exists", there},
                             {"type", TextOrNull(mount.type)},
                             {"source", TextOrNull(mount.source)},
                             {"mounted_at", TextOrNull(mount.folder)},

@@ -8,8 +8,8 @@
 
 namespace nxdkit::tool {
 
-// Of `paths`, or where there are none of the compile cache, the folder for temporary files and the
-// current one. What cannot be found out is null.
+// The file systems of `paths`, or where there are none of the compile cache, the folder for
+// temporary files and the current one. Facts that cannot be found out are null.
 Section PlacesSection(const std::vector<std::string>& paths);
 
 }  // namespace nxdkit::tool

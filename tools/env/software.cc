@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "formats/ops/export/compile.h"
 #include "formats/rollout/installed.h"
-#include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
+#include "lib/system/run_program.h"
 
 namespace nxdkit::tool {
 namespace {
 
-constexpr double kMostCompilerSeconds = 30;
+constexpr char kCompilerProgram[] = "neuronx-cc";
+constexpr auto kMostCompiler = std::chrono::seconds(30);
+constexpr size_t kMostCompilerBytes = 64 << 10;
 constexpr char kHidden[] = "(hidden)";
 
 // As their folders spell them.
@@ -65,8 +68,33 @@ bool MaySaySecret(const std::string& name, const std::string& value) {
          HasUserInfo(value);
 }
 
+struct CompilerFacts {
+  std::string version;  // "": `problem` says why
+  std::string problem;
+};
+
+// Only the error of `poll`.
+Result<CompilerFacts> AskCompilerProgram(const std::function<Status()>& poll) {
+  const auto program = FindProgram(kCompilerProgram);
+  if (!program) return CompilerFacts{"", "not in PATH"};
+  const Result<std::string> said = OutputOf({.program = *program,
+                                             .words = {*program, "--version"},
+                                             .environment = ops::CompilerEnvironment({}),
+                                             .most = kMostCompiler,
+                                             .max_bytes = kMostCompilerBytes,
+                                             .poll = poll});
+  if (!said.ok() && said.error().code() == Errc::kInterrupted) return said.error();
+  if (!said.ok()) return CompilerFacts{"", *program + ": " + said.error().message()};
+  std::vector<std::string> lines;
+  for (const std::string_view line : Split(*said, '\n')) lines.emplace_back(line);
+  std::string version = ops::VersionIn(lines);
+  if (!version.empty()) return CompilerFacts{std::move(version), ""};
+  return CompilerFacts{"", fmt::format("{}: it says no version: '{}'", *program,
+                                       ShortName(said->substr(0, said->find('\n'))))};
+}
+
 Section PackagesText(const std::vector<rollout::InstalledPackage>& found,
-                     const std::string& compiler) {
+                     const CompilerFacts& compiler) {
   Section section;
   Json packages = Json::array();
   std::map<std::string, std::string> by_folder;
@@ -79,8 +107,10 @@ Section PackagesText(const std::vector<rollout::InstalledPackage>& found,
   for (const auto& [folder, line] : by_folder)
     section.Add("packages", fmt::format("{}: {}", folder, line));
   if (found.empty()) section.Add("packages", "none of Neuron's");
-  section.Add("neuronx-cc", compiler.empty() ? "not in PATH, or it says no version" : compiler);
-  section.json = {{"packages", std::move(packages)}, {"compiler", TextOrNull(compiler)}};
+  section.Add("neuronx-cc", compiler.version.empty() ? compiler.problem : compiler.version);
+  section.json = {{"packages", std::move(packages)},
+                  {"compiler", TextOrNull(compiler.version)},
+                  {"compiler_problem", TextOrNull(compiler.problem)}};
   return section;
 }
 
@@ -91,13 +121,7 @@ std::string WithoutSecrets(const std::string& name, const std::string& value) {
 }
 
 Result<Section> PackagesSection(const std::function<Status()>& poll) {
-  const Stopwatch watch;
-  const auto limited = [&]() -> Status {
-    if (poll) NXDKIT_TRY(poll());
-    if (watch.Seconds() < kMostCompilerSeconds) return OkStatus();
-    return Error(Errc::kIo, "neuronx-cc takes too long");
-  };
-  NXDKIT_ASSIGN(const std::string compiler, ops::CompilerVersion(limited));
+  NXDKIT_ASSIGN(const CompilerFacts compiler, AskCompilerProgram(poll));
   const std::string more[] = {"/usr/local", "/opt/conda", "/usr"};
   return PackagesText(rollout::FindPackages({.virtual_env = EnvironmentValue("VIRTUAL_ENV"),
                                              .conda_prefix = EnvironmentValue("CONDA_PREFIX"),

@@ -9,7 +9,8 @@
 namespace nxdkit::tool {
 
 // Packages of Python that are installed, found without running Python; and what neuronx-cc says of
-// itself, which gets half a minute. Only the error of `poll`, where it is kInterrupted.
+// itself, or why it says nothing; it gets half a minute. Only the error of `poll`,
+// where it is kInterrupted.
 Result<Section> PackagesSection(const std::function<Status()>& poll);
 
 // Variables of the environment that Neuron's software and nxdkit go by. Values that may be secret

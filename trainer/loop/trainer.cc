@@ -188,11 +188,16 @@ class Steps {
     return OkStatus();
   }
 
+  // Phases that are part of no step.
+  void TakeTimes(Metrics& metrics) {
+    for (const auto& [phase, seconds] : timer_.Take()) metrics.Set("timing_s/" + phase, seconds);
+  }
+
   Status ValidateAlone() {
     current_ = state_.now.step;
     Metrics metrics;
     NXDKIT_TRY(Validate(metrics));
-    timer_.Take();  // belongs to no step
+    TakeTimes(metrics);
     const MetricRecord record = metrics.Means();
     if (record.empty()) return OkStatus();
     NXDKIT_TRY(logs_.Write(state_.now.step, record));
@@ -236,7 +241,7 @@ class Steps {
     if (!state_.IsToBeSaved()) return OkStatus();
     NXDKIT_TRY(SaveTimed());
     Metrics took;
-    for (const auto& [phase, seconds] : timer_.Take()) took.Set("timing_s/" + phase, seconds);
+    TakeTimes(took);
     return logs_.Write(state_.now.step, took.Means());
   }
 

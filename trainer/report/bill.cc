@@ -97,13 +97,19 @@ int64_t Due(int64_t done, int64_t all, int64_t freq, bool at_end) {
   return due + (at_end && (freq <= 0 || all % freq != 0) ? 1 : 0);
 }
 
+// Those of a process that takes no step.
+int64_t OnlyValidations(const Bill& bill) {
+  return bill.terms.only_validates && !bill.progress.ended ? 1 : 0;
+}
+
 void CountLeft(Bill& bill) {
   if (!bill.progress.all) return;
   const BillTerms& terms = bill.terms;
   const int64_t done = bill.progress.done, all = *bill.progress.all;
-  const int64_t left = std::max<int64_t>(0, all - done);
+  const bool trains = !terms.only_validates && !bill.progress.ended;
+  const int64_t left = trains ? std::max<int64_t>(0, all - done) : 0;
   bill.steps_left = left;
-  bill.validations_left = left == 0 ? 0
+  bill.validations_left = left == 0 ? OnlyValidations(bill)
                                     : Due(done, all, terms.val_freq, terms.val_freq > 0) +
                                           (terms.validates_first ? 1 : 0);
   bill.saves_left = left == 0 ? 0 : Due(done, all, terms.save_freq, true);
@@ -125,7 +131,11 @@ void Foretell(Bill& bill) {
   if (!bill.steps_left) return;
   const auto left = static_cast<double>(*bill.steps_left);
   if (left == 0) {
-    bill.tokens_left = bill.seconds_left = 0;
+    bill.tokens_left = 0;
+    bill.uncounted_validations = bill.validation_seconds ? 0 : *bill.validations_left;
+    if (bill.uncounted_validations == 0)
+      bill.seconds_left =
+          static_cast<double>(*bill.validations_left) * bill.validation_seconds.value_or(0);
     return;
   }
   if (bill.step_tokens) bill.tokens_left = left * *bill.step_tokens;
@@ -150,6 +160,11 @@ int64_t ConfigNumber(const RunFiles& run, std::string_view path, int64_t otherwi
   return otherwise;
 }
 
+bool ConfigSays(const RunFiles& run, std::string_view path) {
+  return std::ranges::any_of(
+      run.config, [&](const auto& leaf) { return leaf.first == path && leaf.second == "true"; });
+}
+
 int64_t LastStep(const MetricSeries& log) {
   int64_t last = 0;
   for (const auto& [name, points] : log.by_name)
@@ -168,6 +183,7 @@ BillTerms TermsOf(const Config& config, const RunPlan& plan, std::optional<doubl
   terms.val_freq = trainer.val_freq;
   terms.save_freq = trainer.save_freq;
   terms.validates_first = trainer.val_before_train && !config.data.val_files.empty();
+  terms.only_validates = trainer.val_only;
   terms.nodes = plan.nodes;
   terms.price_per_hour = price_per_hour;
   return terms;
@@ -203,6 +219,8 @@ Bill BillOf(const RunFiles& run, std::optional<double> price_per_hour) {
   BillProgress progress;
   progress.done = std::max<int64_t>(0, LastStep(run.metrics));
   progress.clock = run.clock;
+  // Its files do not say whether a run that only validates has done so: it is taken to have.
+  progress.ended = ConfigSays(run, "trainer.val_only");
   const int64_t most = number("trainer.max_steps", 0);
   progress.all = most > 0 ? std::optional(most) : run.clock.steps;
   return MakeBill(terms, progress, run.metrics);

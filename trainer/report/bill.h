@@ -19,6 +19,7 @@ struct BillTerms {
   int64_t row_tokens = 0;                 // P + R, the most of a prompt and a response
   int64_t val_freq = -1, save_freq = -1;  // in steps; 0 or less: only as the end asks for it
   bool validates_first = false;           // a process that begins validates before its first step
+  bool only_validates = false;            // one validation, and no step
   int64_t nodes = 1;
   std::optional<double> price_per_hour;  // of one node, in whatever currency
 };
@@ -28,6 +29,7 @@ struct BillProgress {
   int64_t done = 0;            // steps
   std::optional<int64_t> all;  // of the whole run; nullopt: not known
   RunClock clock{};            // without attempts the metric log alone says how long it took
+  bool ended = false;          // whatever the steps say, nothing is left
 };
 
 // Figures that are not known are nullopt.

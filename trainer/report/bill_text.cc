@@ -64,6 +64,15 @@ std::string SoFarText(const Bill& bill) {
   return text;
 }
 
+// Where a validation is all that is left.
+std::string ValidationOnlyText(const Bill& bill) {
+  const std::string text =
+      "to the end: no step, " + Times(*bill.validations_left, "validation") + "\n";
+  if (!bill.seconds_left) return text + "hours: not known until a validation was measured\n";
+  return text + "left: " + AmountText(std::nullopt, bill.seconds_left, bill.cost_left) +
+         (bill.cost_left ? " " + PriceText(bill.terms) : "") + "\n";
+}
+
 Json OrNull(const std::optional<double>& value, double unit = 1) {
   return value && std::isfinite(*value) ? Json(*value / unit) : Json();
 }
@@ -91,6 +100,7 @@ std::string BillLeftText(const Bill& bill) {
       fmt::format("to the end: {} of {}, {:.0f} prompts, {:.0f} responses, at most {} tokens\n",
                   *bill.steps_left, Times(*bill.progress.all, "step"), *bill.prompts_left,
                   *bill.responses_left, CountText(*bill.most_tokens_left));
+  if (*bill.steps_left == 0 && *bill.validations_left > 0) return ValidationOnlyText(bill);
   if (*bill.steps_left == 0) return text;
   if (!bill.seconds_left) return text + "hours: " + kNoRate + "\n";
   return text + "measured: " + RateText(bill) + "\nleft: " + LeftText(bill) + "\n";

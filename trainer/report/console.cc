@@ -171,6 +171,7 @@ void Console::Validation(int64_t step, const MetricRecord& record) {
   for (const auto& [name, value] : record)
     if (name.starts_with("val/"))
       line += fmt::format("  {} {}", EscapeControl(name.substr(4)), ShortNumber(value));
+  if (!FindMetric(record, "timing_s/step")) Measure(step, record);  // else the step's line has
   Say(line);
 }
 

@@ -1,6 +1,5 @@
 // How long a run has been at work, from the times of its running_log/trainer.log: all attempts,
-// with what its metric log does not have: loading, steps that a crash has lost, the validation of
-// the end.
+// with what its metric log does not have: loading, and steps that a crash has lost.
 #pragma once
 
 #include <cstdint>

@@ -268,9 +268,7 @@ Status DecideBundle(const BoundArtifact& source, const OutputOptions& options, c
                   rollout::MakeCpuPlan(source.model->config, text, neuron, output.neuron_text));
     output.cpu_plan_text = rollout::WriteCpuPlan(plan);
   } else {
-    output.notes.push_back(
-        "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or "
-        "take one with --bundle");
+    output.notes.emplace_back(kBlobMissing);
   }
   return OkStatus();
 }

@@ -23,6 +23,11 @@ class RolloutOutput : public Output {
   bool only_weights = false;              // rank files alone, without folder
 };
 
+// A note of a bundle that is made without model.pt.
+inline constexpr char kBlobMissing[] =
+    "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take one "
+    "with --bundle";
+
 // nullptr where the output is no rollout bundle.
 const RolloutOutput* AsRollout(const Output& output);
 

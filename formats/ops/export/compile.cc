@@ -113,19 +113,6 @@ Result<Descriptor> OpenFor(const std::string& path, int flags) {
 }
 
 // The word after "version ", as far as it can be the name of a folder.
-std::string VersionIn(const std::vector<std::string>& lines) {
-  constexpr std::string_view kBefore = "version ";
-  for (const std::string& line : lines) {
-    const size_t at = line.find(kBefore);
-    if (at == std::string::npos) continue;
-    const std::string_view rest = std::string_view(line).substr(at + kBefore.size());
-    const size_t end =
-        std::min(rest.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz.+"), rest.size());
-    if (end > 0 && rest[0] >= '0' && rest[0] <= '9') return std::string(rest.substr(0, end));
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
@@ -203,6 +190,19 @@ std::vector<std::string> CompilerWords(std::vector<std::string> command,
       command.emplace_back(word);
   for (std::string& word : command) word = Replaced(word, placeholders);
   return command;
+}
+
+std::string VersionIn(const std::vector<std::string>& lines) {
+  constexpr std::string_view kBefore = "version ";
+  for (const std::string& line : lines) {
+    const size_t at = line.find(kBefore);
+    if (at == std::string::npos) continue;
+    const std::string_view rest = std::string_view(line).substr(at + kBefore.size());
+    const size_t end =
+        std::min(rest.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz.+"), rest.size());
+    if (end > 0 && rest[0] >= '0' && rest[0] <= '9') return std::string(rest.substr(0, end));
+  }
+  return "";
 }
 
 Result<std::string> CompilerVersion(const std::function<Status()>& poll) {

@@ -59,6 +59,8 @@ Result<std::string> CompilerVersion(const std::function<Status()>& poll);
 // The same of a command: a program, and words that come before its own.
 Result<std::string> VersionOf(std::vector<std::string> command,
                               const std::function<Status()>& poll);
+// The version in lines that a compiler printed; "" when there is none.
+std::string VersionIn(const std::vector<std::string>& lines);
 
 // What is kept of a compiled bundle: names of its blobs and configurations. kUnsupported when
 // `folder` is no bundle with a blob.

@@ -149,6 +149,8 @@ Result<ExportReport> Export(const ExportRequest& request) {
   convert.options.Set("bundle", blob.bundle);
   NXDKIT_ASSIGN(report.convert, request.dry_run ? DryRun(convert) : Convert(convert));
   report.blob = blob.origin;
+  // One that is to be compiled is not missing.
+  if (blob.origin == BlobOrigin::kCompiler) std::erase(report.convert.notes, kinds::kBlobMissing);
   // Without a cache the compiler's folder goes now.
   if (blob.origin != BlobOrigin::kCompiler || request.cache.enabled)
     report.blob_path = blob.bundle.value_or("");

@@ -93,6 +93,8 @@ TEST(Machine, HasTheDevicesThatCanBeSeen) {
     some.devices.push_back({.number = i, .cores = 2, .memory_bytes = uint64_t{32} << 30});
   Machine machine = MachineOf(some, "neuron-ls");
   Complete(machine);
+  EXPECT_THAT(machine.notes, ElementsAre("16 devices in the table of instances, 4 seen (a "
+                                         "container, or failed devices)"));
   const Instance made = Made(machine);
   EXPECT_EQ(made.cores, 8);
   EXPECT_TRUE(made.sizes_known);

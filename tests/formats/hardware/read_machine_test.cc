@@ -88,7 +88,7 @@ TEST_F(ReadMachineTest, ThenThatOfTheVendorsFolder) {
   Script("cat " + testing_util::CapturePath("trn2.3xlarge"), "root/opt/aws/neuron/bin/neuron-ls");
   const Machine machine = Read();
   EXPECT_EQ(machine.instance.value, "trn2.3xlarge");
-  EXPECT_THAT(machine.asked, ElementsAre("neuron-ls: not in PATH", HasSubstr(": 1 devices")));
+  EXPECT_THAT(machine.asked, ElementsAre("neuron-ls: not in PATH", HasSubstr(": 1 device")));
 }
 
 TEST_F(ReadMachineTest, ThenTheKernel) {

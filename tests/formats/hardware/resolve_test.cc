@@ -38,6 +38,19 @@ TEST(ResolveInstance, ANameIsOfTheTable) {
   EXPECT_THAT(found->notes, IsEmpty());
   EXPECT_TRUE(
       ExpectError(ResolveInstance("trn1.33xlarge", {}), Errc::kUsage, "is not an instance"));
+  EXPECT_THAT(ResolveInstance("trn1.33xlarge", {}).error().hint(), HasSubstr("trn1.32xlarge"));
+}
+
+TEST(ResolveInstance, HintsAtWhatALikeNameMeans) {
+  EXPECT_EQ(ResolveInstance("AUTO", {}).error().hint(), "did you mean auto?");
+  const testing_util::TempFolder folder;
+  testing_util::WriteText(folder / "capture.txt", "[]");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const auto refused = ResolveInstance("capture.txt", {});
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(ExpectError(refused, Errc::kUsage, "is not an instance"));
+  EXPECT_EQ(refused.error().hint(), "did you mean the file? ./capture.txt names it");
 }
 
 TEST(ResolveInstance, AFileIsRead) {
@@ -88,6 +101,8 @@ TEST(Disagreements, WithTheInstanceThatWasAskedFor) {
               ElementsAre("trn2.48xlarge has 64 cores, and of this machine 128 can be used",
                           "this machine is set to LNC 1: a device has 8 cores, and the plan is "
                           "for 4"));
+  EXPECT_THAT(Of(CapturedMachine("older_release"), "trn1n.32xlarge", 32), IsEmpty())
+      << "as good a guess";
   EXPECT_THAT(Of(CapturedMachine("older_release"), "trn2.48xlarge", 0),
               ElementsAre("trn2.48xlarge was asked for, and this machine is trn1.32xlarge with 32 "
                           "cores, as far as can be guessed"));

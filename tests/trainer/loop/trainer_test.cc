@@ -407,6 +407,18 @@ TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   EXPECT_TRUE(rest.at(4).contains("timing_s/validation"));
 }
 
+// Those before the first step and after the last one are part of no step, and have their time.
+TEST_F(Loop, EveryValidationLogsItsTime) {
+  const auto records = Run(Configure({"trainer.val_before_train=true", "trainer.val_freq=100"}), 1);
+  ASSERT_EQ(records.size(), 2u);
+  for (const int64_t step : {0, 1}) {
+    EXPECT_TRUE(records.at(step).contains("val/reward_score")) << step;
+    ASSERT_TRUE(records.at(step).contains("timing_s/validation")) << step;
+    EXPECT_GT(records.at(step).at("timing_s/validation"), 0) << step;
+  }
+  EXPECT_FALSE(records.at(0).contains("timing_s/step"));
+}
+
 // The names of EasyR1, each where its feature is on. timing_s/save_checkpoint is of a record of its
 // own; the critic's are in the test of the critic.
 TEST_F(Loop, LogsEveryMetricUnderItsName) {

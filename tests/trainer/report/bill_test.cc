@@ -193,6 +193,41 @@ TEST(Bills, AtTheEndNothingIsLeft) {
   EXPECT_EQ(unknown.step_seconds, 10);
 }
 
+TEST(Bills, ARunThatOnlyValidatesHasNoSteps) {
+  BillTerms terms = Terms();
+  terms.only_validates = true;
+  terms.validates_first = true;
+  terms.val_freq = 2;
+  terms.price_per_hour = 7;
+  const Bill before = MakeBill(terms, {0, 50}, {});
+  EXPECT_EQ(before.steps_left, 0);
+  EXPECT_EQ(before.most_tokens_left, 0);
+  EXPECT_EQ(before.validations_left, 1);
+  EXPECT_EQ(before.saves_left, 0);
+  EXPECT_EQ(before.uncounted_validations, 1);
+  EXPECT_EQ(before.seconds_left, std::nullopt);
+  EXPECT_EQ(BillLeftText(before),
+            "to the end: no step, 1 validation\n"
+            "hours: not known until a validation was measured\n");
+  Log log;
+  log.Add(0, {{"timing_s/validation", 1800}});
+  const Bill measured = MakeBill(terms, {0, 50}, log.series());
+  EXPECT_EQ(measured.uncounted_validations, 0);
+  EXPECT_EQ(measured.seconds_left, 1800);
+  EXPECT_EQ(measured.cost_left, 3.5);
+  EXPECT_EQ(measured.step_seconds, std::nullopt) << "a validation is no step";
+  EXPECT_EQ(BillLeftText(measured),
+            "to the end: no step, 1 validation\n"
+            "left: 30 min 0 s, cost 3.50 at 7 an hour x 1 node\n");
+  const Bill after = MakeBill(terms, {.done = 0, .all = 50, .ended = true}, log.series());
+  EXPECT_EQ(after.steps_left, 0);
+  EXPECT_EQ(after.validations_left, 0);
+  EXPECT_EQ(after.seconds_left, 0);
+  RunFiles run;
+  run.config = {{"trainer.max_steps", "50"}, {"trainer.val_only", "true"}};
+  EXPECT_EQ(BillOf(run, std::nullopt).steps_left, 0);
+}
+
 TEST(Bills, APriceOfNothingIsAPrice) {
   Log log;
   log.Step(1, 10, 1000);
