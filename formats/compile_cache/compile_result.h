@@ -1,4 +1,4 @@
-// PRIVATE: the entry of a graph while it is compiled, held, and then with the result or the failure.
+// PRIVATE: the entry of a graph while it is compiled, held, and then with a result or a failure.
 // Facts: FORMAT.md beside this file.
 #pragma once
 
