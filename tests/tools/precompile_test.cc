@@ -381,6 +381,10 @@ TEST(Precompile, SaysWhereTheCompilerIsLookedFor) {
   EXPECT_EQ(none.exit_code, 3);
   EXPECT_THAT(none.err, AllOf(HasSubstr("neuronx-cc: no such program"), HasSubstr("--compiler")));
   EXPECT_EQ(shop.Cc("compile -n " + kTrn1).exit_code, 0);
+  // Nothing is said of the version of a compiler that is not there.
+  shop.AddGraph('b', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
+  EXPECT_EQ(shop.CcJson(0, "compile -n", kTrn1)["graphs"].size(), 2u);
+  fs::remove_all(shop.Cache() + "/neuronxcc-2.19");
   shop.AddResult('a');
   EXPECT_EQ(shop.Cc("compile " + kTrn1).exit_code, 0);
 }

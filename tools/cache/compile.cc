@@ -319,7 +319,7 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
                 ops::PlanCompile(tree, compiler, wanted, StopIfInterrupted));
   const bool needed = args.compiler || (!plan.graphs.empty() && !context.common().dry_run);
   if (!found.ok() && needed) return found.error();
-  NXDKIT_TRY(CheckCompiler(plan, compiler, context));
+  if (found.ok()) NXDKIT_TRY(CheckCompiler(plan, compiler, context));
   std::string target_by;
   NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan, target_by));
   if (context.common().dry_run) return DryAnswer(plan, compiler, options.target);
