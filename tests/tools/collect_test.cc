@@ -285,6 +285,19 @@ TEST(Packs, TheSmallestCacheOfARun) {
   EXPECT_EQ(by_log["missing"][0], PrecompileWorkshop::Module('c'));
 }
 
+// A log names an entry by its place in the cache, and in the compiler's command without it.
+TEST(Packs, TakeTwoNamesOfOneEntryForOne) {
+  CollectShop shop("a");
+  shop.AddGraph('a');
+  shop.AddResult('a');
+  const std::string log = shop.Write(
+      "run.log", "neuronx-cc compile /tmp/model." + PrecompileWorkshop::Module('a') +
+                     ".hlo_module.pb\nUsing a cached neff at " + shop.Entry('a') + "/model.neff\n");
+  const Json json = shop.CcJson(0, "pack", shop / "small --used-by " + log);
+  EXPECT_EQ(json["copied"].size(), 1u);
+  EXPECT_THAT(json["missing"], IsEmpty());
+}
+
 TEST(OldSpellings, AreAnsweredWithOurs) {
   const PrecompileWorkshop shop;
   EXPECT_THAT(shop.Cc("--command collect torchrun train.py").err,

@@ -91,21 +91,23 @@ Status RemoveAllElse(const neff::Graph& graph) {
   return OkStatus();
 }
 
-// Gives an entry that has no graph, or one that is cut, the files of one that is whole.
-Status FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
+// Gives an entry that has no graph, or one that is cut, the files of one that is whole. False:
+// somebody is at work on it.
+Result<bool> FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
   const std::string target = JoinPath(tree.root, graph.name);
   neff::Graph there = graph;
   there.path = target;
   NXDKIT_ASSIGN(const std::optional<neff::CompileHold> hold,
                 neff::CompileHold::Try(tree, there, neff::MomentOf(tree.root)));
-  if (!hold) return OkStatus();  // somebody is at work on it
+  if (!hold) return false;
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(graph.path));
   // The graph last: it is what makes it one.
   for (const bool is_graph : {false, true})
     for (const std::string& name : names)
       if ((name == graph.file) == is_graph)
         NXDKIT_TRY(neff::PublishOver(JoinPath(graph.path, name), JoinPath(target, name)));
-  return SyncFolder(target);
+  NXDKIT_TRY(SyncFolder(target));
+  return true;
 }
 
 // The state that the cache has under the name of a graph.
@@ -133,8 +135,8 @@ Result<UsedGraph> AddGraph(const neff::FoundTree& tree, const neff::Graph& graph
   if (is_new) return UsedGraph{graph.name, "new", ""};
   NXDKIT_ASSIGN(UsedGraph used, LookThere(tree, graph.name));
   if (used.state != "cut") return used;
-  NXDKIT_TRY(FillEntry(tree, graph));
-  used.state = "new";
+  NXDKIT_ASSIGN(const bool filled, FillEntry(tree, graph));
+  used.state = filled ? "new" : "waiting";
   return used;
 }
 

@@ -151,17 +151,15 @@ class Compilation {
       return false;
     }
     NXDKIT_ASSIGN(const std::string stamp, FileStamp(FailurePath(task.graph)));
-    if (stamp == task.failure_stamp || stamp == "-") return IsWhole(task);
+    if (stamp == task.failure_stamp || stamp == "-") {
+      // A cut graph is told here, and not by the compiler an hour later, or never.
+      NXDKIT_TRY(neff::CheckGraph(task.graph));
+      return true;
+    }
     task.item.log = FailurePath(task.graph);
     task.item.message = "another process tried meanwhile: " + TellingLineOf(task.item.log);
     End(std::move(task), "failed");
     return false;
-  }
-
-  // False: the graph is cut, which the compiler would tell an hour later, or not at all.
-  Result<bool> IsWhole(Task& task) {
-    NXDKIT_TRY(neff::CheckGraph(task.graph));
-    return true;
   }
 
   // Those that other processes have.
@@ -214,7 +212,13 @@ class Compilation {
   }
 
   Status TakeOutcome(RunningTask ended) {
-    NXDKIT_ASSIGN(const CompilerOutcome outcome, ended.run.Finish());
+    Result<CompilerOutcome> finished = ended.run.Finish();
+    if (!finished.ok() && finished.error().code() == Errc::kInterrupted) return finished.error();
+    if (!finished.ok()) {  // its work folder cannot be read; the others may end
+      if (!stopped_) stopped_ = finished.error();
+      return OkStatus();
+    }
+    const CompilerOutcome outcome = *std::move(finished);
     // It was interrupted with us, and has not failed.
     if (options_.poll) NXDKIT_TRY(options_.poll());
     Task& task = ended.task;

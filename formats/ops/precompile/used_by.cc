@@ -57,6 +57,13 @@ void TakeLine(std::string_view line, Names& names) {
   }
 }
 
+// A module without its compiler says nothing more where another place names both.
+void DropHalfNames(Names& names) {
+  const Names all = names;
+  for (const std::string& name : all)
+    if (name.find('/') != std::string::npos) names.erase(BaseName(name));
+}
+
 // Whether it is a document of ours; then its entries are taken, and not those of its explanations.
 bool TakeReport(const std::string& path, Names& names) {
   const Result<std::string> text = ReadSmallFile(path, kMaxReportBytes);
@@ -82,6 +89,7 @@ Result<UsedEntries> ReadUsedBy(const std::string& path, const neff::FoundTree& t
       TakeLine(line, names);
       return OkStatus();
     }));
+  DropHalfNames(names);
   if (names.empty()) return Corrupt("no entry of a compile cache is named in it").in(path);
   NXDKIT_ASSIGN(const neff::CacheListing listing,
                 neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
