@@ -49,7 +49,6 @@ std::map<int64_t, StepTimes> TimesOf(const MetricSeries& log) {
   return steps;
 }
 
-// The last ones are the first of `values`.
 std::optional<double> Median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
   std::ranges::sort(values);
