@@ -184,6 +184,8 @@ TEST(Checks, SayWhetherTheRunWouldCompile) {
   EXPECT_EQ(hit.exit_code, 0);
   EXPECT_THAT(hit.out, HasSubstr("1 of 1 graphs have a result\n"));
   // A folder of graphs, in the place of a program.
+  EXPECT_THAT(shop.Cc("check " + shop / "plan").out,
+              HasSubstr("no whole graph is in " + shop / "plan"));
   EXPECT_EQ(shop.Cc("check " + shop / "graphs").exit_code, 1);
 }
 

@@ -23,6 +23,8 @@
 namespace nxdkit::tool {
 namespace {
 
+constexpr char kNoneCollected[] =
+    "no graph was collected: the command traces none, or names a cache by itself\n";
 constexpr char kIgnoreVariable[] = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE";
 
 bool IgnoresErrors(const CacheArgs& args) {
@@ -186,8 +188,7 @@ ToolAnswer CollectedAnswer(const CacheArgs& args, const Added& added) {
   answer.text += fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
   if (added.crashed())
     answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
-  if (added.used.empty())
-    answer.text += "no graph was collected: the command traces none, or names a cache by itself\n";
+  if (added.used.empty()) answer.text += kNoneCollected;
   answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   AddFields(added, answer);
   return answer;
@@ -237,13 +238,13 @@ Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::F
   return graphs;
 }
 
-void AskForGraphs(const ops::CollectedGraphs& graphs, ToolAnswer& answer) {
+// `none`: the sentence where there is not one whole graph.
+void AskForGraphs(const ops::CollectedGraphs& graphs, const std::string& none, ToolAnswer& answer) {
   // Nobody knows of those that are cut whether there is a result.
   answer.findings = answer.findings || !graphs.left.empty();
   if (!graphs.graphs.empty()) return;
   answer.findings = true;
-  answer.text =
-      "no graph was collected: the command traces none, or names a cache by itself\n" + answer.text;
+  answer.text = none + answer.text;
 }
 
 }  // namespace
@@ -294,7 +295,8 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
                   ops::GraphsIn(args.words[0], StopIfInterrupted));
     WarnOfLeft(graphs, context);
     NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
-    AskForGraphs(graphs, answer);
+    AskForGraphs(graphs, fmt::format("no whole graph is in {}\n", EscapeControl(args.words[0])),
+                 answer);
     answer.fields["program"] = Json();
     return answer;
   }
@@ -307,7 +309,7 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   if (collection.interrupted) return *std::move(collection.interrupted);
   NXDKIT_ASSIGN(ToolAnswer answer,
                 Compare(collection.graphs, CacheOf(place.root, collection.graphs).root));
-  AskForGraphs(collection.graphs, answer);
+  AskForGraphs(collection.graphs, kNoneCollected, answer);
   const bool crashed = collection.end.exit_code != 0;
   if (crashed)
     answer.text += fmt::format("the command {}: what it would have traced behind is not known\n",
