@@ -11,6 +11,12 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 # -g1 tells lines in a backtrace and compiles in half the time of -g.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
+# The commands are a shared library. Nothing of it is seen from outside but what nxdkit.h names, so that calls inside of
+# it are as direct as in a program.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # What ccache has to overlook to cache a file that uses a precompiled header.
