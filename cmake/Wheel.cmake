@@ -58,5 +58,5 @@ add_custom_target(wheel DEPENDS ${programs} completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/stage
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/stage
   COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION}
-    --programs ${portable}/programs --share ${portable}/stage/share --package ${PROJECT_SOURCE_DIR}/tools/wheel/nxdkit
+    --programs ${portable}/programs --share ${portable}/stage/share --package ${PROJECT_SOURCE_DIR}/tools/python/nxdkit
     --license ${PROJECT_SOURCE_DIR}/LICENSE --out ${PROJECT_BINARY_DIR}/wheel --linked ${linked})
