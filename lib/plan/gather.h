@@ -20,8 +20,9 @@ struct Move {
   std::byte* output = nullptr;
 };
 
-// A move of `op`, clipped to `slice` (a part of the output tensor that starts at `output` in memory,
-// where neighbours of the slice are `output_strides` elements apart). nullopt when they do not meet.
+// A move of `op`, clipped to `slice`: a part of the output tensor that starts at `output` in
+// memory, where neighbours of the slice are `output_strides` elements apart. nullopt when they
+// do not meet.
 std::optional<Move> ClipToSlice(const CopyOp& op, const StoredTensor& source, const Slice& slice,
                                 const Shape& output_strides, Dtype output_dtype, std::byte* output);
 
