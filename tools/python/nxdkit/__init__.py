@@ -1,9 +1,9 @@
 """Checkpoints of every layout that nxdkit reads, tensor by tensor, and its commands as calls.
 
-    run = nxdkit.open("runs/grpo")                  # hf, nxd, fsdp, dcp, megatron, rollout, torch, delta
+    run = nxdkit.open("runs/grpo")         # hf, nxd, fsdp, dcp, megatron, rollout, torch, delta
     q = run["model.layers.0.self_attn.q_proj.weight"]
-    rows = q[0:128].torch()                         # reads 128 rows, from the files that hold them
-    mine = run.rank("vllm", tp=8, rank=3)           # what a rank of an engine will hold
+    rows = q[0:128].torch()                # reads 128 rows, from the files that hold them
+    mine = run.rank("vllm", tp=8, rank=3)  # what a rank of an engine will hold
     nxdkit.convert(run, "bundle", to="rollout", tp=8, progress=lambda p: bar.update(p.bytes))
     assert nxdkit.digest("bundle") == run.digest()
     nxdkit.verify("bundle", against=run)            # raises nxdkit.Findings

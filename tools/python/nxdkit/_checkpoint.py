@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from ctypes import byref, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from ._errors import DamagedError, Error, warn
 from ._handle import Handle, PathRecipe, RankRecipe, plain_options, read_box
-from ._library import check, load, taken
+from ._library import check, taken
 from ._progress import Callback
 from ._report import Report, parse
 from ._tensor import Tensor, whole
