@@ -8,6 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
@@ -270,8 +271,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptDigest = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

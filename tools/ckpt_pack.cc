@@ -9,6 +9,7 @@
 #include "lib/system/look.h"
 #include "lib/system/places.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -152,8 +153,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptPack = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

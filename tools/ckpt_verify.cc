@@ -11,8 +11,8 @@
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"
 #include "lib/system/folders.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/serving.h"
@@ -225,7 +225,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   vllm::Server server{*args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)),
-                      StopIfInterrupted};
+                      context.poll()};
   const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
   // Both questions have one time, and the second one what is left of it.
@@ -318,8 +318,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptVerify = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -14,8 +14,8 @@
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/launcher.h"
@@ -339,7 +339,7 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
 }
 
 // One conversion, between these ends.
-Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends) {
+Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolContext& context) {
   ops::ConvertRequest request;
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
@@ -348,7 +348,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends) {
   request.to = kinds::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
@@ -426,7 +426,7 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
       context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
       return OkStatus();
     }
-    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends));
+    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
     if (args.into) request.place = ops::Slot{step.name};
     const Runner runner(context);
     request.run = runner.options();
@@ -448,7 +448,7 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   request.idle = std::chrono::seconds(args.follow.idle.value_or(kIdleSeconds));
   request.settle = std::chrono::seconds(args.follow.settle.value_or(kSettleSeconds));
   request.newest_only = args.into;
-  request.poll = StopIfInterrupted;
+  request.poll = context.poll();
   request.warn = [&](const std::string& text) { context.Warn(text); };
   NXDKIT_ASSIGN(ops::FollowReport report, ops::Follow(request, convert));
   if (!report.failed.empty())
@@ -464,13 +464,12 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollow(args, context));
   if (args.follow.follow) return RunFollow(args, context);
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends));
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends, context));
   return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNxdConvert = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool
