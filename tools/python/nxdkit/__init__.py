@@ -14,8 +14,6 @@ The library itself, libnxdkit.so.1, is loaded by the first call: from this packa
 $NXDKIT_LIBRARY, else where the system has it.
 """
 
-from __future__ import annotations
-
 # Each name is imported when it is used, so that `import nxdkit` costs next to nothing.
 _PLACES = {
     "_calls": "convert diff digest export inspect pack reshard run save verify",
@@ -107,5 +105,5 @@ def __getattr__(name: str) -> object:
     return value
 
 
-def __dir__() -> list[str]:
+def __dir__() -> "list[str]":
     return sorted({*globals(), *__all__, "__version__"})
