@@ -34,7 +34,12 @@ class ConvertTest(unittest.TestCase):
 
     def test_options_that_are_words_of_python_have_an_underscore(self):
         report = nxdkit.convert(
-            workshop.model(), workshop.fresh(), from_="hf", to="dcp", for_="torchtitan", dry_run=True
+            workshop.model(),
+            workshop.fresh(),
+            from_="hf",
+            to="dcp",
+            for_="torchtitan",
+            dry_run=True,
         )
         self.assertEqual(report.to, "dcp")
 
@@ -150,7 +155,9 @@ class AnswerTest(unittest.TestCase):
     def test_two_open_checkpoints_of_one_path_are_two(self):
         root = workshop.fresh("run")
         for step, seed in ((1, 1), (2, 2)):
-            nxdkit.convert(workshop.model(seed=seed), os.path.join(root, f"step_{step}"), to="nxd", tp=2)
+            nxdkit.convert(
+                workshop.model(seed=seed), os.path.join(root, f"step_{step}"), to="nxd", tp=2
+            )
         with nxdkit.open(root, tag="step_1") as one, nxdkit.open(root, tag="step_2") as two:
             self.assertNotEqual(one.digest(), two.digest())
             self.assertFalse(nxdkit.diff(one, two).same)

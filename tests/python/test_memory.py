@@ -39,7 +39,9 @@ class SourceTest(unittest.TestCase):
                 self.assertEqual(source.config, config)
 
     def test_the_folder_of_a_configuration_goes_with_the_source(self):
-        source = nxdkit.Source(arrays(workshop.model()), config={"model_type": "qwen3", **self._config()})
+        source = nxdkit.Source(
+            arrays(workshop.model()), config={"model_type": "qwen3", **self._config()}
+        )
         folder = os.path.dirname(source._recipe.request["options"]["config"])
         self.assertTrue(os.path.isdir(folder))
         source.close()
@@ -89,10 +91,16 @@ class SourceTest(unittest.TestCase):
                     pickle.dumps(what)
 
     def test_saves_to_every_layout(self):
-        for to, options in (("hf", {}), ("nxd", {"tp": 2}), ("rollout", {"tp": 2, "bs": 1, "seq": 64})):
+        for to, options in (
+            ("hf", {}),
+            ("nxd", {"tp": 2}),
+            ("rollout", {"tp": 2, "bs": 1, "seq": 64}),
+        ):
             output = workshop.fresh()
             tensors = arrays(workshop.model())
-            report = nxdkit.save(tensors, output, to, config=workshop.model(), digest=True, **options)
+            report = nxdkit.save(
+                tensors, output, to, config=workshop.model(), digest=True, **options
+            )
             self.assertEqual(report.digest, nxdkit.digest(workshop.model()))
             self.assertEqual(report.to, to)
 
@@ -110,7 +118,9 @@ class SourceTest(unittest.TestCase):
             tensors["model.norm.weight"][2][0] ^= 1
             with self.assertRaises(nxdkit.Findings) as caught:
                 nxdkit.verify(workshop.form("nxd"), against=source)
-            self.assertEqual((caught.exception.tensor, caught.exception.byte), ("model.norm.weight", 0))
+            self.assertEqual(
+                (caught.exception.tensor, caught.exception.byte), ("model.norm.weight", 0)
+            )
 
     def test_two_sources_of_one_name_are_two(self):
         one, two = (arrays(workshop.model(seed=seed)) for seed in (1, 2))

@@ -97,12 +97,16 @@ class OpenTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "is closed"):
                 use()
         self.assertEqual(tensor.shape, model["model.norm.weight"].shape)
-        self.assertGreater(len(rank["norm.weight" if "norm.weight" in rank else next(iter(rank))].bytes()), 0)
+        self.assertGreater(
+            len(rank["norm.weight" if "norm.weight" in rank else next(iter(rank))].bytes()), 0
+        )
 
     def test_a_file_that_changes_is_an_error(self):
         path = workshop.copied(workshop.model())
         with nxdkit.open(path) as model:
-            workshop.flip(workshop.weights_file(path), -1 + os.path.getsize(workshop.weights_file(path)))
+            workshop.flip(
+                workshop.weights_file(path), -1 + os.path.getsize(workshop.weights_file(path))
+            )
             os.utime(workshop.weights_file(path), (1, 1))
             with self.assertRaisesRegex(nxdkit.DamagedError, "has changed since") as caught:
                 model["model.norm.weight"].bytes()
@@ -120,7 +124,9 @@ class OpenTest(unittest.TestCase):
 
     def test_shows_itself(self):
         with nxdkit.open(workshop.model()) as model:
-            self.assertRegex(repr(model), r"^<nxdkit.Checkpoint hf qwen3 '.*' \d+ tensors [0-9.]+ .B>$")
+            self.assertRegex(
+                repr(model), r"^<nxdkit.Checkpoint hf qwen3 '.*' \d+ tensors [0-9.]+ .B>$"
+            )
             page = model._repr_html_()
         self.assertIn("<summary>embed_tokens", page)
         self.assertEqual(page.count("<details"), page.count("</details>"))

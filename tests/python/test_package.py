@@ -24,7 +24,9 @@ def python(program, **environment):
 
 class ImportTest(unittest.TestCase):
     def test_imports_nothing_before_it_is_used(self):
-        program = "import sys; before = set(sys.modules); import nxdkit; print(set(sys.modules) - before)"
+        program = (
+            "import sys; before = set(sys.modules); import nxdkit; print(set(sys.modules) - before)"
+        )
         self.assertEqual(python(program).strip(), "{'nxdkit'}")
 
     def test_costs_at_most_a_fifth_more_than_ctypes(self):
@@ -99,9 +101,7 @@ class ImportTest(unittest.TestCase):
 
 
 class ErrorTest(unittest.TestCase):
-    PLACE = {
-        "file": "f.bin", "member": "m", "tensor": "t", "rank": 0, "offset": 17, "hint": "look"
-    }
+    PLACE = {"file": "f.bin", "member": "m", "tensor": "t", "rank": 0, "offset": 17, "hint": "look"}
 
     def error(self, exit_code, code):
         place = Report(code=code, message="3, expected 4", **self.PLACE)

@@ -42,7 +42,9 @@ class TensorTest(unittest.TestCase):
                     part = self._part(draw, len(ranges[dimension]))
                     key.append(part)
                     if isinstance(part, int):
-                        ranges[dimension] = range(ranges[dimension][part], ranges[dimension][part] + 1)
+                        ranges[dimension] = range(
+                            ranges[dimension][part], ranges[dimension][part] + 1
+                        )
                         left.remove(dimension)
                     else:
                         ranges[dimension] = ranges[dimension][part]

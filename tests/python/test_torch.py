@@ -171,7 +171,9 @@ class SourceTest(unittest.TestCase):
             "transposed": base.permute(2, 0, 1),
             "stepped": base[:, ::2, 1:],
             "expanded": base[:1, :1, :1].expand(2, 3, 4),
-            "parameter": torch.nn.Parameter(base.clone()).t() if base.ndim == 2 else torch.nn.Parameter(base),
+            "parameter": torch.nn.Parameter(base.clone()).t()
+            if base.ndim == 2
+            else torch.nn.Parameter(base),
             "conjugate": torch.complex(base, base).conj(),
         }
         with nxdkit.Source(tensors) as source:
@@ -190,7 +192,9 @@ class SourceTest(unittest.TestCase):
         }
         with nxdkit.Source(tensors) as source:
             for name, value in tensors.items():
-                self.assertEqual(source[name].bytes(), numpy.ascontiguousarray(value).tobytes(), name)
+                self.assertEqual(
+                    source[name].bytes(), numpy.ascontiguousarray(value).tobytes(), name
+                )
             self.assertEqual(source["bf16"].dtype, "BF16")
             array[0, 0] = 9
             self.assertEqual(source["plain"][0, 0].tolist(), 9)
@@ -215,7 +219,9 @@ class SourceTest(unittest.TestCase):
         model = transformers.AutoModelForCausalLM.from_pretrained(workshop.model())
         for to, options in (("hf", {}), ("nxd", {"tp": 2})):
             output = workshop.fresh()
-            state = {k: v for k, v in model.state_dict().items() if k in nxdkit.open(workshop.model())}
+            state = {
+                k: v for k, v in model.state_dict().items() if k in nxdkit.open(workshop.model())
+            }
             config = model.config.to_dict()
             nxdkit.save(state, output, to, config=config, dtype="bf16", **options)
             with nxdkit.open(output) as saved, nxdkit.open(workshop.model()) as stored:
@@ -240,8 +246,18 @@ class SafetensorsTest(unittest.TestCase):
                         self.same(mine[key], other[key], key)
 
     KEYS = (
-        0, -1, slice(1, 3), (slice(None), slice(None, None, 8)), (..., 2), slice(2, 1), [],
-        (slice(None), [0, 2]), None, ..., (slice(1, 2), slice(0, 9999)), True,
+        0,
+        -1,
+        slice(1, 3),
+        (slice(None), slice(None, None, 8)),
+        (..., 2),
+        slice(2, 1),
+        [],
+        (slice(None), [0, 2]),
+        None,
+        ...,
+        (slice(1, 2), slice(0, 9999)),
+        True,
     )
 
     def same(self, ours, theirs, key=None):
