@@ -71,7 +71,8 @@ class ImportTest(unittest.TestCase):
 
     def test_a_missing_library_names_the_places(self):
         text = python(
-            "import nxdkit._library as l; l.NAME = 'libnothing.so.1'; import nxdkit; nxdkit.run('env')",
+            "import nxdkit; from nxdkit import _library\n"
+            "_library.NAME = 'libnothing.so.1'; nxdkit.run('env')",
             NXDKIT_LIBRARY="/nowhere/libnxdkit.so.1",
         )
         self.assertIn("ImportError: the library of nxdkit cannot be loaded", text)

@@ -312,7 +312,7 @@ class TransformersTest(unittest.TestCase):
     def test_from_pretrained_takes_a_state_dict(self):
         config = transformers.AutoConfig.from_pretrained(workshop.model())
         state = nxdkit.load_file(workshop.form("nxd"))
-        model = transformers.AutoModelForCausalLM.from_pretrained(
+        model = transformers.Qwen3ForCausalLM.from_pretrained(
             None, config=config, state_dict=state, dtype=torch.bfloat16
         )
         self.same(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, List, Union
 
 from ._checkpoint import Checkpoint, PathLike
 from ._checkpoint import open as open_checkpoint
@@ -119,7 +119,7 @@ def load_file(
     """safetensors.torch.load_file for a checkpoint of any layout: all tensors as torch has them.
 
     model.load_state_dict(nxdkit.load_file("runs/grpo")), or
-    AutoModelForCausalLM.from_pretrained(None, config=config, state_dict=nxdkit.load_file(...)).
+    Qwen3ForCausalLM.from_pretrained(None, config=config, state_dict=nxdkit.load_file(...)).
     """
     with safe_open(filename, "pt", device, backend=backend, **options) as file:
         return file.get_tensors()
