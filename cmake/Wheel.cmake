@@ -29,7 +29,7 @@ function(nxdkit_portable target)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   add_dependencies(${target} ${arg_OWN})
   # DT_RPATH, unlike DT_RUNPATH, is where the libraries of libraries are looked for too.
-  target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -s LINKER:--gc-sections,--disable-new-dtags)
+  target_link_options(${target} PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)
   target_link_libraries(${target} PRIVATE -Wl,--start-group)
   foreach(library ${arg_OWN})
     target_link_libraries(${target} PRIVATE $<TARGET_FILE:${library}>)
@@ -47,7 +47,7 @@ set_target_properties(libnxdkit-portable PROPERTIES OUTPUT_NAME nxdkit SOVERSION
 add_executable(wheel-launcher EXCLUDE_FROM_ALL tools/wheel/launcher.cc)
 target_link_libraries(wheel-launcher PRIVATE nxdkit_settings ${CMAKE_DL_LIBS})
 target_compile_definitions(wheel-launcher PRIVATE NXDKIT_VERSION="${PROJECT_VERSION}")
-target_link_options(wheel-launcher PRIVATE -static-libstdc++ -static-libgcc -s LINKER:--gc-sections)
+target_link_options(wheel-launcher PRIVATE -static-libstdc++ -s LINKER:--gc-sections)
 set_target_properties(wheel-launcher PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${portable})
 
 # Not of the command's own name: `cmake --build ... --target grpo-train` would make this one.

@@ -226,6 +226,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.optimizer = args.optimizer;
   request.a = {args.a, kinds::KindFromName(args.a_from), HintsOf(args.a_layout, "--a-")};
   request.b = {args.b, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
+  for (ops::DiffSide* side : {&request.a, &request.b})
+    TakeHeld(context, side->path, side->kind, side->hints);
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));

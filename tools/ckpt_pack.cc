@@ -123,6 +123,8 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckOutput(args));
+  if (!context.host().is_process() && (args.input == tar::kStream || args.output == tar::kStream))
+    return BadUsage("standard input and output are those of a command, and this is a call");
   const Runner runner(context);
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
                                                        ? Unpack(args, context, runner.options())

@@ -1,5 +1,5 @@
-// PRIVATE to tools/: the commands that are in the library, each defined in the file of its name. What
-// trains is a program of its own (grpo_train.cc): it brings libraries of tens of megabytes.
+// PRIVATE to tools/: the commands that are in the library, each defined in the file of its name.
+// The trainer is a program of its own (grpo_train.cc): it brings libraries of tens of megabytes.
 #pragma once
 
 #include <span>

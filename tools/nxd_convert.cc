@@ -298,8 +298,10 @@ Status CheckEnds(const Ends& ends) {
 }
 
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
-Result<const kinds::Kind*> FormatOf(const Ends& ends, const Looker& look) {
+Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context,
+                                    const Looker& look) {
   if (!ends.from.empty()) return kinds::KindFromName(ends.from);
+  if (const HeldSource* held = context.host().Held(ends.input)) return held->kind;
   NXDKIT_ASSIGN(const bool is_peft, kinds::LooksLikePeft(ends.input, look));
   if (is_peft) return &kinds::kHf;
   Result<const kinds::Kind*> kind = kinds::Recognise(ends.input, look);
@@ -344,12 +346,13 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolCon
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
-  NXDKIT_ASSIGN(request.from, FormatOf(ends, request.look));
+  NXDKIT_ASSIGN(request.from, FormatOf(ends, context, request.look));
   request.to = kinds::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
+  TakeHeld(context, ends.input, request.from, request.hints);
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
@@ -421,7 +424,7 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
       ++there_already;
       return OkStatus();
     }
-    const Result<const kinds::Kind*> kind = FormatOf(ends, {});
+    const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
     if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
       context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
       return OkStatus();

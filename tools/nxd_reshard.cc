@@ -233,13 +233,16 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
 Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& context) {
   ops::ConvertRequest request;
   request.to = kinds::KindFromName(args.to);
+  const HeldSource* const held = context.host().Held(args.input);
   NXDKIT_ASSIGN(request.from, args.from ? Result<const Kind*>(kinds::KindFromName(*args.from))
+                              : held    ? Result<const Kind*>(held->kind)
                                         : SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
+  TakeHeld(context, args.input, request.from, request.hints);
   NXDKIT_TRY(TakeState(args, request));
   request.verify = args.verify;
   request.sync = args.sync;

@@ -195,9 +195,9 @@ int RunTool(int argc, const char* const* argv, const Command& command) {
   const bool json = WantsJson(arguments);
   PrepareSignals(info, json);
   Prepared prepared(std::move(arguments), command);
+  const Result<std::optional<ToolAnswer>> answer_before = prepared.Parse();
   const CommonArgs& common = prepared.common();
   const Printer printer(info, json, ColorOnStderr(common.color));
-  const Result<std::optional<ToolAnswer>> answer_before = prepared.Parse();
   if (!answer_before.ok()) return printer.Fail(answer_before.error(), {});
   if (*answer_before) return printer.Finish(**answer_before, {});
   ProcessHost host(common.quiet, ColorOnStderr(common.color));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/process.h"
@@ -116,15 +115,11 @@ Result<kinds::OutputOptions> OutputOptionsOf(const Arguments& given, const Kind&
   return std::move(sides.output);
 }
 
-Result<const Kind*> KindOfInput(const std::string& path, const std::optional<std::string>& from,
-                                const ToolContext& context, const Looker& look) {
-  if (const HeldSource* held = context.host().Held(path)) return held->kind;
-  return from ? Result<const Kind*>(kinds::KindFromName(*from)) : kinds::Recognise(path, look);
-}
-
-void AddHeld(const ToolContext& context, const std::string& path, artifact::InputHints& hints) {
+void TakeHeld(const ToolContext& context, const std::string& path, const Kind*& kind,
+              artifact::InputHints& hints) {
   const HeldSource* const held = context.host().Held(path);
   if (held == nullptr) return;
+  if (kind == nullptr) kind = held->kind;
   artifact::InputHints both = held->hints;
   for (const auto& [name, value] : hints.values()) both.SetAny(name, value);
   if (hints.config) both.config = hints.config;

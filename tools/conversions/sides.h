@@ -37,14 +37,10 @@ artifact::InputHints HintsOf(const artifact::Arguments& given, const std::string
 Result<kinds::OutputOptions> OutputOptionsOf(const artifact::Arguments& given,
                                              const kinds::Kind& from, const kinds::Kind& to);
 
-// The kind of what is read: that of what the caller holds, else `from`, else what it is by its
-// files.
-Result<const kinds::Kind*> KindOfInput(const std::string& path,
-                                       const std::optional<std::string>& from,
-                                       const ToolContext& context, const Looker& look = {});
-
-// Adds what the caller opened it with and the command does not say, of what the caller holds.
-void AddHeld(const ToolContext& context, const std::string& path, artifact::InputHints& hints);
+// Where the caller holds what the path names: its kind, unless one is said (not null), and what it
+// was opened with and the command does not say. Nothing else changes.
+void TakeHeld(const ToolContext& context, const std::string& path, const kinds::Kind*& kind,
+              artifact::InputHints& hints);
 
 // The vendor's packages that programs of this shell would meet.
 std::vector<rollout::Installation> InstalledHere();

@@ -18,8 +18,8 @@ using NameSource = std::function<Result<std::string>(int64_t number)>;
 // kUsage with the place where the text is not one JSON object.
 Result<Json> ParseRequest(const char* text);
 
-// "tp": 8 becomes --tp=8, true --tp, false --no-tp where there is such an option and else nothing, a
-// list one word for each entry, null nothing. `table` says which options there are.
+// "tp": 8 becomes --tp=8, true --tp, false --no-tp where there is such an option and else nothing,
+// a list one word for each entry, null nothing. `table` says which options there are.
 Result<std::vector<std::string>> OptionWords(const Json* options, const OptionTable& table,
                                              const NameSource& name_source);
 

@@ -38,7 +38,7 @@ const ToolInfo& UmbrellaInfo() {
       .name = "nxdkit",
       .summary = "runs a command of nxdkit by its word",
       .details = WordLines(),
-      .findings = "as the command has it",
+      .findings = "what the command says of it",
       .examples = {{"nxdkit inspect model", "what is in this folder"},
                    {"nxdkit convert --to nxd --tp 8 model shards", "as nxd-convert"}},
   };
