@@ -1,6 +1,7 @@
 """The commands as functions."""
 
 import os
+import resource
 import unittest
 import warnings
 
@@ -66,13 +67,18 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual(caught.exception.exit_code, 6)
 
     def test_an_output_that_cannot_be_written_is_an_os_error(self):
-        file = workshop.fresh()
-        with open(file, "w"):
-            pass
-        with self.assertRaises(OSError) as caught:
-            nxdkit.convert(workshop.model(), os.path.join(file, "below"), to="nxd", tp=2)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        output = workshop.fresh()
+        workshop.model()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            with self.assertRaisesRegex(OSError, "File too large") as caught:
+                nxdkit.convert(workshop.model(), output, to="nxd", tp=2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         self.assertIsInstance(caught.exception, nxdkit.InputOutputError)
-        self.assertEqual(caught.exception.exit_code, 5)
+        self.assertEqual((caught.exception.code, caught.exception.exit_code), ("io", 5))
+        self.assertFalse(os.path.exists(output))
 
     def test_progress_counts_the_bytes(self):
         seen = []
@@ -177,7 +183,7 @@ class AnswerTest(unittest.TestCase):
 
     def test_reshard_changes_the_parallel_sizes(self):
         output = workshop.fresh()
-        nxdkit.reshard(workshop.form("nxd"), output, tp=4, kv_multiplier=2)
+        nxdkit.reshard(workshop.form("nxd"), output, tp=4, kv_multiplier=2, hw="trn1")
         with nxdkit.open(output) as shards:
             self.assertEqual(shards.parallel["tp"], 4)
 

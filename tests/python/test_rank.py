@@ -10,7 +10,7 @@ import workshop
 
 class RankTest(unittest.TestCase):
     def test_the_ranks_are_the_shards(self):
-        for options in ({"tp": 2}, {"tp": 4, "kv_multiplier": 2}):
+        for options in ({"tp": 2}, {"tp": 4, "kv_multiplier": 2, "hw": "trn1"}):
             with self.subTest(options), nxdkit.open(workshop.form("rollout")) as run:
                 ranks = [run.rank("nxd", rank, **options) for rank in range(options["tp"])]
                 shards = [dict(rank.items()) for rank in ranks]

@@ -53,14 +53,12 @@ def converted(to, family="qwen3", **options):
 FORMS = {
     "hf": {},
     "nxd": {"tp": 2},
-    "nxd of 4 ranks": {"tp": 4, "kv_multiplier": 2},
+    "nxd of 4 ranks": {"tp": 4, "kv_multiplier": 2, "hw": "trn1"},
     "nxd in stages": {"tp": 2, "pp": 2},
     "rollout": {"tp": 2, "bs": 1, "seq": 128},
     "torch": {},
     "dcp": {"chunks": 3},
     "fsdp": {"mesh": "dp=2"},
-    "zero": {"dp": 2},
-    "megatron-dist": {},
 }
 
 
