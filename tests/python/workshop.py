@@ -88,7 +88,7 @@ def cut(data, shape, key):
     elements = 1
     for count in shape:
         elements *= count
-    size = len(data) // elements
+    size = len(data) // max(1, elements)
     parts = []
     for index in itertools.product(*key):
         place = 0
