@@ -35,8 +35,9 @@ def model(family="qwen3", dtype="bf16", seed=1):
     """A tiny Hugging Face model."""
     key = (family, dtype, seed)
     if key not in _made:
-        _made[key] = fresh("model")
-        nxdkit.run("make-model", family=family, dtype=dtype, seed=seed, out=_made[key])
+        path = fresh("model")
+        nxdkit.run("make-model", family=family, dtype=dtype, seed=seed, out=path)
+        _made[key] = path
     return _made[key]
 
 
@@ -44,8 +45,9 @@ def converted(to, family="qwen3", **options):
     """The model in another layout."""
     key = (to, family, tuple(sorted(options.items())))
     if key not in _made:
-        _made[key] = fresh(to)
-        nxdkit.convert(model(family), _made[key], to=to, **options)
+        path = fresh(to)
+        nxdkit.convert(model(family), path, to=to, **options)
+        _made[key] = path
     return _made[key]
 
 
