@@ -71,6 +71,7 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/plan/gather.h
   lib/plan/layout.h
   lib/plan/plan.h
+  lib/plan/slice.h
   lib/plan/strided_copy.h
   lib/sinks/compare_sink.h
   lib/sinks/output_files.h

@@ -131,35 +131,10 @@ uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype outpu
   return static_cast<uint64_t>((widest + bytes - 1) / bytes);
 }
 
-struct Range {
-  int64_t first;  // elements, row-major
-  int64_t end;
-};
-
-// The chunks of a tensor: boxes along the outermost dimension whose single index fits `bytes`.
-std::vector<Range> Chunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
-  const int64_t volume = WholeBox(shape).Volume();
-  if (volume == 0) return {};
-  if (volume * element_bytes <= static_cast<int64_t>(bytes)) return {{0, volume}};
-  const Shape strides = RowMajorStrides(shape);
-  size_t dim = 0;
-  while (dim + 1 < shape.size() && strides[dim] * element_bytes > static_cast<int64_t>(bytes))
-    ++dim;
-  const int64_t rows =
-      std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
-  const int64_t slab = shape[dim] * strides[dim];  // no chunk goes beyond one
-  std::vector<Range> chunks;
-  for (int64_t begin = 0; begin < volume; begin += slab)
-    for (int64_t row = 0; row < shape[dim]; row += rows)
-      chunks.push_back(
-          {begin + row * strides[dim], begin + std::min(row + rows, shape[dim]) * strides[dim]});
-  return chunks;
-}
-
-std::vector<Range> AlignedChunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+std::vector<ElementRange> AlignedChunks(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
   const int64_t volume = WholeBox(shape).Volume();
   const int64_t step = static_cast<int64_t>(bytes) / element_bytes;
-  std::vector<Range> chunks;
+  std::vector<ElementRange> chunks;
   for (int64_t first = 0; first < volume; first += step)
     chunks.push_back({first, std::min(first + step, volume)});
   return chunks;
@@ -224,21 +199,8 @@ class Worker {
 };
 
 Status Executor::CheckDtypes() const {
-  for (size_t t = 0; t < outputs_->size(); ++t) {
-    const OutputTensor& output = (*outputs_)[t];
-    if (ElementBytes(output.dtype) == 0)
-      return Unsupported("elements of dtype {} are smaller than a byte and cannot be sliced",
-                         Name(output.dtype))
-          .on(output.name);
-    for (const CopyOp& op : plan_->tensors[t].copies) {
-      const StoredTensor& stored = source_->stored[op.source];
-      if (!Convertible(stored.dtype, output.dtype))
-        return Unsupported("dtype {} cannot be converted to {}", Name(stored.dtype),
-                           Name(output.dtype))
-            .in(stored.storage->path())
-            .on(stored.name);
-    }
-  }
+  for (size_t t = 0; t < outputs_->size(); ++t)
+    NXDKIT_TRY(CheckElements(plan_->tensors[t], *source_, (*outputs_)[t]));
   return OkStatus();
 }
 
@@ -272,11 +234,11 @@ bool Executor::Touches(const Task& task) const {
 void Executor::AddTasks(const std::vector<uint32_t>& tensors, uint64_t chunk_bytes) {
   const OutputTensor& output = (*outputs_)[tensors.front()];
   const int64_t element_bytes = ElementBytes(output.dtype);
-  const std::vector<Range> chunks =
+  const std::vector<ElementRange> chunks =
       options_.aligned_bytes > 0
           ? AlignedChunks(output.shape, element_bytes, options_.aligned_bytes)
-          : Chunks(output.shape, element_bytes, chunk_bytes);
-  for (const Range& chunk : chunks) {
+          : ChunkRanges(output.shape, element_bytes, chunk_bytes);
+  for (const ElementRange& chunk : chunks) {
     Task task{tensors, chunk.first, chunk.end};
     if (options_.base && !Touches(task)) continue;
     workload_.bytes += task.size() * element_bytes * tensors.size();

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "lib/base/errors.h"
+
 namespace nxdkit {
 namespace {
 
@@ -53,23 +55,86 @@ std::array<Move, 2> Split(const Move& move) {
   return halves;
 }
 
+// The indices of a slice's dimension that lie in [lo, lo + extent).
+struct Indices {
+  int64_t first;
+  int64_t count;  // less than 1 where there are none
+};
+
+Indices Within(const Slice& slice, size_t d, int64_t lo, int64_t extent) {
+  const int64_t begin = std::max<int64_t>(lo - slice.begin[d], 0);
+  const int64_t end = std::min(lo + extent, slice.end[d]) - slice.begin[d];
+  const int64_t step = slice.step[d];
+  if (step == 1 || end <= begin) return {begin, end - begin};
+  const int64_t first = begin == 0 ? 0 : (begin - 1) / step + 1;
+  return {first, (end - 1) / step + 1 - first};
+}
+
+// The part of a box that a slice has, in both.
+struct SlicePart {
+  Shape in_box;  // of its first element
+  Shape extent;
+  int64_t output = 0;  // element at which the part begins in memory
+};
+
+bool MeetsSlice(const Box& box, const Slice& slice) {
+  for (size_t d = 0; d < box.lo.size(); ++d)
+    if (Within(slice, d, box.lo[d], box.extent[d]).count <= 0) return false;
+  return true;
+}
+
+std::optional<SlicePart> PartIn(const Box& box, const Slice& slice, const Shape& output_strides) {
+  if (!MeetsSlice(box, slice)) return std::nullopt;
+  SlicePart part{Shape(box.lo.size()), Shape(box.lo.size())};
+  for (size_t d = 0; d < box.lo.size(); ++d) {
+    const Indices indices = Within(slice, d, box.lo[d], box.extent[d]);
+    part.in_box[d] = slice.begin[d] + indices.first * slice.step[d] - box.lo[d];
+    part.extent[d] = indices.count;
+    part.output += indices.first * output_strides[d];
+  }
+  return part;
+}
+
 }  // namespace
 
-std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+std::optional<Move> ClipToSlice(const CopyOp& op, const StoredTensor& source, const Slice& slice,
                                 const Shape& output_strides, Dtype output_dtype,
                                 std::byte* output) {
-  const std::optional<Box> part = Intersect(op.box, chunk);
+  std::optional<SlicePart> part = PartIn(op.box, slice, output_strides);
   if (!part) return std::nullopt;
-  Move move{&source, op.start, {}, output};
-  int64_t at = 0;
-  for (size_t d = 0; d < part->lo.size(); ++d) {
-    move.start += (part->lo[d] - op.box.lo[d]) * op.strides[d];
-    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
+  Move move{&source, op.start, {}, output + part->output * ElementBytes(output_dtype)};
+  Shape strides = op.strides;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    move.start += part->in_box[d] * op.strides[d];
+    if (part->extent[d] > 1) strides[d] *= slice.step[d];  // a lone index may have any step
   }
-  move.output += at * ElementBytes(output_dtype);
   const bool swaps = source.big_endian && Info(source.dtype).swap_bytes > 1;
-  move.copy = {part->extent, op.strides, output_strides, source.dtype, output_dtype, swaps};
+  move.copy = {std::move(part->extent),
+               std::move(strides),
+               output_strides,
+               source.dtype,
+               output_dtype,
+               swaps};
   return move;
+}
+
+bool Meets(const CopyOp& op, const Slice& slice) { return MeetsSlice(op.box, slice); }
+
+Status CheckElements(const TensorPlan& plan, const BoundLayout& source,
+                     const OutputTensor& output) {
+  if (ElementBytes(output.dtype) == 0)
+    return Unsupported("elements of dtype {} are smaller than a byte and cannot be sliced",
+                       Name(output.dtype))
+        .on(output.name);
+  for (const CopyOp& op : plan.copies) {
+    const StoredTensor& stored = source.stored[op.source];
+    if (!Convertible(stored.dtype, output.dtype))
+      return Unsupported("dtype {} cannot be converted to {}", Name(stored.dtype),
+                         Name(output.dtype))
+          .in(stored.storage->path())
+          .on(stored.name);
+  }
+  return OkStatus();
 }
 
 Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t offset,
@@ -125,19 +190,27 @@ Status Gatherer::Run(std::vector<Move> moves) {
   return OkStatus();
 }
 
-void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
-             std::byte* output) {
-  const std::optional<Box> part = Intersect(fill.stored, chunk);
+void FillSlice(const Fill& fill, const Slice& slice, const Shape& output_strides, Dtype dtype,
+               std::byte* output) {
+  const std::optional<SlicePart> part = PartIn(fill.stored, slice, output_strides);
   if (!part) return;
-  int64_t at = 0;
-  for (size_t d = 0; d < part->lo.size(); ++d)
-    at += (part->lo[d] - chunk.lo[d]) * output_strides[d];
   // Non-zero constants exist only for integer tensors (ranks), so their bytes are the value's.
   std::array<std::byte, 16> element{};
   std::memcpy(element.data(), &fill.value, sizeof(fill.value));
   const Shape still(part->extent.size(), 0);
   RunStridedCopy({part->extent, still, output_strides, dtype, dtype, false}, element.data(),
-                 output + at * ElementBytes(dtype));
+                 output + part->output * ElementBytes(dtype));
+}
+
+void AddSliceMoves(const TensorPlan& plan, const BoundLayout& source, Dtype output_dtype,
+                   const Slice& slice, const Shape& output_strides, std::byte* to,
+                   std::vector<Move>& moves) {
+  for (const Fill& fill : plan.fills) FillSlice(fill, slice, output_strides, output_dtype, to);
+  for (const CopyOp& op : plan.copies) {
+    std::optional<Move> move =
+        ClipToSlice(op, source.stored[op.source], slice, output_strides, output_dtype, to);
+    if (move) moves.push_back(*std::move(move));
+  }
 }
 
 void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
@@ -147,13 +220,8 @@ void AddRangeMoves(const TensorPlan& plan, const BoundLayout& source, const Outp
   for (const Box& box : boxes) {
     int64_t at = -first;
     for (size_t d = 0; d < strides.size(); ++d) at += box.lo[d] * strides[d];
-    std::byte* const begin = to + at * ElementBytes(output.dtype);
-    for (const Fill& fill : plan.fills) FillBox(fill, box, strides, output.dtype, begin);
-    for (const CopyOp& op : plan.copies) {
-      std::optional<Move> move =
-          ClipToChunk(op, source.stored[op.source], box, strides, output.dtype, begin);
-      if (move) moves.push_back(*std::move(move));
-    }
+    AddSliceMoves(plan, source, output.dtype, SliceOf(box), strides,
+                  to + at * ElementBytes(output.dtype), moves);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lib/plan/plan.h"
+#include "lib/plan/slice.h"
 #include "lib/plan/strided_copy.h"
 #include "lib/system/page_buffer.h"
 #include "lib/tensor/output.h"
@@ -19,10 +20,24 @@ struct Move {
   std::byte* output = nullptr;
 };
 
-// A move of `op`, clipped to `chunk` (a box of the output tensor that starts at `output` in memory
-// and is packed row-major with the strides `output_strides`). nullopt when they do not meet.
-std::optional<Move> ClipToChunk(const CopyOp& op, const StoredTensor& source, const Box& chunk,
+// A move of `op`, clipped to `slice`: a part of the output tensor that starts at `output` in
+// memory, where neighbours of the slice are `output_strides` elements apart. nullopt when they
+// do not meet.
+std::optional<Move> ClipToSlice(const CopyOp& op, const StoredTensor& source, const Slice& slice,
                                 const Shape& output_strides, Dtype output_dtype, std::byte* output);
+
+// Whether an op makes an element of the slice.
+bool Meets(const CopyOp& op, const Slice& slice);
+
+// kUnsupported for what no move can make: elements smaller than a byte, and element types that
+// cannot be converted.
+Status CheckElements(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output);
+
+// Adds the moves that make `slice` of an output tensor in memory at `to`, as ClipToSlice places
+// them; constants are filled in at once.
+void AddSliceMoves(const TensorPlan& plan, const BoundLayout& source, Dtype output_dtype,
+                   const Slice& slice, const Shape& output_strides, std::byte* to,
+                   std::vector<Move>& moves);
 
 // Adds the moves that make elements [first, ...) of an output tensor, given as its boxes in order
 // (RangeBoxes), in packed memory at `to`; constants are filled in at once.
@@ -53,7 +68,8 @@ class Gatherer {
   PageBuffer memory_;
 };
 
-void FillBox(const Fill& fill, const Box& chunk, const Shape& output_strides, Dtype dtype,
-             std::byte* output);
+// What a fill has in a slice, placed as ClipToSlice does.
+void FillSlice(const Fill& fill, const Slice& slice, const Shape& output_strides, Dtype dtype,
+               std::byte* output);
 
 }  // namespace nxdkit

@@ -79,6 +79,25 @@ std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end) {
   return boxes;
 }
 
+std::vector<ElementRange> ChunkRanges(const Shape& shape, int64_t element_bytes, uint64_t bytes) {
+  const int64_t volume = WholeBox(shape).Volume();
+  if (volume == 0) return {};
+  if (volume * element_bytes <= static_cast<int64_t>(bytes)) return {{0, volume}};
+  const Shape strides = RowMajorStrides(shape);
+  size_t dim = 0;
+  while (dim + 1 < shape.size() && strides[dim] * element_bytes > static_cast<int64_t>(bytes))
+    ++dim;
+  const int64_t rows =
+      std::max<int64_t>(1, static_cast<int64_t>(bytes) / (strides[dim] * element_bytes));
+  const int64_t slab = shape[dim] * strides[dim];  // no chunk goes beyond one
+  std::vector<ElementRange> chunks;
+  for (int64_t begin = 0; begin < volume; begin += slab)
+    for (int64_t row = 0; row < shape[dim]; row += rows)
+      chunks.push_back(
+          {begin + row * strides[dim], begin + std::min(row + rows, shape[dim]) * strides[dim]});
+  return chunks;
+}
+
 Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<Box>& boxes) {
   std::vector<const Box*> all;
   for (const Box& box : boxes) all.push_back(&box);

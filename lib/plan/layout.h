@@ -35,6 +35,14 @@ std::vector<Box> Subtract(const Box& a, const Box& b);
 // The row-major range [first, end) of the elements of a shape as boxes in order: at most two per
 // dimension.
 std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
+// Elements [first, end) of a tensor, row-major.
+struct ElementRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+// All of a tensor in ranges that are boxes, along the outermost dimension of which one index fits
+// `bytes`.
+std::vector<ElementRange> ChunkRanges(const Shape& shape, int64_t element_bytes, uint64_t bytes);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
 // Of boxes of one rank two that meet, the later one first: the first box that any other meets, and
 // the first of those; nullopt when all are disjoint. kUnsupported for boxes that lie so that
@@ -78,6 +86,7 @@ struct LayoutFile {
   int64_t tp_rank = -1;  // -1: the file belongs to no rank
   int64_t pp_rank = -1;
   int64_t ep_rank = -1;
+  int64_t writer = -1;  // the rank that a training run writes it from, where these are of one kind
 };
 
 struct Layout {

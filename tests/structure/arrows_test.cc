@@ -103,6 +103,7 @@ const std::vector<Room>& Rooms() {
       {"formats/ops/inspect", kOps({"formats/ops/verify"})},
       {"formats/ops/sample", kOps({"formats/ops/convert"})},
       {"formats/ops/convert", kOps({"formats/ops/verify", "formats/ops/digest"})},
+      {"formats/ops/read", kOps({"formats/ops/digest", "formats/ops/convert"})},
       {"formats/ops/export", kOps({"formats/ops/verify", "formats/ops/convert"})},
       {"formats/ops/precompile", kOps({"formats/ops/export"})},  // which runs compilers too
 

@@ -72,6 +72,13 @@ Result<int64_t> NumberIn(const Json& object, std::string_view key, int64_t other
   return value->get<int64_t>();
 }
 
+Result<int> RankNumberIn(const Json& object, std::string_view key) {
+  constexpr int kMost = 1 << 20;
+  NXDKIT_ASSIGN(const int64_t number, NumberIn(object, key, 0));
+  if (number >= 0 && number <= kMost) return static_cast<int>(number);
+  return BadUsage("\"{}\" is {}, expected a number from 0 to {}", key, number, kMost);
+}
+
 Result<Shape> ShapeIn(const Json& object, std::string_view key) {
   const Json* const list = JsonFind(object, key);
   if (list == nullptr) return BadUsage("a tensor has no \"{}\"", key);
@@ -142,7 +149,7 @@ Result<SourcePointer> SourceOf(std::string name, HeldSource held) {
   NXDKIT_ASSIGN(ops::TensorReader reader, ops::TensorReader::OfParameters(shared));
   std::string index = IndexText(std::string(held.kind->name), reader);
   return std::make_unique<nxdkit_source>(
-      nxdkit_source{std::move(name), std::move(reader), std::move(held), std::move(index)});
+      nxdkit_source{std::move(name), shared, std::move(reader), std::move(held), std::move(index)});
 }
 
 Result<ops::MemoryTensor> MemoryTensorOf(const Json& entry, const void* data) {
@@ -156,9 +163,9 @@ Result<ops::MemoryTensor> MemoryTensorOf(const Json& entry, const void* data) {
   NXDKIT_TRY(named(ShapeIn(entry, "shape").To(tensor.shape)));
   tensor.strides = RowMajorStrides(tensor.shape);
   if (JsonFind(entry, "strides")) NXDKIT_TRY(named(ShapeIn(entry, "strides").To(tensor.strides)));
-  NXDKIT_ASSIGN(tensor.rank.tp, NumberIn(entry, "rank", 0));
-  NXDKIT_ASSIGN(tensor.rank.pp, NumberIn(entry, "pp_rank", 0));
-  NXDKIT_ASSIGN(tensor.rank.ep, NumberIn(entry, "ep_rank", 0));
+  NXDKIT_ASSIGN(tensor.tp, RankNumberIn(entry, "rank"));
+  NXDKIT_ASSIGN(tensor.pp, RankNumberIn(entry, "pp_rank"));
+  NXDKIT_ASSIGN(tensor.ep, RankNumberIn(entry, "ep_rank"));
   tensor.data = static_cast<const std::byte*>(data);
   return tensor;
 }
@@ -193,18 +200,18 @@ Result<ops::TensorReader> ReaderOfEngine(const nxdkit_source& of, const std::str
   const int ranks = neuron ? cores.cores() : tp;
   if (rank.tp < 0 || rank.tp >= ranks)
     return BadUsage("there is no rank {}: the engine has ranks 0 to {}", rank.tp, ranks - 1);
-  const BoundArtifact& source = of.reader.source();
-  if (!source.artifact.config)
+  const artifact::Artifact& source = of.bound->artifact;
+  if (!source.config)
     return Unsupported("an engine's layout needs a config.json").in(of.name);
   const Dtype dtype = dtype_word && *dtype_word != "auto"
                           ? *DtypeFromTorchName(*dtype_word)
-                          : vllm::EngineDtype(*source.artifact.config);
+                          : vllm::EngineDtype(*source.config);
   const vllm::Geometry geometry{tp, expert_parallel};
   const ops::RankLayout layout = [=](const models::Model& model, int of_rank) {
     return neuron ? vllm_neuron::CoreTensors(model, cores, of_rank)
                   : vllm::RankTensors(model, geometry, of_rank);
   };
-  return ops::TensorReader::OfEngine(of.reader.shared_source(), layout, static_cast<int>(rank.tp),
+  return ops::TensorReader::OfEngine(of.bound, layout, static_cast<int>(rank.tp),
                                      dtype);
 }
 
@@ -217,9 +224,9 @@ Result<ops::TensorReader> ReaderOfKind(const nxdkit_source& of, const kinds::Kin
                 OptionWords(JsonFind(request, "options"), table, nullptr));
   NXDKIT_TRY(table.Parse(words));
   NXDKIT_ASSIGN(const kinds::OutputOptions options,
-                OutputOptionsOf(given, *of.reader.source().artifact.kind, kind));
+                OutputOptionsOf(given, *of.bound->artifact.kind, kind));
   NXDKIT_ASSIGN(const ops::RankPlace rank, RankIn(request));
-  return ops::TensorReader::OfRank(of.reader.shared_source(), kind, options, rank,
+  return ops::TensorReader::OfRank(of.bound, kind, options, rank,
                                    CommonArgs().max_memory);
 }
 
@@ -254,9 +261,7 @@ Result<SourcePointer> OpenMemorySource(const Json& request, const void* const* d
   if (args.from) return BadUsage("\"from\" names a format of files; \"layout\" that of memory");
   HeldSource held{model.layout, HintsFor(args)};
   std::string name = model.name;
-  held.hints.memory = [model = std::move(model), hints = HintsFor(args)] {
-    return ops::OpenMemory(model, hints);
-  };
+  (void)ops::OpenMemory(model, held.hints);
   return SourceOf(std::move(name), std::move(held));
 }
 
@@ -274,7 +279,7 @@ Result<SourcePointer> OpenRankSource(const nxdkit_source& of, const Json& reques
                 engine ? ReaderOfEngine(of, layout, request) : ReaderOfKind(of, *kind, request));
   std::string index = IndexText(layout, reader);
   return std::make_unique<nxdkit_source>(
-      nxdkit_source{of.name, std::move(reader), std::nullopt, std::move(index)});
+      nxdkit_source{of.name, of.bound, std::move(reader), std::nullopt, std::move(index)});
 }
 
 }  // namespace nxdkit::tool

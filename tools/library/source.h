@@ -12,7 +12,8 @@
 
 struct nxdkit_source {
   std::string name;  // a path, or what the caller calls its memory
-  nxdkit::ops::TensorReader reader;
+  std::shared_ptr<const nxdkit::artifact::BoundArtifact> bound;
+  nxdkit::ops::TensorReader reader;  // of `bound`
   // As a command reads it; nullopt: a rank of a layout, which is no artifact.
   std::optional<nxdkit::tool::HeldSource> held;
   std::string index;  // JSON

@@ -65,6 +65,7 @@ Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
                    const std::string& below) {
   const std::string name = dcp::DataFileName(rank);
   const uint32_t file = builder.NewFile(Below(below, name), -1, -1);
+  builder.plan.layout.files[file].writer = rank;
   std::vector<OutputTensor> outputs;
   for (DcpChunk& chunk : cut.chunks) {
     NXDKIT_ASSIGN(OutputTensor output, builder.Add(std::move(chunk.layout), file));

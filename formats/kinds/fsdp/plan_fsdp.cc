@@ -10,8 +10,8 @@
 #include "formats/dtensor/sharding.h"
 #include "formats/fsdp/units.h"
 #include "formats/kinds/builder.h"
-#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/dcp/dcp_contents.h"
+#include "formats/kinds/dcp/lora_dcp.h"
 #include "formats/kinds/fsdp/decide_fsdp.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/run_folder.h"
@@ -55,7 +55,9 @@ struct Group {
 class RankFile {
  public:
   RankFile(OutputBuilder& builder, std::string path, int rank)
-      : builder_(builder), file_(builder.NewFile(std::move(path), -1, -1)), rank_(rank) {}
+      : builder_(builder), file_(builder.NewFile(std::move(path), -1, -1)), rank_(rank) {
+    builder_.plan.layout.files[file_].writer = rank;
+  }
 
   int rank() const { return rank_; }
 

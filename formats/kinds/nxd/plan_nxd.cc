@@ -157,8 +157,8 @@ class NxdPlanner {
     for (int d = 0; d < ranks; ++d) {
       NXDKIT_ASSIGN(OptimizerTree tree, MakeOptimizerTree(source_, output_, params, d));
       NXDKIT_TRY(PlanArchive(std::move(tree.root), std::move(tree.tensors),
-                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)), t,
-                             p));
+                             InTag(nxd::OptimizerFileName(output_.optimizer_style, d, t, p)),
+                             {t, p, 0}));
     }
     return OkStatus();
   }
@@ -177,8 +177,16 @@ class NxdPlanner {
     if (lora_config_) dict.push_back({{std::string(kLoraConfigKey)}, *lora_config_});
     const std::optional<int> ep = output_.geometry.ep > 1 ? std::optional<int>(e) : std::nullopt;
     return PlanArchive(torch::PickleValue::MakeDict(std::move(dict)), std::move(layouts),
-                       InTag("model/" + nxd::ShardFileName(t, p, ep)), t, p, std::move(places));
+                       InTag("model/" + nxd::ShardFileName(t, p, ep)), {t, p, e},
+                       std::move(places));
   }
+
+  // The ranks whose file it is.
+  struct Ranks {
+    int t = 0;
+    int p = 0;
+    int e = 0;
+  };
 
   // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.
   struct XserPlace {
@@ -186,12 +194,20 @@ class NxdPlanner {
     bool here = true;
   };
 
+  // With one ep rank files have none.
+  uint32_t NewFile(std::string path, const Ranks& ranks) {
+    const uint32_t file = builder_.NewFile(std::move(path), ranks.t, ranks.p);
+    if (output_.geometry.ep > 1) builder_.plan.layout.files[file].ep_rank = ranks.e;
+    return file;
+  }
+
   // One main file of a rank; `root` names tensor i by index, or in xser by reference.
   Status PlanArchive(torch::PickleValue root, std::vector<TensorLayout> tensors,
-                     const std::string& path, int t, int p, std::vector<XserPlace> places = {}) {
+                     const std::string& path, const Ranks& ranks,
+                     std::vector<XserPlace> places = {}) {
     places.resize(tensors.size());
-    if (output_.xser) return PlanXser(std::move(root), std::move(tensors), path, t, p, places);
-    const uint32_t file = builder_.NewFile(path, t, p);
+    if (output_.xser) return PlanXser(std::move(root), std::move(tensors), path, ranks, places);
+    const uint32_t file = NewFile(path, ranks);
     NXDKIT_ASSIGN(std::vector<OutputTensor> outputs, builder_.AddAll(std::move(tensors), file));
     return builder_.SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
   }
@@ -199,7 +215,8 @@ class NxdPlanner {
   // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
   // tensor's id is its number in a walk of the main file's value.
   Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
-                  const std::string& path, int t, int p, const std::vector<XserPlace>& places) {
+                  const std::string& path, const Ranks& ranks,
+                  const std::vector<XserPlace>& places) {
     torch::PickleDict info;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const int64_t tid = static_cast<int64_t>(i);
@@ -210,15 +227,14 @@ class NxdPlanner {
                            {{std::string("shape")}, {torch::TorchSize{tensors[i].shape}}},
                            {{std::string("expert_model_parallel")}, {places[i].expert}}})});
       if (!places[i].here) continue;
-      const uint32_t file =
-          builder_.NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), t, p);
+      const uint32_t file = NewFile(fmt::format("{}.tensors/tensor_{}.pt", path, tid), ranks);
       NXDKIT_ASSIGN(OutputTensor output, builder_.Add(std::move(tensors[i]), file));
       NXDKIT_TRY(builder_.SetEncoder(
           file, torch::EncodeTensor(std::move(output), fmt::format("tensor_{}", tid))));
     }
-    const uint32_t main = builder_.NewFile(path, t, p);
+    const uint32_t main = NewFile(path, ranks);
     NXDKIT_TRY(builder_.SetEncoder(main, torch::EncodeValue(root, {}, Stem(path))));
-    const uint32_t info_file = builder_.NewFile(path + ".info.pt", t, p);
+    const uint32_t info_file = NewFile(path + ".info.pt", ranks);
     return builder_.SetEncoder(info_file,
                                torch::EncodeValue(torch::PickleValue::MakeDict(std::move(info)), {},
                                                   Stem(path + ".info.pt")));

@@ -8,14 +8,6 @@
 namespace nxdkit::ops {
 namespace {
 
-std::string FileText(const LayoutFile& file, const std::string& fallback) {
-  std::string text = file.path.empty() ? fallback : file.path;
-  if (file.tp_rank >= 0)
-    text += fmt::format(" (tp rank {}", file.tp_rank) +
-            (file.pp_rank >= 0 ? fmt::format(", pp rank {})", file.pp_rank) : ")");
-  return text;
-}
-
 // The box in the source that an op reads, for a row-major or strided source tensor.
 std::string SourceText(const CopyOp& op, const BoundArtifact& source) {
   const StoredTensor& stored = source.bound.stored[op.source];
@@ -23,7 +15,7 @@ std::string SourceText(const CopyOp& op, const BoundArtifact& source) {
   int64_t last = op.start;
   for (size_t d = 0; d < op.box.extent.size(); ++d) last += (op.box.extent[d] - 1) * op.strides[d];
   const uint64_t base = stored.storage->file_offset() + stored.offset;
-  if (source.merged && !stored.storage->is_file_range())
+  if (!stored.storage->is_file_range())
     return fmt::format("{} {} {} in {}", stored.name, Name(stored.dtype), ShapeText(stored.shape),
                        stored.storage->path());
   return fmt::format("{} {} {} in {}, file bytes [{}, {})", stored.name, Name(stored.dtype),
@@ -50,6 +42,30 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
 
 }  // namespace
 
+std::string WhereText(const LayoutFile& file, const std::string& fallback) {
+  std::string text = file.path.empty() ? fallback : file.path;
+  if (file.tp_rank >= 0)
+    text += fmt::format(" (tp rank {}", file.tp_rank) +
+            (file.pp_rank >= 0 ? fmt::format(", pp rank {})", file.pp_rank) : ")");
+  return text;
+}
+
+std::string ExplainTensor(const BoundArtifact& source, const TensorLayout& tensor,
+                          const OutputTensor& output, const TensorPlan& plan,
+                          std::string_view where) {
+  std::string text = fmt::format("{} {} {}{}{}\n", tensor.name, Name(output.dtype),
+                                 ShapeText(tensor.shape), where.empty() ? "" : " in ", where);
+  for (const CopyOp& op : plan.copies)
+    text += fmt::format(
+        "  {} = {}\n      from {}\n", BoxText(op.box),
+        LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
+        SourceText(op, source));
+  for (const Fill& fill : plan.fills)
+    text += fmt::format("  {} = {}\n", BoxText(fill.stored),
+                        tensor.dtype ? fmt::format("{} (the rank)", fill.value) : "0 (padding)");
+  return text;
+}
+
 Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
   NXDKIT_ASSIGN(const Conversion conversion, PlanConversion(request));
   const BoundArtifact& source = conversion.source;
@@ -60,18 +76,8 @@ Result<std::string> Explain(const ConvertRequest& request, const std::string& na
     const TensorLayout& tensor = output.layout.tensors[t];
     names.push_back(tensor.name);
     if (tensor.name != name) continue;
-    text += fmt::format("{} {} {} in {}\n", tensor.name, Name(output.outputs[t].dtype),
-                        ShapeText(tensor.shape),
-                        FileText(output.layout.files[tensor.file], request.output));
-    for (const CopyOp& op : conversion.plan.tensors[t].copies)
-      text += fmt::format(
-          "  {} = {}\n      from {}\n", BoxText(op.box),
-          LogicalText(tensor.pieces[op.piece], op, source.params[tensor.pieces[op.piece].param]),
-          SourceText(op, source));
-    for (const Fill& fill : conversion.plan.tensors[t].fills)
-      text += fmt::format(
-          "  {} = {}\n", BoxText(fill.stored),
-          tensor.dtype ? fmt::format("{} (the rank)", fill.value) : std::string("0 (padding)"));
+    text += ExplainTensor(source, tensor, output.outputs[t], conversion.plan.tensors[t],
+                          WhereText(output.layout.files[tensor.file], request.output));
   }
   if (!text.empty()) return text;
   const std::optional<std::string> closest = ClosestWord(name, names);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "formats/ops/convert/convert.h"
 
@@ -10,5 +11,14 @@ namespace nxdkit::ops {
 // All output tensors with this name (one per rank), as text lines. kNotFound when no output tensor
 // has the name (with the closest one as a hint).
 Result<std::string> Explain(const ConvertRequest& request, const std::string& tensor);
+
+// The same of one tensor: tensor, output and plan belong together, and are made from `source`.
+// `where` it will lie, "" for nowhere.
+std::string ExplainTensor(const BoundArtifact& source, const TensorLayout& tensor,
+                          const OutputTensor& output, const TensorPlan& plan,
+                          std::string_view where);
+// A file of an output and whose it is: "weights/tp3.safetensors (tp rank 3)"; `fallback` is the
+// path of one that has no name of its own.
+std::string WhereText(const LayoutFile& file, const std::string& fallback);
 
 }  // namespace nxdkit::ops

@@ -144,36 +144,42 @@ class EngineDigester {
   std::vector<Sha256Bytes> digests_;
 };
 
-RankLayout LayoutOf(const vllm::Geometry& geometry) {
-  return [geometry](const models::Model& model, int rank) {
+}  // namespace
+
+RankLayout LayoutOfEngine(const vllm::Geometry& geometry) {
+  return [geometry](const models::Model& model, int rank) -> Result<std::vector<TensorLayout>> {
+    if (rank < 0 || rank >= geometry.tp)
+      return BadUsage("rank {} of the engine, expected 0 to {}", rank, geometry.tp - 1);
     return vllm::RankTensors(model, geometry, rank);
   };
 }
 
-}  // namespace
+Result<std::vector<TensorLayout>> TensorsOfRank(const BoundArtifact& artifact,
+                                                const RankLayout& layout, int rank) {
+  if (artifact.model && !artifact.lora) return layout(*artifact.model, rank);
+  return Unsupported("what an engine makes of it needs a model with a config.json that is known")
+      .in(artifact.artifact.path);
+}
 
 Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
                                                  const vllm::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run) {
-  return DigestRanks(artifact, geometry.tp, LayoutOf(geometry), dtype, run);
+  return DigestRanks(artifact, geometry.tp, LayoutOfEngine(geometry), dtype, run);
 }
 
 Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int ranks,
                                              const RankLayout& layout, Dtype dtype,
                                              const RunOptions& run) {
-  if (!artifact.model || artifact.lora)
-    return Unsupported("what an engine makes of it needs a model with a config.json that is known")
-        .in(artifact.artifact.path);
   EngineDigester digester(artifact, dtype, run);
   for (int rank = 0; rank < ranks; ++rank) {
-    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, layout(*artifact.model, rank));
+    NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, TensorsOfRank(artifact, layout, rank));
     digester.Add(rank, std::move(tensors));
   }
   return digester.Run();
 }
 
 Result<EngineDigests> DigestForEngine(const EngineRequest& request) {
-  return DigestRanks(request, request.geometry.tp, LayoutOf(request.geometry));
+  return DigestRanks(request, request.geometry.tp, LayoutOfEngine(request.geometry));
 }
 
 Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout) {

@@ -48,6 +48,13 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request);
 // The tensors of one rank of an engine.
 using RankLayout = std::function<Result<std::vector<TensorLayout>>(const models::Model&, int rank)>;
 
+// kUsage for a rank that there is not.
+RankLayout LayoutOfEngine(const vllm::Geometry& geometry);
+// By a layout what one rank holds of an artifact. kUnsupported for a model without a table, and for
+// an adapter.
+Result<std::vector<TensorLayout>> TensorsOfRank(const BoundArtifact& artifact,
+                                                const RankLayout& layout, int rank);
+
 // The same for any engine: what its ranks, 0 to `ranks` - 1, hold by `layout`.
 Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout);
 Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int ranks,

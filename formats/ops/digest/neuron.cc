@@ -13,10 +13,18 @@ Result<std::vector<TensorLayout>> TensorsOf(const models::Model& model,
   NXDKIT_TRY(vllm_neuron::CheckKnown(model));
   const std::string fault = vllm_neuron::DtypeFault(model.config, dtype);
   if (!fault.empty()) return Unsupported("{}", fault);
+  if (core < 0 || core >= geometry.cores())
+    return BadUsage("core {} of the engine, expected 0 to {}", core, geometry.cores() - 1);
   return vllm_neuron::CoreTensors(model, geometry, core);
 }
 
 }  // namespace
+
+RankLayout LayoutOfNeuron(const vllm_neuron::Geometry& geometry, Dtype dtype) {
+  return [geometry, dtype](const models::Model& model, int core) {
+    return TensorsOf(model, geometry, dtype, core);
+  };
+}
 
 Result<EngineDigests> DigestForNeuron(const NeuronRequest& request) {
   std::vector<std::string> faults;
@@ -37,10 +45,7 @@ Result<EngineDigests> DigestForNeuron(const NeuronRequest& request) {
 Result<std::vector<EngineParam>> DigestForNeuron(const BoundArtifact& artifact,
                                                  const vllm_neuron::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run) {
-  const auto layout = [&](const models::Model& model, int core) {
-    return TensorsOf(model, geometry, dtype, core);
-  };
-  return DigestRanks(artifact, geometry.cores(), layout, dtype, run);
+  return DigestRanks(artifact, geometry.cores(), LayoutOfNeuron(geometry, dtype), dtype, run);
 }
 
 Status CheckForNeuron(const models::Model& model, const vllm_neuron::Geometry& geometry,

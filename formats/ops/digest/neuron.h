@@ -12,6 +12,9 @@ struct NeuronRequest : EngineSource {
   vllm_neuron::Geometry geometry;
 };
 
+// kUsage for a core that there is not, kUnsupported as DigestForNeuron.
+RankLayout LayoutOfNeuron(const vllm_neuron::Geometry& geometry, Dtype dtype);
+
 // EngineParam::rank is the number of the core. Sizes that break a rule and have a layout all the
 // same are warnings. kUnsupported as vllm_neuron::CoreTensors, and for an
 // element type in which experts are not predicted.

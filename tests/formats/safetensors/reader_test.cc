@@ -365,8 +365,8 @@ std::string ReadBox(const StoredTensor& tensor, const Box& box) {
   std::string out(static_cast<size_t>(box.Volume() * ElementBytes(tensor.dtype)), '?');
   CopyOp op{0, 0, chunk, 0, tensor.strides};
   for (size_t d = 0; d < box.lo.size(); ++d) op.start += box.lo[d] * tensor.strides[d];
-  const auto move = ClipToChunk(op, tensor, chunk, RowMajorStrides(box.extent), tensor.dtype,
-                                reinterpret_cast<std::byte*>(out.data()));
+  const auto move = ClipToSlice(op, tensor, SliceOf(chunk), RowMajorStrides(box.extent),
+                                tensor.dtype, reinterpret_cast<std::byte*>(out.data()));
   Gatherer gatherer(1 << 16);
   if (!move || !gatherer.Run({*move}).ok()) ADD_FAILURE() << BoxText(box);
   return out;

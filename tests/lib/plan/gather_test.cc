@@ -224,25 +224,132 @@ TEST(Gather, RandomBoxesAtEveryStagingSize) {
 
 // --- clipping and fills
 
-TEST(ClipToChunk, GivesThePartOfTheOpInsideTheChunk) {
+TEST(ClipToSlice, GivesThePartOfTheOpInsideABox) {
   const Matrix m(10, 6);
-  // Output [10, 8]: columns 1 to 7 are the source; the chunk is rows 4 to 6.
+  // Output [10, 8]: columns 1 to 7 are the source; the box is rows 4 to 6.
   const CopyOp op{0, 0, {{0, 1}, {10, 6}}, 0, {6, 1}};
   std::vector<std::byte> out(2 * 8 * 4, std::byte{0});
-  const auto move = ClipToChunk(op, m.tensor, {{4, 0}, {2, 8}}, {8, 1}, Dtype::kU32, out.data());
+  const auto clip = [&](const Box& box) {
+    return ClipToSlice(op, m.tensor, SliceOf(box), {8, 1}, Dtype::kU32, out.data());
+  };
+  const auto move = clip({{4, 0}, {2, 8}});
   ASSERT_TRUE(move.has_value());
   EXPECT_EQ(move->start, 24);
   EXPECT_EQ(move->output, out.data() + 4);
   EXPECT_EQ(move->copy.extent, Shape({2, 6}));
-  EXPECT_EQ(ClipToChunk(op, m.tensor, {{0, 7}, {10, 1}}, {8, 1}, Dtype::kU32, out.data()),
+  EXPECT_EQ(clip({{0, 7}, {10, 1}}), std::nullopt);
+}
+
+TEST(ClipToSlice, BeginsAtTheFirstIndexOfTheSliceInsideTheOp) {
+  const Matrix m(10, 6);
+  // Rows 5 to 10 of the output are rows 0 to 5 of the source.
+  const CopyOp op{0, 0, {{5, 0}, {5, 6}}, 0, {6, 1}};
+  std::vector<std::byte> out(4 * 2 * 4, std::byte{0});
+  // Rows 1, 4, 7 and columns 1, 5: of the op row 7 alone.
+  const auto move =
+      ClipToSlice(op, m.tensor, {{1, 1}, {9, 6}, {3, 4}}, {2, 1}, Dtype::kU32, out.data());
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->start, 2 * 6 + 1);
+  EXPECT_EQ(move->output, out.data() + 2 * 2 * 4);
+  EXPECT_EQ(move->copy.extent, Shape({1, 2}));
+  EXPECT_EQ(move->copy.source_strides, Shape({6, 4}));
+  // Rows 1 and 13: none of them.
+  EXPECT_EQ(ClipToSlice(op, m.tensor, {{1, 0}, {10, 6}, {12, 1}}, {6, 1}, Dtype::kU32, out.data()),
             std::nullopt);
 }
 
-TEST(FillBox, FillsOnlyInsideTheChunk) {
+// A step that no dimension is as long as: nothing is multiplied with it.
+TEST(ClipToSlice, TakesTheLargestStep) {
+  const Matrix m(10, 6);
+  std::vector<std::byte> out(4);
+  const auto move =
+      ClipToSlice(CopyWhole(m.tensor, 0), m.tensor, {{3, 2}, {10, 6}, {INT64_MAX, INT64_MAX}},
+                  {1, 1}, Dtype::kU32, out.data());
+  ASSERT_TRUE(move.has_value());
+  EXPECT_EQ(move->start, 3 * 6 + 2);
+  EXPECT_EQ(move->copy.extent, Shape({1, 1}));
+}
+
+// Tensors of up to three dimensions in random boxes, some of them transposed and some fills, and a
+// random slice of each, at every staging size.
+TEST(AddSliceMoves, EqualsTheElementsOfRandomSlices) {
+  std::mt19937 random(11);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+  for (int round = 0; round < 500; ++round) {
+    Shape shape(random() % 4);
+    for (int64_t& length : shape) length = 1 + below(9);
+    BoundLayout source;
+    TensorPlan plan;
+    std::vector<uint32_t> whole(WholeBox(shape).Volume());
+    std::vector<Box> boxes{WholeBox(shape)};
+    for (int cut = 0; cut < 4 && !shape.empty(); ++cut) {
+      Box box = boxes.front();
+      const size_t d = random() % shape.size();
+      if (box.extent[d] < 2) continue;
+      Box rest = box;
+      box.extent[d] = 1 + below(box.extent[d] - 1);
+      rest.lo[d] += box.extent[d];
+      rest.extent[d] -= box.extent[d];
+      boxes.erase(boxes.begin());
+      boxes.insert(boxes.end(), {box, rest});
+    }
+    for (const Box& box : boxes) {
+      const auto number = static_cast<uint32_t>(1000 * (boxes.size() + random() % 100));
+      const bool fills = random() % 4 == 0;
+      Shape strides = RowMajorStrides(box.extent);
+      if (random() % 2 == 0) {  // stored with its dimensions in the other order
+        Shape turned(box.extent.rbegin(), box.extent.rend());
+        strides = RowMajorStrides(turned);
+        std::ranges::reverse(strides);
+      }
+      if (fills) {
+        plan.fills.push_back({box, number});
+      } else {
+        const auto index = static_cast<uint32_t>(source.stored.size());
+        source.stored.push_back(testing_util::PackedNumbers("s", {box.Volume()}, number));
+        plan.copies.push_back({index, 0, box, 0, strides});
+      }
+      testing_util::ForEachIndex(box.extent, [&](const Shape& index) {
+        Shape at = index;
+        for (size_t d = 0; d < at.size(); ++d) at[d] += box.lo[d];
+        whole[testing_util::LinearIndex(at, RowMajorStrides(shape))] =
+            fills ? number
+                  : number + static_cast<uint32_t>(testing_util::LinearIndex(index, strides));
+      });
+    }
+    Slice slice = WholeSlice(shape);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      slice.begin[d] = below(shape[d] + 1);
+      slice.end[d] = slice.begin[d] + below(shape[d] - slice.begin[d] + 1);
+      slice.step[d] = 1 + below(4);
+    }
+    ASSERT_TRUE(CheckSlice(slice, shape).ok());
+    std::vector<uint32_t> expected;
+    testing_util::ForEachIndex(slice.extent(), [&](const Shape& index) {
+      Shape at = slice.begin;
+      for (size_t d = 0; d < at.size(); ++d) at[d] += index[d] * slice.step[d];
+      expected.push_back(whole[testing_util::LinearIndex(at, RowMajorStrides(shape))]);
+    });
+    std::vector<std::byte> out(expected.size() * 4);
+    std::vector<Move> moves;
+    AddSliceMoves(plan, source, Dtype::kU32, slice, RowMajorStrides(slice.extent()), out.data(),
+                  moves);
+    Gatherer gatherer(4 + random() % 400);
+    ASSERT_TRUE(gatherer.Run(std::move(moves)).ok());
+    ASSERT_EQ(AsNumbers(out), expected) << "round " << round;
+  }
+}
+
+TEST(FillSlice, FillsOnlyInsideTheSlice) {
   std::vector<int32_t> out(8, -1);
-  FillBox({{{1, 2}, {2, 2}}, 5}, {{0, 0}, {2, 4}}, {4, 1}, Dtype::kI32,
-          reinterpret_cast<std::byte*>(out.data()));
+  const auto fill = [&](const Fill& what, const Slice& slice) {
+    FillSlice(what, slice, {4, 1}, Dtype::kI32, reinterpret_cast<std::byte*>(out.data()));
+  };
+  fill({{{1, 2}, {2, 2}}, 5}, SliceOf({{0, 0}, {2, 4}}));
   EXPECT_EQ(out, (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 5, 5}));
+  // Columns 1, 3, 5, 7 of rows 0 and 4: of the fill column 3 of row 4.
+  fill({{{4, 2}, {1, 3}}, 6}, {{0, 1}, {5, 8}, {4, 2}});
+  EXPECT_EQ(out, (std::vector<int32_t>{-1, -1, -1, -1, -1, 6, 5, 5}));
 }
 
 }  // namespace

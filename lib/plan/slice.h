@@ -1,0 +1,30 @@
+// A part of a tensor with a step in each dimension: what x[begin:end:step, ...] is.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/base/error.h"
+#include "lib/plan/layout.h"
+
+namespace nxdkit {
+
+// Of each dimension the indices begin, begin + step, ... before end.
+struct Slice {
+  Shape begin;
+  Shape end;
+  Shape step;
+
+  Shape extent() const;  // how many indices of each dimension it has
+  bool operator==(const Slice&) const = default;
+};
+
+Slice WholeSlice(const Shape& shape);
+Slice SliceOf(const Box& box);
+// A box of the indices that a slice has, as a slice of the tensor.
+Slice PartOf(const Slice& slice, const Box& part);
+
+// kUsage, with the dimension, what was found and what is allowed: 0 <= begin <= end <= length and
+// step >= 1 in every dimension of `shape`.
+Status CheckSlice(const Slice& slice, const Shape& shape);
+
+}  // namespace nxdkit
