@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <new>
 #include <string>
 #include <vector>
@@ -49,13 +50,20 @@ int Guarded(char** reply, const Work& work) {
   }
 }
 
-// Sources by their numbers, as words of a command line, which the host knows.
+// The same path in other words: "a/b" and "a/./b".
+std::string Respelled(const std::string& path) {
+  const size_t last = path.rfind('/') + 1;  // 0 where there is none
+  return path.substr(0, last) + "./" + path.substr(last);
+}
+
+// Sources by their numbers, as words of a command line, which the host knows. Two sources of one
+// path, opened with different options, are two words.
 class SourceNames {
  public:
   SourceNames(nxdkit_source* const* sources, size_t count, LibraryHost& host)
       : sources_(sources), count_(count), host_(host) {}
 
-  Result<std::string> NameOf(int64_t number) const {
+  Result<std::string> NameOf(int64_t number) {
     if (sources_ == nullptr || number < 0 || static_cast<uint64_t>(number) >= count_)
       return BadUsage("there is no source {}: {} were given", number, sources_ ? count_ : 0);
     const nxdkit_source* const source = sources_[number];
@@ -63,17 +71,20 @@ class SourceNames {
     if (!source->held)
       return BadUsage("it is what one rank of a layout holds, and no model that a command reads")
           .in(source->name);
-    host_.Hold(source->name, *source->held);
-    return source->name;
+    std::string name = source->name;
+    while (named_.try_emplace(name, source).first->second != source) name = Respelled(name);
+    host_.Hold(name, *source->held);
+    return name;
   }
 
  private:
   nxdkit_source* const* sources_;
   size_t count_;
   LibraryHost& host_;
+  std::map<std::string, const nxdkit_source*> named_;
 };
 
-Result<Outcome> RunCommand(const Json& request, const SourceNames& names, LibraryHost& host) {
+Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost& host) {
   NXDKIT_ASSIGN(const std::string name, TextIn(request, "command"));
   const Command* const command = FindCommand(name);
   if (command == nullptr) return BadUsage("there is no command \"{}\" in the library", name);
@@ -151,7 +162,7 @@ int nxdkit_run(const char* request, nxdkit_source* const* sources, size_t source
   const int failed = Guarded(reply, [&]() -> Status {
     NXDKIT_ASSIGN(const Json json, ParseRequest(request));
     LibraryHost host;
-    const SourceNames names(sources, source_count, host);
+    SourceNames names(sources, source_count, host);
     Result<Outcome> outcome = Error(Errc::kInternal, "nothing was run");
     std::exception_ptr thrown;
     host.Run(

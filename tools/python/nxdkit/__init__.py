@@ -1,9 +1,9 @@
 """Checkpoints of every layout that nxdkit reads, tensor by tensor, and its commands as calls.
 
-    run = nxdkit.open("runs/grpo")                  # hf, nxd, fsdp, dcp, megatron, rollout, torch, delta
+    run = nxdkit.open("runs/grpo")         # hf, nxd, fsdp, dcp, megatron, rollout, torch, delta
     q = run["model.layers.0.self_attn.q_proj.weight"]
-    rows = q[0:128].torch()                         # reads 128 rows, from the files that hold them
-    mine = run.rank("vllm", tp=8, rank=3)           # what a rank of an engine will hold
+    rows = q[0:128].torch()                # reads 128 rows, from the files that hold them
+    mine = run.rank("vllm", tp=8, rank=3)  # what a rank of an engine will hold
     nxdkit.convert(run, "bundle", to="rollout", tp=8, progress=lambda p: bar.update(p.bytes))
     assert nxdkit.digest("bundle") == run.digest()
     nxdkit.verify("bundle", against=run)            # raises nxdkit.Findings
@@ -13,8 +13,6 @@ It needs nothing but the standard library; torch and numpy are imported by what 
 The library itself, libnxdkit.so.1, is loaded by the first call: from this package, else from
 $NXDKIT_LIBRARY, else where the system has it.
 """
-
-from __future__ import annotations
 
 # Each name is imported when it is used, so that `import nxdkit` costs next to nothing.
 _PLACES = {
@@ -107,5 +105,5 @@ def __getattr__(name: str) -> object:
     return value
 
 
-def __dir__() -> list[str]:
+def __dir__() -> "list[str]":
     return sorted({*globals(), *__all__, "__version__"})

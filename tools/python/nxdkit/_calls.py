@@ -169,14 +169,14 @@ def verify(
     Raises Findings where it is not: .findings has all, .tensor, .rank, .index and .byte are the
     place of the first.
     """
-    with _readable(source, _config_of(source, options)) as readable:
-        with _readable("" if against is None else against) as other:
-            asked = {**options, **({} if against is None else {"against": other})}
-            try:
-                return run("ckpt-verify", readable, progress=progress, **asked)
-            except Findings as error:
-                _locate(error, (readable, other))
-                raise
+    mine = _readable(source, _config_of(source, options))
+    with mine as readable, _readable("" if against is None else against) as other:
+        asked = {**options, **({} if against is None else {"against": other})}
+        try:
+            return run("ckpt-verify", readable, progress=progress, **asked)
+        except Findings as error:
+            _locate(error, (readable, other))
+            raise
 
 
 def _locate(error: Findings, sources: Tuple[Any, ...]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from ctypes import byref, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from ._errors import DamagedError, Error, warn
 from ._handle import Handle, PathRecipe, RankRecipe, plain_options, read_box
-from ._library import check, load, taken
+from ._library import check, taken
 from ._progress import Callback
 from ._report import Report, parse
 from ._tensor import Tensor, whole
@@ -81,7 +80,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         number = self._numbers.get(name)
         if number is None:
-            raise KeyError(f"no tensor {name!r} in {self.path}{self._like(name)}")
+            raise _NoTensor(name, self)
         return whole(self, number, self._index["tensors"][number])
 
     def __iter__(self) -> Iterator[str]:
@@ -97,12 +96,6 @@ class Checkpoint(Mapping[str, Tensor]):
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-    def _like(self, name: object) -> str:
-        import difflib
-
-        near = difflib.get_close_matches(str(name), self._numbers, 1) if len(self) < 5000 else []
-        return f"; there is {near[0]!r}" if near else ""
 
     # What can be done with it.
 
@@ -226,6 +219,24 @@ def open(path: PathLike, *, progress: Optional[Callback] = None, **options: Any)
     """
     recipe = PathRecipe(os.fspath(path), plain_options(options))
     return Checkpoint(recipe, recipe.open(progress))
+
+
+class _NoTensor(KeyError):
+    """A name that a checkpoint does not have; a similar one is looked for when it is shown."""
+
+    def __init__(self, name: str, checkpoint: Checkpoint) -> None:
+        super().__init__(name)
+        self._checkpoint = checkpoint
+
+    def __str__(self) -> str:
+        import difflib
+
+        text = f"no tensor {self.args[0]!r} in {self._checkpoint.path}"
+        near = difflib.get_close_matches(str(self.args[0]), self._checkpoint, 1)
+        return f"{text}; there is {near[0]!r}" if near else text
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return KeyError, (str(self),)
 
 
 def _reopened(recipe: Any) -> Checkpoint:

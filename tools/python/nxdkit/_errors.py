@@ -4,7 +4,7 @@ nxdkit-errors(7) lists the messages."""
 from __future__ import annotations
 
 import errno
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional, Tuple
 
 from ._report import Report
 
@@ -44,6 +44,9 @@ class Error(Exception):
         self.exit_code = self.report.get("exit_code", type(self).exit_code)
         for name in ("file", "member", "tensor", "rank", "offset", "hint"):
             setattr(self, name, place.get(name))
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.message, self.report), self.__dict__  # OSError has one of its own
 
     def __str__(self) -> str:
         parts = [part for part in (self.file, self.member, self.tensor) if part]

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._errors import error_of
 from ._library import call, check, load, request_of

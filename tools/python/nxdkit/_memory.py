@@ -160,10 +160,9 @@ def _packed(dtype: str, shape: Sequence[int], buffer: Any) -> _Array:
     elements = 1
     for count in shape:
         elements *= count
-    if view.nbytes != bytes_of(dtype, elements):
-        raise ValueError(
-            f"{view.nbytes} bytes, and {dtype} of shape {list(shape)} has {bytes_of(dtype, elements)}"
-        )
+    needed = bytes_of(dtype, elements)
+    if view.nbytes != needed:
+        raise ValueError(f"{view.nbytes} bytes, and {dtype} of shape {list(shape)} has {needed}")
     if view.nbytes == 0:
         return _Array(dtype, tuple(shape), None, 0, view)
     memory = (ctypes.c_char * view.nbytes).from_buffer(view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, List, Union
 
 from ._checkpoint import Checkpoint, PathLike
 from ._checkpoint import open as open_checkpoint
@@ -45,7 +45,6 @@ class safe_open:
             raise ValueError(f"the backend {backend!r} is not mmap or pread")
         self._framework = FRAMEWORKS[framework]
         self._device = device
-        self._filename = os.fspath(filename)
         self._checkpoint = open_checkpoint(filename, **options)
 
     def __enter__(self) -> safe_open:
@@ -62,11 +61,10 @@ class safe_open:
         """The names of the tensors in the checkpoint's own order."""
         return list(self._checkpoint)
 
-    def metadata(self) -> Optional[Dict[str, str]]:
-        """What is written in the header of a safetensors file; of other layouts their names."""
-        if os.path.isfile(self._filename) and self._filename.endswith(".safetensors"):
-            return _metadata_of(self._filename)
-        return {"format": "pt", "nxdkit": self._checkpoint.format}
+    def metadata(self) -> Dict[str, str]:
+        """What is written in the headers of safetensors files; {"format": "pt"} where nothing is,
+        or in another layout."""
+        return dict(self._checkpoint._index.get("metadata") or {"format": "pt"})
 
     def get_tensor(self, name: str) -> Any:
         """The whole tensor, in the framework and on the device that were asked for."""
@@ -115,23 +113,13 @@ def _is_plain(part: Any) -> bool:
     return part is Ellipsis or (hasattr(part, "__index__") and getattr(part, "ndim", 0) == 0)
 
 
-def _metadata_of(path: str) -> Optional[Dict[str, str]]:
-    """__metadata__ of a file that was opened, so that its header is known to be good."""
-    import json
-
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    metadata: Optional[Dict[str, str]] = header.get("__metadata__")
-    return metadata
-
-
 def load_file(
     filename: PathLike, device: Union[str, int] = "cpu", *, backend: str = "mmap", **options: Any
 ) -> Dict[str, Any]:
     """safetensors.torch.load_file for a checkpoint of any layout: all tensors as torch has them.
 
     model.load_state_dict(nxdkit.load_file("runs/grpo")), or
-    AutoModelForCausalLM.from_pretrained(None, config=config, state_dict=nxdkit.load_file(...)).
+    Qwen3ForCausalLM.from_pretrained(None, config=config, state_dict=nxdkit.load_file(...)).
     """
     with safe_open(filename, "pt", device, backend=backend, **options) as file:
         return file.get_tensors()
