@@ -14,6 +14,7 @@ set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 # The commands are a shared library. Nothing of it is seen from outside but what nxdkit.h names, so that calls inside of
 # it are as direct as in a program.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs read the headers that were precompiled for the library
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 

@@ -1,6 +1,8 @@
-# The target `wheel`: the commands for `pip install`, on every Linux of x86-64 with a glibc of 2.34 or later (Amazon
-# Linux 2023, Ubuntu 22.04, Debian 12). The same objects are linked again, with the static libraries of Debian; what
-# Debian has only as shared libraries (ISA-L, oneDNN) goes into the wheel. Nothing of it is built unless asked for.
+# The targets `wheel` and `train-wheel`: for `pip install`, on every Linux of x86-64 with a glibc of 2.34 or later (Amazon
+# Linux 2023, Ubuntu 22.04, Debian 12). The first has the library with the Python package and all commands but the
+# trainer; oneDNN is three times as large as all of it, so the trainer is a wheel of its own. The same objects are linked
+# again, with the static libraries of Debian; what Debian has only as shared libraries (ISA-L, oneDNN) goes into the
+# wheels. Nothing of it is built unless asked for.
 set(static_libraries)
 foreach(name archive zstd z crypto yaml-cpp pcre2-8 utf8proc)
   find_library(NXDKIT_STATIC_${name} lib${name}.a)
@@ -16,34 +18,44 @@ if(NOT Python3_FOUND)
 endif()
 
 # Debian has no libfmt.a (its sources are in the headers), and its libarchive.a names more than we need.
-add_library(nxdkit_static_parts OBJECT EXCLUDE_FROM_ALL tools/wheel/arc4random.cc tools/wheel/static_archive.cc
-  tools/wheel/static_fmt.cc)
+add_library(nxdkit_static_parts OBJECT EXCLUDE_FROM_ALL tools/wheel/arc4random.cc tools/wheel/libc_data.cc
+  tools/wheel/static_archive.cc tools/wheel/static_fmt.cc)
 target_link_libraries(nxdkit_static_parts PRIVATE nxdkit_settings)
-set(own nxdkit_trainer nxdkit_tool_shared nxdkit_formats nxdkit_lib)
 set(portable ${PROJECT_BINARY_DIR}/portable)
-get_property(tools DIRECTORY tools PROPERTY BUILDSYSTEM_TARGETS)
-set(programs)
-foreach(tool ${tools})
-  get_target_property(type ${tool} TYPE)
-  if(NOT type STREQUAL "EXECUTABLE")
-    continue()
-  endif()
-  add_executable(${tool}-portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${tool}>
-    $<TARGET_OBJECTS:nxdkit_static_parts>)
-  # Not of the command's own name: `cmake --build ... --target nxd-convert` would make this one.
-  set_target_properties(${tool}-portable PROPERTIES LINKER_LANGUAGE CXX
-    RUNTIME_OUTPUT_DIRECTORY ${portable}/programs BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../share/nxdkit/lib")
-  add_dependencies(${tool}-portable ${own})
+# nxdkit_portable(TARGET LIBRARY... [SHARED NAME...]): linked with these libraries of ours, and statically with others'.
+function(nxdkit_portable target)
+  cmake_parse_arguments(arg "" "" "OWN;SHARED" ${ARGN})
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:nxdkit_static_parts>)
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  add_dependencies(${target} ${arg_OWN})
   # DT_RPATH, unlike DT_RUNPATH, is where the libraries of libraries are looked for too.
-  target_link_options(${tool}-portable PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)
-  target_link_libraries(${tool}-portable PRIVATE -Wl,--start-group)
-  foreach(library ${own})
-    target_link_libraries(${tool}-portable PRIVATE $<TARGET_FILE:${library}>)
+  target_link_options(${target} PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)
+  target_link_libraries(${target} PRIVATE -Wl,--start-group)
+  foreach(library ${arg_OWN})
+    target_link_libraries(${target} PRIVATE $<TARGET_FILE:${library}>)
   endforeach()
-  target_link_libraries(${tool}-portable PRIVATE ${static_libraries} -Wl,--end-group -Wl,--as-needed ${ISAL_LIBRARY}
-    ${DNNL_LIBRARY} gomp Threads::Threads)
-  list(APPEND programs ${tool}-portable)
-endforeach()
+  target_link_libraries(${target} PRIVATE ${static_libraries} -Wl,--end-group -Wl,--as-needed ${arg_SHARED}
+    Threads::Threads)
+endfunction()
+
+add_library(libnxdkit-portable SHARED EXCLUDE_FROM_ALL $<TARGET_OBJECTS:libnxdkit> $<TARGET_OBJECTS:nxdkit_commands>)
+nxdkit_portable(libnxdkit-portable OWN nxdkit_tool_shared nxdkit_formats nxdkit_lib SHARED ${ISAL_LIBRARY})
+target_link_options(libnxdkit-portable PRIVATE
+  LINKER:--version-script=${PROJECT_SOURCE_DIR}/tools/library/exports.map)
+set_target_properties(libnxdkit-portable PROPERTIES OUTPUT_NAME nxdkit SOVERSION 1 BUILD_WITH_INSTALL_RPATH ON
+  INSTALL_RPATH "$ORIGIN" LIBRARY_OUTPUT_DIRECTORY ${portable}/library)
+add_executable(wheel-launcher EXCLUDE_FROM_ALL tools/wheel/launcher.cc)
+target_link_libraries(wheel-launcher PRIVATE nxdkit_settings ${CMAKE_DL_LIBS})
+target_compile_definitions(wheel-launcher PRIVATE NXDKIT_VERSION="${PROJECT_VERSION}")
+target_link_options(wheel-launcher PRIVATE -static-libstdc++ -s LINKER:--gc-sections)
+set_target_properties(wheel-launcher PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${portable})
+
+# Not of the command's own name: `cmake --build ... --target grpo-train` would make this one.
+add_executable(grpo-train-portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:grpo-train>)
+nxdkit_portable(grpo-train-portable OWN nxdkit_trainer nxdkit_tool_shared nxdkit_formats nxdkit_lib
+  SHARED ${ISAL_LIBRARY} ${DNNL_LIBRARY} gomp)
+set_target_properties(grpo-train-portable PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${portable} BUILD_WITH_INSTALL_RPATH ON
+  INSTALL_RPATH "$ORIGIN/../share/nxdkit/lib")
 
 # What is in the programs, in binary or through headers: the wheel carries its licenses.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE libstdcxx
@@ -54,9 +66,23 @@ foreach(header fmt/format.h nlohmann/json.hpp CLI/CLI.hpp eigen3/Eigen/Core)
   list(APPEND linked ${NXDKIT_HEADER_${header}})
 endforeach()
 
-add_custom_target(wheel DEPENDS ${programs} completion_scripts VERBATIM
+set(make_wheel ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION}
+  --license ${PROJECT_SOURCE_DIR}/LICENSE --out ${PROJECT_BINARY_DIR}/wheel)
+add_custom_target(wheel DEPENDS libnxdkit-portable wheel-launcher completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/stage
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/stage
-  COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION}
-    --programs ${portable}/programs --share ${portable}/stage/share --package ${PROJECT_SOURCE_DIR}/tools/wheel/nxdkit
-    --license ${PROJECT_SOURCE_DIR}/LICENSE --out ${PROJECT_BINARY_DIR}/wheel --linked ${linked})
+  COMMAND ${make_wheel} --library $<TARGET_FILE:libnxdkit-portable> --launcher $<TARGET_FILE:wheel-launcher>
+    --header ${PROJECT_SOURCE_DIR}/tools/library/nxdkit.h --package ${PROJECT_SOURCE_DIR}/tools/python/nxdkit
+    --stage ${portable}/stage --linked ${linked})
+set(plugin)
+if(TARGET nxdkit_mpi)
+  set(plugin --plugin $<TARGET_FILE:nxdkit_mpi>)
+endif()
+add_custom_target(train-wheel DEPENDS grpo-train-portable completion_scripts VERBATIM
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/train-stage
+  COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/train-stage
+  COMMAND ${make_wheel} --trainer $<TARGET_FILE:grpo-train-portable> ${plugin} --stage ${portable}/train-stage
+    --linked ${linked})
+if(TARGET nxdkit_mpi)
+  add_dependencies(train-wheel nxdkit_mpi)
+endif()

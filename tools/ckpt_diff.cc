@@ -8,6 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 
@@ -225,6 +226,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.optimizer = args.optimizer;
   request.a = {args.a, kinds::KindFromName(args.a_from), HintsOf(args.a_layout, "--a-")};
   request.b = {args.b, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
+  for (ops::DiffSide* side : {&request.a, &request.b})
+    TakeHeld(context, side->path, side->kind, side->hints);
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
@@ -234,8 +237,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptDiff = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

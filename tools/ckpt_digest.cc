@@ -8,6 +8,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
@@ -125,11 +126,10 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   return OkStatus();
 }
 
-Status CheckBase(const Args& args) {
+Status CheckBase(const Args& args, const ops::EngineSource& source) {
   if (!args.base) return OkStatus();
-  NXDKIT_ASSIGN(const kinds::Kind* const kind,
-                args.from ? Result<const kinds::Kind*>(kinds::KindFromName(*args.from))
-                          : kinds::Recognise(args.path));
+  NXDKIT_ASSIGN(const kinds::Kind* const kind, source.kind ? Result<const kinds::Kind*>(source.kind)
+                                                           : kinds::Recognise(args.path));
   if (kind->reads_base) return OkStatus();
   return BadUsage("--base is what a delta changes, and this is {}", kind->name).in(args.path);
 }
@@ -174,12 +174,18 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   return json;
 }
 
-// The artifact that is digested, as an engine of these sizes holds it.
-ops::EngineSource SourceFor(const Args& args, const Runner& runner) {
+ops::EngineSource PlainSource(const Args& args, const ToolContext& context) {
   ops::EngineSource source;
   source.path = args.path;
   if (args.from) source.kind = kinds::KindFromName(*args.from);
   source.hints = HintsFor(args);
+  TakeHeld(context, args.path, source.kind, source.hints);
+  return source;
+}
+
+// The artifact that is digested, as an engine of these sizes holds it.
+ops::EngineSource SourceFor(const Args& args, const Runner& runner, const ToolContext& context) {
+  ops::EngineSource source = PlainSource(args, context);
   source.hints.Reset("tp");
   if (args.dtype && *args.dtype != "auto") source.dtype = DtypeFromTorchName(*args.dtype);
   source.run = runner.options();
@@ -212,7 +218,7 @@ ToolAnswer AnswerOf(const Args& args, const ops::EngineDigests& found, const Key
 
 Result<ToolAnswer> RunAsVllm(const Args& args, ToolContext& context) {
   const Runner runner(context);
-  const ops::EngineRequest request{SourceFor(args, runner),
+  const ops::EngineRequest request{SourceFor(args, runner, context),
                                    {args.layout.Number("tp").value_or(1), args.expert_parallel}};
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
   const auto key_of = [](const ops::EngineParam& param) {
@@ -229,7 +235,7 @@ Result<ToolAnswer> RunAsNeuron(const Args& args, ToolContext& context) {
                                        args.layout.Number("ep").value_or(1),
                                        args.attention_dp.value_or(1)};
   NXDKIT_TRY(vllm_neuron::CheckCores(geometry));
-  ops::NeuronRequest request{SourceFor(args, runner), geometry};
+  ops::NeuronRequest request{SourceFor(args, runner, context), geometry};
   request.hints.Reset("ep");
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForNeuron(request));
   const auto key_of = [&](const ops::EngineParam& param) {
@@ -247,13 +253,14 @@ Result<ToolAnswer> RunAsNeuron(const Args& args, ToolContext& context) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckArgs(args, context.common()));
-  NXDKIT_TRY(CheckBase(args));
+  const ops::EngineSource source = PlainSource(args, context);
+  NXDKIT_TRY(CheckBase(args, source));
   if (args.as == "vllm") return RunAsVllm(args, context);
   if (args.as) return RunAsNeuron(args, context);
   ops::DigestRequest request;
   request.path = args.path;
-  if (args.from) request.kind = kinds::KindFromName(*args.from);
-  request.hints = HintsFor(args);
+  request.kind = source.kind;
+  request.hints = source.hints;
   request.files = args.files;
   request.write_manifest = args.manifest;
   request.check_manifest = args.check;
@@ -270,8 +277,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptDigest = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -10,8 +10,8 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 #include "tools/inspect/report.h"
@@ -178,8 +178,9 @@ std::string MoreLine(size_t shown, size_t all) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, StopIfInterrupted};
+  ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, context.poll()};
   if (args.from) request.kind = kinds::KindFromName(*args.from);
+  TakeHeld(context, args.path, request.kind, request.hints);
   NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect(request));
   context.Tell(Said{inspection.warnings, inspection.artifact.choices});
 
@@ -216,8 +217,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptInspect = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

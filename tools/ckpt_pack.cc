@@ -9,6 +9,7 @@
 #include "lib/system/look.h"
 #include "lib/system/places.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -122,6 +123,8 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckOutput(args));
+  if (!context.host().is_process() && (args.input == tar::kStream || args.output == tar::kStream))
+    return BadUsage("standard input and output are those of a command, and this is a call");
   const Runner runner(context);
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
                                                        ? Unpack(args, context, runner.options())
@@ -152,8 +155,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptPack = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -11,8 +11,8 @@
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"
 #include "lib/system/folders.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/findings.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/serving.h"
@@ -131,7 +131,8 @@ artifact::InputHints HintsFor(const Args& args) {
   return hints;
 }
 
-Result<ops::VerifyReport> Judge(const Args& args, const artifact::RunOptions& run) {
+Result<ops::VerifyReport> Judge(const Args& args, const ToolContext& context,
+                                const artifact::RunOptions& run) {
   if (args.against || args.against_from)
     return BadUsage("--weights and --against are two different questions");
   if (args.from && *args.from != "rollout")
@@ -139,6 +140,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const artifact::RunOptions& ru
   ops::FitnessRequest request{args.path, *args.weights, nullptr, HintsOf(args.weights_layout, ""),
                               run.poll};
   if (args.weights_from) request.weights_kind = kinds::KindFromName(*args.weights_from);
+  TakeHeld(context, *args.weights, request.weights_kind, request.hints);
   return ops::JudgeFitness(request);
 }
 
@@ -222,10 +224,11 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   request.path = args.path;
   if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
+  TakeHeld(context, args.path, request.kind, request.hints);
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   vllm::Server server{*args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)),
-                      StopIfInterrupted};
+                      context.poll()};
   const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
   // Both questions have one time, and the second one what is left of it.
@@ -264,14 +267,16 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
 
 Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   const Runner runner(context);
-  if (args.weights && !NamesOwnWeights(args)) return Judge(args, runner.options());
+  if (args.weights && !NamesOwnWeights(args)) return Judge(args, context, runner.options());
   ops::VerifyRequest request;
   request.path = args.path;
   if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
+  TakeHeld(context, args.path, request.kind, request.hints);
   request.against = args.against;
   if (args.against_from) request.against_kind = kinds::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout, "--against-");
+  if (args.against) TakeHeld(context, *args.against, request.against_kind, request.against_hints);
   request.installations = InstalledHere();
   request.values = args.values;
   request.run = runner.options();
@@ -318,8 +323,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kCkptVerify = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -528,6 +528,8 @@ int FollowOther(int argc, char** argv) {
   LeaveAtOnce(status.error(), true, [&] { TellAsFollower(status.error()); });
 }
 
+constinit const Command kGrpoTrain = MakeCommand<AddOptions, Run>(kInfo);
+
 }  // namespace
 }  // namespace nxdkit::tool
 
@@ -535,5 +537,5 @@ int main(int argc, char** argv) {
   if (argc == 2 && argv[1] == nxdkit::tool::kWorkerWord) return nxdkit::tool::Work();
   if (nxdkit::trainer::LaunchedProcesses() > 1 && nxdkit::trainer::LaunchedProcess() > 0)
     return nxdkit::tool::FollowOther(argc, argv);
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
+  return RunTool(argc, argv, nxdkit::tool::kGrpoTrain);
 }

@@ -19,6 +19,7 @@
 #include "tools/cache/room.h"
 #include "tools/cache/transfer.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -148,8 +149,8 @@ Result<ToolAnswer> OfTree(const CacheArgs& args, const neff::CachePlace& place,
   if (args.command == "compile")
     NXDKIT_TRY(Compile(args, tree, std::nullopt, context).To(answer));
   else
-    NXDKIT_TRY(
-        (removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree)).To(answer));
+    NXDKIT_TRY((removes ? MakeRoom(args, place, tree, context) : LookAtCache(args, tree, context))
+                   .To(answer));
   answer.fields["root"] = tree.root;
   answer.fields["tree"] = TreeJson(tree);
   return answer;
@@ -219,8 +220,7 @@ Result<ToolAnswer> Run(const CacheArgs& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNeuronCache = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -6,6 +6,7 @@
 #include "lib/base/text.h"
 #include "lib/system/process.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
@@ -109,12 +110,13 @@ Status CheckTogether(const Args& args) {
 Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, ToolContext& context) {
   ops::ExportRequest request;
   NXDKIT_TRY(CheckTogether(args));
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, kinds::kHf, kinds::kRollout));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, kinds::kHf, kinds::kRollout, context));
   request.convert.to = &kinds::kRollout;
   if (args.from) request.convert.from = kinds::KindFromName(*args.from);
   request.convert.input = args.model;
   request.convert.output = args.output;
   SetSides(std::move(sides), request.convert);
+  TakeHeld(context, args.model, request.convert.from, request.convert.hints);
   request.convert.run = runner.options();
   request.convert.force = context.common().force;
   request.convert.resume = context.common().resume;
@@ -210,8 +212,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNeuronExport = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

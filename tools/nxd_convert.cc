@@ -14,8 +14,8 @@
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/launcher.h"
@@ -298,8 +298,10 @@ Status CheckEnds(const Ends& ends) {
 }
 
 // What --from says, else what INPUT is by its files. An adapter has the format of its model.
-Result<const kinds::Kind*> FormatOf(const Ends& ends, const Looker& look) {
+Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context,
+                                    const Looker& look) {
   if (!ends.from.empty()) return kinds::KindFromName(ends.from);
+  if (const HeldSource* held = context.host().Held(ends.input)) return held->kind;
   NXDKIT_ASSIGN(const bool is_peft, kinds::LooksLikePeft(ends.input, look));
   if (is_peft) return &kinds::kHf;
   Result<const kinds::Kind*> kind = kinds::Recognise(ends.input, look);
@@ -339,17 +341,18 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
 }
 
 // One conversion, between these ends.
-Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends) {
+Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolContext& context) {
   ops::ConvertRequest request;
   DeltaArgs delta = args.delta;
   NXDKIT_TRY(ExpandDelta(args.into, delta, ends));
   NXDKIT_TRY(CheckEnds(ends));
-  NXDKIT_ASSIGN(request.from, FormatOf(ends, request.look));
+  NXDKIT_ASSIGN(request.from, FormatOf(ends, context, request.look));
   request.to = kinds::KindFromName(ends.to);
   request.input = ends.input;
   request.output = ends.output;
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
+  TakeHeld(context, ends.input, request.from, request.hints);
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
@@ -421,12 +424,12 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
       ++there_already;
       return OkStatus();
     }
-    const Result<const kinds::Kind*> kind = FormatOf(ends, {});
+    const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
     if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
       context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
       return OkStatus();
     }
-    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends));
+    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
     if (args.into) request.place = ops::Slot{step.name};
     const Runner runner(context);
     request.run = runner.options();
@@ -448,7 +451,7 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   request.idle = std::chrono::seconds(args.follow.idle.value_or(kIdleSeconds));
   request.settle = std::chrono::seconds(args.follow.settle.value_or(kSettleSeconds));
   request.newest_only = args.into;
-  request.poll = StopIfInterrupted;
+  request.poll = context.poll();
   request.warn = [&](const std::string& text) { context.Warn(text); };
   NXDKIT_ASSIGN(ops::FollowReport report, ops::Follow(request, convert));
   if (!report.failed.empty())
@@ -464,13 +467,12 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollow(args, context));
   if (args.follow.follow) return RunFollow(args, context);
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends));
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends, context));
   return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNxdConvert = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -11,6 +11,7 @@
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/convert_report.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/launcher.h"
@@ -229,16 +230,19 @@ Status TakeState(const Args& args, ops::ConvertRequest& request) {
   return OkStatus();
 }
 
-Result<ops::ConvertRequest> RequestOf(const Args& args) {
+Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& context) {
   ops::ConvertRequest request;
   request.to = kinds::KindFromName(args.to);
+  const HeldSource* const held = context.host().Held(args.input);
   NXDKIT_ASSIGN(request.from, args.from ? Result<const Kind*>(kinds::KindFromName(*args.from))
+                              : held    ? Result<const Kind*>(held->kind)
                                         : SourceOf(args.input, request.to));
   request.input = args.input;
   request.output = args.output;
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));
-  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to));
+  NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
+  TakeHeld(context, args.input, request.from, request.hints);
   NXDKIT_TRY(TakeState(args, request));
   request.verify = args.verify;
   request.sync = args.sync;
@@ -247,13 +251,12 @@ Result<ops::ConvertRequest> RequestOf(const Args& args) {
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args));
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, context));
   return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNxdReshard = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

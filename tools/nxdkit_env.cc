@@ -6,8 +6,8 @@
 #include "formats/hardware/resolve.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "lib/system/signals.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/env/machine.h"
 #include "tools/env/places.h"
 #include "tools/env/software.h"
@@ -85,9 +85,9 @@ void Add(const std::string& key, const Section& section, ToolAnswer& answer) {
   answer.fields[key] = section.json;
 }
 
-Result<hardware::Machine> MachineAsked(const Args& args) {
-  if (args.neuron_ls) return hardware::MachineOfCapture(*args.neuron_ls, StopIfInterrupted);
-  return hardware::ReadMachine(hardware::SourcesOfProcess(StopIfInterrupted));
+Result<hardware::Machine> MachineAsked(const Args& args, const ToolContext& context) {
+  if (args.neuron_ls) return hardware::MachineOfCapture(*args.neuron_ls, context.poll());
+  return hardware::ReadMachine(hardware::SourcesOfProcess(context.poll()));
 }
 
 // nullopt: there is nothing to fit a model to.
@@ -131,13 +131,13 @@ FitQuery QueryOf(const Args& args) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckOptions(args));
-  NXDKIT_ASSIGN(const hardware::Machine machine, MachineAsked(args));
+  NXDKIT_ASSIGN(const hardware::Machine machine, MachineAsked(args, context));
   ToolAnswer answer;
   Add("build", BuildSection(), answer);
   Add("libraries", LibrariesSection(), answer);
   Add("system", SystemSection(), answer);
   Add("places", PlacesSection(args.paths), answer);
-  NXDKIT_ASSIGN(const Section software, PackagesSection(StopIfInterrupted));
+  NXDKIT_ASSIGN(const Section software, PackagesSection(context.poll()));
   Add("software", software, answer);
   Add("variables", VariablesSection(), answer);
   Add("machine", MachineSection(machine), answer);
@@ -152,8 +152,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kNxdkitEnv = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

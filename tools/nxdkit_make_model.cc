@@ -5,6 +5,7 @@
 #include "formats/ops/sample/make_model.h"
 #include "lib/base/text.h"
 #include "tools/cli/tool.h"
+#include "tools/commands.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -69,8 +70,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
 }
 
 }  // namespace
-}  // namespace nxdkit::tool
 
-int main(int argc, char** argv) {
-  return RunTool(argc, argv, nxdkit::tool::kInfo, nxdkit::tool::AddOptions, nxdkit::tool::Run);
-}
+constinit const Command kMakeModel = MakeCommand<AddOptions, Run>(kInfo);
+
+}  // namespace nxdkit::tool

@@ -33,6 +33,7 @@ TEST(Headers, BeginWithACommentAndPragmaOnce) {
   const std::vector<const SourceFile*> headers = FilesIn("", {".h"});
   EXPECT_GT(headers.size(), 5u) << "the tree was not found";
   for (const SourceFile* file : headers) {
+    if (file->path == "tools/library/nxdkit.h") continue;  // it is C, of 1999
     ASSERT_FALSE(file->lines.empty()) << file->path;
     EXPECT_TRUE(file->lines[0].starts_with("// ")) << file->path << " has no opening comment";
     const auto code = std::ranges::find_if(

@@ -120,8 +120,10 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
 TEST(Deploy, TheImageHasTheLibraries) {
   const std::string text = ReadFile(kFolder + "/Dockerfile");
   std::set<std::string> libraries;
-  for (const std::string& tool : BuiltTools()) {
-    const ProcessResult needed = RunProcess({"objdump", "-p", tool});
+  std::vector<std::string> programs = BuiltTools();
+  programs.push_back(NXDKIT_TOOLS "/libnxdkit.so.1");
+  for (const std::string& program : programs) {
+    const ProcessResult needed = RunProcess({"objdump", "-p", program});
     std::istringstream words(needed.out);
     for (std::string word; words >> word;)
       if (word == "NEEDED" && words >> word) libraries.insert(word);

@@ -110,7 +110,7 @@ std::string MountsMissing() {
 }
 
 std::vector<std::string> BuiltTools() {
-  std::vector<std::string> tools;
+  std::vector<std::string> tools{NXDKIT_TOOLS "/nxdkit"};
   for (const auto& entry : std::filesystem::directory_iterator(NXDKIT_SOURCE_DIR "/tools")) {
     if (entry.path().extension() != ".cc") continue;
     std::string name = entry.path().stem().string();

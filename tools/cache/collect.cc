@@ -16,7 +16,6 @@
 #include "lib/system/command_text.h"
 #include "lib/system/folders.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 #include "tools/cache/compile.h"
 #include "tools/cache/look.h"
 
@@ -82,7 +81,7 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
   NXDKIT_ASSIGN(const std::set<std::string> before, NamesIn(tree));
   context.Note("collecting graphs: " + EscapeControl(CommandText(command)));
   Collection collection;
-  Result<ops::ProgramEnd> end = ops::RunCollecting(command, environment, StopIfInterrupted);
+  Result<ops::ProgramEnd> end = ops::RunCollecting(command, environment, context.poll());
   if (end.ok())
     collection.end = *std::move(end);
   else if (end.error().code() == Errc::kInterrupted)
@@ -204,8 +203,9 @@ Json MissJson(const ops::Miss& miss) {
 }
 
 // The graphs of a run, held against the cache.
-Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root) {
-  NXDKIT_ASSIGN(ops::CacheIndex index, ops::CacheIndex::Open(root, StopIfInterrupted));
+Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root,
+                           const ToolContext& context) {
+  NXDKIT_ASSIGN(ops::CacheIndex index, ops::CacheIndex::Open(root, context.poll()));
   ToolAnswer answer;
   Json entries = Json::array();
   Json misses = Json::array();
@@ -259,7 +259,7 @@ Result<ToolAnswer> Collect(const CacheArgs& args, const neff::CachePlace& place,
 Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
                         ToolContext& context) {
   NXDKIT_TRY(CheckCommandWords(args));
-  NXDKIT_TRY(CheckBeforeProgram(args));
+  NXDKIT_TRY(CheckBeforeProgram(args, context.poll()));
   NXDKIT_ASSIGN(const Added added, CollectInto(args, place, context));
   const bool stops = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   if (stops) {
@@ -284,17 +284,16 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   NXDKIT_ASSIGN(const neff::FoundTree tree, TreeOf(place));
   if (args.used_by) {
     NXDKIT_ASSIGN(const ops::CollectedGraphs graphs, GraphsUsedBy(*args.used_by, tree));
-    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
+    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root, context));
     answer.fields["program"] = Json();
     return answer;
   }
   NXDKIT_ASSIGN(const bool is_folder,
                 args.words.size() == 1 ? IsFolder(args.words[0]) : Result<bool>(false));
   if (is_folder) {
-    NXDKIT_ASSIGN(const ops::CollectedGraphs graphs,
-                  ops::GraphsIn(args.words[0], StopIfInterrupted));
+    NXDKIT_ASSIGN(const ops::CollectedGraphs graphs, ops::GraphsIn(args.words[0], context.poll()));
     WarnOfLeft(graphs, context);
-    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root));
+    NXDKIT_ASSIGN(ToolAnswer answer, Compare(graphs, tree.root, context));
     AskForGraphs(graphs, fmt::format("no whole graph is in {}\n", EscapeControl(args.words[0])),
                  answer);
     answer.fields["program"] = Json();
@@ -308,7 +307,7 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   NXDKIT_ASSIGN(Collection collection, RunWith(scratch.path(), tree, args.words, context));
   if (collection.interrupted) return *std::move(collection.interrupted);
   NXDKIT_ASSIGN(ToolAnswer answer,
-                Compare(collection.graphs, CacheOf(place.root, collection.graphs).root));
+                Compare(collection.graphs, CacheOf(place.root, collection.graphs).root, context));
   AskForGraphs(collection.graphs, kNoneCollected, answer);
   const bool crashed = collection.end.exit_code != 0;
   if (crashed)

@@ -17,7 +17,6 @@
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 #include "lib/system/system.h"
 #include "tools/cache/look.h"
 
@@ -38,10 +37,12 @@ Result<int> RetriesOf(const CacheArgs& args) {
   return *number;
 }
 
+using Poll = std::function<Status()>;
+
 // The target of this machine; "" where there are no devices, or they do not say it.
-Result<std::string> TargetOfMachine() {
+Result<std::string> TargetOfMachine(const Poll& poll) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
-                hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
+                hardware::MachineHere(hardware::SourcesOfProcess(poll)));
   if (!machine) return std::string();
   const Result<hardware::Instance> instance = hardware::InstanceOf(*machine);
   return instance.ok() ? instance->platform : std::string();
@@ -53,11 +54,11 @@ struct Target {
 };
 
 // The target of graphs that do not say theirs; an empty one where nobody says it.
-Result<Target> SaidTarget(const CacheArgs& args) {
+Result<Target> SaidTarget(const CacheArgs& args, const Poll& poll) {
   if (args.target) return Target{*args.target, "--target"};
   const std::string variable = EnvironmentValue(ops::kTargetVariable);
   if (!variable.empty()) return Target{variable, ops::kTargetVariable};
-  NXDKIT_ASSIGN(const std::string machine, TargetOfMachine());
+  NXDKIT_ASSIGN(const std::string machine, TargetOfMachine(poll));
   return Target{machine, machine.empty() ? "" : "this machine"};
 }
 
@@ -68,18 +69,18 @@ Error NoTarget(const std::string& what) {
           "Neuron devices that say it");
 }
 
-Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan) {
+Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan, const Poll& poll) {
   const auto needed = std::ranges::count_if(plan.graphs, ops::NeedsTarget);
   if (needed == 0) return Target();
-  NXDKIT_ASSIGN(const Target target, SaidTarget(args));
+  NXDKIT_ASSIGN(const Target target, SaidTarget(args, poll));
   if (!target.name.empty()) return target;
   return NoTarget(fmt::format("the flags of {} graph{} do", needed, needed == 1 ? "" : "s"));
 }
 
 Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan,
-                                      std::string& target_by) {
+                                      const Poll& poll, std::string& target_by) {
   ops::CompileOptions options;
-  NXDKIT_ASSIGN(Target target, TargetOf(args, plan));
+  NXDKIT_ASSIGN(Target target, TargetOf(args, plan, poll));
   options.target = std::move(target.name);
   target_by = std::move(target.by);
   NXDKIT_TRY(RetriesOf(args).To(options.retries));
@@ -91,7 +92,7 @@ Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompileP
   // A compiler is run in a folder of its own: no path that it gets is relative.
   NXDKIT_TRY(RealPath(args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary))
                  .To(options.work_folder));
-  options.poll = StopIfInterrupted;
+  options.poll = poll;
   return options;
 }
 
@@ -295,12 +296,12 @@ Status CheckCompileOptions(const CacheArgs& args) {
   return OkStatus();
 }
 
-Status CheckBeforeProgram(const CacheArgs& args) {
-  const auto found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
+Status CheckBeforeProgram(const CacheArgs& args, const Poll& poll) {
+  const auto found = ops::FindGraphCompiler(args.compiler, poll);
   if (!found.ok()) return found.error();
   const Result<int> retries = RetriesOf(args);
   if (!retries.ok()) return retries.error();
-  NXDKIT_ASSIGN(const Target target, SaidTarget(args));
+  NXDKIT_ASSIGN(const Target target, SaidTarget(args, poll));
   const bool in_flags = EnvironmentValue("NEURON_CC_FLAGS").find("--target") != std::string::npos;
   if (target.name.empty() && !in_flags) return NoTarget("NEURON_CC_FLAGS and the options do");
   return OkStatus();
@@ -313,15 +314,15 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
   NXDKIT_ASSIGN(const bool there, IsThere(tree.root));
   if (!there && !not_made_yet) return NotFound("there is no such folder").in(tree.root);
   // Where nothing is to be compiled no compiler is missed.
-  const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, StopIfInterrupted);
+  const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, context.poll());
   const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();
   NXDKIT_ASSIGN(const ops::CompilePlan plan,
-                ops::PlanCompile(tree, compiler, wanted, StopIfInterrupted));
+                ops::PlanCompile(tree, compiler, wanted, context.poll()));
   const bool needed = args.compiler || (!plan.graphs.empty() && !context.common().dry_run);
   if (!found.ok() && needed) return found.error();
   if (found.ok()) NXDKIT_TRY(CheckCompiler(plan, compiler, context));
   std::string target_by;
-  NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan, target_by));
+  NXDKIT_ASSIGN(ops::CompileOptions options, OptionsOf(args, plan, context.poll(), target_by));
   if (context.common().dry_run) return DryAnswer(plan, compiler, options.target);
   WarnOfTarget(options.target, context);
   TellBegin(plan, compiler, options, target_by, context);

@@ -17,7 +17,7 @@ Status CheckCompileOptions(const CacheArgs& args);
 
 // Faults of the options and the machine that show before a program has run: no compiler, a
 // number that is none, no target where the flags of the environment say none.
-Status CheckBeforeProgram(const CacheArgs& args);
+Status CheckBeforeProgram(const CacheArgs& args, const std::function<Status()>& poll);
 
 // `wanted`: names of entries; without it every entry that has a graph.
 Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,

@@ -9,7 +9,6 @@
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -70,9 +69,9 @@ std::string PlaceOf(const neff::TreeFault& fault) {
 }
 
 Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListing& listing,
-                             const neff::TreeMoment& moment) {
+                             const neff::TreeMoment& moment, const ToolContext& context) {
   NXDKIT_ASSIGN(const neff::TreeCheck check,
-                neff::VerifyTree(tree.kind, listing, moment, {StopIfInterrupted, ops::BlobFaults}));
+                neff::VerifyTree(tree.kind, listing, moment, {context.poll(), ops::BlobFaults}));
   ToolAnswer answer;
   Json findings = Json::array();
   Json remarks = Json::array();
@@ -112,15 +111,17 @@ Result<std::string> FolderOf(const neff::CachePlace& place) {
   return Error(Errc::kUnsupported, place.disabled_because).hint("name a folder with --cache-dir");
 }
 
-Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree) {
+Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree,
+                               const ToolContext& context) {
   neff::CacheListing listing;
   listing.root = tree.root;
   const neff::TreeMoment moment = neff::MomentOf(tree.root);
   NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
   if (!not_made_yet) NXDKIT_TRY(neff::ListTreeOf(tree, moment).To(listing));
   if (args.command == "ls") return List(args, tree, listing);
-  if (not_made_yet) return VerifyAll({tree.root, neff::TreeKind::kXla, true}, listing, moment);
-  return VerifyAll(tree, listing, moment);
+  if (not_made_yet)
+    return VerifyAll({tree.root, neff::TreeKind::kXla, true}, listing, moment, context);
+  return VerifyAll(tree, listing, moment, context);
 }
 
 Json TreeJson(const neff::FoundTree& tree) {

@@ -13,7 +13,8 @@ Result<bool> IsNotMadeYet(const CacheArgs& args, const std::string& root);
 // The root of a place, which has to be a folder: kUnsupported for an object store.
 Result<std::string> FolderOf(const neff::CachePlace& place);
 
-Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree);
+Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree,
+                               const ToolContext& context);
 
 // "libneuronxla", or null of a folder in which nothing says what it is.
 Json TreeJson(const neff::FoundTree& tree);

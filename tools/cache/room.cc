@@ -8,7 +8,6 @@
 #include "formats/ops/verify/blob.h"
 #include "lib/base/text.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 #include "tools/cache/look.h"
 
 namespace nxdkit::tool {
@@ -30,7 +29,7 @@ Result<neff::PruneOptions> OptionsOf(const CacheArgs& args, const neff::CachePla
   options.keep_seconds = place.keep_seconds.value_or(options.keep_seconds);
   options.everything = args.command == "clear";
   options.dry_run = context.common().dry_run;
-  options.poll = StopIfInterrupted;
+  options.poll = context.poll();
   options.empty = args.empty;
   options.damaged = args.damaged;
   options.check_blob = ops::BlobFaults;

@@ -13,7 +13,6 @@
 #include "lib/base/text.h"
 #include "lib/system/look.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 #include "tools/cache/look.h"
 
 namespace nxdkit::tool {
@@ -131,7 +130,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
   options.dry_run = context.common().dry_run;
   options.neff_tree_locks = neff::NeffTreeLocks(EnvironmentValue);
   if (args.kernels) options.kernels = *args.kernels;
-  options.poll = StopIfInterrupted;
+  options.poll = context.poll();
   options.check_blob = ops::BlobFaults;
   ops::UsedEntries used;
   if (args.used_by) {
@@ -193,7 +192,7 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
   if (root.empty()) NXDKIT_TRY(FolderOf(place).To(root));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
   neff::RelocateOptions options{WithoutSlash(args.words[0]), WithoutSlash(args.words[1]),
-                                context.common().dry_run, StopIfInterrupted};
+                                context.common().dry_run, context.poll()};
   NXDKIT_ASSIGN(const neff::RelocateReport report, neff::RelocateKernels(tree, options));
   ToolAnswer answer;
   const char* verb = options.dry_run ? "would change" : "changed";

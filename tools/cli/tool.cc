@@ -15,6 +15,7 @@
 #include "tools/cli/completion.h"
 #include "tools/cli/help.h"
 #include "tools/cli/house_rules.h"
+#include "tools/cli/process_host.h"
 #include "tools/cli/report.h"
 #include "tools/cli/terminal.h"
 
@@ -90,9 +91,9 @@ int FailureCode(const Error& error) {
 }
 
 // What is printed where, and the exit code.
-class Outcome {
+class Printer {
  public:
-  Outcome(const ToolInfo& info, bool json, bool color) : info_(info), json_(json), color_(color) {}
+  Printer(const ToolInfo& info, bool json, bool color) : info_(info), json_(json), color_(color) {}
 
   int Finish(ToolAnswer answer, const Said& said) const {
     const int code = answer.findings ? ExitCode(Errc::kFindings) : 0;
@@ -120,6 +121,42 @@ class Outcome {
   bool json_;
   bool color_;
 };
+
+// A command with its words, read in one place for a process and for a caller.
+class Prepared {
+ public:
+  Prepared(std::vector<std::string> arguments, const Command& command)
+      : info_(*command.info), arguments_(std::move(arguments)), call_(command.make()) {
+    common_.help_topic = TakeHelpTopic(arguments_);
+    common_.jobs = std::min(UsableCpus(), 256);
+    call_.add_options(table_);
+    AddCommonOptions(table_, info_, common_);
+  }
+  Prepared(const Prepared&) = delete;  // the table points into it
+  Prepared& operator=(const Prepared&) = delete;
+
+  const CommonArgs& common() const { return common_; }
+
+  // The answer where the command is asked about itself alone; nullopt: it is to run.
+  Result<std::optional<ToolAnswer>> Parse() {
+    NXDKIT_TRY(table_.Parse(arguments_));
+    NXDKIT_ASSIGN(std::optional<ToolAnswer> about_itself,
+                  AnswerAboutItself(info_, table_, common_));
+    if (!about_itself) NXDKIT_TRY(table_.CheckRequired());
+    return about_itself;
+  }
+
+  Result<ToolAnswer> Run(ToolContext& context) const { return CallGuarded(call_.run, context); }
+
+ private:
+  const ToolInfo& info_;
+  std::vector<std::string> arguments_;
+  CommonArgs common_;
+  Call call_;
+  OptionTable table_;
+};
+
+constexpr int kStoppedByCaller = 130;  // as a shell says it of Ctrl-C
 
 }  // namespace
 
@@ -152,31 +189,44 @@ std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const Too
   return common;
 }
 
-int RunTool(int argc, const char* const* argv, const ToolInfo& info,
-            const AddOptionsFunction& add_options, const RunFunction& run) {
+int RunTool(int argc, const char* const* argv, const Command& command) {
+  const ToolInfo& info = *command.info;
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
-  CommonArgs common;
-  common.help_topic = TakeHelpTopic(arguments);
-  common.jobs = std::min(UsableCpus(), 256);
-  OptionTable table;
-  add_options(table);
-  AddCommonOptions(table, info, common);
-
   const bool json = WantsJson(arguments);
   PrepareSignals(info, json);
-  const Status parsed = table.Parse(arguments);
-  const Outcome outcome(info, json, ColorOnStderr(common.color));
-  if (!parsed.ok()) return outcome.Fail(parsed.error(), {});
-  Result<std::optional<ToolAnswer>> about_itself = AnswerAboutItself(info, table, common);
-  if (!about_itself.ok()) return outcome.Fail(about_itself.error(), {});
-  if (*about_itself) return outcome.Finish(**std::move(about_itself), {});
-  const Status complete = table.CheckRequired();
-  if (!complete.ok()) return outcome.Fail(complete.error(), {});
+  Prepared prepared(std::move(arguments), command);
+  const Result<std::optional<ToolAnswer>> answer_before = prepared.Parse();
+  const CommonArgs& common = prepared.common();
+  const Printer printer(info, json, ColorOnStderr(common.color));
+  if (!answer_before.ok()) return printer.Fail(answer_before.error(), {});
+  if (*answer_before) return printer.Finish(**answer_before, {});
+  ProcessHost host(common.quiet, ColorOnStderr(common.color));
+  ToolContext context(info, common, host);
+  Result<ToolAnswer> answer = prepared.Run(context);
+  if (!answer.ok()) return printer.Fail(WithResumeHint(answer.error(), info), context.said());
+  return printer.Finish(*std::move(answer), context.said());
+}
 
-  ToolContext context(info, common, ColorOnStderr(common.color));
-  Result<ToolAnswer> answer = CallGuarded(run, context);
-  if (!answer.ok()) return outcome.Fail(WithResumeHint(answer.error(), info), context.said());
-  return outcome.Finish(*std::move(answer), context.said());
+Outcome CallTool(const std::vector<std::string>& arguments, const Command& command, Host& host) {
+  const ToolInfo& info = *command.info;
+  const auto fail = [&](const Error& error, const Said& said) {
+    const int code = error.code() == Errc::kInterrupted ? kStoppedByCaller : ExitCode(error.code());
+    return Outcome{code, JsonDocument(info.name, code, &error, said, Json::object())};
+  };
+  const auto finish = [&](ToolAnswer answer, const Said& said) {
+    const int code = answer.findings ? ExitCode(Errc::kFindings) : 0;
+    return Outcome{code, JsonDocument(info.name, code, nullptr, said, std::move(answer.fields))};
+  };
+  std::vector<std::string> words = arguments;
+  words.insert(words.begin(), "--json");
+  Prepared prepared(std::move(words), command);
+  Result<std::optional<ToolAnswer>> answer_before = prepared.Parse();
+  if (!answer_before.ok()) return fail(answer_before.error(), {});
+  if (*answer_before) return finish(**std::move(answer_before), {});
+  ToolContext context(info, prepared.common(), host);
+  Result<ToolAnswer> answer = prepared.Run(context);
+  if (!answer.ok()) return fail(WithResumeHint(answer.error(), info), context.said());
+  return finish(*std::move(answer), context.said());
 }
 
 }  // namespace nxdkit::tool

@@ -10,12 +10,15 @@
 //   }
 //   Result<ToolAnswer> Run(const Args& args, ToolContext& context) { ... }
 //
-//   int main(int argc, char** argv) { return RunTool(argc, argv, kInfo, AddOptions, Run); }
+//   constinit const Command kMyTool = MakeCommand<AddOptions, Run>(kInfo);
+//   int main(int argc, char** argv) { return RunTool(argc, argv, kMyTool); }
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lib/json/json.h"
 #include "tools/cli/option_table.h"
@@ -33,9 +36,39 @@ struct ToolAnswer {
 using AddOptionsFunction = std::function<void(OptionTable&)>;
 using RunFunction = std::function<Result<ToolAnswer>(ToolContext&)>;
 
+// One run of a command: both functions share the arguments.
+struct Call {
+  AddOptionsFunction add_options;
+  RunFunction run;
+};
+
+struct Command {
+  const ToolInfo* info;
+  Call (*make)();
+};
+
+template <typename Args>
+Call CallOf(void (*add_options)(OptionTable&, Args&),
+            Result<ToolAnswer> (*run)(const Args&, ToolContext&)) {
+  const auto args = std::make_shared<Args>();
+  return {[=](OptionTable& table) { add_options(table, *args); },
+          [=](ToolContext& context) { return run(*args, context); }};
+}
+
+template <auto AddOptions, auto Run>
+constexpr Command MakeCommand(const ToolInfo& info) {
+  return {&info, [] { return CallOf(AddOptions, Run); }};
+}
+
 // Returns the exit code of the process. Nothing escapes: an exception is exit code 70.
-int RunTool(int argc, const char* const* argv, const ToolInfo& info,
-            const AddOptionsFunction& add_options, const RunFunction& run);
+int RunTool(int argc, const char* const* argv, const Command& command);
+
+// The same for a caller in this process, who gets the document of --json; prints nothing.
+struct Outcome {
+  int exit_code = 0;
+  std::string document;
+};
+Outcome CallTool(const std::vector<std::string>& arguments, const Command& command, Host& host);
 
 // What RunTool does with signals and aborts, for a process that has no part in it. `json`: an abort
 // prints a document.
@@ -45,15 +78,5 @@ void PrepareSignals(const ToolInfo& info, bool json);
 // asked about itself.
 std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,
                                     const AddOptionsFunction& add_options);
-
-template <typename Args>
-int RunTool(int argc, const char* const* argv, const ToolInfo& info,
-            void (*add_options)(OptionTable&, Args&),
-            Result<ToolAnswer> (*run)(const Args&, ToolContext&)) {
-  Args args;
-  return RunTool(
-      argc, argv, info, [&](OptionTable& table) { add_options(table, args); },
-      [&](ToolContext& context) { return run(args, context); });
-}
 
 }  // namespace nxdkit::tool

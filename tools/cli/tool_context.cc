@@ -4,7 +4,6 @@
 
 #include "lib/base/text.h"
 #include "tools/cli/report.h"
-#include "tools/cli/terminal.h"
 
 namespace nxdkit::tool {
 
@@ -30,28 +29,19 @@ void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& comm
   table.Flag("version,V", &common.version, "print the version");
 }
 
-ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, bool color_errors)
-    : info_(info),
-      common_(common),
-      color_errors_(color_errors),
-      draws_progress_(!common.quiet && StderrIsTerminal()) {}
-
-void ToolContext::Write(const std::string& line) const {
-  if (common_.quiet) return;
-  // A progress line may be there: it is drawn again below.
-  WriteStderr((draws_progress_ ? "\r\033[K" : "") + line);
-}
+ToolContext::ToolContext(const ToolInfo& info, const CommonArgs& common, Host& host)
+    : info_(info), common_(common), host_(host) {}
 
 void ToolContext::Warn(std::string_view text) {
   const std::string message = ShortText(std::string(text));
   said_.warnings.push_back(message);
-  Write(WarningLine(info_.name, message, color_errors_));
+  host_.Line(WarningLine(info_.name, message, host_.has_color()));
 }
 
 void ToolContext::Tell(const Choice& choice) {
   Record(choice);
   if (choice.by == "option") return;
-  Write(fmt::format("{}: {}\n", info_.name, EscapeControl(ChoiceText(choice))));
+  host_.Line(fmt::format("{}: {}\n", info_.name, EscapeControl(ChoiceText(choice))));
 }
 
 void ToolContext::Tell(const Said& said) {
@@ -60,16 +50,11 @@ void ToolContext::Tell(const Said& said) {
 }
 
 void ToolContext::Note(std::string_view message) const {
-  if (!common_.quiet) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
+  host_.Note(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
 }
 
 void ToolContext::Detail(std::string_view message) const {
-  if (common_.verbose) WriteStderr(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
-}
-
-Progress::Sink ToolContext::progress_sink() const {
-  if (!draws_progress_) return nullptr;
-  return [](std::string_view text) { WriteStderr(text); };
+  if (common_.verbose) host_.Detail(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
 }
 
 }  // namespace nxdkit::tool

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lib/base/choice.h"
-#include "lib/base/progress.h"
 #include "lib/base/stopwatch.h"
+#include "tools/cli/host.h"
 #include "tools/cli/option_table.h"
 
 namespace nxdkit::tool {
@@ -61,7 +62,7 @@ void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& comm
 // One thread only.
 class ToolContext {
  public:
-  ToolContext(const ToolInfo& info, const CommonArgs& common, bool color_errors);
+  ToolContext(const ToolInfo& info, const CommonArgs& common, Host& host);
 
   const CommonArgs& common() const { return common_; }
   bool json() const { return common_.json; }
@@ -79,20 +80,19 @@ class ToolContext {
   void Note(std::string_view message) const;
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
-  // For Progress of lib/base/progress.h: draws on stderr when that is a terminal and -q was not
-  // given; else empty, and nothing is drawn.
-  Progress::Sink progress_sink() const;
+  Host& host() const { return host_; }
+  // Ends long work with kInterrupted where somebody asks for it: for `poll` of whatever runs long.
+  std::function<Status()> poll() const {
+    return [host = &host_] { return host->Poll(); };
+  }
 
   const Said& said() const { return said_; }
   double seconds() const { return watch_.Seconds(); }  // since the command began
 
  private:
-  void Write(const std::string& line) const;  // not with -q
-
   const ToolInfo& info_;
   const CommonArgs& common_;
-  bool color_errors_;
-  bool draws_progress_;
+  Host& host_;
   const Stopwatch watch_;
   Said said_;
 };

@@ -7,7 +7,6 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
-#include "lib/system/signals.h"
 #include "lib/system/user_path.h"
 
 namespace nxdkit::tool {
@@ -88,9 +87,9 @@ Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
 }
 
 // A machine that is not known takes what it takes: nothing is to be warned of.
-Status TakeMachineHere(Sides& sides) {
+Status TakeMachineHere(const ToolContext& context, Sides& sides) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> here,
-                hardware::MachineHere(hardware::SourcesOfProcess(StopIfInterrupted)));
+                hardware::MachineHere(hardware::SourcesOfProcess(context.poll())));
   if (!here) return OkStatus();
   Result<hardware::Instance> instance = hardware::InstanceOf(*here);
   if (instance.ok()) sides.here = *std::move(instance);
@@ -119,14 +118,15 @@ Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& s
   return OkStatus();
 }
 
-Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said, Sides& sides) {
+Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said,
+                    const ToolContext& context, Sides& sides) {
   sides.training.nodes = said.Number("nodes").value_or(1);
   if (const std::optional<int> seq = said.Number("seq")) sides.training.sequence = *seq;
   if (!FindRow(to.options, "instance", kinds::kAsTarget)) return OkStatus();
   const std::optional<std::string> name = said.Text("instance");
-  if (!name) return TakeMachineHere(sides);
+  if (!name) return TakeMachineHere(context, sides);
   NXDKIT_ASSIGN(hardware::ResolvedInstance found,
-                hardware::ResolveInstance(*name, hardware::SourcesOfProcess(StopIfInterrupted)));
+                hardware::ResolveInstance(*name, hardware::SourcesOfProcess(context.poll())));
   for (std::string& note : found.notes) sides.notes.push_back("--instance: " + std::move(note));
   NXDKIT_TRY(CheckHardware(to, said, found.instance, sides));
   sides.instance = std::move(found.instance);

@@ -10,6 +10,7 @@ namespace nxdkit::tool {
 Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& sides);
 
 // What follows from --instance, with which --hw must go together, --nodes and --seq.
-Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said, Sides& sides);
+Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said,
+                    const ToolContext& context, Sides& sides);
 
 }  // namespace nxdkit::tool

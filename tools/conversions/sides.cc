@@ -5,7 +5,6 @@
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/process.h"
-#include "lib/system/signals.h"
 #include "tools/conversions/layout_from.h"
 
 namespace nxdkit::tool {
@@ -61,6 +60,12 @@ void Distribute(const Arguments& given, const Kind& to, Sides& sides) {
   }
 }
 
+void TakeDtype(const Arguments& said, kinds::OutputOptions& output) {
+  const std::optional<std::string> dtype = said.Text("dtype");
+  output.downcast = dtype == "downcast";
+  if (dtype && *dtype != "keep" && !output.downcast) output.dtype = DtypeFromTorchName(*dtype);
+}
+
 }  // namespace
 
 std::vector<rollout::Installation> InstalledHere() {
@@ -82,7 +87,8 @@ artifact::InputHints HintsOf(const Arguments& given, const std::string& prefix) 
   return hints;
 }
 
-Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to) {
+Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to,
+                      const ToolContext& context) {
   NXDKIT_TRY(CheckMeaning(given, from, to));
   Sides sides;
   sides.input = HintsOf(given);
@@ -93,27 +99,49 @@ Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to) 
   // How copies of heads are told from each other, where the set that is read does not say it.
   if (FindRow(to.options, "hw", kinds::kAsTarget))
     sides.input.Set("hw-if-unknown", said.Text("hw"));
-  NXDKIT_TRY(TakeInstance(to, said, sides));
+  NXDKIT_TRY(TakeInstance(to, said, context, sides));
   if (FindRow(to.options, "optimum-version", kinds::kAsTarget) && !said.Has("bundle"))
     sides.output.Set("installations", InstalledHere());
-  const std::optional<std::string> dtype = said.Text("dtype");
-  sides.output.downcast = dtype == "downcast";
-  if (dtype && *dtype != "keep" && !sides.output.downcast)
-    sides.output.dtype = DtypeFromTorchName(*dtype);
+  TakeDtype(said, sides.output);
   return sides;
 }
 
-Runner::Runner(const ToolContext& context) : sink_(context.progress_sink()) {
+Result<kinds::OutputOptions> OutputOptionsOf(const Arguments& given, const Kind& from,
+                                             const Kind& to) {
+  NXDKIT_TRY(CheckMeaning(given, from, to));
+  Sides sides;
+  Distribute(given, to, sides);
+  TakeDtype(given, sides.output);
+  return std::move(sides.output);
+}
+
+void TakeHeld(const ToolContext& context, const std::string& path, const Kind*& kind,
+              artifact::InputHints& hints) {
+  const HeldSource* const held = context.host().Held(path);
+  if (held == nullptr) return;
+  if (kind == nullptr) kind = held->kind;
+  artifact::InputHints both = held->hints;
+  for (const auto& [name, value] : hints.values()) both.SetAny(name, value);
+  if (hints.config) both.config = hints.config;
+  if (hints.config_if_none) both.config_if_none = hints.config_if_none;
+  if (!hints.family.empty()) both.family = hints.family;
+  if (!hints.lora.empty()) both.lora = hints.lora;
+  if (hints.lora_alpha) both.lora_alpha = hints.lora_alpha;
+  both.optimizer = hints.optimizer;
+  both.config_optional = hints.config_optional;
+  both.origin = hints.origin;
+  both.prefix = hints.prefix;
+  hints = std::move(both);
+}
+
+Runner::Runner(const ToolContext& context) : host_(context.host()) {
   options_.jobs = context.common().jobs;
   options_.max_memory = context.common().max_memory;
-  options_.poll = StopIfInterrupted;
-  options_.begin = [this](const std::string& phase, uint64_t bytes) {
-    progress_.reset();
-    progress_ = std::make_unique<Progress>(phase, bytes, sink_);
+  options_.poll = context.poll();
+  options_.begin = [host = &host_](const std::string& phase, uint64_t bytes) {
+    host->BeginPhase(phase, bytes);
   };
-  options_.on_bytes = [this](uint64_t bytes) {
-    if (progress_) progress_->Add(bytes);
-  };
+  options_.on_bytes = [host = &host_](uint64_t bytes) { host->AddBytes(bytes); };
 }
 
 }  // namespace nxdkit::tool

@@ -4,7 +4,6 @@
 // An option that fits neither side is a usage error.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "formats/hardware/fit.h"
 #include "formats/kinds/output.h"
 #include "formats/rollout/installed.h"
-#include "lib/base/progress.h"
 #include "tools/cli/tool_context.h"
 #include "tools/conversions/kind_options.h"
 
@@ -29,27 +27,36 @@ struct Sides {
 };
 
 Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,
-                      const kinds::Kind& to);
+                      const kinds::Kind& to, const ToolContext& context);
 
 // For a command that only reads: every option of a kind describes the input. `prefix`: how the
 // options are spelled ("--a-"), where the user can name one of several sets of weights; else "".
 artifact::InputHints HintsOf(const artifact::Arguments& given, const std::string& prefix = "--");
 
+// What options alone say of an output, with nothing of this machine.
+Result<kinds::OutputOptions> OutputOptionsOf(const artifact::Arguments& given,
+                                             const kinds::Kind& from, const kinds::Kind& to);
+
+// Where the caller holds what the path names: its kind, unless one is said (not null), and what it
+// was opened with and the command does not say. Nothing else changes.
+void TakeHeld(const ToolContext& context, const std::string& path, const kinds::Kind*& kind,
+              artifact::InputHints& hints);
+
 // The vendor's packages that programs of this shell would meet.
 std::vector<rollout::Installation> InstalledHere();
 
-// Threads, memory cap, interruption and a progress bar, for the time of one command.
+// Threads, memory cap, interruption and progress, for the time of one command.
 class Runner {
  public:
   explicit Runner(const ToolContext& context);
-  Runner(const Runner&) = delete;  // its options point into it
+  Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
+  ~Runner() { host_.EndPhases(); }
   const artifact::RunOptions& options() const { return options_; }
 
  private:
+  Host& host_;
   artifact::RunOptions options_;
-  Progress::Sink sink_;
-  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace nxdkit::tool

@@ -1,8 +1,9 @@
-"""Writes a wheel of the commands: the programs, the shared libraries that not every Linux has, man pages,
-completions, schemas, and a package that finds the commands. The same input makes the same bytes.
+"""Writes one of the two wheels. The same input makes the same bytes.
 
-Programs become NAME.data/scripts, which pip puts on the environment's bin; the rest NAME.data/data, its prefix
-(https://packaging.python.org/en/latest/specifications/binary-distribution-format/)."""
+nxdkit: the package with the library in it, and a small program for each command, which pip puts on the environment's
+bin; nxdkit_train: the trainer, a program of its own, with the libraries that not every Linux has. Both with the man
+pages, completions and schemas of what they have, licenses included. Files of NAME.data/scripts go to the bin, of
+NAME.data/data to its prefix (https://packaging.python.org/en/latest/specifications/binary-distribution-format/)."""
 
 import argparse
 import base64
@@ -16,7 +17,6 @@ import zipfile
 # What manylinux_2_34 lets a wheel expect of the system (PEP 600).
 OF_THE_SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.")
 OLDEST_LIBSTDCXX = (3, 4, 29)  # of GCC 11, as Amazon Linux 2023 has it
-SUMMARY = "Checkpoint and artifact tools for RL training on AWS Trainium"
 
 
 def output_of(*command: str) -> str:
@@ -76,8 +76,15 @@ class Wheel:
         self._zip.close()
 
 
-def metadata(version: str) -> bytes:
-    return (f"Metadata-Version: 2.1\nName: nxdkit\nVersion: {version}\nSummary: {SUMMARY}\n"
+SUMMARIES = {
+    "nxdkit": "Checkpoint and artifact tools for RL training on AWS Trainium",
+    "nxdkit_train": "The GRPO trainer of nxdkit",
+}
+TRAINER = "grpo-train"
+
+
+def metadata(name: str, version: str) -> bytes:
+    return (f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\nSummary: {SUMMARIES[name]}\n"
             "Requires-Python: >=3.8\nLicense-File: LICENSE\n").encode()
 
 
@@ -85,39 +92,87 @@ def tree(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
+def is_trainers(path: pathlib.Path) -> bool:
+    return path.name.strip("_").split(".")[0] == TRAINER
+
+
+def commands(stage: pathlib.Path) -> list[str]:
+    return sorted(path.name for path in (stage / "bin").iterdir() if not is_trainers(path))
+
+
+def add_library_and_commands(wheel: Wheel, base: str, args: argparse.Namespace) -> list[pathlib.Path]:
+    """Returns the libraries of others that went along."""
+    package = pathlib.Path(args.package)
+    for file in tree(package):
+        wheel.add(f"nxdkit/{file.relative_to(package)}", file.read_bytes())
+    library = pathlib.Path(args.library)
+    needed = sorted(libraries_of(library))
+    wheel.add("nxdkit/libnxdkit.so.1", library.read_bytes())
+    for other in needed:
+        wheel.add(f"nxdkit/{other.name}", other.read_bytes())
+    wheel.add("nxdkit/include/nxdkit.h", pathlib.Path(args.header).read_bytes())
+    launcher = pathlib.Path(args.launcher)
+    for name in commands(pathlib.Path(args.stage)):
+        wheel.add(f"{base}.data/scripts/{name}", launcher.read_bytes(), 0o755)
+    return needed
+
+
+def add_trainer(wheel: Wheel, base: str, args: argparse.Namespace) -> list[pathlib.Path]:
+    program = pathlib.Path(args.trainer)
+    needed = sorted(libraries_of(program))
+    wheel.add(f"{base}.data/scripts/{TRAINER}", program.read_bytes(), 0o755)
+    for library in needed:
+        wheel.add(f"{base}.data/data/share/nxdkit/lib/{library.name}", library.read_bytes())
+    if args.plugin:  # MPI itself is the cluster's
+        plugin = pathlib.Path(args.plugin)
+        wheel.add(f"{base}.data/data/lib/nxdkit/{plugin.name}", plugin.read_bytes())
+    return needed
+
+
+def asked_of_the_system(args: argparse.Namespace) -> list[pathlib.Path]:
+    """What the wheel's own code is: its symbols say how old a system may be."""
+    if args.trainer:
+        own = [pathlib.Path(args.trainer)]
+        return [*own, *sorted(libraries_of(own[0])), *([pathlib.Path(args.plugin)] if args.plugin else [])]
+    own = [pathlib.Path(args.library), pathlib.Path(args.launcher)]
+    return [*own, *sorted(libraries_of(own[0]))]
+
+
+def tag_of(files: list[pathlib.Path]) -> str:
+    major, minor = newest("GLIBC", files)[:2]
+    if newest("GLIBCXX", files) > OLDEST_LIBSTDCXX:
+        sys.exit("a newer libstdc++ is needed than every system with this glibc has")
+    return f"py3-none-manylinux_{major}_{minor}_x86_64"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("version", "programs", "share", "package", "license", "out"):
+    for name in ("version", "license", "out", "stage"):
         parser.add_argument(f"--{name}", required=True)
+    for name in ("library", "launcher", "header", "package", "trainer", "plugin"):
+        parser.add_argument(f"--{name}")
     parser.add_argument("--linked", nargs="*", default=[], help="libraries that are in the programs")
     args = parser.parse_args()
-    programs = sorted(path for path in pathlib.Path(args.programs).iterdir() if path.is_file())
-    libraries = sorted(set().union(*(libraries_of(program) for program in programs)))
-    major, minor = newest("GLIBC", [*programs, *libraries])
-    if newest("GLIBCXX", [*programs, *libraries]) > OLDEST_LIBSTDCXX:
-        sys.exit("a newer libstdc++ is needed than every system with this glibc has")
-    tag = f"py3-none-manylinux_{major}_{minor}_x86_64"
-    base = f"nxdkit-{args.version}"
+    name = "nxdkit_train" if args.trainer else "nxdkit"
+    tag = tag_of(asked_of_the_system(args))
+    base = f"{name}-{args.version}"
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    for old in out.glob("nxdkit-*.whl"):
+    for old in out.glob(f"{name}-*.whl"):
         old.unlink()
     path = out / f"{base}-{tag}.whl"
     info = f"{base}.dist-info"
     wheel = Wheel(path, info)
-    for file in tree(pathlib.Path(args.package)):
-        wheel.add(f"nxdkit/{file.relative_to(args.package)}", file.read_bytes())
-    for program in programs:
-        wheel.add(f"{base}.data/scripts/{program.name.removesuffix('-portable')}", program.read_bytes(), 0o755)
-    for library in libraries:
-        wheel.add(f"{base}.data/data/share/nxdkit/lib/{library.name}", library.read_bytes())
-    for package in sorted({package_of(file) for file in [*libraries, *map(pathlib.Path, args.linked)]}):
+    others = (add_trainer if args.trainer else add_library_and_commands)(wheel, base, args)
+    for package in sorted({package_of(file) for file in [*others, *map(pathlib.Path, args.linked)]}):
         copyright = pathlib.Path("/usr/share/doc") / package / "copyright"
         wheel.add(f"{info}/licenses/{package}.txt", copyright.read_bytes())
-    for file in tree(pathlib.Path(args.share)):
-        wheel.add(f"{base}.data/data/share/{file.relative_to(args.share)}", file.read_bytes())
+    share = pathlib.Path(args.stage) / "share"
+    for file in tree(share):
+        if is_trainers(file) == bool(args.trainer):
+            wheel.add(f"{base}.data/data/share/{file.relative_to(share)}", file.read_bytes())
     wheel.add(f"{info}/LICENSE", pathlib.Path(args.license).read_bytes())
-    wheel.add(f"{info}/METADATA", metadata(args.version))
+    wheel.add(f"{info}/METADATA", metadata(name, args.version))
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: nxdkit\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
     wheel.close()
     print(path)

@@ -13,7 +13,6 @@
 #include "lib/base/errors.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
-#include "lib/system/signals.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -125,8 +124,7 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
     return with(CompilerEnd::kTimedOut, fmt::format("it ran for {:.0f} s", outcome.seconds));
   if (SaysFull(outcome.log)) return with(CompilerEnd::kDiskIsFull, line);
   if (exit_code == 0) {
-    const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), StopIfInterrupted);
-    if (!faults.ok() && faults.error().code() == Errc::kInterrupted) return faults.error();
+    const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), {});
     // That it cannot be read is no failure of the graph.
     if (!faults.ok() && faults.error().code() == Errc::kIo) return faults.error();
     if (faults.ok() && faults->empty()) return with(CompilerEnd::kDone, "");

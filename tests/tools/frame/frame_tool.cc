@@ -77,10 +77,19 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
   return Error(Errc::kNotFound, "no such input").in(how);
 }
 
+// Until there was something to draw: a line is drawn ten times a second.
+Result<ToolAnswer> WorkForAWhile(ToolContext& context) {
+  const Stopwatch watch;
+  context.host().BeginPhase("work", 0);
+  while (watch.Seconds() < 0.15) context.host().AddBytes(1);
+  context.host().EndPhases();
+  return ToolAnswer{};
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.input == "warn") context.Warn("careful\x1b[31m");
   context.Detail("a detail");
-  if (const Progress::Sink sink = context.progress_sink()) sink("work 50%");
+  if (args.input == "progress") return WorkForAWhile(context);
   if (args.input != "good" && args.input != "findings" && args.input != "warn" &&
       args.input != "-5")
     return EndBadly(args.input);
@@ -118,10 +127,11 @@ const ToolInfo kInfo = {
     .examples = {{"frame-tool good", "prints the tensor parallel size"}},
 };
 
+constinit const Command kFrameTool = MakeCommand<AddOptions, Run>(kInfo);
+
 }  // namespace
 }  // namespace nxdkit::tool
 
 int main(int argc, char** argv) {
-  using namespace nxdkit::tool;
-  return RunTool<Args>(argc, argv, kInfo, AddOptions, Run);
+  return nxdkit::tool::RunTool(argc, argv, nxdkit::tool::kFrameTool);
 }

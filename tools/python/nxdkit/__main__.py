@@ -1,9 +1,11 @@
-"""python -m nxdkit COMMAND ARGUMENT..."""
+"""python -m nxdkit convert ARGUMENT...: the command of that word, or of that name."""
+
+from __future__ import annotations
 
 import os
 import sys
 
-from nxdkit import command
+from nxdkit._command import WORDS, command
 
 
 def refuse(message: str) -> None:
@@ -13,9 +15,9 @@ def refuse(message: str) -> None:
 
 def main() -> None:
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        refuse("usage: python -m nxdkit COMMAND [ARGUMENT ...], such as: python -m nxdkit ckpt-inspect FILE")
+        refuse(f"usage: python -m nxdkit WORD [ARGUMENT ...]\nwords: {', '.join(WORDS)}")
     try:
-        path = command(sys.argv[1])
+        path = command(WORDS.get(sys.argv[1], sys.argv[1]))
     except FileNotFoundError as error:
         refuse(f"nxdkit: error: {error}")
     os.execv(path, [path, *sys.argv[2:]])

@@ -1,0 +1,30 @@
+// PRIVATE to tools/: what is behind an nxdkit_source, and how it is made of a request.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "formats/ops/read/reader.h"
+#include "lib/json/json.h"
+#include "tools/cli/host.h"
+#include "tools/library/nxdkit.h"
+
+struct nxdkit_source {
+  std::string name;  // a path, or what the caller calls its memory
+  std::shared_ptr<const nxdkit::artifact::BoundArtifact> bound;
+  nxdkit::ops::TensorReader reader;  // of `bound`
+  // As a command reads it; nullopt: a rank of a layout, which is no artifact.
+  std::optional<nxdkit::tool::HeldSource> held;
+  std::string index;  // JSON
+};
+
+namespace nxdkit::tool {
+
+using SourcePointer = std::unique_ptr<nxdkit_source>;
+
+Result<SourcePointer> OpenPath(const Json& request);
+Result<SourcePointer> OpenMemorySource(const Json& request, const void* const* data);
+Result<SourcePointer> OpenRankSource(const nxdkit_source& of, const Json& request);
+
+}  // namespace nxdkit::tool

@@ -1,0 +1,207 @@
+"""The commands as functions: arguments and options of the command line, a report, exceptions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+
+from ._checkpoint import Checkpoint, PathLike
+from ._errors import Findings, UsageError, error_of, warn
+from ._handle import Handle, plain_options, run_command
+from ._progress import Callback
+from ._report import Difference, Report
+
+Input = Union[PathLike, Checkpoint, Mapping[str, Any]]
+
+
+def run(
+    command: str, *arguments: Any, progress: Optional[Callback] = None, **options: Any
+) -> Report:
+    """Runs a command, by its name or its word, in this process; its --json document.
+
+    An argument is a path, or where the command reads an artifact a Checkpoint or a Source.
+    options: those of the command, "_" for "-", and an underscore behind what is a word of Python:
+    run("convert", "shards", "bundle", from_="nxd", to="rollout", tp=8, dry_run=True). True and
+    False for flags, lists for options that repeat, None: not given.
+
+    progress: called with a Progress on this thread, at least every 100 ms. What it raises, and
+    Ctrl-C, stops the work, which leaves nothing behind, and is raised.
+
+    Raises Findings where the command finds something (exit status 1), UsageError, MissingError,
+    DamagedError, UnsupportedError, InputOutputError, LimitError. Warnings are CheckpointWarnings.
+    """
+    code, report = _answer(command, arguments, progress, options)
+    if code != 0:
+        raise error_of(code, report)
+    return report
+
+
+def _answer(
+    command: str, arguments: Any, progress: Optional[Callback], options: Mapping[str, Any]
+) -> Tuple[int, Report]:
+    handles: List[Handle] = []
+    request = {
+        "command": command,
+        "arguments": [_value(argument, handles) for argument in arguments],
+        "options": {k: _value(v, handles) for k, v in plain_options(options).items()},
+    }
+    code, report = run_command(request, handles, progress)
+    report = Report() if report is None else report
+    warn(report)
+    return code, report
+
+
+def _value(value: Any, handles: List[Handle]) -> Any:
+    """An argument or the value of an option, for the request."""
+    if isinstance(value, Checkpoint):
+        handles.append(value._current())
+        return {"source": len(handles) - 1}
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+@contextlib.contextmanager
+def _readable(source: Input, config: Any = None) -> Iterator[Any]:
+    """Something to read from: arrays become a Source for the time of a call."""
+    if isinstance(source, Mapping) and not isinstance(source, Checkpoint):
+        from ._memory import Source
+
+        with Source(source, config=config) as memory:
+            yield memory
+    else:
+        yield source
+
+
+def convert(
+    source: Input,
+    output: Optional[PathLike] = None,
+    *,
+    progress: Optional[Callback] = None,
+    **options: Any,
+) -> Report:
+    """nxd-convert: writes `source` to `output` in another layout: to="rollout", tp=8.
+
+    source: a path, a Checkpoint, a Source, or a dict of arrays by name (with config=, its
+    configuration as Source has it). See run() for options, progress and exceptions.
+    """
+    with _readable(source, _config_of(source, options)) as readable:
+        arguments = (readable,) if output is None else (readable, output)
+        return run("nxd-convert", *arguments, progress=progress, **options)
+
+
+def _config_of(source: Input, options: Dict[str, Any]) -> Any:
+    arrays = isinstance(source, Mapping) and not isinstance(source, Checkpoint)
+    return options.pop("config", None) if arrays else None
+
+
+def save(
+    state_dict: Mapping[str, Any],
+    output: PathLike,
+    to: str = "hf",
+    *,
+    config: Any = None,
+    digest: bool = False,
+    progress: Optional[Callback] = None,
+    **options: Any,
+) -> Report:
+    """Writes arrays of this process (see Source) to `output`, in the layout `to`.
+
+    With digest=True the report has "digest", nxdkit.digest() of what was written.
+    """
+    with _readable(state_dict, config) as readable:
+        report = run("nxd-convert", readable, output, to=to, progress=progress, **options)
+    return Report(report, digest=_digest_of(output, {})) if digest else report
+
+
+def reshard(
+    source: Input, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
+) -> Report:
+    """nxd-reshard: an NxD set, written for another parallel layout: tp=4, pp=2."""
+    return run("nxd-reshard", source, output, progress=progress, **options)
+
+
+def export(
+    model: Input, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
+) -> Report:
+    """neuron-export: a rollout bundle that can be run, from a Hugging Face model."""
+    return run("neuron-export", model, output, progress=progress, **options)
+
+
+def pack(
+    source: PathLike, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
+) -> Report:
+    """ckpt-pack: packs an artifact into one archive; with unpack=True the way back."""
+    return run("ckpt-pack", source, output, progress=progress, **options)
+
+
+def inspect(source: Input, *, progress: Optional[Callback] = None, **options: Any) -> Report:
+    """ckpt-inspect: what is there: files, layout, tensors."""
+    with _readable(source, _config_of(source, options)) as readable:
+        return run("ckpt-inspect", readable, progress=progress, **options)
+
+
+def digest(source: Input, *, progress: Optional[Callback] = None, **options: Any) -> str:
+    """ckpt-digest: "sha256:..." of the weights, which no layout changes.
+
+    UsageError for options whose answer has no digest, such as as_="vllm": run("digest", ...) has
+    the whole report.
+    """
+    with _readable(source, _config_of(source, options)) as readable:
+        return _digest_of(readable, options, progress)
+
+
+def _digest_of(source: Any, options: Mapping[str, Any], progress: Optional[Callback] = None) -> str:
+    report = run("ckpt-digest", source, progress=progress, **options)
+    if "digest" not in report:
+        raise UsageError("the answer has no digest with these options; run('digest', ...) has it")
+    return str(report["digest"])
+
+
+def verify(
+    source: Input,
+    against: Optional[Input] = None,
+    *,
+    progress: Optional[Callback] = None,
+    **options: Any,
+) -> Report:
+    """ckpt-verify: proves that an artifact is right, and with `against` equal to another.
+
+    Raises Findings where it is not: .findings has all, .tensor, .rank, .index and .byte are the
+    place of the first.
+    """
+    mine = _readable(source, _config_of(source, options))
+    with mine as readable, _readable("" if against is None else against) as other:
+        asked = {**options, **({} if against is None else {"against": other})}
+        try:
+            return run("ckpt-verify", readable, progress=progress, **asked)
+        except Findings as error:
+            _locate(error, (readable, other))
+            raise
+
+
+def _locate(error: Findings, sources: Tuple[Any, ...]) -> None:
+    """The byte of the first finding, where an open checkpoint knows the tensor's shape."""
+    from ._dtypes import bytes_of
+
+    for source in sources:
+        if error.index is None or not isinstance(source, Checkpoint) or error.tensor not in source:
+            continue
+        tensor, element = source[error.tensor or ""], 0
+        if len(error.index) != tensor.ndim:
+            continue
+        for index, count in zip(error.index, tensor.shape):
+            element = element * count + index
+        error.byte = bytes_of(tensor.dtype, element)
+        return
+
+
+def diff(a: Input, b: Input, *, progress: Optional[Callback] = None, **options: Any) -> Difference:
+    """ckpt-diff: by how much two versions of a model differ, tensor by tensor.
+
+    That they differ is an answer and no exception: .same tells.
+    """
+    with _readable(a) as left, _readable(b) as right:
+        code, report = _answer("ckpt-diff", (left, right), progress, options)
+    if code not in (0, 1) or "error" in report:
+        raise error_of(code, report)
+    return Difference(report)
