@@ -45,6 +45,13 @@ size_t Artifact::tensor_count() const {
   return count;
 }
 
+std::vector<std::string> PathsOf(const Artifact& artifact) {
+  std::vector<std::string> paths;
+  for (const TensorFile& file : artifact.files)
+    if (file.format != kInMemory) paths.push_back(file.path);
+  return paths;
+}
+
 Status LoadConfig(Artifact& artifact, const InputHints& hints,
                   const std::vector<std::string>& folders, const std::string& instead) {
   if (hints.no_config) return OkStatus();

@@ -2,6 +2,7 @@
 // kind of artifact knows is that kind's own (formats/kinds/).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ class KindState {
   virtual ~KindState() = default;
 };
 
+struct Artifact;
+
 // What the user says of an input. The arguments are those of its kind: "tp", "tag".
 struct InputHints : Arguments {
   std::string origin;  // who says it, for messages: "the command line"
@@ -36,10 +39,13 @@ struct InputHints : Arguments {
   // why.
   bool config_optional = false;
   bool partial = false;  // what is there is shown, though files are missing
-  std::string lora;  // a LoRA adapter that is merged into the model as it is read
+  std::string lora;      // a LoRA adapter that is merged into the model as it is read
   std::optional<std::string> lora_alpha;  // of an adapter whose files do not say it
   // The state of training is bound too, where the artifact has one.
   bool optimizer = false;
+  // Gives the artifact instead of opening its path, which is then a name for messages alone. Of
+  // what reads a base (Kind::reads_base) it gives the base, as all that is said there is of that.
+  std::function<Result<Artifact>()> memory;
 };
 
 // A torch archive with checksums: a file, or a part of one.
@@ -69,6 +75,9 @@ struct Artifact : Said {
   uint64_t file_bytes() const;  // of all files of tensors
   size_t tensor_count() const;
 };
+
+// The paths of its files of tensors; none of what lies in memory.
+std::vector<std::string> PathsOf(const Artifact& artifact);
 
 // Reads the configuration: hints.config, else config.json of the first of `folders` that has one
 // ("" is none), else `instead`, a file that stands for one ("": none). No configuration is no

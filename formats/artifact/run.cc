@@ -12,15 +12,17 @@ namespace {
 constexpr uint64_t kReserve = 24u << 20;
 
 // What parsing has freed counts only where it cannot be given back.
-uint64_t MemoryTaken(uint64_t most) {
-  if (RssBytes() + kReserve >= most) ReturnFreeMemory();
-  return RssBytes() + kReserve;
+uint64_t MemoryTaken(const RunOptions& run) {
+  if (run.alone && RssBytes() + kReserve >= run.max_memory) ReturnFreeMemory();
+  return HeldBytes(run) + kReserve;
 }
 
 }  // namespace
 
+uint64_t HeldBytes(const RunOptions& run) { return run.alone ? RssBytes() : 0; }
+
 Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share) {
-  const uint64_t taken = MemoryTaken(run.max_memory);
+  const uint64_t taken = MemoryTaken(run);
   if (taken >= run.max_memory)
     return OverLimit(
                "{} bytes are needed before any tensor is read ({} for stacks and tables), the cap "

@@ -14,11 +14,16 @@ namespace nxdkit::artifact {
 
 struct RunOptions {
   int jobs = 1;
+  // False: the process holds more than this work does, and its memory says nothing of it.
+  bool alone = true;
   uint64_t max_memory = uint64_t{512} << 20;
   std::function<Status()> poll;  // kInterrupted stops the work
   std::function<void(const std::string& phase, uint64_t bytes)> begin;  // a phase with its bytes
   std::function<void(uint64_t bytes)> on_bytes;  // bytes done, from any thread
 };
+
+// What the work holds before its buffers: all that the process does, where it is alone.
+uint64_t HeldBytes(const RunOptions& run);
 
 // Executor options within the cap: what the process has not taken yet, less a reserve. kLimit when
 // too little is left. `share` divides it, for sinks that need buffers of their own.

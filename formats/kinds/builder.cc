@@ -94,6 +94,7 @@ Status OutputBuilder::CarrySideFiles(const std::string& to) {
 
 Status OutputBuilder::CarryFile(const std::string& folder, const std::string& name,
                                 std::string to) {
+  if (folder.empty()) return OkStatus();  // of a single file, or none
   NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
   if (there) plan.copies.push_back({std::move(to), JoinPath(folder, name)});
   return OkStatus();

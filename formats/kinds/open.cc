@@ -104,6 +104,12 @@ Status CheckWeights(const BoundArtifact& artifact) {
   return OkStatus();
 }
 
+Result<Artifact> FromMemory(const std::string& name, const InputHints& hints) {
+  NXDKIT_ASSIGN(Artifact artifact, hints.memory());
+  NXDKIT_TRY(CheckHints(*artifact.kind, name, hints));
+  return artifact;
+}
+
 }  // namespace
 
 const Kind* KindFromName(std::string_view name) {
@@ -134,6 +140,7 @@ Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
 
 Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked,
                               const Looker& look) {
+  if (asked.memory && !(kind && kind->reads_base)) return FromMemory(said, asked);
   if (!kind) NXDKIT_TRY(Recognise(said, look).To(kind));
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));

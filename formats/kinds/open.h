@@ -17,7 +17,7 @@ const Kind* KindFromName(std::string_view name);  // nullptr: there is none
 Result<const Kind*> Recognise(const std::string& path, const Looker& look = {});
 
 // Opens structure and configuration, not the layout: works for families without a table too.
-// `kind`: nullptr for what Recognise says.
+// `kind`: nullptr for what Recognise says. With hints.memory nothing is opened or recognised.
 Result<Artifact> OpenArtifact(const std::string& path, const Kind* kind, const InputHints& hints,
                               const Looker& look = {});
 

@@ -61,25 +61,42 @@ class PathRange : public Storage {
   uint64_t bytes_;
 };
 
-class InMemory : public Storage {
+class Borrowed : public Storage {
  public:
-  InMemory(std::string bytes, std::string path)
-      : contents_(std::move(bytes)), path_(std::move(path)) {}
-  uint64_t bytes() const override { return contents_.size(); }
+  Borrowed(std::span<const std::byte> bytes, std::string path)
+      : bytes_(bytes), path_(std::move(path)) {}
+  uint64_t bytes() const override { return bytes_.size(); }
   const std::string& path() const override { return path_; }
   uint64_t file_offset() const override { return 0; }
+  bool is_borrowed() const override { return true; }
   Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
-    if (offset > contents_.size() || to.size() > contents_.size() - offset)
-      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, contents_.size())
+    if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
+      return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, bytes_.size())
           .in(path_);
-    std::copy_n(std::as_bytes(std::span(contents_)).begin() + static_cast<std::ptrdiff_t>(offset),
-                to.size(), to.begin());
+    std::ranges::copy(bytes_.subspan(offset, to.size()), to.begin());
     return OkStatus();
   }
 
  private:
-  std::string contents_;
+  std::span<const std::byte> bytes_;
   std::string path_;
+};
+
+// Bytes of its own.
+class InMemory : public Storage {
+ public:
+  InMemory(std::string bytes, std::string path)
+      : contents_(std::move(bytes)), view_(std::as_bytes(std::span(contents_)), std::move(path)) {}
+  uint64_t bytes() const override { return view_.bytes(); }
+  const std::string& path() const override { return view_.path(); }
+  uint64_t file_offset() const override { return 0; }
+  Status ReadAt(uint64_t offset, std::span<std::byte> to) const override {
+    return view_.ReadAt(offset, to);
+  }
+
+ private:
+  std::string contents_;
+  Borrowed view_;  // of them
 };
 
 }  // namespace
@@ -155,6 +172,10 @@ std::shared_ptr<const Storage> Reopened(std::shared_ptr<const Storage> storage,
 
 std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path) {
   return std::make_shared<InMemory>(std::move(bytes), std::move(path));
+}
+
+std::shared_ptr<const Storage> BorrowedStorage(std::span<const std::byte> bytes, std::string name) {
+  return std::make_shared<Borrowed>(bytes, std::move(name));
 }
 
 }  // namespace nxdkit

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Storage {
   virtual uint64_t file_offset() const = 0;
   // Whether the storage is exactly the bytes of the file from file_offset() on.
   virtual bool is_file_range() const { return false; }
+  // Whether the bytes lie in the caller's memory: path() is then no path, but what it is called.
+  virtual bool is_borrowed() const { return false; }
   // The storage itself where it has a checksum, which is compared as it is read; else null.
   virtual const CheckedStorage* checked() const { return nullptr; }
 };
@@ -72,11 +75,17 @@ std::shared_ptr<const Storage> Reopened(std::shared_ptr<const Storage> storage,
                                         std::shared_ptr<FileCache> cache);
 // Bytes in memory; `path` is for messages.
 std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path);
+// Bytes of the caller's, who keeps them where they are, and lets them be read from several threads,
+// as long as the storage lives. `name` is for messages.
+std::shared_ptr<const Storage> BorrowedStorage(std::span<const std::byte> bytes, std::string name);
+
+// The format of what is no file: tensors in the caller's memory. Its path is what they are called.
+inline constexpr std::string_view kInMemory = "memory";
 
 // A file of named tensors, as any format reader returns it, in the order of the file's own index.
 struct TensorFile {
   std::string path;
-  std::string format;  // "safetensors", "torch zip", "torch legacy"
+  std::string format;  // "safetensors", "torch zip", "torch legacy", kInMemory
   uint64_t file_bytes = 0;
   std::vector<StoredTensor> tensors;
   std::vector<std::pair<std::string, std::string>> metadata;  // safetensors __metadata__, sorted

@@ -1,5 +1,5 @@
-// The functions of nxdkit.h with requests, numbers and boxes that a caller may get wrong, over a model
-// in memory: whatever they are, an answer comes back.
+// The functions of nxdkit.h with requests, numbers and boxes that a caller may get wrong, over a
+// model in memory: whatever they are, an answer comes back.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -37,9 +37,11 @@ class Input {
   std::string_view rest_;
 };
 
-void Done(int code, char* reply) {
-  Require(code == 0 || reply != nullptr, "no failure without a reason");
-  nxdkit_free(reply);
+// `reply` is where the call has put it: it is looked at after the call.
+void Done(int code, char** reply) {
+  Require(code == 0 || *reply != nullptr, "no failure without a reason");
+  nxdkit_free(*reply);
+  *reply = nullptr;
 }
 
 void ReadBoxes(nxdkit_source* source, Input& input) {
@@ -51,9 +53,9 @@ void ReadBoxes(nxdkit_source* source, Input& input) {
     // Exactly as large as is said: who writes past it is seen by the sanitizer.
     std::vector<char> to(static_cast<size_t>(input.Number() & 0xfff));
     char* reply = nullptr;
-    Done(nxdkit_read(source, tensor, begin, end, step, to.data(), to.size(), &reply), reply);
+    Done(nxdkit_read(source, tensor, begin, end, step, to.data(), to.size(), &reply), &reply);
     char* text = nullptr;
-    Done(nxdkit_explain(source, tensor, &text, &reply), reply);
+    Done(nxdkit_explain(source, tensor, &text, &reply), &reply);
     nxdkit_free(text);
   }
 }
@@ -69,7 +71,7 @@ nxdkit_source* OpenMemory(const std::string& request) {
   const std::vector<const void*> data(request.size() + 1, Bytes().data());
   nxdkit_source* source = nullptr;
   char* reply = nullptr;
-  Done(nxdkit_open_memory(request.c_str(), data.data(), &source, &reply), reply);
+  Done(nxdkit_open_memory(request.c_str(), data.data(), &source, &reply), &reply);
   return source;
 }
 
@@ -91,7 +93,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Require(memory != nullptr, "the model opens");
   nxdkit_source* rank = nullptr;
   char* reply = nullptr;
-  Done(nxdkit_open_rank(memory, input.Text().c_str(), &rank, &reply), reply);
+  Done(nxdkit_open_rank(memory, input.Text().c_str(), &rank, &reply), &reply);
   nxdkit_source* const sources[] = {memory, rank};
   // Commands that write nothing where nothing is named.
   const std::string options = input.Text();
@@ -99,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string request = std::string(R"({"command": ")") + command +
                                 R"(", "arguments": [{"source": 0}, {"source": 1}], "options": )" +
                                 options + "}";
-    Done(nxdkit_run(request.c_str(), sources, 2, nullptr, nullptr, &reply), reply);
+    Done(nxdkit_run(request.c_str(), sources, 2, nullptr, nullptr, &reply), &reply);
   }
   ReadBoxes(memory, input);
   if (rank != nullptr) ReadBoxes(rank, input);

@@ -85,7 +85,7 @@ class SourceNames {
 };
 
 Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost& host) {
-  NXDKIT_ASSIGN(const std::string name, JsonString(request, "command"));
+  NXDKIT_ASSIGN(const std::string name, TextIn(request, "command"));
   const Command* const command = FindCommand(name);
   if (command == nullptr) return BadUsage("there is no command \"{}\" in the library", name);
   OptionTable table;

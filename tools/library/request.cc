@@ -44,6 +44,17 @@ Result<Json> ParseRequest(const char* text) {
   return json;
 }
 
+Result<std::string> TextIn(const Json& request, std::string_view key) {
+  const Json* const value = JsonFind(request, key);
+  if (value == nullptr) return BadUsage("the request has no \"{}\"", key);
+  if (!value->is_string())
+    return BadUsage("\"{}\" is {}, expected a text", key, JsonTypeText(*value));
+  std::string text = value->get<std::string>();
+  if (text.empty() || text.find('\0') != std::string::npos)
+    return BadUsage("\"{}\" is empty or has a zero byte", key);
+  return text;
+}
+
 Result<std::vector<std::string>> OptionWords(const Json* options, const OptionTable& table,
                                              const NameSource& name_source) {
   std::vector<std::string> words;

@@ -18,6 +18,9 @@ using NameSource = std::function<Result<std::string>(int64_t number)>;
 // kUsage with the place where the text is not one JSON object.
 Result<Json> ParseRequest(const char* text);
 
+// A text that must be there. kUsage for another value, an empty one, one with a zero byte.
+Result<std::string> TextIn(const Json& request, std::string_view key);
+
 // "tp": 8 becomes --tp=8, true --tp, false --no-tp where there is such an option and else nothing,
 // a list one word for each entry, null nothing. `table` says which options there are.
 Result<std::vector<std::string>> OptionWords(const Json* options, const OptionTable& table,

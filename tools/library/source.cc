@@ -50,17 +50,6 @@ artifact::InputHints HintsFor(const OpenArgs& args) {
   return hints;
 }
 
-Result<std::string> TextIn(const Json& request, std::string_view key) {
-  const Json* const value = JsonFind(request, key);
-  if (value == nullptr) return BadUsage("the request has no \"{}\"", key);
-  if (!value->is_string())
-    return BadUsage("\"{}\" is {}, expected a text", key, JsonTypeText(*value));
-  std::string text = value->get<std::string>();
-  if (text.empty() || text.find('\0') != std::string::npos)
-    return BadUsage("\"{}\" is empty or has a zero byte", key);
-  return text;
-}
-
 // A number that may be left out.
 Result<int64_t> NumberIn(const Json& object, std::string_view key, int64_t otherwise) {
   const Json* const value = JsonFind(object, key);

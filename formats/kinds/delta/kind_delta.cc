@@ -18,7 +18,8 @@ Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   NXDKIT_ASSIGN(const bool is_folder, artifact.look.IsFolder(artifact.path));
   if (is_folder) return Unsupported("a delta is one file; this is a folder").in(artifact.path);
   NXDKIT_ASSIGN(const std::shared_ptr<const delta::Delta> delta, delta::Delta::Open(artifact.path));
-  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path, artifact.look));
+  const Kind* kind = nullptr;
+  if (!hints.memory) NXDKIT_TRY(Recognise(base_path, artifact.look).To(kind));
   if (kind == artifact.kind)
     return Unsupported("the base of a delta is a delta, expected a model").in(base_path);
   InputHints base_hints = hints;

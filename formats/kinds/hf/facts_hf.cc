@@ -56,6 +56,11 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
 }  // namespace
 
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints) {
+  if (hints.memory) {
+    NXDKIT_TRY(SurveyWhole(survey, kHf, path, hints));
+    survey.description = "Hugging Face model in memory";
+    return OkStatus();
+  }
   NXDKIT_ASSIGN(const bool folder, survey.artifact.look.IsFolder(path));
   if (!folder) return DescribeFile(survey, path, hints);
   NXDKIT_ASSIGN(survey.artifact, OpenOneSet(survey, path, hints));

@@ -289,6 +289,7 @@ Status RefuseStateInside(const nxd::ShardSet& set) {
 Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
   const nxd::ShardSet& set = NxdStateOf(out.artifact)->set;
   NXDKIT_TRY(RefuseStateInside(set));
+  if (set.location.tag_folder.empty()) return OkStatus();  // shards in memory have none beside them
   NXDKIT_ASSIGN(std::optional<nxd::OptimizerLocation> location,
                 nxd::LocateOptimizer(set.location.tag_folder));
   if (!location) return OkStatus();

@@ -170,6 +170,11 @@ void AddTags(Facts& rows, const NxdFacts& nxd) {
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints) {
   const auto facts = std::make_shared<NxdFacts>();
   survey.facts = facts;
+  if (hints.memory) {
+    NXDKIT_TRY(SurveyWhole(survey, kNxd, path, hints));
+    survey.description = "NxD training shards in memory";
+    return DescribeSet(survey, *facts);
+  }
   NXDKIT_ASSIGN(facts->tags, nxd::ListTags(path, survey.artifact.look));
   const Result<nxd::SetLocation> located =
       nxd::Locate(path, hints.Text("tag"), survey.artifact.look);

@@ -43,8 +43,7 @@ Status CheckDeltaFile(const ConvertRequest& request) {
 // Everything that would be destroyed by an output in its place.
 Result<std::vector<std::string>> FilesRead(const ConvertRequest& request,
                                            const Conversion& conversion) {
-  std::vector<std::string> read;
-  for (const TensorFile& file : conversion.source.artifact.files) read.push_back(file.path);
+  std::vector<std::string> read = PathsOf(conversion.source.artifact);
   if (!conversion.source.artifact.config_path.empty())
     read.push_back(conversion.source.artifact.config_path);
   for (const BoundArtifact* adapter : {conversion.source.merged.get(), &conversion.source})
@@ -127,15 +126,29 @@ Status CheckSource(const ConvertRequest& request, const Conversion& conversion) 
   return conversion.base ? RequireSound(conversion.base->artifact, request.run) : OkStatus();
 }
 
+// What is in memory has none.
+std::vector<std::string> InputPath(const ConvertRequest& request) {
+  const bool is_path = !request.hints.memory || request.from->reads_base;
+  return is_path ? std::vector<std::string>{request.input} : std::vector<std::string>();
+}
+
 }  // namespace
 
 Status CheckRequest(const ConvertRequest& request) {
   if (request.to == &kDelta) {
     NXDKIT_TRY(CheckDeltaFile(request));
-    return CheckPlaces(request.output, {request.input, *request.hints.Text("base")});
+    std::vector<std::string> read = InputPath(request);
+    if (!request.base_memory) read.push_back(*request.hints.Text("base"));
+    return CheckPlaces(request.output, read);
   }
   if (std::holds_alternative<Slot>(request.place)) return CheckSlot(request);
-  return CheckPlaces(request.output, {request.input});
+  if (std::holds_alternative<Part>(request.place) && request.hints.memory)
+    return Unsupported(
+               "parts are made by several processes, and these tensors are in the memory "
+               "of one")
+        .in(request.input)
+        .hint("make the output in one process, or write the tensors to files first");
+  return CheckPlaces(request.output, InputPath(request));
 }
 
 Result<hardware::Fit> FitOf(const ConvertRequest& request, const Conversion& conversion) {

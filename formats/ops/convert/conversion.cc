@@ -18,6 +18,7 @@
 #include "formats/zero/tag_files.h"
 #include "lib/base/errors.h"
 #include "lib/hash/digest.h"
+#include "lib/system/owner.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
 
@@ -36,7 +37,7 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& asked) {
   ConvertRequest request = asked;
   request.hints = SourceHints(asked);
   const Kind& from = *request.from;
-  if (!from.bind_adapter || !request.hints.lora.empty())
+  if (!from.bind_adapter || !request.hints.lora.empty() || request.hints.memory)
     return OpenAndBind(request.input, request.from, request.hints, request.look);
   NXDKIT_ASSIGN(const bool is_peft, LooksLikePeft(request.input, request.look));
   if (is_peft) return OpenLora(request.input, from, {}, request.hints, request.look);
@@ -152,7 +153,8 @@ Result<Conversion> PlanDelta(const ConvertRequest& request) {
                                            : OpenAndBind(request.input, request.from, request.hints,
                                                          request.look));
   const std::string base_path = request.hints.Text("base").value_or("");
-  NXDKIT_ASSIGN(const Kind* const kind, Recognise(base_path, request.look));
+  const Kind* kind = nullptr;
+  if (!request.base_memory) NXDKIT_TRY(Recognise(base_path, request.look).To(kind));
   Conversion::Base base;
   NXDKIT_ASSIGN(base.artifact,
                 OpenAndBind(base_path, kind, BaseHints(request, kind), request.look));
@@ -175,6 +177,7 @@ InputHints BaseHints(const ConvertRequest& request, const Kind* kind) {
   for (const char* own : {"base", "weights", "tag"}) hints.Reset(own);
   hints.lora.clear();
   hints.prefix.clear();
+  hints.memory = request.base_memory;
   hints.origin = request.hints.origin;
   hints.config = request.hints.config;
   return hints;
@@ -213,6 +216,10 @@ Result<std::string> Fingerprint(const Conversion& conversion, const Workload& wo
     digest.Update(std::as_bytes(std::span(text.data(), text.size())));
   };
   for (const TensorFile& file : conversion.source.artifact.files) {
+    if (file.format == kInMemory) {
+      add(fmt::format("in memory {:016x}\n", RandomNumber()));  // nobody knows whether it changes
+      continue;
+    }
     NXDKIT_ASSIGN(const std::string stamp, FileStamp(file.path));
     add(fmt::format("in {} {} {}\n", file.path, file.file_bytes, stamp));
   }

@@ -59,7 +59,7 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.output_tensors = output.outputs.size();
   report.tasks = workload.tasks;
   report.buffer_bytes = workload.buffer_bytes;
-  report.predicted_memory = RssBytes() + workload.buffer_bytes +
+  report.predicted_memory = HeldBytes(request.run) + workload.buffer_bytes +
                             source.reading_bytes * static_cast<uint64_t>(request.run.jobs);
   report.target = target;
   report.source_digest = target->source_digest;

@@ -45,7 +45,9 @@ struct ConvertRequest {
   // its memory.
   std::function<Result<BoundArtifact>()> source;
   std::string output;
-  InputHints hints;       // of the input
+  InputHints hints;  // of the input
+  // Of a delta that is made: its base, instead of opening the one that the hints name.
+  std::function<Result<Artifact>()> base_memory;
   OutputOptions options;  // of the output
   RunOptions run;
   bool force = false;  // replace an existing output

@@ -99,7 +99,8 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
 // A delta of the bundle's own weights is void when another process has refreshed it since they were
 // opened. Called like NextVersion.
 Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conversion) {
-  if (!DeltaOf(conversion.source.artifact)) return OkStatus();
+  const Artifact& source = conversion.source.artifact;
+  if (!DeltaOf(source) || request.hints.memory) return OkStatus();
   NXDKIT_ASSIGN(const bool is_base,
                 SamePath(conversion.source.base->artifact.path, request.output));
   if (!is_base) return OkStatus();

@@ -102,6 +102,10 @@ Status AddDigest(const std::string& path, const RunOptions& run, FileDigest& out
 Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
                                             const std::vector<std::string>& without,
                                             const RunOptions& run) {
+  if (PathsOf(artifact).empty())
+    return BadUsage("tensors in memory have no files that a manifest could record")
+        .in(artifact.path)
+        .hint("--no-files takes the weights alone");
   std::string folder = artifact.folder;
   std::vector<FileDigest> files;
   if (folder.empty()) {

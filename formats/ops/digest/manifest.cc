@@ -35,8 +35,8 @@ Result<bool> IsManifest(const std::string& path) {
 Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   const std::string& path = *request.write_manifest;
   const std::string signature = SignaturePath(path);
-  std::vector<std::string> read{request.path};
-  for (const TensorFile& file : artifact.files) read.push_back(file.path);
+  std::vector<std::string> read = PathsOf(artifact);
+  if (!request.hints.memory) read.push_back(request.path);
   if (request.sign_key) {
     read.push_back(*request.sign_key);
     NXDKIT_TRY(SignEd25519({}, *request.sign_key));

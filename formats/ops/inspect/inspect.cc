@@ -50,7 +50,9 @@ Result<const Kind*> FindChanges(const std::string& path) {
 }
 
 Status OpenAsKind(Inspection& inspection, const Kind& kind, const InspectRequest& request) {
-  NXDKIT_ASSIGN(const bool folder, inspection.artifact.look.IsFolder(request.path));
+  const bool is_path = !request.hints.memory || kind.reads_base;
+  NXDKIT_ASSIGN(const bool folder,
+                is_path ? inspection.artifact.look.IsFolder(request.path) : Result<bool>(false));
   if (folder) NXDKIT_TRY(DescribeTrainer(inspection, request.path));
   NXDKIT_TRY(kind.describe ? kind.describe(inspection, request.path, request.hints)
                            : SurveyWhole(inspection, kind, request.path, request.hints));
@@ -60,6 +62,10 @@ Status OpenAsKind(Inspection& inspection, const Kind& kind, const InspectRequest
 
 Status Open(Inspection& inspection, const InspectRequest& request) {
   if (request.kind) return OpenAsKind(inspection, *request.kind, request);
+  if (request.hints.memory) {
+    NXDKIT_ASSIGN(const Artifact opened, request.hints.memory());
+    return OpenAsKind(inspection, *opened.kind, request);
+  }
   NXDKIT_ASSIGN(const Special* const special, FindSpecial(request.path, inspection.artifact.look));
   NXDKIT_ASSIGN(const Kind* const changes,
                 special ? Result<const Kind*>(nullptr) : FindChanges(request.path));

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "formats/ops/read/seen_shape.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::ops {
@@ -43,14 +44,15 @@ Status CheckAxis(const RankAxis& axis, const Layout& layout) {
   return BadUsage("{} {}: the layout has {}", axis.name, axis.asked, RanksText(ranks));
 }
 
-// The shape of each tensor as its file's encoder has it.
+// The shape of each tensor as its file has it, where that splits dimensions of the layout.
 void TakeSeenShapes(OutputPlan& output) {
   std::vector<size_t> next(output.files.size(), 0);
   for (size_t t = 0; t < output.outputs.size(); ++t) {
     const uint32_t file = output.layout.tensors[t].file;
     const std::vector<OutputTensor>& seen = output.files[file].encoder->tensors();
-    if (next[file] < seen.size()) output.outputs[t].shape = seen[next[file]].shape;
-    ++next[file];
+    const size_t at = next[file]++;
+    if (at < seen.size() && SplitsDimensions(output.outputs[t].shape, seen[at].shape))
+      output.outputs[t].shape = seen[at].shape;
   }
 }
 

@@ -41,6 +41,7 @@ Result<std::optional<PathInfo>> SourceFiles::FirstLook(const std::string& path) 
 }
 
 Result<std::optional<uint32_t>> SourceFiles::NumberOf(const StoredTensor& stored) {
+  if (stored.storage->is_borrowed()) return std::optional<uint32_t>();
   const auto [at, is_new] = numbers_.try_emplace(stored.storage->path());
   if (!is_new) return at->second;
   NXDKIT_ASSIGN(const std::optional<PathInfo> info, FirstLook(at->first));
