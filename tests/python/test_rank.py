@@ -14,7 +14,9 @@ class RankTest(unittest.TestCase):
             with self.subTest(options), nxdkit.open(workshop.form("rollout")) as run:
                 ranks = [run.rank("nxd", rank, **options) for rank in range(options["tp"])]
                 shards = [dict(rank.items()) for rank in ranks]
-                with nxdkit.Source.from_shards(shards, config=workshop.model()) as source:
+                hardware = {"hw": options["hw"]} if "hw" in options else {}
+                config = workshop.model()
+                with nxdkit.Source.from_shards(shards, config=config, **hardware) as source:
                     self.assertEqual(source.digest(), nxdkit.digest(workshop.model()))
 
     def test_stages_have_their_layers(self):
