@@ -7,6 +7,7 @@ import warnings
 
 import nxdkit
 import workshop
+from nxdkit import _progress
 
 
 class ConvertTest(unittest.TestCase):
@@ -80,14 +81,21 @@ class ConvertTest(unittest.TestCase):
         self.assertEqual((caught.exception.code, caught.exception.exit_code), ("io", 5))
         self.assertFalse(os.path.exists(output))
 
-    def test_progress_counts_the_bytes(self):
+    def test_progress_is_told_once_at_least(self):
         seen = []
         nxdkit.convert(workshop.model(), workshop.fresh(), to="nxd", tp=2, progress=seen.append)
         self.assertTrue(seen)
-        for before, after in zip(seen, seen[1:]):
-            self.assertLessEqual(before.seconds, after.seconds)
-            if before.phase == after.phase:
-                self.assertEqual(after.bytes, after.done - before.done)
+        self.assertTrue(all(0 <= p.done <= p.total for p in seen if p.total), seen)
+
+    def test_progress_counts_the_bytes_of_each_phase(self):
+        seen = []
+        watcher = _progress._Watcher(seen.append, _progress._Deferred())
+        for phase, done in ((None, 0), (b"a", 10), (b"a", 15), (b"b", 3), (b"b", 3)):
+            self.assertEqual(watcher(None, phase, done, 20, b"line"), 0)
+        self.assertEqual([p.bytes for p in seen], [0, 10, 5, 3, 0])
+        self.assertEqual([p.phase for p in seen], ["", "a", "a", "b", "b"])
+        self.assertEqual((seen[1].done, seen[1].total, seen[1].message), (10, 20, "line"))
+        self.assertEqual([p.seconds for p in seen], sorted(p.seconds for p in seen))
 
     def test_an_exception_of_progress_ends_the_work(self):
         output = workshop.fresh()

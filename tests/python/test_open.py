@@ -135,7 +135,7 @@ class OpenTest(unittest.TestCase):
         from array import array
 
         tensors = {"<b>&.weight": array("f", [1]), "<b>&": array("f", [2])}
-        with nxdkit.Source(tensors, config=workshop.model(), name="<i>") as source:
+        with nxdkit.Source(tensors, name="<i>") as source:
             page = source._repr_html_()
         self.assertIn("&lt;b&gt;&amp;", page)
         self.assertNotIn("<b>&", page)

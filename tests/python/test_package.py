@@ -96,6 +96,18 @@ class ImportTest(unittest.TestCase):
         self.assertIn("usage: python -m nxdkit WORD", text.stderr)
         self.assertIn("make-model", text.stderr)
 
+    def test_a_word_runs_its_command(self):
+        folder = os.path.dirname(os.path.abspath(os.environ["NXDKIT_LIBRARY"]))
+        path = os.pathsep.join([folder, os.environ["PATH"]])
+        for word in ("make-model", "nxdkit-make-model"):
+            text = subprocess.run(
+                [sys.executable, "-m", "nxdkit", word, "--version"],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PATH": path},
+            ).stdout
+            self.assertRegex(text, r"^nxdkit-make-model .*\d")
+
     def test_a_command_that_is_missing_is_a_file_not_found_error(self):
         with self.assertRaisesRegex(FileNotFoundError, "no command nxd-nothing"):
             nxdkit.command("nxd-nothing")

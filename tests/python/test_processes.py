@@ -6,9 +6,11 @@ import os
 import signal
 import threading
 import unittest
+from unittest import mock
 
 import nxdkit
 import workshop
+from nxdkit import _handle
 
 NAME = "model.layers.0.mlp.down_proj.weight"
 
@@ -61,6 +63,31 @@ class ProcessTest(unittest.TestCase):
             for thread in threads:
                 thread.join()
             self.assertTrue(all("closed" in text for text in refused))
+
+    def test_the_last_user_closes(self):
+        run = nxdkit.open(workshop.model())
+        handle = run._handle
+        with handle:
+            with handle:
+                run.close()
+                self.assertTrue(handle._finalizer.alive)
+            self.assertTrue(handle._finalizer.alive)
+            with self.assertRaisesRegex(ValueError, "closed"):
+                handle.__enter__()
+        self.assertFalse(handle._finalizer.alive)
+
+    def test_a_forked_child_closes_nothing_of_its_parents(self):
+        run = nxdkit.open(workshop.model())
+
+        def work():
+            with mock.patch.object(_handle, "load") as load:
+                run._handle._finalizer()
+                return not load.called
+
+        self.assertEqual(exit_code_of(work), 0)
+        with mock.patch.object(_handle, "load") as load:
+            run.close()
+            self.assertTrue(load.called)
 
     def test_a_forked_child_reads_and_the_parent_goes_on(self):
         with nxdkit.open(workshop.form("nxd")) as run:

@@ -15,15 +15,19 @@ except ImportError as error:
 
 
 class TypesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        # One for all of them: most of the time goes into reading torch.
+        cls.cache = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.cache.cleanup)
+
     def check(self, *arguments):
         package = os.path.dirname(nxdkit.__file__)
-        with tempfile.TemporaryDirectory() as cache:
-            command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, *arguments]
-            environment = {**os.environ, "MYPYPATH": os.path.dirname(package)}
-            # Not from the package's folder, whose modules have the names of others.
-            done = subprocess.run(
-                command, cwd=cache, env=environment, capture_output=True, text=True
-            )
+        cache = self.cache.name
+        command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, *arguments]
+        environment = {**os.environ, "MYPYPATH": os.path.dirname(package)}
+        # Not from the package's folder, whose modules have the names of others.
+        done = subprocess.run(command, cwd=cache, env=environment, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
     def test_the_package_is_strictly_typed(self):

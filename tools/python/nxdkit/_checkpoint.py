@@ -113,7 +113,7 @@ class Checkpoint(Mapping[str, Tensor]):
 
         layout: "nxd", "rollout", another format that convert() writes, "vllm" or "vllm-neuron".
         rank: its tensor parallel rank. tp and the other options: those of the layout. UsageError
-        where the layout has no such rank or option.
+        where the layout has no such rank or option. It has tensors to read; no command takes it.
         """
         asked = {**({} if tp is None else {"tp": tp}), **plain_options(options)}
         request = {"layout": layout, "rank": rank, "options": asked}
