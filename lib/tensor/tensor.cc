@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <optional>
 
 #include "lib/base/checked.h"
@@ -73,7 +74,8 @@ class Borrowed : public Storage {
     if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
       return Corrupt("{} bytes at {} of a storage of {}", to.size(), offset, bytes_.size())
           .in(path_);
-    std::ranges::copy(bytes_.subspan(offset, to.size()), to.begin());
+    // std::ranges::copy of spans goes byte by byte (g++ 12), a tenth of the speed.
+    if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
     return OkStatus();
   }
 
