@@ -10,6 +10,7 @@
 #include "formats/kinds/table.h"
 #include "formats/ops/convert/explain.h"
 #include "formats/ops/digest/neuron.h"
+#include "lib/base/parallel.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/ops/read/reading.h"
@@ -318,6 +319,20 @@ TEST_F(Reader, LargeTensorsAreReadInChunks) {
   EXPECT_TRUE(std::memcmp(whole.data(), data.data(), data.size()) == 0);
   const Slice stepped{{0, 1, 2}, {3, 3000, 1153}, {1, 1, 1}};
   EXPECT_TRUE(ReadSlice(reader, 0, stepped) == Picked(whole, reader.tensors()[0], stepped));
+}
+
+TEST_F(Reader, SeveralThreadsReadAtOnce) {
+  const std::string set =
+      workshop_.Make("set", workshop_.MakeModel("model", testing_util::TinyLlama()), &kHf, &kNxd,
+                     Options({{"tp", 2}}));
+  const TensorReader reader = Parameters(set, &kNxd);
+  const testing_util::NamedBytes expected = ReadAll(reader);
+  std::vector<testing_util::NamedBytes> found(4);
+  ASSERT_TRUE(ParallelFor(found.size(), 4, [&](size_t i) {
+                found[i] = ReadAll(reader);
+                return OkStatus();
+              }).ok());
+  for (const testing_util::NamedBytes& all : found) EXPECT_EQ(all, expected);
 }
 
 // --- what is computed as it is read
