@@ -55,6 +55,8 @@ const std::vector<ReadCase>& Cases() {
     fused.Set("hw", "trn1");
     OutputOptions whole_experts;
     whole_experts.Set("style", "hf-fused");
+    OutputOptions fsdp;
+    fsdp.Set("mesh", "dp=1");
     OutputOptions titan;  // rows of the projections are laid out in pairs
     titan.Set("style", "torchtitan");
     return std::vector<ReadCase>{
@@ -64,6 +66,8 @@ const std::vector<ReadCase>& Cases() {
         {"NxdXser", &kNxd, xser, testing_util::TinyQwen3()},
         {"NxdExperts", &kNxd, Options({{"tp", 2}, {"ep", 2}}), testing_util::TinyQwen3Moe()},
         {"Rollout", &kRollout, Options({{"tp", 4}}), testing_util::TinyLlama()},
+        {"Nkipy", &kNkipy, Options({{"tp", 2}}), testing_util::TinyQwen3Moe()},
+        {"Fsdp", &kFsdp, fsdp, testing_util::TinyLlama()},
         {"Torch", &kTorch, {}, testing_util::TinyQwen2()},
         {"Dcp", &kDcp, {}, testing_util::TinyLlama()},
         {"DcpTitan", &kDcp, titan, testing_util::TinyLlama()},
@@ -210,6 +214,24 @@ TEST_F(Reader, RanksOfADistributedCheckpointAreWriters) {
   }
   EXPECT_GT(cubes, 0u);
   ExpectError(Rank(source, kDcp, options, {3}), Errc::kUsage, "rank 3: the layout has 0 to 2");
+}
+
+// What an optimizer keeps is read as parameters, and is no rank's weight.
+TEST_F(Reader, ARankHoldsTheWeightsAlone) {
+  const std::string folder = std::string(NXDKIT_TESTDATA) + "/dcp";
+  InputHints hints;
+  hints.config = folder + "/config.json";
+  hints.optimizer = true;
+  const auto source = OpenShared(folder + "/one", &kDcp, hints);
+  ASSERT_TRUE(source && source->optimizer);
+  const TensorReader all = Made(TensorReader::OfParameters(source));
+  EXPECT_EQ(all.tensors().size(), source->params.size());
+  EXPECT_GT(all.tensors().size(), source->model_params());
+  for (size_t t = 0; t < all.tensors().size(); ++t) EXPECT_TRUE(ReadIt(all, t).ok());
+  const TensorReader rank = Made(Rank(source, kHf, {}, {}));
+  EXPECT_EQ(rank.tensors().size(), source->model_params());
+  const size_t norm = Find(rank, "model.norm.weight");
+  EXPECT_EQ(ReadWhole(rank, norm), ReadWhole(all, Find(all, "model.norm.weight")));
 }
 
 TEST_F(Reader, ARankThatThereIsNotIsNamedWithThoseThatThereAre) {
