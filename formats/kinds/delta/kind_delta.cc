@@ -11,7 +11,7 @@ namespace {
 // Changes alone are no model: everything but the changed elements comes from the base.
 Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   const std::string base_path = hints.Text("base").value_or("");
-  if (base_path.empty())
+  if (base_path.empty() && !hints.memory)
     return BadUsage("a delta holds what changed in a model; its base is not named")
         .in(artifact.path)
         .hint("nxd-convert --from delta takes it with --base");

@@ -44,14 +44,14 @@ Status CheckAxis(const RankAxis& axis, const Layout& layout) {
   return BadUsage("{} {}: the layout has {}", axis.name, axis.asked, RanksText(ranks));
 }
 
-// The shape of each tensor as its file has it, where that splits dimensions of the layout.
+// The shape of each tensor as its file has it, where that joins dimensions of the layout.
 void TakeSeenShapes(OutputPlan& output) {
   std::vector<size_t> next(output.files.size(), 0);
   for (size_t t = 0; t < output.outputs.size(); ++t) {
     const uint32_t file = output.layout.tensors[t].file;
     const std::vector<OutputTensor>& seen = output.files[file].encoder->tensors();
     const size_t at = next[file]++;
-    if (at < seen.size() && SplitsDimensions(output.outputs[t].shape, seen[at].shape))
+    if (at < seen.size() && JoinsDimensions(output.outputs[t].shape, seen[at].shape))
       output.outputs[t].shape = seen[at].shape;
   }
 }

@@ -1,6 +1,6 @@
-// PRIVATE to formats/ops/read: tensors that their format sees with more dimensions than the layout
-// has, as the experts of a layer, which are [experts, rows, columns] in one and [experts * rows,
-// columns] in the other.
+// PRIVATE to formats/ops/read: tensors that their format sees with fewer dimensions than the layout
+// has, as torchtitan's projections, whose rows come in pairs: [rows, columns] in the checkpoint,
+// and [rows / 2, 2, columns] in the layout.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ struct LaidOutPart {
   int64_t at = 0;  // element
 };
 
-// Whether each dimension of `laid_out` is one or more of `seen`, in order.
-bool SplitsDimensions(const Shape& laid_out, const Shape& seen);
+// Whether each dimension of `seen` is one or more of `laid_out`, in order.
+bool JoinsDimensions(const Shape& laid_out, const Shape& seen);
 
 // The parts that make `slice` of the tensor that is seen, whose bytes are packed with `strides`.
+// The shapes are such.
 std::vector<LaidOutPart> LaidOutParts(const Shape& laid_out, const Shape& seen, const Slice& slice,
                                       const Shape& strides);
 

@@ -10,6 +10,7 @@
 #include "formats/kinds/table.h"
 #include "formats/ops/convert/explain.h"
 #include "formats/ops/digest/neuron.h"
+#include "lib/base/parallel.h"
 #include "lib/hash/digest.h"
 #include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/formats/ops/read/reading.h"
@@ -54,6 +55,10 @@ const std::vector<ReadCase>& Cases() {
     fused.Set("hw", "trn1");
     OutputOptions whole_experts;
     whole_experts.Set("style", "hf-fused");
+    OutputOptions fsdp;
+    fsdp.Set("mesh", "dp=1");
+    OutputOptions titan;  // rows of the projections are laid out in pairs
+    titan.Set("style", "torchtitan");
     return std::vector<ReadCase>{
         {"Hf", &kHf, {}, testing_util::TinyQwen3()},
         {"Nxd", &kNxd, Options({{"tp", 2}, {"pp", 2}}), testing_util::TinyLlama()},
@@ -61,8 +66,11 @@ const std::vector<ReadCase>& Cases() {
         {"NxdXser", &kNxd, xser, testing_util::TinyQwen3()},
         {"NxdExperts", &kNxd, Options({{"tp", 2}, {"ep", 2}}), testing_util::TinyQwen3Moe()},
         {"Rollout", &kRollout, Options({{"tp", 4}}), testing_util::TinyLlama()},
+        {"Nkipy", &kNkipy, Options({{"tp", 2}}), testing_util::TinyQwen3Moe()},
+        {"Fsdp", &kFsdp, fsdp, testing_util::TinyLlama()},
         {"Torch", &kTorch, {}, testing_util::TinyQwen2()},
         {"Dcp", &kDcp, {}, testing_util::TinyLlama()},
+        {"DcpTitan", &kDcp, titan, testing_util::TinyLlama()},
         {"DcpExperts", &kDcp, whole_experts, testing_util::TinyQwen3Moe()},
     };
   }();
@@ -102,9 +110,8 @@ TEST_P(ReaderCase, SlicesAreTheElementsOfTheTensor) {
   }
 }
 
-// Tensors as Convert's files have them, by rank: of kinds that keep them under their own names.
+// Tensors as Convert's files have them, by rank.
 TEST_P(ReaderCase, RanksHoldWhatConvertWrites) {
-  if (test().kind == &kDcp) return;  // chunks: see below
   const auto source = OpenShared(model_, &kHf);
   const Result<Artifact> written = OpenArtifact(Converted(), test().kind, {});
   ASSERT_TRUE(written.ok()) << written.error().ToString();
@@ -207,6 +214,24 @@ TEST_F(Reader, RanksOfADistributedCheckpointAreWriters) {
   }
   EXPECT_GT(cubes, 0u);
   ExpectError(Rank(source, kDcp, options, {3}), Errc::kUsage, "rank 3: the layout has 0 to 2");
+}
+
+// What an optimizer keeps is read as parameters, and is no rank's weight.
+TEST_F(Reader, ARankHoldsTheWeightsAlone) {
+  const std::string folder = std::string(NXDKIT_TESTDATA) + "/dcp";
+  InputHints hints;
+  hints.config = folder + "/config.json";
+  hints.optimizer = true;
+  const auto source = OpenShared(folder + "/one", &kDcp, hints);
+  ASSERT_TRUE(source && source->optimizer);
+  const TensorReader all = Made(TensorReader::OfParameters(source));
+  EXPECT_EQ(all.tensors().size(), source->params.size());
+  EXPECT_GT(all.tensors().size(), source->model_params());
+  for (size_t t = 0; t < all.tensors().size(); ++t) EXPECT_TRUE(ReadIt(all, t).ok());
+  const TensorReader rank = Made(Rank(source, kHf, {}, {}));
+  EXPECT_EQ(rank.tensors().size(), source->model_params());
+  const size_t norm = Find(rank, "model.norm.weight");
+  EXPECT_EQ(ReadWhole(rank, norm), ReadWhole(all, Find(all, "model.norm.weight")));
 }
 
 TEST_F(Reader, ARankThatThereIsNotIsNamedWithThoseThatThereAre) {
@@ -318,6 +343,20 @@ TEST_F(Reader, LargeTensorsAreReadInChunks) {
   EXPECT_TRUE(std::memcmp(whole.data(), data.data(), data.size()) == 0);
   const Slice stepped{{0, 1, 2}, {3, 3000, 1153}, {1, 1, 1}};
   EXPECT_TRUE(ReadSlice(reader, 0, stepped) == Picked(whole, reader.tensors()[0], stepped));
+}
+
+TEST_F(Reader, SeveralThreadsReadAtOnce) {
+  const std::string set =
+      workshop_.Make("set", workshop_.MakeModel("model", testing_util::TinyLlama()), &kHf, &kNxd,
+                     Options({{"tp", 2}}));
+  const TensorReader reader = Parameters(set, &kNxd);
+  const testing_util::NamedBytes expected = ReadAll(reader);
+  std::vector<testing_util::NamedBytes> found(4);
+  ASSERT_TRUE(ParallelFor(found.size(), 4, [&](size_t i) {
+                found[i] = ReadAll(reader);
+                return OkStatus();
+              }).ok());
+  for (const testing_util::NamedBytes& all : found) EXPECT_EQ(all, expected);
 }
 
 // --- what is computed as it is read

@@ -1,4 +1,4 @@
-// Slices of tensors that are seen with more dimensions than they are laid out with.
+// Slices of tensors that are seen with fewer dimensions than they are laid out with.
 #include "formats/ops/read/seen_shape.h"
 
 #include <gtest/gtest.h>
@@ -10,21 +10,24 @@
 namespace nxdkit::ops {
 namespace {
 
-TEST(SeenShape, SplitsDimensionsInOrder) {
-  EXPECT_TRUE(SplitsDimensions({6, 4}, {6, 4}));
-  EXPECT_TRUE(SplitsDimensions({6, 4}, {2, 3, 4}));
-  EXPECT_TRUE(SplitsDimensions({24}, {2, 3, 4}));
-  EXPECT_TRUE(SplitsDimensions({6, 4}, {1, 6, 2, 2}));
-  EXPECT_FALSE(SplitsDimensions({6, 4}, {3, 8}));
-  EXPECT_FALSE(SplitsDimensions({2, 3, 4}, {6, 4}));
-  EXPECT_FALSE(SplitsDimensions({6, 4}, {2, 3}));
+TEST(SeenShape, JoinsDimensionsInOrder) {
+  EXPECT_TRUE(JoinsDimensions({6, 4}, {6, 4}));
+  EXPECT_TRUE(JoinsDimensions({2, 3, 4}, {6, 4}));
+  EXPECT_TRUE(JoinsDimensions({2, 3, 4}, {24}));
+  EXPECT_TRUE(JoinsDimensions({1, 6, 2, 2}, {6, 4}));
+  EXPECT_FALSE(JoinsDimensions({3, 8}, {6, 4}));
+  EXPECT_FALSE(JoinsDimensions({6, 4}, {2, 3, 4}));
+  EXPECT_FALSE(JoinsDimensions({2, 3}, {6, 4}));
 }
 
 // Elements have their own numbers; what the parts pick is what the slice picks.
 TEST(SeenShape, PartsAreTheElementsOfTheSlice) {
   std::mt19937 random(3);
-  const std::pair<Shape, Shape> shapes[] = {
-      {{6, 4}, {6, 4}}, {{6, 4}, {2, 3, 4}}, {{24}, {2, 3, 4}}, {{6, 4}, {1, 6, 2, 2}}};
+  const std::pair<Shape, Shape> shapes[] = {{{6, 4}, {6, 4}},
+                                            {{2, 3, 4}, {6, 4}},
+                                            {{2, 3, 4}, {24}},
+                                            {{3, 2, 4}, {6, 4}},
+                                            {{1, 6, 2, 2}, {6, 4}}};
   for (const auto& [laid_out, seen] : shapes)
     for (int round = 0; round < 50; ++round) {
       const Slice slice = testing_util::RandomSlice(seen, random);
