@@ -12,7 +12,7 @@ namespace {
 // A sparse read may fetch this many times the bytes that it needs, before it is split instead.
 constexpr uint64_t kMaxReadAmplification = 4;
 // Below this a read costs as much as a system call: never split it.
-constexpr uint64_t kSmallRead = 64 << 10;
+constexpr uint64_t kSmallRead = 8 << 10;
 
 struct ByteRange {
   uint64_t begin;  // bytes in the storage
@@ -38,21 +38,15 @@ bool WorthOneRead(uint64_t payload, uint64_t span) {
   return span <= kSmallRead || span <= payload * kMaxReadAmplification;
 }
 
-// Halves the move along its widest source stride.
-std::array<Move, 2> Split(const Move& move) {
+// The dimension with the widest source stride, of those that have more than one element.
+size_t WidestOf(const Move& move) {
   size_t widest = move.copy.extent.size();
   for (size_t d = 0; d < move.copy.extent.size(); ++d)
     if (move.copy.extent[d] > 1 && (widest == move.copy.extent.size() ||
                                     move.copy.source_strides[d] > move.copy.source_strides[widest]))
       widest = d;
   NXDKIT_CHECK(widest < move.copy.extent.size());
-  const int64_t half = move.copy.extent[widest] / 2;
-  std::array<Move, 2> halves{move, move};
-  halves[0].copy.extent[widest] = half;
-  halves[1].copy.extent[widest] -= half;
-  halves[1].start += half * move.copy.source_strides[widest];
-  halves[1].output += half * move.copy.output_strides[widest] * ElementBytes(move.copy.to);
-  return halves;
+  return widest;
 }
 
 // The indices of a slice's dimension that lie in [lo, lo + extent).
@@ -145,17 +139,56 @@ Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t of
   return staging.data();
 }
 
+bool Gatherer::IsOneRead(const Move& move) const {
+  const uint64_t span = SourceRange(move).size();
+  return span <= staging_bytes_ && WorthOneRead(Payload(move), span);
+}
+
 Status Gatherer::RunOne(const Move& move) {
   const ByteRange range = SourceRange(move);
   const Storage& storage = *move.source->storage;
   if (IsPlainRun(move.copy) && !CopiesSlowly(storage.file_offset() + range.begin, move.output))
     return storage.ReadAt(range.begin, {move.output, range.size()}).on(move.source->name);
-  if (range.size() > staging_bytes_ || !WorthOneRead(Payload(move), range.size())) {
-    for (const Move& half : Split(move)) NXDKIT_TRY(RunOne(half));
-    return OkStatus();
-  }
+  if (!IsOneRead(move)) return RunParts(move);
   NXDKIT_ASSIGN(const std::byte* const staged, Stage(*move.source, range.begin, range.size()));
   RunStridedCopy(move.copy, staged, move.output);
+  return OkStatus();
+}
+
+// As many of the widest dimension's elements at once as make one read; one of them where none do,
+// which may be split further. One move serves all parts: a slice may have a million.
+Status Gatherer::RunParts(const Move& move) {
+  const size_t widest = WidestOf(move);
+  const int64_t all = move.copy.extent[widest];
+  Move part = move;
+  int64_t count = all;
+  do {
+    count = (count + 1) / 2;
+    part.copy.extent[widest] = count;
+  } while (count > 1 && !IsOneRead(part));
+  const int64_t bytes = ElementBytes(move.copy.to);
+  if (count == 1 && IsPlainRun(part.copy)) return RunRows(part, all, widest);
+  for (int64_t first = 0; first < all; first += count) {
+    part.copy.extent[widest] = std::min(count, all - first);
+    part.start = move.start + first * move.copy.source_strides[widest];
+    part.output = move.output + first * move.copy.output_strides[widest] * bytes;
+    NXDKIT_TRY(RunOne(part));
+  }
+  return OkStatus();
+}
+
+// `count` runs beside each other along a dimension, of which `first` is the first.
+Status Gatherer::RunRows(const Move& first, int64_t count, size_t dimension) {
+  const ByteRange range = SourceRange(first);
+  const int64_t bytes = ElementBytes(first.copy.to);
+  const int64_t from_step = first.copy.source_strides[dimension] * bytes;
+  const int64_t to_step = first.copy.output_strides[dimension] * bytes;
+  const Storage& storage = *first.source->storage;
+  for (int64_t i = 0; i < count; ++i)
+    NXDKIT_TRY(storage
+                   .ReadAt(range.begin + static_cast<uint64_t>(i * from_step),
+                           {first.output + i * to_step, range.size()})
+                   .on(first.source->name));
   return OkStatus();
 }
 

@@ -61,6 +61,9 @@ class Gatherer {
 
  private:
   Status RunOne(const Move& move);
+  Status RunParts(const Move& move);
+  static Status RunRows(const Move& first, int64_t count, size_t dimension);
+  bool IsOneRead(const Move& move) const;
   // `bytes` bytes of the tensor's storage, at most staging_bytes_; valid until the next call.
   Result<const std::byte*> Stage(const StoredTensor& tensor, uint64_t offset, uint64_t bytes);
 

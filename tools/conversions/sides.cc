@@ -137,6 +137,7 @@ void TakeHeld(const ToolContext& context, const std::string& path, const Kind*& 
 Runner::Runner(const ToolContext& context) : host_(context.host()) {
   options_.jobs = context.common().jobs;
   options_.max_memory = context.common().max_memory;
+  options_.alone = context.host().is_process();
   options_.poll = context.poll();
   options_.begin = [host = &host_](const std::string& phase, uint64_t bytes) {
     host->BeginPhase(phase, bytes);

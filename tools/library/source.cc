@@ -190,18 +190,15 @@ Result<ops::TensorReader> ReaderOfEngine(const nxdkit_source& of, const std::str
   if (rank.tp < 0 || rank.tp >= ranks)
     return BadUsage("there is no rank {}: the engine has ranks 0 to {}", rank.tp, ranks - 1);
   const artifact::Artifact& source = of.bound->artifact;
-  if (!source.config)
-    return Unsupported("an engine's layout needs a config.json").in(of.name);
-  const Dtype dtype = dtype_word && *dtype_word != "auto"
-                          ? *DtypeFromTorchName(*dtype_word)
-                          : vllm::EngineDtype(*source.config);
+  if (!source.config) return Unsupported("an engine's layout needs a config.json").in(of.name);
+  const Dtype dtype = dtype_word && *dtype_word != "auto" ? *DtypeFromTorchName(*dtype_word)
+                                                          : vllm::EngineDtype(*source.config);
   const vllm::Geometry geometry{tp, expert_parallel};
   const ops::RankLayout layout = [=](const models::Model& model, int of_rank) {
     return neuron ? vllm_neuron::CoreTensors(model, cores, of_rank)
                   : vllm::RankTensors(model, geometry, of_rank);
   };
-  return ops::TensorReader::OfEngine(of.bound, layout, static_cast<int>(rank.tp),
-                                     dtype);
+  return ops::TensorReader::OfEngine(of.bound, layout, static_cast<int>(rank.tp), dtype);
 }
 
 Result<ops::TensorReader> ReaderOfKind(const nxdkit_source& of, const kinds::Kind& kind,
@@ -215,8 +212,7 @@ Result<ops::TensorReader> ReaderOfKind(const nxdkit_source& of, const kinds::Kin
   NXDKIT_ASSIGN(const kinds::OutputOptions options,
                 OutputOptionsOf(given, *of.bound->artifact.kind, kind));
   NXDKIT_ASSIGN(const ops::RankPlace rank, RankIn(request));
-  return ops::TensorReader::OfRank(of.bound, kind, options, rank,
-                                   CommonArgs().max_memory);
+  return ops::TensorReader::OfRank(of.bound, kind, options, rank, CommonArgs().max_memory);
 }
 
 }  // namespace
@@ -250,7 +246,9 @@ Result<SourcePointer> OpenMemorySource(const Json& request, const void* const* d
   if (args.from) return BadUsage("\"from\" names a format of files; \"layout\" that of memory");
   HeldSource held{model.layout, HintsFor(args)};
   std::string name = model.name;
-  (void)ops::OpenMemory(model, held.hints);
+  held.hints.memory = [model = std::move(model), hints = held.hints] {
+    return ops::OpenMemory(model, hints);
+  };
   return SourceOf(std::move(name), std::move(held));
 }
 
