@@ -1,10 +1,13 @@
 """Arrays of this process in the place of files."""
 
 import array
+import gc
 import json
 import os
 import pickle
+import tempfile
 import unittest
+from unittest import mock
 
 import nxdkit
 import workshop
@@ -49,7 +52,25 @@ class SourceTest(unittest.TestCase):
         source = nxdkit.Source(arrays(workshop.model()), config=self._config())
         folder = os.path.dirname(source._recipe.request["options"]["config"])
         del source
+        gc.collect()
         self.assertFalse(os.path.exists(folder))
+
+    def test_the_folder_goes_with_a_source_that_was_refused(self):
+        place = workshop.fresh("temporary")
+        os.mkdir(place)
+        with mock.patch.object(tempfile, "tempdir", place):
+            with self.assertRaises(nxdkit.Error):
+                nxdkit.Source({"a": array.array("f", [1])}, config=self._config(), layout="nothing")
+        self.assertEqual(os.listdir(place), [])
+
+    def test_a_forked_child_leaves_the_folder_to_its_parent(self):
+        with nxdkit.Source(arrays(workshop.model()), config=self._config()) as source:
+            child = os.fork()
+            if child == 0:
+                source.close()
+                os._exit(0)
+            os.waitpid(child, 0)
+            self.assertTrue(os.path.exists(source._recipe.request["options"]["config"]))
 
     @staticmethod
     def _config():
