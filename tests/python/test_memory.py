@@ -143,6 +143,14 @@ class SourceTest(unittest.TestCase):
                 (caught.exception.tensor, caught.exception.byte), ("model.norm.weight", 0)
             )
 
+    def test_a_source_named_like_a_path_is_not_that_path(self):
+        path = workshop.model()
+        other = arrays(workshop.model(seed=2))
+        with nxdkit.Source(other, config=path, name=path) as source:
+            self.assertFalse(nxdkit.diff(source, path).same)
+            with self.assertRaises(nxdkit.Findings):
+                nxdkit.verify(path, against=source)
+
     def test_two_sources_of_one_name_are_two(self):
         one, two = (arrays(workshop.model(seed=seed)) for seed in (1, 2))
         config = workshop.model()

@@ -304,9 +304,14 @@ class TransformersTest(unittest.TestCase):
 
     def test_from_pretrained_reads_any_layout(self):
         real = safetensors.safe_open
-        for name in ("nxd", "rollout", "dcp", "hf"):
+        tokens = torch.arange(40).reshape(2, 20)
+        plain = transformers.AutoModelForCausalLM.from_pretrained(workshop.model())
+        logits = plain(tokens).logits
+        for name in ("nxd", "rollout", "fsdp", "dcp", "hf"):
             with nxdkit.as_safetensors(workshop.form(name)) as folder:
-                self.same(transformers.AutoModelForCausalLM.from_pretrained(folder))
+                model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+            self.same(model)
+            self.assertTrue(torch.equal(model(tokens).logits, logits), name)
             self.assertFalse(os.path.exists(folder))
             self.assertIs(safetensors.safe_open, real)
             self.assertIs(transformers.modeling_utils.safe_open, real)

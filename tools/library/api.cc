@@ -57,11 +57,18 @@ std::string Respelled(const std::string& path) {
 }
 
 // Sources by their numbers, as words of a command line, which the host knows. Two sources of one
-// path, opened with different options, are two words.
+// path, opened with different options, are two words, and a path that is written out is a third.
 class SourceNames {
  public:
   SourceNames(nxdkit_source* const* sources, size_t count, LibraryHost& host)
       : sources_(sources), count_(count), host_(host) {}
+
+  // The texts of a request, which are paths where a command takes them for one.
+  void KeepClearOf(const Json* texts) {
+    if (texts == nullptr) return;
+    for (const Json& text : *texts)
+      if (text.is_string()) named_.try_emplace(text.get<std::string>(), nullptr);
+  }
 
   Result<std::string> NameOf(int64_t number) {
     if (sources_ == nullptr || number < 0 || static_cast<uint64_t>(number) >= count_)
@@ -93,6 +100,8 @@ Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost&
   const Call call = command->make();
   call.add_options(table);
   AddCommonOptions(table, *command->info, common);
+  names.KeepClearOf(JsonFind(request, "arguments"));
+  names.KeepClearOf(JsonFind(request, "options"));
   const NameSource name_source = [&](int64_t number) { return names.NameOf(number); };
   NXDKIT_ASSIGN(std::vector<std::string> words,
                 OptionWords(JsonFind(request, "options"), table, name_source));

@@ -150,7 +150,6 @@ Result<ops::MemoryTensor> MemoryTensorOf(const Json& entry, const void* data) {
   if (!known) return BadUsage("dtype \"{}\" is not known", dtype).on(tensor.name);
   tensor.dtype = *known;
   NXDKIT_TRY(named(ShapeIn(entry, "shape").To(tensor.shape)));
-  tensor.strides = RowMajorStrides(tensor.shape);
   if (JsonFind(entry, "strides")) NXDKIT_TRY(named(ShapeIn(entry, "strides").To(tensor.strides)));
   NXDKIT_ASSIGN(tensor.tp, RankNumberIn(entry, "rank"));
   NXDKIT_ASSIGN(tensor.pp, RankNumberIn(entry, "pp_rank"));
@@ -198,7 +197,8 @@ Result<ops::TensorReader> ReaderOfEngine(const nxdkit_source& of, const std::str
     return neuron ? vllm_neuron::CoreTensors(model, cores, of_rank)
                   : vllm::RankTensors(model, geometry, of_rank);
   };
-  return ops::TensorReader::OfEngine(of.bound, layout, static_cast<int>(rank.tp), dtype);
+  return ops::TensorReader::OfEngine(of.bound, layout, static_cast<int>(rank.tp), dtype,
+                                     &of.reader);
 }
 
 Result<ops::TensorReader> ReaderOfKind(const nxdkit_source& of, const kinds::Kind& kind,
@@ -212,7 +212,8 @@ Result<ops::TensorReader> ReaderOfKind(const nxdkit_source& of, const kinds::Kin
   NXDKIT_ASSIGN(const kinds::OutputOptions options,
                 OutputOptionsOf(given, *of.bound->artifact.kind, kind));
   NXDKIT_ASSIGN(const ops::RankPlace rank, RankIn(request));
-  return ops::TensorReader::OfRank(of.bound, kind, options, rank, CommonArgs().max_memory);
+  return ops::TensorReader::OfRank(of.bound, kind, options, rank, CommonArgs().max_memory,
+                                   &of.reader);
 }
 
 }  // namespace
