@@ -1,5 +1,5 @@
-# What others get: the commands with their man pages and completions, the libraries for
-# find_package(nxdkit), and Debian packages (cpack -G DEB): nxdkit, nxdkit-dev, and
+# What others get: the commands with their man pages and completions, the Python package, nxdkit.h for
+# C, the libraries for find_package(nxdkit), and Debian packages (cpack -G DEB): nxdkit, nxdkit-dev, and
 # nxdkit-mpi where Open MPI is there to build with.
 include(CMakePackageConfigHelpers)
 
@@ -21,6 +21,16 @@ foreach(header ${NXDKIT_PUBLIC_HEADERS})
   install(FILES ${PROJECT_SOURCE_DIR}/${header} COMPONENT dev
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nxdkit/${place})
 endforeach()
+
+# For C: pkg-config finds nxdkit.h and the library beside its own file, wherever the tree was put.
+set(pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH to_prefix /prefix/${pkgconfig} /prefix)
+string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/nxdkit.pc.in ${PROJECT_BINARY_DIR}/nxdkit.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/nxdkit.pc DESTINATION ${pkgconfig} COMPONENT dev)
+# For Python: where Debian's looks. The library is the commands' own, three folders up or the loader's.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/python/nxdkit DESTINATION lib/python3/dist-packages COMPONENT tools
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR nxdkit)

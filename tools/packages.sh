@@ -12,11 +12,11 @@ build_packages=(
 # What the tests need on top.
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck file
-  ca-certificates python3 python3-venv python3-pip python3-torch python3-numpy bindfs
+  ca-certificates unzip python3 python3-venv python3-pip python3-torch python3-numpy bindfs
   libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge
 )
-# What the quick start needs on top: /usr/bin/time tells the peak memory of a command.
-quickstart_packages=(time)
+# What a wheel needs on top: its script, and what tells the symbols of programs.
+wheel_packages=(python3 binutils)
 
 is_installed() {
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]

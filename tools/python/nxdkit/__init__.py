@@ -11,7 +11,7 @@
 
 It needs nothing but the standard library; torch and numpy are imported by what returns theirs.
 The library itself, libnxdkit.so.1, is loaded by the first call: from this package, else from
-$NXDKIT_LIBRARY, else where the system has it.
+$NXDKIT_LIBRARY, else from lib/ above this package, else where the system has it.
 """
 
 # Each name is imported when it is used, so that `import nxdkit` costs next to nothing.

@@ -51,9 +51,11 @@ def load() -> ctypes.CDLL:
 
 def _find() -> ctypes.CDLL:
     refusals: List[str] = []
+    folder = os.path.dirname(__file__)
     for place in (
-        os.path.join(os.path.dirname(__file__), NAME),
+        os.path.join(folder, NAME),
         os.environ.get("NXDKIT_LIBRARY"),
+        os.path.join(folder, "..", "..", "..", NAME),  # of lib/python3/dist-packages/nxdkit
         NAME,
     ):
         if not place:
