@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
-# Installs the build into a fresh folder, builds a project of somebody else against it, and makes
-# the Debian packages.   NXDKIT_BUILD=build/dev tests/packaging/run.sh
+# Installs the build into a fresh folder, builds projects of others against it, in C++ and in C, uses
+# its Python package, and makes the Debian packages.   NXDKIT_BUILD=build/dev tests/packaging/run.sh
 set -euo pipefail
+build=$(cd "${NXDKIT_BUILD:?the build folder}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")"
-build=${NXDKIT_BUILD:?the build folder}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-fail() { echo "FAILED: $*" >&2; exit 1; }
-expect() { [ "$1" = "$2" ] || fail "$3: found '$1', expected '$2'"; }
+# shellcheck source=tests/packaging/common.sh
+source common.sh
 
 DESTDIR='' cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
-for tool in "$build"/tools/*; do
-  { [ -f "$tool" ] && [ -x "$tool" ]; } || continue
-  name=$(basename "$tool")
+for name in nxdkit grpo-train "${commands[@]}"; do
+  [ -x "$work/usr/bin/$name" ] || fail "bin/$name was not installed"
   for file in bin/$name share/man/man1/$name.1 share/nxdkit/schemas/$name.json share/bash-completion/completions/$name \
     share/zsh/vendor-completions/_$name share/fish/vendor_completions.d/$name.fish; do
     [ -s "$work/usr/$file" ] || fail "$file was not installed"
@@ -21,6 +18,17 @@ done
 for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
   [ -s "$work/usr/$file" ] || fail "$file was not installed"
 done
+for name in "${commands[@]}"; do
+  expect "$(readlink "$work/usr/bin/$name")" nxdkit "what bin/$name leads to"
+done
+expect_words "$work/usr/bin/nxdkit"
+expect "$("$work/usr/bin/nxdkit" train --version)" "$("$work/usr/bin/grpo-train" --version)" "nxdkit train"
+library=$(echo "$work"/usr/lib*/libnxdkit.so.1 "$work"/usr/lib/*/libnxdkit.so.1 | tr ' ' '\n' | grep -v '[*]')
+[ -s "$library" ] || fail "libnxdkit.so.1 was not installed"
+# Through a chain of "..": $ORIGIN/../lib.
+loaded=$(ldd "$work/usr/bin/nxdkit" | sed -n 's/.*libnxdkit.so.1 => \(.*\) (.*/\1/p')
+expect "$(realpath "$loaded")" "$(realpath "$library")" "the library that the programs load"
+[ -n "${NXDKIT_SANITIZE:-}" ] || expect_exports "$library"
 bash -n "$work"/usr/share/bash-completion/completions/*
 [ ! -e "$work/usr/include/nxdkit/lib/json/json.h" ] || fail "a PRIVATE header was installed"
 installed=$(cd "$work/usr/include/nxdkit" && find . -name '*.h' | sed 's|^\./||' | LC_ALL=C sort)
@@ -35,6 +43,28 @@ tensors=$("$work/usr/bin/ckpt-inspect" --json "$work/model" |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["tensor_count"])')
 expect "$("$work/consumer/consumer" "$work/model")" "hf $tensors" "the consumer"
 
+# C, as the example says.
+export PKG_CONFIG_PATH=${library%/*}/pkgconfig
+if command -v pkg-config >/dev/null; then
+  expect "$(pkg-config --modversion nxdkit)" "$("$work/usr/bin/nxdkit" --version | awk '{print $2}')" "pkg-config's version"
+  # shellcheck disable=SC2046  # several words
+  cc -std=c99 -pedantic -Wall -Werror ${NXDKIT_SANITIZE:+-fsanitize=$NXDKIT_SANITIZE} ../../tools/library/example.c \
+    $(pkg-config --cflags --libs nxdkit) -Wl,-rpath,"${library%/*}" -o "$work/example"
+  "$work/example" "$work/model" >"$work/example.out" || fail "the example of C"
+  grep -q '^65536 bytes of the first tensor are read$' "$work/example.out" || fail "$(cat "$work/example.out")"
+  status=0
+  "$work/example" "$work/nowhere" 2>"$work/error" || status=$?
+  expect "$status" 3 "the example of C, without a model"
+  grep -q '"code":"not_found"' "$work/error" || fail "$(cat "$work/error")"
+fi
+
+# The Python package, with the library of this tree.
+if [ -z "${NXDKIT_SANITIZE:-}" ]; then
+  found=$(cd "$work" && env -u NXDKIT_LIBRARY PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$work/usr/lib/python3/dist-packages" \
+    python3 -c 'import nxdkit; run = nxdkit.open("model"); print(run.format, len(run), nxdkit.__file__)')
+  expect "$found" "hf $tensors $work/usr/lib/python3/dist-packages/nxdkit/__init__.py" "the package of Python"
+fi
+
 if command -v dpkg-deb >/dev/null && [ -z "${NXDKIT_SANITIZE:-}" ]; then
   (cd "$work" && cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >"$work/cpack.log") ||
     { cat "$work/cpack.log"; exit 1; }
@@ -46,7 +76,13 @@ if command -v dpkg-deb >/dev/null && [ -z "${NXDKIT_SANITIZE:-}" ]; then
     expect "$(dpkg-deb -f "$deb" Package)" "$package" "the name of $deb"
   done
   dpkg-deb -c "$work"/deb/nxdkit_*.deb >"$work/tools.list"
-  grep -q ' ./usr/bin/nxd-convert$' "$work/tools.list" || fail "nxd-convert is not in the package"
+  for file in bin/nxdkit 'bin/nxd-convert -> nxdkit' 'lib/.*libnxdkit.so.1' lib/python3/dist-packages/nxdkit/__init__.py; do
+    grep -q " ./usr/$file\$" "$work/tools.list" || fail "$file is not in the package nxdkit"
+  done
+  dpkg-deb -c "$work"/deb/nxdkit-dev_*.deb >"$work/dev.list"
+  for file in include/nxdkit.h 'lib/.*pkgconfig/nxdkit.pc' 'lib/.*libnxdkit.so -> libnxdkit.so.1'; do
+    grep -q " ./usr/$file\$" "$work/dev.list" || fail "$file is not in the package nxdkit-dev"
+  done
   dpkg-deb -f "$work"/deb/nxdkit_*.deb Depends | grep -q libarchive || fail "no dependencies"
 fi
 echo "packaging: good"
