@@ -46,7 +46,7 @@ expect "$("$work/consumer/consumer" "$work/model")" "hf $tensors" "the consumer"
 # C, as the example says.
 export PKG_CONFIG_PATH=${library%/*}/pkgconfig
 if command -v pkg-config >/dev/null; then
-  expect "$(pkg-config --modversion nxdkit)" "$("$work/usr/bin/nxdkit" --version | awk '{print $2}')" "pkg-config's version"
+  expect "$(pkg-config --modversion nxdkit)" "$("$work/usr/bin/nxdkit" --version | awk '{print $NF}')" "pkg-config's version"
   # shellcheck disable=SC2046  # several words
   cc -std=c99 -pedantic -Wall -Werror ${NXDKIT_SANITIZE:+-fsanitize=$NXDKIT_SANITIZE} ../../tools/library/example.c \
     $(pkg-config --cflags --libs nxdkit) -Wl,-rpath,"${library%/*}" -o "$work/example"
