@@ -43,6 +43,18 @@ TEST(Scripts, QuickStartRefusesAnUnknownOption) {
   EXPECT_THAT(result.err, ::testing::StartsWith("quickstart.sh: unknown option --smal\n"));
 }
 
+// The whole of it runs in tests/packaging/quickstart.sh.
+TEST(Scripts, QuickStartRefusesAWheelThatIsNotThere) {
+  const std::string script = NXDKIT_SOURCE_DIR "/tools/quickstart.sh";
+  const ProcessResult none = RunProcess({"bash", script, "--wheel"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, ::testing::StartsWith("quickstart.sh: --wheel needs a file\n"));
+  const ProcessResult missing = RunProcess({"bash", script, "--wheel", "/nowhere/x.whl"});
+  EXPECT_EQ(missing.exit_code, 3);
+  EXPECT_EQ(missing.out, "");
+  EXPECT_EQ(missing.err, "quickstart.sh: /nowhere/x.whl: no such file\n");
+}
+
 constexpr char kArithmetic[] = NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh";
 constexpr char kNewRun[] = NXDKIT_SOURCE_DIR "/trainer/configs/new_run.sh";
 constexpr char kBuild[] = NXDKIT_TOOLS "/..";
@@ -125,7 +137,8 @@ TEST(Scripts, SayWhereTheCommandsAreMissing) {
   const ProcessResult nowhere = RunProcess({"bash", kArithmetic, "--build", "/nowhere"});
   EXPECT_EQ(nowhere.exit_code, 3);
   EXPECT_EQ(nowhere.err,
-            "no grpo-train in /nowhere/tools; build it first: bash tools/quickstart.sh\n");
+            "no grpo-train in /nowhere/tools; build it first: "
+            "cmake --preset release && cmake --build build/release\n");
 }
 
 }  // namespace

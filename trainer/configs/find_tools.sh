@@ -17,6 +17,7 @@ find_tools() {
     dirname "$place"
     return
   fi
-  echo "no grpo-train in ${places[*]/%//tools}; build it first: bash tools/quickstart.sh" >&2
+  echo "no grpo-train in ${places[*]/%//tools}; build it first:" \
+    "cmake --preset release && cmake --build build/release" >&2
   return 3
 }
