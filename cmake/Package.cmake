@@ -40,7 +40,9 @@ set(CPACK_PACKAGE_DESCRIPTION
   "Converts, inspects, verifies and transports model weights between Hugging Face,
  NeuronX Distributed and rollout bundle layouts.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL tools dev)
+set(CPACK_COMPONENTS_ALL tools trainer dev)
+set(CPACK_COMPONENT_TOOLS_GROUP commands)  # one package
+set(CPACK_COMPONENT_TRAINER_GROUP commands)
 # Runs on several machines; the commands need no MPI without it.
 if(TARGET nxdkit_mpi)
   install(TARGETS nxdkit_mpi LIBRARY DESTINATION lib/nxdkit COMPONENT mpi)
@@ -50,12 +52,12 @@ if(TARGET nxdkit_mpi)
 endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME nxdkit)
+set(CPACK_DEBIAN_COMMANDS_PACKAGE_NAME nxdkit)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME nxdkit-dev)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS libcurl4)  # for ckpt-verify --engine, looked for when it is asked
+set(CPACK_DEBIAN_COMMANDS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_COMMANDS_PACKAGE_RECOMMENDS libcurl4)  # for ckpt-verify --engine, looked for when it is asked
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, libzstd-dev, nlohmann-json3-dev, zlib1g-dev")
 include(CPack)

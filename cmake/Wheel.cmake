@@ -78,9 +78,10 @@ set(plugin)
 if(TARGET nxdkit_mpi)
   set(plugin --plugin $<TARGET_FILE:nxdkit_mpi>)
 endif()
-add_custom_target(train-wheel DEPENDS grpo-train-portable completion_scripts VERBATIM
+add_custom_target(train-wheel DEPENDS grpo-train-portable completion_scripts trainer_completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/train-stage
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/train-stage
+  COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component trainer --prefix ${portable}/train-stage
   COMMAND ${make_wheel} --trainer $<TARGET_FILE:grpo-train-portable> ${plugin} --stage ${portable}/train-stage
     --linked ${linked})
 if(TARGET nxdkit_mpi)

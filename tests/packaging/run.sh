@@ -76,7 +76,7 @@ if command -v dpkg-deb >/dev/null && [ -z "${NXDKIT_SANITIZE:-}" ]; then
     expect "$(dpkg-deb -f "$deb" Package)" "$package" "the name of $deb"
   done
   dpkg-deb -c "$work"/deb/nxdkit_*.deb >"$work/tools.list"
-  for file in bin/nxdkit 'bin/nxd-convert -> nxdkit' 'lib/.*libnxdkit.so.1' lib/python3/dist-packages/nxdkit/__init__.py; do
+  for file in bin/nxdkit bin/grpo-train 'bin/nxd-convert -> nxdkit' 'lib/.*libnxdkit.so.1' lib/python3/dist-packages/nxdkit/__init__.py; do
     grep -q " ./usr/$file\$" "$work/tools.list" || fail "$file is not in the package nxdkit"
   done
   dpkg-deb -c "$work"/deb/nxdkit-dev_*.deb >"$work/dev.list"
