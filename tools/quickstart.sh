@@ -60,7 +60,7 @@ build_wheel() {
 No wheel is at hand (--wheel FILE names one), so one is built in $build.
   packages:  about 1.5 minutes, as root or with sudo, for those that are missing of
              ${build_packages[*]} ${wheel_packages[*]}
-  compiling: about 3 minutes on two cores
+  compiling: about 4.5 minutes on two cores
 TEXT
   install_packages "${build_packages[@]}" "${wheel_packages[@]}"
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
