@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kMaxReadAmplification = 4;
 // Below this a read costs as much as a system call: never split it.
 constexpr uint64_t kSmallRead = 8 << 10;
+// As much read in vain between two runs takes about as long as the system call for the second.
+constexpr uint64_t kGapBytes = 4 << 10;
 
 struct ByteRange {
   uint64_t begin;  // bytes in the storage
@@ -34,8 +36,17 @@ uint64_t Payload(const Move& move) {
   return Count(move.copy.extent) * ElementBytes(move.source->dtype);
 }
 
-bool WorthOneRead(uint64_t payload, uint64_t span) {
-  return span <= kSmallRead || span <= payload * kMaxReadAmplification;
+// Runs of bytes that lie beside each other in the source.
+uint64_t Runs(const Move& move) {
+  const Shape& extent = move.copy.extent;
+  const bool together = !extent.empty() && move.copy.source_strides.back() == 1;
+  return static_cast<uint64_t>(Count(extent) /
+                               (together ? std::max<int64_t>(1, extent.back()) : 1));
+}
+
+bool WorthOneRead(uint64_t runs, uint64_t payload, uint64_t span) {
+  return span <= kSmallRead || span <= payload * kMaxReadAmplification ||
+         span - payload <= runs * kGapBytes;
 }
 
 // The dimension with the widest source stride, of those that have more than one element.
@@ -141,7 +152,7 @@ Result<const std::byte*> Gatherer::Stage(const StoredTensor& tensor, uint64_t of
 
 bool Gatherer::IsOneRead(const Move& move) const {
   const uint64_t span = SourceRange(move).size();
-  return span <= staging_bytes_ && WorthOneRead(Payload(move), span);
+  return span <= staging_bytes_ && WorthOneRead(Runs(move), Payload(move), span);
 }
 
 Status Gatherer::RunOne(const Move& move) {
@@ -200,6 +211,7 @@ Status Gatherer::Run(std::vector<Move> moves) {
   for (size_t first = 0; first < moves.size();) {
     ByteRange shared = SourceRange(moves[first]);
     uint64_t payload = Payload(moves[first]);
+    uint64_t runs = Runs(moves[first]);
     size_t last = first + 1;
     for (; last < moves.size(); ++last) {
       if (moves[last].source->storage != moves[first].source->storage) break;
@@ -208,8 +220,9 @@ Status Gatherer::Run(std::vector<Move> moves) {
       if (range.begin >= shared.end || end - shared.begin > staging_bytes_) break;
       shared.end = end;
       payload += Payload(moves[last]);
+      runs += Runs(moves[last]);
     }
-    if (last == first + 1 || !WorthOneRead(payload, shared.size())) {
+    if (last == first + 1 || !WorthOneRead(runs, payload, shared.size())) {
       for (size_t i = first; i < last; ++i) NXDKIT_TRY(RunOne(moves[i]));
     } else {
       NXDKIT_ASSIGN(const std::byte* const staged,
