@@ -2,7 +2,7 @@
 # The quick start in a tree of its own, with a wheel at hand: without apt and cmake, with and without
 # pip, and with nothing that unpacks.   tests/packaging/quickstart.sh WHEEL
 set -euo pipefail
-wheel=${1:?a wheel}
+wheel=$(realpath "${1:?a wheel}")
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
