@@ -227,7 +227,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.a = {args.a, kinds::KindFromName(args.a_from), HintsOf(args.a_layout, "--a-")};
   request.b = {args.b, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
   for (ops::DiffSide* side : {&request.a, &request.b})
-    TakeHeld(context, side->path, side->kind, side->hints);
+    NXDKIT_TRY(TakeHeld(context, side->path, side->kind, side->hints));
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));

@@ -174,18 +174,19 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   return json;
 }
 
-ops::EngineSource PlainSource(const Args& args, const ToolContext& context) {
+Result<ops::EngineSource> PlainSource(const Args& args, const ToolContext& context) {
   ops::EngineSource source;
   source.path = args.path;
   if (args.from) source.kind = kinds::KindFromName(*args.from);
   source.hints = HintsFor(args);
-  TakeHeld(context, args.path, source.kind, source.hints);
+  NXDKIT_TRY(TakeHeld(context, args.path, source.kind, source.hints));
   return source;
 }
 
 // The artifact that is digested, as an engine of these sizes holds it.
-ops::EngineSource SourceFor(const Args& args, const Runner& runner, const ToolContext& context) {
-  ops::EngineSource source = PlainSource(args, context);
+Result<ops::EngineSource> SourceFor(const Args& args, const Runner& runner,
+                                    const ToolContext& context) {
+  NXDKIT_ASSIGN(ops::EngineSource source, PlainSource(args, context));
   source.hints.Reset("tp");
   if (args.dtype && *args.dtype != "auto") source.dtype = DtypeFromTorchName(*args.dtype);
   source.run = runner.options();
@@ -218,7 +219,8 @@ ToolAnswer AnswerOf(const Args& args, const ops::EngineDigests& found, const Key
 
 Result<ToolAnswer> RunAsVllm(const Args& args, ToolContext& context) {
   const Runner runner(context);
-  const ops::EngineRequest request{SourceFor(args, runner, context),
+  NXDKIT_ASSIGN(ops::EngineSource source, SourceFor(args, runner, context));
+  const ops::EngineRequest request{std::move(source),
                                    {args.layout.Number("tp").value_or(1), args.expert_parallel}};
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForEngine(request));
   const auto key_of = [](const ops::EngineParam& param) {
@@ -235,7 +237,8 @@ Result<ToolAnswer> RunAsNeuron(const Args& args, ToolContext& context) {
                                        args.layout.Number("ep").value_or(1),
                                        args.attention_dp.value_or(1)};
   NXDKIT_TRY(vllm_neuron::CheckCores(geometry));
-  ops::NeuronRequest request{SourceFor(args, runner, context), geometry};
+  NXDKIT_ASSIGN(ops::EngineSource source, SourceFor(args, runner, context));
+  ops::NeuronRequest request{std::move(source), geometry};
   request.hints.Reset("ep");
   NXDKIT_ASSIGN(const ops::EngineDigests found, ops::DigestForNeuron(request));
   const auto key_of = [&](const ops::EngineParam& param) {
@@ -253,7 +256,7 @@ Result<ToolAnswer> RunAsNeuron(const Args& args, ToolContext& context) {
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckArgs(args, context.common()));
-  const ops::EngineSource source = PlainSource(args, context);
+  NXDKIT_ASSIGN(const ops::EngineSource source, PlainSource(args, context));
   NXDKIT_TRY(CheckBase(args, source));
   if (args.as == "vllm") return RunAsVllm(args, context);
   if (args.as) return RunAsNeuron(args, context);

@@ -180,7 +180,7 @@ std::string MoreLine(size_t shown, size_t all) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, context.poll()};
   if (args.from) request.kind = kinds::KindFromName(*args.from);
-  TakeHeld(context, args.path, request.kind, request.hints);
+  NXDKIT_TRY(TakeHeld(context, args.path, request.kind, request.hints));
   NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect(request));
   context.Tell(Said{inspection.warnings, inspection.artifact.choices});
 

@@ -140,7 +140,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const ToolContext& context,
   ops::FitnessRequest request{args.path, *args.weights, nullptr, HintsOf(args.weights_layout, ""),
                               run.poll};
   if (args.weights_from) request.weights_kind = kinds::KindFromName(*args.weights_from);
-  TakeHeld(context, *args.weights, request.weights_kind, request.hints);
+  NXDKIT_TRY(TakeHeld(context, *args.weights, request.weights_kind, request.hints));
   return ops::JudgeFitness(request);
 }
 
@@ -224,7 +224,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   request.path = args.path;
   if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
-  TakeHeld(context, args.path, request.kind, request.hints);
+  NXDKIT_TRY(TakeHeld(context, args.path, request.kind, request.hints));
   if (args.dtype && *args.dtype != "auto") request.dtype = DtypeFromTorchName(*args.dtype);
   request.run = runner.options();
   vllm::Server server{*args.engine, static_cast<double>(args.timeout.value_or(kEngineSeconds)),
@@ -272,11 +272,12 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   request.path = args.path;
   if (args.from) request.kind = kinds::KindFromName(*args.from);
   request.hints = HintsFor(args);
-  TakeHeld(context, args.path, request.kind, request.hints);
+  NXDKIT_TRY(TakeHeld(context, args.path, request.kind, request.hints));
   request.against = args.against;
   if (args.against_from) request.against_kind = kinds::KindFromName(*args.against_from);
   request.against_hints = HintsOf(args.against_layout, "--against-");
-  if (args.against) TakeHeld(context, *args.against, request.against_kind, request.against_hints);
+  if (args.against)
+    NXDKIT_TRY(TakeHeld(context, *args.against, request.against_kind, request.against_hints));
   request.installations = InstalledHere();
   request.values = args.values;
   request.run = runner.options();

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tools/cli/tool.h"
 
@@ -26,8 +27,14 @@ struct CommandWord {
   std::string_view word;          // "convert"
   const Command* command;         // nullptr: a program of its own
   std::string_view program = {};  // of that program
+  // Where a caller may give a source for a path: the first arguments, and these options.
+  size_t sources = 1;
+  std::vector<std::string_view> source_options = {};
 };
 std::span<const CommandWord> CommandWords();
+
+// Where one stands in the list, by its name or its word; nullptr: there is none in the library.
+const CommandWord* FindCommandWord(std::string_view name);
 
 // By its name (nxd-convert) or its word (convert); nullptr: there is none in the library.
 const Command* FindCommand(std::string_view name);

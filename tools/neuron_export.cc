@@ -116,7 +116,7 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
   request.convert.input = args.model;
   request.convert.output = args.output;
   SetSides(std::move(sides), request.convert);
-  TakeHeld(context, args.model, request.convert.from, request.convert.hints);
+  NXDKIT_TRY(TakeHeld(context, args.model, request.convert.from, request.convert.hints));
   request.convert.run = runner.options();
   request.convert.force = context.common().force;
   request.convert.resume = context.common().resume;

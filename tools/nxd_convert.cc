@@ -276,7 +276,8 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
 }
 
 // Base and coding; kUsage where they have nothing to say.
-Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& request) {
+Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& context,
+                 ops::ConvertRequest& request) {
   const bool to_delta = request.to == &kinds::kDelta;
   if (args.base && !to_delta && !request.from->reads_base)
     return BadUsage("--base goes with --from delta and --to delta");
@@ -284,6 +285,11 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, ops::ConvertRequest& r
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
   if (args.base != "") request.hints.Set("base", args.base);
+  const HeldSource* const base = args.base ? context.host().Held(*args.base) : nullptr;
+  if (base && base->hints.memory && !to_delta)
+    return BadUsage("the base of a delta that is applied is a path, and this is memory")
+        .in(*args.base);
+  if (base) request.base_memory = OpenerOf(*base, *args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
 }
@@ -352,14 +358,14 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolCon
   request.output = ends.output;
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
-  TakeHeld(context, ends.input, request.from, request.hints);
+  NXDKIT_TRY(TakeHeld(context, ends.input, request.from, request.hints));
   NXDKIT_TRY(TakeState(args.state, request));
   request.verify = args.verify;
   request.digest = args.digest;
   if (args.digest && request.to != &kinds::kNxd && request.to != &kinds::kNkipy)
     return BadUsage("--digest is recorded in nxdkit.json of an NxD set or of NKIPy's files")
         .hint("ckpt-digest --manifest records the digest of anything");
-  NXDKIT_TRY(TakeDelta(delta, args.layout.Has("dtype"), request));
+  NXDKIT_TRY(TakeDelta(delta, args.layout.Has("dtype"), context, request));
   if (args.into) request.place = ops::Slot{args.label};
   if (args.label && !args.into) return BadUsage("--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));

@@ -242,7 +242,7 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
   NXDKIT_TRY(CheckFormats(args, request.from, request.to));
   NXDKIT_ASSIGN(Sides sides, SidesOf(args.layout, *request.from, *request.to, context));
   SetSides(std::move(sides), request);
-  TakeHeld(context, args.input, request.from, request.hints);
+  NXDKIT_TRY(TakeHeld(context, args.input, request.from, request.hints));
   NXDKIT_TRY(TakeState(args, request));
   request.verify = args.verify;
   request.sync = args.sync;

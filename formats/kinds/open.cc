@@ -104,8 +104,11 @@ Status CheckWeights(const BoundArtifact& artifact) {
   return OkStatus();
 }
 
-Result<Artifact> FromMemory(const std::string& name, const InputHints& hints) {
+Result<Artifact> FromMemory(const std::string& name, const Kind* kind, const InputHints& hints) {
   NXDKIT_ASSIGN(Artifact artifact, hints.memory());
+  if (kind && kind != artifact.kind)
+    return BadUsage("it is held as {}, and is to be read as {}", artifact.kind->name, kind->name)
+        .in(name);
   NXDKIT_TRY(CheckHints(*artifact.kind, name, hints));
   return artifact;
 }
@@ -140,7 +143,7 @@ Result<const Kind*> Recognise(const std::string& asked, const Looker& look) {
 
 Result<Artifact> OpenArtifact(const std::string& said, const Kind* kind, const InputHints& asked,
                               const Looker& look) {
-  if (asked.memory && !(kind && kind->reads_base)) return FromMemory(said, asked);
+  if (asked.memory && !(kind && kind->reads_base)) return FromMemory(said, kind, asked);
   if (!kind) NXDKIT_TRY(Recognise(said, look).To(kind));
   InputHints hints = asked;
   NXDKIT_ASSIGN(const std::string given, Located(said));

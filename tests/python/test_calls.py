@@ -105,6 +105,7 @@ class ConvertTest(unittest.TestCase):
 
         with self.assertRaisesRegex(LookupError, "enough"):
             nxdkit.convert(workshop.model(), output, to="nxd", tp=2, progress=stop)
+        self.assertFalse(os.path.exists(output))
 
     def test_progress_may_call_the_library(self):
         counts = []

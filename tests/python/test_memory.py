@@ -143,6 +143,60 @@ class SourceTest(unittest.TestCase):
                 (caught.exception.tensor, caught.exception.byte), ("model.norm.weight", 0)
             )
 
+    def test_another_layout_than_its_own_is_refused(self):
+        with nxdkit.Source(arrays(workshop.model()), config=workshop.model()) as source:
+            for call in (nxdkit.inspect, nxdkit.digest, nxdkit.verify):
+                for layout in ("nxd", "rollout", "fsdp", "dcp"):
+                    with self.assertRaisesRegex(nxdkit.UsageError, "held as hf"):
+                        call(source, from_=layout)
+            with self.assertRaisesRegex(nxdkit.UsageError, "configuration was given"):
+                source.digest(config=workshop.model() + "/config.json")
+
+    def test_is_no_place_to_write_to(self):
+        path, folder = workshop.model(), workshop.fresh()
+        os.mkdir(folder)
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            with nxdkit.Source(arrays(path), config=path) as source:
+                with self.assertRaisesRegex(nxdkit.UsageError, "argument 1"):
+                    nxdkit.run("convert", path, source, to="nxd", tp=1, force=True)
+                with self.assertRaisesRegex(nxdkit.UsageError, "memory has no files"):
+                    nxdkit.run("pack", source, "p.tar")
+                with self.assertRaisesRegex(nxdkit.UsageError, "--config"):
+                    nxdkit.run("convert", path, "out", to="nxd", config=source)
+        finally:
+            os.chdir(before)
+        self.assertEqual(os.listdir(folder), [])
+
+    def test_is_the_base_of_a_delta(self):
+        path = workshop.model()
+        with nxdkit.Source(arrays(workshop.model(seed=2)), config=path) as base:
+            delta = workshop.fresh("step.delta")
+            nxdkit.convert(path, delta, to="delta", base=base)
+        with nxdkit.open(delta, base=workshop.model(seed=2)) as result:
+            self.assertEqual(result.digest(base=workshop.model(seed=2)), nxdkit.digest(path))
+
+    def test_a_configuration_may_be_an_object(self):
+        class Config:
+            def to_dict(self):
+                with open(workshop.model() + "/config.json") as file:
+                    return json.load(file)
+
+        with nxdkit.Source(arrays(workshop.model()), config=Config()) as source:
+            self.assertEqual(source.family, "qwen3")
+
+    def test_close_lets_the_arrays_go(self):
+        import weakref
+
+        held = array.array("f", [1.0])
+        gone = weakref.ref(held)
+        source = nxdkit.Source({"a": held})
+        del held
+        source.close()
+        gc.collect()
+        self.assertIsNone(gone())
+
     def test_a_source_named_like_a_path_is_not_that_path(self):
         path = workshop.model()
         other = arrays(workshop.model(seed=2))

@@ -93,18 +93,15 @@ class ImportTest(unittest.TestCase):
     def test_runs_as_a_module(self):
         text = subprocess.run([sys.executable, "-m", "nxdkit"], capture_output=True, text=True)
         self.assertEqual(text.returncode, 2)
-        self.assertIn("usage: python -m nxdkit WORD", text.stderr)
+        self.assertIn("the word of a command is missing", text.stderr)
         self.assertIn("make-model", text.stderr)
 
     def test_a_word_runs_its_command(self):
-        folder = os.path.dirname(os.path.abspath(os.environ["NXDKIT_LIBRARY"]))
-        path = os.pathsep.join([folder, os.environ["PATH"]])
         for word in ("make-model", "nxdkit-make-model"):
             text = subprocess.run(
                 [sys.executable, "-m", "nxdkit", word, "--version"],
                 capture_output=True,
                 text=True,
-                env={**os.environ, "PATH": path},
             ).stdout
             self.assertRegex(text, r"^nxdkit-make-model .*\d")
 

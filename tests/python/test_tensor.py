@@ -1,6 +1,7 @@
 """Parts of tensors, and reading them."""
 
 import array
+import os
 import pickle
 import random
 import unittest
@@ -130,6 +131,23 @@ class TensorTest(unittest.TestCase):
     def test_pickles_as_its_place(self):
         part = pickle.loads(pickle.dumps(self.tensor[3:9, ::2][1]))
         self.assertEqual(part.bytes(), self.tensor[4, ::2].bytes())
+
+    def test_the_largest_steps_are_steps(self):
+        with nxdkit.open(workshop.model()) as run:
+            norm = run["model.norm.weight"]
+            self.assertEqual(norm[:: 2**63].bytes(), norm[0:1].bytes())
+            self.assertEqual(norm[:: 2**40][:: 2**40].bytes(), norm[0:1].bytes())
+
+    def test_the_working_folder_may_change(self):
+        before = os.getcwd()
+        os.chdir(os.path.dirname(workshop.model()))
+        try:
+            run = nxdkit.open("model")
+        finally:
+            os.chdir(before)
+        with run:
+            self.assertEqual(run.path, workshop.model())
+            self.assertEqual(run["model.norm.weight"].nbytes, len(run["model.norm.weight"].bytes()))
 
 
 if __name__ == "__main__":

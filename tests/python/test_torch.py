@@ -136,6 +136,12 @@ class TensorTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "contiguous"):
             self.file["F32"].into(torch.zeros(4, 3).t())
 
+    def test_reads_into_its_own_type_alone(self):
+        with nxdkit.open(workshop.model()) as run:
+            with self.assertRaisesRegex(ValueError, "float16, and the tensor of BF16"):
+                run[NAME].into(torch.empty(run[NAME].shape, dtype=torch.float16))
+            run[NAME].into(numpy.empty(run[NAME].shape, dtype=numpy.uint16))
+
     def test_a_data_loader_reads_in_its_workers(self):
         with nxdkit.open(workshop.form("nxd")) as run:
             rows = run[NAME]

@@ -156,8 +156,6 @@ class Prepared {
   OptionTable table_;
 };
 
-constexpr int kStoppedByCaller = 130;  // as a shell says it of Ctrl-C
-
 }  // namespace
 
 void PrepareSignals(const ToolInfo& info, bool json) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "lib/base/errors.h"
 #include "lib/system/process.h"
@@ -115,10 +116,14 @@ Result<kinds::OutputOptions> OutputOptionsOf(const Arguments& given, const Kind&
   return std::move(sides.output);
 }
 
-void TakeHeld(const ToolContext& context, const std::string& path, const Kind*& kind,
-              artifact::InputHints& hints) {
+Status TakeHeld(const ToolContext& context, const std::string& path, const Kind*& kind,
+                artifact::InputHints& hints) {
   const HeldSource* const held = context.host().Held(path);
-  if (held == nullptr) return;
+  if (held == nullptr) return OkStatus();
+  if (held->hints.memory && hints.config)
+    return BadUsage("its configuration was given when the tensors were, and here is another")
+        .in(path)
+        .on(*hints.config);
   if (kind == nullptr) kind = held->kind;
   artifact::InputHints both = held->hints;
   for (const auto& [name, value] : hints.values()) both.SetAny(name, value);
@@ -132,6 +137,12 @@ void TakeHeld(const ToolContext& context, const std::string& path, const Kind*& 
   both.origin = hints.origin;
   both.prefix = hints.prefix;
   hints = std::move(both);
+  return OkStatus();
+}
+
+std::function<Result<artifact::Artifact>()> OpenerOf(const HeldSource& held,
+                                                     const std::string& path) {
+  return [held, path] { return kinds::OpenArtifact(path, held.kind, held.hints); };
 }
 
 Runner::Runner(const ToolContext& context) : host_(context.host()) {

@@ -38,9 +38,14 @@ Result<kinds::OutputOptions> OutputOptionsOf(const artifact::Arguments& given,
                                              const kinds::Kind& from, const kinds::Kind& to);
 
 // Where the caller holds what the path names: its kind, unless one is said (not null), and what it
-// was opened with and the command does not say. Nothing else changes.
-void TakeHeld(const ToolContext& context, const std::string& path, const kinds::Kind*& kind,
-              artifact::InputHints& hints);
+// was opened with and the command does not say. Nothing else changes. kUsage for a configuration of
+// memory, which was given its own.
+Status TakeHeld(const ToolContext& context, const std::string& path, const kinds::Kind*& kind,
+                artifact::InputHints& hints);
+
+// Opens what the caller holds, under the name of a path.
+std::function<Result<artifact::Artifact>()> OpenerOf(const HeldSource& held,
+                                                     const std::string& path);
 
 // The vendor's packages that programs of this shell would meet.
 std::vector<rollout::Installation> InstalledHere();

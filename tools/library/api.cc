@@ -5,6 +5,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lib/base/errors.h"
@@ -18,7 +19,6 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr int kStopped = 130;  // as a shell says it of Ctrl-C
 constexpr int kBroken = 70;
 
 // nullptr where memory is short.
@@ -28,21 +28,30 @@ char* CopyOf(const std::string& text) {
   return copy;
 }
 
-int Reply(const Error& error, char** reply) {
-  const int code = error.code() == Errc::kInterrupted ? kStopped : ExitCode(error.code());
-  if (reply != nullptr) *reply = CopyOf(JsonDocument("nxdkit", code, &error, {}, Json::object()));
+int Reply(const Error& error, char** reply) noexcept {
+  const int code = error.code() == Errc::kInterrupted ? kStoppedByCaller : ExitCode(error.code());
+  try {
+    if (reply != nullptr) *reply = CopyOf(JsonDocument("nxdkit", code, &error, {}, Json::object()));
+  } catch (...) {
+    // There is no memory to say it with.
+  }
   return code;
 }
 
+// What a call is that its caller did not let begin.
+Error Stopped() { return Error(Errc::kInterrupted, "stopped by the caller"); }
+
 // What `work` returns as C has it; an exception is an error like others.
 template <typename Work>
-int Guarded(char** reply, const Work& work) {
+int Guarded(char** reply, const Work& work) noexcept {
   if (reply != nullptr) *reply = nullptr;
   try {
     const Status status = work();
     return status.ok() ? 0 : Reply(status.error(), reply);
   } catch (const std::bad_alloc&) {
     return Reply(OverLimit("the system gave no more memory"), reply);
+  } catch (const std::system_error& error) {
+    return Reply(OverLimit("the system gave no thread: {}", error.what()), reply);
   } catch (const std::exception& error) {
     return Reply(Error(Errc::kInternal, std::string("internal error: ") + error.what()), reply);
   } catch (...) {
@@ -70,7 +79,8 @@ class SourceNames {
       if (text.is_string()) named_.try_emplace(text.get<std::string>(), nullptr);
   }
 
-  Result<std::string> NameOf(int64_t number) {
+  Result<std::string> NameOf(const CommandWord& command, const std::string& place, int64_t number) {
+    NXDKIT_TRY(CheckPlace(command, place));
     if (sources_ == nullptr || number < 0 || static_cast<uint64_t>(number) >= count_)
       return BadUsage("there is no source {}: {} were given", number, sources_ ? count_ : 0);
     const nxdkit_source* const source = sources_[number];
@@ -80,11 +90,24 @@ class SourceNames {
           .in(source->name);
     std::string name = source->name;
     while (named_.try_emplace(name, source).first->second != source) name = Respelled(name);
+    if (source->held->hints.memory && command.command == &kCkptPack)
+      return BadUsage("memory has no files to pack").in(source->name);
     host_.Hold(name, *source->held);
     return name;
   }
 
  private:
+  // What would be taken for a path is written to, perhaps.
+  static Status CheckPlace(const CommandWord& command, const std::string& place) {
+    for (size_t i = 0; i < command.sources; ++i)
+      if (place == std::to_string(i)) return OkStatus();
+    for (const std::string_view option : command.source_options)
+      if (place == option) return OkStatus();
+    const bool is_number = place.find_first_not_of("0123456789") == std::string::npos;
+    return BadUsage("a source is given as {}{}, where {} reads no artifact",
+                    is_number ? "argument " : "--", place, command.word);
+  }
+
   nxdkit_source* const* sources_;
   size_t count_;
   LibraryHost& host_;
@@ -93,8 +116,9 @@ class SourceNames {
 
 Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost& host) {
   NXDKIT_ASSIGN(const std::string name, TextIn(request, "command"));
-  const Command* const command = FindCommand(name);
-  if (command == nullptr) return BadUsage("there is no command \"{}\" in the library", name);
+  const CommandWord* const row = FindCommandWord(name);
+  if (row == nullptr) return BadUsage("there is no command \"{}\" in the library", name);
+  const Command* const command = row->command;
   OptionTable table;
   CommonArgs common;
   const Call call = command->make();
@@ -102,7 +126,9 @@ Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost&
   AddCommonOptions(table, *command->info, common);
   names.KeepClearOf(JsonFind(request, "arguments"));
   names.KeepClearOf(JsonFind(request, "options"));
-  const NameSource name_source = [&](int64_t number) { return names.NameOf(number); };
+  const NameSource name_source = [&](const std::string& place, int64_t number) {
+    return names.NameOf(*row, place, number);
+  };
   NXDKIT_ASSIGN(std::vector<std::string> words,
                 OptionWords(JsonFind(request, "options"), table, name_source));
   NXDKIT_ASSIGN(const std::vector<std::string> arguments,
@@ -114,8 +140,9 @@ Result<Outcome> RunCommand(const Json& request, SourceNames& names, LibraryHost&
 Status Finish(Result<Outcome> outcome, int& code, char** reply) {
   if (!outcome.ok()) return std::move(outcome).error();
   code = outcome->exit_code;
-  if (reply != nullptr) *reply = CopyOf(outcome->document);
-  return OkStatus();
+  if (reply == nullptr) return OkStatus();
+  *reply = CopyOf(outcome->document);
+  return *reply ? OkStatus() : Status(OverLimit("the system gave no more memory"));
 }
 
 // Runs `open` beside `progress`, which can stop the caller's waiting for it.
@@ -123,19 +150,9 @@ template <typename Open>
 Status OpenInto(const Open& open, nxdkit_progress progress, void* context, nxdkit_source** source) {
   if (source == nullptr) return BadUsage("`source` is NULL");
   *source = nullptr;
-  Result<SourcePointer> opened = Error(Errc::kInternal, "nothing was opened");
+  Result<SourcePointer> opened = Stopped();
   LibraryHost host;
-  std::exception_ptr thrown;
-  host.Run(
-      [&] {
-        try {
-          opened = open();
-        } catch (...) {
-          thrown = std::current_exception();
-        }
-      },
-      progress, context);
-  if (thrown) std::rethrow_exception(thrown);
+  host.Run([&] { opened = open(); }, progress, context);
   NXDKIT_TRY(host.Poll());
   if (!opened.ok()) return std::move(opened).error();
   *source = opened->release();
@@ -172,18 +189,8 @@ int nxdkit_run(const char* request, nxdkit_source* const* sources, size_t source
     NXDKIT_ASSIGN(const Json json, ParseRequest(request));
     LibraryHost host;
     SourceNames names(sources, source_count, host);
-    Result<Outcome> outcome = Error(Errc::kInternal, "nothing was run");
-    std::exception_ptr thrown;
-    host.Run(
-        [&] {
-          try {
-            outcome = RunCommand(json, names, host);
-          } catch (...) {
-            thrown = std::current_exception();
-          }
-        },
-        progress, context);
-    if (thrown) std::rethrow_exception(thrown);
+    Result<Outcome> outcome = Stopped();
+    host.Run([&] { outcome = RunCommand(json, names, host); }, progress, context);
     return Finish(std::move(outcome), code, reply);
   });
   return failed != 0 ? failed : code;

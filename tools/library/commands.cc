@@ -1,27 +1,41 @@
 #include "tools/commands.h"
 
-#include <algorithm>
+#include <vector>
 
 namespace nxdkit::tool {
 namespace {
 
-constinit const CommandWord kWords[] = {
-    {"convert", &kNxdConvert},        {"reshard", &kNxdReshard},   {"export", &kNeuronExport},
-    {"inspect", &kCkptInspect},       {"verify", &kCkptVerify},    {"diff", &kCkptDiff},
-    {"digest", &kCkptDigest},         {"pack", &kCkptPack},        {"cache", &kNeuronCache},
-    {"train", nullptr, "grpo-train"}, {"make-model", &kMakeModel}, {"env", &kNxdkitEnv},
-};
+const std::vector<CommandWord>& Words() {
+  static const std::vector<CommandWord> words = {
+      {"convert", &kNxdConvert, {}, 1, {"base", "delta-from", "apply"}},
+      {"reshard", &kNxdReshard},
+      {"export", &kNeuronExport},
+      {"inspect", &kCkptInspect},
+      {"verify", &kCkptVerify, {}, 1, {"against", "weights"}},
+      {"diff", &kCkptDiff, {}, 2},
+      {"digest", &kCkptDigest, {}, 1, {"base"}},
+      {"pack", &kCkptPack},
+      {"cache", &kNeuronCache, {}, 0},
+      {"train", nullptr, "grpo-train"},
+      {"make-model", &kMakeModel, {}, 0},
+      {"env", &kNxdkitEnv, {}, 0, {"model"}},
+  };
+  return words;
+}
 
 }  // namespace
 
-std::span<const CommandWord> CommandWords() { return kWords; }
+std::span<const CommandWord> CommandWords() { return Words(); }
+
+const CommandWord* FindCommandWord(std::string_view name) {
+  for (const CommandWord& row : Words())
+    if (row.command && (row.word == name || row.command->info->name == name)) return &row;
+  return nullptr;
+}
 
 const Command* FindCommand(std::string_view name) {
-  const auto fits = [&](const CommandWord& row) {
-    return row.command && (row.word == name || row.command->info->name == name);
-  };
-  const auto found = std::ranges::find_if(kWords, fits);
-  return found == std::end(kWords) ? nullptr : found->command;
+  const CommandWord* const row = FindCommandWord(name);
+  return row ? row->command : nullptr;
 }
 
 }  // namespace nxdkit::tool

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -30,11 +31,12 @@ const HeldSource* LibraryHost::Held(const std::string& path) const {
 }
 
 void LibraryHost::Keep(const std::string& line) {
+  if (!is_watched_) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   messages_.push_back(line.ends_with('\n') ? line.substr(0, line.size() - 1) : line);
 }
 
-bool LibraryHost::Tell(nxdkit_progress progress, void* context) {
+bool LibraryHost::Tell(nxdkit_progress progress, void* context) noexcept {
   std::string phase;
   uint64_t done = 0;
   uint64_t total = 0;
@@ -53,22 +55,33 @@ bool LibraryHost::Tell(nxdkit_progress progress, void* context) {
 
 void LibraryHost::Run(const std::function<void()>& work, nxdkit_progress progress, void* context) {
   if (progress == nullptr) return work();
+  is_watched_ = true;
+  // Before anything is done: what is over within moments could not be stopped else.
+  stopped_ = !Tell(progress, context);
+  if (stopped_) return;
   std::mutex mutex;
   std::condition_variable over;
   bool is_over = false;
+  std::exception_ptr thrown;
   std::thread worker([&] {
-    work();
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
     const std::lock_guard<std::mutex> lock(mutex);
     is_over = true;
     over.notify_one();
   });
+  // Told of to the end, also when it is to stop: the caller may have more to do meanwhile.
   for (;;) {
     std::unique_lock<std::mutex> lock(mutex);
     if (over.wait_for(lock, kBetweenCalls, [&] { return is_over; })) break;
     lock.unlock();
-    if (!stopped_ && !Tell(progress, context)) stopped_ = true;
+    if (!Tell(progress, context)) stopped_ = true;
   }
   worker.join();
+  if (thrown) std::rethrow_exception(thrown);
   if (!stopped_) Tell(progress, context);
 }
 

@@ -29,13 +29,14 @@ class LibraryHost : public Host {
   void Hold(const std::string& name, HeldSource source) { held_[name] = std::move(source); }
 
   // Runs `work` on a thread of its own, and `progress` on this one meanwhile, once more at the end;
-  // without `progress` on this thread.
+  // without `progress` on this thread. Throws what `work` throws.
   void Run(const std::function<void()>& work, nxdkit_progress progress, void* context);
 
  private:
   void Keep(const std::string& line);
-  bool Tell(nxdkit_progress progress, void* context);  // false: stop
+  bool Tell(nxdkit_progress progress, void* context) noexcept;  // false: stop
 
+  bool is_watched_ = false;  // somebody takes the messages
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> done_{0};
   std::mutex mutex_;  // of what follows

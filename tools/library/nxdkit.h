@@ -17,7 +17,8 @@
  * share/nxdkit/schemas): {"schema_version": 1, "status": "error", "exit_code": 3, "error":
  * {"code": "corrupt", "message": ..., "file": ..., "tensor": ..., "rank": ..., "offset": ...,
  * "hint": ...}}. It belongs to the caller, who gives it to nxdkit_free. nxdkit_run always sets
- * it; the others set it to NULL where they succeed. `reply` itself may be NULL where nobody wants
+ * it; the others set it to NULL where they succeed. It is NULL too where memory is too short to
+ * say so (6). `reply` itself may be NULL where nobody wants
  * to know.
  *
  * Threads. Every function may be called from any thread. One source may be read by several
@@ -31,7 +32,10 @@
  * error of ours, never one of the input) aborts the process. Progress and Ctrl-C: see
  * nxdkit_progress.
  *
- * SIGPIPE and SIGXFSZ: whoever wants errors of writing instead ignores them, as Python does. */
+ * What a caller sees of its own process: SIGPIPE and SIGXFSZ end it, unless it ignores them, as
+ * Python does. Programs that a command starts (a compiler, cache collect's program) have its
+ * standard output and error where the command gives them no file; their exit codes are lost where
+ * SIGCHLD is ignored or another thread waits for every child. */
 #ifndef NXDKIT_H_
 #define NXDKIT_H_
 

@@ -17,13 +17,13 @@ Result<std::string> PlainText(const Json& value, std::string_view what) {
 }
 
 // A text, a number or a source, as a word.
-Result<std::string> WordOf(const Json& value, std::string_view what,
+Result<std::string> WordOf(const Json& value, const std::string& place, std::string_view what,
                            const NameSource& name_source) {
   if (value.is_string()) return PlainText(value, what);
   if (value.is_number()) return value.dump();
   const Json* const source = JsonFind(value, "source");
   if (source && source->is_number_integer() && name_source)
-    return name_source(source->get<int64_t>());
+    return name_source(place, source->get<int64_t>());
   return BadUsage("{} is {}, expected a text, a number or a source", what, JsonTypeText(value));
 }
 
@@ -73,7 +73,7 @@ Result<std::vector<std::string>> OptionWords(const Json* options, const OptionTa
     }
     const Json list = value.is_array() ? value : Json::array({value});
     for (const Json& entry : list) {
-      NXDKIT_ASSIGN(const std::string word, WordOf(entry, name, name_source));
+      NXDKIT_ASSIGN(const std::string word, WordOf(entry, name, name, name_source));
       words.push_back(fmt::format("--{}={}", name, word));
     }
   }
@@ -87,8 +87,9 @@ Result<std::vector<std::string>> ArgumentWords(const Json* arguments,
   if (!arguments->is_array())
     return BadUsage("\"arguments\" is {}, expected a list", JsonTypeText(*arguments));
   words.push_back("--");
-  for (const Json& entry : *arguments) {
-    NXDKIT_ASSIGN(std::string word, WordOf(entry, "an argument", name_source));
+  for (size_t i = 0; i < arguments->size(); ++i) {
+    NXDKIT_ASSIGN(std::string word,
+                  WordOf((*arguments)[i], std::to_string(i), "an argument", name_source));
     words.push_back(std::move(word));
   }
   return words;

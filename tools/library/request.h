@@ -12,8 +12,9 @@
 
 namespace nxdkit::tool {
 
-// How a {"source": N} is called among the words. kUsage where there is no such source.
-using NameSource = std::function<Result<std::string>(int64_t number)>;
+// How a {"source": N} is called among the words; `place` is the option, or the number of the
+// argument. kUsage where there is no such source, or nothing is read there.
+using NameSource = std::function<Result<std::string>(const std::string& place, int64_t number)>;
 
 // kUsage with the place where the text is not one JSON object.
 Result<Json> ParseRequest(const char* text);

@@ -71,6 +71,9 @@ Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
   if (const CommandWord* row = ProgramOf(args.words[0]))
     return NotFound("the program {} is not installed", row->program)
         .hint("it comes with the package nxdkit-train: it brings libraries of its own");
+  if (FindCommand(args.words[0]) || ProgramOf(args.words[0]))
+    return BadUsage("options stand behind the word of the command")
+        .hint(fmt::format("nxdkit {} ... --json", args.words[0]));
   const std::optional<std::string> near = ClosestWord(args.words[0], words);
   return BadUsage("there is no command \"{}\"", args.words[0])
       .hint(near ? fmt::format("did you mean {}?", *near)

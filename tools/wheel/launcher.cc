@@ -24,12 +24,22 @@ std::string OwnFolder() {
   return std::string(slash == std::string_view::npos ? "." : whole.substr(0, slash));
 }
 
+// A folder of any name in a pattern.
+std::string Escaped(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    if (std::string_view("\\*?[").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 // In the order in which they are tried: pip --target, a wheel that was unzipped, environments.
 std::vector<std::string> Places(const std::string& folder) {
   std::vector<std::string> places = {folder + "/../" + kLibrary, folder + "/../../" + kLibrary};
   for (const char* lib : {"lib", "lib64"}) {
     glob_t found = {};
-    const std::string pattern = folder + "/../" + lib + "/python3*/*-packages/" + kLibrary;
+    const std::string pattern = Escaped(folder) + "/../" + lib + "/python3*/*-packages/" + kLibrary;
     if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
       places.insert(places.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);

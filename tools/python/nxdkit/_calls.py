@@ -25,8 +25,10 @@ def run(
     run("convert", "shards", "bundle", from_="nxd", to="rollout", tp=8, dry_run=True). True and
     False for flags, lists for options that repeat, None: not given.
 
-    progress: called with a Progress on this thread, at least every 100 ms. What it raises, and
-    Ctrl-C, stops the work, which leaves nothing behind, and is raised.
+    progress: called with a Progress on this thread, before anything is done, then at least every
+    100 ms, and once at the end. What it raises, and Ctrl-C, stops the work and is raised: the
+    output is then as it was, and what resume=True goes on from lies beside it (OUTPUT.partial,
+    not of arrays in memory). What comes with the last call comes too late: the output is there.
 
     Raises Findings where the command finds something (exit status 1), UsageError, MissingError,
     DamagedError, UnsupportedError, InputOutputError, LimitError. Warnings are CheckpointWarnings.

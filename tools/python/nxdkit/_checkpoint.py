@@ -19,7 +19,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 class Checkpoint(Mapping[str, Tensor]):
     """An open checkpoint: its tensors by name, lazy, in the layout's own order.
 
-    format: "hf", "nxd", "rollout", "dcp", ... path: as it was given; of a memory source its name.
+    format: "hf", "nxd", "rollout", "dcp", ... path: what was opened, from the root; of a memory source its name.
     family: the model type of its configuration, "" where there is none. parallel: {"tp": 8, ...}.
     config: config.json as a dict, or None. warnings: what a command would warn of. nbytes: bytes
     of all tensors.
@@ -217,7 +217,8 @@ def open(path: PathLike, *, progress: Optional[Callback] = None, **options: Any)
     training. Structure is read, no values. MissingError, DamagedError, UnsupportedError,
     UsageError, or ImportError where the library itself is missing.
     """
-    recipe = PathRecipe(os.fspath(path), plain_options(options))
+    # The working folder may be another one when something is read.
+    recipe = PathRecipe(os.fsdecode(path), plain_options(options)).elsewhere()
     return Checkpoint(recipe, recipe.open(progress))
 
 

@@ -35,7 +35,7 @@ class Source(Checkpoint):
     them alive until it is closed. TypeError for what cannot be read from here, such as a tensor
     on a device, which needs .cpu().
 
-    config: the model's configuration: a dict, the path of a config.json, or of a folder with one
+    config: the model's configuration: a dict, transformers' object, the path of a config.json, or of a folder with one
     (whose tokenizer is then the model's). name: for messages. layout: that of the names, "hf".
     options: more options of the layout. Cannot be pickled; a forked child can use it.
     """
@@ -99,6 +99,8 @@ class Source(Checkpoint):
             raise
 
     def _config_path(self, config: Any) -> str:
+        if hasattr(config, "to_dict"):  # transformers' configuration of a model
+            config = config.to_dict()
         if not isinstance(config, Mapping):
             path = os.fspath(config)
             return os.path.join(path, "config.json") if os.path.isdir(path) else path
@@ -118,6 +120,7 @@ class Source(Checkpoint):
 
     def close(self) -> None:
         super().close()
+        self._recipe = None  # and with it the arrays, unless a rank of it reads them
         self._forget_folder()
 
 

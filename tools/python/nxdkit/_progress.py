@@ -52,17 +52,31 @@ class _Deferred:
         self._pending: List[Tuple[int, Any]] = []
 
     def __enter__(self) -> _Deferred:
-        if threading.current_thread() is threading.main_thread():
-            for number in signal.valid_signals():
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        try:
+            # SIGINT is the first: from then on Ctrl-C cannot end this loop.
+            for number in sorted(signal.valid_signals(), key=lambda n: n != signal.SIGINT):
                 handler = signal.getsignal(number)
                 if callable(handler):
                     self._put_off(number, handler)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        # SIGINT is the last: once it is back, Ctrl-C may end this loop.
-        for number in sorted(self._handlers, key=lambda number: number == signal.SIGINT):
-            signal.signal(number, self._handlers[number])
+        # SIGINT is the last: once it is back, Ctrl-C may end this loop. A handler that is back
+        # may raise: the others follow all the same.
+        first: Optional[BaseException] = None
+        for number in sorted(self._handlers, key=lambda n: n == signal.SIGINT):
+            try:
+                signal.signal(number, self._handlers[number])
+            except BaseException as error:
+                signal.signal(number, self._handlers[number])
+                first = first or error
+        if first is not None:
+            raise first
 
     def _put_off(self, number: int, handler: Any) -> None:
         try:
@@ -75,9 +89,16 @@ class _Deferred:
         self._pending.append((number, frame))
 
     def deliver(self) -> None:
+        """Calls the handlers of what has come; all of them, also where one raises."""
+        first: Optional[BaseException] = None
         while self._pending:
             number, frame = self._pending.pop(0)
-            self._handlers[number](number, frame)
+            try:
+                self._handlers[number](number, frame)
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
 
 
 class _Watcher:
@@ -95,12 +116,11 @@ class _Watcher:
     ) -> int:
         try:
             self._signals.deliver()
-            if self._user is not None:
+            if self._user is not None and self.error is None:
                 self._user(self._progress(phase or b"", done, total, message or b""))
         except BaseException as error:  # KeyboardInterrupt is one of the reasons to be here
-            self.error = error
-            return 1
-        return 0
+            self.error = self.error or error
+        return 0 if self.error is None else 1
 
     def _progress(self, phase_text: bytes, done: int, total: int, message: bytes) -> Progress:
         phase = phase_text.decode("utf-8", "replace")
@@ -119,7 +139,10 @@ def watched(progress: Optional[Callback], call: Callable[[Any], T]) -> T:
     watcher = _Watcher(progress, signals)
     with signals:
         result = call(PROGRESS(watcher))
+    try:
+        signals.deliver()
+    except BaseException as error:
+        watcher.error = watcher.error or error
     if watcher.error is not None:
         raise watcher.error
-    signals.deliver()
     return result

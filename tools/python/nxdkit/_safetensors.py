@@ -179,8 +179,9 @@ def _furnish(folder: str, checkpoint: Checkpoint) -> None:
         os.unlink(config)
     with open(config, "w", encoding="utf-8") as file:
         json.dump(checkpoint.config, file)
-    with open(os.path.join(folder, "model.safetensors"), "wb") as empty:
-        empty.write((2).to_bytes(8, "little") + b"{}")
+    # No safetensors file: who opens it by other means, in another process, is to fail.
+    with open(os.path.join(folder, "model.safetensors"), "wb") as stand_in:
+        stand_in.write(b"this stands for a checkpoint that nxdkit reads, in one process only\n")
 
 
 @contextlib.contextmanager
@@ -193,7 +194,7 @@ def _in_place_of_safetensors(name: str, path: PathLike, options: Dict[str, Any])
     real = safetensors.safe_open
 
     def ours(filename: Any, *arguments: Any, **named: Any) -> Any:
-        if os.fspath(filename) == name:
+        if os.path.realpath(os.fspath(filename)) == os.path.realpath(name):
             return safe_open(path, *arguments, **{**named, **options})
         return real(filename, *arguments, **named)
 

@@ -6,7 +6,7 @@ import ctypes
 import operator
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._dtypes import DTYPES, Dtype, bytes_of
+from ._dtypes import DTYPES, Dtype, bytes_of, word_of
 
 if TYPE_CHECKING:
     import numpy as _numpy  # type: ignore[import-not-found,unused-ignore]
@@ -116,7 +116,9 @@ class Tensor:
 
     def into(self, buffer: Any) -> None:
         """Reads into memory of the caller's: a writable buffer, or a contiguous torch tensor on
-        the CPU, of exactly nbytes bytes (else ValueError). On failure it holds anything."""
+        the CPU, of exactly nbytes bytes and of this type or of bytes (else ValueError). On
+        failure it holds anything."""
+        _check_type(buffer, self.dtype)
         address, size, _keep = _writable(buffer)
         if size != self.nbytes:
             raise ValueError(f"the buffer has {size} bytes, and {self!r} has {self.nbytes}")
@@ -234,7 +236,7 @@ def _part_of(span: _Span, part: Any, dimension: int) -> _Span:
             raise ValueError(f"dimension {dimension}: a step of {step} is below 1")
         count = len(range(start, stop, step))
         begin = span.begin + (start * span.step if count else 0)
-        return _Span(begin, span.step * step, count)
+        return _Span(begin, span.step * step if count > 1 else 1, count)
     if isinstance(part, bool) or not hasattr(part, "__index__"):
         raise TypeError(f"an index is an int, a slice or '...', and not {type(part).__name__}")
     index = operator.index(part)
@@ -263,6 +265,14 @@ def _writable(buffer: Any) -> Tuple[int, int, object]:
         return 0, 0, view
     memory = (ctypes.c_char * view.nbytes).from_buffer(view)
     return ctypes.addressof(memory), view.nbytes, memory
+
+
+def _check_type(buffer: Any, dtype: str) -> None:
+    """ValueError for an array of another type; bits may go into unsigned integers."""
+    given = str(getattr(buffer, "dtype", "")).rpartition(".")[2]
+    word = word_of(given) if given else None
+    if word is not None and word != dtype and not word.startswith("U"):
+        raise ValueError(f"the buffer is of {given}, and the tensor of {dtype}")
 
 
 def _view_of(buffer: Any) -> memoryview:
