@@ -196,6 +196,21 @@ class InterruptTest(unittest.TestCase):
         self.assertTrue(calls)
         self.assertTrue(os.path.exists(output))
 
+    def test_a_handler_is_called_though_the_callback_raises(self):
+        calls = []
+        before = signal.signal(signal.SIGUSR1, lambda *_: calls.append(1))
+
+        def fail(progress):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            raise LookupError("enough")
+
+        try:
+            with self.assertRaises(LookupError):
+                nxdkit.digest(workshop.model(), progress=fail)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        self.assertEqual(calls, [1])
+
     def test_works_in_other_threads(self):
         results = []
 
