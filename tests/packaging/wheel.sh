@@ -60,7 +60,7 @@ expect "$("$bin/python" -c 'import nxdkit; print(nxdkit.open("model").digest() =
 status=0
 "$bin/python" -m nxdkit no-such-command 2>error || status=$?
 expect "$status" 2 "a command that is not there"
-grep -q 'nxdkit: error: no command no-such-command in ' error || fail "$(cat error)"
+grep -q 'there is no command "no-such-command"' error || fail "$(cat error)"
 [ -s venv/share/man/man1/nxd-convert.1 ] || fail "no man pages"
 [ -s venv/share/nxdkit/schemas/common.json ] || fail "no schemas"
 "$bin/pip" show -f nxdkit >files
