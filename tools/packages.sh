@@ -13,7 +13,7 @@ build_packages=(
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck file
   ca-certificates unzip python3 python3-venv python3-pip python3-torch python3-numpy bindfs
-  libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge
+  libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge pypy3
 )
 # What a wheel needs on top: its script, and what tells the symbols of programs.
 wheel_packages=(python3 binutils)
