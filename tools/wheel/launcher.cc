@@ -2,6 +2,7 @@
 // their names, and the library lies in the package, whose folder has the name of a Python.
 #include <dlfcn.h>
 #include <glob.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <climits>
@@ -19,7 +20,10 @@ constexpr const char* kLibrary = "nxdkit/libnxdkit.so.1";
 std::string OwnFolder() {
   char path[PATH_MAX];
   const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-  const std::string_view whole(path, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  // Without /proc, as in a bare chroot: as it was started.
+  const char* const started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  const std::string_view whole = bytes > 0 ? std::string_view(path, static_cast<size_t>(bytes))
+                                           : std::string_view(started ? started : "");
   const size_t slash = whole.rfind('/');
   return std::string(slash == std::string_view::npos ? "." : whole.substr(0, slash));
 }
