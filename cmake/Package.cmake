@@ -1,4 +1,4 @@
-# What others get: the commands with their man pages and completions, the Python package, nxdkit.h for
+# The installed files: the commands with their man pages and completions, the Python package, nxdkit.h for
 # C, the libraries for find_package(nxdkit), and Debian packages (cpack -G DEB): nxdkit, nxdkit-dev, and
 # nxdkit-mpi where Open MPI is there to build with.
 include(CMakePackageConfigHelpers)

@@ -15,7 +15,7 @@ test_packages=(
   ca-certificates unzip python3 python3-venv python3-pip python3-torch python3-numpy bindfs
   libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge pypy3
 )
-# What a wheel needs on top: its script, and what tells the symbols of programs.
+# Packages for a wheel on top: its script, and what tells the symbols of programs.
 wheel_packages=(python3 binutils)
 
 is_installed() {

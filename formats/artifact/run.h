@@ -22,7 +22,7 @@ struct RunOptions {
   std::function<void(uint64_t bytes)> on_bytes;  // bytes done, from any thread
 };
 
-// What the work holds before its buffers: all that the process does, where it is alone.
+// The memory that the work holds before its buffers: all that the process does, where it is alone.
 uint64_t HeldBytes(const RunOptions& run);
 
 // Executor options within the cap: what the process has not taken yet, less a reserve. kLimit when

@@ -71,7 +71,7 @@ class Gatherer {
   PageBuffer memory_;
 };
 
-// What a fill has in a slice, placed as ClipToSlice does.
+// The part of a fill in a slice, placed as ClipToSlice does.
 void FillSlice(const Fill& fill, const Slice& slice, const Shape& output_strides, Dtype dtype,
                std::byte* output);
 

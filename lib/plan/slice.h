@@ -8,7 +8,7 @@
 
 namespace nxdkit {
 
-// Of each dimension the indices begin, begin + step, ... before end.
+// The indices of each dimension: begin, begin + step, ... before end.
 struct Slice {
   Shape begin;
   Shape end;

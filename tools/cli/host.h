@@ -39,7 +39,7 @@ class Host {
   virtual bool has_color() const { return false; }
   // Whether this process is the command, with its memory, its standard input and output.
   virtual bool is_process() const { return false; }
-  // What the caller holds under the name of a path; nullptr: the path is one.
+  // The source that the caller holds under the name of a path; nullptr: the path is one.
   virtual const HeldSource* Held(const std::string& path) const {
     (void)path;
     return nullptr;

@@ -63,7 +63,7 @@ constexpr Command MakeCommand(const ToolInfo& info) {
 // Returns the exit code of the process. Nothing escapes: an exception is exit code 70.
 int RunTool(int argc, const char* const* argv, const Command& command);
 
-// What a call ends with that its caller stopped: as a shell says it of Ctrl-C.
+// The exit code of a call that its caller stopped: as a shell says it of Ctrl-C.
 inline constexpr int kStoppedByCaller = 130;
 
 // The same for a caller in this process, who gets the document of --json; prints nothing.

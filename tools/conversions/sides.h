@@ -33,7 +33,7 @@ Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,
 // options are spelled ("--a-"), where the user can name one of several sets of weights; else "".
 artifact::InputHints HintsOf(const artifact::Arguments& given, const std::string& prefix = "--");
 
-// What options alone say of an output, with nothing of this machine.
+// The output as options alone describe it, with nothing of this machine.
 Result<kinds::OutputOptions> OutputOptionsOf(const artifact::Arguments& given,
                                              const kinds::Kind& from, const kinds::Kind& to);
 

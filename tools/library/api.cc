@@ -38,10 +38,10 @@ int Reply(const Error& error, char** reply) noexcept {
   return code;
 }
 
-// What a call is that its caller did not let begin.
+// The outcome of a call that its caller did not let begin.
 Error Stopped() { return Error(Errc::kInterrupted, "stopped by the caller"); }
 
-// What `work` returns as C has it; an exception is an error like others.
+// The exit code of what `work` returns; an exception is an error like others.
 template <typename Work>
 int Guarded(char** reply, const Work& work) noexcept {
   if (reply != nullptr) *reply = nullptr;
@@ -97,7 +97,7 @@ class SourceNames {
   }
 
  private:
-  // What would be taken for a path is written to, perhaps.
+  // A name that is taken for a path may be written to.
   static Status CheckPlace(const CommandWord& command, const std::string& place) {
     for (size_t i = 0; i < command.sources; ++i)
       if (place == std::to_string(i)) return OkStatus();

@@ -1,4 +1,4 @@
-// What a program of the commands needs of nxdkit.h.
+// The functions of nxdkit.h that a program of the commands needs.
 #include <string>
 
 #include "tools/cli/report.h"

@@ -20,7 +20,7 @@ namespace {
 
 using artifact::BoundArtifact;
 
-// What a request says of an artifact, by ckpt-digest's options.
+// An artifact as a request describes it, by ckpt-digest's options.
 struct OpenArgs {
   std::optional<std::string> from;
   std::optional<std::string> base;

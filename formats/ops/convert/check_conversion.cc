@@ -126,7 +126,7 @@ Status CheckSource(const ConvertRequest& request, const Conversion& conversion) 
   return conversion.base ? RequireSound(conversion.base->artifact, request.run) : OkStatus();
 }
 
-// What is in memory has none.
+// A source in memory has none.
 std::vector<std::string> InputPath(const ConvertRequest& request) {
   const bool is_path = !request.hints.memory || request.from->reads_base;
   return is_path ? std::vector<std::string>{request.input} : std::vector<std::string>();

@@ -182,7 +182,7 @@ Status Make(const ConvertRequest& request, const Conversion& conversion, const E
   NXDKIT_ASSIGN(Sink* const sink, destination.Begin(executor.workload(), report));
   if (sink) {
     Status run = RunInto(*sink, request, conversion, executor, report);
-    // What is there can be continued, but not from memory; a full disk is better freed.
+    // The partial output can be continued, but not from memory; a full disk is better freed.
     const bool can_go_on = !request.hints.memory && !request.source;
     if (!run.ok() && run.error().code() == Errc::kInterrupted && can_go_on) destination.Keep();
     NXDKIT_TRY(std::move(run));

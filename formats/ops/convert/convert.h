@@ -46,7 +46,7 @@ struct ConvertRequest {
   std::function<Result<BoundArtifact>()> source;
   std::string output;
   InputHints hints;  // of the input
-  // Of a delta that is made: its base, instead of opening the one that the hints name.
+  // The base of a delta that is made, instead of opening the one that the hints name.
   std::function<Result<Artifact>()> base_memory;
   OutputOptions options;  // of the output
   RunOptions run;

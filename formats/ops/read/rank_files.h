@@ -8,7 +8,7 @@
 
 namespace nxdkit::ops {
 
-// What is left of a planned output: tensors[i] belongs to outputs[i], whose shape is the one that
+// The rest of a planned output: tensors[i] belongs to outputs[i], whose shape is the one that
 // the file's format sees.
 struct RankTensors {
   Layout layout;

@@ -49,7 +49,7 @@ class TensorReader {
                                      const OutputOptions& options, RankPlace rank,
                                      uint64_t max_memory, const TensorReader* opened = nullptr);
 
-  // What a rank of an engine holds (LayoutOfEngine, LayoutOfNeuron), in `dtype`. kUnsupported as
+  // The tensors of an engine's rank (LayoutOfEngine, LayoutOfNeuron), in `dtype`. kUnsupported as
   // the layout, and for what is no model that is known.
   static Result<TensorReader> OfEngine(std::shared_ptr<const BoundArtifact> source,
                                        const RankLayout& layout, int rank, Dtype dtype,

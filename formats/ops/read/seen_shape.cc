@@ -10,7 +10,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// Of each dimension that is seen the first one of the layout, and one past the last.
+// The first dimension of the layout for each that is seen, and one past the last.
 std::optional<std::vector<size_t>> FirstDimensions(const Shape& laid_out, const Shape& seen) {
   std::vector<size_t> first{0};
   size_t d = 0;

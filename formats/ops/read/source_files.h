@@ -37,11 +37,11 @@ class SourceFiles {
     PathInfo info;
   };
 
-  // What a storage's file was when it was opened; nullopt for what lies in memory.
+  // The state of a storage's file when it was opened; nullopt for what lies in memory.
   Result<std::optional<PathInfo>> FirstLook(const std::string& path) const;
   // The number of that file.
   Result<std::optional<uint32_t>> NumberOf(const StoredTensor& stored);
-  // Of every parameter of an artifact the files that its values come from.
+  // The files that the values of each parameter of an artifact come from.
   Result<ByParam> FilesByParam(const BoundArtifact& artifact);
   Result<ByParam> ComputedFrom(const BoundArtifact& artifact);
 

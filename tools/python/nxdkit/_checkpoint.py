@@ -44,7 +44,7 @@ class Checkpoint(Mapping[str, Tensor]):
         for number, row in enumerate(index["tensors"]):
             self._numbers.setdefault(row["name"], number)
 
-    # What it is.
+    # Its properties.
 
     @property
     def format(self) -> str:
@@ -97,7 +97,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    # What can be done with it.
+    # Its methods.
 
     def rank(
         self,

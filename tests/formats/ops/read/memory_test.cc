@@ -403,7 +403,7 @@ TEST_F(MemorySource, ItsNameIsNoPath) {
   }
 }
 
-// What an interrupted conversion has written is of values that may be others by now.
+// An interrupted conversion has written values that may be others by now.
 TEST_F(MemorySource, IsNeverContinued) {
   Memory memory(model_, &kHf);
   ConvertRequest request = Request("out", &kHf, memory);

@@ -216,7 +216,7 @@ TEST_F(Reader, RanksOfADistributedCheckpointAreWriters) {
   ExpectError(Rank(source, kDcp, options, {3}), Errc::kUsage, "rank 3: the layout has 0 to 2");
 }
 
-// What an optimizer keeps is read as parameters, and is no rank's weight.
+// An optimizer's state is read as parameters, and is no rank's weight.
 TEST_F(Reader, ARankHoldsTheWeightsAlone) {
   const std::string folder = std::string(NXDKIT_TESTDATA) + "/dcp";
   InputHints hints;

@@ -53,7 +53,7 @@ inline Slice RandomSlice(const Shape& shape, std::mt19937& random) {
   return slice;
 }
 
-// What a slice has of the packed bytes of a tensor, element by element.
+// The slice's part of the packed bytes of a tensor, element by element.
 inline std::vector<std::byte> Picked(const std::vector<std::byte>& whole,
                                      const OutputTensor& tensor, const Slice& slice) {
   const auto width = static_cast<size_t>(ElementBytes(tensor.dtype));
