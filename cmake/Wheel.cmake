@@ -22,7 +22,8 @@ add_library(nxdkit_static_parts OBJECT EXCLUDE_FROM_ALL tools/wheel/arc4random.c
   tools/wheel/static_archive.cc tools/wheel/static_fmt.cc)
 target_link_libraries(nxdkit_static_parts PRIVATE nxdkit_settings)
 set(portable ${PROJECT_BINARY_DIR}/portable)
-# nxdkit_portable(TARGET LIBRARY... [SHARED NAME...]): linked with these libraries of ours, and statically with others'.
+# nxdkit_portable(TARGET OWN LIBRARY... SHARED LIBRARY...): linked statically with our own libraries and with others', and
+# with those of them that are shared.
 function(nxdkit_portable target)
   cmake_parse_arguments(arg "" "" "OWN;SHARED" ${ARGN})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:nxdkit_static_parts>)
@@ -71,7 +72,7 @@ set(make_wheel ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_whee
 add_custom_target(wheel DEPENDS libnxdkit-portable wheel-launcher completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/stage
   COMMAND ${CMAKE_COMMAND} --install ${PROJECT_BINARY_DIR} --component tools --prefix ${portable}/stage
-  COMMAND ${make_wheel} --library $<TARGET_FILE:libnxdkit-portable> --launcher $<TARGET_FILE:wheel-launcher>
+  COMMAND ${make_wheel} --shared-object $<TARGET_FILE:libnxdkit-portable> --launcher $<TARGET_FILE:wheel-launcher>
     --header ${PROJECT_SOURCE_DIR}/tools/library/nxdkit.h --package ${PROJECT_SOURCE_DIR}/tools/python/nxdkit
     --stage ${portable}/stage --linked ${linked})
 set(plugin)

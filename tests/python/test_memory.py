@@ -163,6 +163,10 @@ class SourceTest(unittest.TestCase):
                     nxdkit.run("convert", path, source, to="nxd", tp=1, force=True)
                 with self.assertRaisesRegex(nxdkit.UsageError, "memory has no files"):
                     nxdkit.run("pack", source, "p.tar")
+                with self.assertRaisesRegex(nxdkit.UsageError, "--model, where env reads"):
+                    nxdkit.run("env", model=source)
+                with self.assertRaisesRegex(nxdkit.UsageError, "--base, where digest reads"):
+                    nxdkit.run("digest", path, base=source)
                 with self.assertRaisesRegex(nxdkit.UsageError, "--config"):
                     nxdkit.run("convert", path, "out", to="nxd", config=source)
         finally:

@@ -268,6 +268,29 @@ TEST(LibraryOfNulls, TakesNullForWhatNobodyWants) {
   nxdkit_free(nullptr);
 }
 
+// --- the program of all commands
+
+TEST(Umbrella, SaysWhatIsWrongWithItsWord) {
+  const std::string program = NXDKIT_TOOLS "/nxdkit";
+  const auto error = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> command{program};
+    command.insert(command.end(), words.begin(), words.end());
+    const ProcessResult result = RunProcess(command);
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_THAT(error({}), HasSubstr("the word of a command is missing"));
+  EXPECT_THAT(error({"convrt"}), HasSubstr("did you mean convert?"));
+  EXPECT_THAT(error({"--quiet", "inspect", "m"}), HasSubstr("options stand behind the word"));
+  EXPECT_THAT(error({"-q", "train"}), HasSubstr("options stand behind the word"));
+}
+
+TEST(Umbrella, RunsTheCommandOfItsWord) {
+  const ProcessResult result = RunProcess({NXDKIT_TOOLS "/nxdkit", "inspect", "--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("ckpt-inspect (nxdkit)"));
+}
+
 // --- progress
 
 struct Calls {

@@ -38,9 +38,6 @@ int Reply(const Error& error, char** reply) noexcept {
   return code;
 }
 
-// The outcome of a call that its caller did not let begin.
-Error Stopped() { return Error(Errc::kInterrupted, "stopped by the caller"); }
-
 // The exit code of what `work` returns; an exception is an error like others.
 template <typename Work>
 int Guarded(char** reply, const Work& work) noexcept {
@@ -145,12 +142,12 @@ Status Finish(Result<Outcome> outcome, int& code, char** reply) {
   return *reply ? OkStatus() : Status(OverLimit("the system gave no more memory"));
 }
 
-// Runs `open` beside `progress`, which can stop the caller's waiting for it.
+// Runs `open` beside `progress`. What is stopped while it opens is given up when it has.
 template <typename Open>
 Status OpenInto(const Open& open, nxdkit_progress progress, void* context, nxdkit_source** source) {
   if (source == nullptr) return BadUsage("`source` is NULL");
   *source = nullptr;
-  Result<SourcePointer> opened = Stopped();
+  Result<SourcePointer> opened = StoppedByCaller();
   LibraryHost host;
   host.Run([&] { opened = open(); }, progress, context);
   NXDKIT_TRY(host.Poll());
@@ -189,7 +186,7 @@ int nxdkit_run(const char* request, nxdkit_source* const* sources, size_t source
     NXDKIT_ASSIGN(const Json json, ParseRequest(request));
     LibraryHost host;
     SourceNames names(sources, source_count, host);
-    Result<Outcome> outcome = Stopped();
+    Result<Outcome> outcome = StoppedByCaller();
     host.Run([&] { outcome = RunCommand(json, names, host); }, progress, context);
     return Finish(std::move(outcome), code, reply);
   });

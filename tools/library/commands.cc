@@ -13,12 +13,12 @@ const std::vector<CommandWord>& Words() {
       {"inspect", &kCkptInspect},
       {"verify", &kCkptVerify, {}, 1, {"against", "weights"}},
       {"diff", &kCkptDiff, {}, 2},
-      {"digest", &kCkptDigest, {}, 1, {"base"}},
+      {"digest", &kCkptDigest},
       {"pack", &kCkptPack},
       {"cache", &kNeuronCache, {}, 0},
       {"train", nullptr, "grpo-train"},
       {"make-model", &kMakeModel, {}, 0},
-      {"env", &kNxdkitEnv, {}, 0, {"model"}},
+      {"env", &kNxdkitEnv, {}, 0},
   };
   return words;
 }

@@ -13,9 +13,11 @@ constexpr auto kBetweenCalls = std::chrono::milliseconds(50);
 
 }  // namespace
 
+Error StoppedByCaller() { return Error(Errc::kInterrupted, "stopped by the caller"); }
+
 Status LibraryHost::Poll() const {
   if (!stopped_.load(std::memory_order_relaxed)) return OkStatus();
-  return Error(Errc::kInterrupted, "stopped by the caller");
+  return StoppedByCaller();
 }
 
 void LibraryHost::BeginPhase(const std::string& phase, uint64_t bytes) {

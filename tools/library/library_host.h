@@ -14,6 +14,9 @@
 
 namespace nxdkit::tool {
 
+// The end of a call that its caller stopped, or did not let begin.
+Error StoppedByCaller();
+
 class LibraryHost : public Host {
  public:
   Status Poll() const override;

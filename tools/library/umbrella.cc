@@ -62,15 +62,18 @@ const CommandWord* ProgramOf(std::string_view word) {
   return nullptr;
 }
 
-// A word that leads nowhere: others never come here.
+// A program that is not there: where it is, it has taken the place of this one.
+Result<ToolAnswer> RefuseProgram(const UmbrellaArgs& args, ToolContext&) {
+  return NotFound("the program {} is not installed", ProgramOf(args.words[0])->program)
+      .hint("it comes with the package nxdkit-train: it brings libraries of its own");
+}
+
+// No word, one that is not known, or one behind options.
 Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
   const std::vector<std::string> words = AllWords();
   if (args.words.empty())
     return BadUsage("the word of a command is missing: {}", fmt::join(words, ", "))
         .hint("nxdkit --help says what each does");
-  if (const CommandWord* row = ProgramOf(args.words[0]))
-    return NotFound("the program {} is not installed", row->program)
-        .hint("it comes with the package nxdkit-train: it brings libraries of its own");
   if (FindCommand(args.words[0]) || ProgramOf(args.words[0]))
     return BadUsage("options stand behind the word of the command")
         .hint(fmt::format("nxdkit {} ... --json", args.words[0]));
@@ -98,7 +101,8 @@ int RunUmbrella(int argc, const char* const* argv) {
   if (const Command* command = FindCommand(word)) return RunTool(argc - 1, argv + 1, *command);
   if (const CommandWord* row = ProgramOf(word)) {
     TryProgram(row->program, argc - 1, argv + 1);
-    argc = 2;  // its options are not ours to read
+    // Its options are not ours to read.
+    return RunTool(2, argv, MakeCommand<AddUmbrellaOptions, RefuseProgram>(UmbrellaInfo()));
   }
   return RunTool(argc, argv, MakeCommand<AddUmbrellaOptions, RefuseWord>(UmbrellaInfo()));
 }

@@ -105,7 +105,7 @@ def add_library_and_commands(wheel: Wheel, base: str, args: argparse.Namespace) 
     package = pathlib.Path(args.package)
     for file in tree(package):
         wheel.add(f"nxdkit/{file.relative_to(package)}", file.read_bytes())
-    library = pathlib.Path(args.library)
+    library = pathlib.Path(args.shared_object)
     needed = sorted(libraries_of(library))
     wheel.add("nxdkit/libnxdkit.so.1", library.read_bytes())
     for other in needed:
@@ -134,7 +134,7 @@ def asked_of_the_system(args: argparse.Namespace) -> list[pathlib.Path]:
     if args.trainer:
         own = [pathlib.Path(args.trainer)]
         return [*own, *sorted(libraries_of(own[0])), *([pathlib.Path(args.plugin)] if args.plugin else [])]
-    own = [pathlib.Path(args.library), pathlib.Path(args.launcher)]
+    own = [pathlib.Path(args.shared_object), pathlib.Path(args.launcher)]
     return [*own, *sorted(libraries_of(own[0]))]
 
 
@@ -149,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("version", "license", "out", "stage"):
         parser.add_argument(f"--{name}", required=True)
-    for name in ("library", "launcher", "header", "package", "trainer", "plugin"):
+    for name in ("shared-object", "launcher", "header", "package", "trainer", "plugin"):
         parser.add_argument(f"--{name}")
     parser.add_argument("--linked", nargs="*", default=[], help="libraries that are in the programs")
     args = parser.parse_args()
