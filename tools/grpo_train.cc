@@ -128,8 +128,10 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.out && there && !context.common().force)
     return BadUsage("it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
-  return ToolAnswer{fmt::format("wrote {}\n", path),
-                    {{"report", path}, {"bytes", page.size()}, {"bill", trainer::BillJson(bill)}}};
+  return ToolAnswer{
+      .text = fmt::format("wrote {}\n", path),
+      .fields = {{"report", path}, {"bytes", page.size()}, {"bill", trainer::BillJson(bill)}},
+      .brief = ""};
 }
 
 // This program, whatever name it was called by.

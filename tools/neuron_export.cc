@@ -207,8 +207,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::ExportReport report, ops::Export(request));
   const double seconds = context.seconds();
   context.Tell(report.convert);
-  return ToolAnswer{ReportText(report, args, seconds, request.dry_run),
-                    ReportJson(report, args, seconds, request.dry_run)};
+  ToolAnswer answer{.text = ReportText(report, args, seconds, request.dry_run),
+                    .fields = ReportJson(report, args, seconds, request.dry_run)};
+  if (!request.dry_run) answer.brief = "";
+  return answer;
 }
 
 }  // namespace

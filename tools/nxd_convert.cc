@@ -9,6 +9,7 @@
 #include "formats/kinds/table.h"
 #include "formats/ops/convert/convert.h"
 #include "formats/ops/convert/follow.h"
+#include "lib/base/duration.h"
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"
 #include "lib/base/text.h"
@@ -313,6 +314,9 @@ Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context
   Result<const kinds::Kind*> kind = kinds::Recognise(ends.input, look);
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported)
     return std::move(kind).error().hint("--from names the format of INPUT");
+  if (kind.ok())
+    context.Detail(
+        fmt::format("{} is recognised as {}; --from says otherwise", ends.input, (*kind)->name));
   return kind;
 }
 
@@ -415,42 +419,91 @@ Status CheckFollowedPlaces(const Args& args) {
   return OkStatus();
 }
 
-// Converts each step; one whose output is there was converted before.
+// What --follow did, said in three lines at its end.
+class FollowLog {
+ public:
+  FollowLog(const Args& args, const ToolContext& context) : args_(args), context_(context) {}
+
+  void AddExisting() { ++existing_; }
+
+  void Add(const ops::RunStep& step, const ops::ConvertReport& report, const std::string& output,
+           double seconds) {
+    context_.Note(fmt::format("{} to {}, {} in {:.1f} s", step.name, output,
+                              HumanBytes(report.output_bytes), seconds));
+    bytes_ += report.output_bytes;
+    seconds_ += seconds;
+    last_ = step;
+    steps_.push_back({{"step", step.number},
+                      {"from", step.path},
+                      {"to", output},
+                      {"bytes", report.output_bytes}});
+  }
+
+  // `end`: why it has ended, a sentence.
+  std::string Text(std::string_view end) const {
+    std::string text =
+        fmt::format("followed {} for {}: {} converted{}{}\n", EscapeControl(args_.ends.input),
+                    HumanDuration(context_.seconds()), Counted(steps_.size(), "step"),
+                    last_ ? ", the last is " + EscapeControl(last_->name) : "",
+                    existing_ > 0 ? fmt::format("; {} existed", existing_) : "");
+    if (last_)
+      text += fmt::format("wrote {} to {}, {} on average\n", HumanBytes(bytes_),
+                          EscapeControl(args_.ends.output), HumanRate(bytes_, seconds_));
+    return text + std::string(end) + "\n";
+  }
+
+  // Why Follow has returned without an error.
+  std::string EndText() const {
+    if (args_.follow.until && last_ && last_->number >= *args_.follow.until)
+      return fmt::format("ended: {} has come (--until {})", EscapeControl(last_->name),
+                         *args_.follow.until);
+    return fmt::format("ended: no step came for {} s (--idle)",
+                       args_.follow.idle.value_or(kIdleSeconds));
+  }
+
+  const Json& steps() const { return steps_; }
+
+ private:
+  const Args& args_;
+  const ToolContext& context_;
+  Json steps_ = Json::array();
+  size_t existing_ = 0;
+  uint64_t bytes_ = 0;
+  double seconds_ = 0;
+  std::optional<ops::RunStep> last_;
+};
+
+// Converts a step; one whose output exists was converted before.
+Status ConvertFollowed(const Args& args, const ops::RunStep& step, FollowLog& log,
+                       ToolContext& context) {
+  Ends ends = args.ends;
+  ends.input = step.path;
+  ends.output = FollowedOutput(args, step);
+  NXDKIT_ASSIGN(const bool exists, IsThere(ends.output));
+  if (exists && !args.into) {
+    log.AddExisting();
+    return OkStatus();
+  }
+  const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
+  if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
+    context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
+    return OkStatus();
+  }
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
+  if (args.into) request.place = ops::Slot{step.name};
+  const Runner runner(context);
+  request.run = runner.options();
+  request.resume = !args.into;
+  const Stopwatch watch;
+  NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
+  context.Tell(report);
+  log.Add(step, report, request.output, watch.Seconds());
+  return OkStatus();
+}
+
 Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollowedPlaces(args));
   NXDKIT_TRY(args.into ? OkStatus() : MakeFolders(args.ends.output));
-  Json steps = Json::array();
-  size_t there_already = 0;
-  const auto convert = [&](const ops::RunStep& step) -> Status {
-    Ends ends = args.ends;
-    ends.input = step.path;
-    ends.output = FollowedOutput(args, step);
-    NXDKIT_ASSIGN(const bool there, IsThere(ends.output));
-    if (there && !args.into) {
-      ++there_already;
-      return OkStatus();
-    }
-    const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
-    if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
-      context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
-      return OkStatus();
-    }
-    NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
-    if (args.into) request.place = ops::Slot{step.name};
-    const Runner runner(context);
-    request.run = runner.options();
-    request.resume = !args.into;
-    const Stopwatch watch;
-    NXDKIT_ASSIGN(const ops::ConvertReport report, ops::Convert(request));
-    context.Tell(report);
-    context.Note(fmt::format("{} to {}, {} in {:.1f} s", step.name, request.output,
-                             HumanBytes(report.output_bytes), watch.Seconds()));
-    steps.push_back({{"step", step.number},
-                     {"from", step.path},
-                     {"to", request.output},
-                     {"bytes", report.output_bytes}});
-    return OkStatus();
-  };
   ops::FollowRequest request;
   request.run = args.ends.input;
   if (args.follow.until) request.until = *args.follow.until;
@@ -459,15 +512,23 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   request.newest_only = args.into;
   request.poll = context.poll();
   request.warn = [&](const std::string& text) { context.Warn(text); };
-  NXDKIT_ASSIGN(ops::FollowReport report, ops::Follow(request, convert));
-  if (!report.failed.empty())
-    return Error(report.failed.front().second)
+  FollowLog log(args, context);
+  const Result<ops::FollowReport> report = ops::Follow(
+      request, [&](const ops::RunStep& step) { return ConvertFollowed(args, step, log, context); });
+  if (!report.ok()) {
+    // Slurm ends a job like this: its log should still say how far it came.
+    const std::string text = log.Text("ended by the error below");
+    for (const std::string_view line : Split(text.substr(0, text.size() - 1), '\n'))
+      context.Note(line);
+    return report.error();
+  }
+  if (!report->failed.empty())
+    return Error(report->failed.front().second)
         .hint(fmt::format("{} of {} steps could not be converted, the first is {}",
-                          report.failed.size(), report.failed.size() + report.made.size(),
-                          report.failed.front().first.name));
-  return ToolAnswer{fmt::format("{} converted, {} there before, of {}\n", steps.size(),
-                                there_already, EscapeControl(args.ends.input)),
-                    {{"steps", steps}}};
+                          report->failed.size(), report->failed.size() + report->made.size(),
+                          report->failed.front().first.name));
+  return ToolAnswer{
+      .text = log.Text(log.EndText()), .fields = {{"steps", log.steps()}}, .brief = ""};
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {

@@ -64,9 +64,9 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.force = context.common().force;
   request.run = runner.options();
   NXDKIT_ASSIGN(const uint64_t bytes, ops::MakeModel(request));
-  return ToolAnswer{fmt::format("wrote {}: {}\n", args.out, HumanBytes(bytes)),
-                    {{"output", args.out}, {"output_bytes", bytes}},
-                    false};
+  return ToolAnswer{.text = fmt::format("wrote {}: {}\n", args.out, HumanBytes(bytes)),
+                    .fields = {{"output", args.out}, {"output_bytes", bytes}},
+                    .brief = ""};
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "lib/base/progress.h"
+#include "lib/base/process_memory.h"
 #include "lib/system/look.h"
 
 namespace nxdkit {

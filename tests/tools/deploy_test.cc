@@ -252,9 +252,9 @@ TEST(Deploy, ThePagesOfTorchxStartNothingBehindAFailure) {
   }
 }
 
-// The README shows the two lines of the page.
-TEST(Deploy, TheReadmePrecompilesAsThePageDoes) {
-  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/README.md");
+// The examples show the two lines of the page.
+TEST(Deploy, TheExamplesPrecompileAsThePageDoes) {
+  const std::string readme = ReadFile(NXDKIT_SOURCE_DIR "/tools/EXAMPLES.md");
   const std::string page = ReadFile(kFolder + "/PRECOMPILE.md");
   size_t lines = 0;
   std::istringstream all(readme);

@@ -1,6 +1,9 @@
-// The table of families in README.md and nxdkit-families(7) is what the texts say.
+// What README.md, formats/models/README.md and nxdkit-families(7) say of families is what the texts
+// say.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "formats/models/view.h"
 #include "tests/formats/scratch.h"
@@ -49,13 +52,46 @@ std::string Between(const std::string& text, const std::string& begin, const std
   return text.substr(start, text.find(end, start) - start);
 }
 
-TEST(FamiliesTable, OfReadmeIsWhatTheTextsSay) {
+// "a, b and c", folded at 100 columns.
+std::string Folded(const std::string& text) {
+  std::string out;
+  size_t column = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word; column += word.size()) {
+    const bool fits = column > 0 && column + 1 + word.size() <= 100;
+    if (column > 0) out += fits ? " " : "\n  ";
+    column = column == 0 ? 0 : fits ? column + 1 : 2;
+    out += word;
+  }
+  return out + "\n";
+}
+
+TEST(FamiliesTable, OfReadmeCountsThem) {
+  std::vector<std::string> bundles, trained;
+  size_t all = 0, vllm = 0;
+  for (const Known& known : AllFamilies()) {
+    const std::vector<std::string> row = RowOf(known);
+    ++all;
+    if (!row[2].empty()) bundles.push_back(row[0]);
+    if (!row[4].empty()) ++vllm;
+    if (!row[5].empty()) trained.push_back(row[0]);
+  }
+  const std::string lines =
+      Folded(fmt::format("- all {}: Hugging Face, torch, NxD shards and DCP", all)) +
+      Folded(fmt::format("- rollout bundles: {}", fmt::join(bundles, ", "))) +
+      Folded(fmt::format("- the memory of a running vLLM: {} of them", vllm)) +
+      Folded(fmt::format("- `grpo-train`: {}", fmt::join(trained, ", ")));
+  const std::string page = testing_util::ReadBytes(NXDKIT_SOURCE_DIR "/README.md");
+  EXPECT_EQ(Between(page, "<!-- families -->\n", "<!-- end -->"), lines) << lines;
+}
+
+TEST(FamiliesTable, OfTheModelsPageIsWhatTheTextsSay) {
   std::string table =
       "| family | such as | bundle | dcp | vLLM | grpo-train |\n"
       "|---|---|---|---|---|---|\n";
   for (const Known& known : AllFamilies())
     table += fmt::format("| {} |\n", fmt::join(RowOf(known), " | "));
-  const std::string page = testing_util::ReadBytes(NXDKIT_SOURCE_DIR "/README.md");
+  const std::string page = testing_util::ReadBytes(NXDKIT_SOURCE_DIR "/formats/models/README.md");
   EXPECT_EQ(Between(page, "<!-- families -->\n", "<!-- end -->"), table) << table;
 }
 

@@ -163,7 +163,8 @@ TEST(ManPages, ExamplesAreAccepted) {
   }
 }
 
-constexpr const char* kReadmes[] = {"/README.md", "/tools/README.md", "/trainer/README.md"};
+constexpr const char* kReadmes[] = {"/README.md", "/tools/README.md", "/tools/EXAMPLES.md",
+                                    "/trainer/README.md"};
 
 // Command lines are indented, with a "$ " where their output follows.
 TEST(Readme, ExamplesAreAccepted) {
@@ -189,7 +190,8 @@ TEST(Readme, NamesOnlyOptionsThatExist) {
   for (const std::string& tool : BuiltTools())
     known.merge(HelpOptions(RunProcess({tool, "--help=all"}).out));
   static const std::regex option("(^|[ `(])(--[a-z][a-z-]*)");
-  for (const char* readme : {"/README.md", "/tools/README.md", "/formats/README.md"}) {
+  for (const char* readme :
+       {"/README.md", "/tools/README.md", "/tools/EXAMPLES.md", "/formats/README.md"}) {
     std::string text;
     std::istringstream lines(ReadFile(std::string(NXDKIT_SOURCE_DIR) + readme));
     for (std::string line;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "lib/base/errors.h"
@@ -54,7 +55,9 @@ std::string RowText(const OptionFacts& row) {
   return text + Wrap(help, kHelpColumn, kHelpColumn);
 }
 
-std::string UsageLine(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+// The one line that the options make, or those that the command states itself.
+std::string UsageLines(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+  if (!info.usages.empty()) return fmt::format("usage: {}\n", fmt::join(info.usages, "\n       "));
   std::string line = fmt::format("usage: {} [options]", info.name);
   for (const OptionFacts& row : options) {
     if (row.positional)
@@ -75,9 +78,6 @@ std::string Paragraphs(std::string_view text) {
   return out;
 }
 
-// More options of kinds than this are named alone, or nobody would read the others.
-constexpr size_t kMostOfKinds = 24;
-
 std::vector<std::string> KindsIn(const std::vector<OptionFacts>& options) {
   std::vector<std::string> kinds;
   for (const OptionFacts& row : options)
@@ -92,37 +92,20 @@ const OfKind* FindKind(const OptionFacts& row, const std::string& kind) {
   return found == row.kinds.end() ? nullptr : &*found;
 }
 
-// "  nxd       --tag, --tp, --pp": the options that go with each kind.
-std::string KindLines(const ToolInfo& info, const std::vector<OptionFacts>& options) {
-  constexpr size_t kNamesColumn = 12;
-  std::string out = "  " + Wrap(fmt::format("{} --help=FORMAT describes the options of a format, "
-                                            "--help=all those of all formats.",
-                                            info.name),
-                                2, 2);
-  for (const std::string& kind : KindsIn(options)) {
-    std::string names;
-    for (const OptionFacts& row : options)
-      if (FindKind(row, kind)) names += (names.empty() ? "" : ", ") + row.names.front();
-    out += fmt::format("  {:<9} ", kind) + Wrap(names, kNamesColumn, kNamesColumn);
-  }
-  return out;
-}
-
-std::string Rows(const ToolInfo& info, const std::vector<OptionFacts>& options, bool name_alone) {
+std::string Rows(const std::vector<OptionFacts>& options) {
   std::string out;
   std::string group;
   for (const OptionFacts& row : options) {
     if (row.group != group) {
       group = row.group;
       out += fmt::format("\n{}:\n", group);
-      if (name_alone && !row.kinds.empty()) out += KindLines(info, options);
     }
-    if (!name_alone || row.kinds.empty()) out += RowText(row);
+    out += RowText(row);
   }
   return out;
 }
 
-// The options that go with one kind, and those beside them that go with any.
+// The options that apply to one kind, and those of their group that apply to every kind.
 std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& options,
                      const std::string& kind) {
   std::vector<OptionFacts> rows;
@@ -136,18 +119,36 @@ std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& optio
     rows.back().value = of->value;
     rows.back().help = of->help;
   }
-  return UsageLine(info, options) +
-         Wrap(fmt::format("What goes with {}, as what is read or as what is written.", kind), 0,
-              0) +
-         Rows(info, rows, false);
+  return UsageLines(info, options) +
+         Wrap(fmt::format("Options for {}, as input or as output.", kind), 0, 0) + Rows(rows);
 }
 
-std::string Examples(const ToolInfo& info) {
+std::string Examples(const ToolInfo& info, size_t most) {
   if (info.examples.empty()) return "";
   std::string out = "\nExamples:\n";
-  for (const Example& example : info.examples)
+  for (const Example& example :
+       std::span(info.examples).first(std::min(most, info.examples.size())))
     out += fmt::format("  {}\n      {}", example.command, Wrap(example.what, 6, 6));
   return out;
+}
+
+// One screen: usage, the options that most calls need, a few examples, and where the rest is.
+std::string ShortHelp(const ToolInfo& info, const std::vector<OptionFacts>& options) {
+  constexpr size_t kMostExamples = 3;
+  std::string text = UsageLines(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0);
+  std::string rows;
+  for (const OptionFacts& row : options)
+    if (std::ranges::find(info.essentials, row.name) != info.essentials.end()) rows += RowText(row);
+  if (!rows.empty()) text += "\nMost used options:\n" + rows;
+  text += Examples(info, kMostExamples);
+  const std::vector<std::string> kinds = KindsIn(options);
+  text += fmt::format("\n{} --help lists all {} options; man {} says more.\n", info.name,
+                      options.size(), info.name);
+  if (!kinds.empty())
+    text += Wrap(fmt::format("{} --help=FORMAT lists those of a format: {}.", info.name,
+                             fmt::join(kinds, ", ")),
+                 0, 0);
+  return text;
 }
 
 std::string ExitCodes(const ToolInfo& info) {
@@ -168,14 +169,12 @@ Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts
                              const std::string& topic) {
   const std::vector<std::string> kinds = KindsIn(options);
   if (std::ranges::find(kinds, topic) != kinds.end()) return KindHelp(info, options, topic);
+  if (topic == kShortHelp) return ShortHelp(info, options);
   if (!topic.empty() && topic != "all")
     return BadUsage("option --help: found \"{}\", expected one of {}{}all", EscapeControl(topic),
                     fmt::join(kinds, "|"), kinds.empty() ? "" : "|");
-  const auto of_kinds =
-      std::ranges::count_if(options, [](const OptionFacts& row) { return !row.kinds.empty(); });
-  const bool name_alone = topic.empty() && static_cast<size_t>(of_kinds) > kMostOfKinds;
-  return UsageLine(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
-         Paragraphs(info.details) + Rows(info, options, name_alone) + Examples(info) +
+  return UsageLines(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
+         Paragraphs(info.details) + Rows(options) + Examples(info, info.examples.size()) +
          ExitCodes(info);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lib/json/json.h"
@@ -10,9 +11,12 @@
 
 namespace nxdkit::tool {
 
-// Usage line, what the command does, arguments and options by group, examples, exit codes; plain
-// text of at most 80 columns. Where many options go with one kind of artifact or another, these are
-// named by kind, and `topic` asks for more: a kind, or "all". kUsage for a topic that there is not.
+// The topic of -h.
+inline constexpr std::string_view kShortHelp = "short";
+
+// Plain text of at most 80 columns. Without a topic, or with "all": usage, what the command does,
+// arguments and options by group, examples, exit codes. `kShortHelp`: one screen. The name of a
+// kind of artifact: its options. kUsage for any other topic.
 Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options,
                              const std::string& topic);
 

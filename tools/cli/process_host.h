@@ -3,15 +3,15 @@
 
 #include <memory>
 
-#include "lib/base/progress.h"
 #include "tools/cli/host.h"
+#include "tools/cli/progress.h"
 
 namespace nxdkit::tool {
 
 class ProcessHost : public Host {
  public:
-  // `quiet`: no lines and no progress.
-  ProcessHost(bool quiet, bool color);
+  // `name`: of the command. `quiet`: no lines and no progress.
+  ProcessHost(std::string name, bool quiet, bool color);
 
   Status Poll() const override;
   void Line(const std::string& line) override;
@@ -24,9 +24,11 @@ class ProcessHost : public Host {
   bool is_process() const override { return true; }
 
  private:
+  void Write(const std::string& line);
+
+  const std::string name_;
   const bool quiet_;
   const bool color_;
-  const bool draws_;  // progress: on a terminal only
   std::unique_ptr<Progress> progress_;
 };
 

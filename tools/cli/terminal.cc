@@ -1,5 +1,6 @@
 #include "tools/cli/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +28,18 @@ int QuotaCpus(int otherwise) {
 
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
+bool StderrIsScreen() { return StderrIsTerminal() && EnvironmentValue("TERM") != "dumb"; }
+
+int StderrColumns() {
+  constexpr int kUsual = 80;
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
 bool ColorOnStderr(std::string_view color_option) {
   if (color_option == "always") return true;
   if (color_option == "never") return false;
-  return StderrIsTerminal() && EnvironmentValue("NO_COLOR").empty() &&
-         EnvironmentValue("TERM") != "dumb";
+  return StderrIsScreen() && EnvironmentValue("NO_COLOR").empty();
 }
 
 Status WriteStdout(std::string_view text, bool* closed) {

@@ -8,6 +8,10 @@
 namespace nxdkit::tool {
 
 bool StderrIsTerminal();
+// A terminal on which a line can be redrawn: not a "dumb" one.
+bool StderrIsScreen();
+// The width of the terminal behind stderr as it is now; 80 when it does not say.
+int StderrColumns();
 
 // Whether to colour what goes to stderr. "always" and "never" decide; "auto" means a terminal that
 // is not "dumb", and no NO_COLOR in the environment (no-color.org: set and not empty).

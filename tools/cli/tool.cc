@@ -22,15 +22,18 @@
 namespace nxdkit::tool {
 namespace {
 
-// "--help=nxd" is --help of a topic, which is taken out of the arguments.
+// The topic of "--help=nxd" is taken out of the arguments; "-h" alone has one too.
 std::string TakeHelpTopic(std::vector<std::string>& arguments) {
   constexpr std::string_view kHelp = "--help=";
   std::string topic;
   for (std::string& argument : arguments) {
     if (argument == "--") break;
-    if (!argument.starts_with(kHelp) || argument.size() == kHelp.size()) continue;
-    topic = argument.substr(kHelp.size());
-    argument = "--help";
+    if (argument == "-h") {
+      if (topic.empty()) topic = kShortHelp;
+    } else if (argument.starts_with(kHelp) && argument.size() > kHelp.size()) {
+      topic = argument.substr(kHelp.size());
+      argument = "--help";
+    }
   }
   return topic;
 }
@@ -93,11 +96,12 @@ int FailureCode(const Error& error) {
 // What is printed where, and the exit code.
 class Printer {
  public:
-  Printer(const ToolInfo& info, bool json, bool color) : info_(info), json_(json), color_(color) {}
+  Printer(const ToolInfo& info, const CommonArgs& common, bool json)
+      : info_(info), quiet_(common.quiet), json_(json), color_(ColorOnStderr(common.color)) {}
 
   int Finish(ToolAnswer answer, const Said& said) const {
     const int code = answer.findings ? ExitCode(Errc::kFindings) : 0;
-    if (!json_) return Print(answer.text, code);
+    if (!json_) return Print(quiet_ && answer.brief ? *answer.brief : answer.text, code);
     return Print(JsonDocument(info_.name, code, nullptr, said, std::move(answer.fields)), code);
   }
 
@@ -118,6 +122,7 @@ class Printer {
   }
 
   const ToolInfo& info_;
+  bool quiet_;
   bool json_;
   bool color_;
 };
@@ -195,10 +200,10 @@ int RunTool(int argc, const char* const* argv, const Command& command) {
   Prepared prepared(std::move(arguments), command);
   const Result<std::optional<ToolAnswer>> answer_before = prepared.Parse();
   const CommonArgs& common = prepared.common();
-  const Printer printer(info, json, ColorOnStderr(common.color));
+  const Printer printer(info, common, json);
   if (!answer_before.ok()) return printer.Fail(answer_before.error(), {});
   if (*answer_before) return printer.Finish(**answer_before, {});
-  ProcessHost host(common.quiet, ColorOnStderr(common.color));
+  ProcessHost host(info.name, common.quiet, ColorOnStderr(common.color));
   ToolContext context(info, common, host);
   Result<ToolAnswer> answer = prepared.Run(context);
   if (!answer.ok()) return printer.Fail(WithResumeHint(answer.error(), info), context.said());

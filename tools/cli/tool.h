@@ -31,6 +31,8 @@ struct ToolAnswer {
   std::string text;              // for people, on stdout without --json; ends with a line feed
   Json fields = Json::object();  // for --json, after the envelope's own keys
   bool findings = false;         // exit code 1, status "findings"
+  // In the place of `text` with -q: the answer alone. "" where the text only says what was done.
+  std::optional<std::string> brief{};
 };
 
 using AddOptionsFunction = std::function<void(OptionTable&)>;

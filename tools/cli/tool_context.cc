@@ -20,12 +20,12 @@ void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& comm
   if (info.common & kTakesResume)
     table.Flag("resume", &common.resume, "continue what an interrupted run left");
   table.Flag("json", &common.json, "print one JSON document on stdout");
-  table.Flag("quiet,q", &common.quiet, "no progress and no warnings");
-  table.Flag("verbose,v", &common.verbose, "say more on stderr");
+  table.Flag("quiet,q", &common.quiet, "print the answer alone: no progress, no warnings");
+  table.Flag("verbose,v", &common.verbose, "say on stderr what was chosen, and why");
   table.Choice("color", {"auto", "always", "never"}, &common.color, "colour messages");
   table.Choice("completion", {"bash", "zsh", "fish"}, &common.completion,
                "print a completion script for the shell");
-  table.Flag("help,h", &common.help, "print this help");
+  table.Flag("help,h", &common.help, "print this help; -h a short one");
   table.Flag("version,V", &common.version, "print the version");
 }
 

@@ -36,6 +36,9 @@ struct ToolInfo {
   std::string findings;
   std::string lost{};   // what exit code 75 means, of a command that has it
   unsigned common = 0;  // CommonOption bits
+  // The lines of the usage, for a command with several forms; none: it is made from the options.
+  std::vector<std::string> usages{};
+  std::vector<std::string> essentials{};  // names of the options that -h lists
   std::vector<Example> examples;
 };
 
@@ -43,7 +46,7 @@ struct ToolInfo {
 // takes.
 struct CommonArgs {
   bool help = false;
-  std::string help_topic;  // "nxd" of --help=nxd: what goes with this kind; "all"; "": the overview
+  std::string help_topic;  // of HelpText
   bool version = false;
   bool quiet = false;
   bool verbose = false;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "formats/ops/convert/explain.h"
-#include "lib/base/progress.h"
+#include "lib/base/process_memory.h"
 #include "lib/base/text.h"
 #include "tools/conversions/launcher.h"
 
@@ -163,17 +163,20 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
   }
   request.force = context.common().force;
   request.resume = context.common().resume;
+  request.on_detail = [&context](const std::string& line) { context.Detail(line); };
   if (explain) {
     NXDKIT_ASSIGN(const std::string text, ops::Explain(request, *explain));
-    return ToolAnswer{text, {{"tensor", *explain}, {"explanation", text}}};
+    return ToolAnswer{.text = text, .fields = {{"tensor", *explain}, {"explanation", text}}};
   }
   const bool dry_run = context.common().dry_run;
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));
   const double seconds = context.seconds();
   context.Tell(report);
-  return ToolAnswer{words.text(report, request, seconds, dry_run),
-                    words.json(report, request, seconds, dry_run)};
+  ToolAnswer answer{.text = words.text(report, request, seconds, dry_run),
+                    .fields = words.json(report, request, seconds, dry_run)};
+  if (!dry_run) answer.brief = "";
+  return answer;
 }
 
 }  // namespace nxdkit::tool

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "lib/base/progress.h"
+#include "lib/base/process_memory.h"
 #include "lib/system/system.h"
 
 namespace nxdkit::trainer {

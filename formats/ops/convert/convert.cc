@@ -18,6 +18,7 @@
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/paths.h"
 #include "lib/system/system.h"
 
@@ -201,6 +202,32 @@ Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
   return FindsOutput(request);
 }
 
+// What -v shows before the work begins.
+void TellChoices(const ConvertRequest& request, const Conversion& conversion,
+                 const ConvertReport& report) {
+  if (!request.on_detail) return;
+  const Artifact& from = conversion.source.artifact;
+  request.on_detail(fmt::format("{} is {}: {} in {}, {}", request.input, from.kind->called,
+                                Counted(from.tensor_count(), "tensor"),
+                                Counted(from.files.size(), "file"), HumanBytes(from.file_bytes())));
+  if (conversion.source.model)
+    request.on_detail(
+        fmt::format("the model is {} ({}), by {}", report.model_type,
+                    Counted(conversion.source.model_params(), "parameter"),
+                    from.config_path.empty() ? "a configuration that was made" : from.config_path));
+  for (const std::string& proof : from.proofs) request.on_detail(proof);
+  for (const std::string& note : report.notes) request.on_detail(note);
+  request.on_detail(fmt::format("{} becomes {}: {} in {}, {}", request.output, request.to->called,
+                                Counted(report.output_tensors, "tensor"),
+                                Counted(report.output_files, "file"),
+                                HumanBytes(report.output_bytes)));
+  request.on_detail(fmt::format("{} on {}; {} of buffers, about {} of memory under a limit of {}",
+                                Counted(report.tasks, "task"), Counted(request.run.jobs, "thread"),
+                                HumanBytes(report.buffer_bytes),
+                                HumanBytes(report.predicted_memory),
+                                HumanBytes(request.run.max_memory)));
+}
+
 Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
   NXDKIT_TRY(CheckRequest(request));
   std::string repaired;
@@ -222,6 +249,7 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
     if (std::string misfit = MisfitHere(request, conversion); !misfit.empty())
       report.warnings.push_back(std::move(misfit));
   if (!repaired.empty()) report.notes.push_back(std::move(repaired));
+  TellChoices(request, conversion, report);
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
   if (!conversion.base && stands) {
     NXDKIT_TRY(RequireSameOutput(request, conversion, executor));

@@ -67,7 +67,8 @@ struct ConvertRequest {
   std::optional<hardware::Instance> here;
   // How an NxD set is to be trained there; what follows from the layout is filled in.
   hardware::TrainingUse training = {.sequence = 4096};
-  delta::Coding coding = delta::Coding::kRaw;  // of a delta; hints name its base
+  delta::Coding coding = delta::Coding::kRaw;         // of a delta; hints name its base
+  std::function<void(const std::string&)> on_detail;  // what was chosen, and why: a line each
 };
 
 // What a refresh did.

@@ -28,11 +28,6 @@ struct Args {
   bool sync = true;
 };
 
-// The others are few enough for --help to list them all.
-const std::vector<std::string_view> kLeftOut = {
-    "layout-from",        "instance",        "nodes",           "seq", "bs", "fused-qkv",
-    "on-device-sampling", "optimum-version", "compiler-version"};
-
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
   table.Positional("INPUT", &args.input, "how to end");
@@ -45,7 +40,7 @@ void AddOptions(OptionTable& table, Args& args) {
   AddKindOptions(table, args.layout,
                  {{{&ops::kNxd, ops::kAsSource | ops::kAsTarget}, {&ops::kRollout, ops::kAsTarget}},
                   {"config", "dtype"},
-                  kLeftOut},
+                  {}},
                  "Layout");
   AddKindOptions(table, args.against, {{{&ops::kNxd, ops::kAsRead}}, {"config"}},
                  "Layout of the other", "against-");
@@ -77,11 +72,11 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
   return Error(Errc::kNotFound, "no such input").in(how);
 }
 
-// Until there was something to draw: a line is drawn ten times a second.
+// Until a line has been drawn: it is ten times a second.
 Result<ToolAnswer> WorkForAWhile(ToolContext& context) {
   const Stopwatch watch;
   context.host().BeginPhase("work", 0);
-  while (watch.Seconds() < 0.15) context.host().AddBytes(1);
+  while (watch.Seconds() < 0.35) context.host().AddBytes(1);
   context.host().EndPhases();
   return ToolAnswer{};
 }
@@ -90,6 +85,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.input == "warn") context.Warn("careful\x1b[31m");
   context.Detail("a detail");
   if (args.input == "progress") return WorkForAWhile(context);
+  if (args.input == "done") return ToolAnswer{.text = "it is done\n", .brief = ""};
   if (args.input != "good" && args.input != "findings" && args.input != "warn" &&
       args.input != "-5")
     return EndBadly(args.input);
@@ -124,6 +120,7 @@ const ToolInfo kInfo = {
         "past the edge of the screen is hard to read.",
     .findings = "there are findings",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .essentials = {"top"},
     .examples = {{"frame-tool good", "prints the tensor parallel size"}},
 };
 
