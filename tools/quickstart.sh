@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job from end to end, with the commands of a wheel: makes a model with the shapes of
 # Qwen3-0.6B, shards it as NxD TP8, converts the shards to a rollout bundle, inspects and verifies
-# it, and prints what each step took. Where no wheel is at hand it builds one, which needs packages.
+# it, and prints what each step took. Without a wheel it builds one first, which needs packages.
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -11,9 +11,9 @@ source tools/packages.sh
 usage() {
   cat <<'TEXT'
 usage: bash tools/quickstart.sh [--wheel FILE] [--small] [--keep]
-  --wheel FILE  this wheel; else ./nxdkit-*.whl, else the newest that was built here, else one is built
-  --small       a tiny model instead of one of 1.2 GB
-  --keep        leave the model, the shards and the bundle in build/quickstart
+  --wheel FILE  use this wheel (default: ./nxdkit-*.whl, else the newest built here, else build one)
+  --small       use a tiny model instead of one of 1.2 GB
+  --keep        keep the model, the shards and the bundle in build/quickstart
 TEXT
 }
 
@@ -55,17 +55,55 @@ find_wheel() {
   echo "$newest"
 }
 
-build_wheel() {
-  cat >&2 <<TEXT
-No wheel is at hand (--wheel FILE names one), so one is built in $build.
-  packages:  about 1.5 minutes, as root or with sudo, for those that are missing of
-             ${build_packages[*]} ${wheel_packages[*]}
-  compiling: about 4.5 minutes on two cores
-TEXT
-  install_packages "${build_packages[@]}" "${wheel_packages[@]}"
+# "1:05" of seconds.
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# ninja_share LOG: ", 45%" of the last "[28/62]" in it, or nothing.
+ninja_share() {
+  tail -c 4000 "$1" | tr '\r' '\n' | sed -n 's/^\[\([0-9]*\)\/\([0-9]*\)\].*/\1 \2/p' | tail -n 1 |
+    awk '$2 > 0 {printf ", %d%%", 100 * $1 / $2}'
+}
+
+# logged WHAT USUAL COMMAND...: runs the command with its output in the log, and shows how long it
+# has run beside the time that it usually takes. Its end is shown where it fails.
+logged() {
+  local what=$1 usual=$2 begin=$SECONDS pid status=0
+  shift 2
+  "$@" >>"$log" 2>&1 &
+  pid=$!
+  if [ -t 2 ]; then
+    while kill -0 "$pid" 2>/dev/null; do
+      printf '\r\033[K%s: %s of about %s%s' "$what" "$(clock $((SECONDS - begin)))" "$usual" \
+        "$(ninja_share "$log")" >&2
+      sleep 1
+    done
+    printf '\r\033[K' >&2
+  else
+    echo "$what: about $usual, output in $log" >&2
+  fi
+  wait "$pid" || status=$?
+  if [ "$status" -ne 0 ]; then
+    tail -n 20 "$log" >&2
+    refuse "$what failed with exit code $status; all of its output is in $log" "$status"
+  fi
+  echo "$what: done in $(clock $((SECONDS - begin)))" >&2
+}
+
+compile_wheel() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=OFF -DNXDKIT_UNITY=ON
-  cmake --build "$build" -j "$(nproc)" --target wheel
+    -DNXDKIT_TESTS=OFF -DNXDKIT_BENCH=OFF -DNXDKIT_UNITY=ON &&
+    cmake --build "$build" -j "$(nproc)" --target wheel
+}
+
+build_wheel() {
+  echo "no wheel is at hand (--wheel FILE names one): building one in $build, about 6 minutes" >&2
+  log=build/quickstart.log
+  mkdir -p build
+  : >"$log"
+  # sudo asks for a password before its output goes into the log.
+  [ "$(id -u)" -eq 0 ] || ! command -v sudo >/dev/null || sudo -v
+  logged "packages" 1:30 install_packages "${build_packages[@]}" "${wheel_packages[@]}"
+  logged "compiling" 4:30 compile_wheel
 }
 
 # Debian's python3 may lack the module that puts pip into an environment.
@@ -97,7 +135,7 @@ install_wheel() {
   unpack
   bin=$(echo "$place"/nxdkit-*.data/scripts)
   chmod +x "$bin"/*
-  echo "unpacked $(basename "$wheel") into $place: no python3 with venv and pip is here"
+  echo "unpacked $(basename "$wheel") into $place, as python3 has no venv and pip"
 }
 
 check_space() {
@@ -109,15 +147,15 @@ check_space() {
 
 clean_up() { [ "$keep" = yes ] || rm -rf "$work"; }
 
-# bytes_of FOLDER...: of all files below.
+# bytes_of FOLDER...: the size of all files in them.
 bytes_of() { du -sb --apparent-size "$@" | awk '{sum += $1} END {print sum}'; }
 
-# GNU time tells the peak memory of a command; bash has a keyword of the same name.
+# GNU time measures the peak memory of a command; bash has a keyword of the same name.
 gnu_time=$(type -P time || true)
 { [ -n "$gnu_time" ] && "$gnu_time" -f %M true >/dev/null 2>&1; } || gnu_time=
 
-# step WHAT DATA COMMAND...: runs the command and notes its time and peak memory. DATA lists the
-# folders whose bytes the command has written (or, when it only reads, read); "-" for none.
+# step WHAT DATA COMMAND...: runs the command and records its time and peak memory. DATA lists the
+# folders that the command writes (or, when it writes none, reads); "-" for none.
 step() {
   local what=$1 data=$2
   shift 2
@@ -145,15 +183,28 @@ print_summary() {
     peak = $4 == "-" ? "-" : sprintf("%.0f", $4 / 1024)
     printf "%-44s %9.2f %9s %7s %9s\n", $1, seconds, data, rate, peak
   }'
-  printf 'GB: bytes written, or read where nothing is written. Peak MiB: the most memory held'
-  [ -n "$gnu_time" ] && printf '.\n' || printf ' (- without GNU time).\n'
+  printf 'GB are written, or read where nothing is written'
+  [ -n "$gnu_time" ] && printf '.\n' || printf '; peak memory needs GNU time.\n'
+}
+
+# The man pages of a wheel, in an environment or unpacked.
+man_folder() {
+  local found
+  for found in "$place"/share/man "$place"/nxdkit-*.data/data/share/man; do
+    [ -d "$found" ] && echo "$PWD/$found" && return
+  done
 }
 
 print_next() {
+  local seconds
+  seconds=$(printf '%s\n' "${steps[@]}" | awk -F'|' '{sum += $2} END {printf "%.1f", sum / 1e6}')
+  printf '\ngood: the bundle holds the weights of the model, element by element (%s s in all)\n' "$seconds"
   # shellcheck disable=SC2016  # to be typed so
-  printf '\nNext:\n  export PATH="%s:$PATH"\n  nxdkit --help\n' "$PWD/$bin"
+  printf '\nNext:\n  export PATH="%s:$PATH"\n' "$PWD/$bin"
+  [ -z "$(man_folder)" ] || printf '  export MANPATH="%s:"      # man nxdkit-errors\n' "$(man_folder)"
+  printf '  ckpt-inspect MODEL           # what is in a checkpoint of yours\n'
   if [ -x "$place/bin/python" ]; then
-    printf "  python -c 'import nxdkit; print(nxdkit.__version__)'\n"
+    printf "  %s -c 'import nxdkit; print(nxdkit.__version__)'\n" "$PWD/$place/bin/python"
   elif command -v python3 >/dev/null; then
     printf "  PYTHONPATH=%q python3 -c 'import nxdkit; print(nxdkit.__version__)'\n" "$PWD/$place"
   fi

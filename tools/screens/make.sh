@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Makes the screenshots of README.md: types commands into an xterm under Xvfb and takes a picture.
+# Needs xvfb, xterm, imagemagick and a build.   tools/screens/make.sh [BIN]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+bin=$(realpath "${1:-build/release/tools}")
+[ -x "$bin/nxd-convert" ] || { echo "make.sh: no commands in $bin" >&2; exit 3; }
+for program in Xvfb xterm import mogrify; do
+  command -v "$program" >/dev/null || { echo "make.sh: $program is missing" >&2; exit 3; }
+done
+
+work=$(mktemp -d)
+server=
+clean_up() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap clean_up EXIT
+
+# Xvfb writes the number of the display that it has found free.
+Xvfb -displayfd 3 -screen 0 1280x800x24 -nolisten tcp 3>"$work/display" 2>/dev/null &
+server=$!
+
+# wait_for FILE: until it has something in it, a minute at most.
+wait_for() {
+  local tries
+  for ((tries = 0; tries < 600; ++tries)); do
+    [ -s "$1" ] && return
+    sleep 0.1
+  done
+  echo "make.sh: $1 was not written in a minute" >&2
+  exit 70
+}
+wait_for "$work/display"
+DISPLAY=:$(cat "$work/display")
+export DISPLAY
+
+# picture NAME ROWS COLUMNS COMMAND...: each command behind a prompt, with what it prints.
+picture() {
+  local name=$1 rows=$2 columns=$3
+  shift 3
+  rm -f "$work/done"
+  {
+    printf 'cd %q; export PATH=%q:/usr/bin:/bin TERM=xterm-256color\n' "$work" "$bin"
+    local command
+    for command in "$@"; do
+      printf 'printf "\\033[32m$\\033[0m %%s\\n" %q; %s\n' "$command" "$command"
+    done
+    printf 'printf "\\033[?25l"; sleep 0.5; echo done >%q; sleep 60\n' "$work/done"
+  } >"$work/typed.sh"
+  xterm -geometry "${columns}x$rows+0+0" -b 12 -bw 0 -fa 'DejaVu Sans Mono' -fs 11 +sb \
+    -bg '#16181d' -fg '#d8dee9' -e bash "$work/typed.sh" 2>/dev/null &
+  local terminal=$!
+  wait_for "$work/done"
+  import -silent -window root "$work/$name.png"
+  mogrify -trim +repage -bordercolor '#16181d' -border 8 -strip \
+    -define png:exclude-chunks=date,time "$work/$name.png"
+  cp "$work/$name.png" "tools/screens/$name.png"
+  kill "$terminal" 2>/dev/null || true
+  wait "$terminal" 2>/dev/null || true
+  echo "tools/screens/$name.png"
+}
+
+PATH=$bin:$PATH nxdkit-make-model -q --size "${SIZE:-tiny}" --out "$work/model"
+picture convert 17 96 \
+  "nxd-convert --to nxd --tp 2 model shards/step_0" \
+  "nxd-convert --to rollout --tp 2 --bs 8 --seq 64 shards bundle" \
+  "ckpt-verify bundle --against model"
