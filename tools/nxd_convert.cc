@@ -517,8 +517,9 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
       request, [&](const ops::RunStep& step) { return ConvertFollowed(args, step, log, context); });
   if (!report.ok()) {
     // Slurm ends a job like this: its log should still say how far it came.
-    const std::string text = log.Text("ended by the error below");
-    for (const std::string_view line : Split(text.substr(0, text.size() - 1), '\n'))
+    std::string text = log.Text("ended by the error below");
+    text.pop_back();  // the last line feed
+    for (const std::string_view line : Split(text, '\n'))
       context.Note(line);
     return report.error();
   }

@@ -22,7 +22,7 @@ struct Typed {
   std::string output;
 };
 
-struct Walk {
+struct TypedWalk {
   std::vector<Typed> typed;
   std::map<std::string, std::string> files;  // by name: bash blocks whose second line is "# NAME: "
 };
@@ -60,8 +60,8 @@ inline void AddTyped(const PageBlock& block, std::vector<Typed>& typed) {
   }
 }
 
-inline Walk WalkOf(const std::string& section) {
-  Walk walk;
+inline TypedWalk WalkOf(const std::string& section) {
+  TypedWalk walk;
   for (const PageBlock& block : BlocksOf(section)) {
     if (block.kind == "console") AddTyped(block, walk.typed);
     if (block.kind != "bash" || block.lines.size() < 2) continue;
@@ -82,6 +82,7 @@ inline std::string Steady(std::string text) {
   static const std::pair<std::regex, const char*> kVolatile[] = {
       {std::regex("[0-9.]+ (ms|s|min|h)\\b( [0-9]+ (s|min)\\b)?"), "TIME"},
       {std::regex("[0-9.]+ [kMG]?B/s, peak memory [0-9.]+ [kMG]B"), "RATE"},
+      {std::regex("about [0-9.]+ MB of memory"), "MEMORY"},
       {std::regex("[0-9.]+ kB"), "SIZE"},
       {std::regex("cost [0-9.]+"), "COST"},
       {std::regex("MODULE_[0-9a-f]{20}[+][0-9a-f]{8}/work"), "FOLDER"},

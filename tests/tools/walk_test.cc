@@ -24,7 +24,7 @@ constexpr char kShared[] = "/fsx";  // what the page calls the shared file syste
 
 std::string Page() { return ReadFile(std::string(kDeploy) + "/PRECOMPILE.md"); }
 
-Walk PageWalk(const std::string& section) { return WalkOf(SectionOf(Page(), section)); }
+TypedWalk PageWalk(const std::string& section) { return WalkOf(SectionOf(Page(), section)); }
 
 // A cluster of one node: sbatch runs the script at once and counts jobs from 101.
 constexpr char kSbatch[] = R"sh(
@@ -81,12 +81,12 @@ class WalkPlace {
         {"bash", shop_.Write("typed.sh", "cd " + Shared() + "\nexec 2>&1\n" + Here(commands))},
         Environment());
   }
-  void WriteFiles(const Walk& walk) const {
+  void WriteFiles(const TypedWalk& walk) const {
     for (const auto& [name, text] : walk.files) shop_.Write("fsx/" + name, Here(text));
   }
 
   // Types the whole walk into one shell and holds what it says against the page.
-  void Type(const Walk& walk) const {
+  void Type(const TypedWalk& walk) const {
     WriteFiles(walk);
     const std::string mark = "\001\n";
     std::string script;
@@ -170,7 +170,7 @@ class TorchrunWalk : public ::testing::Test {
 };
 
 TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
-  const Walk walk = PageWalk("A torchrun program");
+  const TypedWalk walk = PageWalk("A torchrun program");
   ASSERT_GT(walk.typed.size(), 5u);
   ASSERT_TRUE(walk.files.contains("run.sbatch"));
   place_.Type(walk);
@@ -183,7 +183,7 @@ TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
 }
 
 TEST_F(TorchrunWalk, StartsNoTrainingWhereAGraphFailed) {
-  const Walk walk = PageWalk("A torchrun program");
+  const TypedWalk walk = PageWalk("A torchrun program");
   shop_.Write(
       "plan/model.MODULE_15821406539483107629+" + Md5Hex(PrecompileWorkshop::Flags()).substr(0, 8),
       "fail\n");
@@ -224,7 +224,7 @@ class GrpoWalk : public TrainiumPlace {
 };
 
 TEST_F(GrpoWalk, ComesOutAsThePageSays) {
-  const Walk walk = PageWalk("A grpo-train run");
+  const TypedWalk walk = PageWalk("A grpo-train run");
   ASSERT_GT(walk.typed.size(), 5u);
   place_.Type(walk);
   EXPECT_EQ(shop_.Runs(), 1u);
