@@ -122,6 +122,48 @@ std::string HumanRate(uint64_t bytes, double seconds) {
   return Human(static_cast<double>(bytes) / seconds, "/s");
 }
 
+std::string Grouped(uint64_t count) {
+  std::string text = std::to_string(count);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string Grouped(int64_t count) {
+  const std::string text =
+      Grouped(count < 0 ? ~static_cast<uint64_t>(count) + 1 : static_cast<uint64_t>(count));
+  return count < 0 ? "-" + text : text;
+}
+
+std::string Plural(std::string_view noun) {
+  const auto ends = [&](std::string_view end) { return noun.ends_with(end); };
+  const bool vowel_y = ends("ay") || ends("ey") || ends("oy") || ends("uy");
+  if (ends("y") && !vowel_y) return std::string(noun.substr(0, noun.size() - 1)) + "ies";
+  const bool hissing = ends("s") || ends("x") || ends("ch") || ends("sh");
+  return std::string(noun) + (hissing ? "es" : "s");
+}
+
+size_t TextColumns(std::string_view text) {
+  return text.size() - static_cast<size_t>(std::ranges::count_if(text, IsContinuation));
+}
+
+std::string ShortenMiddle(std::string_view text, size_t columns) {
+  constexpr std::string_view kDots = "...";
+  const size_t all = TextColumns(text);
+  if (all <= columns) return std::string(text);
+  // The byte at which code point number `point` begins.
+  const auto byte_of = [&](size_t point) {
+    size_t at = 0;
+    for (size_t points = 0; at < text.size(); ++at)
+      if (!IsContinuation(text[at]) && points++ == point) break;
+    return at;
+  };
+  if (columns < kDots.size() + 2) return std::string(text.substr(0, byte_of(columns)));
+  const size_t start = (columns - kDots.size()) / 2;
+  const size_t end = columns - kDots.size() - start;
+  return std::string(text.substr(0, byte_of(start))) + std::string(kDots) +
+         std::string(text.substr(byte_of(all - end)));
+}
+
 Result<uint64_t> ParseBytes(std::string_view text) {
   const size_t whole = std::min(text.size(), text.find_first_not_of("0123456789"));
   size_t end = whole;

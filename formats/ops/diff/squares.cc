@@ -1,0 +1,147 @@
+#include "formats/ops/diff/squares.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "lib/base/error.h"
+#include "lib/base/simd.h"
+
+namespace nxdkit::ops {
+namespace {
+
+constexpr int64_t kConverted = 1024;  // elements at a time, where they have to be converted
+// Sums are kept in lanes, vectors of the compiler: their order is part of the source.
+constexpr int64_t kSquareLanes = 8;
+using SquareDoubles = double __attribute__((vector_size(kSquareLanes * sizeof(double))));
+using SquareFloats = float __attribute__((vector_size(kSquareLanes * sizeof(float))));
+using SquareHalves = uint16_t __attribute__((vector_size(kSquareLanes * sizeof(uint16_t))));
+using SquareWords = uint32_t __attribute__((vector_size(kSquareLanes * sizeof(uint32_t))));
+
+// Eight elements from memory: `Element` is uint16_t for BF16, float or double.
+template <typename Element>
+NXDKIT_INLINE SquareDoubles LoadEight(const std::byte* from) {
+  if constexpr (std::is_same_v<Element, double>) {
+    SquareDoubles values;
+    std::memcpy(&values, from, sizeof values);
+    return values;
+  } else if constexpr (std::is_same_v<Element, float>) {
+    SquareFloats values;
+    std::memcpy(&values, from, sizeof values);
+    return __builtin_convertvector(values, SquareDoubles);
+  } else {
+    SquareHalves halves;
+    std::memcpy(&halves, from, sizeof halves);
+    const SquareWords words = __builtin_convertvector(halves, SquareWords) << 16;
+    SquareFloats values;
+    std::memcpy(&values, &words, sizeof values);
+    return __builtin_convertvector(values, SquareDoubles);
+  }
+}
+
+NXDKIT_INLINE void AddEight(const SquareDoubles& a, const SquareDoubles& b, SquareDoubles& sum_a,
+                            SquareDoubles& sum_update) {
+  const SquareDoubles zeros{};
+  const SquareDoubles update = b - a;
+  const SquareDoubles kept_a = (a - a == zeros) ? a : zeros;
+  const SquareDoubles kept_update = (update - update == zeros) ? update : zeros;
+  sum_a += kept_a * kept_a;
+  sum_update += kept_update * kept_update;
+}
+
+template <typename Element>
+NXDKIT_INLINE Squares SumPacked(const std::byte* a, const std::byte* b, int64_t count) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
+  SquareDoubles sum_a{};
+  SquareDoubles sum_update{};
+  int64_t i = 0;
+  for (; i + kSquareLanes <= count; i += kSquareLanes)
+    AddEight(LoadEight<Element>(a + i * kBytes), LoadEight<Element>(b + i * kBytes), sum_a,
+             sum_update);
+  if (i < count) {
+    std::array<std::byte, kSquareLanes * sizeof(Element)> rest_a{};
+    std::array<std::byte, kSquareLanes * sizeof(Element)> rest_b{};
+    std::memcpy(rest_a.data(), a + i * kBytes, static_cast<size_t>((count - i) * kBytes));
+    std::memcpy(rest_b.data(), b + i * kBytes, static_cast<size_t>((count - i) * kBytes));
+    AddEight(LoadEight<Element>(rest_a.data()), LoadEight<Element>(rest_b.data()), sum_a,
+             sum_update);
+  }
+  Squares squares;
+  for (int64_t lane = 0; lane < kSquareLanes; ++lane) squares.Add({sum_a[lane], sum_update[lane]});
+  return squares;
+}
+
+#define NXDKIT_SQUARES_FUNCTION(NAME, ELEMENT)                                        \
+  NXDKIT_CLONES Squares NAME(const std::byte* a, const std::byte* b, int64_t count) { \
+    return SumPacked<ELEMENT>(a, b, count);                                           \
+  }
+NXDKIT_SQUARES_FUNCTION(SumBf16, uint16_t)
+NXDKIT_SQUARES_FUNCTION(SumF32, float)
+NXDKIT_SQUARES_FUNCTION(SumF64, double)
+#undef NXDKIT_SQUARES_FUNCTION
+
+// Elements as doubles, whatever their type.
+class ToDoubles {
+ public:
+  explicit ToDoubles(Dtype dtype) : dtype_(dtype) {
+    if (ElementBytes(dtype) != 1) return;
+    for (size_t bits = 0; bits < of_byte_.size(); ++bits) {
+      const auto element = static_cast<std::byte>(bits);
+      of_byte_[bits] = ElementAsDouble(dtype, &element);
+    }
+  }
+
+  void Convert(const std::byte* from, double* to, int64_t count) const {
+    if (Info(dtype_).floating)
+      return ConvertElements(dtype_, from, Dtype::kF64, reinterpret_cast<std::byte*>(to), count);
+    const int64_t bytes = ElementBytes(dtype_);
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = bytes == 1 ? of_byte_[std::to_integer<size_t>(from[i])]
+                         : ElementAsDouble(dtype_, from + i * bytes);
+  }
+
+ private:
+  const Dtype dtype_;
+  std::array<double, 256> of_byte_{};
+};
+
+Squares SumConverted(Dtype a_dtype, const std::byte* a, Dtype b_dtype, const std::byte* b,
+                     int64_t count) {
+  const ToDoubles from_a(a_dtype);
+  const ToDoubles from_b(b_dtype);
+  std::array<double, kConverted> of_a;
+  std::array<double, kConverted> of_b;
+  Squares squares;
+  for (int64_t first = 0; first < count; first += kConverted) {
+    const int64_t size = std::min(kConverted, count - first);
+    from_a.Convert(a + first * ElementBytes(a_dtype), of_a.data(), size);
+    from_b.Convert(b + first * ElementBytes(b_dtype), of_b.data(), size);
+    squares.Add(SumF64(reinterpret_cast<const std::byte*>(of_a.data()),
+                       reinterpret_cast<const std::byte*>(of_b.data()), size));
+  }
+  return squares;
+}
+
+// The two halves of a complex number, which are two elements.
+Dtype HalfOf(Dtype dtype) {
+  if (dtype == Dtype::kC32) return Dtype::kF16;
+  return dtype == Dtype::kC64 ? Dtype::kF32 : dtype == Dtype::kC128 ? Dtype::kF64 : dtype;
+}
+
+}  // namespace
+
+Squares SumSquares(Dtype a_dtype, const std::byte* a, Dtype b_dtype, const std::byte* b,
+                   int64_t count) {
+  const Dtype x = HalfOf(a_dtype);
+  const Dtype y = HalfOf(b_dtype);
+  if (x != a_dtype) count *= 2;
+  if (x == y && x == Dtype::kBF16) return SumBf16(a, b, count);
+  if (x == y && x == Dtype::kF32) return SumF32(a, b, count);
+  if (x == y && x == Dtype::kF64) return SumF64(a, b, count);
+  return SumConverted(x, a, y, b, count);
+}
+
+}  // namespace nxdkit::ops
