@@ -231,8 +231,9 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
                         report.refreshed->overwritten ? " (overwritten)" : "");
   if (report.delta)
-    text += fmt::format("delta: {} of {} elements changed; {} to {}\n", report.delta->changed,
-                        report.parameters, report.delta->base, report.delta->result);
+    text += fmt::format("delta: {} of {} changed; {} to {}\n", Grouped(report.delta->changed),
+                        Counted(report.parameters, "element"), report.delta->base,
+                        report.delta->result);
   return text + NotesText(report);
 }
 
@@ -462,12 +463,14 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(ops::FollowReport report, ops::Follow(request, convert));
   if (!report.failed.empty())
     return Error(report.failed.front().second)
-        .hint(fmt::format("{} of {} steps could not be converted, the first is {}",
-                          report.failed.size(), report.failed.size() + report.made.size(),
+        .hint(fmt::format("{} of {} could not be converted, the first is {}",
+                          Grouped(report.failed.size()),
+                          Counted(report.failed.size() + report.made.size(), "step"),
                           report.failed.front().first.name));
-  return ToolAnswer{fmt::format("{} converted, {} there before, of {}\n", steps.size(),
-                                there_already, EscapeControl(args.ends.input)),
-                    {{"steps", steps}}};
+  return ToolAnswer{
+      fmt::format("{} converted, {} there before, of {}\n", Counted(steps.size(), "step"),
+                  Grouped(there_already), EscapeControl(args.ends.input)),
+      {{"steps", steps}}};
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {

@@ -52,9 +52,8 @@ Result<ToolAnswer> List(const CacheArgs& args, const neff::FoundTree& tree,
   }
   const std::string of =
       tree.kind == neff::TreeKind::kXla ? "" : fmt::format(" of {}", neff::TreeName(tree.kind));
-  text +=
-      fmt::format("{}: {} {}{}, {}\n", EscapeControl(listing.root), listing.entries.size(),
-                  listing.entries.size() == 1 ? "entry" : "entries", of, HumanBytes(listing.bytes));
+  text += fmt::format("{}: {}{}, {}\n", EscapeControl(listing.root),
+                      Counted(listing.entries.size(), "entry"), of, HumanBytes(listing.bytes));
   NXDKIT_ASSIGN(const Json others, OtherTrees(args, tree, text));
   return ToolAnswer{text,
                     {{"entries", std::move(entries)},
@@ -85,9 +84,9 @@ Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListi
                     {"message", fault.message}});
   }
   answer.findings = !findings.empty();
-  answer.text += fmt::format("{}: {} finished of {} entries checked, {} finding{}\n",
-                             EscapeControl(listing.root), check.checked, listing.entries.size(),
-                             findings.size(), findings.size() == 1 ? "" : "s");
+  answer.text += fmt::format("{}: {} finished of {} checked, {}\n", EscapeControl(listing.root),
+                             Grouped(check.checked), Counted(listing.entries.size(), "entry"),
+                             Counted(findings.size(), "finding"));
   const bool read_only = tree.kind != neff::TreeKind::kXla;
   if (read_only)
     answer.text += fmt::format("a tree of {}: {}\n", neff::TreeName(tree.kind), kNotRun);

@@ -116,6 +116,7 @@ Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, F
     if (strip != stored) continue;
     if (head == *finding.head) return OkStatus();  // the right head, with wrong elements
     const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
+    finding.explained = true;
     finding.message +=
         fmt::format("; {} head {} is where head {} belongs", what, head, *finding.head);
     const Kind& kind = *actual.artifact.kind;
@@ -145,6 +146,7 @@ Status NameExchange(const BoundArtifact& expected, const BoundArtifact& actual,
   for (Finding& finding : report.findings) {
     NXDKIT_ASSIGN(const bool explains, search->Explains(*exchange, finding.param));
     if (!explains) continue;
+    finding.explained = true;
     finding.message += "; the rows lie as exchanged by " + exchange->Text();
     ++count;
   }
@@ -184,12 +186,14 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   report.findings = *std::move(first);
+  report.differing = CountDiffering(report.findings, other.params.size());
   if (types.empty()) return Explain(other, artifact, report);
 
   const std::string back_types = TypesText(artifact, other);
   NXDKIT_ASSIGN(std::vector<Finding> back, CompareArtifacts(artifact, other, request.run));
   if (back.empty() && LooksRounded(artifact, report.findings)) {
     report.findings.clear();
+    report.differing = {};
     report.checks.push_back(
         fmt::format("every element of {} equals the one here, rounded from {}", path, back_types));
     return OkStatus();
@@ -200,6 +204,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
       back.empty() ? "converted" : "rounded", is_source ? back_types : types));
   if (!is_source) return Explain(other, artifact, report);
   report.findings = std::move(back);
+  report.differing = CountDiffering(report.findings, other.params.size());
   return ExplainHeads(artifact, other, report.findings);
 }
 
