@@ -9,6 +9,7 @@
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
+#include "tools/cli/terminal.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -43,12 +44,17 @@ Result<Json> OtherTrees(const CacheArgs& args, const neff::FoundTree& tree, std:
 
 Result<ToolAnswer> List(const CacheArgs& args, const neff::FoundTree& tree,
                         const neff::CacheListing& listing) {
+  constexpr size_t kLeastName = 20;
+  const auto columns = static_cast<size_t>(StdoutColumns());
   std::string text;
   Json entries = Json::array();
   for (const neff::CacheEntry& entry : listing.entries) {
     entries.push_back(EntryJson(entry));
-    text += fmt::format("{:<7} {:>9}  {}\n", neff::StateName(entry.state), HumanBytes(entry.bytes),
-                        EscapeControl(neff::EntryName(entry)));
+    const std::string front =
+        fmt::format("{:<7} {:>9}  ", neff::StateName(entry.state), HumanBytes(entry.bytes));
+    const std::string name = EscapeControl(neff::EntryName(entry));
+    const size_t room = columns > front.size() + kLeastName ? columns - front.size() : kLeastName;
+    text += front + (columns > 0 ? ShortenMiddle(name, room) : name) + "\n";
   }
   const std::string of =
       tree.kind == neff::TreeKind::kXla ? "" : fmt::format(" of {}", neff::TreeName(tree.kind));

@@ -19,19 +19,6 @@ using kinds::Short;
 using ops::Inspection;
 using Outcome = ops::LayoutCheck::Outcome;
 
-std::string Large(uint64_t count) {
-  if (count >= 1'000'000'000)
-    return fmt::format("{} ({:.2f} billion)", Grouped(count), static_cast<double>(count) / 1e9);
-  if (count >= 1'000'000)
-    return fmt::format("{} ({:.1f} million)", Grouped(count), static_cast<double>(count) / 1e6);
-  return Grouped(count);
-}
-
-std::string Bytes(uint64_t bytes) {
-  return bytes < 1000 ? HumanBytes(bytes)
-                      : fmt::format("{} ({} bytes)", HumanBytes(bytes), Grouped(bytes));
-}
-
 Json ModelJson(const artifact::Artifact& artifact) {
   const models::ModelConfig& config = *artifact.config;
   const auto known = [&](const auto& value) { return config.family ? Json(value) : Json(); };
@@ -91,10 +78,10 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
 
 void AddCounts(Facts& facts, const Inspection& inspection) {
   const bool logical = inspection.parameters_are_logical;
-  facts.Add("parameters", Large(inspection.parameters) + (logical ? "" : " stored elements"),
+  facts.Add("parameters", Grouped(inspection.parameters) + (logical ? "" : " stored elements"),
             "parameters", inspection.parameters);
   facts.Key("parameters_are_logical", logical);
-  facts.Add("bytes", Bytes(inspection.bytes), "bytes", inspection.bytes);
+  facts.Add("bytes", HumanBytes(inspection.bytes), "bytes", inspection.bytes);
   facts.Add("files", Grouped(inspection.files), "files", inspection.files);
   facts.Add("tensors", Grouped(inspection.tensors), "tensor_count", inspection.tensors);
   const auto text = [](const ops::DtypeUse& use) {

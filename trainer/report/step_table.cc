@@ -68,7 +68,8 @@ std::string CellNumber(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value) || value == 0) return fmt::format("{}", value);
   if (size < 9.995e-4) return fmt::format("{:.1e}", value);
-  if (size < 1) return fmt::format("{:.3g}", value);
+  if (size < 0.9995)
+    return fmt::format("{:.{}f}", value, size < 0.009995 ? 5 : size < 0.09995 ? 4 : 3);
   constexpr const char* kUnits[] = {"", "k", "M", "G", "T"};
   size_t unit = 0;
   double shown = value;
@@ -76,7 +77,6 @@ std::string CellNumber(double value) {
     shown /= 1000;
     ++unit;
   }
-  if (unit == 0 && value == std::trunc(value)) return fmt::format("{:.0f}", value);
   const double digits = std::abs(shown);
   return fmt::format("{:.{}f}{}", shown, digits < 9.995 ? 2 : digits < 99.95 ? 1 : 0, kUnits[unit]);
 }

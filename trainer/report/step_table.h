@@ -27,8 +27,8 @@ class StepTable {
   // The row of a step, without a line feed; a heading comes first at the start, after 20 rows, and
   // when a step has other metrics than the one before it. Columns that do not fit are left out, the
   // least important first; a step that is not known is "-".
-  //   "   step  reward      kl  entropy  length   cut     grad  tok/s    sec     left\n"
-  //   " 12/300   0.512  0.0012     2.31     412    3%    0.251  12.3k   12.4  1:02:03"
+  //   "   step  reward       kl  entropy  length   cut     grad  tok/s    sec     left"
+  //   " 12/300   0.512  0.00120     2.31     412    3%    0.251  12.3k   12.4  1:02:03"
   std::vector<std::string> Step(int64_t step, const MetricRecord& record, const StepsLeft& left);
 
   // " 12/300  validation  reward_score 0.512  accuracy_reward 0.498"
@@ -51,7 +51,7 @@ class StepTable {
   int rows_ = 0;         // since then
 };
 
-// Three significant digits: "0.512", "1.2e-05", "412", "12.3k", "1.50M".
+// Three significant digits, two of small numbers: "0.512", "1.2e-05", "412", "12.3k", "1.50M".
 std::string CellNumber(double value);
 
 }  // namespace nxdkit::trainer
