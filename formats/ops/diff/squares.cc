@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -23,27 +21,30 @@ using SquareWords = uint32_t __attribute__((vector_size(kSquareLanes * sizeof(ui
 
 // Eight elements from memory: `Element` is uint16_t for BF16, float or double.
 template <typename Element>
-NXDKIT_INLINE SquareDoubles LoadEight(const std::byte* from) {
+NXDKIT_INLINE void LoadEight(const std::byte* from, SquareDoubles& values) {
   if constexpr (std::is_same_v<Element, double>) {
-    SquareDoubles values;
     std::memcpy(&values, from, sizeof values);
-    return values;
   } else if constexpr (std::is_same_v<Element, float>) {
-    SquareFloats values;
-    std::memcpy(&values, from, sizeof values);
-    return __builtin_convertvector(values, SquareDoubles);
+    SquareFloats floats;
+    std::memcpy(&floats, from, sizeof floats);
+    values = __builtin_convertvector(floats, SquareDoubles);
   } else {
     SquareHalves halves;
     std::memcpy(&halves, from, sizeof halves);
     const SquareWords words = __builtin_convertvector(halves, SquareWords) << 16;
-    SquareFloats values;
-    std::memcpy(&values, &words, sizeof values);
-    return __builtin_convertvector(values, SquareDoubles);
+    SquareFloats floats;
+    std::memcpy(&floats, &words, sizeof floats);
+    values = __builtin_convertvector(floats, SquareDoubles);
   }
 }
 
-NXDKIT_INLINE void AddEight(const SquareDoubles& a, const SquareDoubles& b, SquareDoubles& sum_a,
+template <typename Element>
+NXDKIT_INLINE void AddEight(const std::byte* from_a, const std::byte* from_b, SquareDoubles& sum_a,
                             SquareDoubles& sum_update) {
+  SquareDoubles a;
+  SquareDoubles b;
+  LoadEight<Element>(from_a, a);
+  LoadEight<Element>(from_b, b);
   const SquareDoubles zeros{};
   const SquareDoubles update = b - a;
   const SquareDoubles kept_a = (a - a == zeros) ? a : zeros;
@@ -59,15 +60,13 @@ NXDKIT_INLINE Squares SumPacked(const std::byte* a, const std::byte* b, int64_t 
   SquareDoubles sum_update{};
   int64_t i = 0;
   for (; i + kSquareLanes <= count; i += kSquareLanes)
-    AddEight(LoadEight<Element>(a + i * kBytes), LoadEight<Element>(b + i * kBytes), sum_a,
-             sum_update);
+    AddEight<Element>(a + i * kBytes, b + i * kBytes, sum_a, sum_update);
   if (i < count) {
     std::array<std::byte, kSquareLanes * sizeof(Element)> rest_a{};
     std::array<std::byte, kSquareLanes * sizeof(Element)> rest_b{};
     std::memcpy(rest_a.data(), a + i * kBytes, static_cast<size_t>((count - i) * kBytes));
     std::memcpy(rest_b.data(), b + i * kBytes, static_cast<size_t>((count - i) * kBytes));
-    AddEight(LoadEight<Element>(rest_a.data()), LoadEight<Element>(rest_b.data()), sum_a,
-             sum_update);
+    AddEight<Element>(rest_a.data(), rest_b.data(), sum_a, sum_update);
   }
   Squares squares;
   for (int64_t lane = 0; lane < kSquareLanes; ++lane) squares.Add({sum_a[lane], sum_update[lane]});
