@@ -188,9 +188,13 @@ std::string Verdict(const ops::DiffReport& report, const ops::DiffLimits& limits
   if (report.total.changed == 0 && report.findings.empty())
     return fmt::format("equal: {}, {}\n", Counted(report.params.size(), "parameter"),
                        Counted(report.total.elements, "element"));
+  const size_t changed = ChangedParams(report);
+  const std::string all = Counted(report.params.size(), "parameter");
   std::string text =
-      fmt::format("{} of {} differ: {} of {} differ", Grouped(ChangedParams(report)),
-                  Counted(report.params.size(), "parameter"), Grouped(report.total.changed),
+      fmt::format("{} {}, in {} of {}",
+                  changed > 1 && changed == report.params.size() ? "all " + all
+                                                                 : Grouped(changed) + " of " + all,
+                  changed == 1 ? "differs" : "differ", Grouped(report.total.changed),
                   Counted(report.total.elements, "element"));
   if (limited) text += fmt::format(", {} beyond the limits", Grouped(report.total.beyond));
   return text + "\n";

@@ -57,8 +57,8 @@ std::string DifferingParams::Text(const std::string& from, bool explained) const
   if (differing == all)
     text = all == 1 ? "the only parameter differs" : "all " + Counted(all, "parameter") + " differ";
   else
-    text = fmt::format("{} of {} {}", Grouped(differing), Counted(all, "parameter"),
-                       differing == 1 ? "differs" : "differ");
+    text = fmt::format("{}{} of {} {}", at_least ? "at least " : "", Grouped(differing),
+                       Counted(all, "parameter"), differing == 1 ? "differs" : "differ");
   text += " from " + from;
   const bool mostly = all > 1 && differing >= all - differing;
   return mostly && !explained ? text + ": another model or another step" : text;

@@ -44,12 +44,14 @@ struct Finding {
 // How much of a model is not that of another.
 struct DifferingParams {
   uint64_t all = 0;        // parameters that were compared
-  uint64_t differing = 0;  // of which there is a finding
+  uint64_t differing = 0;  // those that are known to differ
+  bool at_least = false;   // there may be more
 
   // "all 46 parameters differ from PATH: another model or another step"; "3 of 46 parameters differ
-  // from PATH"; "" where none does. `explained`: the findings say why, and nothing is guessed.
+  // from PATH", "at least 3 of 46 ..."; "" where none does. `explained`: the findings say why, and nothing is guessed.
   std::string Text(const std::string& from, bool explained) const;
 };
+// By the parameters that findings name.
 DifferingParams CountDiffering(const std::vector<Finding>& findings, uint64_t all);
 
 }  // namespace nxdkit::artifact

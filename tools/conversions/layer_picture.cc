@@ -126,7 +126,7 @@ std::string LayersText(const std::vector<LayerMove>& layers, const PictureOption
   for (const BarRow& row : rows) {
     const std::string number = !row.relative        ? "-"
                                : *row.relative == 0 ? "0"
-                                                    : fmt::format("{:.2e}", *row.relative);
+                                                    : fmt::format("{:.3g}", *row.relative);
     const bool drawn = row.relative && most > 0 && std::isfinite(*row.relative);
     const std::string bar = drawn ? Bar(*row.relative / most, room, options.utf8) : "";
     text += row.label + std::string(label - TextColumns(row.label), ' ') +
