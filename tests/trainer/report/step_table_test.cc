@@ -51,7 +51,7 @@ TEST(StepTable, ANarrowTerminalGetsWhatMattersMost) {
 }
 
 TEST(StepTable, AValidationSaysItsMeansAsFarAsTheyFit) {
-  const StepTable table(300, 60);
+  const StepTable table(300, 70);
   EXPECT_EQ(table.Validation(250, {{"val/accuracy_reward", 0.75},
                                    {"val/overall_reward", 0.5},
                                    {"val/reward_score", 0.5},
