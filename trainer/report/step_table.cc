@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kWidest = 80;
 constexpr int kRowsOfHeading = 20;
 
-enum class Form { kNumber, kShare, kSeconds };
+enum class Form { kNumber, kReward, kShare, kSeconds };
 
 struct Metric {
   std::string_view name;
@@ -43,7 +43,7 @@ constexpr Metric kSpeed[] = {{"perf/throughput", "tok/s"}};
 constexpr Metric kSeconds[] = {{"perf/time_per_step", "sec"}};
 
 constexpr TableColumn kTable[] = {
-    {kReward, 8, 9},
+    {kReward, 8, 9, Form::kReward},
     {kDistance, 9, 8},
     {kEntropy, 9, 3},
     {kLength, 8, 6},
@@ -58,7 +58,8 @@ constexpr int kLeftImportance = 10;
 std::string CellText(double value, Form form) {
   if (form == Form::kShare && std::isfinite(value)) return fmt::format("{:.0f}%", value * 100);
   if (form == Form::kSeconds && std::isfinite(value) && value < 1e5)
-    return value < 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+    return fmt::format("{:.{}f}", value, value < 1 ? 2 : value < 100 ? 1 : 0);
+  if (form == Form::kReward && std::abs(value) < 0.0995) return fmt::format("{:.4f}", value);
   return CellNumber(value);
 }
 

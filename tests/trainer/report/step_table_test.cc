@@ -25,6 +25,12 @@ TEST(StepTable, AStepIsARowOfEightyColumns) {
   EXPECT_EQ(table.Step(13, kStep, {}).size(), 1u) << "the heading is there already";
 }
 
+TEST(StepTable, ASmallRewardAndAShortStepHaveDigits) {
+  StepTable table(300, 0);
+  EXPECT_THAT(table.Step(1, {{"perf/time_per_step", 0.049}, {"reward/overall", 0.00391}}, {}),
+              ElementsAre("   step  reward    sec     left", "  1/300  0.0039   0.05        -"));
+}
+
 TEST(StepTable, TheHeadingComesAgainAfterTwentyRows) {
   StepTable table(300, 0);
   std::vector<size_t> lines;
