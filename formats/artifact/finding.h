@@ -48,7 +48,8 @@ struct DifferingParams {
   bool at_least = false;   // there may be more
 
   // "all 46 parameters differ from PATH: another model or another step"; "3 of 46 parameters differ
-  // from PATH", "at least 3 of 46 ..."; "" where none does. `explained`: the findings say why, and nothing is guessed.
+  // from PATH", "at least 3 of 46 ..."; "" where none does. `explained`: the findings say why, and
+  // nothing is guessed.
   std::string Text(const std::string& from, bool explained) const;
 };
 // By the parameters that findings name.

@@ -131,7 +131,7 @@ struct Norms {
   double update = 0;
 };
 
-// Of the parameters whose names begin so.
+// The norms of the parameters whose names begin so.
 Norms NormsOf(const std::string& a, const std::string& b, const std::string& prefix) {
   const auto from = Bf16Tensors(a);
   const auto to = Bf16Tensors(b);

@@ -1,4 +1,4 @@
-// What a person sees of a run: the steps as rows of a table (step_table.h), and on a terminal a line
+// The view of a run for a person: the steps as rows of a table (step_table.h), and on a terminal a line
 // that is redrawn with step, phase and time left. The library prints nothing: a sink takes the text.
 // The log gets lines of its own, with more of each step.
 #pragma once

@@ -1,4 +1,4 @@
-// What a run that has ended tells a person: three lines.
+// The three lines that a run prints at its end.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ std::optional<Point> BestValidation(const MetricSeries& metrics);
 
 // "300 steps done, in RUN: 8.2 M tokens in 5 h 20 min\n"
 // "best validation: reward_score 0.8125 at step 250\n"
-// "report: grpo-train report RUN  curves: tensorboard --logdir DIR  checkpoint: RUN/global_step_300\n"
+// "report: grpo-train report RUN  curves: tensorboard --logdir DIR  checkpoint: RUN/global_step_3\n"
 // Paths are quoted for a shell where that is needed.
 std::string RunEndText(const RunEnd& end, const Bill& bill);
 

@@ -1,5 +1,5 @@
-// The steps of a run as the rows of a table that fits a terminal: what is watched at a glance. All
-// of a step's metrics are in the run's files.
+// The steps of a run as rows of a table that fits a terminal. It shows what is watched at a glance;
+// all metrics of a step are in the run's files.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace nxdkit::trainer {
 
-// What is left of a run, as far as it is known.
+// The rest of a run, as far as it is known.
 struct StepsLeft {
   std::optional<double> seconds;
   std::optional<double> cost;
