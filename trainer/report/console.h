@@ -1,6 +1,6 @@
-// The view of a run for a person: the steps as rows of a table (step_table.h), and on a terminal a line
-// that is redrawn with step, phase and time left. The library prints nothing: a sink takes the text.
-// The log gets lines of its own, with more of each step.
+// The view of a run for a person: the steps as rows of a table (step_table.h), and on a terminal a
+// line that is redrawn with step, phase and time left. The library prints nothing: a sink takes the
+// text. The log gets lines of its own, with more of each step.
 #pragma once
 
 #include <cstdint>

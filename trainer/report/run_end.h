@@ -22,7 +22,7 @@ std::optional<Point> BestValidation(const MetricSeries& metrics);
 
 // "300 steps done, in RUN: 8.2 M tokens in 5 h 20 min\n"
 // "best validation: reward_score 0.8125 at step 250\n"
-// "report: grpo-train report RUN  curves: tensorboard --logdir DIR  checkpoint: RUN/global_step_3\n"
+// "report: grpo-train report RUN  curves: tensorboard --logdir DIR  checkpoint: RUN/...\n"
 // Paths are quoted for a shell where that is needed.
 std::string RunEndText(const RunEnd& end, const Bill& bill);
 
