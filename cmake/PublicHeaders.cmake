@@ -46,6 +46,8 @@ set(NXDKIT_PUBLIC_HEADERS
   formats/ops/convert/convert.h
   formats/ops/diff/diff.h
   formats/ops/diff/diff_kernels.h
+  formats/ops/diff/layers.h
+  formats/ops/diff/squares.h
   formats/ops/digest/digest.h
   formats/ops/digest/files.h
   formats/ops/digest/manifest.h

@@ -1,15 +1,20 @@
 // ckpt-diff: by how much two models differ, whatever their layouts.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "formats/kinds/facts.h"
 #include "formats/kinds/open.h"
 #include "formats/ops/diff/diff.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
+#include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
 #include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
+#include "tools/conversions/layer_picture.h"
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
@@ -37,7 +42,8 @@ const ToolInfo kInfo = {
     .details =
         "Both are compared parameter by parameter: changed elements, the largest and the mean "
         "absolute and relative error, and how many units in the last place (ulps) lie between, "
-        "worst parameter first.\n"
+        "worst parameter first; and by how much each layer has moved: the norm of the update "
+        "against the norm of its weights.\n"
         "Without limits, any bit that differs counts. With limits, an element counts that is "
         "beyond one of them.",
     .findings = "the weights differ, by more than the limits where some are given",
@@ -103,70 +109,125 @@ std::string MaxAbsText(const ops::DiffTally& tally) {
   return tally.nan + tally.infinite > 0 ? "inf" : NumberText(tally.max_abs);
 }
 
+// The table of parameters, in a terminal of `columns`; 0: names are never shortened.
+class ParamTable {
+ public:
+  ParamTable(uint64_t most_changed, size_t columns)
+      : counts_(std::max<size_t>(Grouped(most_changed).size(), 9)), columns_(columns) {}
+
+  std::string Heading() const {
+    return Line("changed", "max abs", "mean abs", "max rel", "mean rel", "parameter");
+  }
+  std::string Row(const ops::DiffTally& tally, const std::string& name) const {
+    return Line(Grouped(tally.changed), MaxAbsText(tally), NumberText(Mean(tally.sum_abs, tally)),
+                NumberText(tally.max_rel), NumberText(Mean(tally.sum_rel, tally)), name);
+  }
+  // The worst element below its parameter; "" when none differs.
+  std::string Worst(const ops::ParamDiff& param) const {
+    if (param.tally.worst < 0) return "";
+    return fmt::format("{:{}}   worst at {}: {} in A, {} in B\n", "", counts_,
+                       ShapeText(param.worst_index), param.worst_a, param.worst_b);
+  }
+  size_t counts() const { return counts_; }
+
+ private:
+  std::string Line(std::string_view changed, std::string_view max_abs, std::string_view mean_abs,
+                   std::string_view max_rel, std::string_view mean_rel,
+                   std::string_view name) const {
+    const std::string numbers = fmt::format("{:>{}} {:>9} {:>9} {:>9} {:>9}  ", changed, counts_,
+                                            max_abs, mean_abs, max_rel, mean_rel);
+    constexpr size_t kLeastName = 20;
+    const size_t room = std::max(columns_, numbers.size() + kLeastName) - numbers.size();
+    return numbers + (columns_ > 0 ? ShortenMiddle(name, room) : std::string(name)) + "\n";
+  }
+
+  const size_t counts_;
+  const size_t columns_;
+};
+
 std::string BucketText(size_t bucket) {
-  if (bucket <= 2) return std::to_string(bucket);
-  return fmt::format("up to 2^{}", bucket - 1);
+  if (bucket <= 1) return Counted(bucket, "ulp");
+  return bucket == 2 ? "2 ulps" : fmt::format("up to 2^{} ulps", bucket - 1);
 }
 
-std::string Row(const ops::DiffTally& tally, std::string_view name) {
-  return fmt::format("{:>12} {:>9} {:>9} {:>9} {:>9}  {}\n", tally.changed, MaxAbsText(tally),
-                     NumberText(Mean(tally.sum_abs, tally)), NumberText(tally.max_rel),
-                     NumberText(Mean(tally.sum_rel, tally)), name);
-}
-
-std::string WorstText(const ops::ParamDiff& param) {
-  if (param.tally.worst < 0) return "";
-  return fmt::format("{:12}   worst at {}: {} in A, {} in B\n", "", ShapeText(param.worst_index),
-                     param.worst_a, param.worst_b);
-}
-
-std::string UlpText(const ops::DiffTally& tally) {
-  std::string text;
+// The histogram in at most ten rows: of many powers of two, several to a row.
+std::string UlpText(const ops::DiffTally& tally, size_t width) {
+  constexpr size_t kMostRows = 10;
+  size_t last = 0;
   for (size_t i = 0; i < tally.ulps.size(); ++i)
-    if (tally.ulps[i] > 0)
-      text += fmt::format("{:>12} elements differ by {} ulp{}\n", tally.ulps[i], BucketText(i),
-                          i == 1 ? "" : "s");
+    if (tally.ulps[i] > 0) last = i;
+  std::map<size_t, uint64_t> rows;  // by the last power of each
+  for (size_t step = 1; rows.empty() || rows.size() > kMostRows; ++step) {
+    rows.clear();
+    for (size_t i = 0; i <= last; ++i)
+      if (tally.ulps[i] > 0) rows[std::min((i + step - 1) / step * step, last)] += tally.ulps[i];
+    if (tally.ulps[last] == 0) break;
+  }
+  const auto line = [&](uint64_t count, std::string_view what) {
+    return fmt::format("{:>{}} {}\n", Grouped(count), width, what);
+  };
+  std::string text;
+  for (const auto& [bucket, count] : rows)
+    text += line(count, fmt::format("{} by {}", count == 1 ? "element differs" : "elements differ",
+                                    BucketText(bucket)));
   if (tally.infinite > 0)
-    text += fmt::format("{:>12} pairs with an infinite error\n", tally.infinite);
-  if (tally.nan > 0) text += fmt::format("{:>12} pairs with a NaN\n", tally.nan);
+    text += line(tally.infinite,
+                 fmt::format("{} with an infinite error", tally.infinite == 1 ? "pair" : "pairs"));
+  if (tally.nan > 0)
+    text += line(tally.nan, fmt::format("{} with a NaN", tally.nan == 1 ? "pair" : "pairs"));
   return text;
+}
+
+size_t ChangedParams(const ops::DiffReport& report) {
+  const auto changed = [](const ops::ParamDiff& param) { return param.tally.changed > 0; };
+  return static_cast<size_t>(std::ranges::count_if(report.params, changed));
 }
 
 std::string Verdict(const ops::DiffReport& report, const ops::DiffLimits& limits) {
   const bool limited = limits.max_ulp || limits.atol || limits.rtol;
   if (report.total.changed == 0 && report.findings.empty())
-    return fmt::format("equal: {} parameters, {} elements\n", report.params.size(),
-                       report.total.elements);
+    return fmt::format("equal: {}, {}\n", Counted(report.params.size(), "parameter"),
+                       Counted(report.total.elements, "element"));
+  const size_t changed = ChangedParams(report);
+  const std::string all = Counted(report.params.size(), "parameter");
   std::string text =
-      fmt::format("{} of {} elements differ", report.total.changed, report.total.elements);
-  if (limited) text += fmt::format(", {} beyond the limits", report.total.beyond);
+      fmt::format("{} {}, in {} of {}",
+                  changed > 1 && changed == report.params.size() ? "all " + all
+                                                                 : Grouped(changed) + " of " + all,
+                  changed == 1 ? "differs" : "differ", Grouped(report.total.changed),
+                  Counted(report.total.elements, "element"));
+  if (limited) text += fmt::format(", {} beyond the limits", Grouped(report.total.beyond));
   return text + "\n";
+}
+
+std::string UpdateText(const ops::DiffReport& report) {
+  const std::optional<double> relative = report.update.relative();
+  return fmt::format("update: ||B - A|| / ||A|| = {} ({} / {})\n",
+                     relative ? NumberText(*relative) : "-",
+                     NumberText(report.update.norm_update()), NumberText(report.update.norm_a()));
 }
 
 std::string ReportText(const ops::DiffReport& report, const Args& args,
                        const ops::DiffLimits& limits) {
-  std::string text;
+  std::string text = Verdict(report, limits);
   for (const artifact::Finding& finding : report.findings)
     text += fmt::format("{}: {}\n", EscapeControl(finding.param), finding.message);
-  size_t changed = 0;
+  const size_t changed = ChangedParams(report);
+  if (changed == 0) return text;
+  const ParamTable table(report.total.changed, static_cast<size_t>(StdoutColumns()));
   const size_t limit = args.top ? static_cast<size_t>(*args.top) : kShownTensors;
-  std::string rows;
-  for (const ops::ParamDiff& param : report.params) {
-    if (param.tally.changed == 0) continue;
-    if (changed++ >= limit) continue;
-    rows += Row(param.tally, EscapeControl(param.name)) + WorstText(param);
+  text += table.Heading();
+  for (size_t i = 0; i < report.params.size() && i < limit; ++i) {
+    const ops::ParamDiff& param = report.params[i];
+    if (param.tally.changed > 0)
+      text += table.Row(param.tally, EscapeControl(param.name)) + table.Worst(param);
   }
-  if (changed > 0)
-    text += fmt::format("{:>12} {:>9} {:>9} {:>9} {:>9}  {}\n", "changed", "max abs", "mean abs",
-                        "max rel", "mean rel", "parameter") +
-            rows;
   if (changed > limit)
-    text += fmt::format("... and {} more (--top N lists more)\n", changed - limit);
-  if (changed > 0)
-    text += Row(report.total,
-                fmt::format("in all ({} of {} parameters)", changed, report.params.size())) +
-            UlpText(report.total);
-  return text + Verdict(report, limits);
+    text += fmt::format("... and {} more (--top N lists more)\n", Grouped(changed - limit));
+  text += table.Row(report.total, fmt::format("in all ({} of {})", Grouped(changed),
+                                              Counted(report.params.size(), "parameter")));
+  text += UlpText(report.total, table.counts());
+  return text + UpdateText(report) + LayersText(report.layers, PictureHere());
 }
 
 // --- for programs
@@ -188,6 +249,25 @@ Json TallyJson(const ops::DiffTally& tally) {
           {"max_rel", tally.max_rel},
           {"mean_rel", Mean(tally.sum_rel, tally)},
           {"ulps", std::move(histogram)}};
+}
+
+Json NormsJson(const ops::LayerMove& move) {
+  return {{"norm_a", kinds::FiniteOrNull(move.norm_a())},
+          {"norm_update", kinds::FiniteOrNull(move.norm_update())},
+          {"relative_update", kinds::FiniteOrNull(move.relative())}};
+}
+
+Json LayersJson(const std::vector<ops::LayerMove>& layers) {
+  Json json = Json::array();
+  for (const ops::LayerMove& layer : layers) {
+    json.push_back({{"name", layer.name},
+                    {"layer", layer.layer ? Json(*layer.layer) : Json()},
+                    {"parameters", layer.parameters},
+                    {"elements", layer.elements},
+                    {"changed", layer.changed}});
+    json.back().update(NormsJson(layer));
+  }
+  return json;
 }
 
 Json ParamJson(const ops::ParamDiff& param) {
@@ -217,6 +297,8 @@ Json ReportJson(const ops::DiffReport& report, const Args& args) {
           {"compared", report.params.size()},
           {"total", TallyJson(report.total)},
           {"tensors", std::move(params)},
+          {"update", NormsJson(report.update)},
+          {"layers", LayersJson(report.layers)},
           {"findings", std::move(findings)}};
 }
 

@@ -141,7 +141,8 @@ std::string ReportText(const ops::DigestReport& report, const Args& args) {
       text += fmt::format("{}  {} {} {}\n", manifest::DigestText(param.root), Name(param.dtype),
                           ShapeText(param.shape), EscapeControl(param.name));
   if (!args.check) return text + manifest::DigestText(report.model.digest) + "\n";
-  return text + FindingsText(report.checks, report.findings, args.path, "good");
+  const ComparedWith compared{"what " + *args.check + " records", report.differing};
+  return text + FindingsText(report.checks, report.findings, args.path, "good", compared);
 }
 
 Json ReportJson(const ops::DigestReport& report, const Args& args) {

@@ -10,6 +10,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/folders.h"
+#include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
 #include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
@@ -66,30 +67,45 @@ using ops::TensorPlace;
 
 struct Column {
   const char* heading;
-  bool right;  // numbers
+  bool right = false;    // numbers
+  bool shrinks = false;  // names and paths, which are shortened in the middle on a narrow terminal
 };
 
 using Row = std::vector<std::string>;
 
-// Columns on a terminal: code points, as far as that tells.
-size_t Width(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+// Takes columns away from the widest of those that shrink until all fit `columns`.
+void Shrink(const std::vector<Column>& columns, size_t room, std::vector<size_t>& widths) {
+  constexpr size_t kGap = 2;
+  constexpr size_t kLeast = 12;
+  size_t all = kGap * (columns.size() - 1);
+  for (const size_t width : widths) all += width;
+  while (all > room) {
+    size_t* widest = nullptr;
+    for (size_t c = 0; c < columns.size(); ++c)
+      if (columns[c].shrinks && widths[c] > kLeast && (!widest || widths[c] > *widest))
+        widest = &widths[c];
+    if (!widest) return;
+    --*widest;
+    --all;
+  }
 }
 
-std::string Render(const std::vector<Column>& columns, const std::vector<Row>& rows) {
+// `room`: the columns of the terminal; 0: nothing is shortened.
+std::string Render(const std::vector<Column>& columns, const std::vector<Row>& rows, size_t room) {
   std::vector<size_t> widths;
   for (size_t c = 0; c < columns.size(); ++c) {
     widths.push_back(0);
-    for (const Row& row : rows) widths[c] = std::max(widths[c], Width(row[c]));
+    for (const Row& row : rows) widths[c] = std::max(widths[c], TextColumns(row[c]));
   }
+  if (room > 0) Shrink(columns, room, widths);
   std::string out;
   for (const Row& row : rows) {
     for (size_t c = 0; c < columns.size(); ++c) {
-      const std::string pad(widths[c] - Width(row[c]), ' ');
+      const std::string cell = ShortenMiddle(row[c], widths[c]);
+      const std::string pad(widths[c] - TextColumns(cell), ' ');
       if (c > 0) out += "  ";
       if (columns[c].right) out += pad;
-      out += row[c];
+      out += cell;
       if (!columns[c].right && c + 1 < columns.size()) out += pad;
     }
     out += '\n';
@@ -108,7 +124,7 @@ void AddStatistics(Row& row, const std::optional<ops::TensorStatistics>& statist
   for (const auto& value : {statistics->min, statistics->max, statistics->mean})
     row.push_back(value ? fmt::format("{:.6g}", *value) : "-");
   for (const uint64_t count : {statistics->nan, statistics->inf, statistics->zeros})
-    row.push_back(fmt::format("{}", count));
+    row.push_back(Grouped(count));
 }
 
 Json StatisticsJson(const std::optional<ops::TensorStatistics>& statistics) {
@@ -130,13 +146,15 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
   if (listed.empty()) return "";
   const bool ranks = std::ranges::any_of(inspection.artifact.ranks,
                                          [](const LayoutFile& file) { return file.tp_rank >= 0; });
-  std::vector<Column> columns = {
-      {"name", false}, {"dtype", false}, {"shape", false}, {"bytes", true}};
+  std::vector<Column> columns = {{.heading = "name", .shrinks = true},
+                                 {.heading = "dtype"},
+                                 {.heading = "shape"},
+                                 {.heading = "bytes", .right = true}};
   if (!statistics.empty())
     for (const char* heading : {"min", "max", "mean", "nan", "inf", "zeros"})
-      columns.push_back({heading, true});
-  if (ranks) columns.push_back({"rank", false});
-  columns.push_back({"file", false});
+      columns.push_back({.heading = heading, .right = true});
+  if (ranks) columns.push_back({.heading = "rank"});
+  columns.push_back({.heading = "file", .shrinks = true});
 
   std::vector<Row> rows(1);
   for (const Column& column : columns) rows[0].emplace_back(column.heading);
@@ -149,7 +167,7 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
     row.push_back(EscapeControl(FileOf(inspection, listed[i])));
     rows.push_back(std::move(row));
   }
-  return Render(columns, rows);
+  return Render(columns, rows, static_cast<size_t>(StdoutColumns()));
 }
 
 Json TensorsJson(const Inspection& inspection, const std::vector<TensorPlace>& listed,
@@ -173,8 +191,8 @@ Json TensorsJson(const Inspection& inspection, const std::vector<TensorPlace>& l
 
 std::string MoreLine(size_t shown, size_t all) {
   if (shown >= all) return "";
-  return fmt::format("... and {} more tensors (--filter GLOB, --top N and --json list them)\n",
-                     all - shown);
+  return fmt::format("... and {} (--filter GLOB, --top N and --json list them)\n",
+                     Counted(all - shown, "more tensor"));
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {

@@ -138,11 +138,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ToolAnswer answer;
   const bool piped = !args.unpack && args.output == tar::kStream;
   if (!piped)
-    answer.text =
-        fmt::format("{} {}: {} file{}, {}, {} as an archive\n{:.2f} s, {}\n",
-                    args.unpack ? "unpacked" : "packed", EscapeControl(args.output), report.files,
-                    report.files == 1 ? "" : "s", HumanBytes(report.bytes),
-                    HumanBytes(report.archive_bytes), seconds, HumanRate(report.bytes, seconds));
+    answer.text = fmt::format(
+        "{} {}: {}, {}, {} as an archive\n{:.2f} s, {}\n", args.unpack ? "unpacked" : "packed",
+        EscapeControl(args.output), Counted(report.files, "file"), HumanBytes(report.bytes),
+        HumanBytes(report.archive_bytes), seconds, HumanRate(report.bytes, seconds));
   answer.fields = {{"input", args.input},
                    {"output", args.output},
                    {"kind", report.single_file ? "file" : "folder"},

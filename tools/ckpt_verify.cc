@@ -10,6 +10,7 @@
 #include "formats/vllm/client.h"
 #include "lib/base/errors.h"
 #include "lib/base/stopwatch.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "tools/cli/tool.h"
 #include "tools/commands.h"
@@ -213,9 +214,10 @@ Result<ToolAnswer> JudgeForEngine(const Args& args, ToolContext& context) {
 }
 
 std::string EngineSays(const ops::EngineCheck& check, const std::string& version) {
-  return fmt::format("vLLM {}, tp {}{}, {}: {} parameters of its ranks are as predicted", version,
+  return fmt::format("vLLM {}, tp {}{}, {}: {} of its ranks {} as predicted", version,
                      check.geometry.tp, check.geometry.expert_parallel ? " with whole experts" : "",
-                     Name(check.expected.dtype), check.compared);
+                     Name(check.expected.dtype), Counted(check.compared, "parameter"),
+                     check.compared == 1 ? "is" : "are");
 }
 
 Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
@@ -237,11 +239,11 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
   context.Tell(check.expected);
   if (check.not_covered > 0)
-    context.Warn(
-        fmt::format("{} of {} parameters cannot be compared: a kernel of this engine has packed "
-                    "them and kept no "
-                    "bytes as they were loaded, as on CPUs",
-                    check.not_covered, check.expected.params.size()));
+    context.Warn(fmt::format(
+        "{} of {} cannot be compared: a kernel of this engine has packed "
+        "them and kept no "
+        "bytes as they were loaded, as on CPUs",
+        Grouped(check.not_covered), Counted(check.expected.params.size(), "parameter")));
   std::vector<std::string> checks;
   if (check.compared > 0) checks.push_back(EngineSays(check, version));
   Json fields = {{"path", args.path},
@@ -319,7 +321,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.against) fields["against"] = *args.against;
   if (args.weights) fields["weights"] = *args.weights;
   const char* good = args.weights && !NamesOwnWeights(args) ? "fits" : "good";
-  return ToolAnswer{FindingsText(report.checks, report.findings, args.path, good),
+  const ComparedWith compared{args.against.value_or(""), report.differing};
+  return ToolAnswer{FindingsText(report.checks, report.findings, args.path, good, compared),
                     std::move(fields), !report.findings.empty()};
 }
 

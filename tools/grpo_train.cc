@@ -24,6 +24,7 @@
 #include "trainer/config/print.h"
 #include "trainer/engines/make_engine.h"
 #include "trainer/loop/attempt.h"
+#include "trainer/loop/checkpoint.h"
 #include "trainer/loop/init_from.h"
 #include "trainer/loop/launch.h"
 #include "trainer/loop/others_engine.h"
@@ -34,6 +35,7 @@
 #include "trainer/report/bill_text.h"
 #include "trainer/report/event_file.h"
 #include "trainer/report/html.h"
+#include "trainer/report/run_end.h"
 #include "trainer/report/run_log.h"
 #include "trainer/rollout/neuron_environment.h"
 #include "trainer/rollout/worker.h"
@@ -143,6 +145,7 @@ trainer::DisplayOptions DisplayFor(const trainer::Config& config, const trainer:
   trainer::DisplayOptions options;
   if (!quiet) options.write = WriteStderr;
   options.terminal = StderrIsTerminal();
+  options.columns = static_cast<size_t>(StderrColumns());
   options.steps = std::ranges::find(loggers, "console") != loggers.end();
   options.terms = terms;
   options.terms.validates_first = false;  // steps are told of when that is over
@@ -300,11 +303,27 @@ Result<trainer::RolloutEnvironment> TakeRolloutEnvironment(const trainer::RunPla
   return trainer::RolloutEnvironment{};
 }
 
-trainer::Bill BillNow(const std::string& run, const trainer::BillTerms& terms,
+trainer::Bill BillNow(const trainer::RunFiles& files, const trainer::BillTerms& terms,
                       trainer::BillProgress progress) {
-  const trainer::RunFiles files = trainer::ReadRunTimes(run);
   progress.clock = files.clock;
   return trainer::MakeBill(terms, progress, files.metrics);
+}
+
+std::string TensorboardOf(const trainer::TrainerConfig& trainer) {
+  if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return "";
+  return trainer::TensorboardFolder(trainer.tensorboard_dir.value_or(""), trainer.project_name,
+                                    trainer.experiment_name);
+}
+
+// Where a run that has ended left what it made.
+trainer::RunEnd EndOf(const trainer::TrainerConfig& trainer, int64_t step,
+                      const trainer::RunFiles& files) {
+  trainer::RunEnd end{.run = *trainer.save_checkpoint_path,
+                      .checkpoint = trainer::CheckpointFolder(*trainer.save_checkpoint_path, step),
+                      .tensorboard = TensorboardOf(trainer),
+                      .best = trainer::BestValidation(files.metrics)};
+  if (KindForHint(end.checkpoint) != PathKind::kFolder) end.checkpoint.clear();
+  return end;
 }
 
 Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::RunPlan& plan,
@@ -332,10 +351,10 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   }
   ToolAnswer answer;
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
+  const trainer::RunFiles files = trainer::ReadRunTimes(run);
   const trainer::Bill bill =
-      BillNow(run, terms, {.done = trained->last_step, .all = trained->last_step, .ended = true});
-  answer.text =
-      fmt::format("{} steps done, in {}\n", trained->last_step, run) + trainer::BillSoFarText(bill);
+      BillNow(files, terms, {.done = trained->last_step, .all = trained->last_step, .ended = true});
+  answer.text = trainer::RunEndText(EndOf(loaded.config.trainer, trained->last_step, files), bill);
   answer.fields = {{"run", run},
                    {"first_step", trained->first_step},
                    {"last_step", trained->last_step},
@@ -349,9 +368,8 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
 Status CheckPlaces(const trainer::Config& config) {
   const trainer::TrainerConfig& trainer = config.trainer;
   NXDKIT_TRY(trainer::CheckFolderWritable(*trainer.save_checkpoint_path));
-  if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return OkStatus();
-  return trainer::CheckFolderWritable(trainer::TensorboardFolder(
-      trainer.tensorboard_dir.value_or(""), trainer.project_name, trainer.experiment_name));
+  const std::string tensorboard = TensorboardOf(trainer);
+  return tensorboard.empty() ? OkStatus() : trainer::CheckFolderWritable(tensorboard);
 }
 
 // A rollout worker: its messages go to standard error, a file of the run.
@@ -475,7 +493,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(const trainer::CheckedRun checked,
                 trainer::CheckParts({{loaded.config, check.plan, hooks}, loaded, setup}));
   const std::string& run = *loaded.config.trainer.save_checkpoint_path;
-  const trainer::Bill bill = BillNow(run, terms, {checked.done, checked.training_steps});
+  const trainer::Bill bill =
+      BillNow(trainer::ReadRunTimes(run), terms, {checked.done, checked.training_steps});
   return ToolAnswer{
       trainer::RunPlanText(check.plan) + "\n" + trainer::BillSoFarText(bill) +
           trainer::BillLeftText(bill),

@@ -232,8 +232,9 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
                         EscapeControl(report.refreshed->version.label), report.refreshed->slot,
                         report.refreshed->overwritten ? " (overwritten)" : "");
   if (report.delta)
-    text += fmt::format("delta: {} of {} elements changed; {} to {}\n", report.delta->changed,
-                        report.parameters, report.delta->base, report.delta->result);
+    text += fmt::format("delta: {} of {} changed; {} to {}\n", Grouped(report.delta->changed),
+                        Counted(report.parameters, "element"), report.delta->base,
+                        report.delta->result);
   return text + NotesText(report);
 }
 
@@ -519,14 +520,14 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
     // Slurm ends a job like this: its log should still say how far it came.
     std::string text = log.Text("ended by the error below");
     text.pop_back();  // the last line feed
-    for (const std::string_view line : Split(text, '\n'))
-      context.Note(line);
+    for (const std::string_view line : Split(text, '\n')) context.Note(line);
     return report.error();
   }
   if (!report->failed.empty())
     return Error(report->failed.front().second)
-        .hint(fmt::format("{} of {} steps could not be converted, the first is {}",
-                          report->failed.size(), report->failed.size() + report->made.size(),
+        .hint(fmt::format("{} of {} could not be converted, the first is {}",
+                          Grouped(report->failed.size()),
+                          Counted(report->failed.size() + report->made.size(), "step"),
                           report->failed.front().first.name));
   return ToolAnswer{
       .text = log.Text(log.EndText()), .fields = {{"steps", log.steps()}}, .brief = ""};

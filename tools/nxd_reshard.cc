@@ -166,8 +166,8 @@ std::string LayoutText(const ops::ConvertReport& report, const ops::ConvertReque
     return fmt::format("cut over dp {} tp {}, ", mesh.dp, mesh.tp);
   }
   if (request.to == &kinds::kFsdp)
-    return fmt::format("for {} ranks, ",
-                       static_cast<const kinds::FsdpOutput&>(*report.target).world);
+    return fmt::format(
+        "for {}, ", Counted(static_cast<const kinds::FsdpOutput&>(*report.target).world, "rank"));
   const nxd::Geometry& geometry = static_cast<const kinds::NxdOutput&>(*report.target).geometry;
   return fmt::format("tp {} pp {}, ", geometry.tp, geometry.pp);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "lib/base/text.h"
@@ -47,6 +49,26 @@ std::string Finding::ToString() const {
   if (head) text += fmt::format("head {}: ", *head);
   if (!index.empty()) text += fmt::format("row {}: ", index[0]);
   return text + message;
+}
+
+std::string DifferingParams::Text(const std::string& from, bool explained) const {
+  if (differing == 0) return "";
+  std::string text;
+  if (differing == all)
+    text = all == 1 ? "the only parameter differs" : "all " + Counted(all, "parameter") + " differ";
+  else
+    text = fmt::format("{}{} of {} {}", at_least ? "at least " : "", Grouped(differing),
+                       Counted(all, "parameter"), differing == 1 ? "differs" : "differ");
+  text += " from " + from;
+  const bool mostly = all > 1 && differing >= all - differing;
+  return mostly && !explained ? text + ": another model or another step" : text;
+}
+
+DifferingParams CountDiffering(const std::vector<Finding>& findings, uint64_t all) {
+  std::set<std::string_view> params;
+  for (const Finding& finding : findings)
+    if (!finding.param.empty()) params.insert(finding.param);
+  return {all, params.size()};
 }
 
 }  // namespace nxdkit::artifact

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/artifact/words.h"
 #include "lib/plan/layout.h"
@@ -33,10 +34,25 @@ struct Finding {
   int64_t count = 0;  // differing elements of this tensor
   std::string expected;
   std::string found;
-  std::string message;  // what it means, one line
+  std::string message;     // what it means, one line
+  bool explained = false;  // the message names a cause
 
   // "FILE: TENSOR: rank 3: head 5: row 17: message"
   std::string ToString() const;
 };
+
+// How much of a model is not that of another.
+struct DifferingParams {
+  uint64_t all = 0;        // parameters that were compared
+  uint64_t differing = 0;  // those that are known to differ
+  bool at_least = false;   // there may be more
+
+  // "all 46 parameters differ from PATH: another model or another step"; "3 of 46 parameters differ
+  // from PATH", "at least 3 of 46 ..."; "" where none does. `explained`: the findings say why, and
+  // nothing is guessed.
+  std::string Text(const std::string& from, bool explained) const;
+};
+// By the parameters that findings name.
+DifferingParams CountDiffering(const std::vector<Finding>& findings, uint64_t all);
 
 }  // namespace nxdkit::artifact

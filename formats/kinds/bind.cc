@@ -7,6 +7,7 @@
 
 #include "formats/kinds/quantised.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/json/json_parse.h"
 
@@ -182,13 +183,21 @@ void LeaveCarried(BoundArtifact& out) {
   out.carried.clear();
 }
 
+namespace {
+
+std::string AllOf(uint64_t count, std::string_view noun) {
+  return (count == 1 ? "" : "all ") + Counted(count, noun);
+}
+
+}  // namespace
+
 void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
                  std::vector<std::string>& checks) {
   if (!bound.model->config.family->splits_qkv) return;
   checks.push_back(
-      fmt::format("meaning: on all {} ranks and {} layers every query head sits with its own key "
-                  "head, and o_proj's columns match{}",
-                  ranks, bound.model->config.layers, assumed));
+      fmt::format("meaning: on {} and {} every query head sits with its own key head, and "
+                  "o_proj's columns match{}",
+                  AllOf(ranks, "rank"), Counted(bound.model->config.layers, "layer"), assumed));
 }
 
 }  // namespace nxdkit::kinds

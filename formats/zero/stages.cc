@@ -15,7 +15,7 @@
 namespace nxdkit::zero {
 namespace {
 
-const char* Plural(int64_t count) { return count == 1 ? "" : "s"; }
+const char* Ending(int64_t count) { return count == 1 ? "" : "s"; }
 
 void CountGroups(TagState& tag, const Partition& partition,
                  const std::vector<OptimizerFile>& ranks) {
@@ -120,7 +120,7 @@ Status AddState12(TagState& tag) {
   NXDKIT_TRY(AddKeptState(tag, partition, ranks));
   tag.facts.proofs.push_back(fmt::format(
       "the flat groups of {} rank{} have the {} elements of {} parameters and {} of padding",
-      tag.facts.world, Plural(tag.facts.world), partition.elements, partition.places.size(),
+      tag.facts.world, Ending(tag.facts.world), partition.elements, partition.places.size(),
       partition.padding));
   return OkStatus();
 }
@@ -219,7 +219,7 @@ Result<Stage3> AddWeights3(TagState& tag) {
   tag.facts.proofs.push_back(
       fmt::format("the parts of {} rank{} have the {} elements of {} parameters and {} of padding, "
                   "which is not looked at",
-                  tag.facts.world, Plural(tag.facts.world), out.partition.elements,
+                  tag.facts.world, Ending(tag.facts.world), out.partition.elements,
                   out.partition.places.size(), out.partition.padding));
   return out;
 }

@@ -182,7 +182,7 @@ TEST(Checks, SayWhetherTheRunWouldCompile) {
   EXPECT_TRUE(fs::is_empty(shop / "work"));
   const ProcessResult hit = shop.Cc("check -- trace a");
   EXPECT_EQ(hit.exit_code, 0);
-  EXPECT_THAT(hit.out, HasSubstr("1 of 1 graphs have a result\n"));
+  EXPECT_THAT(hit.out, HasSubstr("1 of 1 graph has a result\n"));
   // A folder of graphs, in the place of a program.
   EXPECT_THAT(shop.Cc("check " + shop / "plan").out,
               HasSubstr("no whole graph is in " + shop / "plan"));

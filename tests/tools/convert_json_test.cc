@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -228,6 +229,22 @@ TEST_F(ConvertJson, OfAFinding) {
     EXPECT_EQ(TypesOf(finding), types);
   }
   EXPECT_TRUE(has_head);
+}
+
+// The text of what has the same document: a sentence, what was right, and the worst.
+TEST_F(ConvertJson, OtherWeightsAreOneSentenceForPeople) {
+  ExpectConverts("--from hf --to nxd --tp 2", model_, out_);
+  const std::string other = workshop_.MakeModel("other", testing_util::TinyLlama(), "--seed 2");
+  const ProcessResult result = Workshop::Verify(out_, "--against " + other);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, testing::StartsWith(out_ + ": all 39 parameters differ from " + other +
+                                              ": another model or another step\nok: "));
+  std::istringstream lines(result.out);
+  int wrong = 0;
+  for (std::string line; std::getline(lines, line);) wrong += line.starts_with("WRONG: ");
+  EXPECT_EQ(wrong, 5) << result.out;
+  EXPECT_THAT(result.out,
+              testing::ContainsRegex("\n\\.\\.\\. and [0-9]+ more \\(--json lists all\\)\n"));
 }
 
 TEST_F(ConvertJson, OfAnArtifactThatCannotBeRead) {

@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstring>
 #include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
 
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/man_page.h"
@@ -66,7 +71,7 @@ TEST_F(DiffTool, ShowsOneChangedElement) {
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr("worst at ["));
   EXPECT_THAT(result.out, HasSubstr("in all (1 of 39 parameters)"));
-  EXPECT_THAT(result.out, HasSubstr("1 elements differ by 1 ulp\n"));
+  EXPECT_THAT(result.out, HasSubstr("1 element differs by 1 ulp\n"));
   const Json json = DiffJson(1, "", a_, b_);
   EXPECT_EQ(json["total"]["changed"], 1);
   EXPECT_EQ(json["total"]["ulps"][0]["max_ulp"], 1);
@@ -85,7 +90,7 @@ TEST_F(DiffTool, LimitsDecideTheExitCode) {
   EXPECT_EQ(Diff("--atol 1", a_, b_).exit_code, 0);
   EXPECT_EQ(Diff("--atol 1 --max-ulp 0", a_, b_).exit_code, 1) << "every limit has to hold";
   const ProcessResult result = Diff("--max-ulp 1", a_, b_);
-  EXPECT_THAT(result.out, HasSubstr("elements differ, 0 beyond the limits\n"));
+  EXPECT_THAT(result.out, HasSubstr(" elements, 0 beyond the limits\n"));
 }
 
 TEST_F(DiffTool, TopLimitsTheList) {
@@ -101,6 +106,141 @@ TEST_F(DiffTool, TopLimitsTheList) {
     EXPECT_LE(tensor["max_abs"].get<double>(), before) << "worst first";
     before = tensor["max_abs"].get<double>();
   }
+}
+
+// The values of every tensor, read by the format's own rules: a length, a header and the data.
+std::map<std::string, std::vector<double>> Bf16Tensors(const std::string& model) {
+  const std::string bytes = ReadFile(model + "/model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  std::map<std::string, std::vector<double>> tensors;
+  for (const auto& [name, tensor] : Json::parse(bytes.substr(8, length)).items()) {
+    if (name == "__metadata__") continue;
+    EXPECT_EQ(tensor["dtype"], "BF16");
+    for (uint64_t at = tensor["data_offsets"][0]; at < tensor["data_offsets"][1]; at += 2) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, bytes.data() + 8 + length + at, sizeof bits);
+      tensors[name].push_back(std::bit_cast<float>(static_cast<uint32_t>(bits) << 16));
+    }
+  }
+  return tensors;
+}
+
+struct Norms {
+  double a = 0;
+  double update = 0;
+};
+
+// The norms of the parameters whose names begin so.
+Norms NormsOf(const std::string& a, const std::string& b, const std::string& prefix) {
+  const auto from = Bf16Tensors(a);
+  const auto to = Bf16Tensors(b);
+  Norms sums;
+  for (const auto& [name, values] : from) {
+    if (!name.starts_with(prefix)) continue;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double update = to.at(name)[i] - values[i];
+      sums.a += values[i] * values[i];
+      sums.update += update * update;
+    }
+  }
+  return {std::sqrt(sums.a), std::sqrt(sums.update)};
+}
+
+void ExpectNorms(const Json& json, const Norms& expected) {
+  EXPECT_NEAR(json["norm_a"].get<double>(), expected.a, 1e-12 * expected.a);
+  EXPECT_NEAR(json["norm_update"].get<double>(), expected.update, 1e-12 * expected.update);
+  const double relative = expected.update / expected.a;
+  EXPECT_NEAR(json["relative_update"].get<double>(), relative, 1e-12 * relative);
+}
+
+TEST_F(DiffTool, SaysHowFarEachLayerHasMoved) {
+  const std::string other = workshop_.MakeModel("c", testing_util::TinyLlama(), "--seed 9");
+  const Json json = DiffJson(1, "", a_, other);
+  ExpectNorms(json["update"], NormsOf(a_, other, ""));
+  ASSERT_EQ(json["layers"].size(), 7u);
+  EXPECT_EQ(json["layers"][0]["name"], "model.embed_tokens");
+  EXPECT_EQ(json["layers"][0]["layer"], Json());
+  EXPECT_EQ(json["layers"][2]["name"], "model.layers.1");
+  EXPECT_EQ(json["layers"][2]["layer"], 1);
+  EXPECT_EQ(json["layers"][2]["parameters"], 9);
+  for (const Json& layer : json["layers"])
+    ExpectNorms(layer, NormsOf(a_, other, layer["name"].get<std::string>() + "."));
+  for (const char* jobs : {"-j 1", "-j 7"})
+    EXPECT_EQ(DiffJson(1, jobs, a_, other)["layers"], json["layers"]);
+}
+
+// Rows of the picture: those after the heading.
+std::vector<std::string> PictureOf(const std::string& text) {
+  std::vector<std::string> rows;
+  std::istringstream lines(text);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line); inside |= line.starts_with("layer "))
+    if (inside) rows.push_back(line);
+  return rows;
+}
+
+TEST_F(DiffTool, DrawsWhichLayersMoved) {
+  NudgeLast(b_);
+  const auto diff = [&](const std::string& locale) {
+    return RunProcess({"env", "-u", "LC_CTYPE", "-u", "LANG", "LC_ALL=" + locale,
+                       Workshop::Tool("ckpt-diff"), a_, b_})
+        .out;
+  };
+  const std::string ascii = diff("C");
+  EXPECT_THAT(ascii, ::testing::StartsWith("1 of 39 parameters differs, in 1 of "));
+  EXPECT_THAT(ascii, HasSubstr("\nupdate: ||B - A|| / ||A|| = "));
+  const std::vector<std::string> rows = PictureOf(ascii);
+  ASSERT_EQ(rows.size(), 7u) << ascii;
+  EXPECT_EQ(rows[0], "embed_tokens         0");
+  EXPECT_THAT(rows[1], ::testing::StartsWith("layer 0 "));
+  size_t longest = 0;
+  for (const std::string& row : rows) longest = std::max(longest, row.size());
+  EXPECT_EQ(longest, 80u) << "the bar of the layer that moved most ends at the margin";
+  EXPECT_THAT(ascii, HasSubstr("####"));
+  const std::string blocks = diff("C.UTF-8");
+  EXPECT_THAT(blocks, HasSubstr("\u2588\u2588"));
+  EXPECT_THAT(blocks, ::testing::Not(HasSubstr("##")));
+  EXPECT_EQ(blocks, diff("de_DE.utf8")) << "a locale that need not be installed";
+}
+
+TEST_F(DiffTool, FitsANarrowTerminal) {
+  const std::string other = workshop_.MakeModel("c", testing_util::TinyLlama(), "--seed 9");
+  const ProcessResult wide = Diff("--top 3", a_, other);
+  EXPECT_THAT(wide.out, HasSubstr("model.layers.")) << "elsewhere names are whole";
+  const ProcessResult narrow =
+      RunOnTerminal({"sh", "-c", "stty cols 72 <&2; \"$@\" >&2", "sh", Workshop::Tool("ckpt-diff"),
+                     "--top", "39", a_, other},
+                    {"LC_ALL=C"});
+  EXPECT_THAT(narrow.err, HasSubstr("..."));
+  std::istringstream lines(narrow.err);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("worst at") == line.npos && line.find("elements differ") == line.npos)
+      EXPECT_LE(line.size(), 73u) << line;  // with the carriage return of a terminal
+}
+
+// All powers of two up to 2^31: in ten rows, and none is lost.
+TEST_F(DiffTool, TheHistogramOfUlpsIsShort) {
+  const std::string wide_a = workshop_.MakeModel("wa", testing_util::TinyLlama(), "--dtype f32");
+  const std::string wide_b =
+      workshop_.MakeModel("wb", testing_util::TinyLlama(), "--dtype f32 --seed 9");
+  const Json json = DiffJson(1, "", wide_a, wide_b);
+  EXPECT_GT(json["total"]["ulps"].size(), 10u);
+  std::istringstream lines(Diff("", wide_a, wide_b).out);
+  const std::regex row(" *([0-9,]+) elements? differs? by (up to 2\\^[0-9]+|[0-9]+) ulps?");
+  int rows = 0;
+  uint64_t sum = 0;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);)
+    if (std::regex_match(line, match, row)) {
+      ++rows;
+      std::string number = match[1];
+      std::erase(number, ',');
+      sum += std::stoull(number);
+    }
+  EXPECT_GE(rows, 5);
+  EXPECT_LE(rows, 10);
+  EXPECT_EQ(sum, json["total"]["changed"]);
 }
 
 TEST_F(DiffTool, NamesWhatOnlyOneHas) {

@@ -182,12 +182,25 @@ TEST_F(DigestTool, KeepsAManifestInsideTheFolder) {
   EXPECT_EQ(ReadFile(inside), before);
 }
 
+TEST_F(DigestTool, OtherWeightsAreOneSentence) {
+  ASSERT_EQ(Digest("--manifest " + manifest_, model_).exit_code, 0);
+  const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen3(), "--seed 9");
+  const ProcessResult result = Digest("--no-files --check " + manifest_, other);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out, StartsWith(other + ": all 46 parameters differ from what " + manifest_ +
+                                     " records: another model or another step\nWRONG: "));
+  EXPECT_THAT(result.out, HasSubstr("\n... and 41 more (--json lists all)\n"));
+  EXPECT_EQ(std::ranges::count(result.out, '\n'), 8);
+  EXPECT_EQ(DigestJson(1, "--no-files --check " + manifest_, other)["findings"].size(), 46u);
+}
+
 TEST_F(DigestTool, NamesTheTensorAndTheFileThatDiffer) {
   ASSERT_EQ(Digest("--manifest " + manifest_, model_).exit_code, 0);
   Flip(model_ + "/model.safetensors", 1);
   const ProcessResult result = Digest("--check " + manifest_, model_);
   EXPECT_EQ(result.exit_code, 1) << result.err;
-  EXPECT_THAT(result.out, StartsWith("WRONG: model."));
+  EXPECT_THAT(result.out, StartsWith(model_ + ": 1 of 46 parameters differs from what " +
+                                     manifest_ + " records\nWRONG: model."));
   EXPECT_THAT(result.out, HasSubstr(": the values differ\n"));
   EXPECT_THAT(result.out, HasSubstr("WRONG: model.safetensors: the contents differ\n"));
   EXPECT_THAT(result.out, HasSubstr(": 2 findings\n"));

@@ -49,13 +49,15 @@ TEST_F(GrpoBill, IsKnownOnceAStepWasMeasured) {
   Words spoken = dry("4", {});
   std::erase(spoken, "--json");
   EXPECT_THAT(RunProcess(spoken).out,
-              AllOf(HasSubstr("to the end: 4 of 4 steps, 128 prompts, 2048 responses, at most "),
+              AllOf(HasSubstr("to the end: 4 of 4 steps, 128 prompts, 2,048 responses, at most "),
                     HasSubstr("\nhours: not known until a step was measured\n")));
 
   const ProcessResult trained =
       Train("run", {"trainer.max_steps=2", "trainer.save_freq=1", "--price-per-hour", "7"});
   ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
-  EXPECT_THAT(trained.err,
+  EXPECT_THAT(trained.err, testing::ContainsRegex(" left +cost\n +1/2 .* [0-9:]+ +"
+                                                  "[0-9]+\\.[0-9][0-9]\n"));
+  EXPECT_THAT(ReadFile(workshop_ / "run/running_log/trainer.log"),
               testing::ContainsRegex("step 1/2  .*  left [0-9:]+, [0-9.]+ k tokens, cost "
                                      "[0-9]+\\.[0-9][0-9]\n"));
   const Json end = JsonOf(trained)["bill"];

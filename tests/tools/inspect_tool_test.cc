@@ -142,6 +142,25 @@ TEST(InspectTool, TextOfASmallFileWordForWord) {
           "b\\x0a[31m  U8     [2, 2]    4 B    0  255     65    0    0      1  x.safetensors\n");
 }
 
+TEST(InspectTool, TheTableFitsATerminal) {
+  const TempFolder folder;
+  const std::string model = folder.path() + "/model";
+  MakeModel(model);
+  const ProcessResult narrow =
+      RunOnTerminal({"sh", "-c", "stty cols 60 <&2; \"$@\" >&2", "sh", NXDKIT_TOOLS "/ckpt-inspect",
+                     "--filter", "*self_attn*", model});
+  EXPECT_EQ(narrow.exit_code, 0);
+  EXPECT_THAT(narrow.err, HasSubstr("..."));
+  EXPECT_THAT(narrow.err, Not(HasSubstr("self_attn.q_proj.weight")));
+  const size_t table = narrow.err.find("\nname ");
+  ASSERT_NE(table, std::string::npos) << narrow.err;
+  std::istringstream lines(narrow.err.substr(table + 1));
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(line.size(), 61u) << line;  // with the carriage return of a terminal
+  EXPECT_THAT(Inspect({"--filter", "*self_attn*", model}).out,
+              HasSubstr("model.layers.0.self_attn.q_proj.weight"));
+}
+
 TEST(InspectTool, ListsTwentyAndSaysHowManyMore) {
   const TempFolder folder;
   const std::string model = folder.path() + "/model";

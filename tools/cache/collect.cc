@@ -96,9 +96,9 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
   std::ranges::set_difference(after, before, std::back_inserter(collection.past));
   if (!collection.past.empty())
     context.Warn(fmt::format(
-        "the command wrote no graph where NEURON_COMPILE_CACHE_URL says, and {} entries came into "
+        "the command wrote no graph where NEURON_COMPILE_CACHE_URL says, and {} came into "
         "{} meanwhile: it seems to name a cache by itself, and what it uses besides is not known",
-        collection.past.size(), EscapeControl(tree.root)));
+        Counted(collection.past.size(), "entry"), EscapeControl(tree.root)));
   return collection;
 }
 
@@ -121,8 +121,8 @@ struct Added {
 
 std::string SummaryOf(const Added& added) {
   std::string text =
-      fmt::format("{} graph{}: {} new, {} with a result", added.used.size(),
-                  added.used.size() == 1 ? "" : "s", added.Count("new"), added.Count("there"));
+      fmt::format("{}: {} new, {} with a result", Counted(added.used.size(), "graph"),
+                  added.Count("new"), added.Count("there"));
   if (const uint64_t waiting = added.Count("waiting"))
     text += fmt::format(", {} without one", waiting);
   if (const uint64_t failed = added.Count("failed"))
@@ -219,8 +219,9 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
                                  (miss->other.empty() ? "" : ": " + miss->other)) +
                    "\n";
   }
-  answer.text += fmt::format("{}: {} of {} graphs have a result", EscapeControl(root),
-                             entries.size() - misses.size(), entries.size());
+  answer.text +=
+      fmt::format("{}: {} of {} {} a result", EscapeControl(root), entries.size() - misses.size(),
+                  Counted(entries.size(), "graph"), entries.size() == 1 ? "has" : "have");
   answer.text += misses.empty() ? "\n" : fmt::format(", {} would be compiled\n", misses.size());
   answer.findings = !misses.empty();
   answer.fields = {

@@ -74,7 +74,7 @@ Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan, con
   if (needed == 0) return Target();
   NXDKIT_ASSIGN(const Target target, SaidTarget(args, poll));
   if (!target.name.empty()) return target;
-  return NoTarget(fmt::format("the flags of {} graph{} do", needed, needed == 1 ? "" : "s"));
+  return NoTarget("the flags of " + Counted(needed, "graph") + " do");
 }
 
 Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompilePlan& plan,
@@ -94,10 +94,6 @@ Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompileP
                  .To(options.work_folder));
   options.poll = poll;
   return options;
-}
-
-std::string Counted(uint64_t count, const char* one, const char* many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
 std::string SavedText(const ops::CompilePlan& plan) {
@@ -133,7 +129,7 @@ Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& com
   if (others == 0) return OkStatus();
   const std::string text = fmt::format(
       "{} without a result and {} finished are of another compiler than {}, such as {}",
-      Counted(plan.other.size(), "graph", "graphs"), plan.finished_other.size(), compiler.version,
+      Counted(plan.other.size(), "graph"), plan.finished_other.size(), compiler.version,
       EscapeControl(plan.other.empty() ? plan.finished_other.front() : plan.other.front()));
   if (plan.graphs.empty() && plan.finished == 0)
     return Error(Errc::kFindings, text)
@@ -164,8 +160,8 @@ void TellBegin(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
           : fmt::format(" ({} failed before, and {} tried again)", plan.failed_before,
                         plan.failed_before == 1 ? "is" : "are");
   context.Note(fmt::format("{} to compile{}{}, {} there; {}, at most {} at once{}",
-                           Counted(plan.graphs.size(), "graph", "graphs"), target, again,
-                           plan.finished, VersionText(compiler), options.jobs,
+                           Counted(plan.graphs.size(), "graph"), target, again, plan.finished,
+                           VersionText(compiler), options.jobs,
                            options.memory ? " in " + HumanBytes(*options.memory) : ""));
 }
 

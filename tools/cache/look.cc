@@ -9,6 +9,7 @@
 #include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/process.h"
+#include "tools/cli/terminal.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -43,18 +44,22 @@ Result<Json> OtherTrees(const CacheArgs& args, const neff::FoundTree& tree, std:
 
 Result<ToolAnswer> List(const CacheArgs& args, const neff::FoundTree& tree,
                         const neff::CacheListing& listing) {
+  constexpr size_t kLeastName = 20;
+  const auto columns = static_cast<size_t>(StdoutColumns());
   std::string text;
   Json entries = Json::array();
   for (const neff::CacheEntry& entry : listing.entries) {
     entries.push_back(EntryJson(entry));
-    text += fmt::format("{:<7} {:>9}  {}\n", neff::StateName(entry.state), HumanBytes(entry.bytes),
-                        EscapeControl(neff::EntryName(entry)));
+    const std::string front =
+        fmt::format("{:<7} {:>9}  ", neff::StateName(entry.state), HumanBytes(entry.bytes));
+    const std::string name = EscapeControl(neff::EntryName(entry));
+    const size_t room = columns > front.size() + kLeastName ? columns - front.size() : kLeastName;
+    text += front + (columns > 0 ? ShortenMiddle(name, room) : name) + "\n";
   }
   const std::string of =
       tree.kind == neff::TreeKind::kXla ? "" : fmt::format(" of {}", neff::TreeName(tree.kind));
-  text +=
-      fmt::format("{}: {} {}{}, {}\n", EscapeControl(listing.root), listing.entries.size(),
-                  listing.entries.size() == 1 ? "entry" : "entries", of, HumanBytes(listing.bytes));
+  text += fmt::format("{}: {}{}, {}\n", EscapeControl(listing.root),
+                      Counted(listing.entries.size(), "entry"), of, HumanBytes(listing.bytes));
   NXDKIT_ASSIGN(const Json others, OtherTrees(args, tree, text));
   return ToolAnswer{text,
                     {{"entries", std::move(entries)},
@@ -85,9 +90,9 @@ Result<ToolAnswer> VerifyAll(const neff::FoundTree& tree, const neff::CacheListi
                     {"message", fault.message}});
   }
   answer.findings = !findings.empty();
-  answer.text += fmt::format("{}: {} finished of {} entries checked, {} finding{}\n",
-                             EscapeControl(listing.root), check.checked, listing.entries.size(),
-                             findings.size(), findings.size() == 1 ? "" : "s");
+  answer.text += fmt::format("{}: {} finished of {} checked, {}\n", EscapeControl(listing.root),
+                             Grouped(check.checked), Counted(listing.entries.size(), "entry"),
+                             Counted(findings.size(), "finding"));
   const bool read_only = tree.kind != neff::TreeKind::kXla;
   if (read_only)
     answer.text += fmt::format("a tree of {}: {}\n", neff::TreeName(tree.kind), kNotRun);

@@ -67,9 +67,10 @@ Result<ToolAnswer> MakeRoom(const CacheArgs& args, const neff::CachePlace& place
                                HumanBytes(pruned.bytes));
   for (const neff::Pruned& pruned : report.in_use)
     answer.text += fmt::format("in use: {} ({})\n", EscapeControl(pruned.entry), pruned.reason);
-  answer.text += fmt::format("{}: {} {} of {} entries, {} left\n", EscapeControl(tree.root), verb,
-                             HumanBytes(report.bytes_before - report.bytes_after),
-                             report.removed.size(), HumanBytes(report.bytes_after));
+  answer.text +=
+      fmt::format("{}: {} {} of {}, {} left\n", EscapeControl(tree.root), verb,
+                  HumanBytes(report.bytes_before - report.bytes_after),
+                  Counted(report.removed.size(), "entry"), HumanBytes(report.bytes_after));
   if (report.over_limit_bytes > 0 && args.command == "prune")
     context.Warn(fmt::format("still {} over the limit: the rest is in use or was used lately",
                              HumanBytes(report.over_limit_bytes)));

@@ -203,8 +203,9 @@ Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place
         fmt::format("left {}: {}\n", EscapeControl(file.file), EscapeControl(file.reason));
   for (const std::string& path : report.missing)
     answer.text += fmt::format("WRONG: there is no {}\n", EscapeControl(path));
-  answer.text += fmt::format("{}: {} {} of {} files, {} left\n", EscapeControl(tree.root), verb,
-                             report.changed.size(), report.looked_at, report.left.size());
+  answer.text += fmt::format("{}: {} {} of {}, {} left\n", EscapeControl(tree.root), verb,
+                             Grouped(report.changed.size()), Counted(report.looked_at, "file"),
+                             Grouped(report.left.size()));
   answer.findings = !report.left.empty() || !report.missing.empty();
   answer.fields = {{"root", tree.root},
                    {"tree", TreeJson(tree)},

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -22,6 +23,14 @@ int QuotaCpus(int otherwise) {
   double period = 0;
   if (!(file >> quota >> period) || quota <= 0 || period <= 0) return otherwise;
   return std::max(1, static_cast<int>(std::ceil(std::min(quota / period, 1e6))));
+}
+
+int ColumnsOf(int descriptor) {
+  constexpr int kOtherwise = 80;
+  if (isatty(descriptor) != 1) return 0;
+  winsize size = {};
+  const bool known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kOtherwise;
 }
 
 }  // namespace
@@ -55,6 +64,17 @@ Status WriteStdout(std::string_view text, bool* closed) {
 void WriteStderr(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
+}
+
+int StdoutColumns() { return ColumnsOf(STDOUT_FILENO); }
+int StderrColumns() { return ColumnsOf(STDERR_FILENO); }
+
+bool LocaleIsUtf8() {
+  std::string locale;
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (locale.empty()) locale = EnvironmentValue(name);
+  std::ranges::transform(locale, locale.begin(), [](unsigned char c) { return std::tolower(c); });
+  return locale.find("utf-8") != locale.npos || locale.find("utf8") != locale.npos;
 }
 
 int UsableCpus() {

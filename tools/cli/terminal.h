@@ -22,6 +22,13 @@ bool ColorOnStderr(std::string_view color_option);
 Status WriteStdout(std::string_view text, bool* closed);
 void WriteStderr(std::string_view text);
 
+// Columns of the terminal that stdout or stderr is, 80 where it does not say; 0 when it is not a
+// terminal: text for scripts and files is never cut.
+int StdoutColumns();
+int StderrColumns();
+// Whether LC_ALL, LC_CTYPE or LANG, the first that is set, names UTF-8.
+bool LocaleIsUtf8();
+
 // CPUs this process may run on (affinity and the cgroup's quota), at least 1.
 int UsableCpus();
 

@@ -94,8 +94,8 @@ Json PartJson(const ops::PartReport& part) {
 }
 
 std::string PartText(const ops::PartReport& part, bool dry_run) {
-  std::string text = fmt::format("part {} of {}: {} files, {}", part.index, part.count, part.files,
-                                 HumanBytes(part.bytes));
+  std::string text = fmt::format("part {} of {}: {}, {}", part.index, part.count,
+                                 Counted(part.files, "file"), HumanBytes(part.bytes));
   if (dry_run) return text + "\n";
   if (part.published) return text + "; all parts are there, the output is published\n";
   if (part.missing.empty()) return text + "; another process publishes the output\n";
@@ -111,9 +111,9 @@ Json LoraJson(const ops::LoraReport& lora) {
 }
 
 std::string LoraText(const ops::LoraReport& lora) {
-  return fmt::format(
-      "adapter {}: {} weights with A and B, {} parameters whole; rank {}, scale {}\n",
-      EscapeControl(lora.path), lora.pairs, lora.wholes, lora.rank, lora.scale);
+  return fmt::format("adapter {}: {} with A and B, {} whole; rank {}, scale {}\n",
+                     EscapeControl(lora.path), Counted(lora.pairs, "weight"),
+                     Counted(lora.wholes, "parameter"), lora.rank, lora.scale);
 }
 
 Json WithKeys(Json json, const Json& more) {
@@ -132,15 +132,17 @@ std::string WroteText(std::string_view output, const ops::ConvertReport& report,
 }
 
 std::string CountsText(const ops::ConvertReport& report) {
-  return fmt::format("{} parameters, {} in {} tensors, {} files\n", report.parameters,
-                     HumanBytes(report.output_bytes), report.output_tensors, report.output_files);
+  return fmt::format("{}, {} in {}, {}\n", Counted(report.parameters, "parameter"),
+                     HumanBytes(report.output_bytes), Counted(report.output_tensors, "tensor"),
+                     Counted(report.output_files, "file"));
 }
 
 std::string CostText(const ops::ConvertReport& report, uint64_t work_bytes, double seconds,
                      bool dry_run) {
   if (dry_run)
-    return fmt::format("plan: {} tasks, {} of buffers, about {} of memory\n", report.tasks,
-                       HumanBytes(report.buffer_bytes), HumanBytes(report.predicted_memory));
+    return fmt::format("plan: {}, {} of buffers, about {} of memory\n",
+                       Counted(report.tasks, "task"), HumanBytes(report.buffer_bytes),
+                       HumanBytes(report.predicted_memory));
   return fmt::format("{:.2f} s, {}, peak memory {}{}\n", seconds, HumanRate(work_bytes, seconds),
                      HumanBytes(PeakRssBytes()), report.verified ? ", verified" : "");
 }

@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "lib/base/text.h"
+
 namespace nxdkit::tool {
 namespace {
 
@@ -16,14 +18,14 @@ std::string NeffText(const ops::NeffFacts& facts) {
                      : *facts.hash_matches ? ", hash right"
                                            : ", hash WRONG";
   const std::string members =
-      facts.listed ? fmt::format(" in {} members, {} graphs", facts.listing.members.size(),
-                                 neff::CountGraphs(facts.listing))
+      facts.listed ? fmt::format(" in {}, {}", Counted(facts.listing.members.size(), "member"),
+                                 Counted(neff::CountGraphs(facts.listing), "graph"))
                    : "";
-  return fmt::format("{}offset {}: NEFF {}.{}, package {}, built by {}, {}{}, {} cores, uuid {}{}",
+  return fmt::format("{}offset {}: NEFF {}.{}, package {}, built by {}, {}{}, {}, uuid {}{}",
                      facts.record.empty() ? "" : facts.record + ", ", facts.neff.offset,
                      header.major, header.minor, header.package, header.build,
-                     HumanBytes(header.data_bytes), members, header.cores, neff::UuidText(header),
-                     hash);
+                     HumanBytes(header.data_bytes), members, Counted(header.cores, "core"),
+                     neff::UuidText(header), hash);
 }
 
 // Texts of a header are bytes; what is not UTF-8 is escaped.

@@ -1,6 +1,7 @@
 #include "tools/inspect/report.h"
 
 #include "formats/kinds/table.h"
+#include "lib/base/text.h"
 #include "tools/inspect/compiled_facts.h"
 
 namespace nxdkit::tool {
@@ -17,18 +18,6 @@ using kinds::OrNull;
 using kinds::Short;
 using ops::Inspection;
 using Outcome = ops::LayoutCheck::Outcome;
-
-std::string Large(uint64_t count) {
-  if (count >= 1'000'000'000)
-    return fmt::format("{} ({:.2f} billion)", count, static_cast<double>(count) / 1e9);
-  if (count >= 1'000'000)
-    return fmt::format("{} ({:.1f} million)", count, static_cast<double>(count) / 1e6);
-  return fmt::format("{}", count);
-}
-
-std::string Bytes(uint64_t bytes) {
-  return bytes < 1000 ? HumanBytes(bytes) : fmt::format("{} ({} bytes)", HumanBytes(bytes), bytes);
-}
 
 Json ModelJson(const artifact::Artifact& artifact) {
   const models::ModelConfig& config = *artifact.config;
@@ -75,28 +64,29 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
             ModelJson(artifact));
   // Heads of several kinds have no one size.
   const std::string of = config.head_dim > 0 ? fmt::format(" of {}", config.head_dim) : "";
-  facts.Line("shape",
-             fmt::format(
-                 "{} layers, hidden {}, intermediate {}, {} heads{}, {} key/value heads, "
-                 "vocabulary {}{}{}",
-                 config.layers, config.hidden, config.intermediate, config.heads, of,
-                 config.kv_heads, config.vocab,
-                 config.experts > 0
-                     ? fmt::format(", {} experts of {}", config.experts, config.expert_intermediate)
-                     : "",
-                 config.tied ? ", tied embeddings" : ""));
+  facts.Line("shape", fmt::format("{}, hidden {}, intermediate {}, {}{}, {}, "
+                                  "vocabulary {}{}{}",
+                                  Counted(config.layers, "layer"), config.hidden,
+                                  config.intermediate, Counted(config.heads, "head"), of,
+                                  Counted(config.kv_heads, "key/value head"), config.vocab,
+                                  config.experts > 0
+                                      ? fmt::format(", {} of {}", Counted(config.experts, "expert"),
+                                                    config.expert_intermediate)
+                                      : "",
+                                  config.tied ? ", tied embeddings" : ""));
 }
 
 void AddCounts(Facts& facts, const Inspection& inspection) {
   const bool logical = inspection.parameters_are_logical;
-  facts.Add("parameters", Large(inspection.parameters) + (logical ? "" : " stored elements"),
+  facts.Add("parameters", Grouped(inspection.parameters) + (logical ? "" : " stored elements"),
             "parameters", inspection.parameters);
   facts.Key("parameters_are_logical", logical);
-  facts.Add("bytes", Bytes(inspection.bytes), "bytes", inspection.bytes);
-  facts.Add("files", fmt::format("{}", inspection.files), "files", inspection.files);
-  facts.Add("tensors", fmt::format("{}", inspection.tensors), "tensor_count", inspection.tensors);
+  facts.Add("bytes", HumanBytes(inspection.bytes), "bytes", inspection.bytes);
+  facts.Add("files", Grouped(inspection.files), "files", inspection.files);
+  facts.Add("tensors", Grouped(inspection.tensors), "tensor_count", inspection.tensors);
   const auto text = [](const ops::DtypeUse& use) {
-    return fmt::format("{} in {} ({})", Name(use.dtype), use.tensors, HumanBytes(use.bytes));
+    return fmt::format("{} in {} ({})", Name(use.dtype), Grouped(use.tensors),
+                       HumanBytes(use.bytes));
   };
   facts.Add(inspection.dtypes.empty() ? "" : "dtypes", Joined(inspection.dtypes, text), "dtypes",
             ArrayOf(inspection.dtypes, [](const ops::DtypeUse& use) -> Json {
@@ -147,16 +137,17 @@ std::string CheckText(const ops::LayoutCheck& check) {
   if (check.outcome == Outcome::kNotChecked) return "not checked: " + check.message;
   if (check.outcome == Outcome::kDoesNotFit) return "does not fit: " + check.message;
   if (check.missing_parameters > 0) return "each tensor has its place; " + check.message;
-  return fmt::format("each tensor has its place; all {} parameters are here", check.parameters);
+  return fmt::format("each tensor has its place; all {} are here",
+                     Counted(check.parameters, "parameter"));
 }
 
 // How much of what is stored the family's text explains.
 std::string CoverageText(const Inspection& inspection) {
   const ops::LayoutCheck& check = inspection.layout;
   const models::Family& family = *inspection.artifact.config->family;
-  return fmt::format("{} mapped, {} alias{}, {} ignored, {} carried, by {} {} (sha256 {})",
-                     check.parameters - check.missing_parameters, check.aliases,
-                     check.aliases == 1 ? "" : "es", check.ignored, check.carried,
+  return fmt::format("{} mapped, {}, {} ignored, {} carried, by {} {} (sha256 {})",
+                     check.parameters - check.missing_parameters, Counted(check.aliases, "alias"),
+                     check.ignored, check.carried,
                      family.origin.empty() ? "the family" : family.origin + ", family",
                      family.model_type, family.digest.substr(0, 12));
 }
@@ -168,7 +159,8 @@ void AddAdapter(Facts& facts, const std::optional<ops::AdapterFacts>& adapter) {
   std::string text = adapter->type.empty() ? "type not said" : adapter->type;
   if (adapter->rank) text += fmt::format(", rank {}", *adapter->rank);
   if (adapter->alpha) text += fmt::format(", alpha {}", *adapter->alpha);
-  facts.Add("adapter", fmt::format("{}, {} pairs of A and B", text, adapter->pairs), "adapter",
+  facts.Add("adapter", fmt::format("{}, {} of A and B", text, Counted(adapter->pairs, "pair")),
+            "adapter",
             {{"type", adapter->type},
              {"base_model", adapter->base_model},
              {"rank", OrNull(adapter->rank)},
@@ -183,8 +175,9 @@ void AddOptimizer(Facts& facts, const std::optional<ops::OptimizerFacts>& optimi
   if (!optimizer) return facts.Key("optimizer", {});
   const ops::OptimizerFacts& o = *optimizer;
   facts.Add("grid",
-            fmt::format("dp {}, tp {}, pp {}{}; {} files, {} missing", o.dp, o.tp, o.pp,
-                        o.ep > 1 ? fmt::format(", ep {}", o.ep) : "", o.files, o.missing),
+            fmt::format("dp {}, tp {}, pp {}{}; {}, {} missing", o.dp, o.tp, o.pp,
+                        o.ep > 1 ? fmt::format(", ep {}", o.ep) : "", Counted(o.files, "file"),
+                        o.missing),
             "optimizer",
             {{"dp", o.dp},
              {"tp", o.tp},

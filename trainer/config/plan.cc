@@ -9,6 +9,7 @@
 
 #include "lib/base/checked.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "trainer/algo/schedule.h"
 
 namespace nxdkit::trainer {
@@ -108,23 +109,25 @@ RunPlan MakeRunPlan(const Config& config) {
 
 std::string RunPlanText(const RunPlan& plan) {
   std::string text =
-      plan.separate ? fmt::format(
-                          "{} cores: {} for training (TP {} x DP {}), {} for rollout "
-                          "({} workers x TP {})\n",
-                          plan.cores, plan.train_cores, plan.train_tp, plan.data_parallel,
-                          plan.rollout_cores, plan.rollout_workers, plan.rollout_tp)
-                    : fmt::format("{} cores: training TP {} x DP {}, rollout {} workers x TP {}\n",
-                                  plan.cores, plan.train_tp, plan.data_parallel,
-                                  plan.rollout_workers, plan.rollout_tp);
+      plan.separate
+          ? fmt::format(
+                "{}: {} for training (TP {} x DP {}), {} for rollout "
+                "({} x TP {})\n",
+                Counted(plan.cores, "core"), plan.train_cores, plan.train_tp, plan.data_parallel,
+                plan.rollout_cores, Counted(plan.rollout_workers, "worker"), plan.rollout_tp)
+          : fmt::format("{}: training TP {} x DP {}, rollout {} x TP {}\n",
+                        Counted(plan.cores, "core"), plan.train_tp, plan.data_parallel,
+                        Counted(plan.rollout_workers, "worker"), plan.rollout_tp);
   for (int64_t machine = 0; plan.nodes > 1 && machine < std::ssize(plan.ranks_of_machine);
        ++machine)
     text += MachineText(plan, machine);
-  text += fmt::format("{} prompts x {} responses = {} sequences a step, {} per rollout worker",
-                      plan.prompts, plan.samples, plan.sequences, plan.sequences_per_worker);
-  if (plan.waves > 0) text += fmt::format(" in {} waves", plan.waves);
+  text += fmt::format("{} x {} = {} a step, {} per rollout worker", Counted(plan.prompts, "prompt"),
+                      Counted(plan.samples, "response"), Counted(plan.sequences, "sequence"),
+                      Grouped(plan.sequences_per_worker));
+  if (plan.waves > 0) text += " in " + Counted(plan.waves, "wave");
   const auto updates = [](const char* of, int64_t count, int64_t rows) {
-    return fmt::format("{} updates{} a step, {} sequences of each on a data-parallel rank\n", count,
-                       of, rows);
+    return fmt::format("{}{} a step, {} of each on a data-parallel rank\n",
+                       Counted(count, "update"), of, Counted(rows, "sequence"));
   };
   text += "\n" + updates("", plan.updates_per_step, plan.rows_per_update);
   if (plan.critic_updates_per_step > 0)

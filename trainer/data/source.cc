@@ -109,8 +109,8 @@ Result<std::vector<std::string>> Names(const std::string& folder) {
 std::string SplitsText(const std::map<std::string, std::vector<std::string>>& splits) {
   std::vector<std::string> parts;
   for (const auto& [split, files] : splits)
-    parts.push_back(fmt::format("{}: {} {}", split.empty() ? "no split" : split, files.size(),
-                                files.size() == 1 ? "file" : "files"));
+    parts.push_back(
+        fmt::format("{}: {}", split.empty() ? "no split" : split, Counted(files.size(), "file")));
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
@@ -25,8 +26,8 @@ Result<RunLogs> RunLogs::Open(const LoopContext& run, std::optional<int64_t> res
   int64_t dropped = 0;
   NXDKIT_ASSIGN(logs.syncs, ContinueLog(JoinPath(root, "weight_syncs.jsonl"), resumed, &dropped));
   if (logs.metrics.dropped() > 0)
-    run.Note(fmt::format("{} records of steps after {} are dropped from the logs",
-                         logs.metrics.dropped(), *resumed));
+    run.Note(fmt::format("dropped {} of steps after {} from the logs",
+                         Counted(logs.metrics.dropped(), "record"), *resumed));
   if (std::ranges::find(trainer.logger, "tensorboard") == trainer.logger.end()) return logs;
   NXDKIT_ASSIGN(logs.events,
                 EventFile::Create(TensorboardFolder(trainer.tensorboard_dir.value_or(""),
@@ -85,9 +86,10 @@ Status RunState::Resume(const StepRules& rules) {
 }
 
 std::string RunState::ResumeNote(const std::string& folder, const StepRules& rules) const {
-  std::string note = fmt::format(
-      "resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} prompts seen", folder,
-      now.step, record_.training_steps, LearningRate(rules), train_.Place(), now.prompts_seen);
+  std::string note =
+      fmt::format("resumed from {}: step {} of {}, learning rate {:.3g}, data at {}, {} seen",
+                  folder, now.step, record_.training_steps, LearningRate(rules), train_.Place(),
+                  Counted(now.prompts_seen, "prompt"));
   if (rules.kl.type == KlControl::kAdaptive)
     note += fmt::format(", KL coefficient {:.3g}", now.kl_beta);
   if (best_) note += fmt::format(", best score {:.4f} at step {}", best_->score, best_->step);

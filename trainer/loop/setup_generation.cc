@@ -9,6 +9,7 @@
 #include "formats/kinds/table.h"
 #include "formats/ops/export/export.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
 #include "trainer/loop/deliveries.h"
@@ -82,8 +83,8 @@ Status MakeBundle(const SetupContext& setup, const kinds::Kind* from, const Engi
   request.convert.options.dtype = engine.dtype;
   NXDKIT_TRY(ops::Export(request));
   NXDKIT_TRY(WriteTextFiles(sync.text, sync.bundle));
-  setup.Note(fmt::format("made the rollout bundle {}: tp {}, {} slots of {} tokens", sync.bundle,
-                         engine.tp, engine.slots, engine.positions));
+  setup.Note(fmt::format("made the rollout bundle {}: tp {}, {} of {}", sync.bundle, engine.tp,
+                         Counted(engine.slots, "slot"), Counted(engine.positions, "token")));
   return OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/system.h"
@@ -98,8 +99,9 @@ Result<std::shared_ptr<const Dataset>> LoadData(const SetupContext& setup,
                                                 const std::string& source, const RunText& text,
                                                 const DatasetOptions& options) {
   NXDKIT_ASSIGN(Dataset dataset, Dataset::Load(source, text.maker(), options));
-  std::string line = fmt::format("{}: {} prompts, the longest of {} tokens", source, dataset.size(),
-                                 dataset.longest());
+  std::string line =
+      fmt::format("{}: {}, the longest of {}", source, Counted(dataset.size(), "prompt"),
+                  Counted(dataset.longest(), "token"));
   if (dataset.dropped() > 0) line += fmt::format(", {} too long and left out", dataset.dropped());
   if (dataset.truncated() > 0)
     line += fmt::format(", {} too long and cut at the front of their text", dataset.truncated());

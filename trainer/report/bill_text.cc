@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lib/base/duration.h"
+#include "lib/base/text.h"
 #include "trainer/report/console.h"
 
 namespace nxdkit::trainer {
@@ -16,12 +17,13 @@ constexpr double kMostCount = 9007199254740992;  // 2^53: doubles are whole numb
 
 constexpr const char* kNoRate = "not known until a step was measured";
 
-std::string Times(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+// A count that is computed in doubles.
+std::string Total(double count, std::string_view noun) {
+  return Counted(static_cast<int64_t>(std::llround(std::min(count, kMostCount))), noun);
 }
 
 std::string PriceText(const BillTerms& terms) {
-  return fmt::format("at {} an hour x {}", *terms.price_per_hour, Times(terms.nodes, "node"));
+  return fmt::format("at {} an hour x {}", *terms.price_per_hour, Counted(terms.nodes, "node"));
 }
 
 std::string RateText(const Bill& bill) {
@@ -37,8 +39,8 @@ std::string RateText(const Bill& bill) {
 
 // "3 validations and 1 checkpoint"; "" for none.
 std::string PausesText(int64_t validations, int64_t saves) {
-  std::string text = validations > 0 ? Times(validations, "validation") : "";
-  if (saves > 0) text += (text.empty() ? "" : " and ") + Times(saves, "checkpoint");
+  std::string text = validations > 0 ? Counted(validations, "validation") : "";
+  if (saves > 0) text += (text.empty() ? "" : " and ") + Counted(saves, "checkpoint");
   return text;
 }
 
@@ -67,7 +69,7 @@ std::string SoFarText(const Bill& bill) {
 // Where a validation is all that is left.
 std::string ValidationOnlyText(const Bill& bill) {
   const std::string text =
-      "to the end: no step, " + Times(*bill.validations_left, "validation") + "\n";
+      "to the end: no step, " + Counted(*bill.validations_left, "validation") + "\n";
   if (!bill.seconds_left) return text + "hours: not known until a validation was measured\n";
   return text + "left: " + AmountText(std::nullopt, bill.seconds_left, bill.cost_left) +
          (bill.cost_left ? " " + PriceText(bill.terms) : "") + "\n";
@@ -97,14 +99,16 @@ std::string AmountText(const std::optional<double>& tokens, const std::optional<
 std::string BillLeftText(const Bill& bill) {
   if (!bill.steps_left) return "";
   std::string text =
-      fmt::format("to the end: {} of {}, {:.0f} prompts, {:.0f} responses, at most {} tokens\n",
-                  *bill.steps_left, Times(*bill.progress.all, "step"), *bill.prompts_left,
-                  *bill.responses_left, CountText(*bill.most_tokens_left));
+      fmt::format("to the end: {} of {}, {}, {}, at most {} tokens\n", Grouped(*bill.steps_left),
+                  Counted(*bill.progress.all, "step"), Total(*bill.prompts_left, "prompt"),
+                  Total(*bill.responses_left, "response"), CountText(*bill.most_tokens_left));
   if (*bill.steps_left == 0 && *bill.validations_left > 0) return ValidationOnlyText(bill);
   if (*bill.steps_left == 0) return text;
   if (!bill.seconds_left) return text + "hours: " + kNoRate + "\n";
   return text + "measured: " + RateText(bill) + "\nleft: " + LeftText(bill) + "\n";
 }
+
+std::string BillAmountText(const Bill& bill) { return SoFarText(bill); }
 
 std::string BillSoFarText(const Bill& bill) {
   const std::string text = SoFarText(bill);
@@ -116,7 +120,8 @@ std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill) {
   if (const std::string text = SoFarText(bill); !text.empty()) rows.emplace_back("so far", text);
   if (bill.step_seconds) rows.emplace_back("rate", RateText(bill));
   if (!bill.steps_left) return rows;
-  std::string text = fmt::format("{} of {}", *bill.steps_left, Times(*bill.progress.all, "step"));
+  std::string text =
+      fmt::format("{} of {}", Grouped(*bill.steps_left), Counted(*bill.progress.all, "step"));
   if (*bill.steps_left > 0) text += ": " + (bill.seconds_left ? LeftText(bill) : kNoRate);
   rows.emplace_back("to the end", text);
   return rows;

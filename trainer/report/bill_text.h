@@ -18,6 +18,9 @@ std::string AmountText(const std::optional<double>& tokens, const std::optional<
 // Lines of what is left, with line feeds: the plan in steps and the most tokens; the rate, and
 // what tokens, hours and money are left at it.
 std::string BillLeftText(const Bill& bill);
+// "13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts": so far; ""
+// when nothing is known.
+std::string BillAmountText(const Bill& bill);
 // "so far: 13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts\n"; ""
 // when nothing is known.
 std::string BillSoFarText(const Bill& bill);

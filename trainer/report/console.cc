@@ -28,7 +28,7 @@ constexpr Column kColumns[] = {
 
 constexpr std::string_view kAnnounced[] = {"gen", "validation", "save_checkpoint"};
 constexpr double kDrawSeconds = 0.1;
-constexpr size_t kMostColumns = 99;  // of the status line
+constexpr size_t kColumnsOtherwise = 80;
 
 }  // namespace
 
@@ -56,7 +56,10 @@ std::string CountText(double count) {
   return count < 1e9 ? fmt::format("{:.3g} M", count / 1e6) : fmt::format("{:.3g} G", count / 1e9);
 }
 
-Console::Console(ConsoleOptions options) : options_(std::move(options)), timer_(options_.clock) {}
+Console::Console(ConsoleOptions options)
+    : options_(std::move(options)),
+      table_(options_.total_steps, options_.columns),
+      timer_(options_.clock) {}
 
 Console::~Console() { Erase(); }
 
@@ -98,9 +101,8 @@ void Console::Line(std::string_view text) {
   Draw();
 }
 
-void Console::Say(const std::string& line) {
+void Console::Log(const std::string& line) {
   if (options_.log) options_.log(line);
-  Line(line);
 }
 
 void Console::BeginPhase(int64_t step, std::string_view phase) {
@@ -110,12 +112,8 @@ void Console::BeginPhase(int64_t step, std::string_view phase) {
   done_ = 0;
   phase_began_ = timer_.Now();
   const bool announced = std::ranges::find(kAnnounced, phase) != std::end(kAnnounced);
-  const std::string line = fmt::format("{}  {}", Position(step), phase);
-  if (announced && options_.log) options_.log(line);
-  if (options_.terminal)
-    Draw();
-  else if (announced)
-    Line(line);
+  if (announced) Log(fmt::format("{}  {}", Position(step), phase));
+  Draw();
 }
 
 void Console::Progress(int64_t done, int64_t units) {
@@ -142,7 +140,8 @@ void Console::Draw() {
     line +=
         " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
   line += Left(true);
-  line.resize(std::min(line.size(), kMostColumns));
+  const size_t columns = options_.columns > 0 ? options_.columns : kColumnsOtherwise;
+  line.resize(std::min(line.size(), columns - 1));  // a full line would wrap
   if (line == drawn_) return;
   options_.write("\r\x1b[K" + line);
   drawn_ = std::move(line);
@@ -163,7 +162,9 @@ void Console::StepDone(int64_t step, const MetricRecord& record) {
   phase_.clear();
   last_done_at_ = timer_.Now();
   Measure(step, record);
-  Say(line + Left(false));
+  Log(line + Left(false));
+  for (const std::string& row : table_.Step(step, record, {bill_.seconds_left, bill_.cost_left}))
+    Line(row);
 }
 
 void Console::Validation(int64_t step, const MetricRecord& record) {
@@ -172,7 +173,8 @@ void Console::Validation(int64_t step, const MetricRecord& record) {
     if (name.starts_with("val/"))
       line += fmt::format("  {} {}", EscapeControl(name.substr(4)), ShortNumber(value));
   if (!FindMetric(record, "timing_s/step")) Measure(step, record);  // else the step's line has
-  Say(line);
+  Log(line);
+  Line(table_.Validation(step, record));
 }
 
 }  // namespace nxdkit::trainer

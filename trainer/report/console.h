@@ -1,5 +1,6 @@
-// What a person sees of a run: on a terminal a line that is redrawn with step, phase and time left;
-// and, there as in a pipe, one line per step. The library prints nothing: a sink takes the text.
+// The view of a run for a person: the steps as rows of a table (step_table.h), and on a terminal a
+// line that is redrawn with step, phase and time left. The library prints nothing: a sink takes the
+// text. The log gets lines of its own, with more of each step.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "trainer/report/bill.h"
 #include "trainer/report/metrics.h"
+#include "trainer/report/step_table.h"
 
 namespace nxdkit::trainer {
 
@@ -16,6 +18,7 @@ struct ConsoleOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
   std::function<void(std::string_view)> log;    // whole lines of steps and long phases
   bool terminal = false;                        // redraw a status line; else whole lines only
+  size_t columns = 0;                           // of the terminal; 0: 80
   int64_t total_steps = 0;                      // of the whole run
   BillTerms terms{};                            // of what is left
   PhaseTimer::Clock clock;                      // seconds; nullptr: the system's steady clock
@@ -32,8 +35,7 @@ class Console {
   // A whole line, above the status line.
   void Line(std::string_view text);
 
-  // In a pipe the start of the long phases (gen, validation, save_checkpoint) is a line: a run must
-  // never look stuck.
+  // The start of the long phases (gen, validation, save_checkpoint) is a line of the log.
   void BeginPhase(int64_t step, std::string_view phase);
   // Of the phase under way, `done` of `units` (responses, scores, rows); at most ten redraws a
   // second.
@@ -41,20 +43,22 @@ class Console {
   void Tick();  // time has passed: redraws the status line when that shows
   void EndPhase();
 
-  // "step 12/50  overall 0.512  len 412  ...  12.3 s  left 7:45, 1.2 M tokens, cost 2.50"
+  // A row of the table; to the log
+  // "step 12/50  reward 0.512  length 412  ...  12.3 s  left 7:45, 1.2 M tokens, cost 2.50"
   void StepDone(int64_t step, const MetricRecord& record);
-  // A table of "name value" lines, for a validation.
+  // A row with the means over the validation set; to the log all of them.
   void Validation(int64_t step, const MetricRecord& record);
 
  private:
   std::string Position(int64_t step) const;
   std::string Left(bool brief) const;
   void Measure(int64_t step, const MetricRecord& record);
-  void Say(const std::string& line);  // Line, and to the log
+  void Log(const std::string& line);
   void Draw();
   void Erase();
 
   ConsoleOptions options_;
+  StepTable table_;
   PhaseTimer timer_;    // for its clock
   MetricSeries times_;  // of the last steps of this process: those before a resume took another
   Bill bill_;           // by them

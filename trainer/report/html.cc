@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "lib/base/text.h"
 #include "lib/system/paths.h"
 #include "trainer/base/characters.h"
 #include "trainer/report/bill_text.h"
@@ -259,9 +260,9 @@ std::string ConfigTable(const RunFiles& run) {
   for (const auto& [key, value] : run.config)
     rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", NameText(key), EscapeHtml(value));
   return fmt::format(
-      "<details><summary>Configuration, {} keys</summary><table class=\"data\">\n"
+      "<details><summary>Configuration, {}</summary><table class=\"data\">\n"
       "{}</table></details>\n",
-      run.config.size(), rows);
+      Counted(run.config.size(), "key"), rows);
 }
 
 std::string Card(std::string_view label, std::string_view value) {
@@ -338,8 +339,9 @@ std::string Samples(const RunFiles& run) {
   for (const auto& [step, samples] : by_step) {
     if (shown == kSteps) break;
     const size_t count = std::min(samples.size(), kSamplesOfStep);
-    html += fmt::format("<details{}><summary>Step {}, {} of {} samples</summary>\n",
-                        shown++ == 0 ? " open" : "", step, count, samples.size());
+    html +=
+        fmt::format("<details{}><summary>Step {}, {} of {}</summary>\n",
+                    shown++ == 0 ? " open" : "", step, count, Counted(samples.size(), "sample"));
     for (size_t i = 0; i < count; ++i) html += Sample(*samples[i]);
     html += "</details>\n";
   }

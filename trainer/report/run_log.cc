@@ -126,6 +126,7 @@ Console& RunDisplay::ConsoleFor(int64_t steps) {
   if (options_.steps) options.write = options_.write;
   options.log = [this](std::string_view line) { Log(line); };
   options.terminal = options_.terminal;
+  options.columns = options_.columns;
   options.total_steps = steps;
   options.terms = options_.terms;
   const bool draws = options.write && options.terminal;

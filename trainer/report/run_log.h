@@ -52,6 +52,7 @@ class RunLog {
 struct DisplayOptions {
   std::function<void(std::string_view)> write;  // to stderr; none: nothing is shown
   bool terminal = false;                        // a status line that moves by itself
+  size_t columns = 0;                           // of the terminal; 0: 80
   bool steps = true;  // false: steps and their phases are only logged (trainer.logger: no console)
   BillTerms terms{};  // of what is left
 };

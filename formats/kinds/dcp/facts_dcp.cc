@@ -6,6 +6,7 @@
 #include "formats/kinds/dcp/read_dcp.h"
 #include "formats/kinds/facts.h"
 #include "formats/kinds/table.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -36,8 +37,8 @@ void AddDcpFacts(KindFacts& facts, const Survey& survey) {
   const DcpFacts* dcp = FactsAs<DcpFacts>(survey);
   if (!dcp) return facts.last.Key("dcp", {});
   facts.last.Add("entries",
-                 fmt::format("{} tensors in {} chunks, {} objects", dcp->tensors, dcp->chunks,
-                             dcp->objects.size()),
+                 fmt::format("{} in {}, {}", Counted(dcp->tensors, "tensor"),
+                             Counted(dcp->chunks, "chunk"), Counted(dcp->objects.size(), "object")),
                  "dcp",
                  {{"tensors", dcp->tensors}, {"chunks", dcp->chunks}, {"objects", dcp->objects}});
   if (!dcp->objects.empty()) facts.last.Line("objects", Joined(dcp->objects, Short));

@@ -3,6 +3,7 @@
 #include "formats/kinds/facts.h"
 #include "formats/kinds/table.h"
 #include "formats/manifest/manifest.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::kinds {
 
@@ -34,18 +35,19 @@ void AddDeltaFacts(KindFacts& facts, const Survey& survey) {
   Facts& rows = facts.last;
   if (!delta) return rows.Key("delta", {});
   const char* coding = delta->coding == delta::Coding::kUlp ? "ulp" : "raw";
-  rows.Add("changed",
-           fmt::format("{} of {} elements in {} parameters", delta->changed, delta->elements,
-                       delta->parameters),
-           "delta",
-           {{"coding", coding},
-            {"parameters", delta->parameters},
-            {"elements", delta->elements},
-            {"changed", delta->changed},
-            {"dense_bytes", delta->dense_bytes},
-            {"payload_bytes", delta->payload_bytes},
-            {"base_digest", delta->base},
-            {"result_digest", delta->result}});
+  rows.Add(
+      "changed",
+      fmt::format("{} of {} in {}", Grouped(delta->changed), Counted(delta->elements, "element"),
+                  Counted(delta->parameters, "parameter")),
+      "delta",
+      {{"coding", coding},
+       {"parameters", delta->parameters},
+       {"elements", delta->elements},
+       {"changed", delta->changed},
+       {"dense_bytes", delta->dense_bytes},
+       {"payload_bytes", delta->payload_bytes},
+       {"base_digest", delta->base},
+       {"result_digest", delta->result}});
   rows.Line("payload", fmt::format("{} of {} dense; coding {}", HumanBytes(delta->payload_bytes),
                                    HumanBytes(delta->dense_bytes), coding));
   rows.Line("base", delta->base);

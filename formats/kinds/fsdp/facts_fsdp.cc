@@ -9,6 +9,7 @@
 #include "formats/kinds/facts.h"
 #include "formats/kinds/fsdp/fsdp_state.h"
 #include "formats/kinds/table.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -74,8 +75,8 @@ std::string FilesText(const fsdp::RankSet& set) {
 Status DescribeFsdp(Survey& survey, const std::string& path, const InputHints& hints) {
   NXDKIT_TRY(SurveyWhole(survey, kFsdp, path, hints));
   const fsdp::Facts& facts = *FsdpFactsOf(survey.artifact);
-  survey.description = fmt::format("rank files of an FSDP run of {} rank{}", facts.set.world,
-                                   facts.set.world == 1 ? "" : "s");
+  survey.description =
+      fmt::format("rank files of an FSDP run of {}", Counted(facts.set.world, "rank"));
   if (!facts.set.IsWhole(FilePart::kModel)) {
     survey.is_whole = false;
     survey.not_checked = "not all ranks are here";
@@ -101,15 +102,14 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
                                    ? HumanBytes(least)
                                    : fmt::format("{} to {}", HumanBytes(least), HumanBytes(most)));
   if (found.form != fsdp::OptimizerForm::kNone)
-    facts.last.Line("optimizer",
-                    fmt::format("{}, {} group{} of parameters", FormName(found.form),
-                                found.groups.size(), found.groups.size() == 1 ? "" : "s"));
+    facts.last.Line("optimizer", fmt::format("{}, {} of parameters", FormName(found.form),
+                                             Counted(found.groups.size(), "group")));
   const auto adapter = std::ranges::count_if(
       found.tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
   if (adapter > 0)
-    facts.last.Line(
-        "adapter", fmt::format("LoRA, {} of {} tensors; --lora says what of both is taken", adapter,
-                               found.tensors.size()));
+    facts.last.Line("adapter",
+                    fmt::format("LoRA, {} of {}; --lora says what of both is taken",
+                                Grouped(adapter), Counted(found.tensors.size(), "tensor")));
   facts.last.Key("fsdp", {{"world_size", found.set.world},
                           {"mesh", MeshJson(found)},
                           {"placements",

@@ -5,6 +5,7 @@
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
 #include "formats/rollout/rollout_layout.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
@@ -70,7 +71,8 @@ Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hin
   NXDKIT_ASSIGN(const std::vector<std::string> names, survey.artifact.look.ListIfThere(path));
   const bool indexed = std::ranges::any_of(names, hf::IsIndexName);
   if (const size_t files = survey.artifact.files.size(); files > 1)
-    survey.description += fmt::format(", {} files{}", files, indexed ? " and an index" : "");
+    survey.description +=
+        fmt::format(", {}{}", Counted(files, "file"), indexed ? " and an index" : "");
   return OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "formats/kinds/megatron/megatron_state.h"
 #include "formats/kinds/table.h"
 #include "formats/megatron/keys.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::kinds {
 namespace {
@@ -77,8 +78,8 @@ void AddMegatronFacts(KindFacts& facts, const Survey& survey) {
   add("pp", found->pp);
   add("ep", found->ep);
   facts.last.Line("run", run);
-  facts.last.Line("entries", fmt::format("{} tensors in {} chunks; layers {}", found->tensors,
-                                         found->chunks, found->layers));
+  facts.last.Line("entries", fmt::format("{} in {}; layers {}", Counted(found->tensors, "tensor"),
+                                         Counted(found->chunks, "chunk"), found->layers));
   facts.last.Line("optimizer", found->optimizer);
   if (!found->has_args)
     facts.last.Line("arguments", found->common.empty()

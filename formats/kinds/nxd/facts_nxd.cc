@@ -5,6 +5,7 @@
 #include "formats/kinds/facts.h"
 #include "formats/kinds/nxd/nxd_state.h"
 #include "formats/kinds/table.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
@@ -29,7 +30,7 @@ const HardwareSourceRow& SourceRow(HardwareSource source) {
   return kRows[static_cast<size_t>(source)];
 }
 
-std::string TagCount(size_t tags) { return fmt::format("{} tag{}", tags, tags == 1 ? "" : "s"); }
+std::string TagCount(size_t tags) { return Counted(tags, "tag"); }
 
 // Bytes of all files below a folder; of a link to one, that of the file.
 Result<uint64_t> BytesBelow(const std::string& folder) {

@@ -5,14 +5,15 @@
 #include "formats/kinds/facts.h"
 #include "formats/kinds/table.h"
 #include "formats/kinds/zero/zero_state.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::kinds {
 
 Status DescribeZero(Survey& survey, const std::string& path, const InputHints& hints) {
   NXDKIT_TRY(SurveyWhole(survey, kZero, path, hints));
   const zero::Facts& facts = *ZeroFactsOf(survey.artifact);
-  survey.description = fmt::format("DeepSpeed checkpoint, {} of {} rank{}", facts.form, facts.world,
-                                   facts.world == 1 ? "" : "s");
+  survey.description =
+      fmt::format("DeepSpeed checkpoint, {} of {}", facts.form, Counted(facts.world, "rank"));
   survey.facts = std::make_shared<ZeroFacts>(facts);
   return OkStatus();
 }
@@ -23,9 +24,9 @@ void AddZeroFacts(KindFacts& facts, const Survey& survey) {
   const zero::Facts& found = state->facts;
   if (found.stage > 0) facts.last.Line("ranks", std::to_string(found.world));
   facts.last.Line("parameters",
-                  fmt::format("{} trained in {} group{}, {} frozen; {} buffers", found.trained,
-                              found.groups.size(), found.groups.size() == 1 ? "" : "s",
-                              found.frozen, found.buffers));
+                  fmt::format("{} trained in {}, {} frozen; {}", Grouped(found.trained),
+                              Counted(found.groups.size(), "group"), Grouped(found.frozen),
+                              Counted(found.buffers, "buffer")));
   if (found.steps) facts.last.Line("steps", std::to_string(*found.steps));
   if (!found.version.empty()) facts.last.Line("saved by", "DeepSpeed " + Short(found.version));
   if (!found.others.empty())

@@ -36,10 +36,8 @@ std::optional<LoraReport> LoraReportOf(const BoundArtifact& source) {
 void NoteLeftOut(const std::vector<std::string>& names, ConvertReport& report) {
   constexpr size_t kFew = 3;
   if (names.size() > kFew) {
-    report.notes.push_back(
-        fmt::format("{} tensors are not parameters and are left out, the first "
-                    "is {}",
-                    names.size(), names.front()));
+    report.notes.push_back(fmt::format("{} are not parameters and are left out, the first is {}",
+                                       Counted(names.size(), "tensor"), names.front()));
     return;
   }
   for (const std::string& name : names)

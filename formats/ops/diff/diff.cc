@@ -37,6 +37,7 @@ struct Pair {
 struct Sums {
   double abs = 0;
   double rel = 0;
+  Squares squares;
 };
 
 // Takes chunks of B, loads the same elements of A, and measures.
@@ -49,8 +50,10 @@ class DiffSink : public Sink {
     sums_.resize(pairs_.size());
     for (size_t i = 0; i < pairs_.size(); ++i) {
       const OutputTensor& output = b_.outputs[pairs_[i].b];
-      diffs_[i] = {
-          output.name, output.shape, a_.outputs[pairs_[i].a].dtype, output.dtype, {}, {}, {}, {}};
+      diffs_[i].name = output.name;
+      diffs_[i].shape = output.shape;
+      diffs_[i].a_dtype = a_.outputs[pairs_[i].a].dtype;
+      diffs_[i].b_dtype = output.dtype;
       sums_[i].resize(*PackedBytes(output.dtype, output.shape) / kChunkBytes + 1);
     }
   }
@@ -67,7 +70,9 @@ class DiffSink : public Sink {
     NXDKIT_TRY(
         a_reader_.Read(pairs_[index].a, first * ElementBytes(a.dtype), a_bytes, scratch->gatherer));
     DiffTally tally = DiffElements(a.dtype, a_bytes.data(), b.dtype, bytes.data(), count, limits_);
-    sums_[index][offset / kChunkBytes] = {tally.sum_abs, tally.sum_rel};
+    sums_[index][offset / kChunkBytes] = {
+        tally.sum_abs, tally.sum_rel,
+        SumSquares(a.dtype, a_bytes.data(), b.dtype, bytes.data(), count)};
     tally.sum_abs = tally.sum_rel = 0;
     const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
     const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // of a complex number
@@ -88,6 +93,7 @@ class DiffSink : public Sink {
       for (const Sums& sums : sums_[i]) {
         diffs_[i].tally.sum_abs += sums.abs;
         diffs_[i].tally.sum_rel += sums.rel;
+        diffs_[i].squares.Add(sums.squares);
       }
     return std::move(diffs_);
   }
@@ -215,8 +221,21 @@ Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOption
   return bound;
 }
 
+// The state of training, whose names end in "/exp_avg" or the like, is not part of the weights.
+void AddLayers(const std::vector<Pair>& pairs, bool optimizer, DiffReport& report) {
+  std::vector<MovedParam> moved;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const ParamDiff& diff = report.params[i];
+    if (optimizer && diff.name.find('/') != diff.name.npos) continue;
+    moved.push_back({diff.name, pairs[i].b, diff.tally.elements, diff.tally.changed, diff.squares});
+  }
+  report.layers = MovesOf(std::move(moved));
+  for (const LayerMove& layer : report.layers) report.update.Add(layer);
+}
+
 Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
-                              const DiffLimits& limits, const RunOptions& run) {
+                              const DiffRequest& request) {
+  const RunOptions& run = request.run;
   NXDKIT_ASSIGN(const CanonicalPlan a_plan, PlanCanonical(a));
   NXDKIT_ASSIGN(const CanonicalPlan b_plan, PlanCanonical(b));
   DiffReport report;
@@ -226,12 +245,13 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   const CanonicalPlan chosen = Choose(b_plan, pairs);
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeAlignedOptions(run, kChunkBytes, kWidest * kChunkBytes + kStagingBytes));
-  DiffSink sink(a_plan, a, b_plan, pairs, limits);
+  DiffSink sink(a_plan, a, b_plan, pairs, request.limits);
   NXDKIT_TRY(RunPlan(chosen, b.bound, options, run, "comparing", sink));
   for (const BoundArtifact* side : {&a, &b}) NXDKIT_TRY(Prove(*side, Proving::kTouched, run));
   report.params = sink.Finish();
   for (const ParamDiff& diff : report.params) report.total.Merge(diff.tally);
   report.total.worst = -1;
+  AddLayers(pairs, request.optimizer, report);
   std::ranges::sort(report.params, IsWorse);
   return report;
 }
@@ -259,7 +279,7 @@ Result<DiffReport> Diff(const DiffRequest& request) {
                 Open(request.a, request.optimizer, request.run, a_options, notes));
   NXDKIT_ASSIGN(const BoundArtifact b,
                 Open(request.b, request.optimizer, request.run, b_options, notes));
-  NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request.limits, request.run));
+  NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request));
   CompareOptions(a_options, b_options, report);
   NXDKIT_TRY(NameExchange(a, b, report));
   for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);

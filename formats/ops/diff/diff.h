@@ -8,6 +8,7 @@
 #include "formats/artifact/finding.h"
 #include "formats/artifact/run.h"
 #include "formats/ops/diff/diff_kernels.h"
+#include "formats/ops/diff/layers.h"
 
 namespace nxdkit::ops {
 
@@ -18,6 +19,7 @@ struct ParamDiff {
   Dtype a_dtype = Dtype::kF32;
   Dtype b_dtype = Dtype::kF32;
   DiffTally tally;
+  Squares squares;
   // Where tally.worst is, in the parameter, and what stands there; empty when nothing differs.
   Shape worst_index;
   std::string worst_a;
@@ -29,6 +31,8 @@ struct DiffReport : Said {
   const Kind* b_kind = nullptr;
   std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
   DiffTally total;                // without `worst`
+  std::vector<LayerMove> layers;  // of the weights, in the order of the model
+  LayerMove update;               // all of these together
   // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
   // "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;

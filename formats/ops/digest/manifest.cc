@@ -2,13 +2,16 @@
 #include "formats/kinds/open.h"
 
 #include <fmt/core.h>
+
 #include <unistd.h>
+#include <algorithm>
 
 #include <cerrno>
 
 #include "formats/ops/digest/files.h"
 #include "formats/ops/verify/compare.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/hash/signature.h"
 #include "lib/system/folders.h"
 #include "lib/system/places.h"
@@ -79,6 +82,11 @@ Status CheckSignature(const DigestRequest& request, const std::string& text, Dig
   return OkStatus();
 }
 
+std::string AsRecorded(size_t count, std::string_view noun) {
+  return count == 1 ? fmt::format("the {} is as recorded", noun)
+                    : fmt::format("all {} are as recorded", Counted(count, noun));
+}
+
 Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const Manifest& recorded,
                   DigestReport& report) {
   if (recorded.kind.empty() || !request.files) return OkStatus();
@@ -91,8 +99,7 @@ Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const 
   const std::string& path = *request.check_manifest;
   NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
   const std::vector<Finding> findings = CompareFiles(recorded.files, report.files);
-  if (findings.empty())
-    report.checks.push_back(fmt::format("all {} files are as recorded", report.files.size()));
+  if (findings.empty()) report.checks.push_back(AsRecorded(report.files.size(), "file"));
   report.findings.insert(report.findings.end(), findings.begin(), findings.end());
   return OkStatus();
 }
@@ -100,9 +107,10 @@ Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const 
 Status Check(const DigestRequest& request, const Artifact& artifact, const Manifest& recorded,
              DigestReport& report) {
   report.findings = CompareModels(recorded.model, report.model);
+  report.differing = artifact::CountDiffering(
+      report.findings, std::max(recorded.model.params.size(), report.model.params.size()));
   if (report.findings.empty())
-    report.checks.push_back(
-        fmt::format("all {} parameters are as recorded", report.model.params.size()));
+    report.checks.push_back(AsRecorded(report.model.params.size(), "parameter"));
   return CheckFiles(request, artifact, recorded, report);
 }
 

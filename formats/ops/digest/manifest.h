@@ -30,7 +30,8 @@ struct DigestReport : Said {
   std::vector<FileDigest> files;  // when a manifest was written or checked with files
   std::vector<std::string> checks;
   std::vector<Finding> findings;
-  std::vector<std::string> left_out;  // tensors that are no parameters
+  artifact::DifferingParams differing;  // from what a manifest records
+  std::vector<std::string> left_out;    // tensors that are no parameters
 };
 
 // Checks the copies, digests, and writes or checks the manifest. A signature that is wrong is a

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "formats/ops/verify/compare.h"
 #include "formats/ops/verify/exchange.h"
@@ -116,6 +118,7 @@ Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, F
     if (strip != stored) continue;
     if (head == *finding.head) return OkStatus();  // the right head, with wrong elements
     const char* what = role == Role::kKey ? "key" : role == Role::kValue ? "value" : "query";
+    finding.explained = true;
     finding.message +=
         fmt::format("; {} head {} is where head {} belongs", what, head, *finding.head);
     const Kind& kind = *actual.artifact.kind;
@@ -145,6 +148,7 @@ Status NameExchange(const BoundArtifact& expected, const BoundArtifact& actual,
   for (Finding& finding : report.findings) {
     NXDKIT_ASSIGN(const bool explains, search->Explains(*exchange, finding.param));
     if (!explains) continue;
+    finding.explained = true;
     finding.message += "; the rows lie as exchanged by " + exchange->Text();
     ++count;
   }
@@ -156,6 +160,36 @@ Status NameExchange(const BoundArtifact& expected, const BoundArtifact& actual,
       count, report.findings.size(), exchange->Text(), exchange->fsdp, exchange->tp, back.Text(),
       back.fsdp, back.tp));
   return OkStatus();
+}
+
+// The parameters that differ, of `artifact` whose findings these are. A finding names the first one
+// of its tensor: another one that is fused with it differs for certain where more elements do than
+// the rest of the tensor has.
+artifact::DifferingParams DifferingIn(const BoundArtifact& artifact,
+                                      const std::vector<Finding>& findings, uint64_t all) {
+  std::map<std::pair<std::string_view, std::string_view>, size_t> tensors;
+  const Layout& layout = artifact.bound.layout;
+  for (size_t t = 0; t < layout.tensors.size(); ++t)
+    tensors[{layout.files[layout.tensors[t].file].path, layout.tensors[t].name}] = t;
+  std::set<std::string_view> certain, possible;
+  for (const Finding& finding : findings) {
+    if (!finding.param.empty()) certain.insert(finding.param);
+    const auto tensor = tensors.find({finding.file, finding.tensor});
+    if (tensor == tensors.end()) continue;
+    std::map<uint32_t, int64_t> elements;
+    for (const Piece& piece : layout.tensors[tensor->second].pieces)
+      elements[piece.param] += static_cast<int64_t>(piece.logical.Volume());
+    const int64_t stored =
+        ElementCount(artifact.bound.stored[tensor->second].shape).value_or(INT64_MAX);
+    for (const auto& [param, count] : elements)
+      if (finding.count > stored - count)
+        certain.insert(artifact.params[param].name);
+      else if (finding.count > 1)
+        possible.insert(artifact.params[param].name);
+  }
+  const bool more =
+      std::ranges::any_of(possible, [&](std::string_view name) { return !certain.contains(name); });
+  return {all, certain.size(), more};
 }
 
 Status Explain(const BoundArtifact& expected, const BoundArtifact& actual, VerifyReport& report) {
@@ -184,12 +218,14 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
     return OkStatus();
   }
   report.findings = *std::move(first);
+  report.differing = DifferingIn(artifact, report.findings, other.params.size());
   if (types.empty()) return Explain(other, artifact, report);
 
   const std::string back_types = TypesText(artifact, other);
   NXDKIT_ASSIGN(std::vector<Finding> back, CompareArtifacts(artifact, other, request.run));
   if (back.empty() && LooksRounded(artifact, report.findings)) {
     report.findings.clear();
+    report.differing = {};
     report.checks.push_back(
         fmt::format("every element of {} equals the one here, rounded from {}", path, back_types));
     return OkStatus();
@@ -200,6 +236,7 @@ Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact
       back.empty() ? "converted" : "rounded", is_source ? back_types : types));
   if (!is_source) return Explain(other, artifact, report);
   report.findings = std::move(back);
+  report.differing = DifferingIn(other, report.findings, other.params.size());
   return ExplainHeads(artifact, other, report.findings);
 }
 

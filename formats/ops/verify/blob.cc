@@ -6,6 +6,7 @@
 #include "formats/torch/zip_format.h"
 #include "formats/torch/zip_reader.h"
 #include "formats/torch/zip_record.h"
+#include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -129,8 +130,8 @@ Status CheckBlobs(const rollout::Bundle& bundle, const std::function<Status()>& 
     NXDKIT_ASSIGN(BlobReport blob, CheckBlob(path, BlobDepth::kContents, poll));
     if (blob.findings.empty())
       report.checks.push_back(
-          fmt::format("{}: a whole TorchScript archive, {} NEFF{} in it, checksums and hashes hold",
-                      name, blob.neffs, blob.neffs == 1 ? "" : "s"));
+          fmt::format("{}: a whole TorchScript archive, {} in it, checksums and hashes hold", name,
+                      Counted(blob.neffs, "NEFF")));
     if (blob.findings.empty() && blob.neffs == 0) report.warnings.push_back(NoNeffText(path));
     for (Finding& finding : blob.findings) report.findings.push_back(std::move(finding));
   }

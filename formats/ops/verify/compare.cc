@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "formats/kinds/kind.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::ops {
 
@@ -59,9 +60,7 @@ Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>
   return finding;
 }
 
-std::string CountText(const Finding& finding) {
-  return finding.count == 1 ? "1 element" : fmt::format("{} elements", finding.count);
-}
+std::string CountText(const Finding& finding) { return Counted(finding.count, "element"); }
 
 // What a difference between an artifact and its own prediction means.
 void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const TensorLayout& layout) {

@@ -10,6 +10,7 @@
 #include "formats/ops/verify/blob.h"
 #include "formats/rollout/cpu_plan.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 
@@ -102,8 +103,8 @@ struct Judge {
     }
     if (report.findings.size() == before)
       report.checks.push_back(fmt::format(
-          "names, shapes and element types of all {} ranks are those that the model gives",
-          bundle.shards.size()));
+          "names, shapes and element types of {}{} are those that the model gives",
+          bundle.shards.size() == 1 ? "" : "all ", Counted(bundle.shards.size(), "rank")));
     return OkStatus();
   }
 

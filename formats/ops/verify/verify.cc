@@ -18,6 +18,7 @@
 #include "formats/training/check_adam.h"
 #include "formats/training/check_masters.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 
 namespace nxdkit::ops {
 namespace {
@@ -55,15 +56,15 @@ void NameChecks(const BoundArtifact& artifact, VerifyReport& report) {
         artifact.artifact.path));
     return;
   }
-  report.checks.push_back(
-      fmt::format("structure: {} tensors in {} files, all {} parameters complete, shapes and "
-                  "dtypes as laid out",
-                  report.tensors, artifact.artifact.files.size(), artifact.params.size()));
+  report.checks.push_back(fmt::format(
+      "structure: {} in {}, all {} complete, shapes and "
+      "dtypes as laid out",
+      Counted(report.tensors, "tensor"), Counted(artifact.artifact.files.size(), "file"),
+      Counted(artifact.params.size(), "parameter")));
   for (const std::string& proof : artifact.artifact.proofs) report.checks.push_back(proof);
   const size_t archives = ArchivesWithChecksums(artifact.artifact).size();
   if (archives > 0)
-    report.checks.push_back(fmt::format("the checksums of {} torch archive{} hold", archives,
-                                        archives == 1 ? "" : "s"));
+    report.checks.push_back("the checksums of " + Counted(archives, "torch archive") + " hold");
   const Kind& kind = *artifact.artifact.kind;
   if (kind.name_checks) kind.name_checks(artifact, report.ranks, report.checks);
 }
@@ -185,8 +186,8 @@ void CountState(const BoundArtifact& training, VerifyReport& report) {
                            .first(training.optimizer->entries.size() - training.carried.size());
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
   const auto count = std::ranges::count_if(entries, [](const auto& e) { return e.has_value(); });
-  report.checks.push_back(
-      fmt::format("the optimizer's state is whole for {} of {} parameters", count, entries.size()));
+  report.checks.push_back(fmt::format("the optimizer's state is whole for {} of {}", Grouped(count),
+                                      Counted(entries.size(), "parameter")));
   if (missing == entries.end()) return;
   report.warnings.push_back(
       fmt::format("{} of {} parameters have no optimizer state, the first is {}",
@@ -321,6 +322,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
     NXDKIT_TRY(VerifyOptimizer(artifact, request.hints, request.values, request.run, report));
   }
   Append(report.findings, std::move(against.findings));
+  report.differing = against.differing;
   Append(report.checks, std::move(against.checks));
   report.AddSaid(against);
   return report;

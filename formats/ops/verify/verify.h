@@ -39,9 +39,10 @@ struct VerifyReport : Said {
   uint64_t tensors = 0;
   uint64_t parameters = 0;  // elements of the model
   uint64_t ranks = 0;
-  std::vector<std::string> checks;  // what was found good, one line each
-  std::vector<Finding> findings;    // what was not; empty: good
-  rollout::VersionStamp stamp;      // of optimum-neuron's bundle: what a loader must have
+  std::vector<std::string> checks;      // what was found good, one line each
+  std::vector<Finding> findings;        // what was not; empty: good
+  artifact::DifferingParams differing;  // from what it was compared with
+  rollout::VersionStamp stamp;          // of optimum-neuron's bundle: what a loader must have
   std::vector<Loader> loaders;
 };
 

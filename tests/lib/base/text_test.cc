@@ -74,6 +74,40 @@ TEST(HumanRate, PerSecond) {
   EXPECT_EQ(HumanRate(5, -1), "- B/s");
 }
 
+TEST(Counted, HasTheNounInItsNumberAndGroupedThousands) {
+  EXPECT_EQ(Counted(0, "file"), "0 files");
+  EXPECT_EQ(Counted(1, "file"), "1 file");
+  EXPECT_EQ(Counted(size_t{2}, "file"), "2 files");
+  EXPECT_EQ(Counted(254'656, "parameter"), "254,656 parameters");
+  EXPECT_EQ(Counted(1, "entry"), "1 entry");
+  EXPECT_EQ(Counted(3, "entry"), "3 entries");
+  EXPECT_EQ(Counted(3, "day"), "3 days");
+  EXPECT_EQ(Counted(2, "index"), "2 indexes");
+  EXPECT_EQ(Counted(2, "alias"), "2 aliases");
+  EXPECT_EQ(Counted(2, "batch"), "2 batches");
+  EXPECT_EQ(Counted(-1000, "step"), "-1,000 steps");
+}
+
+TEST(Grouped, CommasAtThousands) {
+  EXPECT_EQ(Grouped(uint64_t{0}), "0");
+  EXPECT_EQ(Grouped(uint64_t{999}), "999");
+  EXPECT_EQ(Grouped(uint64_t{1000}), "1,000");
+  EXPECT_EQ(Grouped(int64_t{-999}), "-999");
+  EXPECT_EQ(Grouped(INT64_MIN), "-9,223,372,036,854,775,808");
+  EXPECT_EQ(Grouped(UINT64_MAX), "18,446,744,073,709,551,615");
+}
+
+TEST(ShortenMiddle, KeepsBothEndsAndCountsCodePoints) {
+  EXPECT_EQ(ShortenMiddle("model.layers.0.weight", 21), "model.layers.0.weight");
+  EXPECT_EQ(ShortenMiddle("model.layers.0.weight", 12), "mode...eight");
+  EXPECT_EQ(ShortenMiddle("model.layers.0.weight", 5), "m...t");
+  EXPECT_EQ(ShortenMiddle("model.layers.0.weight", 4), "mode");
+  EXPECT_EQ(ShortenMiddle("", 0), "");
+  const std::string umlauts = "\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4\u00f6";
+  EXPECT_EQ(TextColumns(umlauts), 8u);
+  EXPECT_EQ(ShortenMiddle(umlauts, 7), "\u00e4\u00f6...\u00e4\u00f6");
+}
+
 TEST(ParseBytes, Sizes) {
   const std::pair<const char*, uint64_t> rows[] = {
       {"0", 0},

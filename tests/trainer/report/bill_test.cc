@@ -57,7 +57,7 @@ TEST(Bills, WithoutAMeasuredStepThereAreNoHours) {
                              bill.seconds_so_far, bill.tokens_left, bill.seconds_left})
     EXPECT_EQ(figure, std::nullopt);
   EXPECT_EQ(BillLeftText(bill),
-            "to the end: 50 of 50 steps, 3200 prompts, 25600 responses, at most 105 M tokens\n"
+            "to the end: 50 of 50 steps, 3,200 prompts, 25,600 responses, at most 105 M tokens\n"
             "hours: not known until a step was measured\n");
   EXPECT_EQ(BillSoFarText(bill), "");
 }
@@ -88,7 +88,7 @@ TEST(Bills, OfAMeasuredRun) {
   EXPECT_DOUBLE_EQ(*bill.cost_left, 255.0 / 3600 * 2 * 18);
   EXPECT_EQ(
       BillLeftText(bill),
-      "to the end: 6 of 10 steps, 384 prompts, 3072 responses, at most 12.6 M tokens\n"
+      "to the end: 6 of 10 steps, 384 prompts, 3,072 responses, at most 12.6 M tokens\n"
       "measured: 40 s and 2 k tokens a step, 50 tokens a second, the median of 3 steps\n"
       "left: 12 k tokens in 4 min 15 s, cost 2.55 at 18 an hour x 2 nodes, with 3 checkpoints\n");
   EXPECT_EQ(BillSoFarText(bill),

@@ -36,8 +36,8 @@ TEST(Console, APipeGetsWholeLines) {
                        {"reward/overall", 0.5},
                        {"timing_s/step", 20}});
   EXPECT_EQ(screen.text,
-            "step 1/10  gen\n"
-            "step 1/10  reward 0.5000  grad 0.2500  lr 1.0e-05  20.0 s  left 3:00\n");
+            "   step  reward     grad    sec     left\n"
+            "   1/10   0.500    0.250   20.0     3:00\n");
 }
 
 TEST(Console, ATerminalRedrawsOneLine) {
@@ -56,7 +56,7 @@ TEST(Console, ATerminalRedrawsOneLine) {
   console.EndPhase();
   EXPECT_EQ(screen.Take(), "\r\x1b[K");
   console.StepDone(1, {{"timing_s/step", 10}});
-  EXPECT_EQ(screen.Take(), "step 1/10  left 1:30\n");
+  EXPECT_EQ(screen.Take(), "   step     left\n   1/10     1:30\n");
 }
 
 // Nothing happens in the phase but that time passes.
@@ -78,7 +78,7 @@ TEST(Console, TimeGoesOnWithinAPhase) {
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  1:20  left 2:40");
   screen.now = 110;
   console.StepDone(2, {{"timing_s/step", 90}});  // the first one has warmed up
-  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  left 12:00\n");
+  EXPECT_EQ(screen.Take(), "\r\x1b[K   2/10    12:00\n");
 }
 
 TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
@@ -98,6 +98,15 @@ TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
   }
 }
 
+TEST(Console, TheStatusLineFitsTheTerminal) {
+  Screen screen;
+  ConsoleOptions options = screen.Options(true);
+  options.columns = 20;
+  Console console(options);
+  console.BeginPhase(1, "save_checkpoint");
+  EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 1/10  save_che");
+}
+
 TEST(Console, ErasesItsLineAtTheEnd) {
   Screen screen;
   { Console(screen.Options(true)).BeginPhase(1, "adv"); }
@@ -110,9 +119,9 @@ TEST(Console, TimeLeftCountsOwnSteps) {
   Console console(screen.Options(false));
   screen.now = 60;
   console.StepDone(6, {{"timing_s/step", 60}});
-  EXPECT_EQ(screen.Take(), "step 6/10  left 4:00\n");
+  EXPECT_EQ(screen.Take(), "   step     left\n   6/10     4:00\n");
   console.Validation(6, {{"val/accuracy_reward", 0.75}, {"val_response_length/mean", 7}});
-  EXPECT_EQ(screen.Take(), "step 6/10  validation  accuracy_reward 0.7500\n");
+  EXPECT_EQ(screen.Take(), "   6/10  validation  accuracy_reward 0.750\n");
 }
 
 // 360 s are 0.1 h, of two nodes.
@@ -121,9 +130,12 @@ TEST(Console, SaysTheTokensAndTheMoneyThatAreLeft) {
   ConsoleOptions options = screen.Options(true);
   options.terms.nodes = 2;
   options.terms.price_per_hour = 21.5;
+  std::string log;
+  options.log = [&](std::string_view line) { log += line; };
   Console console(options);
   console.StepDone(9, {{"perf/total_num_tokens", 12500}, {"timing_s/step", 360}});
-  EXPECT_EQ(screen.Take(), "step 9/10  left 6:00, 12.5 k tokens, cost 4.30\n");
+  EXPECT_EQ(screen.Take(), "   step     left     cost\n   9/10     6:00     4.30\n");
+  EXPECT_EQ(log, "step 9/10  left 6:00, 12.5 k tokens, cost 4.30");
   console.BeginPhase(10, "gen");
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 10/10  gen  0:00  left 6:00");
 }
@@ -136,7 +148,7 @@ TEST(Console, TimeLeftFollowsTheLastSteps) {
   Console console(options);
   for (int step = 1; step <= 42; ++step)
     console.StepDone(step, {{"timing_s/step", step <= 2 ? 100 : 10}});
-  EXPECT_TRUE(screen.Take().ends_with("step 42/100  left 9:40\n"));
+  EXPECT_TRUE(screen.Take().ends_with(" 42/100     9:40\n"));
 }
 
 TEST(Console, WithoutASinkNothingHappens) {

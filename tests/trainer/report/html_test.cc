@@ -112,7 +112,7 @@ TEST(HtmlReport, ShowsTheRun) {
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
   EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
-  EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10, 1 of 1 samples"));
+  EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10, 1 of 1 sample"));
   EXPECT_THAT(html, HasSubstr("<td>data.<wbr>seed</td><td>1</td>"));
   EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";

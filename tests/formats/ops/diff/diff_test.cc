@@ -104,6 +104,8 @@ TEST_F(Diff, DoesNotDependOnThreadsAndMemory) {
     ASSERT_EQ(report.params.size(), expected.params.size());
     EXPECT_EQ(report.total.sum_abs, expected.total.sum_abs);
     EXPECT_EQ(report.total.sum_rel, expected.total.sum_rel);
+    EXPECT_EQ(report.update.squares.a, expected.update.squares.a);
+    EXPECT_EQ(report.update.squares.update, expected.update.squares.update);
     EXPECT_EQ(report.total.ulps, expected.total.ulps);
     for (size_t i = 0; i < report.params.size(); ++i) {
       EXPECT_EQ(report.params[i].name, expected.params[i].name);

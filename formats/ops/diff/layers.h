@@ -1,0 +1,43 @@
+// How far each layer of a model has moved: the norm of its update against that of its weights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/ops/diff/squares.h"
+
+namespace nxdkit::ops {
+
+// One parameter that both models have.
+struct MovedParam {
+  std::string name;
+  uint64_t position = 0;  // in the order of the model
+  uint64_t elements = 0;
+  uint64_t changed = 0;
+  Squares squares;
+};
+
+// The parameters of a layer, or of a module outside the layers.
+struct LayerMove {
+  std::string name;              // "model.layers.3", "model.embed_tokens"
+  std::optional<int64_t> layer;  // the 3
+  uint64_t parameters = 0;
+  uint64_t elements = 0;
+  uint64_t changed = 0;
+  Squares squares;
+
+  double norm_a() const;
+  double norm_update() const;
+  // ||B - A|| / ||A||; 0 where nothing moved, nullopt where the weights of A are zeros.
+  std::optional<double> relative() const;
+  void Add(const LayerMove& next);  // all but the name and the number
+};
+
+// A layer is the number that is the first part of a name to be one: "model.layers.3.mlp...". Any
+// other parameter belongs to the module of its name less its last part. In the order of the model,
+// a stack of layers by number; sums are in the order of positions.
+std::vector<LayerMove> MovesOf(std::vector<MovedParam> params);
+
+}  // namespace nxdkit::ops
