@@ -11,11 +11,11 @@ namespace nxdkit::artifact {
 namespace {
 
 struct Record {
-  const StoredTensor* tensor;  // the first that lies in it
+  const StoredTensor* tensor;  // the first one in it
   const CheckedStorage* storage;
 };
 
-// The records of the artifact and of those that it is merged from, each once.
+// Adds the records of the artifact and of those that it is merged from, each once.
 void AddRecords(const BoundArtifact& bound, std::set<const CheckedStorage*>& seen,
                 std::vector<Record>& records) {
   for (const TensorFile& file : bound.artifact.files)

@@ -24,7 +24,7 @@ NameMap ByName(std::vector<TensorLayout> tensors) {
 
 namespace {
 
-// What trainers add to a model, and no weight of it is: TRL's value head.
+// Tensors that trainers add to a model, and that are not weights of it: TRL's value head.
 bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 
 std::set<std::string> BuffersOf(const TensorFile& file) {
@@ -126,8 +126,8 @@ Status CheckCarriedOnce(const BoundArtifact& out) {
 
 namespace {
 
-// Takes `count` parameters from `first` on out of what is stored, and gives those after them their
-// new numbers; the new place of every stored tensor that stays.
+// Removes `count` parameters from `first` on, and their stored tensors, and renumbers the
+// parameters after them; returns the new place of every stored tensor that stays.
 std::vector<size_t> DropParams(BoundArtifact& out, uint32_t first, uint32_t count) {
   std::vector<size_t> places(out.bound.stored.size());
   size_t kept = 0;

@@ -45,7 +45,7 @@ Status RequireModel(const BoundArtifact& source) {
 
 namespace {
 
-// The dtype of a stored tensor, or its parameter's where that is said apart.
+// The dtype of a stored tensor, or its parameter's if that is given separately.
 Dtype DtypeOf(const BoundArtifact& source, size_t tensor) {
   const std::vector<Piece>& pieces = source.bound.layout.tensors[tensor].pieces;
   const bool has_own = !pieces.empty() && pieces.front().param < source.own_dtypes.size();

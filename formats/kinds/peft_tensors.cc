@@ -17,7 +17,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// What PEFT's save_embedding_layers adds, asked or not.
+// Modules that PEFT's save_embedding_layers adds, asked or not.
 bool IsEmbeddingOrHead(std::string_view module) {
   constexpr std::string_view kNames[] = {"embed_tokens", "lm_head",         "embed_in",
                                          "embed_out",    "word_embeddings", "wte"};
@@ -37,7 +37,7 @@ class Binder {
         tied_.emplace(alias.name, it->second);
   }
 
-  // PEFT calls modules as they are named in memory, which may be another spelling of the family.
+  // PEFT uses the module names in memory, which may be another spelling of the family.
   void AddSpellings(const models::Model& model) {
     for (const std::string& spelling : models::Spellings(*model.config.family)) {
       const auto tensors = models::SpelledTensors(model, spelling, /*with_aliases=*/false);
@@ -83,7 +83,7 @@ class Binder {
 
     const StoredTensor* any() const { return a ? a : b ? b : magnitude; }
   };
-  // A parameter that is stored whole. The head of a tied base is one with its embedding.
+  // A parameter that is stored whole. The head of a tied base is the same as its embedding.
   struct Whole {
     const StoredTensor* own = nullptr;
     const StoredTensor* as_head = nullptr;
@@ -107,7 +107,7 @@ class Binder {
     return OkStatus();
   }
 
-  // Finds what the trained model was wrapped in.
+  // Finds the wrapper of the trained model.
   Status FindOuter() {
     std::set<std::string_view> targets;
     for (const auto& [name, stored] : names_) targets.insert(name.target);
@@ -123,8 +123,8 @@ class Binder {
     return OkStatus();
   }
 
-  // What ties a key to the whole name of the trained model, or works it out, fits other modules
-  // without what was around them.
+  // Patterns that bind a key to the whole name of the trained model, or compute it, match other
+  // modules once the wrapper is removed.
   Status CheckPeels() const {
     const auto check = [](const auto& patterns, const char* key) -> Status {
       for (const auto& [pattern, value] : patterns)
@@ -198,7 +198,7 @@ class Binder {
     return OkStatus();
   }
 
-  // A key that fits no adapted module changes nothing: it is mistyped, or of another adapter.
+  // A key that fits no adapted module has no effect: it is mistyped, or of another adapter.
   template <typename T>
   void WarnOfIdleKeys(const std::vector<std::pair<lora::ModulePattern, T>>& patterns,
                       const char* key) {
@@ -230,7 +230,7 @@ class Binder {
     const std::string module = name.target.substr(0, name.target.rfind('.'));
     const bool bias = name.target.ends_with(".bias") && config_.bias != lora::Bias::kNone;
     const bool embedding = name.target.ends_with(".weight") && IsEmbeddingOrHead(module);
-    // PEFT saves the embedding beside its adapter, when the vocabulary may have grown.
+    // PEFT saves the embedding with its adapter, if the vocabulary may have grown.
     if (!bias && !embedding && !name.beside && !config_.Saves(module))
       return Corrupt(
           "a parameter that neither modules_to_save nor bias of adapter_config.json says is in the "
@@ -255,8 +255,8 @@ class Binder {
     return OkStatus();
   }
 
-  // Both names of a tied embedding are one parameter where they hold the same, or where PEFT would
-  // load them into the one that the base has.
+  // Both names of a tied embedding are one parameter if they have the same contents, or if PEFT
+  // would load them into the base's only one.
   Status AddWhole(uint32_t target, const Whole& whole) {
     const bool both = whole.own && whole.as_head;
     if (both) {
@@ -336,7 +336,7 @@ class Binder {
     const int64_t rank = config_.RankOf(module);
     const int64_t out = weight.shape[0];
     const int64_t in = weight.shape[1];
-    // An embedding is its own transpose's layer: A [rank, vocabulary], B [hidden, rank].
+    // For an embedding A and B are transposed: A [rank, vocabulary], B [hidden, rank].
     if (pair.embedding) {
       NXDKIT_TRY(CheckShape(*pair.a, {rank, out}, 0, rank));
       NXDKIT_TRY(CheckShape(*pair.b, {in, rank}, 1, rank));
@@ -378,8 +378,8 @@ class Binder {
     out_.bound.Add(std::move(tensor), stored);
   }
 
-  // A module that is adapted by the configuration and not in the file: the file was cut short, or
-  // is another one's.
+  // A module that the configuration adapts and the file does not have: the file was cut short, or
+  // is another adapter's.
   Status CheckTargets() {
     if (config_.targets_are_a_pattern || config_.excluded_is_a_pattern) return OkStatus();
     for (uint32_t i = 0; i < base_.params->size(); ++i) {
@@ -404,7 +404,7 @@ class Binder {
     return OkStatus();
   }
 
-  // The same for what is saved whole.
+  // The same for modules that are saved whole.
   Status CheckSaved() {
     for (const std::string& name : config_.modules_to_save) {
       const bool found = std::ranges::any_of(names_, [&](const auto& item) {
@@ -413,7 +413,7 @@ class Binder {
                lora::IsWithin(target.substr(0, target.rfind('.')), name);
       });
       if (found) continue;
-      // PEFT names every head that a model for a task might have: "classifier", "score".
+      // PEFT lists every head that a model for a task might have: "classifier", "score".
       const bool in_base = std::ranges::any_of(*base_.params, [&](const LogicalTensor& weight) {
         return lora::IsWithin(weight.name.substr(0, weight.name.rfind('.')), name);
       });
@@ -445,7 +445,7 @@ class Binder {
   const lora::Config& config_;
   LoraNumbering numbering_;
   std::unordered_map<std::string, uint32_t> index_;    // of the base's parameters
-  std::map<std::string, uint32_t, std::less<>> tied_;  // other names of them: the head's
+  std::map<std::string, uint32_t, std::less<>> tied_;  // their other names: the head's
   std::vector<std::pair<LoraName, const StoredTensor*>> names_;
   std::map<uint32_t, Pair> pairs_;  // by target
   std::map<uint32_t, Whole> wholes_;

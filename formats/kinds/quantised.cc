@@ -37,8 +37,8 @@ constexpr Row kRows[] = {
     {"_scales", "mxfp4"},
 };
 
-// The method that keeps a tensor of this name beside a weight: "fp8" for "weight_scale_inv"; "" for
-// a name that none has.
+// The method that stores a tensor of this name next to a weight: "fp8" for "weight_scale_inv"; ""
+// if there is none.
 std::string_view QuantisedBy(std::string_view name) {
   for (const Row& row : kRows)
     if (name.ends_with(row.end)) return row.method;

@@ -69,7 +69,7 @@ constexpr FileRow kFiles[] = {
      "a JSON text, not weights", ""},
 };
 
-// A YAML file, by whose configuration it is; nullopt: it is none that is known.
+// A YAML file, by whose configuration it is; nullopt if it is not known.
 std::optional<Error> Configuration(const std::string& path) {
   constexpr uint64_t kMostYaml = 1 << 20;
   if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return std::nullopt;
@@ -92,7 +92,7 @@ std::optional<Error> Configuration(const std::string& path) {
 
 // --- folders
 
-// The first that begins and ends so; "" where none does.
+// The first name with this beginning and end; "" if there is none.
 std::string_view First(const Names& names, std::string_view begin, std::string_view end = "") {
   for (const std::string& name : names)
     if (name.starts_with(begin) && name.ends_with(end)) return name;
@@ -100,7 +100,7 @@ std::string_view First(const Names& names, std::string_view begin, std::string_v
 }
 
 struct FolderRow {
-  // The name that tells; "" where none does.
+  // The name that identifies it; "" if there is none.
   std::string_view (*by)(const Names& names);
   const char* what;
   const char* hint;

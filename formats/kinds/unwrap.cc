@@ -60,7 +60,7 @@ Unwrapping FindUnwrapping(const std::vector<std::string_view>& stored, KnowsName
       wrappers.push_back(std::move(before));
   std::string outer = MostFrequent(wrappers);
   const std::string lacking(kModelPrefix);
-  // Where few have it they may be another model's.
+  // A wrapper on few names may be another model's.
   if (2 * std::ranges::count(wrappers, outer) < std::ssize(stored)) outer.clear();
   for (const Unwrapping& other :
        {Unwrapping{best.knows, true, "", ""}, Unwrapping{best.knows, true, outer, ""},

@@ -28,7 +28,7 @@ constexpr uint64_t kMaxStateBytes = 64 << 20;
 constexpr double kMostCounted = 9e15;  // F64 holds each whole number below
 constexpr char kBaseRates[] = "base_lrs";
 
-// The most that any parameter has made.
+// The largest number of steps of any parameter.
 Result<int64_t> StepsDone(const BoundArtifact& tag) {
   double most = 0;
   for (uint32_t i = 0; i < tag.optimizer->entries.size(); ++i)
@@ -45,8 +45,8 @@ std::optional<int64_t> CountIn(const PickleValue& value, std::string_view key) {
   return number && *number >= 0 ? std::optional(*number) : std::nullopt;
 }
 
-// A count that a file says under a key, or what is there in its place; neither where it has no such
-// key.
+// A count stored in a file under a key, or a text about what is there instead; neither if there is
+// no such key.
 struct Count {
   std::optional<int64_t> number;
   std::string instead;
@@ -114,7 +114,7 @@ class TagReader {
     return std::optional<torch::Archive>();
   }
 
-  // The count, with a note where there is something else.
+  // The count, with a note if there is something else.
   Result<std::optional<int64_t>> Take(const torch::Archive& archive, const char* key,
                                       const char* file) {
     NXDKIT_ASSIGN(const Count count, CountAt(archive, key));
@@ -145,7 +145,8 @@ class TagReader {
     return OkStatus();
   }
 
-  // Of optimum-neuron and of transformers ("global_step"), or of grpo-train ("step").
+  // Reads the file of optimum-neuron and of transformers ("global_step"), or of grpo-train
+  // ("step").
   Status ReadTrainerState() {
     NXDKIT_ASSIGN(const std::string path, Find(kTrainerStateFile));
     if (path.empty()) return OkStatus();
@@ -180,7 +181,7 @@ class TagReader {
   std::string step_from_;
 };
 
-// What the checkpoint says under the key; nullopt where it has no such object.
+// The checkpoint's value under the key; nullopt if it has no such object.
 Result<std::optional<PickleValue>> ReadIfThere(const RunObjects& objects, std::string_view key) {
   const std::vector<std::string> keys = objects.Keys();
   if (std::ranges::find(keys, key) == keys.end()) return std::optional<PickleValue>();
@@ -192,7 +193,7 @@ void AddIfNone(PickleDict& dict, const char* key, PickleValue value) {
   if (!SaidIn(dict, key)) dict.push_back({{std::string(key)}, std::move(value)});
 }
 
-// What the objects under "lr_scheduler." say, by their names there.
+// The values of the objects under "lr_scheduler.", by their names there.
 Result<PickleDict> ScheduleIn(const RunObjects& objects) {
   PickleDict state;
   for (const std::string& key : objects.Keys()) {
@@ -205,8 +206,8 @@ Result<PickleDict> ScheduleIn(const RunObjects& objects) {
   return state;
 }
 
-// With the record of the tag's form nobody has trained since: what is beside the checkpoint, or is
-// not, is the tag's own.
+// With the record of the tag's form there was no training since: the files next to the checkpoint
+// are the tag's own, and missing ones were missing there.
 bool IsAsMade(const BoundArtifact& checkpoint) {
   return checkpoint.optimizer && checkpoint.optimizer->form;
 }
@@ -218,7 +219,7 @@ bool IsOfLambdaLr(std::string_view name) {
                              [&](const auto& item) { return *item.first.string() == name; });
 }
 
-// Whether the tag has what the object says, or a note of its own says that it has not.
+// Whether the tag has the object's value, or another note reports its loss.
 bool IsTold(std::string_view key, bool as_made, bool has_schedule, bool has_state) {
   if (key.starts_with(kOptimizerState) || key.starts_with(kOptimizerGroups)) return true;
   if (key == kNumberedFormKey) return true;
@@ -250,7 +251,7 @@ void NameOthers(const BoundArtifact& checkpoint, bool has_schedule,
                     count, wrapper));
 }
 
-// Options of parameters that nobody has trained are the optimizer's defaults of a step to come.
+// Options of untrained parameters are the optimizer's defaults for a step to come.
 void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& losses) {
   size_t options = 0;
   for (const std::string& key : checkpoint.run_objects)
@@ -263,7 +264,7 @@ void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& loss
         options));
 }
 
-// What the checkpoint says, or what its optimizer has counted.
+// The step in the checkpoint's objects, or the one that its optimizer has counted.
 Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
   NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, kTrainStepKey));
   const int64_t* const step = value ? value->integer() : nullptr;
@@ -277,7 +278,7 @@ UserContent LeftOut(const std::string& why) {
   return out;
 }
 
-// The file's root, with the step in the place of those that it says.
+// The file's root, with its steps replaced by `step`.
 UserContent WithStep(PickleValue root, int64_t step) {
   UserContent out;
   std::vector<std::string> said;

@@ -23,7 +23,7 @@ std::string Duration(uint64_t seconds) {
   return fmt::format("{}:{:02}:{:02}", hours, minutes, seconds % 60);
 }
 
-// "-" where nothing can be told yet, or it would be days.
+// "-" while the time is unknown, or if it would be days.
 std::string TimeLeft(uint64_t done, uint64_t total, double seconds) {
   constexpr double kLongest = 100 * 3600;
   if (done == 0 || total < done) return "-";
@@ -47,7 +47,7 @@ void Progress::Add(uint64_t bytes) {
   if (due == INT64_MAX) return;
   const Clock::time_point now = Clock::now();
   const int64_t elapsed = std::chrono::nanoseconds(now - start_).count();
-  // Whoever moves the time on draws; the others go on with their work.
+  // The thread that advances the time draws; the others go on with their work.
   if (elapsed >= due && next_draw_ns_.compare_exchange_strong(due, elapsed + kRedraw.count()))
     Draw(now);
 }
@@ -82,7 +82,7 @@ std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, 
 uint64_t StatusBytes(std::string_view key) {
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
-  std::string status;  // a user of a thousand groups makes it long
+  std::string status;  // long for a user in a thousand groups
   char buffer[8192];
   for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) > 0;)
     status.append(buffer, static_cast<size_t>(n));

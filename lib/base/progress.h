@@ -12,7 +12,7 @@
 namespace nxdkit {
 
 // Counts bytes; add from any thread. With a sink (the tool's stderr, when that is a terminal) it
-// draws at most ten times a second, and erases the line when it goes; without one it only counts.
+// draws at most ten times a second, and erases the line when destroyed; without one it only counts.
 class Progress {
  public:
   using Sink = std::function<void(std::string_view)>;  // called by one thread at a time
@@ -36,7 +36,7 @@ class Progress {
   const Clock::time_point start_;
   std::atomic<uint64_t> done_{0};
   std::atomic<int64_t> next_draw_ns_{0};  // since start_
-  std::mutex mutex_;                      // guards what follows
+  std::mutex mutex_;                      // guards the members below
   Sink sink_;
   bool drawn_ = false;
 };
@@ -45,10 +45,10 @@ class Progress {
 std::string ProgressLine(std::string_view label, uint64_t done, uint64_t total, double seconds,
                          uint64_t peak_rss_bytes);
 
-// What /proc/self/status says of this process, such as "VmRSS:" in bytes; 0 when it does not.
+// The value of `key` in /proc/self/status, such as "VmRSS:", in bytes; 0 if it is not there.
 uint64_t StatusBytes(std::string_view key);
-// The most memory this process has held at once. Not from getrusage, whose figure begins with the
-// size of the process that started this one.
+// The peak memory of this process. Not from getrusage, whose figure starts with the size of the
+// process that started this one.
 inline uint64_t PeakRssBytes() { return StatusBytes("VmHWM:"); }
 
 }  // namespace nxdkit

@@ -28,7 +28,7 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
-// Asked for the passphrase of a locked key: there is nobody to ask.
+// Called for the passphrase of a locked key: there is nobody to ask.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -61,10 +61,10 @@ Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
 
 using PublicBytes = std::array<uint8_t, 32>;
 
-// The points whose multiple by 8 is zero, as their y in little endian without the sign of x: by
-// such a key anybody can sign, and OpenSSL takes it. Of the values from 2^255 - 19 on, which decode
-// as the rest of the division by it, two are such points once more.
-// From the group's definition in RFC 8032, section 5.1.
+// The points whose multiple by 8 is zero, as their y in little endian without the sign of x:
+// anybody can sign for such a key, and OpenSSL accepts it. Two of them appear again among the
+// values from 2^255 - 19 on, which are decoded modulo that number. From the group's definition in
+// RFC 8032, section 5.1.
 constexpr PublicBytes kLowOrder[] = {
     {0},
     {1},

@@ -10,10 +10,11 @@
 namespace nxdkit {
 namespace {
 
-// Read and hashed in steps that stay in the second-level cache, and are no small ones for a disk.
+// Bytes are read and hashed in steps that stay in the second-level cache, and are not small for a
+// disk.
 constexpr uint64_t kStepBytes = 1 << 20;
-// Beyond this, parts that lie apart are not remembered: they are read again when all is to be
-// proved.
+// Beyond this, separate parts are not remembered: they are read again when everything is to be
+// verified.
 constexpr size_t kMaxParts = 16384;
 
 // A part of a read that is hashed, with its CRC as far as it has been read.
@@ -61,7 +62,7 @@ Status CheckedStorage::ReadAt(uint64_t offset, std::span<std::byte> to) const {
   return deferred_ ? OkStatus() : settled;
 }
 
-// Called with the lock.
+// Called with the lock held.
 Status CheckedStorage::Settle(uint32_t found) const {
   Status same = CompareCrc32(found, crc_);
   state_ = same.ok() ? State::kProved : State::kDamaged;

@@ -84,7 +84,7 @@ class Borrowed : public Storage {
   std::string path_;
 };
 
-// Bytes of its own.
+// Bytes that the storage owns.
 class InMemory : public Storage {
  public:
   InMemory(std::string bytes, std::string path)
@@ -98,7 +98,7 @@ class InMemory : public Storage {
 
  private:
   std::string contents_;
-  Borrowed view_;  // of them
+  Borrowed view_;  // of the bytes
 };
 
 }  // namespace

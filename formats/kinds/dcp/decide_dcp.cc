@@ -20,9 +20,10 @@ namespace {
 
 using torch::PickleValue;
 
-// Notes the parameters without state, which from a checkpoint to a checkpoint stay so.
+// Notes the parameters without state, which stay without it from one distributed checkpoint to
+// another.
 void NoteMissing(const BoundArtifact& source, DcpOutput& output) {
-  // Tensors that are carried beside the model's parameters are not trained.
+  // Tensors that are carried next to the model's parameters are not trained.
   const auto trained = std::span(source.optimizer->entries)
                            .first(source.optimizer->entries.size() - source.carried.size());
   const auto missing = std::ranges::count_if(trained, [](const auto& entries) { return !entries; });
@@ -39,7 +40,7 @@ std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
   return others;
 }
 
-// Notes what the groups of a tag do not say.
+// Notes the options that a tag's groups do not have.
 void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   const BoundOptimizer& optimizer = *source.optimizer;
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
@@ -78,7 +79,7 @@ void NoteFor2025(const BoundOptimizer& optimizer, const RunProgress& progress, D
         "group: those of the first parameter become those of all");
 }
 
-// Notes for TorchTitan, and whoever else loads one folder.
+// Notes for TorchTitan, and other programs that load one folder.
 void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
   if (!progress.tokens)
     output.notes.push_back(fmt::format("{} is not known and written as 0", kTokensSeenKey));
@@ -97,7 +98,7 @@ void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, 
                     progress.step + 1));
 }
 
-// Notes for the program that loads it.
+// Notes for the program that will load it.
 void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
   output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
   if (output.form == DcpOutput::Form::kTransformers)
@@ -106,7 +107,7 @@ void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, D
     NoteForTitan(optimizer, progress, output);
 }
 
-// Notes what a run has beside its optimizer, and transformers has no place for.
+// Notes the entries of a run, other than its optimizer, for which transformers has no place.
 void NoteLeftRun(const BoundArtifact& source, DcpOutput& output) {
   std::set<std::string> left;
   for (const RunTensor& tensor : source.run)
@@ -120,7 +121,7 @@ void NoteLeftRun(const BoundArtifact& source, DcpOutput& output) {
                                        fmt::join(left, ", ")));
 }
 
-// Notes for whoever goes on in another program than that which saved the checkpoint.
+// Notes for training that continues in another program than the one that saved the checkpoint.
 Status NoteChange(const BoundArtifact& source, DcpOutput& output) {
   if (output.names || !source.optimizer) return OkStatus();
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfCheckpoint(source));
@@ -149,8 +150,8 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   return OkStatus();
 }
 
-// The optimizer would go on from rounded weights, which are its masters: nothing but the dtype that
-// was asked for says so.
+// The optimizer would continue from rounded weights, which are its masters: only the requested
+// dtype says so.
 void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, DcpOutput& output) {
   if (!source.optimizer) return;
   size_t count = 0;
@@ -168,13 +169,13 @@ void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, D
         count, dtypes.size(), first));
 }
 
-// A checkpoint's keys: what is before the names of its weights, and before those of their states.
+// A checkpoint's keys: the prefixes of its weights' names, and of their states'.
 struct FoundNames {
   dcp::Style style = dcp::Style::kHf;
   DcpOutput::Names names;
 };
 
-// Names as they are stored, once of the weights and once of what the optimizer keeps of them.
+// Stored names: those of the weights, and those of the optimizer's state.
 struct StoredNames {
   std::set<std::string> weights;
   std::set<std::string> states;
@@ -197,15 +198,15 @@ size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string&
   }));
 }
 
-// How many of a checkpoint's keys are a style's.
+// The number of a checkpoint's keys that fit a style.
 struct Fit {
   size_t weights = 0;
   size_t states = 0;
   auto operator<=>(const Fit&) const = default;
 };
 
-// The style that most of a checkpoint's keys are of, "model." before them or not. The names of the
-// optimizer's state decide between styles that have the same for the weights.
+// The style of most of a checkpoint's keys, with or without "model." before them. The names of the
+// optimizer's state decide between styles that have the same names for the weights.
 FoundNames NamesOf(const BoundArtifact& source) {
   FoundNames best;
   if (!DcpFolderOf(source.artifact) || !source.model) return best;
@@ -228,7 +229,7 @@ FoundNames NamesOf(const BoundArtifact& source) {
   return best;
 }
 
-// Notes the options of parameters without state, which would have to be given the other names.
+// Notes the options of parameters without state, which would need the other names.
 void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
   std::vector<std::string> left;
   for (const std::string& key : source.run_objects)
@@ -241,8 +242,8 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
         left.size(), left.front()));
 }
 
-// from_pretrained casts to the dtype of config.json, where it is not given one: master weights in
-// F32 would be rounded.
+// from_pretrained casts to the dtype of config.json unless given one: master weights in F32 would
+// be rounded.
 Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   const Artifact& artifact = source.artifact;
   const auto is_wide = [](Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; };
@@ -256,14 +257,14 @@ Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   return models::WithDtype(artifact.config_text, Dtype::kF32).To(output.config_text);
 }
 
-// A checkpoint of transformers is cut anew as what it is, where nothing else is asked for.
+// Whether a checkpoint of transformers stays one, because nothing else was asked for.
 bool KeepsTransformers(const BoundArtifact& source, const OutputOptions& options) {
   const dcp::Folder* folder = DcpFolderOf(source.artifact);
   return folder && folder->form == dcp::FolderForm::kTransformers && source.model &&
          !options.Has("for") && !options.Has("style");
 }
 
-// The names that --style says, or those of the program that is to load it.
+// The names that --style asks for, or those of the program that will load it.
 std::optional<dcp::Style> StyleAskedFor(const OutputOptions& options) {
   if (const std::optional<std::string> style = options.Text("style"))
     return dcp::StyleFromName(*style);

@@ -15,7 +15,7 @@ namespace {
 
 using fsdp::FilePart;
 
-// "Shard(0)", "Replicate, Shard(0)": how many tensors are placed so.
+// The number of tensors with each placement: "Shard(0)", "Replicate, Shard(0)".
 std::map<std::string, size_t> PlacementsOf(const fsdp::Facts& facts) {
   std::map<std::string, size_t> counts;
   for (const fsdp::ModelTensor& tensor : facts.tensors) {

@@ -31,7 +31,7 @@ Status DescribeFile(Survey& survey, const std::string& path, const InputHints& h
   return OkStatus();
 }
 
-// Shows the one of several sets that transformers would load; whoever does more with them asks.
+// Opens the set, of several, that transformers would load; commands that do more with them ask.
 Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const InputHints& asked) {
   Result<Artifact> opened = OpenArtifact(path, &kHf, asked, survey.artifact.look);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();

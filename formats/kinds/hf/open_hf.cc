@@ -22,7 +22,7 @@ Error WithWeightsHint(Error error, const std::string& folder, const InputHints& 
   return std::move(error).hint(named + "; or keep one of them in the folder");
 }
 
-// transformers would load such an adapter too, into the model.
+// transformers would also load such an adapter into the model.
 Status WarnOfAdapter(Artifact& artifact) {
   NXDKIT_ASSIGN(const std::string adapter, LoraFile(artifact.path, artifact.look));
   if (!adapter.empty())

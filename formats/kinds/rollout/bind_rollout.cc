@@ -11,7 +11,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// NxDI's shards have rank tensors that optimum-neuron's lack: they tell the flavor where no
+// NxDI's shards have rank tensors that optimum-neuron's lack: they decide the flavor if no
 // configuration does.
 Result<rollout::Flavor> FlavorOf(const BoundArtifact& out, const rollout::Geometry& geometry) {
   const rollout::Bundle& bundle = *BundleOf(out.artifact);

@@ -106,7 +106,7 @@ std::vector<std::string> OtherEntries(const PickleValue& root) {
   return names;
 }
 
-// A main file of an xser set: the tensors that it refers to, by the reader of such sets.
+// Resolves the tensors that a main file of an xser set refers to, with the reader of such sets.
 Status ResolveReferences(Survey& survey, const std::string& path) {
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
   survey.artifact.files.push_back(std::move(set.shards.front().tensors));
@@ -153,7 +153,7 @@ void AddTensors(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
   survey.description = "torch state dict";
 }
 
-// "checkpoint_epoch_3.pt", what xm.save is mostly called with, is of epoch 3.
+// "checkpoint_epoch_3.pt", the usual name for xm.save, is of epoch 3.
 std::optional<int64_t> EpochOf(std::string_view name) {
   constexpr std::string_view kBefore = "checkpoint_epoch_", kAfter = ".pt";
   if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;

@@ -25,7 +25,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// Where names are kept, a run with a LoRA adapter stays one, so that it can be resumed.
+// If names are kept, a run with a LoRA adapter stays one, so that it can be resumed.
 InputHints SourceHints(const ConvertRequest& request) {
   InputHints hints = request.hints;
   if (request.to->state == StateForm::kNamed && !hints.Has("lora")) hints.Set("lora", "stored");
@@ -48,7 +48,7 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& asked) {
   return Bind(std::move(artifact), request.hints);
 }
 
-// Modules that have one A in the source, or will have in the output, share it from the start.
+// Modules that have one A in the source, or will have one in the output, share it from the start.
 Status ShareModules(const ConvertRequest& request, const Output& target, BoundArtifact& adapter) {
   const std::optional<nxd::LoraSharing> shares = target.Sharing();
   if (!shares) return OkStatus();
@@ -58,7 +58,7 @@ Status ShareModules(const ConvertRequest& request, const Output& target, BoundAr
   return OkStatus();
 }
 
-// The bundle is its own compiled one, and a delta without a base changes what it holds.
+// The bundle itself serves as the compiled one, and a delta without a base changes its weights.
 ConvertRequest IntoBundle(const ConvertRequest& request) {
   ConvertRequest out = request;
   out.options.Set("bundle", request.output);
@@ -79,7 +79,7 @@ Status RequireState(const ConvertRequest& request, const BoundArtifact& source) 
       .hint("--no-optimizer, without --dp and --param-order, takes the weights alone");
 }
 
-// What the Trainer of transformers and accelerate leave of an optimizer beside a model.
+// Notes an optimizer file next to a model, as transformers' Trainer and accelerate write it.
 Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& source,
                          std::vector<std::string>& notes) {
   const bool keeps_none = request.from->state == StateForm::kNone;
@@ -101,12 +101,12 @@ Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& sou
   return OkStatus();
 }
 
-// The optimizer's state, where there is some, as the output's format keeps it.
+// Converts the optimizer's state, if there is one, to the form of the output's format.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
   NXDKIT_TRY(NoteOptimizerFile(request, source, notes));
   if (request.to->state == StateForm::kNamed) NXDKIT_TRY(ToNamedState(source, notes));
-  // Parameters are numbered in the model's order.
+  // Numbers follow the model's order of parameters.
   if (request.to->state == StateForm::kNumbered && source.optimizer)
     NXDKIT_TRY(RequireModel(source));
   if (request.to->state == StateForm::kNumbered)
@@ -127,7 +127,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   if (out.source.lora) NXDKIT_TRY(ShareModules(request, target, out.source));
   NXDKIT_ASSIGN(out.output, PlanRequested(request, out.source, target));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
-  // Only the parameter is known by now; ckpt-verify finds the file and the rank.
+  // Only the parameter is known here; ckpt-verify finds the file and the rank.
   if (!plan.ok())
     return std::move(plan).error().in(request.input).hint("ckpt-verify names the files and ranks");
   out.plan = *std::move(plan);
@@ -136,7 +136,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   return out;
 }
 
-// A delta has that of its base.
+// A delta has its base's layout.
 class NoLayout : public Output {
  public:
   using Output::Output;
@@ -145,7 +145,7 @@ class NoLayout : public Output {
   }
 };
 
-// Every parameter of the base, as the input has it.
+// Every parameter of the base, in the layout of the input.
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
   out.target = std::make_shared<NoLayout>(OutputOptions());

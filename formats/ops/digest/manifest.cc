@@ -30,8 +30,8 @@ Result<bool> IsManifest(const std::string& path) {
   return text.ok() && manifest::ReadManifest(*text).ok();
 }
 
-// Before the work: what would be destroyed by the manifest or its signature, and a key that is
-// not one.
+// Before the work: refuses files that the manifest or its signature would overwrite, and a key that
+// is not one.
 Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   const std::string& path = *request.write_manifest;
   const std::string signature = SignaturePath(path);
@@ -53,8 +53,8 @@ Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   return OkStatus();
 }
 
-// A signature of an older manifest would not fit the new one: it goes before, and the new one comes
-// last.
+// The signature of an older manifest would not fit the new one: it is removed first, and the new
+// one is written last.
 Status Write(const DigestRequest& request, const std::string& text) {
   const std::string signature = SignaturePath(*request.write_manifest);
   NXDKIT_ASSIGN(const bool has_signature, IsFile(signature));
@@ -111,7 +111,7 @@ Status Check(const DigestRequest& request, const Artifact& artifact, const Manif
 Result<DigestReport> Digest(const DigestRequest& request) {
   NXDKIT_CHECK(!request.write_manifest || !request.check_manifest);
   DigestReport report;
-  // Before anything large is read: a manifest that cannot be believed ends the matter.
+  // Before anything large is read: a manifest that cannot be trusted ends the check.
   Manifest recorded;
   if (request.check_manifest) {
     NXDKIT_ASSIGN(const std::string text,

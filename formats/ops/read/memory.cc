@@ -23,7 +23,7 @@ std::string PlaceText(const MemoryPlace& place) {
                      place[2] > 0 ? fmt::format(", ep rank {}", place[2]) : "");
 }
 
-// The bytes from a tensor's first element to its last; nullopt where they cannot be counted.
+// The bytes from a tensor's first element to its last; nullopt on overflow.
 std::optional<uint64_t> SpannedBytes(const MemoryTensor& tensor, const Shape& strides) {
   int64_t last = 0;
   for (size_t d = 0; d < strides.size(); ++d) {
@@ -52,7 +52,7 @@ Result<Shape> StridesOf(const MemoryTensor& tensor) {
   return tensor.strides;
 }
 
-// Tensors of the same memory have one storage, as in a file that keeps a tied pair once.
+// Tensors in the same memory share one storage, as in a file that stores a tied pair once.
 class MemoryStorages {
  public:
   explicit MemoryStorages(std::string name) : name_(std::move(name)) {}
@@ -130,7 +130,7 @@ class MemoryOpener {
     return OkStatus();
   }
 
-  // Ranks from 0 on, each with every other.
+  // Checks that all combinations of ranks from 0 on are there.
   Status CheckGrid(const MemoryPlace& ends) const {
     const bool has_ep = ends[2] > 1;
     for (int t = 0; t < ends[0]; ++t)

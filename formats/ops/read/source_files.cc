@@ -62,7 +62,7 @@ Result<SourceFiles::ByParam> SourceFiles::FilesByParam(const BoundArtifact& arti
   return files;
 }
 
-// An adapter is small, and each of its matrices may be of several parameters: all of its files.
+// An adapter is small, and each of its matrices may belong to several parameters: all of its files.
 Result<SourceFiles::ByParam> SourceFiles::ComputedFrom(const BoundArtifact& artifact) {
   if (!artifact.base) return ByParam();
   NXDKIT_ASSIGN(ByParam files, FilesByParam(*artifact.base));

@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kMaxNeffs = 10'000;
 
-// Without one of these torch.jit.load refuses a file.
+// torch.jit.load refuses a file without one of these.
 constexpr const char* kNeeded[] = {"version", "data.pkl", "constants.pkl"};
 
-// What is wrong with the file, rather than with the system.
+// Whether the error is a fault of the file, rather than of the system.
 bool IsOfTheFile(Errc code) {
   return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kLimit;
 }
@@ -45,7 +45,7 @@ struct BlobChecker {
     report.findings.push_back(Finding("blob", std::move(message)).in(path));
   }
 
-  // A fault of the file becomes a finding, with its place.
+  // Turns a fault of the file into a finding, with its place.
   Status Take(const Error& error, std::string_view before) {
     if (!IsOfTheFile(error.code())) return error;
     std::string place;
@@ -55,7 +55,7 @@ struct BlobChecker {
     return OkStatus();
   }
 
-  // torch puts all records into one folder; its name may be any.
+  // torch puts all records into one folder, of any name.
   void CheckNames(const torch::ZipDirectory& directory) {
     if (directory.records().empty())
       return Add("it is not a TorchScript archive: it has no records");
@@ -75,7 +75,7 @@ struct BlobChecker {
     const auto pass = [&](std::span<const std::byte>) { return poll ? poll() : OkStatus(); };
     const Status read = torch::StreamRecord(file, record, pass);
     if (!read.ok()) return Take(read.error(), "");
-    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
+    // torch compresses code; byte strings, such as NEFFs, are stored as they are.
     if (record.method != torch::zip::kStored) return OkStatus();
     std::vector<Error> damaged;
     const uint64_t end = record.data_offset + record.stored_bytes;

@@ -151,7 +151,7 @@ struct Judge {
                 .differs(std::string(Name(tensor.dtype)), std::string(Name(*dtype))));
       else
         report.warnings.push_back(message + "; the shards will hold rounded values");
-      return;  // the first one says it
+      return;  // the first one reports it
     }
   }
 };

@@ -76,7 +76,7 @@ class ScaleCheck {
         here));
   }
 
-  // The loader reads it with a slice, which a tensor without dimensions has none of.
+  // The loader reads it with a slice, which a tensor without dimensions does not have.
   Status CheckKvScale(const StoredTensor& tensor) {
     if (tensor.shape.empty() || !IsOneNumber(tensor)) {
       Add(On(tensor, "KV scale",
@@ -93,7 +93,7 @@ class ScaleCheck {
     return OkStatus();
   }
 
-  // ModelOpt's name, which the loader passes over: it makes no difference where the scale is 1.0.
+  // ModelOpt's name, which the loader ignores: it makes no difference if the scale is 1.0.
   Status CheckRenamed(const StoredTensor& tensor, const std::string& asked) {
     std::string found = ShapeText(tensor.shape);
     if (IsOneNumber(tensor)) {

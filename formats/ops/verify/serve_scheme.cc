@@ -11,12 +11,12 @@
 namespace nxdkit::ops {
 namespace {
 
-// Static FP8 of one scale a tensor, in ModelOpt's form; the one scheme of weights that the engine
-// has for the families that are known here, and there for llama alone.
+// Static FP8 with one scale per tensor, in ModelOpt's form; the only weight scheme that the engine
+// has for the families that are known here, and only for llama.
 constexpr std::string_view kModelOpt = "modelopt";
 constexpr std::string_view kModelOptFamily = "llama";
 constexpr std::string_view kFp8 = "fp8";
-// Older versions of ModelOpt write their configuration beside config.json.
+// Older versions of ModelOpt write their configuration next to config.json.
 constexpr char kModelOptFile[] = "hf_quant_config.json";
 constexpr std::string_view kProjection = "_proj.weight";
 
@@ -25,7 +25,7 @@ std::string TextOf(const Json& of, const char* key) {
   return value && value->is_string() ? value->get<std::string>() : "";
 }
 
-// The engine compares words of the configuration without their case.
+// The engine compares words of the configuration case-insensitively.
 std::string Lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -37,7 +37,7 @@ bool IsSet(const Json& of, const char* key) {
   return value && !(value->is_object() && value->empty());
 }
 
-// A configuration of compressed-tensors that says nothing of weights is about the KV cache alone.
+// A configuration of compressed-tensors that does not mention weights is only about the KV cache.
 bool QuantisesWeights(const Json& scheme) {
   const Json* groups = JsonFind(scheme, "config_groups");
   if (!groups || !groups->is_object()) return !JsonFind(scheme, "kv_cache_scheme");
@@ -46,7 +46,7 @@ bool QuantisesWeights(const Json& scheme) {
   return false;
 }
 
-// The engine's own test of it at start; "" where it passes.
+// The engine's own test at start; "" if it passes.
 std::string ModelOptRefusal(const Json& said, std::string_view family) {
   if (family != kModelOptFamily)
     return fmt::format("the engine takes it of {} models alone", kModelOptFamily);
@@ -124,7 +124,7 @@ class SchemeCheck {
     return "is not the scheme's FP8";
   }
 
-  // FP8 weights tell enough of a scale without a scheme.
+  // Scales of FP8 weights without a scheme are not reported: the weights are.
   void LookAtScale(const StoredTensor& tensor) {
     const StoredTensor* weight =
         folder_.Find(tensor.name.substr(0, tensor.name.rfind('.')) + ".weight");

@@ -43,8 +43,8 @@ struct BeyondRange {
   int64_t first_nan = -1;  // element
 };
 
-// True where none of eight numbers is beyond `most`: what is added carries into the bit of the
-// sign where one is.
+// Whether none of eight numbers is beyond `most`: the addition carries into the sign bit of one
+// that is.
 bool AllWithin(const std::byte* numbers, uint8_t most) {
   constexpr uint64_t kEach = 0x0101010101010101;
   uint64_t word = 0;
@@ -148,7 +148,7 @@ class ServedValues {
         over, vllm_neuron::LargestE4M3(request_.target)));
   }
 
-  // The loader reads the embedding for the head of a tied model, and passes a stored head over.
+  // The loader reads the embedding for the head of a tied model, and ignores a stored head.
   Status CheckTie(const models::Alias& alias) {
     const StoredTensor* head = folder_.Find(alias.name);
     const StoredTensor* of = folder_.Find(alias.of);

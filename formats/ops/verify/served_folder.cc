@@ -47,7 +47,7 @@ class FolderReader {
   }
 
  private:
-  // The names that the index does not have are stale; a file of it that is missing has no tensors.
+  // Files that the index does not list are stale; a listed file that is missing has no tensors.
   Status ReadIndexed(const std::vector<std::string>& names) {
     const std::string path = JoinPath(artifact_.path, kIndexName);
     NXDKIT_ASSIGN(const hf::Index index, hf::ReadIndex(path, kExtension));
@@ -75,7 +75,7 @@ class FolderReader {
     return OkStatus();
   }
 
-  // The loader keeps the last one that it reads of two of one name.
+  // The loader keeps the last of two tensors with the same name.
   Status Gather() {
     for (const TensorFile& file : artifact_.files)
       for (const StoredTensor& tensor : file.tensors) {
