@@ -101,7 +101,7 @@ bool IsCutTwice(const models::Model& model, const models::Param& param) {
 
 Status UndoExchange(const RowExchange& exchange, BoundArtifact& bound) {
   if (!bound.model || bound.lora)
-    return Unsupported("which rows were exchanged is known of models whose family is known")
+    return Unsupported("which rows were exchanged is known only for models of a known family")
         .in(bound.artifact.path);
   const models::Family& family = *bound.model->config.family;
   if (!family.training.tp_rows)

@@ -68,8 +68,8 @@ Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOpt
 std::vector<std::string> ProofNotes(const Proof& proof) {
   if (proof.partly == 0) return {};
   return {
-      fmt::format("{} records were read in part, so that their checksums prove nothing; the "
-                  "first is {} (--verify reads them whole)",
+      fmt::format("{} records were read in part, so their checksums prove nothing; the first is {} "
+                  "(--verify reads them completely)",
                   proof.partly, proof.first)};
 }
 

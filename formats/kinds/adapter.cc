@@ -73,7 +73,7 @@ Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::L
   NXDKIT_TRY(LoadConfig(found, hints, folders));
   if (!found.config)
     return NotFound(
-               "no config.json of the adapter's base: the adapter alone does not tell heads, "
+               "no config.json of the adapter's base: the adapter alone does not determine heads, "
                "layers and family")
         .in(path)
         .hint("name it with --config");

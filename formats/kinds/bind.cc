@@ -102,7 +102,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
 Status RequireFamily(BoundArtifact& out) {
   if (out.artifact.config_fault) return *out.artifact.config_fault;
   if (!out.artifact.config)
-    return NotFound("no config.json: the shapes alone do not tell heads, layers and family")
+    return NotFound("no config.json: the shapes alone do not determine heads, layers and family")
         .in(out.artifact.path)
         .hint("name one with --config");
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
@@ -174,11 +174,11 @@ void LeaveCarried(BoundArtifact& out) {
     for (auto& master : optimizer.masters)
       if (master) move(*master);
   }
-  out.artifact.warnings.push_back(fmt::format(
-      "{} tensor{} beside the model's parameters {} left out, the first is {}: hf, torch "
-      "and fsdp keep them",
-      out.carried.size(), out.carried.size() == 1 ? "" : "s",
-      out.carried.size() == 1 ? "is" : "are", out.carried.front()));
+  out.artifact.warnings.push_back(
+      fmt::format("{} tensor{} besides the model's parameters {} left out, the first is {}: hf, "
+                  "torch and fsdp keep them",
+                  out.carried.size(), out.carried.size() == 1 ? "" : "s",
+                  out.carried.size() == 1 ? "is" : "are", out.carried.front()));
   out.carried.clear();
 }
 

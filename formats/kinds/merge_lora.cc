@@ -22,7 +22,7 @@ Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
     return Unsupported("{}: the base has one parameter for both (tie_word_embeddings)",
                        apart ? "the adapter has trained its embedding or its head apart from the "
                                "other (modules_to_save without ensure_weight_tying)"
-                             : "the adapter changes the embedding alone, not the head")
+                             : "the adapter changes only the embedding, not the head")
         .in(adapter.artifact.path)
         .on(base.model->params[i].name)
         .hint(kUntieBase);
@@ -156,13 +156,13 @@ class MergedBinder {
 
 Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   if (base.merged)
-    return BadUsage("an adapter is merged into the model already")
+    return BadUsage("an adapter is already merged into the model")
         .in(base.artifact.path)
         .hint("--lora base, or stored, leaves that one out");
   if (base.base)
-    return BadUsage("an adapter cannot be merged into what a delta makes")
+    return BadUsage("an adapter cannot be merged into the result of a delta")
         .in(base.artifact.path)
-        .hint("apply the delta first, and merge the adapter into what comes out");
+        .hint("apply the delta first, and merge the adapter into the result");
   InputHints adapter_hints;
   adapter_hints.origin = hints.origin;
   adapter_hints.Set("hw", hints.Text("hw"));

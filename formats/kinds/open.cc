@@ -96,8 +96,10 @@ Status CheckWeights(const BoundArtifact& artifact) {
     if (layout.dtype || Info(stored.dtype).floating) continue;
     if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model->params.size())
       continue;
-    return Unsupported("dtype {} found; the weights of a {} model are numbers of 16 bits or more",
-                       Name(stored.dtype), artifact.model->config.family->model_type)
+    return Unsupported(
+               "dtype {} found; the weights of a {} model are floating point numbers of 16 bits or "
+               "more",
+               Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())
         .on(stored.name);
   }
@@ -107,7 +109,7 @@ Status CheckWeights(const BoundArtifact& artifact) {
 Result<Artifact> FromMemory(const std::string& name, const Kind* kind, const InputHints& hints) {
   NXDKIT_ASSIGN(Artifact artifact, hints.memory());
   if (kind && kind != artifact.kind)
-    return BadUsage("it is held as {}, and is to be read as {}", artifact.kind->name, kind->name)
+    return BadUsage("it is opened as {}, and was to be read as {}", artifact.kind->name, kind->name)
         .in(name);
   NXDKIT_TRY(CheckHints(*artifact.kind, name, hints));
   return artifact;

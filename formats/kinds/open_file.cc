@@ -53,9 +53,7 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
   NXDKIT_ASSIGN(const bool is_archive, torch::LooksLikeArchive(path));
   if (is_archive) return OpenStateDict(path);
   if (std::optional<Error> stranger = KnownStranger(path)) return *std::move(stranger);
-  return Corrupt(
-             "neither a safetensors file nor a torch archive: the first bytes are of another kind")
-      .in(path);
+  return Corrupt("neither a safetensors file nor a torch archive, by the first bytes").in(path);
 }
 
 }  // namespace nxdkit::kinds

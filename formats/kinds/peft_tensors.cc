@@ -66,7 +66,7 @@ class Binder {
     }
     if (left_out_ > 0)
       out_.artifact.warnings.push_back(
-          fmt::format("{}: {} tensors are the base's own, and left out; the first is {}",
+          fmt::format("{}: {} tensors are the base's own and are left out; the first is {}",
                       out_.artifact.files.front().path, left_out_, first_left_out_));
     WarnOfIdleKeys(config_.rank_pattern, "rank_pattern");
     WarnOfIdleKeys(config_.alpha_pattern, "alpha_pattern");
@@ -100,7 +100,7 @@ class Binder {
         return Unsupported("two adapters are in one file, {} and {}", adapter, name.adapter)
             .in(stored.storage->path())
             .on(stored.name)
-            .hint("save each by itself (save_pretrained with selected_adapters)");
+            .hint("save each separately (save_pretrained with selected_adapters)");
       if (!name.adapter.empty()) adapter = name.adapter;
       names_.emplace_back(std::move(name), &stored);
     }
@@ -175,7 +175,7 @@ class Binder {
     if (name.part == LoraPart::kOriginal) return LeaveOut(stored);
     const std::optional<uint32_t> target = Find(name.target);
     if (!target)
-      return Unsupported("the base has no {}; what the adapter says of it would be lost",
+      return Unsupported("the base has no {}; the adapter's tensor for it would be lost",
                          name.target)
           .hint(fmt::format("is {} the adapter's base?", base_.path));
     if (!Info(stored.dtype).floating)
@@ -209,8 +209,9 @@ class Binder {
           }))
         idle.push_back(EscapeControl(row.first.key()));
     if (!idle.empty())
-      out_.artifact.warnings.push_back(fmt::format("{}: {} names {}, which no adapted module is",
-                                                   out_.lora->config_path, key, FirstNames(idle)));
+      out_.artifact.warnings.push_back(
+          fmt::format("{}: {} names {}, which is not an adapted module", out_.lora->config_path,
+                      key, FirstNames(idle)));
   }
 
   static Status PlacePart(Pair& pair, const LoraName& name, const StoredTensor& stored) {
@@ -233,8 +234,8 @@ class Binder {
     // PEFT saves the embedding with its adapter, if the vocabulary may have grown.
     if (!bias && !embedding && !name.beside && !config_.Saves(module))
       return Corrupt(
-          "a parameter that neither modules_to_save nor bias of adapter_config.json says is in the "
-          "adapter");
+          "the adapter has a parameter that neither modules_to_save nor bias of "
+          "adapter_config.json covers");
     const Shape& expected = param(target).shape;
     if (embedding && stored.shape.size() == 2 && stored.shape[1] == expected.back() &&
         stored.shape[0] != expected.front())
@@ -245,7 +246,7 @@ class Binder {
       return Corrupt("shape {} found, {} expected", ShapeText(stored.shape), ShapeText(expected));
     Whole& whole = wholes_[target];
     const StoredTensor*& place = tied_.contains(name.target) ? whole.as_head : whole.own;
-    if (place) return Corrupt("{} is in the adapter under another name too", name.target);
+    if (place) return Corrupt("{} is also in the adapter under another name", name.target);
     place = &stored;
     if (embedding && !name.beside && !config_.Saves(module) && !config_.ties)
       out_.artifact.warnings.push_back(fmt::format(
@@ -386,7 +387,7 @@ class Binder {
       const std::string module = ModuleOf(param(i).name);
       if (module.empty() || param(i).shape.size() != 2 || pairs_.contains(i)) continue;
       if (!config_.Names(module) || config_.Saves(module)) continue;
-      return Corrupt("{} names the module, but the adapter has no lora_A and lora_B of it",
+      return Corrupt("{} names the module, but the adapter has no lora_A and lora_B for it",
                      out_.lora->config_path)
           .in(out_.artifact.files.front().path)
           .on(module);

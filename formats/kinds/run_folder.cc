@@ -110,7 +110,7 @@ std::optional<Error> TrackerFault(const RunTracker& tracker, const std::map<int6
   if (named == whole.end())
     return Corrupt("it names {}, which is gone", StepFolder(tracker.step)).in(path);
   if (any_whole && !named->second)
-    return Corrupt("it names {}, which is not whole", StepFolder(tracker.step)).in(path);
+    return Corrupt("it names {}, which is not complete", StepFolder(tracker.step)).in(path);
   return std::nullopt;
 }
 

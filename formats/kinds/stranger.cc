@@ -132,7 +132,7 @@ constexpr FolderRow kFolders[] = {
        });
        return shard == names.end() ? std::string_view() : *shard;
      },
-     "shards of a model, without an index; not all of them, or under other names than model-...",
+     "shards of a model, without an index; some are missing, or have other names than model-...",
      "fetch the others, and their index", Errc::kCorrupt},
     {[](const Names& names) { return First(names, "consolidated.", ".pth"); },
      "a model in Meta's own form", "convert_llama_weights_to_hf.py of transformers converts it"},
@@ -217,11 +217,11 @@ Error StrangeFolder(const std::string& path, const Looker& look) {
   if (names->empty()) return Unsupported("the folder is empty").in(path);
   const std::vector<std::string> below = ArtifactsBelow(path, look);
   if (below.size() == 1)
-    return Unsupported("no artifact itself; there is one in {}", below.front())
+    return Unsupported("not an artifact itself; there is one in {}", below.front())
         .in(path)
         .hint(fmt::format("name it: {}", JoinPath(path, below.front())));
   if (!below.empty())
-    return Unsupported("no artifact itself; there are {} in it: {}", below.size(),
+    return Unsupported("not an artifact itself; there are {} in it: {}", below.size(),
                        FirstNames(below, 5))
         .in(path)
         .hint(fmt::format("name one: {}", JoinPath(path, below.front())));

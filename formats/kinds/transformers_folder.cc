@@ -136,7 +136,7 @@ class Flattener {
   static Result<std::string> PartOf(const torch::PickleValue& name) {
     if (name.string()) return *name.string();
     if (const int64_t* number = name.integer()) return std::to_string(*number);
-    return Corrupt("a key of the optimizer's state that is no name and no number");
+    return Corrupt("a key of the optimizer's state is neither a name nor a number");
   }
 
   dcp::WholeArchive& out_;
@@ -163,8 +163,9 @@ void KeepOptimizer(dcp::Folder& folder) {
   std::erase_if(folder.metadata.objects, is_other);
   const size_t others = before - folder.tensors.size() - folder.metadata.objects.size();
   if (others > 0)
-    AddWarning(folder, fmt::format("{} keys in the folder {} are not the optimizer's, and are left",
-                                   others, kOptimizerBeside));
+    AddWarning(folder,
+               fmt::format("{} keys in the folder {} are not the optimizer's and are left out",
+                           others, kOptimizerBeside));
 }
 
 Result<dcp::Folder> OpenState(const std::string& path, const Looker& look) {
@@ -191,7 +192,7 @@ Status AddStep(const std::string& path, const Looker& look, dcp::Folder& out) {
   if (step.ok() && *step >= 0)
     out.metadata.objects.push_back({training::kTrainStepKey, {}, torch::PickleValue{*step}});
   else
-    AddWarning(out, file + " is left: it has no global_step");
+    AddWarning(out, file + " is left out: it has no global_step");
   return OkStatus();
 }
 
@@ -201,10 +202,9 @@ Status WarnOfRandomStates(const std::string& path, const Looker& look, dcp::Fold
     return name.starts_with("rng_state") && name.ends_with(".pth");
   });
   if (count > 0)
-    dcp::AddWarning(out,
-                    fmt::format("the random states in rng_state*.pth are left, which are those of "
-                                "{} {}",
-                                count, count == 1 ? "process" : "ranks"));
+    dcp::AddWarning(
+        out, fmt::format("the random states in rng_state*.pth, which belong to {} {}, are left out",
+                         count, count == 1 ? "process" : "ranks"));
   return OkStatus();
 }
 

@@ -38,7 +38,7 @@ std::string Unwrapping::Text() const {
   std::string text = "the names of the tensors are taken without what is around them";
   if (!outer.empty()) text += fmt::format(": \"{}\"", outer);
   if (!lacking.empty())
-    text = fmt::format("the names of the tensors lack \"{}\", which the model's have", lacking);
+    text = fmt::format("the names of the tensors lack the model's \"{}\"", lacking);
   return text;
 }
 

@@ -148,7 +148,7 @@ Status ProveState(BoundArtifact& checkpoint) {
     return Corrupt("{}", FaultText(check, checkpoint))
         .in(checkpoint.artifact.path)
         .on(checkpoint.params[check.faults.front().param].name)
-        .hint("--no-optimizer takes the weights alone");
+        .hint("--no-optimizer converts only the weights");
   checkpoint.artifact.proofs.push_back(
       check.rounded == 0
           ? fmt::format(
@@ -176,10 +176,10 @@ std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& t
   std::vector<std::string> lines;
   if (!check.faults.empty()) lines.push_back(FaultText(check, tag));
   if (check.rounded > 0)
-    lines.push_back(fmt::format(
-        "the weights of {} of {} parameters are their master weights rounded, but not to nearest "
-        "even, as a way back rounds them",
-        check.rounded, check.params));
+    lines.push_back(
+        fmt::format("the weights of {} of {} parameters are their master weights rounded, but not "
+                    "to nearest even, as they are rounded on the way back",
+                    check.rounded, check.params));
   return lines;
 }
 

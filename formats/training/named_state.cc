@@ -81,7 +81,7 @@ struct Namer {
     }
     if (!missing.empty())
       notes.push_back(
-          fmt::format("no state yet of {}: zeros and step 0 take its place, which Adam begins with",
+          fmt::format("no state yet for {}: zeros and step 0 are written, as Adam starts",
                       NameSome(source, missing)));
   }
 
@@ -135,9 +135,7 @@ struct Namer {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer.masters, has)) {
       if (HasRoundedWeights())
-        notes.push_back(
-            "the tag has no master weights: what the weights had below their own precision is "
-            "gone");
+        notes.push_back("the tag has no master weights: their extra precision is lost");
       return OkStatus();
     }
     NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source));
@@ -180,10 +178,10 @@ struct Namer {
     if (without.empty()) return;
     source.own_dtypes.resize(source.params.size());
     for (const size_t i : without) source.own_dtypes[i] = Dtype::kF32;
-    source.artifact.warnings.push_back(fmt::format(
-        "{} of {} parameters have no master weight, as the others have, and go on from the weight "
-        "itself, in F32: {}",
-        without.size(), optimizer.entries.size(), NameSome(source, without)));
+    source.artifact.warnings.push_back(
+        fmt::format("{} of {} parameters have no master weight, unlike the others, and continue "
+                    "from the weight itself, in F32: {}",
+                    without.size(), optimizer.entries.size(), NameSome(source, without)));
   }
 };
 

@@ -164,7 +164,7 @@ struct Numberer {
         UnsaidOptions(number < optimizer.groups.size() ? optimizer.groups[number] : kNone);
     if (!unsaid.empty())
       notes.push_back(
-          fmt::format("the checkpoint does not say {} of {}: torch's defaults are written",
+          fmt::format("the checkpoint does not have {} of {}: torch's defaults are written",
                       fmt::join(unsaid, ", "), NameTrained(group)));
   }
 
@@ -177,8 +177,8 @@ struct Numberer {
         others.push_back(fmt::format("{} ({})", EscapeControl(*key.string()), OptionText(value)));
     if (!others.empty())
       notes.push_back(
-          fmt::format("options that AdamW does not have, of {}, have no counterpart in a tag and "
-                      "are left out: {}",
+          fmt::format("options of {} that AdamW does not have have no counterpart in a tag and are "
+                      "left out: {}",
                       NameTrained(group), fmt::join(others, ", ")));
   }
 

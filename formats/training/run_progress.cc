@@ -109,7 +109,7 @@ class TagReader {
     Result<torch::Archive> archive = torch::ReadArchive(path);
     if (archive.ok()) return std::optional(*std::move(archive));
     if (archive.error().code() == Errc::kIo) return std::move(archive).error();
-    Note("{} cannot be read, so what it says of the run is not known: {}", name,
+    Note("{} cannot be read, so its record of the run is not known: {}", name,
          archive.error().message());
     return std::optional<torch::Archive>();
   }
@@ -135,7 +135,7 @@ class TagReader {
     NXDKIT_ASSIGN(const std::optional<torch::Archive> file, Read(kUserContentFile));
     if (!file) return OkStatus();
     if (!file->root.dict()) {
-      Note("{} is not a dict, so what it says of the run is not known", kUserContentFile);
+      Note("{} is not a dict, so its record of the run is not known", kUserContentFile);
       return OkStatus();
     }
     NXDKIT_ASSIGN(const auto step, Take(*file, "global_step", kUserContentFile));
@@ -274,7 +274,7 @@ Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
 UserContent LeftOut(const std::string& why) {
   UserContent out;
   out.kept = UserContent::Kept::kNot;
-  out.note = fmt::format("{} beside the checkpoint is left out: {}", kUserContentFile, why);
+  out.note = fmt::format("{} next to the checkpoint is left out: {}", kUserContentFile, why);
   return out;
 }
 
@@ -292,10 +292,9 @@ UserContent WithStep(PickleValue root, int64_t step) {
     is_other |= *value.integer() != step;
     value = {step};
   }
-  if (said.empty())
-    return LeftOut("it may be of another step, which it does not say (global_step)");
+  if (said.empty()) return LeftOut("it may be of another step, since it has no global_step");
   if (!is_other) return out;
-  out.note = fmt::format("{} beside the checkpoint is of another step ({}): step {} is written",
+  out.note = fmt::format("{} next to the checkpoint is of another step ({}): step {} is written",
                          kUserContentFile, fmt::join(said, ", "), step);
   if (const PickleValue* samples = root.Find("consumed_samples"))
     out.note += fmt::format("; its consumed_samples, {}, stays", OptionText(*samples));
@@ -392,7 +391,7 @@ Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
   Result<torch::Archive> archive = torch::ReadArchive(path);
   if (!archive.ok() && archive.error().code() == Errc::kIo) return std::move(archive).error();
   if (!archive.ok()) return LeftOut("it cannot be read: " + archive.error().message());
-  if (!archive->root.dict()) return LeftOut("it is not a dict that could say its step");
+  if (!archive->root.dict()) return LeftOut("it is not a dict that could have a step");
   UserContent content = WithStep(std::move(archive->root), step);
   if (content.kept != UserContent::Kept::kMade) return content;
   if (const Result<std::string> made = torch::EncodeObject(content.made); !made.ok())
@@ -413,16 +412,16 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   NXDKIT_ASSIGN(const bool has_content_file, HasFile(folder, kUserContentFile));
   if (scheduler)
     losses.push_back(
-        fmt::format("{} is made of {} and the learning rates: a schedule has its own numbers "
-                    "beside these, such as base_lrs, from the program",
+        fmt::format("{} is made from {} and the learning rates: a schedule has its own numbers "
+                    "besides these, such as base_lrs, from the program",
                     kSchedulerFile, kLastEpochKey));
   else if (!has_scheduler_file)
     losses.push_back(
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
   else
-    losses.push_back(fmt::format(
-        "there is no {}: {} beside the checkpoint is carried over, of whatever step it is",
-        kLastEpochKey, kSchedulerFile));
+    losses.push_back(
+        fmt::format("there is no {}: {} next to the checkpoint is copied, whatever its step",
+                    kLastEpochKey, kSchedulerFile));
   NXDKIT_ASSIGN(const UserContent content, UserContentOf(checkpoint));
   if (!content.note.empty()) losses.push_back(content.note);
   const bool has_step = content.kept != UserContent::Kept::kNot && has_content_file;
@@ -430,7 +429,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
     if (has_step && key == std::string_view(kTrainStepKey)) continue;
     NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, key));
     if (const int64_t* number = value ? value->integer() : nullptr)
-      losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));
+      losses.push_back(fmt::format("{} is {}, for which a tag has no place", key, *number));
   }
   NameOthers(checkpoint, scheduler.has_value(), losses);
   return losses;

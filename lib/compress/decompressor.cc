@@ -95,14 +95,14 @@ Status Decompressor::EndOfMembers(bool& ended) {
       const auto left = Left();
       const auto other = std::ranges::find_if(left, [](std::byte b) { return b != std::byte{0}; });
       at_ += static_cast<size_t>(other - left.begin());
-      if (other != left.end()) return Damaged("gzip", "has other bytes behind its end");
+      if (other != left.end()) return Damaged("gzip", "has other bytes after its end");
       NXDKIT_TRY(Fill(1));
     }
   }
   ended = !first_ && end_ == at_;
   if (ended) return OkStatus();
   if (!StartsWith(Left(), kGzipMagic))
-    return Damaged("gzip", first_ ? "does not begin as one" : "has other bytes behind its end");
+    return Damaged("gzip", first_ ? "does not begin like one" : "has other bytes after its end");
   ::inflateReset(inflate_.get());
   first_ = between_ = false;
   return OkStatus();
@@ -115,7 +115,7 @@ Status Decompressor::BeginFrame(bool& ended) {
   if (ended) return OkStatus();
   const bool data = StartsWith(head, kZstdMagic);
   if (!data && !IsSkippable(head))
-    return Damaged("zstd", first_ ? "does not begin as one" : "has other bytes behind its end");
+    return Damaged("zstd", first_ ? "does not begin like one" : "has other bytes after its end");
   if (data && head.size() >= kFrameHeadBytes)
     has_checksums_ &= (std::to_integer<unsigned>(head[4]) & kFrameChecksum) != 0;
   first_ = between_ = false;

@@ -48,7 +48,7 @@ Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
   if (locked)
     return Unsupported("the key is locked with a passphrase")
         .in(path)
-        .hint("openssl pkey -in LOCKED -out KEY writes it without");
+        .hint("openssl pkey -in LOCKED -out KEY writes it without one");
   if (!key) return Corrupt("no {} key in PEM form found", what).in(path);
   if (::EVP_PKEY_base_id(key.get()) != EVP_PKEY_ED25519) {
     const char* name = ::OBJ_nid2sn(::EVP_PKEY_base_id(key.get()));
@@ -89,7 +89,7 @@ Status RefuseLowOrder(const EVP_PKEY* key, const std::string& path) {
   PublicBytes bytes{};
   size_t size = bytes.size();
   if (::EVP_PKEY_get_raw_public_key(key, bytes.data(), &size) != 1 || size != bytes.size())
-    return Error(Errc::kInternal, "OpenSSL does not tell the key's bytes").in(path);
+    return Error(Errc::kInternal, "OpenSSL does not give the key's bytes").in(path);
   bytes.back() &= 0x7f;
   if (std::ranges::find(kLowOrder, bytes) == std::end(kLowOrder)) return OkStatus();
   return Corrupt("the public key is a point of low order: anybody can sign by it").in(path);

@@ -111,8 +111,8 @@ Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<B
         return std::optional(std::pair(std::max<size_t>(i, other), std::min<size_t>(i, other)));
     if (work.is_used_up())
       return Unsupported(
-          "whether {} boxes overlap takes too long to find out: each lies across "
-          "the places of very many others",
+          "it takes too long to find out whether {} boxes overlap: each extends over the places of "
+          "very many others",
           boxes.size());
   }
   return std::optional<std::pair<size_t, size_t>>();

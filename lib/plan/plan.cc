@@ -123,7 +123,7 @@ int64_t CountIn(const std::vector<Place>& places) {
 Error TooMuchOverlap(const LogicalTensor& param, size_t pieces) {
   return Unsupported("its {} pieces overlap each other in too many ways", pieces)
       .on(param.name)
-      .hint("what cuts a tensor stores each element once, or makes whole copies of a part");
+      .hint("programs that cut a tensor store each element once, or make whole copies of a part");
 }
 
 // The part of each piece that no earlier one holds.

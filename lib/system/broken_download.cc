@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kStart = 4096;
 constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/";
-constexpr const char* kAgain = "get the file again: the download did not bring it";
+constexpr const char* kAgain = "get the file again: the download did not deliver it";
 
 // "size 4976698672" of a pointer; nullopt without one.
 std::optional<uint64_t> SizeInPointer(std::string_view text) {
@@ -77,7 +77,7 @@ std::optional<Error> AnswerIn(std::string_view start) {
 std::optional<Error> NothingIn(std::string_view start) {
   if (start.empty()) return Corrupt("the file is empty").hint(kAgain);
   if (start.size() < 8 || !IsZero(start)) return std::nullopt;
-  return Corrupt("the file begins with {} zero bytes: its place was made, and not filled",
+  return Corrupt("the file begins with {} zero bytes: its space was reserved and not filled",
                  start.size())
       .hint(kAgain);
 }

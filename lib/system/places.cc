@@ -38,10 +38,10 @@ Status CheckPlaces(const std::string& output, const std::vector<std::string>& re
     NXDKIT_ASSIGN(const std::string in, RealPath(path));
     if (in == out) return BadUsage("the output is the input itself").in(output);
     if (IsWithin(in, out))
-      return BadUsage("the output would replace the folder that {} is in, which is read", path)
+      return BadUsage("the output would replace the folder that contains the input {}", path)
           .in(output);
     if (IsWithin(in, staging))
-      return BadUsage("the output is built in {}, where {} is, which is read", staging, path)
+      return BadUsage("the output is built in {}, which contains the input {}", staging, path)
           .in(output);
   }
   return CheckFolder(out);

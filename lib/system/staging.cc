@@ -247,7 +247,7 @@ Status Staging::Lock() {
     }
     if (SameFile(fd, staging_)) return OkStatus();
   }
-  return Error(Errc::kIo, fmt::format("the staging folder went away {} times", kAttempts))
+  return Error(Errc::kIo, fmt::format("the staging folder disappeared {} times", kAttempts))
       .in(staging_);
 }
 

@@ -103,7 +103,7 @@ class Interpolator {
       if (open == 0 && close + 1 == text.size()) return part;
       if (part->kind == ValueKind::kNull)
         return Fails(fmt::format("{} is not set", EscapeControl(inside)));
-      if (!IsScalar(*part)) return Fails(fmt::format("{} is no scalar", EscapeControl(inside)));
+      if (!IsScalar(*part)) return Fails(fmt::format("{} is not a scalar", EscapeControl(inside)));
       made += TextOf(*part);
       at = close + 1;
     }
@@ -117,8 +117,8 @@ class Interpolator {
     if (inside.find(kInterpolation) != std::string_view::npos)
       return Fails("one interpolation stands inside another");
     if (inside.find(':') != std::string_view::npos)
-      return Fails(fmt::format("{} is worked out by the program that the file is for",
-                               EscapeControl(inside)));
+      return Fails(
+          fmt::format("{} is resolved by the program that the file is for", EscapeControl(inside)));
     if (depth >= kMaxDepth) return Fails("it leads back to itself");
     Path target;
     if (inside.starts_with('.')) {

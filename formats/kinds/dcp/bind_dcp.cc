@@ -383,7 +383,7 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   const LoraTake take = LoraTakeOf(out.artifact, hints);
   if (take == LoraTake::kMerged || take == LoraTake::kBase) return BindBase(out, take, hints);
   if (take == LoraTake::kAdapter && hints.Has(kLoraTakeRow.name()))
-    return Unsupported("an adapter alone is asked for, and a model is needed")
+    return Unsupported("the adapter alone was asked for, but a model is needed")
         .in(out.artifact.path)
         .hint(
             "nxd-convert writes the adapter (--to hf, --to nxd), or merges it into a base "

@@ -194,13 +194,15 @@ Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const st
     if (const auto found = known.find(candidate); found != known.end()) return &found->second;
   if (IsStateNumber(name))
     return Unsupported(
-               "the optimizer's parameters have numbers and no names (found {}), as "
-               "optimizer.state_dict() gives them",
+               "the optimizer's parameters have numbers instead of names (found {}), as "
+               "optimizer.state_dict() returns them",
                name)
         .hint(
-            "save what get_optimizer_state_dict() of torch.distributed.checkpoint.state_dict "
-            "returns, which has names; --no-optimizer leaves the optimizer's state out");
-  return Unsupported("the optimizer keeps something of a parameter {}, which the model lacks", name)
+            "save the result of get_optimizer_state_dict() of "
+            "torch.distributed.checkpoint.state_dict, which has names; --no-optimizer leaves the "
+            "optimizer's state out");
+  return Unsupported("the optimizer has state for a parameter {}, which the model does not have",
+                     name)
       .hint("--no-optimizer leaves the optimizer's state out");
 }
 

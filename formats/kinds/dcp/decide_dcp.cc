@@ -50,7 +50,7 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
       if (optimizer.group_of[i] == g) params.push_back(i);
     if (!unsaid.empty() && !params.empty())
       output.notes.push_back(
-          fmt::format("the tag does not say {} of {}: torch's defaults are written",
+          fmt::format("the tag does not have {} of {}: torch's defaults are written",
                       fmt::join(unsaid, ", "), NameSome(source, params)));
   }
 }
@@ -59,7 +59,7 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
 void NoteForTransformers(const BoundOptimizer& optimizer, const RunProgress& progress,
                          DcpOutput& output) {
   output.notes.push_back(fmt::format(
-      "the data loader's state has no counterpart: go on after step {}", progress.step));
+      "the data loader's state has no counterpart: continue after step {}", progress.step));
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
         "the optimizer has several groups (weight decay): make it with the same, in the order in "
@@ -71,8 +71,8 @@ void NoteFor2025(const BoundOptimizer& optimizer, const RunProgress& progress, D
   const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
   if (!schedule.Find("base_lrs"))
     output.notes.push_back(
-        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
-        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
+        "the tag has no initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks for, "
+        "is not known: leave lr_scheduler out when loading, and set its epoch by hand");
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
         "the parameters have different options (weight decay), and TorchTitan of 2025 has one "
@@ -89,12 +89,12 @@ void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, 
   if (output.style == dcp::Style::kTitan2025) return NoteFor2025(optimizer, progress, output);
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
-        "the parameters have different options (weight decay); TorchTitan takes those of the first "
-        "parameter for each of its groups, so it has to be given the same groups");
+        "the parameters have different options (weight decay); TorchTitan uses those of the first "
+        "parameter for each of its groups, so it must be given the same groups");
   if (output.style == dcp::Style::kTitan || output.style == dcp::Style::kTitanUnfused)
     output.notes.push_back(
-        fmt::format("the learning rate of step {} is the file's; from then on it is that of "
-                    "TorchTitan's own settings and schedule",
+        fmt::format("the learning rate of step {} is the file's; after that, TorchTitan's own "
+                    "settings and schedule decide",
                     progress.step + 1));
 }
 
@@ -238,7 +238,7 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
     if (tensor.key.starts_with(kOptimizerGroups)) left.push_back(tensor.key);
   if (!left.empty())
     output.notes.push_back(fmt::format(
-        "{} options of the optimizer are of other names and are left out, the first is {}",
+        "{} options of the optimizer have other names and are left out, the first is {}",
         left.size(), left.front()));
 }
 
@@ -300,7 +300,7 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   NXDKIT_ASSIGN(output.mesh, MeshOf(options));
   const bool renames = asked && is_dcp;
   if (!source.model && (renames || output.style != dcp::Style::kHf || output.mesh.tp > 1))
-    return NotFound("no config.json: the tensors alone do not tell family and roles")
+    return NotFound("no config.json: the tensors alone do not determine family and roles")
         .in(source.artifact.path)
         .hint("name one with --config");
   if (source.model)

@@ -140,7 +140,7 @@ Result<std::optional<TrainMeta>> FindTrainMeta(const std::vector<std::string>& f
       return Corrupt("lora_alpha is {}, expected a number above 0",
                      alpha ? JsonExcerpt(*alpha) : "not there")
           .in(path)
-          .hint("--lora-alpha ALPHA says it");
+          .hint("give it with --lora-alpha ALPHA");
     TrainMeta meta{value, {}, path};
     if (const Json* r = JsonFind(json, "r"); r && r->is_number_integer())
       meta.rank = r->get<int64_t>();
@@ -155,7 +155,7 @@ Result<std::map<std::string, int64_t>> RanksIn(const std::vector<StoredTensor>& 
   for (const StoredTensor& stored : tensors) {
     NXDKIT_ASSIGN(const LoraName name, LoraNameOf(stored.name).on(stored.name));
     if (name.part == LoraPart::kMagnitude || name.part == LoraPart::kTokens)
-      return NotFound("how DoRA, or rows of an embedding, were trained is said by {} alone",
+      return NotFound("only {} says how DoRA, or rows of an embedding, were trained",
                       kLoraConfigFile)
           .on(stored.name);
     if (name.part != LoraPart::kA) continue;
@@ -200,7 +200,7 @@ Result<LoraConfigFile> ConfigFor(const Artifact& artifact, const InputHints& hin
   if (!found.ok() && found.error().code() != Errc::kNotFound) return found;
   if (found.ok()) {
     if (!alpha || *alpha == found->config.alpha) return found;
-    return BadUsage("--lora-alpha {} is said, and {} says {}", *alpha, found->path,
+    return BadUsage("--lora-alpha {} was given, but {} says {}", *alpha, found->path,
                     found->config.alpha);
   }
   std::string path = "--lora-alpha";
@@ -276,9 +276,9 @@ Status CheckLoraTake(const Artifact& artifact, const InputHints& hints) {
   if (!keys.any && hints.lora_alpha && hints.lora.empty())
     return BadUsage("--lora-alpha: no LoRA adapter is in the checkpoint").in(artifact.path);
   if (keys.any && !keys.with_base && (said == "merged" || said == "base"))
-    return BadUsage("--lora {}: the base was not saved, the adapter is alone", *said)
+    return BadUsage("--lora {}: the base was not saved, only the adapter", *said)
         .in(artifact.path)
-        .hint("--merge-lora merges the adapter into a base that is named");
+        .hint("--merge-lora merges the adapter into a given base");
   return OkStatus();
 }
 

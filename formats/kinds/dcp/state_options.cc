@@ -88,8 +88,8 @@ class Reader {
       if (*key.string() != option) continue;
       NXDKIT_ASSIGN(const bool same, SameOption(known, value));
       return same ? OkStatus()
-                  : Status(Corrupt("{} of {} has another value under another of its names", option,
-                                   source_.params[i].name));
+                  : Status(Corrupt("{} of {} has a different value under another of its names",
+                                   option, source_.params[i].name));
     }
     if (options_[i].size() == kMostOptions)
       return Unsupported("{} has over {} options of an optimizer", source_.params[i].name,

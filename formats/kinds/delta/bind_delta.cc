@@ -102,7 +102,7 @@ Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
     return OkStatus();
   if (version.digest == manifest::DigestText(head.result))
     return WrongBase(base.artifact.path,
-                     "version {} ({}) is what the delta makes: it was applied before",
+                     "version {} ({}) is already the delta's result: it was applied before",
                      version.serial, version.label);
   return WrongBase(base.artifact.path, "version {} ({}) has the digest {}, the delta is for {}",
                    version.serial, version.label, version.digest, manifest::DigestText(head.base));

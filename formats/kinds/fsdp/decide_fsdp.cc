@@ -102,7 +102,7 @@ Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
       });
   if (source.optimizer && DcpFolderOf(source.artifact) && !says_schedule)
     output.warnings.push_back(
-        fmt::format("no schedule is known: last_epoch is written as {}, the optimizer's step",
+        fmt::format("the schedule is not known: last_epoch is written as {}, the optimizer's step",
                     output.last_epoch));
   return OkStatus();
 }
@@ -112,7 +112,7 @@ Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
 Status CheckFsdpOptions(const Arguments& given) {
   NXDKIT_ASSIGN(const dcp::Mesh mesh, MeshOf(given));
   if (mesh.tp > 1)
-    return BadUsage("--mesh dp=N alone: FSDP over tensor parallelism is read, and not written");
+    return BadUsage("--mesh dp=N alone: FSDP over tensor parallelism can be read, but not written");
   if (const auto name = given.Text("torch"); name && !fsdp::ReleaseFromName(*name))
     return BadUsage("--torch {}: releases from 2.4 to 2.15 are known", *name);
   return OkStatus();
@@ -138,8 +138,8 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   NXDKIT_TRY(DecidePlace(source, output));
   if (source.optimizer && output.form == OptimizerForm::kFlatParameters)
     return Unsupported(
-               "slices of parameters (use_orig_params) are read and not written: how FSDP1 aligns "
-               "them depends on its compute dtype")
+               "slices of parameters (use_orig_params) can be read, but not written: their "
+               "alignment in FSDP1 depends on its compute dtype")
         .in(source.artifact.path)
         .hint("--for easyr1, or --fsdp 2, or --no-optimizer");
   if (from)

@@ -78,7 +78,7 @@ Status DescribeFsdp(Survey& survey, const std::string& path, const InputHints& h
                                    facts.set.world == 1 ? "" : "s");
   if (!facts.set.IsWhole(FilePart::kModel)) {
     survey.is_whole = false;
-    survey.not_checked = "not all ranks are here";
+    survey.not_checked = "some ranks are missing";
   }
   survey.facts = std::make_shared<FsdpFacts>(facts);
   return OkStatus();
@@ -107,9 +107,8 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
   const auto adapter = std::ranges::count_if(
       found.tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
   if (adapter > 0)
-    facts.last.Line(
-        "adapter", fmt::format("LoRA, {} of {} tensors; --lora says what of both is taken", adapter,
-                               found.tensors.size()));
+    facts.last.Line("adapter", fmt::format("LoRA, {} of {} tensors; --lora chooses what is read",
+                                           adapter, found.tensors.size()));
   facts.last.Key("fsdp", {{"world_size", found.set.world},
                           {"mesh", MeshJson(found)},
                           {"placements",

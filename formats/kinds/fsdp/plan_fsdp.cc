@@ -142,7 +142,8 @@ class FsdpPlanner {
             training::SplitStateKey(std::string_view(key).substr(training::kOptimizerState.size()));
         const auto weight = numbers.find(name);
         if (weight == numbers.end())
-          return Unsupported("the optimizer keeps it under another name than the weight's").on(key);
+          return Unsupported("the optimizer's state of it has another name than the weight")
+              .on(key);
         weights_[weight->second].kept.emplace_back(std::move(what), std::move(tensor));
         continue;
       }
@@ -150,7 +151,7 @@ class FsdpPlanner {
       const bool of_run = params.empty() || std::ranges::count(run, params.front()) > 0;
       if (of_run) continue;
       if (params.front() >= source_.model_params())
-        return Unsupported("it is neither a weight, nor kept of one by the optimizer").on(key);
+        return Unsupported("it is neither a weight nor the optimizer's state of one").on(key);
       numbers.emplace(key, weights_.size());
       const bool shared = !met.insert(params.front()).second;
       weights_.push_back({std::move(tensor), params.front(), shared, {}});
@@ -366,7 +367,7 @@ class FsdpPlanner {
                    "not of the same step",
                    first.tensor.layout.name)
             .on(weight.tensor.layout.name)
-            .hint("--fsdp 2, or --for easyr1, keeps each apart");
+            .hint("--fsdp 2, or --for easyr1, keeps them apart");
     }
     return OkStatus();
   }

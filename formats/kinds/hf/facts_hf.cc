@@ -39,10 +39,10 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
   if (!sets.ok() || sets->size() < 2) return opened;
   InputHints hints = asked;
   if (!hints.Has("weights")) {
-    survey.warnings.push_back(fmt::format(
-        "{}: {} sets of weights are in the folder; {} is shown, as transformers would load it, and "
-        "every other command asks which counts",
-        folder, sets->size(), sets->front()));
+    survey.warnings.push_back(
+        fmt::format("{}: there are {} sets of weights in the folder; {} is shown, which "
+                    "transformers would load, and every other command asks which one to use",
+                    folder, sets->size(), sets->front()));
     hints.Set("weights", sets->front());
     opened = OpenArtifact(path, &kHf, hints, survey.artifact.look);
   }

@@ -46,7 +46,7 @@ std::string BuffersIn(const BoundArtifact& source, const std::vector<TensorLayou
 
 Status CheckSpelling(const BoundArtifact& source, const std::string& spelling) {
   if (!source.model || source.lora)
-    return Unsupported("--style {} is for models whose family is known", spelling);
+    return Unsupported("--style {} needs a model whose family is known", spelling);
   const std::vector<std::string> known = models::Spellings(*source.model->config.family);
   if (std::ranges::count(known, spelling) > 0) return OkStatus();
   return Unsupported("the family {} has no spelling \"{}\"; it has {}",

@@ -50,23 +50,23 @@ class Mapper {
   std::vector<std::string> Warnings() const {
     std::vector<std::string> warnings;
     if (!unsaid_.empty())
-      warnings.push_back(fmt::format(
-          "which options {} of the optimizer's parameters have is not told, the first is {}: "
-          "several groups fit",
-          unsaid_.size(), unsaid_.front()));
+      warnings.push_back(
+          fmt::format("the options of {} of the optimizer's parameters are not known, the first is "
+                      "{}: several groups fit",
+                      unsaid_.size(), unsaid_.front()));
     if (!stateless_.empty() && stateless_.size() < model_.params.size())
       warnings.push_back(
-          fmt::format("the optimizer keeps nothing of {} parameters, the first is {}",
+          fmt::format("the optimizer has no state for {} parameters, the first is {}",
                       stateless_.size(), stateless_.front()));
     return warnings;
   }
 
   std::vector<std::string> Proofs() const {
     std::vector<std::string> proofs;
-    proofs.push_back(fmt::format(
-        "{} tensors of Megatron-Core are {} parameters of the model and {} beside them, "
-        "each once and whole",
-        weights_, model_.params.size(), names_.carried()));
+    proofs.push_back(
+        fmt::format("{} tensors of Megatron-Core are {} parameters of the model and {} others, "
+                    "each once and whole",
+                    weights_, model_.params.size(), names_.carried()));
     for (const auto& [key, cut] : names_.cut_rows())
       proofs.push_back(
           fmt::format("{}: the {} rows after the vocabulary are padding and are cut "
@@ -132,10 +132,10 @@ class Mapper {
   // A state in another form is refused: if it were left out, nobody would notice.
   Status RefuseOtherForms() const {
     const auto refuse = [](const std::string& key) {
-      return Unsupported("the optimizer's state has a form that is not read")
+      return Unsupported("the optimizer's state has a form that is not supported")
           .on(key)
           .hint(
-              "--no-optimizer takes the weights alone; with --dist-ckpt-optim-fully-reshardable "
+              "--no-optimizer reads only the weights; with --dist-ckpt-optim-fully-reshardable "
               "Megatron-LM saves the state by parameters");
     };
     for (const dcp::StoredEntry& entry : stored_.tensors)

@@ -68,12 +68,12 @@ class Joiner {
       return std::move(out_);
     }
     return Unsupported(
-               "the optimizer's flat buckets are not the parameters in any order that is "
-               "known, by their {}",
+               "by their {}, the optimizer's flat buckets are not the parameters in any known "
+               "order",
                why)
         .in(stored_.path)
         .hint(
-            "--no-optimizer takes the weights alone; with --dist-ckpt-optim-fully-reshardable "
+            "--no-optimizer reads only the weights; with --dist-ckpt-optim-fully-reshardable "
             "Megatron-LM saves the state by parameters");
   }
 
@@ -84,11 +84,11 @@ class Joiner {
       if (key.kind != Key::Kind::kBucket) continue;
       if (key.buffer != 0 || key.chain > 1 || entry.shape.size() != 1 || entry.dtype != Dtype::kF32)
         return Unsupported(
-                   "a second buffer of an optimizer's (virtual pipeline stages, two dtypes), or "
-                   "one that is not flat in F32")
+                   "an optimizer has a second buffer (virtual pipeline stages, two dtypes), or one "
+                   "that is not flat in F32")
             .in(stored_.path)
             .on(entry.key)
-            .hint("--no-optimizer takes the weights alone");
+            .hint("--no-optimizer reads only the weights");
       Buffer& buffer = buffers_[{key.chain, key.group}];
       buffer.chain = key.chain;
       buffer.group = key.group;
@@ -98,14 +98,14 @@ class Joiner {
     // By number, each once, from 0 on.
     for (const auto& [id, buffer] : buffers_)
       if (id.second != groups_[id.first]++)
-        return Corrupt("there are flat buckets of group {}, and none of group {}", id.second,
+        return Corrupt("there are flat buckets of group {}, but none of group {}", id.second,
                        groups_[id.first] - 1)
             .in(stored_.path);
     for (const auto& [id, buffer] : buffers_)
       for (const auto& [number, states] : buffer.buckets)
         for (const auto& [state, entry] : states)
           if (entry->shape != states.begin()->second->shape)
-            return Corrupt("the bucket has {} elements, and its other states {}", entry->shape[0],
+            return Corrupt("the bucket has {} elements, but its other states {}", entry->shape[0],
                            states.begin()->second->shape[0])
                 .in(stored_.path)
                 .on(entry->key);

@@ -29,7 +29,7 @@ std::optional<int64_t> GroupsOf(const megatron::CommonState& common) {
 
 Error Disagrees(const Artifact& artifact, const megatron::CommonState& common,
                 std::string_view argument, const std::string& said, const std::string& config) {
-  return Corrupt("{} of the run is {}, and {} says {}", argument, said, artifact.config_path,
+  return Corrupt("{} of the run is {}, but {} says {}", argument, said, artifact.config_path,
                  config)
       .in(common.file)
       .hint("name the model's own config.json with --config");

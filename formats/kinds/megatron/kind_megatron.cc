@@ -74,9 +74,7 @@ constinit const Kind kMegatronDist = {
     .archives = ArchivesOfDcp,
     .describe = DescribeMegatron,
     .add_facts = AddMegatronFacts,
-    .instead =
-        "Megatron's trainers load a model of Hugging Face's (Megatron-Bridge, mbridge): "
-        "--to hf",
+    .instead = "Megatron's trainers load a Hugging Face model (Megatron-Bridge, mbridge): --to hf",
 };
 
 }  // namespace nxdkit::kinds

@@ -77,8 +77,8 @@ Result<MegatronNames> MegatronNames::Make(const models::Model& model) {
   MegatronNames out(model);
   if (!models::HasView(*model.config.family, kView))
     return Unsupported(
-               "the text of the family {} does not say what Megatron-Core calls its "
-               "parameters (view {})",
+               "the text of the family {} does not have Megatron-Core's names for its parameters "
+               "(view {})",
                model.config.family->model_type, kView)
         .hint("a text of yours may have it: --family");
   std::vector<std::optional<TensorLayout>> parts;
@@ -182,10 +182,10 @@ Status MegatronNames::Add(const dcp::StoredEntry& entry, const Key& key,
                        model_.config.family->model_type)
         .on(entry.key);
   if (IsVocabulary(key) && entry.shape.size() == 2 && entry.shape[0] == 1 && (*shape)[0] > 1)
-    return Unsupported("a value head, as a critic has it, and no language model's").on(entry.key);
+    return Unsupported("a value head, as of a critic; a language model has none").on(entry.key);
   if (IsVocabulary(key) && entry.shape != *shape && entry.shape.size() == 2)
     return Corrupt(
-               "{} rows of {} found; config.json says a vocabulary of {} and a hidden size of {}",
+               "{} rows of {} found; config.json has a vocabulary of {} and a hidden size of {}",
                entry.shape[0], entry.shape[1], model_.config.vocab, model_.config.hidden)
         .on(entry.key)
         .hint("name the model's own config.json with --config");

@@ -43,8 +43,8 @@ void WarnOfOtherText(BoundArtifact& out, const std::string& recorded) {
   const models::Family& family = *out.model->config.family;
   if (recorded.empty() || recorded == family.digest) return;
   out.artifact.warnings.push_back(fmt::format(
-      "{}: the set was made by another text of the family {} (sha256 {}, here {}): if "
-      "it cuts otherwise, what is read is wrong",
+      "{}: the set was made with another text of the family {} (sha256 {}, here {}): if it cuts "
+      "otherwise, the weights are read wrongly",
       out.artifact.path, family.model_type, recorded.substr(0, 12), family.digest.substr(0, 12)));
 }
 

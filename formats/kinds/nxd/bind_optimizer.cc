@@ -71,7 +71,7 @@ Status RequireSame(const OptimizerEntries& first, const OptimizerEntries& here) 
     return Corrupt("the optimizer keeps {} here, and {} on other ranks", Names(here), Names(first));
   for (size_t e = 0; here && e < here->size(); ++e)
     if ((*here)[e].value_text != (*first)[e].value_text)
-      return Corrupt("{} has another value than on other ranks", (*here)[e].name);
+      return Corrupt("{} has a different value on other ranks", (*here)[e].name);
   return OkStatus();
 }
 
@@ -114,7 +114,7 @@ class Binder {
     if (geometry_.names == nxd::NameStyle::kMegatron)
       return Unsupported(
                  "how NxDT's Megatron models group their parameters is not known, so the "
-                 "optimizer's numbers cannot be told")
+                 "optimizer's numbers cannot be assigned")
           .hint("--no-optimizer leaves the optimizer's state out");
     if (const models::Family& family = *out_.model->config.family; !family.training.optimizer)
       return Unsupported(
@@ -128,8 +128,8 @@ class Binder {
                  set_.ep)
           .hint("--no-optimizer leaves the optimizer's state out");
     if (location.tp == set_.tp && location.pp == set_.pp) return OkStatus();
-    return Corrupt("the optimizer's files are of tp {} pp {}, the model's of tp {} pp {}",
-                   location.tp, location.pp, set_.tp, set_.pp);
+    return Corrupt("the optimizer's files have tp {} pp {}, the model's tp {} pp {}", location.tp,
+                   location.pp, set_.tp, set_.pp);
   }
 
   // The parameters in the model's files, rank by rank: a trainer may cut the pipeline anywhere.
@@ -205,7 +205,7 @@ class Binder {
       }
       NXDKIT_TRY(RequireSame(optimizer_.entries[i], entries));
       if (optimizer_.masters[i].has_value() != state.master.has_value())
-        return Corrupt("{} here {}, and on other ranks not so", nxd::kMasterWeights,
+        return Corrupt("{} here {}, unlike other ranks", nxd::kMasterWeights,
                        state.master ? "has the parameter" : "lacks the parameter");
     }
     return OkStatus();

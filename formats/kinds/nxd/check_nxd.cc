@@ -74,7 +74,7 @@ std::string AssumedHardware(const BoundArtifact& artifact) {
   const NxdLayout& layout = *NxdLayoutOf(artifact);
   if (layout.geometry.kv_multiplier == 1) return "";
   if (layout.replicas == nxd::ReplicaOrder::kAdjacent) return " (trn2, by its replicas)";
-  return fmt::format(", if it is a set for {}, as was said: --against proves it",
+  return fmt::format(", if it is a set for {}, as given: --against verifies it",
                      layout.geometry.hardware == models::Hardware::kTrn1 ? "trn1" : "trn2");
 }
 
@@ -110,7 +110,7 @@ std::vector<Finding> CheckNxd(const BoundArtifact& artifact) {
 
 void NameNxdChecks(const BoundArtifact& bound, uint64_t ranks, std::vector<std::string>& checks) {
   if (NxdStateOf(bound.artifact)->mp_record)
-    checks.push_back("what optimum-neuron's metadata records is stored and cut that way");
+    checks.push_back("the tensors in optimum-neuron's metadata are stored and cut as recorded");
   checks.push_back("replicas are bit-equal, padding is zero");
   NameMeaning(bound, ranks, AssumedHardware(bound), checks);
 }

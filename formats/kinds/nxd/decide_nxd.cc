@@ -78,7 +78,7 @@ Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& 
     return BadUsage("a {} model has one way to store q, k and v: --qkv does not apply",
                     family.model_type);
   if (out.names != nxd::NameStyle::kHf)
-    return Unsupported("NxDT has no {} models: style {} names none", family.model_type,
+    return Unsupported("NxDT has no {} models: style {} does not apply", family.model_type,
                        NameStyleName(out.names))
         .hint("--style hf names them as NxD does");
   return OkStatus();
@@ -145,7 +145,7 @@ void DecideModuleDtype(const BoundArtifact& source, NxdOutput& output) {
       output.own_dtypes.push_back(form->weights.Of(source.params[i].name));
   else
     output.notes.push_back(fmt::format(
-        "weights are written as {}, the master weights beside them keep their own (--dtype)",
+        "weights are written as {}, their master weights keep their own dtype (--dtype)",
         Name(*output.dtype)));
 }
 
@@ -217,8 +217,8 @@ Status CheckContents(const BoundArtifact& source, const NxdOutput& output) {
   const int ep = output.geometry.ep;
   if (source.lora && output.optimum)
     return Unsupported(
-        "how optimum-neuron stores the adapters of a training run is not written: --style optimum "
-        "is for models");
+        "adapters in optimum-neuron's training form cannot be written: --style optimum is for "
+        "models");
   if (source.lora && ep > 1)
     return Unsupported("how NxD stores an adapter on expert parallel ranks is not known");
   if (source.optimizer && ep > 1)
@@ -230,7 +230,7 @@ Status CheckContents(const BoundArtifact& source, const NxdOutput& output) {
 Status DecideAdapter(const BoundArtifact& adapter, const OutputOptions& options,
                      NxdOutput& output) {
   if (output.xser)
-    return BadUsage("NxD loads adapters without references only: --xser cannot be used")
+    return BadUsage("NxD loads only adapters without references: --xser cannot be used")
         .in(adapter.artifact.path);
   // Parallel layers have adapters in F32, whatever the base's dtype.
   if (!options.dtype) output.dtype = options.downcast ? Dtype::kBF16 : Dtype::kF32;

@@ -83,7 +83,7 @@ void DescribeRootAlone(Survey& survey, const std::string& path,
   survey.not_checked = "no tag is read";
   survey.description = fmt::format(
       "NxD checkpoint folder of {}, {}", TagCount(tags.size()),
-      AnyFinished(tags) ? "none of them the newest for certain" : "none of them finished");
+      AnyFinished(tags) ? "none of them is certain to be the newest" : "none of them is finished");
   survey.artifact.kind = &kNxd;
   survey.artifact.path = path;
   survey.warnings.push_back(error.ToString() + "; " + error.hint());

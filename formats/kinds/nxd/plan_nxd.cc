@@ -57,7 +57,7 @@ class NxdPlanner {
     if (source_.lora) return OkStatus();
     const auto told = [&](Error error) {
       return std::move(error).hint(
-          "the text of the family says of it what no set of NxD can hold: its cut, or its role");
+          "the family's text gives it a cut or a role that no NxD set can hold");
     };
     auto places = PrimaryPlaces::Find(source_.params, builder_.plan.layout, true);
     if (!places.ok()) return told(std::move(places).error());

@@ -137,8 +137,8 @@ class TreeMaker {
 
   std::string HintOn(uint32_t param) const {
     const bool is_qkv = source_.params[param].name.find(".self_attn.") != std::string::npos;
-    return is_qkv ? "--qkv as the input has it keeps them apart"
-                  : "--no-optimizer converts the weights alone";
+    return is_qkv ? "the input's --qkv keeps them apart"
+                  : "--no-optimizer converts only the weights";
   }
 
   Error PartsDiffer(const TensorLayout& tensor, uint32_t other, std::string_view what) const {

@@ -98,7 +98,7 @@ Status CheckRefreshable(const rollout::Bundle& bundle) {
         .hint("make a bundle that has some with --bundle");
   if (bundle.weights_link == bundle.folder)
     return Unsupported(
-               "the rank shards lie in the bundle itself, expected a folder weights, which can be "
+               "the rank shards are in the bundle itself, expected a folder weights, which can be "
                "switched")
         .in(bundle.folder);
   if (static_cast<int64_t>(bundle.shards.size()) != bundle.config->tp)
@@ -208,11 +208,12 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
          stamp.compiler);
   if (!unknown.empty())
     output.warnings.push_back(fmt::format(
-        "neuron_config.json says {}: optimum-neuron loads the bundle only where it, and "
-        "neuronx-cc, are of just these versions, and {} (--optimum-version, --compiler-version)",
+        "neuron_config.json says {}: optimum-neuron loads the bundle only if it and neuronx-cc "
+        "have exactly these versions, and {} (--optimum-version, --compiler-version)",
         fmt::join(unknown, " and "),
-        found.editable ? fmt::format("that in {} is editable, of an unknown version", found.folder)
-                       : "none of them is installed here"));
+        found.editable
+            ? fmt::format("the one in {} is editable, with an unknown version", found.folder)
+            : "none of them is installed here"));
   if (asked.compiler_version && asked.compiler_version->find('+') == std::string::npos)
     output.warnings.push_back(
         fmt::format("--compiler-version {} has no +hash, as neuronx-cc's own versions have: the "
@@ -220,7 +221,7 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
                     *asked.compiler_version));
   if (found.editable && !asked.optimum_version && unknown.empty())
     output.warnings.push_back(
-        fmt::format("optimum-neuron in {} is editable, of an unknown version: neuron_config.json "
+        fmt::format("optimum-neuron in {} is editable, with an unknown version: neuron_config.json "
                     "says {}, which the loader compares (--optimum-version)",
                     found.folder, stamp.optimum));
   const bool both = !found.optimum.empty() && !found.compiler.empty();

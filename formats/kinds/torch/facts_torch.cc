@@ -127,10 +127,11 @@ void MakeShard(Survey& survey, const char* description) {
 }
 
 void AddReferences(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
-  MakeShard(survey, survey.rank ? "main file of an NxD shard saved with xser: its tensors lie in "
-                                  "files of their own"
-                                : "main file of torch_xla's serialization (xser): its tensors lie "
-                                  "in files of their own");
+  MakeShard(
+      survey,
+      survey.rank
+          ? "main file of an NxD shard saved with xser: its tensors are in files of their own"
+          : "main file of torch_xla's serialization (xser): its tensors are in files of their own");
   const Status resolved = ResolveReferences(survey, archive.path);
   if (resolved.ok()) return;
   survey.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());

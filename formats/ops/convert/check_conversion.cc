@@ -22,9 +22,9 @@ namespace {
 Status CheckSlot(const ConvertRequest& request) {
   if (!request.to->refreshes)
     return BadUsage("only the weights of a rollout bundle can be replaced in place")
-        .hint("--into goes with --to rollout");
+        .hint("--into needs --to rollout");
   if (request.options.Has("bundle"))
-    return BadUsage("with --into blob and settings are those of OUTPUT; --bundle names others")
+    return BadUsage("with --into, blob and settings are OUTPUT's; --bundle names others")
         .hint("leave --bundle out");
   if (request.force)
     return BadUsage("--into replaces the weights of OUTPUT: --force does not apply");
@@ -33,7 +33,7 @@ Status CheckSlot(const ConvertRequest& request) {
 
 Status CheckDeltaFile(const ConvertRequest& request) {
   if (!request.hints.Has("base"))
-    return BadUsage("a delta needs the model that it starts from").hint("name it with --base");
+    return BadUsage("a delta needs the model on which it is based").hint("name it with --base");
   if (!std::holds_alternative<NewOutput>(request.place))
     return BadUsage(
         "a delta is written by one process to a file of its own: --into and --part do not apply");
@@ -79,10 +79,11 @@ Status CheckDelta(const Conversion& conversion) {
     const Dtype wanted =
         target.dtype.value_or(target.downcast ? Downcast(param.dtype) : param.dtype);
     if (Info(param.dtype).floating && wanted != param.dtype)
-      return BadUsage("the output is to be {}, the delta makes {}", Name(wanted), Name(param.dtype))
+      return BadUsage("the output is to be {}, but the delta makes {}", Name(wanted),
+                      Name(param.dtype))
           .in(conversion.source.artifact.path)
           .on(param.name)
-          .hint("apply it first, and convert what comes out");
+          .hint("apply it first, and convert the result");
   }
   return OkStatus();
 }
@@ -218,7 +219,7 @@ Status VerifyWritten(const Conversion& conversion, const BoundArtifact& written,
   return Error(Errc::kFindings, fmt::format("verification failed: {}", first.message))
       .in(first.file)
       .on(first.tensor)
-      .hint("the disk gave back other bytes than were written; nothing was published");
+      .hint("the disk returned other bytes than were written; nothing was published");
 }
 
 // The decisions that cannot be read from the output alone.

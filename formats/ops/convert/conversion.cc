@@ -76,7 +76,7 @@ Status RequireState(const ConvertRequest& request, const BoundArtifact& source) 
   return NotFound("the optimizer's state is asked for, and {}",
                   left_out == warnings.end() ? "there is none" : *left_out)
       .in(source.artifact.path)
-      .hint("--no-optimizer, without --dp and --param-order, takes the weights alone");
+      .hint("--no-optimizer, without --dp and --param-order, converts only the weights");
 }
 
 // Notes an optimizer file next to a model, as transformers' Trainer and accelerate write it.
@@ -89,13 +89,13 @@ Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& sou
   NXDKIT_ASSIGN(const bool deepspeed, zero::HasTags(folder, source.artifact.look));
   if (deepspeed)
     notes.push_back(
-        "DeepSpeed's optimizer is not read: it begins with zeros (--from zero reads it)");
+        "DeepSpeed's optimizer is not read: the state starts from zeros (--from zero reads it)");
   for (const char* name : {"optimizer.pt", "optimizer.bin"}) {
     NXDKIT_ASSIGN(const bool there, source.artifact.look.HasFile(folder, name));
     if (there)
-      notes.push_back(fmt::format("{} is not read: the optimizer begins with zeros{}", name,
+      notes.push_back(fmt::format("{} is not read: the optimizer starts from zeros{}", name,
                                   std::string_view(name) == "optimizer.bin"
-                                      ? " (--from dcp reads it, of an FSDP run)"
+                                      ? " (--from dcp reads that of an FSDP run)"
                                       : ""));
   }
   return OkStatus();
@@ -189,9 +189,9 @@ Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtif
   Result<OutputPlan> plan =
       PlanOutput(source, target, BaseName(request.output), request.verify ? most / 4 * 3 : most);
   if (plan.ok() || !request.verify || plan.error().code() != Errc::kLimit) return plan;
-  return Error(Errc::kLimit, plan.error().message() +
-                                 "; with --verify a quarter of --max-memory is kept for opening "
-                                 "what was written")
+  return Error(Errc::kLimit,
+               plan.error().message() +
+                   "; with --verify a quarter of --max-memory is kept for opening the output")
       .hint(plan.error().hint());
 }
 

@@ -245,7 +245,8 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
   if (request.to == &kDelta)
-    return BadUsage("how large a delta is shows only when it is made").hint("leave --dry-run out");
+    return BadUsage("the size of a delta is known only once it is made")
+        .hint("leave --dry-run out");
   return Run(request, true);
 }
 

@@ -108,7 +108,7 @@ Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conver
   if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
   return Error(Errc::kFindings, "another process refreshed the bundle in the meantime")
       .in(request.output)
-      .hint("apply the delta of the version that it holds now");
+      .hint("apply the delta for its current version");
 }
 
 class BundleSlot : public Destination {

@@ -138,12 +138,12 @@ class Follower {
         is_step && (error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound);
     if (there && !may_come) return error;
     if (!there) {
-      Warn(fmt::format("{} was taken away before it was converted", step.name));
+      Warn(fmt::format("{} was removed before it was converted", step.name));
       done_.insert(step.name);
       return false;
     }
     if (!unreadable_.contains(step.number))
-      Warn(fmt::format("{} cannot be read, and is tried again when it changes: {}", step.name,
+      Warn(fmt::format("{} cannot be read, and will be tried again when it changes: {}", step.name,
                        error.ToString()));
     unreadable_[step.number] = {step, changed, error};
     return false;

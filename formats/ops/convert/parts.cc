@@ -196,7 +196,7 @@ class OnePart : public Destination {
       NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
       report.warnings.push_back(
           mark == Mark::kOther
-              ? fmt::format("part {} must be run again: its mark {} is not of this plan", part,
+              ? fmt::format("part {} must be run again: its mark {} is not this plan's", part,
                             DoneMark(part))
               : fmt::format("part {} must be run again: its finished file {} is not there any "
                             "more, or has another size",

@@ -190,7 +190,7 @@ void CompareOptions(const NamedOptions& a, const NamedOptions& b, DiffReport& re
   for (const auto& [message, params] : differences)
     report.findings.push_back(
         Finding("option", params.size() == 1 ? message
-                                             : fmt::format("{}, and so of {} other parameters",
+                                             : fmt::format("{}, and so for {} other parameters",
                                                            message, params.size() - 1))
             .on(params.front())
             .of(params.front()));

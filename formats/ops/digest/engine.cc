@@ -157,7 +157,7 @@ RankLayout LayoutOfEngine(const vllm::Geometry& geometry) {
 Result<std::vector<TensorLayout>> TensorsOfRank(const BoundArtifact& artifact,
                                                 const RankLayout& layout, int rank) {
   if (artifact.model && !artifact.lora) return layout(*artifact.model, rank);
-  return Unsupported("what an engine makes of it needs a model with a config.json that is known")
+  return Unsupported("predicting an engine needs a model with a config.json that is known")
       .in(artifact.artifact.path);
 }
 

@@ -127,7 +127,7 @@ EngineComparison CompareEngine(const KeyedDigests& expected, const Answer& answe
       ++out.not_covered;
     else
       out.findings.push_back(
-          FindingOn(key, "the engine holds other bytes").differs(found->second, digest));
+          FindingOn(key, "the engine holds different bytes").differs(found->second, digest));
   }
   for (const auto& [key, digest] : answered)
     if (!known.contains(key))

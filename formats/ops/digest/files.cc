@@ -79,7 +79,7 @@ Status ListFiles(const Places& places, const std::string& from,
         continue;
       }
       if (std::ranges::find(here.chain, real) != here.chain.end())
-        return Unsupported("the link leads to a folder that it is in").in(path);
+        return Unsupported("the link leads to a folder that contains it").in(path);
       folders.push_back({below, here.chain});
       folders.back().chain.push_back(real);
     }
@@ -105,7 +105,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   if (PathsOf(artifact).empty())
     return BadUsage("tensors in memory have no files that a manifest could record")
         .in(artifact.path)
-        .hint("--no-files takes the weights alone");
+        .hint("--no-files digests only the weights");
   std::string folder = artifact.folder;
   std::vector<FileDigest> files;
   if (folder.empty()) {

@@ -87,7 +87,7 @@ Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const 
                "the manifest records the files of an artifact of kind {}, this one is of kind {}",
                recorded.kind, report.kind->name)
         .in(request.path)
-        .hint("--no-files compares the weights alone");
+        .hint("--no-files compares only the weights");
   const std::string& path = *request.check_manifest;
   NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
   const std::vector<Finding> findings = CompareFiles(recorded.files, report.files);

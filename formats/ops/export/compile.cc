@@ -222,7 +222,7 @@ Result<std::string> VersionOf(std::vector<std::string> command,
   const auto limited = [&]() -> Status {
     if (poll) NXDKIT_TRY(poll());
     if (watch.Seconds() < kMostVersionSeconds) return OkStatus();
-    return Error(Errc::kIo, "it does not say its version").in(name);
+    return Error(Errc::kIo, "it does not print its version").in(name);
   };
   const Result<CommandResult> result =
       RunCommand({std::move(command), CompilerEnvironment({}), path, limited});

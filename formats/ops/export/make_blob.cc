@@ -88,7 +88,7 @@ Result<std::vector<std::string>> CompileBundle(const Making& making, const std::
   if (fits.ok()) return names;
   const Error& error = fits.error();
   if (!IsOfTheBundle(error)) return error;
-  return Unsupported("what the compiler made does not fit: {}{}{}", error.tensor(),
+  return Unsupported("the compiler's output does not fit: {}{}{}", error.tensor(),
                      error.tensor().empty() ? "" : ": ", error.message())
       .in(log);
 }

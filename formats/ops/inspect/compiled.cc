@@ -101,7 +101,7 @@ Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
   const uint64_t end = neff.data_offset() + neff.header.data_bytes;
   if (end != file.bytes())
     inspection.warnings.push_back(
-        fmt::format("{} bytes follow the payload; they are not looked at", file.bytes() - end));
+        fmt::format("{} bytes follow the payload; they are not read", file.bytes() - end));
   return AddNeffs(inspection, file, "", 0, end, request, true);
 }
 
@@ -150,7 +150,7 @@ Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
     const Status added = AddBlob(inspection, blob, request);
     if (added.ok()) continue;
     if (added.error().code() == Errc::kInterrupted) return added;
-    inspection.warnings.push_back("the blob cannot be looked into: " + added.error().ToString());
+    inspection.warnings.push_back("the blob cannot be read: " + added.error().ToString());
   }
   return OkStatus();
 }

@@ -85,7 +85,8 @@ std::string WhyNotChecked(const Inspection& inspection) {
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
   if (inspection.artifact.config_fault) return inspection.artifact.config_fault->ToString();
   if (!config)
-    return "no config.json, and shapes alone do not tell heads and family; name one with --config";
+    return "no config.json, and shapes alone do not determine heads and family; name one with "
+           "--config";
   if (!config->family) return models::NoTableText(*config);
   return "";
 }
@@ -132,7 +133,7 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
   }
   layout.outcome = Outcome::kFits;
   if (layout.missing_parameters == 0) return OkStatus();
-  layout.message = fmt::format("{} of the model's {} parameters are not here, the first is {}",
+  layout.message = fmt::format("{} of the model's {} parameters are missing, the first is {}",
                                layout.missing_parameters, layout.parameters, first_missing);
   if (inspection.is_whole) inspection.warnings.push_back(layout.message);
   return OkStatus();

@@ -93,12 +93,12 @@ void CheckPairs(Inspection& inspection, const Result<lora::Config>& config, Adap
     else if (const auto rank = RankOf(name, config, facts); rank && first[0] != *rank) {
       if (others++ == 0)
         first_other =
-            fmt::format("{} is of rank {}, adapter_config.json says {}", name, first[0], *rank);
+            fmt::format("{} has rank {}, adapter_config.json says {}", name, first[0], *rank);
     } else
       ++facts.pairs;
   }
   if (others == 1) warn(first_other);
-  if (others > 1) warn(fmt::format("{} tensors are of other ranks: {}", others, first_other));
+  if (others > 1) warn(fmt::format("{} tensors have other ranks: {}", others, first_other));
 }
 
 // The kind of adapter, and the reason if it cannot be merged.
@@ -111,7 +111,7 @@ void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
       other ? lora::PeftTypeText(*type) + ", which is no LoRA adapter"
       : config.ok()
           ? "LoRA adapter: nxd-convert --merge-lora adds it to its base, which is not here"
-          : "LoRA adapter: what it adds to a model, which is not here";
+          : "LoRA adapter: only the changes to a model, which is not here";
   if (!config.ok())
     inspection.warnings.push_back(
         fmt::format("it cannot be merged: {}{}{}", config.error().ToString(),
@@ -137,9 +137,10 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
   DescribeAdapter(inspection, facts, config);
   NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(request.path));
   if (files.size() > 1)
-    inspection.warnings.push_back(fmt::format(
-        "{}: {} adapters are in the folder; this one is shown, and a conversion asks which counts",
-        files.front(), files.size()));
+    inspection.warnings.push_back(
+        fmt::format("{}: there are {} adapters in the folder; this one is shown, and a conversion "
+                    "asks which one to use",
+                    files.front(), files.size()));
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(files.front()));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
@@ -150,7 +151,7 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
 
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
   inspection.form = "nxd_optimizer";
-  inspection.not_checked = "the state of an optimizer, no weights";
+  inspection.not_checked = "the state of an optimizer, without weights";
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
   NXDKIT_ASSIGN(const std::vector<nxd::ShardFile> shards, nxd::OptimizerFilesIn(request.path));

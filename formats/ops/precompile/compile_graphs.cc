@@ -186,7 +186,8 @@ class Compilation {
   void GiveUpWaiting() {
     Task task = std::move(waiting_.back().task);
     waiting_.pop_back();
-    task.item.message = "another process has been working on it for longer than one may run";
+    task.item.message =
+        "another process has been working on it for longer than one is allowed to run";
     End(std::move(task), "locked");
   }
 

@@ -129,7 +129,7 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
     if (!faults.ok() && faults.error().code() == Errc::kIo) return faults.error();
     if (faults.ok() && faults->empty()) return with(CompilerEnd::kDone, "");
     return with(CompilerEnd::kGaveUp,
-                "it ended with 0 and left no whole NEFF: " +
+                "it ended with 0 but left no complete NEFF: " +
                     (faults.ok() ? faults->front() : faults.error().message()));
   }
   const std::string how = process_.EndText();

@@ -176,7 +176,7 @@ Result<Miss> CacheIndex::ExplainAbsent(const neff::Graph& graph) {
     if (entry.module == BaseName(graph.name))
       return Miss{graph.name,
                   "version",
-                  fmt::format("compiled by {}, and the run has {}", entry.compiler, graph.compiler),
+                  fmt::format("compiled by {}, but the run has {}", entry.compiler, graph.compiler),
                   neff::EntryName(entry),
                   {},
                   {}};

@@ -72,7 +72,7 @@ Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler
                                 const std::optional<std::vector<std::string>>& wanted,
                                 const std::function<Status()>& poll) {
   if (tree.kind == neff::TreeKind::kNeff)
-    return Unsupported("a tree of {} keeps no graphs", neff::TreeName(tree.kind)).in(tree.root);
+    return Unsupported("a tree of {} has no graphs", neff::TreeName(tree.kind)).in(tree.root);
   CompilePlan plan;
   plan.tree = tree;
   plan.is_of_run = wanted.has_value();

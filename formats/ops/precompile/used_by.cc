@@ -91,7 +91,7 @@ Result<UsedEntries> ReadUsedBy(const std::string& path, const neff::FoundTree& t
       return OkStatus();
     }));
   DropHalfNames(names);
-  if (names.empty()) return Corrupt("no entry of a compile cache is named in it").in(path);
+  if (names.empty()) return Corrupt("it names no entry of a compile cache").in(path);
   NXDKIT_ASSIGN(const neff::CacheListing listing,
                 neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
   UsedEntries used;

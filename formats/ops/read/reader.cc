@@ -53,9 +53,9 @@ Status CheckSharing(const BoundArtifact& source, const Output& output) {
   const nxd::LoraSharing& own = source.lora->sharing;
   if (!shares || ((own.qkv || !shares->qkv) && (own.gate_up || !shares->gate_up)))
     return OkStatus();
-  return Unsupported("modules of the layout share one A, those of the adapter do not")
+  return Unsupported("modules of the layout share one A, but the adapter's do not")
       .in(source.artifact.path)
-      .hint("convert the adapter, and read what comes out");
+      .hint("convert the adapter, and read the result");
 }
 
 // Elements smaller than a byte are never cut or moved: the tensor must be stored as it is read.

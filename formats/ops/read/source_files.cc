@@ -111,7 +111,7 @@ Status SourceFiles::CheckUnchanged(std::span<const uint32_t> files) const {
       return Corrupt("the file has changed since it was opened: {} found, {} expected",
                      FileText(found), FileText(expected))
           .in(path)
-          .hint("open it again; what was read of it before is of the file that was there");
+          .hint("open it again; values read before are the old file's");
   }
   return OkStatus();
 }

@@ -101,7 +101,7 @@ struct BlobChecker {
 
 // Compared as optimum-neuron does: as texts, its own version first.
 std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Installation& at) {
-  if (at.editable) return "has an editable optimum-neuron, of a version that is unknown";
+  if (at.editable) return "has an editable optimum-neuron, with an unknown version";
   if (at.optimum.empty()) return "has no optimum-neuron";
   if (at.optimum != stamp.optimum) return "has optimum-neuron " + at.optimum;
   if (at.compiler.empty()) return "has no neuronx-cc";
@@ -112,7 +112,7 @@ std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Instal
 }  // namespace
 
 std::string NoNeffText(const std::string& path) {
-  return path + ": no NEFF was found in it; whether it is a compiled model cannot be told";
+  return path + ": no NEFF was found in it; it may not be a compiled model";
 }
 
 Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
@@ -169,7 +169,7 @@ void NameLoaders(const rollout::Bundle& bundle,
     return;
   }
   report.stamp = stamp;
-  report.checks.push_back(fmt::format("optimum-neuron {} beside neuronx-cc {} loads it, no other",
+  report.checks.push_back(fmt::format("only optimum-neuron {} with neuronx-cc {} loads it",
                                       stamp.optimum, stamp.compiler));
   for (const rollout::Installation& at : installations) {
     const std::string why = WhyRefused(stamp, at);

@@ -254,7 +254,7 @@ class LayoutCheck {
                     report_.least_bytes == report_.most_bytes ? "" : " at the most"));
     const uint64_t core = CoreBytes(vllm_neuron::TargetName(request_.target));
     if (core == 0 || report_.most_bytes <= core) return;
-    Add(Finding("memory", fmt::format("the weights alone take {} of a core that has {}",
+    Add(Finding("memory", fmt::format("the weights alone take {} of a core with {}",
                                       HumanBytes(report_.most_bytes), HumanBytes(core)))
             .in(folder_.artifact.path)
             .differs(std::to_string(report_.most_bytes), fmt::format("at most {}", core)));

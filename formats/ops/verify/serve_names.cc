@@ -97,7 +97,7 @@ class NameCheck {
         longer &= cut ? found[d] > param.shape[d] : found[d] == param.shape[d];
         shorter &= cut ? found[d] < param.shape[d] : found[d] == param.shape[d];
       }
-      if (longer) return "the loader passes over what is beyond, without an error";
+      if (longer) return "the loader ignores the rest, without an error";
       if (shorter && param.role == models::Role::kEmbedding)
         return "the loader takes zeros for the rows that are not there, without an error";
     }
@@ -116,7 +116,7 @@ class NameCheck {
     const std::string& first = model_.params[spelled.params.front()].name;
     const bool fused = spelled.params.size() > 1;
     Add(On(tensor, fused ? "fused" : "missing",
-           fmt::format("a name of the spelling \"{}\", which the loader does not look for: it asks "
+           fmt::format("a name in the spelling \"{}\", which the loader does not look for: it asks "
                        "for {}, such as {}",
                        spelled.spelling,
                        fused ? fmt::format("{} tensors", spelled.params.size())
@@ -165,7 +165,7 @@ class NameCheck {
   Finding MissingFinding(const std::string& name, size_t count, const char* of) const {
     const std::string more =
         count > 1 ? fmt::format(" (and {} more of the layer's {})", count - 1, of) : "";
-    Finding finding("missing", fmt::format("the loader asks for it and ends{}", more));
+    Finding finding("missing", fmt::format("the loader asks for it and fails{}", more));
     finding.count = static_cast<int64_t>(count);
     return std::move(finding).in(folder_.artifact.path).on(name).of(name);
   }

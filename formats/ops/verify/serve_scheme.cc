@@ -49,11 +49,11 @@ bool QuantisesWeights(const Json& scheme) {
 // The engine's own test at start; "" if it passes.
 std::string ModelOptRefusal(const Json& said, std::string_view family) {
   if (family != kModelOptFamily)
-    return fmt::format("the engine takes it of {} models alone", kModelOptFamily);
+    return fmt::format("the engine accepts it only for {} models", kModelOptFamily);
   const std::string kv_cache = TextOf(said, "kv_cache_quant_algo");
   if (Lower(kv_cache) != kFp8)
     return fmt::format(
-        "the engine ends at start: kv_cache_quant_algo is {}, and it takes FP8 alone",
+        "the engine fails at start: kv_cache_quant_algo is {}, and it accepts only FP8",
         kv_cache.empty() ? "not there" : kv_cache);
   const Json* excluded = JsonFind(said, "exclude_modules");
   const bool has_head =
@@ -81,7 +81,7 @@ void Decide(const Json& said, std::string_view family, ServedScheme& out) {
   if (method == "compressed-tensors") {
     if (!QuantisesWeights(said)) return;
     out.name = method;
-    out.refusal = "the engine refuses schemes for weights of compressed-tensors at start";
+    out.refusal = "the engine refuses compressed-tensors schemes for weights at start";
     return;
   }
   out.name = fmt::format("{}{}{}", method.empty() ? "unnamed" : method,
@@ -118,9 +118,10 @@ class SchemeCheck {
       return "and no quantization_config in config.json: the numbers are loaded without their "
              "scales";
     if (wanted)
-      return "is not the scheme's FP8, which the engine takes every projection for, whatever "
+      return "is not the scheme's FP8, which the engine expects for every projection, whatever "
              "exclude_modules says";
-    if (is_fp8) return "and no projection of a layer: the numbers are loaded without their scales";
+    if (is_fp8)
+      return "and not a projection of a layer: the numbers are loaded without their scales";
     return "is not the scheme's FP8";
   }
 

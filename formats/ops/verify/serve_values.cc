@@ -112,7 +112,7 @@ class ServedValues {
         bytes += packed;
       }
     if (tensors.empty()) return OkStatus();
-    if (request_.run.begin) request_.run.begin("looking at FP8 weights", bytes);
+    if (request_.run.begin) request_.run.begin("checking FP8 weights", bytes);
     std::vector<BeyondRange> found(tensors.size());
     NXDKIT_TRY(ParallelFor(tensors.size(), request_.run.jobs, [&](size_t i) {
       return FindBeyond(*tensors[i], vllm_neuron::LargestE4M3Bits(request_.target), request_.run)
@@ -126,7 +126,7 @@ class ServedValues {
     }
     if (nans == 0)
       report_.checks.push_back(
-          fmt::format("FP8: {} weights were looked at, and have no NaN", tensors.size()));
+          fmt::format("FP8: {} weights were checked, and have no NaN", tensors.size()));
     if (request_.target == vllm_neuron::Target::kTrn2) WarnOfRescaling(over);
     return OkStatus();
   }
@@ -144,7 +144,7 @@ class ServedValues {
   void WarnOfRescaling(uint64_t over) {
     report_.warnings.push_back(fmt::format(
         "FP8: the loader rescales on trn2: weights by 240 / 448, rounded to E4M3 again, and their "
-        "scales by 448 / 240; {} codes above {} are served so, and others are rounded with them",
+        "scales by 448 / 240; {} codes above {} need this, and others are rounded with them",
         over, vllm_neuron::LargestE4M3(request_.target)));
   }
 

@@ -168,10 +168,11 @@ std::vector<Finding> CheckStructure(const BoundArtifact& artifact) {
   CheckRanksAlike(artifact.artifact, findings);
   const Artifact& opened = artifact.artifact;
   if (opened.config && !opened.config->quant_method.empty())
-    findings.push_back(Finding("config", fmt::format("quant_method {} is said, and no weight is "
-                                                     "quantised: loaders would take them for it",
-                                                     opened.config->quant_method))
-                           .in(opened.config_path));
+    findings.push_back(
+        Finding("config", fmt::format("quant_method is {}, but no weight is quantised: loaders "
+                                      "would treat them as quantised",
+                                      opened.config->quant_method))
+            .in(opened.config_path));
   return findings;
 }
 

@@ -39,11 +39,11 @@ Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request)
   if (artifact.model || request.against) return OkStatus();
   const Artifact& opened = artifact.artifact;
   if (!opened.config)
-    return NotFound("no config.json: nothing says which tensors this must have")
+    return NotFound("no config.json: the tensors that this must have are not known")
         .in(opened.path)
         .hint("name one with --config, or compare with --against");
   return Unsupported("its structure cannot be verified: {}",
-                     opened.config->family ? "it is taken as it is stored, with a LoRA adapter"
+                     opened.config->family ? "it is read as stored, with a LoRA adapter"
                                            : NoTableText(*opened.config))
       .in(opened.config_path)
       .hint("compare with --against");
@@ -170,12 +170,12 @@ std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
     if (std::ranges::none_of(training::kAdamEntries, is_kept)) continue;
     for (const std::string_view name : training::kAdamEntries)
       if (!is_kept(name))
-        findings.push_back(Finding("optimizer", fmt::format("the optimizer keeps no {} of it, but "
-                                                            "other numbers of Adam",
-                                                            name))
-                               .in(training.artifact.path)
-                               .on(training.params[i].name)
-                               .of(training.params[i].name));
+        findings.push_back(
+            Finding("optimizer",
+                    fmt::format("the optimizer has no {} for it, but other entries of Adam", name))
+                .in(training.artifact.path)
+                .on(training.params[i].name)
+                .of(training.params[i].name));
   }
   return findings;
 }
@@ -186,8 +186,8 @@ void CountState(const BoundArtifact& training, VerifyReport& report) {
                            .first(training.optimizer->entries.size() - training.carried.size());
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
   const auto count = std::ranges::count_if(entries, [](const auto& e) { return e.has_value(); });
-  report.checks.push_back(
-      fmt::format("the optimizer's state is whole for {} of {} parameters", count, entries.size()));
+  report.checks.push_back(fmt::format("the optimizer's state is complete for {} of {} parameters",
+                                      count, entries.size()));
   if (missing == entries.end()) return;
   report.warnings.push_back(
       fmt::format("{} of {} parameters have no optimizer state, the first is {}",
@@ -257,7 +257,7 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
   if (bound.ok()) {
     if (!report.findings.empty()) return OkStatus();
     report.checks.push_back(
-        fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is whole, copies are "
+        fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is complete, copies are "
                     "bit-equal, padding is zero",
                     nxd::OptimizerStyleName(training.optimizer->style), training.optimizer->dp,
                     nxd::GroupRuleName(training.optimizer->order.rule)));
