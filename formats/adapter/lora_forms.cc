@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::adapter {

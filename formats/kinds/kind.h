@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"
 #include "formats/kinds/options.h"

@@ -2,7 +2,7 @@
 // stored.
 #pragma once
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/bound.h"
 
 namespace nxdkit::kinds {

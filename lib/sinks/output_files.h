@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/output.h"
 
@@ -54,7 +54,7 @@ class OutputFiles {
   std::vector<OutputFile> files_;
   std::vector<Place> places_;                   // per layout tensor
   std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
-  std::vector<Crc32Parts> crcs_;                // per layout tensor
+  std::vector<PiecewiseCrc32> crcs_;            // per layout tensor
 };
 
 }  // namespace nxdkit

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit {
@@ -54,7 +54,7 @@ class CheckedStorage : public Storage {
   mutable std::atomic<State> state_ = State::kOpen;
   mutable std::atomic<bool> deferred_ = false;
   mutable std::mutex mutex_;
-  mutable Crc32Parts seen_;  // guarded by mutex_
+  mutable PiecewiseCrc32 seen_;  // guarded by mutex_
 };
 
 }  // namespace nxdkit

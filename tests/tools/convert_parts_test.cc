@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/owner.h"
 #include "tests/lib/eventually.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/bound.h"
 #include "formats/dcp/folder.h"
 #include "formats/kinds/options.h"

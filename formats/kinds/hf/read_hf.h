@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 #include "lib/system/looker.h"

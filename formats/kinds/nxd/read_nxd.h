@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/artifact.h"
 #include "formats/artifact/bound.h"
 #include "formats/artifact/finding.h"

@@ -14,7 +14,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"

@@ -18,7 +18,7 @@ namespace nxdkit::ops {
 
 // Ways to make the output. A whole one, built aside and renamed:
 struct NewOutput {};
-// One of `count` processes that make it together; see formats/ops/convert/parts.h.
+// One of `count` processes that make it together; see formats/ops/convert/part_destination.h.
 struct Part {
   int index = 0;  // from 0
   int count = 1;

@@ -1,4 +1,4 @@
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 
 #include <fmt/core.h>
 #include <unistd.h>

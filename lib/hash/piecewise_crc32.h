@@ -10,7 +10,7 @@ namespace nxdkit {
 
 // Neighbours are merged, so that parts that come more or less in order take no memory. Not
 // thread-safe.
-class Crc32Parts {
+class PiecewiseCrc32 {
  public:
   struct Range {
     uint64_t begin = 0;

@@ -1,4 +1,4 @@
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 
 #include "lib/base/errors.h"
 
