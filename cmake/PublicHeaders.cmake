@@ -1,7 +1,7 @@
 # What is installed: what others need to convert, inspect, compare and verify artifacts, and what those
 # headers include (tests/structure holds that). A header that is not in this list is ours alone.
 set(NXDKIT_PUBLIC_HEADERS
-  formats/adapter/lora_parts.h
+  formats/adapter/lora_numbering.h
   formats/artifact/arguments.h
   formats/artifact/artifact.h
   formats/artifact/bound.h
@@ -66,8 +66,8 @@ set(NXDKIT_PUBLIC_HEADERS
   lib/base/choice.h
   lib/base/error.h
   lib/base/scratch_pool.h
-  lib/hash/crc32_parts.h
   lib/hash/digest.h
+  lib/hash/piecewise_crc32.h
   lib/plan/box_tree.h
   lib/plan/executor.h
   lib/plan/gather.h

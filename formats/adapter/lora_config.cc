@@ -17,7 +17,7 @@ constexpr size_t kMaxItems = 1'000'000;  // of all containers together: a pickle
 
 using torch::PickleValue;
 
-// A plain value of a pickle. What JSON has no form for is kUnsupported.
+// Converts a plain value of a pickle. kUnsupported for values that JSON cannot represent.
 class ToJson {
  public:
   Result<Json> Convert(const PickleValue& value, int depth = 0) {
@@ -102,7 +102,7 @@ Result<LoraConfigFile> FindLoraConfig(const std::string& archive,
 
 torch::PickleValue PickleOfJson(const std::string& text) {
   const Result<Json> json = ParseJson(text);
-  NXDKIT_CHECK(json.ok());  // our own
+  NXDKIT_CHECK(json.ok());  // our own text
   return FromJson(*json);
 }
 

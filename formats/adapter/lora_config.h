@@ -1,4 +1,4 @@
-// Where the configuration of a LoRA adapter is: a file beside it, or a dictionary in its archive.
+// Finds the configuration of a LoRA adapter: a file next to it, or a dictionary in its archive.
 #pragma once
 
 #include <string>

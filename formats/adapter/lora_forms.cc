@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "lib/base/errors.h"
 
 namespace nxdkit::adapter {
@@ -12,7 +12,7 @@ constexpr std::string_view kPrefix = "base_model.model.";
 
 std::string LastOf(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// How many weights of the model end in each module's last name, and how many of them are adapted.
+// The number of the model's weights for each module's last name, and of those that are adapted.
 struct Share {
   int adapted = 0;
   int all = 0;
@@ -31,8 +31,8 @@ std::map<std::string, Share> Shares(const BoundArtifact& adapter, nxd::LoraShari
   return shares;
 }
 
-// target_modules of an adapter that has none of its own, or of other modules: the last names, where
-// every layer has them; else every module by its full name.
+// target_modules for an adapter that has none of its own, or those of other modules: the last
+// names, if every layer has them; else the full name of every module.
 std::vector<std::string> PeftTargets(const BoundArtifact& adapter) {
   std::vector<std::string> names;
   bool whole = true;
@@ -47,8 +47,8 @@ std::vector<std::string> PeftTargets(const BoundArtifact& adapter) {
   return names;
 }
 
-// The names under which PEFT looks for a parameter that is saved whole: those that modules_to_save
-// has, and both of a tied embedding that was trained as one.
+// The names under which PEFT looks for a parameter that is saved whole: those in modules_to_save,
+// and both names of a tied embedding that was trained as one.
 std::vector<std::string> WholeNames(const BoundArtifact& adapter, const std::string& name) {
   const models::ModelConfig& model = adapter.model->config;
   const lora::Config& config = adapter.lora->config;
@@ -122,7 +122,7 @@ Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geome
           .member("target_modules");
   }
   lora::Config config = parts.config;
-  config.excluded.clear();  // what is adapted was counted
+  config.excluded.clear();  // the adapted modules were counted
   config.layers.reset();
   return lora::WriteNxdConfig(config, targets).in(parts.config_path);
 }

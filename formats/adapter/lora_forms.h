@@ -1,4 +1,4 @@
-// PRIVATE to formats: what is written of a LoRA adapter.
+// PRIVATE to formats: the parts of a LoRA adapter as an output.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ inline constexpr char kPeftFile[] = "adapter_model.safetensors";
 // The tensors of PEFT's file.
 std::vector<TensorLayout> PeftTensors(const BoundArtifact& adapter);
 
-// adapter_config.json of the adapter in PEFT's form; `is_peft`: it has its own target modules.
+// The adapter's adapter_config.json for PEFT; `is_peft`: it has target modules of its own.
 std::string PeftConfig(const BoundArtifact& adapter, bool is_peft);
 
-// The dictionary under lora_config of NxD's shards, as JSON text. kUnsupported naming what NxD has
-// no form for.
+// The dictionary under lora_config in NxD's shards, as JSON text. kUnsupported naming a setting
+// that NxD cannot represent.
 Result<std::string> NxdLoraConfig(const BoundArtifact& adapter, const nxd::Geometry& geometry);
 
 }  // namespace nxdkit::adapter

@@ -8,7 +8,7 @@
 
 namespace nxdkit::adapter {
 
-// Columns of A that are worked on together.
+// The columns of A that are processed together.
 inline constexpr int kLoraTile = 16;
 
 // out[i, j] += scale * (b[i, 0] a[0, j] + b[i, 1] a[1, j] + ...), in F32: the products are rounded

@@ -17,13 +17,13 @@ constexpr int64_t kPanelFloats = 256 << 10;    // of A; at least one tile of it
 constexpr int64_t kRowFloats = 16 << 10;       // of B; at least four rows of it
 constexpr int64_t kNormFloats = 256 << 10;     // of rows whose norms are taken; at least one row
 
-// DoRA: magnitude / norm of each row of W + scale * B A, worked out when it is first asked for.
+// DoRA: magnitude / norm of each row of W + scale * B A, computed when it is first needed.
 struct RowFactors {
   std::mutex mutex;
   std::vector<float> values;
 };
 
-// Base and adapter together, and what threads need to read them.
+// Base and adapter together, with the scratch memory that threads need to read them.
 class Merger {
  public:
   Merger(std::shared_ptr<const BoundArtifact> base, CanonicalPlan base_plan,
@@ -66,18 +66,18 @@ class Merger {
   struct Scratch {
     Gatherer base{kStagingBytes};
     Gatherer adapter{kStagingBytes};
-    size_t param = SIZE_MAX;   // whose columns are in `panel`
+    size_t param = SIZE_MAX;   // the one whose columns are in `panel`
     int64_t column = 0;        // the first
     std::vector<float> panel;  // tiles of [rank, kLoraTile]
     std::vector<float> line;   // one row of the panel
     std::vector<float> rows;   // of B
-    std::vector<float> sums;   // whose norms are taken
+    std::vector<float> sums;   // of which the norms are taken
   };
 
-  // Without what DoRA makes of it.
+  // Without DoRA's factors.
   Status ReadSum(size_t param, uint64_t offset, std::span<std::byte> to, Scratch& scratch) const {
     const LoraParts& parts = *adapter_->lora;
-    // PEFT saves an embedding beside its A and B.
+    // PEFT saves an embedding next to its A and B.
     NXDKIT_TRY(parts.wholes[param]
                    ? adapter_reader_.Read(*parts.wholes[param], offset, to, scratch.adapter)
                    : base_reader_.Read(param, offset, to, scratch.base));
@@ -141,7 +141,7 @@ class Merger {
     }
   }
 
-  // Columns of a panel: always cut at the same places, so that neighbouring reads share them.
+  // The columns of a panel: always cut at the same places, so that neighbouring reads share them.
   static int64_t PanelColumns(int64_t rank, int64_t columns) {
     const int64_t tiles = std::max<int64_t>(1, kPanelFloats / rank / kLoraTile);
     return std::min(tiles * kLoraTile, (columns + kLoraTile - 1) / kLoraTile * kLoraTile);
@@ -188,7 +188,8 @@ class Merger {
     return OkStatus();
   }
 
-  // Adds to the elements of `part`, which lie in the loaded panel; `to` begins at element `first`.
+  // Adds to the elements of `part`, which must be in the loaded panel; `to` begins at element
+  // `first`.
   Status AddPart(size_t param, const Box& part, int64_t first, std::span<std::byte> to,
                  Scratch& scratch) const {
     const nxd::LoraPair& pair = *adapter_->lora->pairs[param];
@@ -235,7 +236,7 @@ class Merger {
 }  // namespace
 
 uint64_t MergedReadingBytes() {
-  // Twice: a panel and its line, rows and what of them is being replaced.
+  // Twice: a panel and its line, rows and the values that they replace.
   return 2 * kStagingBytes +
          static_cast<uint64_t>(2 * (kPanelFloats + kRowFloats) + kNormFloats) * sizeof(float);
 }

@@ -1,5 +1,5 @@
-// What is said of one kind of artifact, by the names of its options: each kind reads its own
-// (formats/kinds/options.h), so that nobody between a command line and a kind has to know them.
+// The options for one kind of artifact, by name: each kind reads its own (formats/kinds/options.h),
+// so that no code between a command line and a kind has to know them.
 #pragma once
 
 #include <any>
@@ -16,8 +16,7 @@ namespace nxdkit::artifact {
 
 class Arguments {
  public:
-  // Values of options are int, bool or std::string; what programs say may be of any type. nullopt:
-  // it is not said.
+  // Values of options are int, bool or std::string; programs may set any type. nullopt: not given.
   template <typename T>
   void Set(std::string_view name, T value) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
@@ -37,7 +36,7 @@ class Arguments {
   void Reset() { values_.clear(); }
 
   bool Has(std::string_view name) const { return values_.contains(name); }
-  // nullopt where it is not said. The type must be that of the option.
+  // nullopt if it is not given. The type must be that of the option.
   template <typename T>
   std::optional<T> Get(std::string_view name) const {
     const auto found = values_.find(name);

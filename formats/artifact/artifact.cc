@@ -16,7 +16,7 @@ Result<std::string> FindConfigFolder(const Looker& look, const std::vector<std::
   return std::string();
 }
 
-// The nearest of several folders counts, but others that say something else are no secret.
+// The nearest of several folders is used, but others that differ are noted.
 Status NoteOtherConfigs(Artifact& artifact, const std::vector<std::string>& folders) {
   size_t others = 0;
   for (const std::string& folder : folders) {

@@ -18,7 +18,7 @@ Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optiona
   std::vector<Dtype> dtypes;
   for (uint32_t i = 0; i < source.params.size(); ++i) {
     std::optional<Dtype> dtype;
-    // What an optimizer keeps is not a weight: it stays as it is.
+    // An optimizer's entries are not weights: they stay as they are.
     const bool is_weight = i < source.model_params();
     const auto made = [&](Dtype d) { return downcast && is_weight ? Downcast(d) : d; };
     for (const PrimaryPlaces::Place& place : places.of(i)) {

@@ -1,5 +1,5 @@
 // The layout that all artifacts of one model share: every logical parameter whole, under its own
-// name, as it is stored.
+// name, in its stored dtype.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,9 @@ namespace nxdkit::artifact {
 // One tensor per parameter, in the order of source.params; all in file 0.
 std::vector<TensorLayout> WholeTensors(const BoundArtifact& source);
 
-// Of each parameter: the dtype of its primary places; F32 when it has no elements. `wanted` takes
-// the place of floating ones of the model, and `downcast` lowers these: what an optimizer keeps is
-// not one of them. kUnsupported for a parameter stored partly in one and
-// partly in another, unless `wanted` says which.
+// The dtype of each parameter's primary places; F32 if it has no elements. `wanted` replaces
+// floating ones of the model, and `downcast` lowers these: an optimizer's entries are not changed.
+// kUnsupported for a parameter stored in several dtypes, unless `wanted` decides.
 Result<std::vector<Dtype>> ParamDtypes(const BoundArtifact& source, std::optional<Dtype> wanted,
                                        bool downcast = false);
 
@@ -33,18 +32,19 @@ struct CanonicalPlan {
 // tensors[i], outputs[i] and plan.tensors[i] belong to source.params[i].
 Result<CanonicalPlan> PlanCanonical(const BoundArtifact& source);
 
-// Runs such a plan, of whichever tensors, into a sink, as the phase `phase`.
+// Runs such a plan, of any tensors, into a sink, as the phase `phase`.
 Status RunPlan(const CanonicalPlan& plan, const BoundLayout& source, const ExecuteOptions& options,
                const RunOptions& run, const std::string& phase, Sink& sink);
 
-// Random access to the parameters. Thread-safe, but for the gatherers: one per thread.
+// Random access to the parameters. Thread-safe, except for the gatherers: one per thread.
 class CanonicalReader {
  public:
   // `bound` and `plan` must outlive the reader; the plan's source is `bound`.
   CanonicalReader(const BoundLayout& bound, const CanonicalPlan& plan)
       : bound_(bound), plan_(plan) {}
 
-  // The bytes of parameter `param` from `offset` on, packed, in the plan's dtype. Whole elements.
+  // Reads the bytes of parameter `param` from `offset` on, packed, in the plan's dtype. Whole
+  // elements.
   Status Read(size_t param, uint64_t offset, std::span<std::byte> to, Gatherer& gatherer) const;
 
  private:

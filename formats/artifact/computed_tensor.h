@@ -1,4 +1,4 @@
-// PRIVATE to formats/artifact. Tensors that one maker computes as they are read, from files.
+// PRIVATE to formats/artifact: tensors computed from files when they are read, all by one maker.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class ComputedStorage : public Storage {
   uint64_t bytes_;
 };
 
-// The whole parameter, as `output` says.
+// The whole parameter, with the dtype and shape of `output`.
 template <typename Maker>
 StoredTensor ComputedTensor(std::shared_ptr<const Maker> maker, size_t param,
                             const OutputTensor& output) {

@@ -17,7 +17,7 @@ using models::Role;
 
 constexpr int kMostParts = 1 << 20;
 
-// The rows of a part, for each parameter of the artifact; nullopt where nothing is exchanged.
+// The rows of a part, for each parameter of the artifact; nullopt if nothing is exchanged.
 using PartRows = std::vector<std::optional<int64_t>>;
 
 Result<PartRows> FindPartRows(const RowExchange& exchange, const BoundArtifact& bound) {
@@ -45,7 +45,7 @@ Result<PartRows> FindPartRows(const RowExchange& exchange, const BoundArtifact& 
   return rows;
 }
 
-// The piece as pieces of one part each, with the rows that they hold.
+// Adds the piece as pieces of one part each, with the rows that they hold.
 void AddPieces(const RowExchange& exchange, const Piece& piece, int64_t part_rows,
                std::vector<Piece>& out) {
   const int64_t first = piece.logical.lo[0];
@@ -62,7 +62,7 @@ void AddPieces(const RowExchange& exchange, const Piece& piece, int64_t part_row
   }
 }
 
-// Whether transformers named the embedding.
+// Whether the embedding has transformers' name.
 bool HasItsNames(const BoundArtifact& bound) {
   const std::vector<models::Param>& params = bound.model->params;
   return std::ranges::any_of(bound.bound.layout.tensors, [&](const TensorLayout& tensor) {
@@ -101,7 +101,7 @@ bool IsCutTwice(const models::Model& model, const models::Param& param) {
 
 Status UndoExchange(const RowExchange& exchange, BoundArtifact& bound) {
   if (!bound.model || bound.lora)
-    return Unsupported("which rows were exchanged is known of models whose family is known")
+    return Unsupported("which rows were exchanged is known only for models of a known family")
         .in(bound.artifact.path);
   const models::Family& family = *bound.model->config.family;
   if (!family.training.tp_rows)

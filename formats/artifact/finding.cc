@@ -10,7 +10,7 @@
 
 namespace nxdkit::artifact {
 
-// Names and the message are cut as those of an Error are: a file may have a name of a megabyte.
+// Names and the message are cut as in an Error: a file may have a name of a megabyte.
 Finding::Finding(std::string check_name, std::string text)
     : check(std::move(check_name)), message(ShortText(std::move(text))) {}
 

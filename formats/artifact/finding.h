@@ -1,5 +1,5 @@
-// Something about an artifact that is not as it must be. The checks of formats/ops find it and
-// continue; tools/ shows and counts it.
+// A fault found in an artifact. The checks of formats/ops report it and continue; tools/ shows and
+// counts it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct Finding {
   int64_t count = 0;  // differing elements of this tensor
   std::string expected;
   std::string found;
-  std::string message;     // what it means, one line
+  std::string message;     // the meaning, one line
   bool explained = false;  // the message names a cause
 
   // "FILE: TENSOR: rank 3: head 5: row 17: message"

@@ -49,7 +49,7 @@ CanonicalPlan Narrowed(const Plan& plan, const BoundLayout& source, const Layout
       continue;
     narrowed.plan.tensors.push_back(plan.tensors[t]);
     narrowed.layout.tensors.push_back(layout.tensors[t]);
-    // A chunk may be seen in another shape than it has in the file.
+    // A chunk may have another shape here than in the file.
     narrowed.outputs.push_back({outputs[t].name, Dtype::kF64, outputs[t].shape});
   }
   return narrowed;

@@ -1,5 +1,5 @@
-// Counts what F64 loses on its way to F32, where nobody asked for another dtype: the state of an
-// optimizer that has no F64 in the output.
+// Counts the values that change from F64 to F32 though nobody asked for another dtype: in the state
+// of an optimizer that has no F64 in the output.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace nxdkit::artifact {
 
-// Reads what is stored as F64 and made F32 once more. One line with tensors and elements whose
-// value is another one afterwards; none where all are exact.
+// Reads the tensors that are stored as F64 and become F32 again. One line with tensors and elements
+// whose value changes; none if all are exact.
 Result<std::vector<std::string>> InexactElements(const Plan& plan, const BoundLayout& source,
                                                  const Layout& layout,
                                                  const std::vector<OutputTensor>& outputs,

@@ -11,11 +11,11 @@ namespace nxdkit::artifact {
 namespace {
 
 struct Record {
-  const StoredTensor* tensor;  // the first that lies in it
+  const StoredTensor* tensor;  // the first one in it
   const CheckedStorage* storage;
 };
 
-// The records of the artifact and of those that it is merged from, each once.
+// Adds the records of the artifact and of those that it is merged from, each once.
 void AddRecords(const BoundArtifact& bound, std::set<const CheckedStorage*>& seen,
                 std::vector<Record>& records) {
   for (const TensorFile& file : bound.artifact.files)
@@ -68,8 +68,8 @@ Result<Proof> Prove(const BoundArtifact& artifact, Proving proving, const RunOpt
 std::vector<std::string> ProofNotes(const Proof& proof) {
   if (proof.partly == 0) return {};
   return {
-      fmt::format("{} records were read in part, so that their checksums prove nothing; the "
-                  "first is {} (--verify reads them whole)",
+      fmt::format("{} records were read in part, so their checksums prove nothing; the first is {} "
+                  "(--verify reads them completely)",
                   proof.partly, proof.first)};
 }
 

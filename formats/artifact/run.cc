@@ -8,10 +8,10 @@
 namespace nxdkit::artifact {
 namespace {
 
-// Stacks, allocator slack, file tables: what grows after the buffers are taken.
+// Stacks, allocator slack, file tables: memory that grows after the buffers are taken.
 constexpr uint64_t kReserve = 24u << 20;
 
-// What parsing has freed counts only where it cannot be given back.
+// Memory freed by parsing counts only if it cannot be returned.
 uint64_t MemoryTaken(const RunOptions& run) {
   if (run.alone && RssBytes() + kReserve >= run.max_memory) ReturnFreeMemory();
   return HeldBytes(run) + kReserve;

@@ -1,5 +1,4 @@
-// What every operation over weights takes: threads, the memory cap, and the way to tell and to
-// stop.
+// The settings of every operation over weights: threads, the memory cap, progress and interruption.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace nxdkit::artifact {
 
 struct RunOptions {
   int jobs = 1;
-  // False: the process holds more than this work does, and its memory says nothing of it.
+  // False: the process holds more than this work, and its memory cannot be counted as this work's.
   bool alone = true;
   uint64_t max_memory = uint64_t{512} << 20;
   std::function<Status()> poll;  // kInterrupted stops the work
@@ -22,18 +21,18 @@ struct RunOptions {
   std::function<void(uint64_t bytes)> on_bytes;  // bytes done, from any thread
 };
 
-// The memory that the work holds before its buffers: all that the process does, where it is alone.
+// The memory that the work holds before its buffers: all of the process's, if it is alone.
 uint64_t HeldBytes(const RunOptions& run);
 
-// Executor options within the cap: what the process has not taken yet, less a reserve. kLimit when
-// too little is left. `share` divides it, for sinks that need buffers of their own.
+// Executor options within the cap: the memory that the process has not taken yet, less a reserve.
+// kLimit if too little is left. `share` divides it, for sinks that need buffers of their own.
 Result<ExecuteOptions> MakeExecuteOptions(const RunOptions& run, uint64_t share = 1);
 
-// `run` with the cap less what every thread takes beside the executor's buffers.
+// `run` with the cap reduced by the memory that every thread takes besides the executor's buffers.
 RunOptions LessPerThread(RunOptions run, uint64_t bytes);
 
-// MakeExecuteOptions for chunks of exactly `aligned_bytes`, each worker with `extra_bytes` of its
-// own beside the executor's buffers: with as many threads as the cap has memory for.
+// MakeExecuteOptions for chunks of exactly `aligned_bytes`, where each worker takes `extra_bytes`
+// besides the executor's buffers: with as many threads as the cap has memory for.
 Result<ExecuteOptions> MakeAlignedOptions(const RunOptions& run, uint64_t aligned_bytes,
                                           uint64_t extra_bytes = 0);
 

@@ -10,7 +10,7 @@
 namespace nxdkit::artifact {
 namespace {
 
-// Bytes that are looked at before the answer may be known.
+// The number of bytes after which the answer may be known.
 constexpr size_t kLookBytes = 16384;
 
 // Whether every element lacks a bit of `exponent`.

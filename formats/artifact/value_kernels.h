@@ -1,5 +1,5 @@
-// PRIVATE to formats/artifact: the questions that values.h asks of every byte that passes, answered
-// at the speed of the cache.
+// PRIVATE to formats/artifact: the tests that values.h makes on all bytes, at the speed of the
+// cache.
 #pragma once
 
 #include <cstddef>

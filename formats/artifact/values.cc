@@ -14,8 +14,8 @@
 namespace nxdkit::artifact {
 namespace {
 
-// Calls `visit` with first element and size of every run of a box of a shape that lies together,
-// till it returns false.
+// Calls `visit` with first element and size of every contiguous run of a box of a shape, until it
+// returns false.
 void VisitRuns(const Shape& shape, const Box& box,
                const std::function<bool(int64_t, int64_t)>& visit) {
   const Shape strides = RowMajorStrides(shape);
@@ -73,7 +73,7 @@ uint64_t ValueScan::BytesOf(uint32_t tensor) const {
          static_cast<uint64_t>(ElementBytes(tensors_[tensor].dtype));
 }
 
-// `run` lies in the piece, and begins with element `element` of its tensor.
+// `run` must be inside the piece, and begins with element `element` of its tensor.
 void ValueScan::LookAt(PieceNumber piece, int64_t element, std::span<const std::byte> run,
                        bool finite) {
   const Dtype dtype = tensors_[piece.first].dtype;

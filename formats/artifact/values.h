@@ -1,6 +1,6 @@
-// What the values of parameters say that names and shapes do not: NaNs and infinities, and
-// parameters of nothing but zeros, such as a download leaves that was never filled. Looks at bytes
-// that are on their way anyway.
+// Checks of parameters' values, which names and shapes cannot reveal: NaNs and infinities, and
+// parameters that are all zeros, as left by a download that was never filled. Uses bytes that are
+// read anyway.
 #pragma once
 
 #include <atomic>
@@ -17,32 +17,32 @@
 
 namespace nxdkit::artifact {
 
-// Of one parameter.
+// The values of one parameter.
 struct ParamValues {
   uint32_t param = 0;
-  uint64_t nan = 0;  // each element once, also where it is stored more than once
+  uint64_t nan = 0;  // each element once, even if it is stored more than once
   uint64_t inf = 0;
-  bool zero = false;  // all that is stored of it was seen, and is zeros
-  // Of the first NaN or infinity, else of the first zero:
+  bool zero = false;  // all stored values were seen, and are zero
+  // The place of the first NaN or infinity, else of the first zero:
   uint32_t tensor = 0;
   int64_t element = 0;  // row-major
-  std::string found;    // its value and bits; "" of zeros
+  std::string found;    // its value and bits; "" for zeros
 };
 
-// Whether elements can be what this looks for: floating, and with addresses.
+// Whether elements can have such values: floating, and with addresses.
 bool HasValues(Dtype dtype);
 
 class ValueScan {
  public:
-  // tensors[i] is what layout.tensors[i] is stored as. Both must outlive this.
+  // tensors[i] is the stored form of layout.tensors[i]. Both must outlive this.
   ValueScan(const Layout& layout, const std::vector<OutputTensor>& tensors);
 
-  // Bytes of a tensor as Sink::Take has them: packed, row-major, each once. Thread-safe.
+  // Bytes of a tensor as in Sink::Take: packed, row-major, each once. Thread-safe.
   void Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes);
 
   // Whether every byte of the tensor was seen.
   bool Saw(uint32_t tensor) const { return seen_[tensor] == BytesOf(tensor); }
-  // The parameters that there is something to say of, in their order. Call after the last Add.
+  // The parameters with something to report, in their order. Call after the last Add.
   std::vector<ParamValues> Params() const;
 
  private:
@@ -64,14 +64,14 @@ class ValueScan {
   const Layout& layout_;
   const std::vector<OutputTensor>& tensors_;
   std::vector<size_t> first_piece_;           // of each tensor, in nonzero_
-  std::vector<std::atomic<bool>> nonzero_;    // of each piece: that it has such an element
+  std::vector<std::atomic<bool>> nonzero_;    // of each piece: it has such an element
   std::vector<std::atomic<uint32_t>> zeros_;  // of each tensor: pieces without one
   std::vector<std::atomic<uint64_t>> seen_;   // bytes of each tensor
   std::mutex mutex_;
   std::map<PieceNumber, Bad> bad_;
 };
 
-// Hands everything on to `next`, and shows it to a scan.
+// Passes everything on to `next`, and shows it to a scan.
 class ValueSink : public Sink {
  public:
   ValueSink(Sink& next, ValueScan& scan) : next_(next), scan_(scan) {}
@@ -88,9 +88,9 @@ class ValueSink : public Sink {
   ValueScan& scan_;
 };
 
-// Whether zeros alone can be no trained value of parameter `param` of the source: a matrix of the
-// model, or the weight of a norm. Biases, the B of a LoRA adapter, a new score head and what an
-// optimizer keeps begin as zeros.
+// Whether parameter `param` of the source cannot be all zeros once trained: a matrix of the model,
+// or the weight of a norm. Biases, the B of a LoRA adapter, a new score head and an optimizer's
+// entries begin as zeros.
 bool MayNotBeZero(const BoundArtifact& source, uint32_t param);
 
 // "3 elements are NaN and 1 is infinite"

@@ -1,5 +1,4 @@
-// The rooms above the core speak its words: what is declared in artifact, and what kinds and the
-// use cases are made of, is named without its room there.
+// Names of artifact, from which kinds and ops are built, for use there without their namespace.
 #pragma once
 
 namespace nxdkit::artifact {}

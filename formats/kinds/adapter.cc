@@ -12,7 +12,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// nullptr: it is none.
+// nullptr if it is not an adapter.
 Result<const Kind*> KindOfAdapter(const std::string& path, const Looker& look) {
   for (const Kind* kind : Kinds()) {
     NXDKIT_ASSIGN(const bool is,
@@ -22,7 +22,7 @@ Result<const Kind*> KindOfAdapter(const std::string& path, const Looker& look) {
   return nullptr;
 }
 
-// PEFT saves an adapter that has a name in a folder of that name, and trainers theirs of each step.
+// PEFT saves a named adapter in a folder of that name, and trainers save one for each step.
 std::string AdapterBelow(const std::string& path, const Looker& look) {
   for (const std::string& below : ArtifactsBelow(path, look)) {
     const Result<bool> is = look.HasFile(JoinPath(path, below), kLoraConfigFile);
@@ -63,7 +63,7 @@ Result<BoundArtifact> BindLora(const std::string& path, const LoraBase& base,
 
 Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::LoraSharing sharing,
                                const InputHints& hints, const Looker& look, const LoraParts* like) {
-  Artifact found;  // of the base, but for its weights
+  Artifact found;  // the base's, except for its weights
   found.path = path;
   found.kind = &kind;
   found.look = look;
@@ -73,7 +73,7 @@ Result<BoundArtifact> OpenLora(const std::string& path, const Kind& kind, nxd::L
   NXDKIT_TRY(LoadConfig(found, hints, folders));
   if (!found.config)
     return NotFound(
-               "no config.json of the adapter's base: the adapter alone does not tell heads, "
+               "no config.json of the adapter's base: the adapter alone does not determine heads, "
                "layers and family")
         .in(path)
         .hint("name it with --config");

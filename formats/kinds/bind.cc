@@ -25,7 +25,7 @@ NameMap ByName(std::vector<TensorLayout> tensors) {
 
 namespace {
 
-// What trainers add to a model, and no weight of it is: TRL's value head.
+// Tensors that trainers add to a model, and that are not weights of it: TRL's value head.
 bool IsBeside(std::string_view name) { return name.starts_with("v_head."); }
 
 std::set<std::string> BuffersOf(const TensorFile& file) {
@@ -103,7 +103,7 @@ Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
 Status RequireFamily(BoundArtifact& out) {
   if (out.artifact.config_fault) return *out.artifact.config_fault;
   if (!out.artifact.config)
-    return NotFound("no config.json: the shapes alone do not tell heads, layers and family")
+    return NotFound("no config.json: the shapes alone do not determine heads, layers and family")
         .in(out.artifact.path)
         .hint("name one with --config");
   NXDKIT_ASSIGN(out.model, MakeModel(*out.artifact.config).in(out.artifact.config_path));
@@ -127,8 +127,8 @@ Status CheckCarriedOnce(const BoundArtifact& out) {
 
 namespace {
 
-// Takes `count` parameters from `first` on out of what is stored, and gives those after them their
-// new numbers; the new place of every stored tensor that stays.
+// Removes `count` parameters from `first` on, and their stored tensors, and renumbers the
+// parameters after them; returns the new place of every stored tensor that stays.
 std::vector<size_t> DropParams(BoundArtifact& out, uint32_t first, uint32_t count) {
   std::vector<size_t> places(out.bound.stored.size());
   size_t kept = 0;
@@ -175,11 +175,11 @@ void LeaveCarried(BoundArtifact& out) {
     for (auto& master : optimizer.masters)
       if (master) move(*master);
   }
-  out.artifact.warnings.push_back(fmt::format(
-      "{} tensor{} beside the model's parameters {} left out, the first is {}: hf, torch "
-      "and fsdp keep them",
-      out.carried.size(), out.carried.size() == 1 ? "" : "s",
-      out.carried.size() == 1 ? "is" : "are", out.carried.front()));
+  out.artifact.warnings.push_back(
+      fmt::format("{} tensor{} besides the model's parameters {} left out, the first is {}: hf, "
+                  "torch and fsdp keep them",
+                  out.carried.size(), out.carried.size() == 1 ? "" : "s",
+                  out.carried.size() == 1 ? "is" : "are", out.carried.front()));
   out.carried.clear();
 }
 

@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds: what binding needs, whatever the kind.
+// PRIVATE to formats/kinds: functions that bind artifacts of any kind.
 #pragma once
 
 #include <string>
@@ -14,37 +14,37 @@ namespace nxdkit::kinds {
 using NameMap = std::unordered_map<std::string, TensorLayout>;
 NameMap ByName(std::vector<TensorLayout> tensors);
 
-// Finds what is around the names of the artifact's files from `first` to `last`, and warns of it.
+// Finds the wrappers around the names in the artifact's files from `first` to `last`, and warns of
+// them.
 Unwrapping UnwrapFiles(Artifact& artifact, size_t first, size_t last, const NameMap& known);
 
-// Lays out the tensors of one of the artifact's files, by the names that `unwrapping` gives them.
-// kUnsupported for one that is not known, and that the family does not let go.
+// Lays out the tensors of one of the artifact's files, by their names after `unwrapping`.
+// kUnsupported for a tensor that is not known and that the family does not allow to be ignored.
 Status BindFile(BoundArtifact& out, uint32_t file, const NameMap& known,
                 const Unwrapping& unwrapping);
 
-// Takes the model's parameters from the configuration; an error where it, or its family, is not
-// known.
+// Takes the model's parameters from the configuration; an error if it, or its family, is not known.
 Status RequireFamily(BoundArtifact& out);
 
 // kCorrupt for a name that is carried twice.
 Status CheckCarriedOnce(const BoundArtifact& out);
-// The key of safetensors' metadata under which our own files say which of their tensors are buffers
-// that the family does not know: a list in JSON.
+// The key of safetensors' metadata under which files written by nxdkit list their buffers that the
+// family does not know: a list in JSON.
 inline constexpr char kBuffersKey[] = "nxdkit.buffers";
-// Its value; "" where there are none.
+// Its value; "" if there are none.
 std::string BuffersText(const BoundArtifact& source, const std::vector<std::string>& names);
 
-// Adds a tensor that no parameter of the model is, and that whoever copies the model must not lose.
-// Its number in out.params; where it is stored is for the caller to add. Before an optimizer's
-// state.
+// Adds a tensor that is not a parameter of the model, and that must not be lost when the model is
+// copied. Returns its number in out.params; the caller adds where it is stored. Call before an
+// optimizer's state is added.
 uint32_t AddCarried(BoundArtifact& out, const std::string& name, const Shape& shape);
-// Takes what is carried out of the artifact, with a warning: the output has no place for it.
+// Removes the carried tensors from the artifact, with a warning: the output has no place for them.
 void LeaveCarried(BoundArtifact& out);
 
-void WarnOfConfig(Artifact& artifact);  // The warning for a configuration that cannot be read.
+void WarnOfConfig(Artifact& artifact);  // Adds a warning for a configuration that cannot be read.
 
-// What verify says of heads that are good, where the family has projections that are cut by them;
-// `assumed` ends it.
+// Adds verify's line about heads that are in order, if the family has projections cut by heads;
+// `assumed` ends the line.
 void NameMeaning(const BoundArtifact& bound, uint64_t ranks, std::string_view assumed,
                  std::vector<std::string>& checks);
 

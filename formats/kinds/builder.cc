@@ -26,7 +26,7 @@ uint64_t LeastPlanBytes(const TensorLayout& tensor) {
 Result<Dtype> OutputBuilder::DtypeOf(const TensorLayout& tensor) const {
   if (tensor.dtype) return *tensor.dtype;
   NXDKIT_CHECK(!tensor.pieces.empty() || !tensor.fills.empty());
-  // A slice that is all padding has the dtype of the bundle.
+  // A slice that consists of padding has the dtype of the bundle.
   if (tensor.pieces.empty()) return output_.dtype.value_or(Dtype::kBF16);
   const Dtype dtype = dtypes_[tensor.pieces.front().param];
   for (const Piece& piece : tensor.pieces)
@@ -85,7 +85,7 @@ Status OutputBuilder::CarrySideFiles(const std::string& to) {
         plan.copies.push_back({named(name), std::move(path)});
     }
   }
-  // NxDI's merged file stands for a config, but is none to carry on.
+  // NxDI's merged file serves as a config, but is not copied as one.
   if (BaseName(from.config_path) == "neuron_config.json") return OkStatus();
   const std::string& text = output_.config_text.empty() ? from.config_text : output_.config_text;
   if (!text.empty()) plan.texts.push_back({named("config.json"), text});
@@ -94,7 +94,7 @@ Status OutputBuilder::CarrySideFiles(const std::string& to) {
 
 Status OutputBuilder::CarryFile(const std::string& folder, const std::string& name,
                                 std::string to) {
-  if (folder.empty()) return OkStatus();  // of a single file, or none
+  if (folder.empty()) return OkStatus();  // a single file, or no folder
   NXDKIT_ASSIGN(const bool there, HasFile(folder, name));
   if (there) plan.copies.push_back({std::move(to), JoinPath(folder, name)});
   return OkStatus();

@@ -1,5 +1,5 @@
-// The plan of an output as it is built, file by file: the layout, every file byte for byte planned,
-// the small files that go with the weights.
+// The plan of an output while it is built, file by file: the layout, every file planned byte for
+// byte, and the small files next to the weights.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ namespace nxdkit::kinds {
 struct OutputPlan {
   Layout layout;
   std::vector<OutputTensor> outputs;  // per layout.tensors
-  std::vector<OutputFile> files;      // per layout.files, and after them files without tensors
+  std::vector<OutputFile> files;      // per layout.files, then files without tensors
   std::vector<std::pair<std::string, std::string>> texts;   // path, contents; written in this order
   std::vector<std::pair<std::string, std::string>> copies;  // path, source file
-  std::string first_slot;    // a folder of the output: a new bundle's weights, which get their slot
+  std::string first_slot;    // folder of a new bundle's weights, which get their slot
   bool single_file = false;  // files[0] is the output itself
 
-  uint64_t bytes() const;  // of the files of tensors
+  uint64_t bytes() const;  // of the tensor files
 };
 
 // Lays out and encodes. `output_name` is the output's base name (torch names its archive's top
@@ -30,10 +30,10 @@ struct OutputPlan {
 Result<OutputPlan> PlanOutput(const BoundArtifact& source, const Output& output,
                               const std::string& output_name, uint64_t max_memory);
 
-// What a kind's Plan adds to.
+// The object to which a kind's Plan adds files and tensors.
 class OutputBuilder {
  public:
-  // `dtypes`: of the output, per parameter of the source.
+  // `dtypes`: the output's, per parameter of the source.
   OutputBuilder(const BoundArtifact& source, const Output& output, std::string output_name,
                 uint64_t max_memory, std::vector<Dtype> dtypes)
       : source_(source),
@@ -50,20 +50,20 @@ class OutputBuilder {
   // kUnsupported for parameters of several dtypes in one tensor.
   Result<Dtype> DtypeOf(const TensorLayout& tensor) const;
   uint32_t NewFile(std::string path, int64_t tp_rank, int64_t pp_rank);
-  // Adds a tensor to the layout; returns what the encoder needs.
+  // Adds a tensor to the layout; returns the encoder's tensor.
   Result<OutputTensor> Add(TensorLayout tensor, uint32_t file);
   Result<std::vector<OutputTensor>> AddAll(std::vector<TensorLayout> tensors, uint32_t file);
   Status SetEncoder(uint32_t file, Result<std::unique_ptr<FileEncoder>> encoder);
-  // A file of these tensors.
+  // Adds a file of these tensors.
   Status AddSafetensors(std::string path, int64_t rank, std::vector<TensorLayout> tensors,
                         const std::map<std::string, std::string>& metadata);
-  // Configuration and tokenizer files, into a folder of the output ("" is the output itself).
+  // Copies configuration and tokenizer files to a folder of the output ("" is the output itself).
   Status CarrySideFiles(const std::string& to = "");
-  // Copies `folder`/`name`, where it is there, to `to`: what such a file of a training run holds
-  // does not depend on the layout.
+  // Copies `folder`/`name`, if it exists, to `to`: the contents of such a file of a training run do
+  // not depend on the layout.
   Status CarryFile(const std::string& folder, const std::string& name, std::string to);
-  // `bytes` are what the plan of all ranks takes at the least: more of them than memory can hold
-  // are refused before they are planned.
+  // Refuses more ranks than memory can hold before they are planned: `bytes` is the least that the
+  // plan of all ranks takes.
   Status CheckPlanBytes(uint64_t bytes, int64_t ranks,
                         std::string_view hint = "ask for fewer ranks, or raise --max-memory") const;
 
@@ -75,7 +75,7 @@ class OutputBuilder {
   std::vector<Dtype> dtypes_;
 };
 
-// What a tensor takes in a plan at the least: its layout, its output, a copy for each piece.
+// The least memory that a tensor takes in a plan: its layout, its output, a copy for each piece.
 uint64_t LeastPlanBytes(const TensorLayout& tensor);
 
 // torch names the top folder of an archive after the file's stem, up to the last dot.

@@ -8,7 +8,7 @@ namespace nxdkit::kinds {
 Result<std::unique_ptr<Output>> DecideOutput(const BoundArtifact& source, const Kind& kind,
                                              const OutputOptions& options) {
   if (!kind.decide)
-    return Unsupported("{} can be read, and not be written", kind.called).hint(kind.instead);
+    return Unsupported("{} can be read, but not written", kind.called).hint(kind.instead);
   if (source.lora && !kind.keeps_adapter)
     return Unsupported("a LoRA adapter alone has no {} form; it can be written as hf (PEFT) or nxd",
                        kind.name)
@@ -34,18 +34,18 @@ Status RequireModel(const BoundArtifact& source) {
   if (source.artifact.config) {
     const Result<models::Model> model = MakeModel(*source.artifact.config);
     if (!model.ok()) return Error(model.error()).in(source.artifact.config_path);
-    return Unsupported("the tensors are taken as they are stored, with a LoRA adapter's")
+    return Unsupported("the tensors are read as stored, including a LoRA adapter's")
         .in(source.artifact.path)
         .hint("--lora merged, or base");
   }
-  return NotFound("no config.json: the tensors alone do not tell heads, layers and family")
+  return NotFound("no config.json: the tensors alone do not determine heads, layers and family")
       .in(source.artifact.path)
       .hint("name one with --config");
 }
 
 namespace {
 
-// The dtype of a stored tensor, or its parameter's where that is said apart.
+// The dtype of a stored tensor, or its parameter's if that is given separately.
 Dtype DtypeOf(const BoundArtifact& source, size_t tensor) {
   const std::vector<Piece>& pieces = source.bound.layout.tensors[tensor].pieces;
   const bool has_own = !pieces.empty() && pieces.front().param < source.own_dtypes.size();

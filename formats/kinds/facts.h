@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds and tools/inspect: what ckpt-inspect knows of an artifact, as rows. Each
+// PRIVATE to formats/kinds and tools/inspect: ckpt-inspect's facts about an artifact, as rows. Each
 // is described once and shown twice: as a line for people and as a key of --json, or as one of the
 // two.
 #pragma once
@@ -35,15 +35,15 @@ struct Facts {
   void Key(std::string_view key, Json value) { Add("", "", key, std::move(value)); }
 };
 
-// The rows of the kinds, by where they stand among those that every artifact has. All kinds add
-// their keys to every answer: null, or an empty list, where the artifact is of another kind.
+// The rows of the kinds, by their position among those that every artifact has. All kinds add their
+// keys to every answer: null, or an empty list, if the artifact is of another kind.
 struct KindFacts {
   Json layout = Json::object();  // the key `layout`: how the ranks share the model
   Facts first;                   // after it
   Facts files;                   // after the files of the weights
-  Facts last;                    // after what training leaves beside any artifact
+  Facts last;                    // after the training files that any artifact may have
 
-  // Keys of `layout` that no other kind has set before.
+  // Adds keys of `layout` that no other kind has set before.
   void LayoutKeys(std::initializer_list<const char*> keys) {
     for (const char* key : keys) layout.emplace(key, nullptr);
   }

@@ -10,8 +10,8 @@
 namespace nxdkit::kinds {
 namespace {
 
-// A tied model has one parameter for its embedding and its head; an adapter is of one of them, and
-// so is a copy that PEFT trained for modules_to_save.
+// A tied model has one parameter for its embedding and its head; an adapter belongs to one of them,
+// and so does a copy that PEFT trained for modules_to_save.
 Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
   if (!base.model || !base.model->config.tied) return OkStatus();
   const LoraParts& parts = *adapter.lora;
@@ -22,7 +22,7 @@ Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
     return Unsupported("{}: the base has one parameter for both (tie_word_embeddings)",
                        apart ? "the adapter has trained its embedding or its head apart from the "
                                "other (modules_to_save without ensure_weight_tying)"
-                             : "the adapter changes the embedding alone, not the head")
+                             : "the adapter changes only the embedding, not the head")
         .in(adapter.artifact.path)
         .on(base.model->params[i].name)
         .hint(kUntieBase);
@@ -30,10 +30,10 @@ Status RefuseTied(const BoundArtifact& base, const BoundArtifact& adapter) {
   return OkStatus();
 }
 
-// Whether the parameter is not the base's or the adapter's alone, but made of both.
+// Whether the parameter is computed from the base's and the adapter's, rather than taken from one.
 bool IsSum(const LoraParts& parts, size_t param) { return parts.pairs[param] || parts.rows[param]; }
 
-// A sum in F32 would lose what an F64 weight has.
+// A sum in F32 would lose the precision of an F64 weight.
 Status RefuseWide(const BoundArtifact& base, const BoundArtifact& adapter,
                   const std::vector<Dtype>& dtypes) {
   for (size_t i = 0; i < dtypes.size(); ++i)
@@ -44,8 +44,8 @@ Status RefuseWide(const BoundArtifact& base, const BoundArtifact& adapter,
   return OkStatus();
 }
 
-// Parameters that cannot be read where they are stored: those that change, and what is stored in
-// one tensor with them.
+// The parameters that cannot be read where they are stored: those that change, and those in the
+// same stored tensors.
 std::vector<bool> Changed(const BoundArtifact& base, const LoraParts& parts) {
   std::vector<bool> changed(base.params.size(), false);
   for (size_t i = 0; i < changed.size(); ++i) changed[i] = IsSum(parts, i) || parts.wholes[i];
@@ -138,7 +138,7 @@ class MergedBinder {
               adapter.stored[t]);
       return;
     }
-    // With the file that most is read from, so that neighbours are read together.
+    // Grouped by the file that most is read from, so that neighbours are read together.
     const uint32_t file = places.of(param).empty()
                               ? 0
                               : base_->bound.layout.tensors[places.of(param).front().tensor].file;
@@ -156,13 +156,13 @@ class MergedBinder {
 
 Result<BoundArtifact> MergeLora(BoundArtifact base, const InputHints& hints) {
   if (base.merged)
-    return BadUsage("an adapter is merged into the model already")
+    return BadUsage("an adapter is already merged into the model")
         .in(base.artifact.path)
         .hint("--lora base, or stored, leaves that one out");
   if (base.base)
-    return BadUsage("an adapter cannot be merged into what a delta makes")
+    return BadUsage("an adapter cannot be merged into the result of a delta")
         .in(base.artifact.path)
-        .hint("apply the delta first, and merge the adapter into what comes out");
+        .hint("apply the delta first, and merge the adapter into the result");
   InputHints adapter_hints;
   adapter_hints.origin = hints.origin;
   adapter_hints.Set("hw", hints.Text("hw"));

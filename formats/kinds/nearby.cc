@@ -12,13 +12,13 @@
 namespace nxdkit::kinds {
 namespace {
 
-constexpr int kMostFolders = 300;  // that are looked at
+constexpr int kMostFolders = 300;  // looked at
 constexpr int kDepth = 2;
 
 bool IsArtifact(const std::string& path, const Looker& look) {
   const Result<RunCheckpoint> found = FindCheckpoint(path, look);
   if (!found.ok()) return false;
-  // A run, or a model in the hub's cache, whole or not: who opens it says.
+  // A run, or a model in the hub's cache, complete or not: opening it will tell.
   const Result<std::string> snapshot = hf::SnapshotInside(path);
   if (found->path != path || !snapshot.ok() || *snapshot != path) return true;
   const Result<bool> cache = neff::LooksLikeCache(path, look);
@@ -31,7 +31,7 @@ bool IsArtifact(const std::string& path, const Looker& look) {
   });
 }
 
-// The highest number first; what has none comes last.
+// The highest number first; names without one come last.
 bool IsNewer(const std::string& a, const std::string& b) {
   const std::optional<NameNumber> of_a = NumberOfName(BaseName(a));
   const std::optional<NameNumber> of_b = NumberOfName(BaseName(b));

@@ -22,7 +22,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// A staging place of ours: files have their sizes and names, but not yet their contents.
+// A staging place of nxdkit: files have their sizes and names, but not yet their contents.
 Status RefuseUnfinished(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool has_journal, look.HasFile(path, WriteSink::kJournalName));
   if (!has_journal) return OkStatus();
@@ -35,7 +35,7 @@ Status RefuseUnfinished(const std::string& path, const Looker& look) {
 Result<std::string> Located(const std::string& given) {
   if (!hf::IsHubName(given)) return hf::SnapshotInside(given);
   Result<std::string> found = hf::FindInHubCache(hf::HubKind::kModel, given);
-  // "shards/step_11" beside shards/step_10 was meant as a path.
+  // "shards/step_11" next to shards/step_10 was meant as a path.
   if (!found.ok() && KindForHint(ParentPath(given)) == PathKind::kFolder)
     return NothingThere(given);
   return found;
@@ -47,7 +47,7 @@ std::vector<const Kind*> ByPrecedence() {
   return kinds;
 }
 
-// Nothing of this kind is there: perhaps the user has mistaken the format.
+// Nothing of this kind was found: perhaps the user gave the wrong format.
 Error WithKindHint(Error error, const Artifact& artifact) {
   if (error.code() != Errc::kNotFound) return error;
   const Result<const Kind*> kind = Recognise(artifact.path, artifact.look);
@@ -66,7 +66,7 @@ std::string ValueText(const InputHints& hints, const OptionRow& row) {
   return EscapeControl(*hints.Text(row.name()));
 }
 
-// `taken`: what may be said of this input.
+// `taken`: the options that this input takes.
 Status CheckAgainst(std::span<const OptionRow> taken, std::string_view what,
                     const std::string& path, const InputHints& hints) {
   for (const Kind* kind : Kinds())
@@ -87,8 +87,8 @@ Status OpenAs(Artifact& artifact, const InputHints& hints) {
   return artifact.kind->open(artifact, hints);
 }
 
-// A weight that is not a floating point number is not this model's, whatever its shape says. What
-// is carried beside the weights, and what an optimizer or a run keeps, may be one.
+// A weight that is not a floating point number is not this model's, whatever its shape. Carried
+// tensors, and those of an optimizer or a run, may have other types.
 Status CheckWeights(const BoundArtifact& artifact) {
   for (size_t t = 0; t < artifact.bound.stored.size(); ++t) {
     const StoredTensor& stored = artifact.bound.stored[t];
@@ -96,8 +96,10 @@ Status CheckWeights(const BoundArtifact& artifact) {
     if (layout.dtype || Info(stored.dtype).floating) continue;
     if (!layout.pieces.empty() && layout.pieces.front().param >= artifact.model->params.size())
       continue;
-    return Unsupported("dtype {} found; the weights of a {} model are numbers of 16 bits or more",
-                       Name(stored.dtype), artifact.model->config.family->model_type)
+    return Unsupported(
+               "dtype {} found; the weights of a {} model are floating point numbers of 16 bits or "
+               "more",
+               Name(stored.dtype), artifact.model->config.family->model_type)
         .in(stored.storage->path())
         .on(stored.name);
   }
@@ -107,7 +109,7 @@ Status CheckWeights(const BoundArtifact& artifact) {
 Result<Artifact> FromMemory(const std::string& name, const Kind* kind, const InputHints& hints) {
   NXDKIT_ASSIGN(Artifact artifact, hints.memory());
   if (kind && kind != artifact.kind)
-    return BadUsage("it is held as {}, and is to be read as {}", artifact.kind->name, kind->name)
+    return BadUsage("it is opened as {}, and was to be read as {}", artifact.kind->name, kind->name)
         .in(name);
   NXDKIT_TRY(CheckHints(*artifact.kind, name, hints));
   return artifact;
@@ -180,7 +182,7 @@ Result<BoundArtifact> Bind(Artifact artifact, const InputHints& hints) {
     NXDKIT_ASSIGN(const artifact::RowExchange exchange, ParseRowExchange(*exchanged));
     NXDKIT_TRY(UndoExchange(exchange, out));
   }
-  // Shape or dtype faults name the file and tensor here, before anything is planned.
+  // Wrong shapes and dtypes are reported here with file and tensor, before anything is planned.
   NXDKIT_TRY(CheckBinding(out.bound));
   if (out.model) NXDKIT_TRY(CheckWeights(out));
   NXDKIT_TRY(CheckQuantised(out));
@@ -197,7 +199,7 @@ Result<BoundArtifact> OpenAndBind(const std::string& path, const Kind* kind,
 }
 
 Status CheckHints(const Kind& kind, const std::string& path, const InputHints& hints) {
-  if (kind.reads_base) return OkStatus();  // what is said is of the base
+  if (kind.reads_base) return OkStatus();  // the options are about the base
   return CheckAgainst(kind.options, kind.name, path, hints);
 }
 

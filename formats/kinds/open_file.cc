@@ -26,7 +26,7 @@ void AddWarnings(const std::string& path, const torch::Archive& archive,
 
 Result<TensorFile> OpenStateDict(const std::string& path, std::vector<std::string>* warnings) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
-  // Of one rank's file the tensors alone would be a part of a model taken for the whole.
+  // The tensors of one rank's file alone would be a part of a model taken for the whole.
   NXDKIT_ASSIGN(const std::optional<nxd::ShardFile> shard, nxd::ShardOfPath(path));
   if (torch::RefersToFiles(archive) && !shard) {
     NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
@@ -53,9 +53,7 @@ Result<TensorFile> OpenTensorFile(const std::string& path) {
   NXDKIT_ASSIGN(const bool is_archive, torch::LooksLikeArchive(path));
   if (is_archive) return OpenStateDict(path);
   if (std::optional<Error> stranger = KnownStranger(path)) return *std::move(stranger);
-  return Corrupt(
-             "neither a safetensors file nor a torch archive: the first bytes are of another kind")
-      .in(path);
+  return Corrupt("neither a safetensors file nor a torch archive, by the first bytes").in(path);
 }
 
 }  // namespace nxdkit::kinds

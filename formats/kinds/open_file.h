@@ -10,11 +10,11 @@
 
 namespace nxdkit::kinds {
 
-// safetensors or a flat state dict of torch, told by the first bytes. kUnsupported otherwise.
+// safetensors or a flat state dict of torch, recognised by the first bytes. kUnsupported otherwise.
 Result<TensorFile> OpenTensorFile(const std::string& path);
 
-// A flat state dict of torch, with the tensors of the folder beside it where torch_xla's
-// serialization keeps them there (xser). What is left out is said in `warnings`, when given.
+// A flat state dict of torch, with the tensors from the folder next to it if torch_xla's
+// serialization stores them there (xser). Entries left out are reported in `warnings`, if given.
 Result<TensorFile> OpenStateDict(const std::string& path,
                                  std::vector<std::string>* warnings = nullptr);
 

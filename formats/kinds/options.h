@@ -1,5 +1,5 @@
-// The options of a kind of artifact, as rows: the parser, --help, the completion, the man pages'
-// check and the checks of what goes with what all read them. What they say travels as Arguments.
+// The options of a kind of artifact, as rows: read by the parser, --help, the completion, the check
+// of the man pages and the checks of combinations. Their values travel as Arguments.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::kinds {
 
-// What an option can describe.
+// The artifacts that an option can describe.
 enum OptionSide : unsigned {
   kAsRead = 1,    // an artifact that a command only reads
   kAsSource = 2,  // the input of a conversion
@@ -19,32 +19,32 @@ enum OptionSide : unsigned {
   kAsInput = kAsRead | kAsSource,
 };
 
-enum class ValueKind : uint8_t { kOther, kPath, kFolder };  // what the value names
+enum class ValueKind : uint8_t { kOther, kPath, kFolder };  // the value's meaning
 
 struct OptionRow {
   std::string_view names;  // the main name first: "tp,tensor-parallel-size"
-  std::string_view value;  // "N" of a number from 1 on; "trn1|trn2"; "" of a toggle; else of a text
+  std::string_view value;  // "N": a number from 1 on; "trn1|trn2"; "": a toggle; else a text
   std::string_view help;   // a phrase, no full stop
   unsigned sides = 0;      // OptionSide bits
-  // Why an input of another kind cannot be asked for it; in it {value}, {option}, {origin} and
-  // {what}, the input in words. "": it is passed over there.
+  // The reason why an input of another kind does not take it, with {value}, {option}, {origin} and
+  // {what}, the input in words. "": it is ignored there.
   std::string_view misfit = {};
   ValueKind names_a = ValueKind::kOther;
 
   std::string_view name() const { return names.substr(0, names.find(',')); }
   bool is_number() const { return value == "N"; }
   bool is_toggle() const { return value.empty(); }
-  std::vector<std::string> choices() const;  // none: it takes any text
+  std::vector<std::string> choices() const;  // empty: it takes any text
 };
 
-// The row of this name that describes one of these sides; nullptr: the kind has none.
+// The row of this name that describes one of these sides; nullptr if the kind has none.
 const OptionRow* FindRow(std::span<const OptionRow> rows, std::string_view name, unsigned sides);
 
-// The rows of what has no kind of its own: what is said of any artifact (--config, --merge-lora),
-// and of any output (--dtype).
+// The rows of no particular kind: options of any artifact (--config, --merge-lora), and of any
+// output (--dtype).
 std::span<const OptionRow> CommonRows();
 
-// The row of inputs in which FSDP over tensor parallelism may have exchanged rows
+// The row for inputs in which FSDP over tensor parallelism may have exchanged rows
 // (artifact::RowExchange).
 inline constexpr OptionRow kExchangedRow = {
     "exchanged", "fsdp=N,tp=N",

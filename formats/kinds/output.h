@@ -1,4 +1,4 @@
-// What a conversion is to write: what was asked for, and the layout that follows from it.
+// The output of a conversion: the options, and the layout that follows from them.
 #pragma once
 
 #include <memory>
@@ -14,21 +14,21 @@ namespace nxdkit::kinds {
 class OutputBuilder;  // formats/kinds/builder.h
 struct OutputPlan;
 
-// What the user says of the output; absent: decided from the source. The arguments are those of its
-// kind: "tp", "bs".
+// The user's options for the output; absent: decided from the source. The arguments are those of
+// its kind: "tp", "bs".
 struct OutputOptions : Arguments {
   std::optional<Dtype> dtype;  // nullopt: keep
   bool downcast = false;       // Downcast() instead of `dtype`
 };
 
-// How an optimizer's state is written.
+// The form in which an optimizer's state is written.
 struct StateLayout {
   nxd::OptimizerStyle style = nxd::OptimizerStyle::kZero1;
   int dp = 1;
 };
 
-// An instance that the output is to fit, and how a model is to be trained there; what follows from
-// the layout is filled in.
+// An instance that the output must fit, and how a model is to be trained there; values that follow
+// from the layout are filled in.
 struct FitQuestion {
   const hardware::Instance& instance;
   hardware::TrainingUse training;
@@ -44,29 +44,29 @@ class Output {
 
   // Lays out and encodes all files.
   virtual Status Plan(OutputBuilder& builder) const = 0;
-  // What was decided, and the output alone does not tell whoever opens it.
+  // Adds the decisions that cannot be read from the output alone, for opening it.
   virtual void Tell(InputHints& hints) const { (void)hints; }
   // kUsage for a name that the output cannot have.
   virtual Status CheckName(const std::string& path) const {
     (void)path;
     return OkStatus();
   }
-  // Which modules of an adapter have one A; nullopt: each has its own.
+  // The modules of an adapter that share one A; nullopt: each has its own.
   virtual std::optional<nxd::LoraSharing> Sharing() const { return std::nullopt; }
   virtual StateLayout State() const { return {}; }
-  // Whether it fits; nullopt: it is not laid out for an instance.
+  // Whether it fits; nullopt if it is not laid out for an instance.
   virtual Result<std::optional<hardware::Fit>> FitOn(const BoundArtifact& source,
                                                      const FitQuestion& question) const {
     (void)source, (void)question;
     return std::optional<hardware::Fit>();
   }
 
-  std::optional<Dtype> dtype;      // nullopt: each its own
+  std::optional<Dtype> dtype;      // nullopt: each keeps its own
   std::vector<Dtype> own_dtypes;   // instead: per model parameter, or empty
-  bool downcast = false;           // which Downcast() lowers
-  std::string config_text;         // config.json where it cannot be carried over as it is; else ""
-  std::string source_digest;       // for a record of it; "" when it was not asked for
-  std::vector<std::string> notes;  // what was decided, and what the user should know
+  bool downcast = false;           // lowered by Downcast()
+  std::string config_text;         // config.json if it cannot be copied as it is; else ""
+  std::string source_digest;       // to be recorded; "" if not asked for
+  std::vector<std::string> notes;  // decisions, and advice for the user
   std::vector<std::string> warnings;
 };
 

@@ -10,8 +10,8 @@ namespace {
 constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::string_view kWeight = ".weight";
 
-// A module of PEFT in a name: what follows is the adapter's name, where it was not taken away when
-// the file was saved, and `end`.
+// A module of PEFT in a name: followed by the adapter's name, unless it was removed when the file
+// was saved, and `end`.
 struct Marker {
   std::string_view text;
   LoraPart part;
@@ -32,18 +32,18 @@ bool IsOneName(std::string_view text) {
   return !text.empty() && text.find('.') == std::string_view::npos;
 }
 
-// The adapter's name that lies between the marker and its end; nullopt: the rest is another one.
+// The adapter's name between the marker and its end; nullopt if the rest does not match.
 std::optional<std::string_view> AdapterIn(std::string_view rest, const Marker& marker) {
   if (!rest.ends_with(marker.end)) return std::nullopt;
   rest.remove_suffix(marker.end.size());
   if (rest.empty()) return rest;
   if (rest.front() != '.' || !IsOneName(rest.substr(1))) return std::nullopt;
-  // "weight" is no adapter's name: the row with that end reads it.
+  // "weight" is not an adapter's name: the row with that end reads it.
   if (rest == kWeight) return std::nullopt;
   return rest.substr(1);
 }
 
-// Takes ".PART" away where it is a module of the name.
+// Removes ".PART" if it is a module of the name.
 bool Remove(std::string& name, std::string_view part) {
   const size_t at = name.find(std::string(part) + ".");
   if (at == std::string::npos) return false;
@@ -51,9 +51,9 @@ bool Remove(std::string& name, std::string_view part) {
   return true;
 }
 
-// Takes away what the module of a whole parameter is wrapped in. Below modules_to_save stands the
-// adapter's name, if that was not taken away when the file was saved; a block that is saved whole
-// may have modules there too.
+// Removes the wrapper around the module of a whole parameter. After modules_to_save comes the
+// adapter's name, unless it was removed when the file was saved; a block that is saved whole may
+// have modules there too.
 LoraName WholeName(std::string name) {
   constexpr std::string_view kSaved = ".modules_to_save.";
   LoraName whole;

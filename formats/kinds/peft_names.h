@@ -15,20 +15,20 @@ enum class LoraPart : uint8_t {
   kB,
   kMagnitude,  // of DoRA
   kTokens,     // single rows of an embedding or a head
-  kOriginal,   // the base's own, beside the one that was trained
+  kOriginal,   // the base's own, next to the trained one
 };
 
 struct LoraName {
   LoraPart part = LoraPart::kWhole;
   bool embedding = false;  // A and B of an embedding, which are transposed
-  bool beside = false;     // a whole parameter that is stored beside its A and B
+  bool beside = false;     // a whole parameter stored next to its A and B
   // The base's parameter as the trained model named it: "model.layers.0.self_attn.q_proj.weight".
   std::string target;
-  std::string adapter;  // "default", where the name says of which adapter the tensor is; else ""
+  std::string adapter;  // "default", if the name contains the adapter's; else ""
 };
 
-// Reads "base_model.model.model.norm.weight" and "...q_proj.lora_A.default.weight" alike; without
-// "base_model.model." too. kUnsupported for a part that is not known.
+// Reads both "base_model.model.model.norm.weight" and "...q_proj.lora_A.default.weight"; also
+// without "base_model.model.". kUnsupported for an unknown part.
 Result<LoraName> LoraNameOf(std::string_view stored);
 
 }  // namespace nxdkit::kinds

@@ -17,7 +17,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// What PEFT's save_embedding_layers adds, asked or not.
+// Modules that PEFT's save_embedding_layers adds, asked or not.
 bool IsEmbeddingOrHead(std::string_view module) {
   constexpr std::string_view kNames[] = {"embed_tokens", "lm_head",         "embed_in",
                                          "embed_out",    "word_embeddings", "wte"};
@@ -37,7 +37,7 @@ class Binder {
         tied_.emplace(alias.name, it->second);
   }
 
-  // PEFT calls modules as they are named in memory, which may be another spelling of the family.
+  // PEFT uses the module names in memory, which may be another spelling of the family.
   void AddSpellings(const models::Model& model) {
     for (const std::string& spelling : models::Spellings(*model.config.family)) {
       const auto tensors = models::SpelledTensors(model, spelling, /*with_aliases=*/false);
@@ -66,7 +66,7 @@ class Binder {
     }
     if (left_out_ > 0)
       out_.artifact.warnings.push_back(
-          fmt::format("{}: {} tensors are the base's own, and left out; the first is {}",
+          fmt::format("{}: {} tensors are the base's own and are left out; the first is {}",
                       out_.artifact.files.front().path, left_out_, first_left_out_));
     WarnOfIdleKeys(config_.rank_pattern, "rank_pattern");
     WarnOfIdleKeys(config_.alpha_pattern, "alpha_pattern");
@@ -83,7 +83,7 @@ class Binder {
 
     const StoredTensor* any() const { return a ? a : b ? b : magnitude; }
   };
-  // A parameter that is stored whole. The head of a tied base is one with its embedding.
+  // A parameter that is stored whole. The head of a tied base is the same as its embedding.
   struct Whole {
     const StoredTensor* own = nullptr;
     const StoredTensor* as_head = nullptr;
@@ -100,14 +100,14 @@ class Binder {
         return Unsupported("two adapters are in one file, {} and {}", adapter, name.adapter)
             .in(stored.storage->path())
             .on(stored.name)
-            .hint("save each by itself (save_pretrained with selected_adapters)");
+            .hint("save each separately (save_pretrained with selected_adapters)");
       if (!name.adapter.empty()) adapter = name.adapter;
       names_.emplace_back(std::move(name), &stored);
     }
     return OkStatus();
   }
 
-  // Finds what the trained model was wrapped in.
+  // Finds the wrapper of the trained model.
   Status FindOuter() {
     std::set<std::string_view> targets;
     for (const auto& [name, stored] : names_) targets.insert(name.target);
@@ -123,8 +123,8 @@ class Binder {
     return OkStatus();
   }
 
-  // What ties a key to the whole name of the trained model, or works it out, fits other modules
-  // without what was around them.
+  // Patterns that bind a key to the whole name of the trained model, or compute it, match other
+  // modules once the wrapper is removed.
   Status CheckPeels() const {
     const auto check = [](const auto& patterns, const char* key) -> Status {
       for (const auto& [pattern, value] : patterns)
@@ -175,7 +175,7 @@ class Binder {
     if (name.part == LoraPart::kOriginal) return LeaveOut(stored);
     const std::optional<uint32_t> target = Find(name.target);
     if (!target)
-      return Unsupported("the base has no {}; what the adapter says of it would be lost",
+      return Unsupported("the base has no {}; the adapter's tensor for it would be lost",
                          name.target)
           .hint(fmt::format("is {} the adapter's base?", base_.path));
     if (!Info(stored.dtype).floating)
@@ -198,7 +198,7 @@ class Binder {
     return OkStatus();
   }
 
-  // A key that fits no adapted module changes nothing: it is mistyped, or of another adapter.
+  // A key that fits no adapted module has no effect: it is mistyped, or of another adapter.
   template <typename T>
   void WarnOfIdleKeys(const std::vector<std::pair<lora::ModulePattern, T>>& patterns,
                       const char* key) {
@@ -209,8 +209,9 @@ class Binder {
           }))
         idle.push_back(EscapeControl(row.first.key()));
     if (!idle.empty())
-      out_.artifact.warnings.push_back(fmt::format("{}: {} names {}, which no adapted module is",
-                                                   out_.lora->config_path, key, FirstNames(idle)));
+      out_.artifact.warnings.push_back(
+          fmt::format("{}: {} names {}, which is not an adapted module", out_.lora->config_path,
+                      key, FirstNames(idle)));
   }
 
   static Status PlacePart(Pair& pair, const LoraName& name, const StoredTensor& stored) {
@@ -230,11 +231,11 @@ class Binder {
     const std::string module = name.target.substr(0, name.target.rfind('.'));
     const bool bias = name.target.ends_with(".bias") && config_.bias != lora::Bias::kNone;
     const bool embedding = name.target.ends_with(".weight") && IsEmbeddingOrHead(module);
-    // PEFT saves the embedding beside its adapter, when the vocabulary may have grown.
+    // PEFT saves the embedding with its adapter, if the vocabulary may have grown.
     if (!bias && !embedding && !name.beside && !config_.Saves(module))
       return Corrupt(
-          "a parameter that neither modules_to_save nor bias of adapter_config.json says is in the "
-          "adapter");
+          "the adapter has a parameter that neither modules_to_save nor bias of "
+          "adapter_config.json covers");
     const Shape& expected = param(target).shape;
     if (embedding && stored.shape.size() == 2 && stored.shape[1] == expected.back() &&
         stored.shape[0] != expected.front())
@@ -245,7 +246,7 @@ class Binder {
       return Corrupt("shape {} found, {} expected", ShapeText(stored.shape), ShapeText(expected));
     Whole& whole = wholes_[target];
     const StoredTensor*& place = tied_.contains(name.target) ? whole.as_head : whole.own;
-    if (place) return Corrupt("{} is in the adapter under another name too", name.target);
+    if (place) return Corrupt("{} is also in the adapter under another name", name.target);
     place = &stored;
     if (embedding && !name.beside && !config_.Saves(module) && !config_.ties)
       out_.artifact.warnings.push_back(fmt::format(
@@ -255,8 +256,8 @@ class Binder {
     return OkStatus();
   }
 
-  // Both names of a tied embedding are one parameter where they hold the same, or where PEFT would
-  // load them into the one that the base has.
+  // Both names of a tied embedding are one parameter if they have the same contents, or if PEFT
+  // would load them into the base's only one.
   Status AddWhole(uint32_t target, const Whole& whole) {
     const bool both = whole.own && whole.as_head;
     if (both) {
@@ -336,7 +337,7 @@ class Binder {
     const int64_t rank = config_.RankOf(module);
     const int64_t out = weight.shape[0];
     const int64_t in = weight.shape[1];
-    // An embedding is its own transpose's layer: A [rank, vocabulary], B [hidden, rank].
+    // For an embedding A and B are transposed: A [rank, vocabulary], B [hidden, rank].
     if (pair.embedding) {
       NXDKIT_TRY(CheckShape(*pair.a, {rank, out}, 0, rank));
       NXDKIT_TRY(CheckShape(*pair.b, {in, rank}, 1, rank));
@@ -378,15 +379,15 @@ class Binder {
     out_.bound.Add(std::move(tensor), stored);
   }
 
-  // A module that is adapted by the configuration and not in the file: the file was cut short, or
-  // is another one's.
+  // A module that the configuration adapts and the file does not have: the file was cut short, or
+  // is another adapter's.
   Status CheckTargets() {
     if (config_.targets_are_a_pattern || config_.excluded_is_a_pattern) return OkStatus();
     for (uint32_t i = 0; i < base_.params->size(); ++i) {
       const std::string module = ModuleOf(param(i).name);
       if (module.empty() || param(i).shape.size() != 2 || pairs_.contains(i)) continue;
       if (!config_.Names(module) || config_.Saves(module)) continue;
-      return Corrupt("{} names the module, but the adapter has no lora_A and lora_B of it",
+      return Corrupt("{} names the module, but the adapter has no lora_A and lora_B for it",
                      out_.lora->config_path)
           .in(out_.artifact.files.front().path)
           .on(module);
@@ -404,7 +405,7 @@ class Binder {
     return OkStatus();
   }
 
-  // The same for what is saved whole.
+  // The same for modules that are saved whole.
   Status CheckSaved() {
     for (const std::string& name : config_.modules_to_save) {
       const bool found = std::ranges::any_of(names_, [&](const auto& item) {
@@ -413,7 +414,7 @@ class Binder {
                lora::IsWithin(target.substr(0, target.rfind('.')), name);
       });
       if (found) continue;
-      // PEFT names every head that a model for a task might have: "classifier", "score".
+      // PEFT lists every head that a model for a task might have: "classifier", "score".
       const bool in_base = std::ranges::any_of(*base_.params, [&](const LogicalTensor& weight) {
         return lora::IsWithin(weight.name.substr(0, weight.name.rfind('.')), name);
       });
@@ -445,7 +446,7 @@ class Binder {
   const lora::Config& config_;
   LoraNumbering numbering_;
   std::unordered_map<std::string, uint32_t> index_;    // of the base's parameters
-  std::map<std::string, uint32_t, std::less<>> tied_;  // other names of them: the head's
+  std::map<std::string, uint32_t, std::less<>> tied_;  // their other names: the head's
   std::vector<std::pair<LoraName, const StoredTensor*>> names_;
   std::map<uint32_t, Pair> pairs_;  // by target
   std::map<uint32_t, Whole> wholes_;

@@ -37,8 +37,8 @@ constexpr Row kRows[] = {
     {"_scales", "mxfp4"},
 };
 
-// The method that keeps a tensor of this name beside a weight: "fp8" for "weight_scale_inv"; "" for
-// a name that none has.
+// The method that stores a tensor of this name next to a weight: "fp8" for "weight_scale_inv"; ""
+// if there is none.
 std::string_view QuantisedBy(std::string_view name) {
   for (const Row& row : kRows)
     if (name.ends_with(row.end)) return row.method;
@@ -51,10 +51,10 @@ bool IsPlain(Dtype dtype) {
 }
 
 Error Quantised(std::string_view method) {
-  return Unsupported("the weights are quantised ({}); weights of 16 or 32 bits are read",
+  return Unsupported("the weights are quantised ({}); only weights of 16 or 32 bits can be read",
                      EscapeControl(method))
       .hint(
-          "take the model that was quantised; or where the method allows it, "
+          "use the model before quantisation; or, if the method allows it, "
           "from_pretrained(MODEL).dequantize().save_pretrained(OUTPUT) of transformers");
 }
 
@@ -76,10 +76,9 @@ Status CheckQuantised(BoundArtifact& bound) {
   }
   if (said.empty() || !bound.model) return OkStatus();
   NXDKIT_ASSIGN(artifact.config_text, models::WithoutQuantization(artifact.config_text));
-  artifact.warnings.push_back(
-      fmt::format("{}: quant_method {} is said, and no weight is quantised; it is left out of what "
-                  "is written",
-                  artifact.config_path, EscapeControl(said)));
+  artifact.warnings.push_back(fmt::format(
+      "{}: quant_method is {}, but no weight is quantised; it is left out of the output",
+      artifact.config_path, EscapeControl(said)));
   return OkStatus();
 }
 

@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds: models whose weights are quantised, which no table of a family has.
+// PRIVATE to formats/kinds: models with quantised weights, which no family's table describes.
 // Source of the names: transformers, src/transformers/quantizers and the savers that it calls.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace nxdkit::kinds {
 
-// kUnsupported for quantised weights, naming the method; where no family's table says what they
-// are, `bound.quantised` has the error, and they can be copied byte for byte alone. A configuration
-// that says so of weights that are not quantised is left without it, and a warning says so.
+// kUnsupported for quantised weights, naming the method; for a family without a table,
+// `bound.quantised` has the error, and they can only be copied byte for byte. If a configuration
+// claims it of weights that are not quantised, the claim is removed, with a warning.
 Status CheckQuantised(BoundArtifact& bound);
 
-// For a tensor that is not of the model: the same, where it is one of quantised weights.
+// For a tensor that is not in the model: the same, if it belongs to quantised weights.
 Status CheckNotQuantised(const Artifact& artifact, std::string_view tensor,
                          const std::string& file);
 

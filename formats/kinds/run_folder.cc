@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kMaxTrackerBytes = 1 << 20;
 
-// The actor of a step; its critic where it has no actor; SkyRL calls an actor a policy.
+// The actor of a step; its critic if it has no actor; SkyRL calls an actor a policy.
 Result<std::string> ActorIn(const std::string& step, const Looker& look) {
   for (const char* role : {kActorFolder, "policy", kCriticFolder}) {
     std::string folder = JoinPath(step, role);
@@ -30,7 +30,7 @@ Result<std::string> ActorOf(const std::string& root, int64_t step, const Looker&
   return ActorIn(JoinPath(root, StepFolder(step)), look);
 }
 
-// Those of a run, by step: whether they are whole.
+// The actors of a run, by step: whether they are complete.
 Result<std::map<int64_t, bool>> ActorsIn(const std::string& root, const Looker& look) {
   std::map<int64_t, bool> actors;
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(root));
@@ -63,7 +63,7 @@ std::optional<int64_t> StepOfFolder(std::string_view name) {
 
 std::string StepFolder(int64_t step) { return std::string(kStepPrefix) + std::to_string(step); }
 
-// What other trainers, and earlier releases, have in the place of the tracker.
+// The files that other trainers, and earlier releases, have instead of the tracker.
 Result<std::optional<RunTracker>> ReadStepFile(const std::string& root) {
   for (const std::string_view name : kStepFiles) {
     const std::string path = JoinPath(root, std::string(name));
@@ -102,7 +102,7 @@ Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root) {
 
 namespace {
 
-// Why the tracker is not followed.
+// The reason why the tracker is not followed.
 std::optional<Error> TrackerFault(const RunTracker& tracker, const std::map<int64_t, bool>& whole,
                                   bool any_whole) {
   const auto named = whole.find(tracker.step);
@@ -110,7 +110,7 @@ std::optional<Error> TrackerFault(const RunTracker& tracker, const std::map<int6
   if (named == whole.end())
     return Corrupt("it names {}, which is gone", StepFolder(tracker.step)).in(path);
   if (any_whole && !named->second)
-    return Corrupt("it names {}, which is not whole", StepFolder(tracker.step)).in(path);
+    return Corrupt("it names {}, which is not complete", StepFolder(tracker.step)).in(path);
   return std::nullopt;
 }
 

@@ -22,48 +22,47 @@ inline constexpr char kRunTracker[] = "checkpoint_tracker.json";
 inline constexpr std::string_view kStepPrefix = "global_step_";
 inline constexpr char kActorFolder[] = "actor";
 inline constexpr char kCriticFolder[] = "critic";
-// The number alone, as verl writes it, and EasyR1 did.
+// Files that hold only the number, as verl writes it, and EasyR1 did.
 inline constexpr std::string_view kStepFiles[] = {"latest_checkpointed_iteration.txt",
                                                   "latest_global_step.txt"};
-inline constexpr char kRunModelFolder[] = "huggingface";  // in it: the model for transformers
+inline constexpr char kRunModelFolder[] = "huggingface";  // holds the model for transformers
 
-// "global_step_5" -> 5. The whole name, so that "global_step_5.partial" is not one.
+// "global_step_5" -> 5. Matches the whole name, so that "global_step_5.partial" is not one.
 std::optional<int64_t> StepOfFolder(std::string_view name);
 std::string StepFolder(int64_t step);
 
 struct RunTracker {
   int64_t step = 0;
-  std::optional<int64_t> best_step;  // The step of the best checkpoint, where there is one.
+  std::optional<int64_t> best_step;  // step of the best checkpoint, if there is one
   std::optional<double> best_score;
-  std::string file;  // that says so
+  std::string file;  // the file they come from
 };
-// nullopt where there is none; kCorrupt for one that is cut short, or names no step.
+// nullopt if there is none; kCorrupt for one that is cut short, or names no step.
 Result<std::optional<RunTracker>> ReadRunTracker(const std::string& root);
 
 struct ChosenStep {
   int64_t step = 0;
-  std::optional<Choice> choice;  // where there are several
+  std::optional<Choice> choice;  // if there are several
   std::optional<RunTracker> tracker;
-  std::optional<Error> tracker_fault;  // it cannot be followed: the step is the newest one
-  std::string doubt;  // the tracker is followed, and a newer step is there; "": none
-  // The fault and the doubt, for who goes on with the step.
+  std::optional<Error> tracker_fault;  // it cannot be followed: the newest step is taken
+  std::string doubt;  // the tracker is followed, but there is a newer step; "": none
+  // The fault and the doubt, for callers that use the step.
   std::vector<std::string> Warnings() const;
 };
-// Takes the checkpoint that the run's tracker names, else the newest; one that is whole before any
-// other. The tracker is made of the checkpoints, so that a damaged one stops nobody; one
-// that the system does not give is an error.
-// `whole`: by step, whether it is; at least one.
+// Chooses the checkpoint that the run's tracker names, else the newest; complete ones first. The
+// tracker is derived from the checkpoints, so a damaged one is ignored; one that the system cannot
+// read is an error. `whole`: by step, whether it is complete; at least one.
 Result<ChosenStep> ChooseRunStep(const std::string& root, const std::map<int64_t, bool>& whole);
 
-// The actor of a run, for who names the run, or one of its checkpoints: that of ChooseRunStep,
-// whole where it has the marker `done`. Any other path is itself.
+// The actor for the path of a run, or of one of its checkpoints: that of ChooseRunStep, complete if
+// it has the marker `done`. Any other path is returned unchanged.
 struct RunCheckpoint {
   std::string path;
   std::optional<Choice> choice;
   std::vector<std::string> warnings;
 };
 Result<RunCheckpoint> FindCheckpoint(const std::string& path, const Looker& look = {});
-// The checkpoint of a run that `tag` names; nullopt: it names none.
+// The checkpoint of a run that `tag` names; nullopt if it names none.
 Result<std::optional<RunCheckpoint>> CheckpointNamed(const std::string& path, std::string_view tag,
                                                      const Looker& look = {});
 

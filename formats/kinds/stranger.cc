@@ -69,7 +69,7 @@ constexpr FileRow kFiles[] = {
      "a JSON text, not weights", ""},
 };
 
-// A YAML file, by whose configuration it is; nullopt: it is none that is known.
+// A YAML file, by whose configuration it is; nullopt if it is not known.
 std::optional<Error> Configuration(const std::string& path) {
   constexpr uint64_t kMostYaml = 1 << 20;
   if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return std::nullopt;
@@ -92,7 +92,7 @@ std::optional<Error> Configuration(const std::string& path) {
 
 // --- folders
 
-// The first that begins and ends so; "" where none does.
+// The first name with this beginning and end; "" if there is none.
 std::string_view First(const Names& names, std::string_view begin, std::string_view end = "") {
   for (const std::string& name : names)
     if (name.starts_with(begin) && name.ends_with(end)) return name;
@@ -100,7 +100,7 @@ std::string_view First(const Names& names, std::string_view begin, std::string_v
 }
 
 struct FolderRow {
-  // The name that tells; "" where none does.
+  // The name that identifies it; "" if there is none.
   std::string_view (*by)(const Names& names);
   const char* what;
   const char* hint;
@@ -132,7 +132,7 @@ constexpr FolderRow kFolders[] = {
        });
        return shard == names.end() ? std::string_view() : *shard;
      },
-     "shards of a model, without an index; not all of them, or under other names than model-...",
+     "shards of a model, without an index; some are missing, or have other names than model-...",
      "fetch the others, and their index", Errc::kCorrupt},
     {[](const Names& names) { return First(names, "consolidated.", ".pth"); },
      "a model in Meta's own form", "convert_llama_weights_to_hf.py of transformers converts it"},
@@ -217,11 +217,11 @@ Error StrangeFolder(const std::string& path, const Looker& look) {
   if (names->empty()) return Unsupported("the folder is empty").in(path);
   const std::vector<std::string> below = ArtifactsBelow(path, look);
   if (below.size() == 1)
-    return Unsupported("no artifact itself; there is one in {}", below.front())
+    return Unsupported("not an artifact itself; there is one in {}", below.front())
         .in(path)
         .hint(fmt::format("name it: {}", JoinPath(path, below.front())));
   if (!below.empty())
-    return Unsupported("no artifact itself; there are {} in it: {}", below.size(),
+    return Unsupported("not an artifact itself; there are {} in it: {}", below.size(),
                        FirstNames(below, 5))
         .in(path)
         .hint(fmt::format("name one: {}", JoinPath(path, below.front())));

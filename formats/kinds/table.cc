@@ -1,4 +1,4 @@
-// This file defines Kinds() alone: a program that is linked with another table has other kinds.
+// This file defines only Kinds(): a program linked with another table has other kinds.
 #include "formats/kinds/table.h"
 
 namespace nxdkit::kinds {

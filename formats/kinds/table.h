@@ -1,4 +1,4 @@
-// The kinds of artifacts. Whoever adds one adds its row here and in table.cc, and nothing else.
+// The kinds of artifacts. A new kind needs its row here and in table.cc, and nothing else.
 #pragma once
 
 #include <span>
@@ -11,14 +11,14 @@ extern const Kind kHf;            // a Hugging Face folder
 extern const Kind kNxd;           // an NxD shard set
 extern const Kind kRollout;       // a rollout bundle
 extern const Kind kTorch;         // a torch state dict
-extern const Kind kDelta;         // what changed in a model
+extern const Kind kDelta;         // the changes of a model
 extern const Kind kDcp;           // a torch distributed checkpoint
 extern const Kind kFsdp;          // the rank files of an FSDP run
 extern const Kind kZero;          // a checkpoint of DeepSpeed
 extern const Kind kMegatronDist;  // a distributed checkpoint of Megatron-Core
 extern const Kind kNkipy;         // the rank files of vLLM with NKIPy
 
-// All of them, in the order in which they are named to people.
+// All of them, in the order in which they are listed to people.
 std::span<const Kind* const> Kinds();
 
 }  // namespace nxdkit::kinds

@@ -26,7 +26,7 @@ constexpr char kWholeState[] = "optimizer.pt";
 constexpr uint64_t kMaxTrainerState = uint64_t{64} << 20;
 constexpr int kMaxStateDepth = 4;  // {"optimizer": {"state": {NAME: {"exp_avg": ...}}}}
 
-// Where the weights are: in shards, in shards below and in whole files too, or in these alone.
+// Where the weights are: in shards, in shards below and in whole files too, or only in these.
 enum class WeightsIn : uint8_t { kNowhere, kShards, kShardsBelow, kWholeFiles };
 
 Result<bool> HasShardsIn(const std::string& path, const Looker& look) {
@@ -65,8 +65,8 @@ Result<dcp::Folder> OpenWholeFiles(const std::string& path, const Looker& look) 
   return WholeTensorsOf(std::move(weights));
 }
 
-// The whole files of the older form have again what its shards have, and they are what is loaded
-// there: each tensor is a copy, which is compared.
+// The whole files of the older form repeat the contents of its shards, and are what is loaded: each
+// tensor is a copy, which is compared.
 Status AddWholeCopies(const std::string& path, const Looker& look, dcp::Folder& out) {
   NXDKIT_ASSIGN(const bool there, hf::HasWeights(path, look));
   if (!there) return OkStatus();
@@ -106,7 +106,7 @@ Status OpenWeights(const std::string& path, const Looker& look, dcp::Folder& out
   return OkStatus();
 }
 
-// The keys that torch makes of nested dicts, and of lists that have such in them.
+// Makes the keys that torch makes of nested dicts, and of lists that contain such.
 class Flattener {
  public:
   Flattener(const torch::Archive& archive, dcp::WholeArchive& out)
@@ -126,7 +126,7 @@ class Flattener {
         NXDKIT_TRY(Add(fmt::format("{}.{}", key, i), (*list)[i], depth + 1));
       return OkStatus();
     }
-    // Each takes a byte and more of the file; a dict that many share takes none.
+    // Each takes a byte or more of the file; a dict shared by many takes none.
     if (left_-- == 0) return Unsupported("more values than the file has bytes: dicts are shared");
     out_.AddAny(key, value);
     return OkStatus();
@@ -136,7 +136,7 @@ class Flattener {
   static Result<std::string> PartOf(const torch::PickleValue& name) {
     if (name.string()) return *name.string();
     if (const int64_t* number = name.integer()) return std::to_string(*number);
-    return Corrupt("a key of the optimizer's state that is no name and no number");
+    return Corrupt("a key of the optimizer's state is neither a name nor a number");
   }
 
   dcp::WholeArchive& out_;
@@ -153,7 +153,7 @@ Result<dcp::Folder> OpenWholeState(const std::string& file) {
   return out;
 }
 
-// Leaves the keys that are another checkpoint's.
+// Removes the keys of another checkpoint.
 void KeepOptimizer(dcp::Folder& folder) {
   const auto is_other = [](const auto& entry) {
     return !entry.key.starts_with(training::kOptimizerPrefix) && !entry.key.starts_with("nxdkit.");
@@ -163,8 +163,9 @@ void KeepOptimizer(dcp::Folder& folder) {
   std::erase_if(folder.metadata.objects, is_other);
   const size_t others = before - folder.tensors.size() - folder.metadata.objects.size();
   if (others > 0)
-    AddWarning(folder, fmt::format("{} keys in the folder {} are not the optimizer's, and are left",
-                                   others, kOptimizerBeside));
+    AddWarning(folder,
+               fmt::format("{} keys in the folder {} are not the optimizer's and are left out",
+                           others, kOptimizerBeside));
 }
 
 Result<dcp::Folder> OpenState(const std::string& path, const Looker& look) {
@@ -179,7 +180,7 @@ Result<dcp::Folder> OpenState(const std::string& path, const Looker& look) {
   return state;
 }
 
-// The Trainer's count, where torch's checkpoints have theirs.
+// Adds the Trainer's count where torch's checkpoints have theirs.
 Status AddStep(const std::string& path, const Looker& look, dcp::Folder& out) {
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, training::kTrainerStateFile));
   if (!there) return OkStatus();
@@ -191,7 +192,7 @@ Status AddStep(const std::string& path, const Looker& look, dcp::Folder& out) {
   if (step.ok() && *step >= 0)
     out.metadata.objects.push_back({training::kTrainStepKey, {}, torch::PickleValue{*step}});
   else
-    AddWarning(out, file + " is left: it has no global_step");
+    AddWarning(out, file + " is left out: it has no global_step");
   return OkStatus();
 }
 
@@ -201,10 +202,9 @@ Status WarnOfRandomStates(const std::string& path, const Looker& look, dcp::Fold
     return name.starts_with("rng_state") && name.ends_with(".pth");
   });
   if (count > 0)
-    dcp::AddWarning(out,
-                    fmt::format("the random states in rng_state*.pth are left, which are those of "
-                                "{} {}",
-                                count, count == 1 ? "process" : "ranks"));
+    dcp::AddWarning(
+        out, fmt::format("the random states in rng_state*.pth, which belong to {} {}, are left out",
+                         count, count == 1 ? "process" : "ranks"));
   return OkStatus();
 }
 
@@ -214,7 +214,7 @@ Result<bool> IsTransformersFolder(const std::string& path, const Looker& look) {
   const std::string state = JoinPath(path, kOptimizerBeside);
   NXDKIT_ASSIGN(const bool folder, look.IsFolder(state));
   if (!folder) return false;
-  // A save that did not come to its end is one too: it is refused, not passed over.
+  // A save that did not finish counts too: it is refused, not ignored.
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(state));
   const bool saved = std::ranges::any_of(names, [](const std::string& name) {
     return name == dcp::kMetadataFile || name == kWholeState || name.ends_with(".distcp");

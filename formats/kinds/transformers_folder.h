@@ -1,5 +1,6 @@
-// PRIVATE to formats/kinds: what a loop around transformers leaves since release 5.15: weights and
-// optimizer beside one another. Sources: transformers 5.19 and 5.24, run; formats/dcp/FORMAT.md.
+// PRIVATE to formats/kinds: the checkpoint of a loop around transformers since release 5.15:
+// weights and optimizer next to each other. Sources: transformers 5.19 and 5.24, run;
+// formats/dcp/FORMAT.md.
 //
 //   shard-0000R-model-00001-of-00001.safetensors    5.20 to 5.24: the weights' chunks, rank by rank
 //   sharded/shard-..., model-00001-of-00001.safetensors    5.15 to 5.19: the same twice
@@ -21,7 +22,7 @@ Result<bool> IsTransformersFolder(const std::string& path, const Looker& look = 
 
 // Both as one checkpoint, with scheduler.pt under "lr_scheduler." and the step of
 // trainer_state.json. An optimizer that cannot be read is an error, as in any checkpoint; a warning
-// says that the random states are left, which are those of so many ranks.
+// says that the random states are left out, since they belong to the same number of ranks.
 Result<dcp::Folder> OpenTransformers(const std::string& path, const Looker& look = {});
 
 }  // namespace nxdkit::kinds

@@ -38,7 +38,7 @@ std::string Unwrapping::Text() const {
   std::string text = "the names of the tensors are taken without what is around them";
   if (!outer.empty()) text += fmt::format(": \"{}\"", outer);
   if (!lacking.empty())
-    text = fmt::format("the names of the tensors lack \"{}\", which the model's have", lacking);
+    text = fmt::format("the names of the tensors lack the model's \"{}\"", lacking);
   return text;
 }
 
@@ -60,7 +60,7 @@ Unwrapping FindUnwrapping(const std::vector<std::string_view>& stored, KnowsName
       wrappers.push_back(std::move(before));
   std::string outer = MostFrequent(wrappers);
   const std::string lacking(kModelPrefix);
-  // Where few have it they may be another model's.
+  // A wrapper on few names may be another model's.
   if (2 * std::ranges::count(wrappers, outer) < std::ssize(stored)) outer.clear();
   for (const Unwrapping& other :
        {Unwrapping{best.knows, true, "", ""}, Unwrapping{best.knows, true, outer, ""},

@@ -17,7 +17,7 @@ using torch::PickleValue;
 
 constexpr char kLearningRate[] = "lr";
 
-// As torch keeps it: numbers are floating point, a list of them is a tuple.
+// The value as torch stores it: numbers are floating point, a list of them is a tuple.
 PickleValue AsTorch(const PickleValue& value) {
   if (const int64_t* whole = value.integer()) return {static_cast<double>(*whole)};
   if (!value.list()) return value;
@@ -86,7 +86,7 @@ std::string OptionText(const PickleValue& value) {
   if (!value.list()) return "something else";
   std::vector<std::string> items;
   for (const PickleValue& item : *value.list())
-    items.push_back(item.list() ? "a list" : OptionText(item));  // deeper is no option's
+    items.push_back(item.list() ? "a list" : OptionText(item));  // options are not nested deeper
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 

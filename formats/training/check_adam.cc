@@ -23,7 +23,7 @@ Status CheckEven(const BoundArtifact& checkpoint) {
     if (!optimizer.entries[i]) continue;
     for (const std::string& name : names)
       if (!optimizer.Find(i, name))
-        return Corrupt("the optimizer keeps no {} of the parameter, and of others it does", name)
+        return Corrupt("the optimizer has no {} for the parameter, but for others", name)
             .in(checkpoint.artifact.path)
             .on(checkpoint.params[i].name)
             .hint("a part of the state was lost");

@@ -1,4 +1,4 @@
-// Which optimizers are carried from one form to the other.
+// The optimizers that can be converted from one form to the other.
 #pragma once
 
 #include <string_view>
@@ -7,14 +7,14 @@
 
 namespace nxdkit::training {
 
-// What Adam keeps of a parameter, in its order.
+// Adam's entries for a parameter, in its order.
 inline constexpr std::string_view kAdamEntries[] = {"step", "exp_avg", "exp_avg_sq"};
 
-// kCorrupt, naming the first one, for a parameter of which less is kept than of others: a part of
-// the state was lost. Of a parameter that was not trained nothing is kept.
+// kCorrupt, naming the first one, for a parameter with fewer entries than others: a part of the
+// state was lost. A parameter that was not trained has none.
 Status CheckEven(const BoundArtifact& checkpoint);
 
-// kUnsupported, naming the parameter, for state that lacks one of Adam's numbers.
+// kUnsupported, naming the parameter, for state that lacks one of Adam's entries.
 Status CheckAdam(const BoundArtifact& source);
 
 }  // namespace nxdkit::training

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kRun = 64;  // elements in a row
 constexpr uint64_t kStaging = 64 << 10;
 
-// Part of one row of the parameter, `third` of three: its first, middle or last one.
+// A part of one row of the parameter, by `third`: from its first, middle or last row.
 Box SampleBox(const Shape& shape, int third) {
   Box box = {Shape(shape.size(), 0), Shape(shape.size(), 1)};
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -47,7 +47,7 @@ std::pair<bool, uint64_t> StepsFromZero(Dtype dtype, double value) {
   return {(bits & sign) != 0, bits & (sign - 1)};
 }
 
-// How many numbers of the dtype further `b` is, rounded to it.
+// The number of steps between `a` and `b` in the dtype, both rounded to it.
 uint64_t Apart(Dtype dtype, double a, double b) {
   const auto [minus_a, from_a] = StepsFromZero(dtype, a);
   const auto [minus_b, from_b] = StepsFromZero(dtype, b);
@@ -58,7 +58,7 @@ uint64_t Apart(Dtype dtype, double a, double b) {
 struct Sampler {
   struct Sample {
     uint32_t param;
-    size_t weight, master;  // index into the layout's tensors
+    size_t weight, master;  // indices of the layout's tensors
   };
 
   const BoundArtifact& tag;
@@ -100,7 +100,7 @@ struct Sampler {
     return values;
   }
 
-  // The three samples of a parameter.
+  // Judges the three samples of a parameter.
   Status Judge(size_t first, MasterCheck& check) {
     const uint32_t param = samples[first].param;
     if (!Info(StoredAs(samples[first].weight)).floating ||
@@ -119,7 +119,7 @@ struct Sampler {
     const Dtype dtype = StoredAs(sample.weight);
     NXDKIT_ASSIGN(const std::vector<double> weights, Read(sample.weight));
     NXDKIT_ASSIGN(std::vector<double> masters, Read(sample.master));
-    // A checkpoint has them in F32, and so torch rounds F64 too: to F32, and then on.
+    // A checkpoint has them in F32, and torch rounds F64 in the same way: to F32, and then further.
     for (double& master : masters) master = static_cast<float>(master);
     for (size_t i = 0; i < weights.size(); ++i) {
       ++fault.looked_at;
@@ -148,7 +148,7 @@ Status ProveState(BoundArtifact& checkpoint) {
     return Corrupt("{}", FaultText(check, checkpoint))
         .in(checkpoint.artifact.path)
         .on(checkpoint.params[check.faults.front().param].name)
-        .hint("--no-optimizer takes the weights alone");
+        .hint("--no-optimizer converts only the weights");
   checkpoint.artifact.proofs.push_back(
       check.rounded == 0
           ? fmt::format(
@@ -176,10 +176,10 @@ std::vector<std::string> TextOf(const MasterCheck& check, const BoundArtifact& t
   std::vector<std::string> lines;
   if (!check.faults.empty()) lines.push_back(FaultText(check, tag));
   if (check.rounded > 0)
-    lines.push_back(fmt::format(
-        "the weights of {} of {} parameters are their master weights rounded, but not to nearest "
-        "even, as a way back rounds them",
-        check.rounded, check.params));
+    lines.push_back(
+        fmt::format("the weights of {} of {} parameters are their master weights rounded, but not "
+                    "to nearest even, as they are rounded on the way back",
+                    check.rounded, check.params));
   return lines;
 }
 

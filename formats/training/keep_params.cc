@@ -9,7 +9,7 @@
 namespace nxdkit::training {
 namespace {
 
-// New numbers of what is kept.
+// The new numbers of the parameters that are kept.
 std::vector<uint32_t> Numbers(const std::vector<bool>& keep) {
   std::vector<uint32_t> numbers(keep.size(), 0);
   uint32_t next = 0;

@@ -17,7 +17,7 @@ namespace {
 using EntryKind = OptimizerEntry::Kind;
 
 constexpr const char* kMoments[] = {"exp_avg", "exp_avg_sq"};
-// torch counts in F32: further on, a step would not be the next number.
+// torch counts in F32: beyond this, adding one to a step does not change it.
 constexpr double kMostSteps = 1 << 24;
 
 struct Namer {
@@ -35,13 +35,13 @@ struct Namer {
     return OkStatus();
   }
 
-  // Of a checkpoint that has master weights beside its weights.
+  // For a checkpoint with master weights next to its weights.
   Status RunBeside() {
     const auto has = [](const auto& master) { return master.has_value(); };
     return std::ranges::any_of(optimizer.masters, has) ? FoldMasters() : OkStatus();
   }
 
-  // Of a checkpoint: what Run makes of a tag's state beside the master weights.
+  // For a checkpoint by names: treats its state as Run treats a tag's.
   Status RunNamed() {
     NXDKIT_TRY(RunBeside());
     NXDKIT_TRY(ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) {
@@ -54,7 +54,7 @@ struct Namer {
     return OkStatus();
   }
 
-  // Every step as a tensor of F32.
+  // Stores every step as a tensor of F32.
   Status StoreSteps() {
     return ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
       if (!(step >= 0 && step < kMostSteps))
@@ -68,7 +68,7 @@ struct Namer {
   // Before its first step a parameter has no state; Adam begins with zeros.
   void FillMissing() {
     std::vector<size_t> missing;
-    // What is carried beside the model's parameters is not trained.
+    // Tensors carried next to the model's parameters are not trained.
     const size_t trained = optimizer.entries.size() - source.carried.size();
     for (uint32_t i = 0; i < trained; ++i) {
       if (optimizer.entries[i]) continue;
@@ -81,7 +81,7 @@ struct Namer {
     }
     if (!missing.empty())
       notes.push_back(
-          fmt::format("no state yet of {}: zeros and step 0 take its place, which Adam begins with",
+          fmt::format("no state yet for {}: zeros and step 0 are written, as Adam starts",
                       NameSome(source, missing)));
   }
 
@@ -107,7 +107,7 @@ struct Namer {
     return entry;
   }
 
-  // Weights in F32 are what master weights would be.
+  // Weights in F32 are as good as master weights.
   bool HasRoundedWeights() const {
     for (size_t t = 0; t < source.bound.stored.size(); ++t) {
       const auto& pieces = source.bound.layout.tensors[t].pieces;
@@ -117,8 +117,8 @@ struct Namer {
     return false;
   }
 
-  // Of each parameter whether its numbers have less precision than master weights: a buffer may
-  // have more, or be no number.
+  // For each parameter, whether its dtype has less precision than master weights: a buffer may have
+  // more, or not be floating point.
   std::vector<bool> Narrow() const {
     std::vector<bool> narrow(source.params.size(), false);
     for (size_t t = 0; t < source.bound.stored.size(); ++t) {
@@ -130,14 +130,12 @@ struct Namer {
     return narrow;
   }
 
-  // The master weights take the place of the weights that were rounded from them.
+  // Replaces the weights by the master weights that they were rounded from.
   Status FoldMasters() {
     const auto has = [](const auto& master) { return master.has_value(); };
     if (!std::ranges::any_of(optimizer.masters, has)) {
       if (HasRoundedWeights())
-        notes.push_back(
-            "the tag has no master weights: what the weights had below their own precision is "
-            "gone");
+        notes.push_back("the tag has no master weights: their extra precision is lost");
       return OkStatus();
     }
     NXDKIT_ASSIGN(const MasterCheck check, SampleMasters(source));
@@ -154,9 +152,9 @@ struct Namer {
     const auto has_master = [&](uint32_t i) {
       return i < optimizer.masters.size() && optimizer.masters[i];
     };
-    // What holds the weights goes; what holds their masters holds the weights now.
+    // Tensors of the weights are removed; those of their masters hold the weights now.
     std::vector<bool> keep(source.params.size(), true);
-    const auto spare = static_cast<uint32_t>(source.params.size());  // of those that go
+    const auto spare = static_cast<uint32_t>(source.params.size());  // marks those to remove
     keep.push_back(false);
     source.params.push_back({});
     for (TensorLayout& tensor : source.bound.layout.tensors)
@@ -174,16 +172,16 @@ struct Namer {
     return OkStatus();
   }
 
-  // Those that have no master weight are their own, in F32 as the others: training goes on from
+  // Weights without a master weight are their own, in F32 like the others: training continues from
   // both alike.
   void WidenWeights(const std::vector<size_t>& without) {
     if (without.empty()) return;
     source.own_dtypes.resize(source.params.size());
     for (const size_t i : without) source.own_dtypes[i] = Dtype::kF32;
-    source.artifact.warnings.push_back(fmt::format(
-        "{} of {} parameters have no master weight, as the others have, and go on from the weight "
-        "itself, in F32: {}",
-        without.size(), optimizer.entries.size(), NameSome(source, without)));
+    source.artifact.warnings.push_back(
+        fmt::format("{} of {} parameters have no master weight, unlike the others, and continue "
+                    "from the weight itself, in F32: {}",
+                    without.size(), optimizer.entries.size(), NameSome(source, without)));
   }
 };
 

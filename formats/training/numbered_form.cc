@@ -33,7 +33,7 @@ constexpr char kPipelineRanks[] = "pipeline_ranks";
 
 PickleValue Text(std::string_view text) { return {std::string(text)}; }
 
-// What a group has but for its parameters, which are numbered anew.
+// A group's options; its parameters are numbered again.
 PickleDict WithoutParams(PickleDict group) {
   for (auto& [key, value] : group)
     if (key.string() && *key.string() == "params") value = PickleValue::MakeList({});
@@ -66,7 +66,7 @@ NamedDtypes Compact(const std::map<std::string, Dtype>& dtypes) {
   return out;
 }
 
-// Of the module's weights, as the tag's files have them.
+// The dtypes of the module's weights in the tag's files.
 NamedDtypes WeightDtypes(const BoundArtifact& tag) {
   std::map<std::string, Dtype> dtypes;
   for (size_t t = 0; t < tag.bound.stored.size(); ++t)
@@ -91,7 +91,7 @@ PickleValue OthersOf(const NamedDtypes& dtypes) {
   return PickleValue::MakeDict(std::move(others));
 }
 
-// A record of before there were others has none.
+// A record from before others existed has none.
 Status ReadOthers(const PickleValue& value, const char* name, NamedDtypes& dtypes) {
   const PickleValue* others = value.Find(name);
   if (!others) return OkStatus();

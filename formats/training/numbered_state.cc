@@ -21,7 +21,7 @@ using nxd::GroupRule;
 using torch::PickleDict;
 using torch::PickleValue;
 
-// Which holds what is stored as `found`, and is `wanted` if that does.
+// `wanted` if it can hold values stored as `found`, else a dtype that can.
 Dtype Holding(Dtype found, Dtype wanted) {
   if (!Info(found).floating || found == wanted) return found;
   if (ElementBytes(found) == ElementBytes(wanted)) return Dtype::kF32;
@@ -30,7 +30,7 @@ Dtype Holding(Dtype found, Dtype wanted) {
 
 PickleValue Key(const char* text) { return {std::string(text)}; }
 
-// What NxD's trainers have in a group.
+// The options in a group of NxD's trainers.
 PickleDict PlainGroup() {
   PickleDict group;
   for (const char* name : kPlainOptions) {
@@ -42,7 +42,7 @@ PickleDict PlainGroup() {
   return group;
 }
 
-// What else the run has saved has no place in a tag, but for the schedule.
+// Other state that the run has saved has no place in a tag, except the schedule.
 Status NameLosses(BoundArtifact& source, std::vector<std::string>& notes) {
   if (!source.objects) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> losses, LossesOfRun(source));
@@ -82,8 +82,8 @@ struct Numberer {
     return nxd::GroupParams(names, {rule, false}, source.model->config.tied);
   }
 
-  // The options that all parameters of these have; nullopt when they differ. What was not
-  // trained has none.
+  // The options that all of these parameters share; nullopt if they differ. Untrained parameters
+  // have none.
   std::optional<std::set<size_t>> OptionsOf(const std::vector<size_t>& params) const {
     std::set<size_t> found;
     for (const size_t i : params)
@@ -97,7 +97,7 @@ struct Numberer {
     return std::ranges::all_of(groups, [&](const auto& g) { return OptionsOf(g).has_value(); });
   }
 
-  // What keeps two parameters from being in one of the rule's groups.
+  // The option that keeps two parameters from being in one of the rule's groups.
   std::string DifferenceIn(GroupRule rule) const {
     for (const std::vector<size_t>& group : GroupsBy(rule)) {
       const auto first =
@@ -147,7 +147,7 @@ struct Numberer {
     return OkStatus();
   }
 
-  // "model.norm.weight and 4 other parameters", of those that were trained.
+  // "model.norm.weight and 4 other parameters", of the trained ones.
   std::string NameTrained(const std::vector<size_t>& group) const {
     std::vector<size_t> trained;
     for (const size_t i : group)
@@ -155,7 +155,7 @@ struct Numberer {
     return NameSome(source, trained);
   }
 
-  // Of what was trained; without a record the group has torch's own value.
+  // For trained parameters; without a record the group gets torch's own value.
   void NoteDefaults(const std::vector<size_t>& group, const std::set<size_t>& options) {
     if (options.empty()) return;
     static const PickleDict kNone;
@@ -164,11 +164,11 @@ struct Numberer {
         UnsaidOptions(number < optimizer.groups.size() ? optimizer.groups[number] : kNone);
     if (!unsaid.empty())
       notes.push_back(
-          fmt::format("the checkpoint does not say {} of {}: torch's defaults are written",
+          fmt::format("the checkpoint does not have {} of {}: torch's defaults are written",
                       fmt::join(unsaid, ", "), NameTrained(group)));
   }
 
-  // What is not one of AdamW's, and was not in the tag's groups.
+  // Notes options that are not AdamW's, and that the tag's groups did not have.
   void NoteOthers(const std::vector<size_t>& group, const PickleDict& options,
                   const PickleDict& made) {
     std::vector<std::string> others;
@@ -177,12 +177,12 @@ struct Numberer {
         others.push_back(fmt::format("{} ({})", EscapeControl(*key.string()), OptionText(value)));
     if (!others.empty())
       notes.push_back(
-          fmt::format("options that AdamW does not have, of {}, have no counterpart in a tag and "
-                      "are left out: {}",
+          fmt::format("options of {} that AdamW does not have have no counterpart in a tag and are "
+                      "left out: {}",
                       NameTrained(group), fmt::join(others, ", ")));
   }
 
-  // The checkpoint's options count; where they are the record's, its spelling stays.
+  // The checkpoint's options win; where they equal the record's, its spelling stays.
   static Status TakeOptions(const PickleDict& options, PickleDict& group) {
     for (const AdamOption& option : AdamOptions()) {
       if (!SaidIn(options, option.name)) continue;
@@ -203,7 +203,7 @@ struct Numberer {
     return OkStatus();
   }
 
-  // As Adam has them. In a checkpoint the order of names is chance: torch sorts them when there are
+  // Adam's order. In a checkpoint the order of names is arbitrary: torch sorts them if there are
   // several ranks.
   void OrderEntries() {
     const auto place = [](const OptimizerEntry& entry) {
@@ -213,7 +213,7 @@ struct Numberer {
       if (entries) std::ranges::stable_sort(*entries, {}, place);
   }
 
-  // As the record says; as they are, without one.
+  // Stores steps as the record says; without one, as they are.
   Status StoreSteps() {
     if (!optimizer.form || optimizer.form->step == Dtype::kF32) return OkStatus();
     return ChangeSteps(source, [&](uint32_t i, OptimizerEntry& entry, double step) -> Status {
@@ -229,11 +229,11 @@ struct Numberer {
     });
   }
 
-  // The weights are stored as the weights of the module, and once more as they are, but for those
-  // that have a master weight beside them.
+  // Stores the weights as the module's, and again as masters, except those that have a master
+  // weight next to them.
   Status AddMasters() {
     const size_t count = optimizer.entries.size();
-    std::vector<uint32_t> made(count, UINT32_MAX);  // the new parameter of each
+    std::vector<uint32_t> made(count, UINT32_MAX);  // the new parameter for each
     for (uint32_t i = 0; i < count; ++i) {
       optimizer.has_masters_beside |= optimizer.masters[i].has_value();
       if (optimizer.masters[i]) continue;
@@ -267,8 +267,8 @@ struct Numberer {
     return OkStatus();
   }
 
-  // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag that
-  // the record is of may have had something else.
+  // ZeRO-1 has moments and master weights in F32, whatever the checkpoint was saved in; a tag with
+  // a record may have had something else.
   void Widen() {
     const NamedDtypes wanted = optimizer.form ? optimizer.form->state : NamedDtypes();
     ForEachEntry(optimizer, [&](OptimizerEntry& entry) {

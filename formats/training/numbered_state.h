@@ -9,10 +9,10 @@
 
 namespace nxdkit::training {
 
-// A checkpoint as a tag keeps it; nothing without an optimizer. In the form that it has a record
-// of, or in that of NxD's own trainers: two groups where options differ, master weights beside the
-// weights. `order`: which parameters make the second group, when the user says so. `notes`: what
-// has no counterpart. kUnsupported when the parameters' options make other groups.
+// Turns a checkpoint by names into the form of a tag; does nothing without an optimizer. The form
+// is the recorded one, or that of NxD's own trainers: two groups if options differ, master weights
+// next to the weights. `order`: which parameters make the second group, if the user says so.
+// `notes`: state without a counterpart. kUnsupported if the parameters' options make other groups.
 Status ToNumberedState(BoundArtifact& source, std::optional<nxd::GroupRule> order,
                        std::vector<std::string>& notes);
 

@@ -28,7 +28,7 @@ constexpr uint64_t kMaxStateBytes = 64 << 20;
 constexpr double kMostCounted = 9e15;  // F64 holds each whole number below
 constexpr char kBaseRates[] = "base_lrs";
 
-// The most that any parameter has made.
+// The largest number of steps of any parameter.
 Result<int64_t> StepsDone(const BoundArtifact& tag) {
   double most = 0;
   for (uint32_t i = 0; i < tag.optimizer->entries.size(); ++i)
@@ -45,8 +45,8 @@ std::optional<int64_t> CountIn(const PickleValue& value, std::string_view key) {
   return number && *number >= 0 ? std::optional(*number) : std::nullopt;
 }
 
-// A count that a file says under a key, or what is there in its place; neither where it has no such
-// key.
+// A count stored in a file under a key, or a text about what is there instead; neither if there is
+// no such key.
 struct Count {
   std::optional<int64_t> number;
   std::string instead;
@@ -109,12 +109,12 @@ class TagReader {
     Result<torch::Archive> archive = torch::ReadArchive(path);
     if (archive.ok()) return std::optional(*std::move(archive));
     if (archive.error().code() == Errc::kIo) return std::move(archive).error();
-    Note("{} cannot be read, so what it says of the run is not known: {}", name,
+    Note("{} cannot be read, so its record of the run is not known: {}", name,
          archive.error().message());
     return std::optional<torch::Archive>();
   }
 
-  // The count, with a note where there is something else.
+  // The count, with a note if there is something else.
   Result<std::optional<int64_t>> Take(const torch::Archive& archive, const char* key,
                                       const char* file) {
     NXDKIT_ASSIGN(const Count count, CountAt(archive, key));
@@ -135,7 +135,7 @@ class TagReader {
     NXDKIT_ASSIGN(const std::optional<torch::Archive> file, Read(kUserContentFile));
     if (!file) return OkStatus();
     if (!file->root.dict()) {
-      Note("{} is not a dict, so what it says of the run is not known", kUserContentFile);
+      Note("{} is not a dict, so its record of the run is not known", kUserContentFile);
       return OkStatus();
     }
     NXDKIT_ASSIGN(const auto step, Take(*file, "global_step", kUserContentFile));
@@ -145,7 +145,8 @@ class TagReader {
     return OkStatus();
   }
 
-  // Of optimum-neuron and of transformers ("global_step"), or of grpo-train ("step").
+  // Reads the file of optimum-neuron and of transformers ("global_step"), or of grpo-train
+  // ("step").
   Status ReadTrainerState() {
     NXDKIT_ASSIGN(const std::string path, Find(kTrainerStateFile));
     if (path.empty()) return OkStatus();
@@ -180,7 +181,7 @@ class TagReader {
   std::string step_from_;
 };
 
-// What the checkpoint says under the key; nullopt where it has no such object.
+// The checkpoint's value under the key; nullopt if it has no such object.
 Result<std::optional<PickleValue>> ReadIfThere(const RunObjects& objects, std::string_view key) {
   const std::vector<std::string> keys = objects.Keys();
   if (std::ranges::find(keys, key) == keys.end()) return std::optional<PickleValue>();
@@ -192,7 +193,7 @@ void AddIfNone(PickleDict& dict, const char* key, PickleValue value) {
   if (!SaidIn(dict, key)) dict.push_back({{std::string(key)}, std::move(value)});
 }
 
-// What the objects under "lr_scheduler." say, by their names there.
+// The values of the objects under "lr_scheduler.", by their names there.
 Result<PickleDict> ScheduleIn(const RunObjects& objects) {
   PickleDict state;
   for (const std::string& key : objects.Keys()) {
@@ -205,8 +206,8 @@ Result<PickleDict> ScheduleIn(const RunObjects& objects) {
   return state;
 }
 
-// With the record of the tag's form nobody has trained since: what is beside the checkpoint, or is
-// not, is the tag's own.
+// With the record of the tag's form there was no training since: the files next to the checkpoint
+// are the tag's own, and missing ones were missing there.
 bool IsAsMade(const BoundArtifact& checkpoint) {
   return checkpoint.optimizer && checkpoint.optimizer->form;
 }
@@ -218,7 +219,7 @@ bool IsOfLambdaLr(std::string_view name) {
                              [&](const auto& item) { return *item.first.string() == name; });
 }
 
-// Whether the tag has what the object says, or a note of its own says that it has not.
+// Whether the tag has the object's value, or another note reports its loss.
 bool IsTold(std::string_view key, bool as_made, bool has_schedule, bool has_state) {
   if (key.starts_with(kOptimizerState) || key.starts_with(kOptimizerGroups)) return true;
   if (key == kNumberedFormKey) return true;
@@ -250,7 +251,7 @@ void NameOthers(const BoundArtifact& checkpoint, bool has_schedule,
                     count, wrapper));
 }
 
-// Options of parameters that nobody has trained are the optimizer's defaults of a step to come.
+// Options of untrained parameters are the optimizer's defaults for a step to come.
 void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& losses) {
   size_t options = 0;
   for (const std::string& key : checkpoint.run_objects)
@@ -263,7 +264,7 @@ void NameOptions(const BoundArtifact& checkpoint, std::vector<std::string>& loss
         options));
 }
 
-// What the checkpoint says, or what its optimizer has counted.
+// The step in the checkpoint's objects, or the one that its optimizer has counted.
 Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
   NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, kTrainStepKey));
   const int64_t* const step = value ? value->integer() : nullptr;
@@ -273,11 +274,11 @@ Result<int64_t> StepOfCheckpoint(const BoundArtifact& checkpoint) {
 UserContent LeftOut(const std::string& why) {
   UserContent out;
   out.kept = UserContent::Kept::kNot;
-  out.note = fmt::format("{} beside the checkpoint is left out: {}", kUserContentFile, why);
+  out.note = fmt::format("{} next to the checkpoint is left out: {}", kUserContentFile, why);
   return out;
 }
 
-// The file's root, with the step in the place of those that it says.
+// The file's root, with its steps replaced by `step`.
 UserContent WithStep(PickleValue root, int64_t step) {
   UserContent out;
   std::vector<std::string> said;
@@ -291,10 +292,9 @@ UserContent WithStep(PickleValue root, int64_t step) {
     is_other |= *value.integer() != step;
     value = {step};
   }
-  if (said.empty())
-    return LeftOut("it may be of another step, which it does not say (global_step)");
+  if (said.empty()) return LeftOut("it may be of another step, since it has no global_step");
   if (!is_other) return out;
-  out.note = fmt::format("{} beside the checkpoint is of another step ({}): step {} is written",
+  out.note = fmt::format("{} next to the checkpoint is of another step ({}): step {} is written",
                          kUserContentFile, fmt::join(said, ", "), step);
   if (const PickleValue* samples = root.Find("consumed_samples"))
     out.note += fmt::format("; its consumed_samples, {}, stays", OptionText(*samples));
@@ -391,7 +391,7 @@ Result<UserContent> UserContentOf(const BoundArtifact& checkpoint) {
   Result<torch::Archive> archive = torch::ReadArchive(path);
   if (!archive.ok() && archive.error().code() == Errc::kIo) return std::move(archive).error();
   if (!archive.ok()) return LeftOut("it cannot be read: " + archive.error().message());
-  if (!archive->root.dict()) return LeftOut("it is not a dict that could say its step");
+  if (!archive->root.dict()) return LeftOut("it is not a dict that could have a step");
   UserContent content = WithStep(std::move(archive->root), step);
   if (content.kept != UserContent::Kept::kMade) return content;
   if (const Result<std::string> made = torch::EncodeObject(content.made); !made.ok())
@@ -412,16 +412,16 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
   NXDKIT_ASSIGN(const bool has_content_file, HasFile(folder, kUserContentFile));
   if (scheduler)
     losses.push_back(
-        fmt::format("{} is made of {} and the learning rates: a schedule has its own numbers "
-                    "beside these, such as base_lrs, from the program",
+        fmt::format("{} is made from {} and the learning rates: a schedule has its own numbers "
+                    "besides these, such as base_lrs, from the program",
                     kSchedulerFile, kLastEpochKey));
   else if (!has_scheduler_file)
     losses.push_back(
         fmt::format("there is no {}, so no {} is made", kLastEpochKey, kSchedulerFile));
   else
-    losses.push_back(fmt::format(
-        "there is no {}: {} beside the checkpoint is carried over, of whatever step it is",
-        kLastEpochKey, kSchedulerFile));
+    losses.push_back(
+        fmt::format("there is no {}: {} next to the checkpoint is copied, whatever its step",
+                    kLastEpochKey, kSchedulerFile));
   NXDKIT_ASSIGN(const UserContent content, UserContentOf(checkpoint));
   if (!content.note.empty()) losses.push_back(content.note);
   const bool has_step = content.kept != UserContent::Kept::kNot && has_content_file;
@@ -429,7 +429,7 @@ Result<std::vector<std::string>> LossesOfRun(const BoundArtifact& checkpoint) {
     if (has_step && key == std::string_view(kTrainStepKey)) continue;
     NXDKIT_ASSIGN(const auto value, ReadIfThere(*checkpoint.objects, key));
     if (const int64_t* number = value ? value->integer() : nullptr)
-      losses.push_back(fmt::format("{} is {}, which a tag has no place for", key, *number));
+      losses.push_back(fmt::format("{} is {}, for which a tag has no place", key, *number));
   }
   NameOthers(checkpoint, scheduler.has_value(), losses);
   return losses;

@@ -12,7 +12,7 @@
 namespace nxdkit {
 namespace {
 
-// What is written before a number, in the order in which it counts.
+// The words that may stand before a number, in the order in which they count.
 struct Word {
   std::string_view text;
   std::string_view counts;
@@ -55,7 +55,7 @@ std::optional<NameNumber> NumberAfter(std::string_view name, const Word& word) {
   return std::nullopt;
 }
 
-// Of a name that has digits at its end alone. A date has more of them, and counts nothing.
+// The number at the end of a name that has no other digits. A date has more, and counts nothing.
 std::optional<NameNumber> NumberAtEnd(std::string_view name) {
   size_t begin = name.size();
   while (begin > 0 && IsDigit(name[begin - 1])) --begin;
@@ -72,11 +72,11 @@ std::string TimeStampText(TimeStamp time) {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
-// The indices of those that no other one surpasses: a higher number that counts the same.
+// The indices of the candidates that no other surpasses with a higher number of the same count.
 std::vector<size_t> Unsurpassed(std::span<const DatedName> candidates) {
   std::vector<std::optional<NameNumber>> numbers;
   for (const DatedName& candidate : candidates) numbers.push_back(NumberOfName(candidate.name));
-  std::map<std::string, size_t> highest;  // by what is counted
+  std::map<std::string, size_t> highest;  // by the word that is counted
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (!numbers[i]) continue;
     const auto [same, first] = highest.emplace(numbers[i]->counts, i);

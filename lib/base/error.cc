@@ -41,7 +41,7 @@ std::string SystemText(std::string_view action, int saved_errno) {
   return fmt::format("cannot {}: {}", action, std::strerror(saved_errno));
 }
 
-// Paths are what one copies from a message: they are whole up to the longest that Linux takes.
+// People copy paths from messages: they are kept whole up to the longest that Linux accepts.
 std::string ShortPath(std::string_view path) {
   constexpr size_t kLongest = 4096;
   return path.size() <= kLongest ? std::string(path) : ShortName(path);
@@ -122,7 +122,7 @@ std::string Error::ToString() const {
 Error SystemError(std::string_view action, int saved_errno) {
   if (saved_errno == ENOENT || saved_errno == ENOTDIR)
     return Error(Errc::kNotFound, SystemText(action, saved_errno));
-  // The system is well: the names that it was given lead nowhere.
+  // The system is fine: the paths that it was given cannot be resolved.
   if (saved_errno == ELOOP || saved_errno == ENAMETOOLONG)
     return Error(Errc::kCorrupt, SystemText(action, saved_errno));
   return OutputError(action, saved_errno);

@@ -13,7 +13,7 @@
 
 namespace nxdkit {
 
-// What kind of failure, and with it the exit code of every tool (ExitCode below).
+// The kind of failure, which decides the exit code of every tool (ExitCode below).
 enum class Errc {
   kFindings,     // the answer is "no": differs, verification failed, plan refused   -> 1
   kUsage,        // wrong options                                                    -> 2
@@ -30,15 +30,15 @@ enum class Errc {
 int ExitCode(Errc code);
 std::string_view ErrcName(Errc code);  // stable snake_case word, for --json
 
-// An error with the place it was found. Built left to right:
+// An error with the place where it was found. Built left to right:
 //   return Error(Errc::kCorrupt, fmt::format("header length {} is over the limit of {}", n, max))
 //       .in(path).at(0);
 // A place that is already set is kept: the innermost caller knows best. By value, so that
-// `error = std::move(error).in(path)` is right. What is longer than people read is cut (ShortName
-// and ShortText of text.h): a name from a file may have a megabyte.
+// `error = std::move(error).in(path)` is right. Text too long to read is cut (ShortName and
+// ShortText of text.h): a name from a file may have a megabyte.
 //
-// A pointer in size, with its special members in error.cc: a Result is in every function, and what
-// it moves and destroys is compiled into each of them.
+// A pointer in size, with its special members in error.cc: every function returns a Result, and the
+// code that moves and destroys it is compiled into each of them.
 class [[nodiscard]] Error {
  public:
   Error(Errc code, std::string message);
@@ -76,10 +76,10 @@ class [[nodiscard]] Error {
 // which are faults of links and names that were read, else kIo (with a hint on ENOSPC).
 // `action` reads as a verb phrase: "open", "write 4096 bytes".
 Error SystemError(std::string_view action, int saved_errno);
-// The same for outputs, always kIo: a folder missing there is no missing input.
+// The same for outputs, always kIo: a missing folder there is not a missing input.
 Error OutputError(std::string_view action, int saved_errno);
 
-// What Result and Status share: an error is given its place where it is handed on.
+// The part shared by Result and Status: an error is given its place where it is passed on.
 //   NXDKIT_TRY(CheckShape(tensor).in(path).on(tensor.name));
 template <typename Self>
 class Placed {
@@ -125,7 +125,7 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(explicit)
 
   bool ok() const { return state_.index() == 0; }
-  // Not of a Result<bool>, where a condition would ask another question than the reader thinks.
+  // Not for a Result<bool>, where a condition would test something else than the reader thinks.
   explicit operator bool() const requires(!std::is_same_v<T, bool>) { return ok(); }
 
   T& value() & { return std::get<0>(state_); }
@@ -136,7 +136,7 @@ class [[nodiscard]] Result : public Placed<Result<T>> {
   T&& operator*() && { return std::get<0>(std::move(state_)); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
-  // For what exists already:
+  // Assigns to an existing variable:
   //   if (named) NXDKIT_TRY(ReadName(json).To(name));
   Status To(auto& out) && {
     if (!ok()) return std::move(error());

@@ -1,4 +1,4 @@
-// PRIVATE: errors by their kind, with a message as fmt makes it.
+// PRIVATE: errors by kind, with the message formatted by fmt.
 //   return Corrupt("header length {} is over the limit of {}", n, max).in(path).at(0);
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace nxdkit {
 
-// The number in bytes[offset] and those after it, which must be there.
+// The number that starts at bytes[offset]; all its bytes must be there.
 template <std::unsigned_integral T>
 T LoadLittle(std::string_view bytes, size_t offset = 0) {
   T value = 0;

@@ -23,7 +23,8 @@ class Loop {
   void Work(const std::function<LoopBody()>& make_body) {
     try {  // an exception that leaves a thread ends the process
       const LoopBody body = make_body();
-      // What was taken is done, whatever fails meanwhile: no lower index is left out.
+      // An index that was taken is finished even after a failure elsewhere: no lower index is left
+      // out.
       while (!stop_) {
         const size_t index = next_++;
         if (index >= count_) return;
@@ -65,7 +66,7 @@ Status ParallelFor(size_t count, int threads, const std::function<LoopBody()>& m
   try {
     for (size_t i = 1; i < most; ++i) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // Fewer threads do the same work.
+    // The threads that did start do all the work.
   }
   work();
   others.clear();

@@ -1,5 +1,4 @@
-// What threads need to work with, taken for a while and given back: as many as threads work at
-// once.
+// Working memory for threads, borrowed and returned: as many objects as threads work at once.
 #pragma once
 
 #include <memory>
@@ -10,12 +9,13 @@
 
 namespace nxdkit {
 
-// Thread-safe. A thread gets the T that it had before, if nobody took it meanwhile: buffers that
-// change hands are in the wrong core's cache, and reading into them takes up to four times as long.
+// Thread-safe. A thread gets the T that it had before, unless another took it meanwhile: buffers
+// that change hands are in the wrong core's cache, and reading into them takes up to four times as
+// long.
 template <typename T>
 class ScratchPool {
  public:
-  // Gives the T back when it goes.
+  // Returns the T when destroyed.
   class Lease {
    public:
     Lease(ScratchPool& pool, std::unique_ptr<T> scratch)
@@ -46,7 +46,7 @@ class ScratchPool {
  private:
   struct Idle {
     std::unique_ptr<T> scratch;
-    std::thread::id last;  // who had it
+    std::thread::id last;  // its last user
   };
   void Return(std::unique_ptr<T> scratch) {
     const std::lock_guard lock(mutex_);

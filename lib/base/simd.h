@@ -1,6 +1,6 @@
 // One body per instruction set, chosen when the program is loaded: put NXDKIT_CLONES before a
-// function whose loops the compiler vectorises. Not under sanitizers, whose runtime is not up yet
-// at that time, nor with clang 14, which lacks the attribute for C++.
+// function whose loops the compiler vectorises. Off under sanitizers, whose runtime is not ready at
+// that time, and with clang 14, which lacks the attribute for C++.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && \

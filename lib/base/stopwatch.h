@@ -1,4 +1,4 @@
-// Seconds since something began.
+// A stopwatch, in seconds.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ class Stopwatch {
   double Seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   }
-  // Since the last lap, or the beginning; the next one begins.
+  // The time since the last lap or the start; begins the next lap.
   double Lap() {
     const double seconds = Seconds();
     began_ = std::chrono::steady_clock::now();

@@ -20,7 +20,7 @@ bool IsUnsafe(uint32_t point) {
   return control || separator_or_direction;
 }
 
-// Names of tensors are shorter, and so are the paths of most files.
+// The names of tensors are shorter, and so are most paths.
 constexpr size_t kMostName = 500;
 constexpr size_t kShownOfName = 200;
 constexpr size_t kMostText = 4000;
@@ -226,7 +226,8 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 namespace {
 
-// "model.norm" in "model.norm.weight": from the start of a part on. A short word is in too many.
+// "model.norm" in "model.norm.weight": starting at the beginning of a part. Short words are
+// skipped: they match too many names.
 bool HasPart(std::string_view text, std::string_view word) {
   constexpr size_t kShort = 4;
   if (word.size() < kShort) return false;

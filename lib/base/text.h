@@ -16,15 +16,17 @@
 
 namespace nxdkit {
 
-// For showing a name from a file on a terminal: control characters (C0, DEL, C1), characters that
-// turn the writing direction or end a line, and bytes that are not UTF-8, each byte as \xNN.
+// A name from a file, safe to show on a terminal: each byte of control characters (C0, DEL, C1), of
+// characters that change the writing direction or end a line, and of anything that is not UTF-8
+// becomes \xNN.
 std::string EscapeControl(std::string_view text);
 
-// A name from a file, for a message: of one over 500 bytes the first 200, and how many it has.
-//   "aaaa... (1048576 bytes)"
+// A name from a file, for a message: a name over 500 bytes is cut to its first 200, with its
+// length.
+// "aaaa... (1048576 bytes)"
 std::string ShortName(std::string_view name);
-// A message in which every word is as short as a ShortName, and of over 4000 bytes the middle is
-// left out. Error does it with its own.
+// A message in which every word is a ShortName; the middle of a message over 4000 bytes is left
+// out. Error applies it to its own message.
 std::string ShortText(std::string text);
 
 // Decimal units, three significant digits: "999 B", "1.00 kB", "15.3 GB".
@@ -46,10 +48,10 @@ size_t TextColumns(std::string_view text);
 std::string ShortenMiddle(std::string_view text, size_t columns);
 
 // "4096", "4G" = "4GB" = 4e9, "4GiB" = 2^32, "1.5M"; K M G T, any case, an optional space before
-// the unit. kUsage when it is something else, not a whole number of bytes, or 2^64 and more.
+// the unit. kUsage for anything else, a fraction of a byte, or 2^64 and more.
 Result<uint64_t> ParseBytes(std::string_view text);
 
-// All of the text as a number, without spaces or a plus; nullopt when it is something else or does
+// The whole text as a number, without spaces or a plus sign; nullopt if it is anything else or does
 // not fit the type.
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text) {
@@ -67,10 +69,10 @@ inline bool IsAlnum(char c) {
 // As Python's str.split(separator): one more part than there are separators, views into the text.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
-// Fewest insertions, deletions, replacements and swaps of neighbouring bytes.
+// The fewest insertions, deletions, replacements and swaps of neighbouring bytes.
 size_t EditDistance(std::string_view a, std::string_view b);
-// The candidate to offer after "did you mean": the nearest, first among equals, when no more than
-// a third of `word` (at least 1) differs; else the first that has the word as a part.
+// The candidate to offer after "did you mean": the nearest, first among equals, if no more than a
+// third of `word` (at least 1) differs; else the first that contains the word as a part.
 std::optional<std::string> ClosestWord(std::string_view word,
                                        std::span<const std::string> candidates);
 
@@ -84,7 +86,7 @@ std::string Counted(Count count, std::string_view noun) {
   return text + " " + (count == 1 ? std::string(noun) : Plural(noun));
 }
 
-// `*` any run of bytes, `?` one byte, all else itself. The whole text must match.
+// `*` matches any run of bytes, `?` one byte, all else itself. The whole text must match.
 bool GlobMatch(std::string_view pattern, std::string_view text);
 
 }  // namespace nxdkit

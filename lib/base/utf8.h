@@ -14,8 +14,8 @@ struct CodePoint {
   int bytes = 0;  // length of its encoding
 };
 
-// The code point that starts at `offset` (< text.size()); nullopt when none does.
-// Inline: tokenizers and templates ask it of every character.
+// The code point that starts at `offset` (< text.size()); nullopt if none does. Inline: tokenizers
+// and templates call it for every character.
 inline std::optional<CodePoint> DecodeUtf8(std::string_view text, size_t offset) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[offset + i]); };
   const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
@@ -40,7 +40,7 @@ inline std::optional<CodePoint> DecodeUtf8(std::string_view text, size_t offset)
   return CodePoint{value, 4};
 }
 
-// Offset of the first byte that does not start a code point; nullopt when all is well.
+// The offset of the first byte that does not start a code point; nullopt if the text is valid.
 std::optional<size_t> ValidateUtf8(std::string_view text);
 inline std::optional<size_t> ValidateUtf8(std::span<const std::byte> bytes) {
   return ValidateUtf8(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));

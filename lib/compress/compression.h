@@ -1,4 +1,4 @@
-// What a stream may be compressed with.
+// The ways in which a stream may be compressed.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kPackedBytes = 256 << 10;
 constexpr size_t kBytesAtOnce = 64 << 20;  // at once: zlib counts in 32 bits
-constexpr int kWindowAndHeader = 16 + 15;  // zlib's way to ask for a header of gzip, without a time
+constexpr int kWindowAndHeader = 16 + 15;  // tells zlib to write a gzip header, without a time
 constexpr int kDeflateMemory = 8;          // zlib's own default
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A stream through gzip or zstd, with the checksum that lets a reader prove it.
+// A stream through gzip or zstd, with the checksum that lets a reader verify it.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ struct ZSTD_CCtx_s;
 
 namespace nxdkit {
 
-// For one thread. The same bytes and level give the same stream, however they are cut.
+// For one thread. The same bytes and level give the same stream, however the input is cut.
 class Compressor {
  public:
   using Target = std::function<Status(std::span<const std::byte>)>;
 
-  // `level`: 0 to 9 of gzip, and to 22 of zstd; absent: its own default. kUsage for another.
+  // `level`: 0 to 9 for gzip, up to 22 for zstd; absent: their default. kUsage for any other.
   static Result<Compressor> Make(Compression compression, std::optional<int> level, Target target);
   Compressor(Compressor&&) noexcept;
   ~Compressor();

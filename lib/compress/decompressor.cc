@@ -13,10 +13,10 @@ namespace {
 
 constexpr size_t kInBytes = 256 << 10;
 constexpr size_t kOutBytes = 256 << 10;
-constexpr int kMaxWindowLog = 27;       // what zstd itself takes if nobody asks for more
-constexpr int kGzipWindow = 16 + 15;    // zlib's way to say that a header of gzip is there
-constexpr size_t kFrameHeadBytes = 5;   // of zstd: the magic number, and what the frame has
-constexpr unsigned kFrameChecksum = 4;  // in the fifth of them
+constexpr int kMaxWindowLog = 27;       // zstd's own default
+constexpr int kGzipWindow = 16 + 15;    // tells zlib to expect a gzip header
+constexpr size_t kFrameHeadBytes = 5;   // of zstd: the magic number and the frame descriptor
+constexpr unsigned kFrameChecksum = 4;  // in the fifth byte
 constexpr std::byte kGzipMagic[] = {std::byte{0x1f}, std::byte{0x8b}};
 constexpr std::byte kZstdMagic[] = {std::byte{0x28}, std::byte{0xb5}, std::byte{0x2f},
                                     std::byte{0xfd}};
@@ -26,7 +26,7 @@ bool StartsWith(std::span<const std::byte> bytes, const std::byte (&magic)[N]) {
   return bytes.size() >= N && std::equal(magic, magic + N, bytes.begin());
 }
 
-// A frame that decompresses to nothing, which zstd lets stand before the others.
+// A frame that decompresses to nothing, which zstd allows before the others.
 bool IsSkippable(std::span<const std::byte> head) {
   return head.size() >= 4 && (head[0] & std::byte{0xf0}) == std::byte{0x50} &&
          head[1] == std::byte{0x2a} && head[2] == std::byte{0x4d} && head[3] == std::byte{0x18};
@@ -44,7 +44,7 @@ Decompressor::Decompressor(Source source, std::optional<Compression> only)
     : source_(std::move(source)), compression_(only), in_(kInBytes) {}
 Decompressor::~Decompressor() = default;
 
-// Until `least` bytes are there, or the source has no more.
+// Reads until `least` bytes are there, or the source has no more.
 Status Decompressor::Fill(size_t least) {
   if (end_ - at_ >= least) return OkStatus();
   std::copy(in_.begin() + static_cast<std::ptrdiff_t>(at_),
@@ -87,7 +87,7 @@ Status Decompressor::Begin() {
   return OkStatus();
 }
 
-// Members of gzip follow each other, and zeros the last one: what gzip itself lets pass.
+// A gzip stream may have several members, and zeros after the last, as gzip itself accepts.
 Status Decompressor::EndOfMembers(bool& ended) {
   NXDKIT_TRY(Fill(sizeof kGzipMagic));
   if (!first_ && end_ > at_ && in_[at_] == std::byte{0}) {
@@ -95,14 +95,14 @@ Status Decompressor::EndOfMembers(bool& ended) {
       const auto left = Left();
       const auto other = std::ranges::find_if(left, [](std::byte b) { return b != std::byte{0}; });
       at_ += static_cast<size_t>(other - left.begin());
-      if (other != left.end()) return Damaged("gzip", "has other bytes behind its end");
+      if (other != left.end()) return Damaged("gzip", "has other bytes after its end");
       NXDKIT_TRY(Fill(1));
     }
   }
   ended = !first_ && end_ == at_;
   if (ended) return OkStatus();
   if (!StartsWith(Left(), kGzipMagic))
-    return Damaged("gzip", first_ ? "does not begin as one" : "has other bytes behind its end");
+    return Damaged("gzip", first_ ? "does not begin like one" : "has other bytes after its end");
   ::inflateReset(inflate_.get());
   first_ = between_ = false;
   return OkStatus();
@@ -115,14 +115,14 @@ Status Decompressor::BeginFrame(bool& ended) {
   if (ended) return OkStatus();
   const bool data = StartsWith(head, kZstdMagic);
   if (!data && !IsSkippable(head))
-    return Damaged("zstd", first_ ? "does not begin as one" : "has other bytes behind its end");
+    return Damaged("zstd", first_ ? "does not begin like one" : "has other bytes after its end");
   if (data && head.size() >= kFrameHeadBytes)
     has_checksums_ &= (std::to_integer<unsigned>(head[4]) & kFrameChecksum) != 0;
   first_ = between_ = false;
   return OkStatus();
 }
 
-// To out_: how many bytes.
+// Decompresses into out_; returns the number of bytes.
 Result<size_t> Decompressor::Inflate() {
   NXDKIT_TRY(Fill(1));
   if (end_ == at_) return Damaged("gzip", "is cut off");
@@ -141,7 +141,7 @@ Result<size_t> Decompressor::Inflate() {
   return out_.size() - stream.avail_out;
 }
 
-// To out_: how many bytes. Without more input what zstd still holds comes out.
+// Decompresses into out_; returns the number of bytes. Without more input, zstd's remaining output.
 Result<size_t> Decompressor::Unzstd() {
   NXDKIT_TRY(Fill(1));
   ZSTD_inBuffer from = {in_.data() + at_, end_ - at_, 0};

@@ -1,5 +1,5 @@
-// A stream of bytes as it was before gzip or zstd, proved by the checksums that it carries: nothing
-// is left unread behind the bytes that somebody wants, and so none is left unchecked.
+// A stream of bytes decompressed from gzip or zstd and verified by the checksums in it. No byte
+// behind the wanted ones stays unread, and so none unchecked.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ struct ZSTD_DCtx_s;
 
 namespace nxdkit {
 
-// For one thread. Memory is bounded by the largest window of zstd that is read, 128 MiB.
+// For one thread. Memory is bounded by the largest zstd window that is accepted, 128 MiB.
 class Decompressor {
  public:
-  // Fills `to`, which is not empty, as far as it likes; 0: there is no more.
+  // Fills `to`, which is not empty, with one byte or more; 0 at the end.
   using Source = std::function<Result<size_t>(std::span<std::byte> to)>;
 
-  // By the first bytes of the stream, unless `only` says what it is.
+  // Detects the compression from the first bytes of the stream, unless `only` gives it.
   explicit Decompressor(Source source, std::optional<Compression> only = std::nullopt);
   ~Decompressor();
 
-  // The next bytes, valid until the next call; none: the stream has ended as it must. kCorrupt at
-  // the offset in the compressed stream, and what the source returns.
+  // The next bytes, valid until the next call; none at the proper end of the stream. kCorrupt at
+  // the offset in the compressed stream, and the errors of the source.
   Result<std::span<const std::byte>> Next();
-  Status Drain(const std::function<Status()>& poll = {});  // to the end, for the checksums
+  Status Drain(const std::function<Status()>& poll = {});  // reads to the end, for the checksums
 
-  // Whether a checksum stands over all that was handed out, known after the first Next(): true of
-  // gzip, and of zstd by frame.
+  // Whether a checksum covers all bytes returned so far, known after the first Next(): true for
+  // gzip; for zstd it depends on the frame.
   bool has_checksums() const { return has_checksums_; }
   uint64_t bytes_taken() const { return read_ - (end_ - at_); }  // of the compressed stream
   uint64_t bytes_made() const { return made_; }
@@ -61,7 +61,7 @@ class Decompressor {
   std::unique_ptr<z_stream_s, FreeInflate> inflate_;
   std::unique_ptr<ZSTD_DCtx_s, FreeZstd> zstd_;
   std::vector<std::byte> in_;
-  size_t at_ = 0;  // in in_: what was not taken yet
+  size_t at_ = 0;  // in in_: where unread bytes begin
   size_t end_ = 0;
   bool source_ended_ = false;
   uint64_t read_ = 0;

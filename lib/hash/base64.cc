@@ -8,7 +8,7 @@ namespace nxdkit {
 
 std::string Base64Text(std::string_view bytes) {
   std::string text;
-  // A multiple of three at a time, so that only the last piece is padded.
+  // A multiple of three bytes at a time, so that only the last piece is padded.
   constexpr size_t kPiece = size_t{3} << 20;
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
     const std::string_view piece = bytes.substr(at, kPiece);
@@ -34,7 +34,7 @@ std::optional<std::string> ParseBase64(std::string_view text) {
   const size_t padding = last == std::string_view::npos ? text.size() : text.size() - last - 1;
   if (padding > 2) return std::nullopt;
   bytes.resize(bytes.size() - padding);
-  // EVP_DecodeBlock passes over white space and over bits behind the end.
+  // EVP_DecodeBlock ignores white space and leftover bits at the end.
   if (Base64Text(bytes) != text) return std::nullopt;
   return bytes;
 }

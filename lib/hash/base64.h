@@ -8,8 +8,8 @@
 namespace nxdkit {
 
 std::string Base64Text(std::string_view bytes);
-// nullopt for anything that Base64Text does not give: other characters, a wrong padding, bits that
-// nobody reads.
+// nullopt for anything that Base64Text does not produce: other characters, wrong padding, leftover
+// bits.
 std::optional<std::string> ParseBase64(std::string_view text);
 
 }  // namespace nxdkit

@@ -13,7 +13,7 @@ namespace nxdkit {
 namespace {
 
 // isa-l's loops leave the upper halves of the vector registers in use. Until they are cleared, SSE
-// code, such as SHA-256, waits for itself, and runs at half its speed; threads inherit it.
+// code, such as SHA-256, stalls and runs at half its speed; threads inherit it.
 #if defined(__x86_64__)
 __attribute__((target("avx"))) void ClearUpperHalves() { _mm256_zeroupper(); }
 
@@ -36,7 +36,7 @@ uint32_t Crc32(uint32_t crc, std::span<const std::byte> bytes) {
   return out;
 }
 
-// isa-l counts the bytes of this one in an int, and leaves both inversions to its caller.
+// isa-l takes the length of this one as an int, and leaves both inversions to its caller.
 uint32_t Crc32c(uint32_t crc, std::span<const std::byte> bytes) {
   constexpr size_t kMost = size_t{1} << 30;
   crc = ~crc;

@@ -13,7 +13,7 @@ void Hasher<Bytes>::Free::operator()(evp_md_ctx_st* context) const {
   ::EVP_MD_CTX_free(context);
 }
 
-// The calls below fail only for want of memory or after a wrong call of ours.
+// The calls below fail only when memory runs out or when this code calls them wrongly.
 template <typename Bytes>
 Hasher<Bytes>::Hasher() : context_(::EVP_MD_CTX_new()) {
   NXDKIT_CHECK(context_ != nullptr);

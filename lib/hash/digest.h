@@ -1,4 +1,4 @@
-// SHA-256; and MD5, which NEFF headers and the names of compile caches are made with.
+// SHA-256; and MD5, which NEFF headers and the names of compile caches use.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class Hasher {
  public:
   Hasher();
   void Update(std::span<const std::byte> bytes);
-  Bytes Finish();  // digest of everything so far; the object begins anew
+  Bytes Finish();  // the digest of everything so far; the object starts again
 
  private:
   struct Free {

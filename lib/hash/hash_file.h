@@ -12,7 +12,7 @@
 namespace nxdkit {
 
 // The hash, Sha256Bytes or Md5Bytes, of the bytes [offset, offset + bytes) of the file. Block by
-// block: `poll` is asked before each, `on_bytes` is told after each; either may be empty.
+// block: `poll` is called before each, `on_bytes` after each; either may be empty.
 template <typename Bytes>
 Result<Bytes> HashFile(const File& file, uint64_t offset, uint64_t bytes,
                        const std::function<Status()>& poll = {},

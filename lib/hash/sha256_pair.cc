@@ -37,7 +37,7 @@ alignas(16) constexpr uint32_t kRounds[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-// The eight words of a state as the instructions want them, the last named in the lowest lane.
+// The eight words of a state as the instructions expect them, the last named in the lowest lane.
 struct State {
   __m128i abef;
   __m128i cdgh;
@@ -90,8 +90,8 @@ NXDKIT_SHA void AddBlocks(std::array<State, kLanes>& states,
   states = now;
 }
 
-// The end of a message of `bytes` bytes, of which the last `used` stand in `tail`: the bit that
-// ends it, and its length. Returns how many blocks that are.
+// Pads a message of `bytes` bytes whose last `used` are in `tail`: the bit after the end, and the
+// length. Returns the number of blocks of the tail.
 size_t PadTail(std::array<std::byte, 2 * kBlock>& tail, size_t used, uint64_t bytes) {
   tail[used++] = std::byte{0x80};
   const size_t blocks = used + kLengthBytes <= kBlock ? 1 : 2;
@@ -101,7 +101,7 @@ size_t PadTail(std::array<std::byte, 2 * kBlock>& tail, size_t used, uint64_t by
   return blocks;
 }
 
-// mark | bytes as blocks: the first, those that lie in `bytes` as they are, and the padded rest.
+// mark | bytes as blocks: the first, those inside `bytes`, and the padded rest.
 struct Message {
   Message(std::byte mark, std::span<const std::byte> bytes) {
     const size_t in_first = std::min(bytes.size(), kBlock - 1);
@@ -174,7 +174,7 @@ bool HasShaInstructions() {
   return has;
 }
 
-// Two messages that grow by blocks; what is left over comes with the last piece.
+// Two messages that grow by blocks; the rest comes with the last piece.
 struct TwoStates {
   std::array<State, 2> states{Begin(), Begin()};
   std::array<std::array<std::byte, 2 * kBlock>, 2> tails{};

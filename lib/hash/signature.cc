@@ -28,7 +28,7 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
-// Asked for the passphrase of a locked key: there is nobody to ask.
+// Called for the passphrase of a locked key: there is nobody to ask.
 int NoPassphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -48,7 +48,7 @@ Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
   if (locked)
     return Unsupported("the key is locked with a passphrase")
         .in(path)
-        .hint("openssl pkey -in LOCKED -out KEY writes it without");
+        .hint("openssl pkey -in LOCKED -out KEY writes it without one");
   if (!key) return Corrupt("no {} key in PEM form found", what).in(path);
   if (::EVP_PKEY_base_id(key.get()) != EVP_PKEY_ED25519) {
     const char* name = ::OBJ_nid2sn(::EVP_PKEY_base_id(key.get()));
@@ -61,10 +61,10 @@ Result<Owned<EVP_PKEY>> ReadKey(const std::string& path, KeyKind kind) {
 
 using PublicBytes = std::array<uint8_t, 32>;
 
-// The points whose multiple by 8 is zero, as their y in little endian without the sign of x: by
-// such a key anybody can sign, and OpenSSL takes it. Of the values from 2^255 - 19 on, which decode
-// as the rest of the division by it, two are such points once more.
-// From the group's definition in RFC 8032, section 5.1.
+// The points whose multiple by 8 is zero, as their y in little endian without the sign of x:
+// anybody can sign for such a key, and OpenSSL accepts it. Two of them appear again among the
+// values from 2^255 - 19 on, which are decoded modulo that number. From the group's definition in
+// RFC 8032, section 5.1.
 constexpr PublicBytes kLowOrder[] = {
     {0},
     {1},
@@ -89,7 +89,7 @@ Status RefuseLowOrder(const EVP_PKEY* key, const std::string& path) {
   PublicBytes bytes{};
   size_t size = bytes.size();
   if (::EVP_PKEY_get_raw_public_key(key, bytes.data(), &size) != 1 || size != bytes.size())
-    return Error(Errc::kInternal, "OpenSSL does not tell the key's bytes").in(path);
+    return Error(Errc::kInternal, "OpenSSL does not give the key's bytes").in(path);
   bytes.back() &= 0x7f;
   if (std::ranges::find(kLowOrder, bytes) == std::end(kLowOrder)) return OkStatus();
   return Corrupt("the public key is a point of low order: anybody can sign by it").in(path);

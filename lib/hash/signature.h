@@ -12,12 +12,13 @@ namespace nxdkit {
 
 inline constexpr size_t kSignatureBytes = 64;
 
-// `key_path` is a private key (PKCS #8). kCorrupt when it is no key, kUnsupported when it is one of
-// another kind or locked with a passphrase.
+// `key_path` is a private key (PKCS #8). kCorrupt if it is not a key, kUnsupported if it is another
+// kind of key or locked with a passphrase.
 Result<std::string> SignEd25519(std::span<const std::byte> message, const std::string& key_path);
 
-// `key_path` is a public key. kFindings when the signature is not by that key over these bytes,
-// kCorrupt when it has not 64 bytes; for the key as above, and kCorrupt for a point of low order.
+// `key_path` is a public key. kFindings if the signature is not by that key over these bytes,
+// kCorrupt if it does not have 64 bytes; for the key as above, and kCorrupt for a point of low
+// order.
 Status VerifyEd25519(std::span<const std::byte> message, const std::string& signature,
                      const std::string& key_path);
 

@@ -42,7 +42,7 @@ void LeafDigests(std::span<const std::byte> bytes, std::span<Sha256Bytes> leaves
   if (i < leaves.size()) leaves[i] = LeafDigest(leaf(i));
 }
 
-// As deep as the logarithm of the number of leaves.
+// The depth is the logarithm of the number of leaves.
 Sha256Bytes TreeRoot(std::span<const Sha256Bytes> leaves) {
   Sha256 sha;
   if (leaves.empty()) return sha.Finish();

@@ -17,7 +17,7 @@
 namespace nxdkit {
 namespace {
 
-// What DumpPython walks has been parsed (128 levels at most) or built by us.
+// DumpPython's input has been parsed (128 levels at most) or built by us.
 constexpr size_t kMaxDumpDepth = 1000;
 
 // json.dumps with ensure_ascii: all but printable ASCII is escaped.
@@ -113,8 +113,8 @@ std::string DumpPython(const Json& value, bool sort_keys) {
 std::string PythonFloat(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  // Shortest digits that read back: d[.ddd]e[+-]xx. Then laid out as CPython's repr does: plain for
-  // exponents -4 to 15.
+  // The shortest digits that read back: d[.ddd]e[+-]xx. Then laid out as CPython's repr does: plain
+  // for exponents -4 to 15.
   char buffer[32];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, std::abs(value), std::chars_format::scientific)

@@ -18,9 +18,9 @@
 namespace nxdkit {
 namespace {
 
-// nlohmann's parser, after a scan that does what it lacks: a cap on depth (its own SAX
-// parser does not recurse, but the tree it builds is deep), Python's NaN words, NUL bytes and byte
-// order marks refused, and an offset for every error.
+// nlohmann's parser, after a scan for what it lacks: a limit on depth (its own SAX parser does not
+// recurse, but the tree it builds is deep), Python's NaN words, rejection of NUL bytes and byte
+// order marks, and an offset for every error.
 
 Error JsonError(std::string_view text, size_t offset, std::string_view what) {
   offset = std::min(offset, text.size());
@@ -35,8 +35,8 @@ std::string Near(std::string_view text, size_t offset) {
   return fmt::format("at '{}'", EscapeControl(text.substr(offset, 20)));
 }
 
-// Python's words for what JSON cannot say, each with a number of the same length, so that offsets
-// stay. Which zeros of the result stand for them is known by where they end.
+// Python's words that JSON does not have, each with a number of the same length, so that offsets
+// stay. The zeros of the result that stand for a word are known by where they end.
 struct NanWord {
   std::string_view word;
   std::string_view number;
@@ -73,7 +73,7 @@ size_t SkipString(std::string_view text, size_t offset) {
   return offset + 1;
 }
 
-// Does not know the grammar: what it lets pass the parser still refuses.
+// Does not know the grammar: the parser still refuses what this lets through.
 Result<Scanned> Scan(std::string_view text, const JsonOptions& options) {
   if (text.substr(0, 3) == "\xef\xbb\xbf") return JsonError(text, 0, "byte order mark");
   if (const auto bad = ValidateUtf8(text)) return JsonError(text, *bad, "bytes are not UTF-8");
@@ -102,7 +102,7 @@ Result<Scanned> Scan(std::string_view text, const JsonOptions& options) {
   return scanned;
 }
 
-// Walks the text, and tells how far the parser has come.
+// Walks the text, and tracks how far the parser has read.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -130,11 +130,11 @@ class Cursor {
   const char** reached_;
 };
 
-// Builds the tree from the parser's events. Pointers to open containers stay good: only the last
+// Builds the tree from the parser's events. Pointers to open containers stay valid: only the last
 // element of a container is ever open, and the container does not grow meanwhile.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  // `text` as it was, for messages; `begin` of the text that is parsed.
+  // `text` is the original, for messages; `begin` the start of the text that is parsed.
   Builder(std::string_view text, const char* begin, const std::vector<size_t>& word_ends,
           const JsonOptions& options)
       : text_(text), begin_(begin), word_ends_(word_ends), options_(options), reached_(begin) {}
@@ -160,7 +160,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     Level& level = open_.back();
-    // ordered_map is a vector of pairs; its own emplace() would compare with every key before.
+    // ordered_map is a vector of pairs; its own emplace() would compare with every earlier key.
     auto& pairs =
         static_cast<Json::object_t::Container&>(level.container->get_ref<Json::object_t&>());
     const auto [found, inserted] = level.keys.try_emplace(name, pairs.size());
@@ -183,7 +183,7 @@ class Builder : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     Json* container;
-    Json* slot = nullptr;  // of an object: where the next value goes
+    Json* slot = nullptr;  // of an object: the place of the next value
     std::unordered_map<std::string, size_t> keys;
   };
 
@@ -208,7 +208,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return what.substr(0, std::min(what.find("; last read"), what.find(" parsing '")));
   }
 
-  // Where the value came to.
+  // The place where the value was added.
   Json* Add(Json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     Level& level = open_.back();

@@ -17,14 +17,14 @@ using Json = nlohmann::ordered_json;
 struct JsonOptions {
   // The bare words NaN, Infinity and -Infinity, which Python's json writes and reads.
   bool allow_nan = false;
-  // The last one counts, at the place of the first, as in Python; else they are an error.
+  // The last one wins, at the place of the first, as in Python; else they are an error.
   bool allow_duplicate_keys = false;
   int max_depth = 128;
 };
 inline constexpr JsonOptions kLikePython{.allow_nan = true, .allow_duplicate_keys = true};
 
 // Strict RFC 8259: one value, UTF-8 without a byte order mark, no comments, no trailing commas.
-// Integers beyond 64 bits become doubles. Every error is kCorrupt, with the byte offset of where it
+// Integers beyond 64 bits become doubles. Every error is kCorrupt, with the byte offset where it
 // shows, and line and column in the message.
 Result<Json> ParseJson(std::string_view text, const JsonOptions& options = {});
 

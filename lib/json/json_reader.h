@@ -1,4 +1,4 @@
-// PRIVATE: reads the keys of a configuration file one after the other; the first failure is kept.
+// PRIVATE: reads the keys of a configuration file one after the other; keeps the first failure.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace nxdkit {
 
-// A key that is missing, or null, has the value `fallback`, and is kCorrupt where there is none; so
-// is a value of another type or out of bounds. What a failed call gives is within the bounds.
+// A missing or null key takes the value `fallback`, and is kCorrupt without one; so is a value of
+// another type or out of bounds. A failed call returns a value within the bounds.
 class JsonReader {
  public:
   // `object` must outlive the reader. `path` is the file, `prefix` comes before the keys in
@@ -27,7 +27,7 @@ class JsonReader {
   Status status() const { return error_ ? Status(*error_) : OkStatus(); }
 
  private:
-  // The value of a key that is there; else, or when `fits` is false of it, null.
+  // The value of a key that is present and for which `fits` is true; else null.
   template <typename Fits>
   const Json* Value(std::string_view key, bool has_fallback, std::string_view expected, Fits fits);
 

@@ -23,14 +23,14 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{64} << 10;
 constexpr size_t kMaxReasonBytes = 160;
-// Takes the place of bytes that nlohmann's lexer would let pass, a NUL (it reads it as the end)
-// and a byte order mark. No JSON text may contain it.
+// Replaces bytes that nlohmann's lexer would accept: a NUL (it reads it as the end) and a byte
+// order mark. No JSON text may contain it.
 constexpr char kNeverValid = '\x01';
 
 using ReadPart = std::function<Status(uint64_t offset, std::span<std::byte> to)>;
 
-// The text, one block at a time. White space before and after the root value is not given out, so
-// that padding of any length costs nothing.
+// The text, one block at a time. White space before and after the root value is skipped, so that
+// padding of any length costs nothing.
 class Blocks {
  public:
   Blocks(const ReadPart& read, uint64_t offset, uint64_t bytes, uint64_t run_bytes)
@@ -48,7 +48,7 @@ class Blocks {
     outside_ = false;
   }
 
-  // Whether the text has ended; asked by the parser only when it wants one more byte.
+  // Whether the text has ended; the parser asks only when it wants one more byte.
   bool AtEnd() {
     if (!done()) return false;
     last_ = end_;
@@ -62,7 +62,7 @@ class Blocks {
     if (position_ == filled_) Fill();
   }
 
-  uint64_t offset() const { return last_; }  // of the byte given out last, or the end
+  uint64_t offset() const { return last_; }  // of the byte returned last, or the end
   void Mark() { mark_ = unread(); }          // a string or a number was read
   void Close() {                             // the root value has ended
     outside_ = true;
@@ -115,7 +115,7 @@ class Blocks {
   std::optional<Error> error_;
 };
 
-// What nlohmann's parser takes for its input. All copies share the one place in the text.
+// The input iterator of nlohmann's parser. All copies share one place in the text.
 class BlockIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -138,7 +138,7 @@ class BlockIterator {
 };
 
 // "parse error at line 1, column 9: syntax error while parsing object key - invalid literal; ..."
-// The part that says something, in printable ASCII and of bounded length.
+// The part with the reason, in printable ASCII and of bounded length.
 std::string Reason(std::string_view what) {
   constexpr std::string_view kStart = "syntax error while parsing ";
   const size_t start = what.find(kStart);
@@ -205,7 +205,7 @@ class Sax {
     return Go(handler_.End(kind));
   }
 
-  // As it is in the file, not as Blocks gave it out.
+  // The byte in the file, not the one that Blocks returned.
   std::string LastByte() const {
     if (blocks_.offset() >= end_) return "ends too early";
     std::byte byte{};

@@ -1,5 +1,5 @@
 // PRIVATE: JSON texts of any size as a stream of events, read from a file in blocks: no tree, and
-// memory that does not grow with the text. For headers and indexes of 100 MB; small configs use
+// memory that does not grow with the text. For headers and indexes of 100 MB; for small configs use
 // json.h.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace nxdkit {
 enum class JsonKind { kNull, kBoolean, kNegative, kUnsigned, kFloat, kString, kArray, kObject };
 std::string_view JsonKindName(JsonKind kind);  // with its article: "an array"
 
-// Receives the events in text order. An error ends the parse and is what ReadJsonStream returns,
-// with the offset of the byte read last, unless it has one. Views live for the call only.
+// Receives the events in text order. An error ends the parse and is returned by ReadJsonStream,
+// with the offset of the byte read last, unless it has one. Views are valid for the call only.
 class JsonHandler {
  public:
   virtual ~JsonHandler() = default;
@@ -31,8 +31,8 @@ class JsonHandler {
 
 struct JsonStreamLimits {
   int depth = 127;  // open brackets at once; serde_json refuses the 128th
-  // Bytes without a string or number in between, and so the longest string: kLimit beyond. The
-  // lexer keeps what it reads since the last of them.
+  // The longest run of bytes without a string or number, and so the longest string: kLimit beyond.
+  // The lexer keeps all bytes since the last of them.
   uint64_t run_bytes = uint64_t{16} << 20;
 };
 
@@ -41,7 +41,7 @@ struct JsonStreamLimits {
 // UTF-8 without lone surrogates. kCorrupt with the offset on a syntax error or too deep a nest.
 Status ReadJsonStream(const File& file, uint64_t offset, uint64_t bytes, JsonHandler& handler,
                       const JsonStreamLimits& limits = {});
-// The same of a text in memory, for which a tree would take twenty times as much.
+// The same for a text in memory; a tree would take twenty times as much memory.
 Status ReadJsonStream(std::string_view text, JsonHandler& handler,
                       const JsonStreamLimits& limits = {});
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#define CURL_DISABLE_TYPECHECK  // its macros stand in the way of pointers to functions
+#define CURL_DISABLE_TYPECHECK  // its macros do not work with pointers to functions
 #include <curl/curl.h>
 
 #include "lib/base/errors.h"
@@ -27,7 +27,7 @@ struct Curl {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 };
 
-// Debian's builds, against OpenSSL and against GnuTLS.
+// The names of Debian's builds, with OpenSSL and with GnuTLS.
 constexpr const char* kLibraries[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 template <typename Function>
@@ -82,7 +82,7 @@ int Poll(void* to, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return transfer.stopped.ok() ? 0 : 1;
 }
 
-// None is no limit to libcurl.
+// libcurl takes 0 as no limit.
 long Milliseconds(double seconds) { return std::max(1L, static_cast<long>(seconds * 1000)); }
 
 class Handle {
@@ -111,7 +111,7 @@ class Handle {
     set(CURLOPT_XFERINFOFUNCTION, &Poll);
     set(CURLOPT_XFERINFODATA, static_cast<void*>(&transfer));
     if (request.post) {
-      // Without "Expect:" it would wait for a word of the server before a large body.
+      // With "Expect:" libcurl would wait for the server's go-ahead before a large body.
       for (const char* header : {"Content-Type: application/json", "Expect:"})
         headers_ = curl_.slist_append(headers_, header);
       set(CURLOPT_HTTPHEADER, headers_);

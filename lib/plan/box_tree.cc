@@ -25,7 +25,7 @@ BoxTree::BoxTree(std::vector<const Box*> boxes) : boxes_(std::move(boxes)), orde
   if (!boxes_.empty()) Build(0, static_cast<uint32_t>(boxes_.size()));
 }
 
-// The deepest call is one of a leaf: each halves the range.
+// The recursion is only as deep as the tree: each level halves the range.
 void BoxTree::Build(uint32_t first, uint32_t end) {
   Node node{*boxes_[order_[first]], first, end};
   const Box begins = {node.around.lo, Shape(node.around.lo.size(), 0)};

@@ -31,7 +31,7 @@ Span SpanOf(const CopyOp& op) {
   return {op.source, op.start, last};
 }
 
-// What a tensor's ops touch, ascending; those that meet each other as one.
+// The spans that a tensor's ops touch, ascending; overlapping ones are merged.
 std::vector<Span> SpansOf(const TensorPlan& plan) {
   std::vector<Span> spans;
   for (const CopyOp& op : plan.copies) spans.push_back(SpanOf(op));
@@ -57,8 +57,8 @@ bool SpansMeet(const TensorPlan& a, const TensorPlan& b) {
   });
 }
 
-// Whether rows of the output are columns of the source, as of experts: a chunk then needs a part of
-// every row of the source, and the larger it is the less is read in vain.
+// Whether rows of the output are columns of the source, as for experts: a chunk then needs a part
+// of every row of the source, and a larger chunk reads fewer bytes in vain.
 bool IsTransposed(const TensorPlan& plan) {
   for (const CopyOp& op : plan.copies) {
     size_t last = op.box.extent.size();  // the innermost dimension that is one
@@ -68,7 +68,7 @@ bool IsTransposed(const TensorPlan& plan) {
   return false;
 }
 
-// Transposed parts are read together when that takes one read. A larger span is read in pieces
+// Transposed tensors are made together if one read serves them. A larger span is read in pieces
 // anyway, and then larger chunks of one tensor gain more.
 bool FitsStaging(const TensorPlan& plan, const BoundLayout& source, uint64_t staging_bytes) {
   if (!IsTransposed(plan)) return true;
@@ -78,7 +78,7 @@ bool FitsStaging(const TensorPlan& plan, const BoundLayout& source, uint64_t sta
   return static_cast<uint64_t>(bytes) <= staging_bytes;
 }
 
-// Which tensors may be made together, as `Groups` finds them.
+// The key of tensors that may be made together; see `Groups`.
 struct GroupKey {
   std::string name;
   Shape shape;
@@ -86,8 +86,9 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
-// Tensors of the same name and shape are the ranks' parts of one thing. Transposed ones are alike
-// when they are of the same matrices: gate and up of an expert lie side by side in each row.
+// Tensors of the same name and shape are the ranks' parts of one parameter. Transposed ones have
+// the same key if they come from the same matrices: gate and up of an expert are side by side in
+// each row.
 GroupKey KeyOf(const TensorPlan& plan, const OutputTensor& output) {
   if (!IsTransposed(plan)) return {output.name, output.shape, {}};
   GroupKey key{"", output.shape, {}};
@@ -95,8 +96,8 @@ GroupKey KeyOf(const TensorPlan& plan, const OutputTensor& output) {
   return key;
 }
 
-// The groups, each in ascending order. Of one matrix there may be thousands of transposed tensors
-// that follow each other (the experts of a layer); only neighbours that meet stay together.
+// The groups, each in ascending order. One matrix may have thousands of transposed tensors that
+// follow each other (the experts of a layer); only overlapping neighbours stay together.
 std::vector<std::vector<uint32_t>> Groups(const Plan& plan,
                                           const std::vector<OutputTensor>& outputs) {
   std::map<GroupKey, std::vector<uint32_t>> by_key;
@@ -121,8 +122,8 @@ std::vector<std::vector<uint32_t>> Groups(const Plan& plan,
   return groups;
 }
 
-// How many times more bytes an element takes in the source than in the output: what is read once
-// for several tensors must fit the staging, which is as large as their chunks.
+// How many times more bytes an element takes in the source than in the output: bytes read once for
+// several tensors must fit the staging area, which is as large as their chunks.
 uint64_t Widening(const TensorPlan& plan, const BoundLayout& source, Dtype output) {
   const int64_t bytes = std::max<int64_t>(1, ElementBytes(output));
   int64_t widest = bytes;
@@ -208,7 +209,8 @@ std::vector<Box> Executor::BoxesOf(const Task& task) const {
   return RangeBoxes((*outputs_)[task.tensors.front()].shape, task.first, task.end);
 }
 
-// Elements of the task's part of `tensor` that the plan makes. Ops and fills are disjoint.
+// The number of elements in the task's part of `tensor` that the plan makes. Ops and fills are
+// disjoint.
 int64_t Executor::CountMade(const Task& task, uint32_t tensor) const {
   int64_t made = 0;
   for (const Box& chunk : BoxesOf(task)) {

@@ -12,7 +12,7 @@
 
 namespace nxdkit {
 
-// Takes finished chunks. Take is called from several threads, in any order, each byte once.
+// Receives finished chunks. Take is called from several threads, in any order, each byte once.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -22,29 +22,29 @@ class Sink {
   // All chunks of the task have been taken; tasks are numbered 0.. the same way in every run of
   // the same plan and budget.
   virtual Status TaskDone(uint64_t /*task*/) { return OkStatus(); }
-  // A task that an earlier, interrupted run has done: it is left out.
+  // Whether an earlier, interrupted run has done the task: it is skipped.
   virtual bool IsDone(uint64_t /*task*/) const { return false; }
 };
 
 struct ExecuteOptions {
   int jobs = 1;
-  // For the buffers of all workers together. Small budgets cost speed; under 1 MiB: kLimit.
+  // The total for the buffers of all workers. Small budgets cost speed; under 1 MiB: kLimit.
   uint64_t buffer_bytes = 64u << 20;
-  // Upper bound of one worker's part: more gains nothing, buffers should stay in cache.
+  // The upper bound for one worker: more gains nothing, since buffers should stay in cache.
   uint64_t worker_bytes = 16u << 20;
   // Polled between tasks; a returned error stops the run.
   std::function<Status()> poll;
   std::function<void(uint64_t bytes)> on_bytes;  // progress: output bytes done
-  // Every chunk begins at a multiple of this many bytes of its tensor and is this long, or ends the
-  // tensor: chunks that do not depend on jobs and budget. 0: as the buffers allow. A multiple of
-  // 16; a worker's buffers must hold two of them.
+  // Every chunk begins at a multiple of this many bytes of its tensor and has this length, or ends
+  // the tensor: chunks then do not depend on jobs and budget. 0: as the buffers allow. A multiple
+  // of 16; a worker's buffers must hold two of them.
   uint64_t aligned_bytes = 0;
-  // When set, chunks start as what these tensors hold, and only chunks that the plan touches are
-  // made (for comparing replicas and padding).
+  // If set, chunks start with the contents of these tensors, and only chunks that the plan touches
+  // are made (for comparing replicas and padding).
   const BoundLayout* base = nullptr;
 };
 
-// What will be read for, and written to, one plan.
+// The bytes that one plan reads and writes.
 struct Workload {
   uint64_t tasks = 0;
   uint64_t bytes = 0;         // output bytes

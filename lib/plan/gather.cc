@@ -9,11 +9,11 @@
 namespace nxdkit {
 namespace {
 
-// A sparse read may fetch this many times the bytes that it needs, before it is split instead.
+// A sparse read may fetch this many times the bytes that it needs; beyond, it is split.
 constexpr uint64_t kMaxReadAmplification = 4;
-// Below this a read costs as much as a system call: never split it.
+// A read below this size costs as much as a system call: never split it.
 constexpr uint64_t kSmallRead = 8 << 10;
-// As much read in vain between two runs takes about as long as the system call for the second.
+// Reading this many unused bytes between two runs takes about as long as a second system call.
 constexpr uint64_t kGapBytes = 4 << 10;
 
 struct ByteRange {
@@ -36,7 +36,7 @@ uint64_t Payload(const Move& move) {
   return Count(move.copy.extent) * ElementBytes(move.source->dtype);
 }
 
-// Runs of bytes that lie beside each other in the source.
+// The number of contiguous runs in the source.
 uint64_t Runs(const Move& move) {
   const Shape& extent = move.copy.extent;
   const bool together = !extent.empty() && move.copy.source_strides.back() == 1;
@@ -49,7 +49,7 @@ bool WorthOneRead(uint64_t runs, uint64_t payload, uint64_t span) {
          span - payload <= runs * kGapBytes;
 }
 
-// The dimension with the widest source stride, of those that have more than one element.
+// The dimension with the widest source stride, among those with more than one element.
 size_t WidestOf(const Move& move) {
   size_t widest = move.copy.extent.size();
   for (size_t d = 0; d < move.copy.extent.size(); ++d)
@@ -60,10 +60,10 @@ size_t WidestOf(const Move& move) {
   return widest;
 }
 
-// The indices of a slice's dimension that lie in [lo, lo + extent).
+// The indices of a slice's dimension within [lo, lo + extent).
 struct Indices {
   int64_t first;
-  int64_t count;  // less than 1 where there are none
+  int64_t count;  // less than 1 if there are none
 };
 
 Indices Within(const Slice& slice, size_t d, int64_t lo, int64_t extent) {
@@ -75,7 +75,7 @@ Indices Within(const Slice& slice, size_t d, int64_t lo, int64_t extent) {
   return {first, (end - 1) / step + 1 - first};
 }
 
-// The part of a box that a slice has, in both.
+// The part of a box that is in a slice, in the coordinates of both.
 struct SlicePart {
   Shape in_box;  // of its first element
   Shape extent;
@@ -166,8 +166,8 @@ Status Gatherer::RunOne(const Move& move) {
   return OkStatus();
 }
 
-// As many of the widest dimension's elements at once as make one read; one of them where none do,
-// which may be split further. One move serves all parts: a slice may have a million.
+// Splits along the widest dimension into parts that one read serves, down to single elements, which
+// may be split further. One move serves all parts: a slice may have a million.
 Status Gatherer::RunParts(const Move& move) {
   const size_t widest = WidestOf(move);
   const int64_t all = move.copy.extent[widest];
@@ -188,7 +188,7 @@ Status Gatherer::RunParts(const Move& move) {
   return OkStatus();
 }
 
-// `count` runs beside each other along a dimension, of which `first` is the first.
+// Reads `count` runs that follow each other along a dimension, starting with `first`.
 Status Gatherer::RunRows(const Move& first, int64_t count, size_t dimension) {
   const ByteRange range = SourceRange(first);
   const int64_t bytes = ElementBytes(first.copy.to);

@@ -21,16 +21,16 @@ struct Move {
 };
 
 // A move of `op`, clipped to `slice`: a part of the output tensor that starts at `output` in
-// memory, where neighbours of the slice are `output_strides` elements apart. nullopt when they
-// do not meet.
+// memory, where neighbours of the slice are `output_strides` elements apart. nullopt if they do not
+// meet.
 std::optional<Move> ClipToSlice(const CopyOp& op, const StoredTensor& source, const Slice& slice,
                                 const Shape& output_strides, Dtype output_dtype, std::byte* output);
 
 // Whether an op makes an element of the slice.
 bool Meets(const CopyOp& op, const Slice& slice);
 
-// kUnsupported for what no move can make: elements smaller than a byte, and element types that
-// cannot be converted.
+// kUnsupported for tensors that no move can make: elements smaller than a byte, and element types
+// that cannot be converted.
 Status CheckElements(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output);
 
 // Adds the moves that make `slice` of an output tensor in memory at `to`, as ClipToSlice places
@@ -52,10 +52,10 @@ class Gatherer {
       : staging_bytes_(staging_bytes), memory_(staging_bytes + kPageBytes) {}
 
   // Executes all moves. Moves whose source ranges overlap share one read; a dense move is read
-  // straight into its output, unless the copy would be a slow one; a sparse one is split so that
-  // little is read in vain.
+  // straight into its output, unless the copy would be slow; a sparse one is split so that few
+  // unused bytes are read.
   Status Run(std::vector<Move> moves);
-  // The bytes of an output tensor from `offset` on, packed: whole elements.
+  // Reads whole elements of an output tensor from byte `offset` on, packed.
   Status Read(const TensorPlan& plan, const BoundLayout& source, const OutputTensor& output,
               uint64_t offset, std::span<std::byte> to);
 

@@ -104,15 +104,15 @@ Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<B
   const BoxTree tree(std::move(all));
   BoxWork work(boxes.size());
   for (size_t i = 0; i < boxes.size(); ++i) {
-    // Of those that meet it one is itself. Another one, before or after it, ends the search: a box
-    // that meets thousands is looked up once.
+    // The box itself is among the boxes found. Any other one, before or after it, ends the search:
+    // a box that meets thousands is looked up once.
     for (const uint32_t other : tree.Meeting(boxes[i], &work))
       if (other != i)
         return std::optional(std::pair(std::max<size_t>(i, other), std::min<size_t>(i, other)));
     if (work.is_used_up())
       return Unsupported(
-          "whether {} boxes overlap takes too long to find out: each lies across "
-          "the places of very many others",
+          "it takes too long to find out whether {} boxes overlap: each extends over the places of "
+          "very many others",
           boxes.size());
   }
   return std::optional<std::pair<size_t, size_t>>();

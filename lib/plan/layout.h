@@ -32,7 +32,7 @@ bool Meet(const Box& a, const Box& b);                     // neither ends befor
 std::optional<Box> Intersect(const Box& a, const Box& b);  // nullopt when empty
 // a minus b as disjoint boxes, at most 2 * rank of them.
 std::vector<Box> Subtract(const Box& a, const Box& b);
-// The row-major range [first, end) of the elements of a shape as boxes in order: at most two per
+// The row-major range [first, end) of a shape's elements as boxes in order: at most two per
 // dimension.
 std::vector<Box> RangeBoxes(const Shape& shape, int64_t first, int64_t end);
 // Elements [first, end) of a tensor, row-major.
@@ -40,13 +40,13 @@ struct ElementRange {
   int64_t first = 0;
   int64_t end = 0;
 };
-// All of a tensor in ranges that are boxes, along the outermost dimension of which one index fits
+// A whole tensor in ranges that are boxes, along the outermost dimension of which one index fits in
 // `bytes`.
 std::vector<ElementRange> ChunkRanges(const Shape& shape, int64_t element_bytes, uint64_t bytes);
 std::string BoxText(const Box& box);  // "[0:128, 0:4096]"
-// Of boxes of one rank two that meet, the later one first: the first box that any other meets, and
-// the first of those; nullopt when all are disjoint. kUnsupported for boxes that lie so that
-// finding out takes far more steps than there are of them.
+// Two boxes that meet, the later one first: the first box that any other meets, and the first of
+// those; nullopt if all are disjoint. All have the same rank. kUnsupported if the boxes are placed
+// so that finding out would take far more steps than there are boxes.
 Result<std::optional<std::pair<size_t, size_t>>> FindOverlap(const std::vector<Box>& boxes);
 
 struct LogicalTensor {
@@ -76,7 +76,7 @@ struct TensorLayout {
   std::string name;
   uint32_t file = 0;  // index into Layout::files
   Shape shape;
-  std::optional<Dtype> dtype;  // fixed (rank tensors are I32); nullopt: that of the parameter
+  std::optional<Dtype> dtype;  // fixed (rank tensors are I32); nullopt: the parameter's
   std::vector<Piece> pieces;
   std::vector<Fill> fills;
 };
@@ -86,7 +86,7 @@ struct LayoutFile {
   int64_t tp_rank = -1;  // -1: the file belongs to no rank
   int64_t pp_rank = -1;
   int64_t ep_rank = -1;
-  int64_t writer = -1;  // the rank that a training run writes it from, where these are of one kind
+  int64_t writer = -1;  // the rank of a training run that writes it, where ranks are all alike
 };
 
 struct Layout {
@@ -107,13 +107,13 @@ TensorLayout WholeTensor(std::string name, uint32_t file, uint32_t param, const 
 // Zero padding for rows (dim 0) or columns (dim 1) [at, at + count) of the stored tensor; nothing
 // when count is 0. The stored shape must be set.
 void AddZeros(TensorLayout& tensor, int dim, int64_t at, int64_t count);
-// The last two dimensions change places; the rank is at least 2.
+// Swaps the last two dimensions; the rank is at least 2.
 void TransposeStored(TensorLayout& tensor);
-// Rows [row, row + rows) of a stored tensor as one of their own: pieces and fills are clipped in
-// stored space; rows past the tensor's end are zero padding. The rank is at least 1.
+// Rows [row, row + rows) of a stored tensor as a tensor: pieces and fills are clipped in stored
+// space; rows past the tensor's end are zero padding. The rank is at least 1.
 TensorLayout CutRows(const TensorLayout& tensor, int64_t row, int64_t rows);
-// A box of a stored tensor as one of its own: pieces and fills are clipped in stored space; what
-// the box has outside of the tensor stays empty.
+// A box of a stored tensor as a tensor: pieces and fills are clipped in stored space; the part of
+// the box outside the tensor stays empty.
 TensorLayout CutBox(const TensorLayout& tensor, const Box& box);
 
 // The parameters that a tensor holds parts of, each once, in the order of its pieces.
@@ -121,8 +121,8 @@ std::vector<uint32_t> ParamsOf(const TensorLayout& tensor);
 
 Box StoredBox(const Piece& piece, size_t stored_rank);
 
-// Checks the layout by itself: every piece inside its parameter and its tensor, the pieces and
-// fills of each tensor disjoint and covering it. kInternal otherwise: layouts are made by us.
+// Checks the layout by itself: every piece is inside its parameter and its tensor, and the pieces
+// and fills of each tensor are disjoint and cover it. kInternal otherwise: layouts are made by us.
 Status CheckLayout(const std::vector<LogicalTensor>& params, const Layout& layout);
 
 }  // namespace nxdkit

@@ -46,7 +46,7 @@ BoxTree TreeOf(const std::vector<Place>& places) {
   return BoxTree(std::move(boxes));
 }
 
-// All pieces of each parameter, in order, each once: of copies the first.
+// All pieces of each parameter, in order; of copies, only the first.
 std::vector<std::vector<Place>> PiecesByParam(size_t params, const Layout& layout) {
   std::vector<std::vector<Place>> pieces(params);
   for (uint32_t t = 0; t < layout.tensors.size(); ++t)
@@ -65,9 +65,9 @@ std::vector<std::vector<Place>> PiecesByParam(size_t params, const Layout& layou
   return pieces;
 }
 
-constexpr uint64_t kStepsOfABox = 16;  // to make one, in visits of a tree
+constexpr uint64_t kStepsOfABox = 16;  // to make one, in visits of tree nodes
 
-// The parts of `box` that no earlier piece holds; not all of them once `work` is used up.
+// The parts of `box` outside all earlier pieces; incomplete once `work` is used up.
 std::vector<Box> Uncovered(const Box& box, const std::vector<Place>& pieces,
                            std::span<const uint32_t> earlier, BoxWork& work) {
   std::vector<Box> rest{box};
@@ -84,7 +84,7 @@ std::vector<Box> Uncovered(const Box& box, const std::vector<Place>& pieces,
   return rest;
 }
 
-// What `box` has in places, which are disjoint.
+// The number of elements of `box` in `places`, which are disjoint.
 int64_t CoveredOf(const Box& box, const std::vector<Place>& places,
                   std::span<const uint32_t> meeting) {
   int64_t covered = 0;
@@ -123,10 +123,10 @@ int64_t CountIn(const std::vector<Place>& places) {
 Error TooMuchOverlap(const LogicalTensor& param, size_t pieces) {
   return Unsupported("its {} pieces overlap each other in too many ways", pieces)
       .on(param.name)
-      .hint("what cuts a tensor stores each element once, or makes whole copies of a part");
+      .hint("programs that cut a tensor store each element once, or make whole copies of a part");
 }
 
-// Of each piece what no earlier one holds.
+// The part of each piece that no earlier one holds.
 Result<std::vector<Place>> FirstPlaces(const std::vector<Place>& pieces,
                                        const LogicalTensor& param) {
   const int64_t volume = WholeBox(param.shape).Volume();
@@ -176,10 +176,10 @@ size_t CountPieces(const Layout& layout) {
   return count;
 }
 
-constexpr uint64_t kStepsOfACopy = 128;  // eight for each piece, and thousands beside that
+constexpr uint64_t kStepsOfACopy = 128;  // eight for each piece, and thousands besides
 
-// With `self` the output is the source itself: what already lies at its primary place is left out,
-// and as many pieces as a file likes may meet as many places.
+// With `self` the output is the source itself: pieces already at their primary place are left out,
+// and a file may make any number of pieces meet any number of places.
 Status AddCopies(Plan& plan, const BoundLayout& source, const PrimaryPlaces& places,
                  const std::vector<LogicalTensor>& params, const Layout& output, uint32_t tensor,
                  uint32_t piece_index, BoxWork* self) {

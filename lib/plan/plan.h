@@ -24,7 +24,7 @@ struct CopyOp {
 
 CopyOp CopyWhole(const StoredTensor& stored, uint32_t index);
 
-// What fills one output tensor. The ops are disjoint and, with the fills, cover it.
+// The ops that fill one output tensor. They are disjoint and, with the fills, cover it.
 struct TensorPlan {
   std::vector<CopyOp> copies;
   std::vector<Fill> fills;
@@ -47,9 +47,9 @@ struct Plan {
 Status CheckBinding(const BoundLayout& bound);
 
 // For each parameter the boxes of source pieces that together cover it once: the first piece that
-// stores an element is its primary place, all others are replicas.
-// kCorrupt when an element of a parameter is stored nowhere (names parameter and box), kUnsupported
-// for pieces that overlap in more ways than BoxWork has steps for.
+// stores an element is its primary place, all others are replicas. kCorrupt if an element of a
+// parameter is stored nowhere (names parameter and box), kUnsupported for pieces that overlap in
+// more ways than BoxWork has steps for.
 class PrimaryPlaces {
  public:
   struct Place {
@@ -57,11 +57,11 @@ class PrimaryPlaces {
     uint32_t piece;
     Box logical;  // the part of the piece that is primary
   };
-  // `allow_missing`: parameters that are stored nowhere at all are left without places.
+  // `allow_missing`: parameters that are not stored at all have no places.
   static Result<PrimaryPlaces> Find(const std::vector<LogicalTensor>& params, const Layout& layout,
                                     bool allow_missing = false);
   const std::vector<Place>& of(uint32_t param) const { return places_[param]; }
-  // The places of a parameter that meet a box of it: indices, ascending.
+  // The indices of the places of a parameter that meet a box of it, ascending.
   std::vector<uint32_t> Meeting(uint32_t param, const Box& box) const {
     return trees_[param].Meeting(box);
   }
@@ -71,12 +71,12 @@ class PrimaryPlaces {
   std::vector<BoxTree> trees_;  // of the places, which they point into
 };
 
-// The plan that fills `output` from `source`. Both layouts speak of `params`.
+// The plan that fills `output` from `source`. Both layouts refer to `params`.
 Result<Plan> BuildPlan(const std::vector<LogicalTensor>& params, const BoundLayout& source,
                        const Layout& output);
 
 // The plan that predicts the replicas and fills of a layout from its own primary places: compared
-// with what is stored, it proves that replicas are equal and padding is zero. Tensors without
+// with the stored values, it proves that replicas are equal and padding is zero. Tensors without
 // either have empty plans.
 Result<Plan> BuildSelfPlan(const std::vector<LogicalTensor>& params, const BoundLayout& bound);
 

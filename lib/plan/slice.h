@@ -1,4 +1,4 @@
-// A part of a tensor with a step in each dimension: what x[begin:end:step, ...] is.
+// A part of a tensor with a step in each dimension: x[begin:end:step, ...].
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ struct Slice {
   Shape end;
   Shape step;
 
-  Shape extent() const;  // how many indices of each dimension it has
+  Shape extent() const;  // the number of indices in each dimension
   bool operator==(const Slice&) const = default;
 };
 
 Slice WholeSlice(const Shape& shape);
 Slice SliceOf(const Box& box);
-// A box of the indices that a slice has, as a slice of the tensor.
+// A box of the slice's indices, as a slice of the tensor.
 Slice PartOf(const Slice& slice, const Box& part);
 
 // kUsage, with the dimension, what was found and what is allowed: 0 <= begin <= end <= length and

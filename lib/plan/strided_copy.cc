@@ -87,7 +87,7 @@ void CopyPlaneOf(int64_t bytes, const Dim& rows, const Dim& columns, const std::
   kCopies[SizeIndex(bytes)](rows, columns, source, output);
 }
 
-// Same dtype, same byte order.
+// Copies elements of the same dtype and byte order.
 void CopyBytes(std::vector<Dim> dims, int64_t bytes, const std::byte* source, std::byte* output) {
   if (dims.empty()) {
     std::memcpy(output, source, bytes);

@@ -11,11 +11,11 @@ namespace nxdkit {
 namespace {
 
 // A tile is as wide as a cache line on both sides: each line is read once and written once. It is
-// turned in a buffer of its own, because rows of the output that lie a power of two apart share
-// few places in the first-level cache.
+// turned in a buffer, because rows of the output that are a power of two apart share few places in
+// the first-level cache.
 constexpr int64_t kLine = 64;
 
-// What a tile is read from and written to, at its first element; strides in bytes.
+// The source and the output of a tile, at its first element; strides in bytes.
 struct Tile {
   const std::byte* source;
   std::byte* output;
@@ -23,7 +23,7 @@ struct Tile {
   int64_t output_stride;
 };
 
-// Of any size.
+// Turns a tile of any size.
 template <size_t kBytes>
 void CopyTile(const Tile& tile, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r)
@@ -34,7 +34,7 @@ void CopyTile(const Tile& tile, int64_t rows, int64_t columns) {
     }
 }
 
-// Of a whole tile, into the buffer `turned`: rows one after the other.
+// Turns a whole tile into the buffer `turned`: rows one after the other.
 template <size_t kBytes>
 void TurnTile(const Tile& tile, std::byte* turned) {
   constexpr int64_t kSide = kLine / int64_t{kBytes};
@@ -51,7 +51,7 @@ __m128i Load(const std::byte* from) {
 
 void Store(std::byte* to, __m128i value) { std::memcpy(to, &value, sizeof(value)); }
 
-// Eight rows of eight elements of two bytes.
+// Turns eight rows of eight two-byte elements.
 void TurnBlock16(const std::byte* source, int64_t stride, std::byte* turned) {
   __m128i a[8], b[8];
   for (int i = 0; i < 8; ++i) a[i] = Load(source + i * stride);
@@ -71,7 +71,7 @@ void TurnBlock16(const std::byte* source, int64_t stride, std::byte* turned) {
   }
 }
 
-// Four rows of four elements of four bytes.
+// Turns four rows of four four-byte elements.
 void TurnBlock32(const std::byte* source, int64_t stride, std::byte* turned) {
   const __m128i a = Load(source), b = Load(source + stride);
   const __m128i c = Load(source + 2 * stride), d = Load(source + 3 * stride);

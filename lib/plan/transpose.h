@@ -1,5 +1,5 @@
-// The inner loop of copies that turn rows into columns, such as those of experts, which one side
-// stores as [in, out] and the other as [out, in].
+// The inner loop of copies that turn rows into columns, such as those of experts, which are stored
+// as [in, out] on one side and as [out, in] on the other.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct Element {
   std::array<std::byte, kBytes> bytes;
 };
 
-// The place of elements of this size in a table: 0 for 1 byte, to 4 for 16 bytes.
+// The index of an element size in a table: 0 for 1 byte, to 4 for 16 bytes.
 inline size_t SizeIndex(int64_t element_bytes) {
   const auto bytes = static_cast<uint64_t>(element_bytes);
   NXDKIT_CHECK(bytes <= 16 && std::has_single_bit(bytes));

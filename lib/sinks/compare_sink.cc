@@ -19,7 +19,7 @@ NXDKIT_INLINE Element Load(const std::byte* from, int64_t i) {
   return element;
 }
 
-// Counts of a block fit the element's own type: vectors of them need not be widened.
+// The counts of a block fit the element's own type: vectors of them need not be widened.
 template <typename Element>
 NXDKIT_INLINE int64_t CountDifferent(const std::byte* a, const std::byte* b, int64_t size) {
   constexpr int64_t kBlock = sizeof(Element) == 1 ? 192 : 16384;

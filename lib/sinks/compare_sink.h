@@ -1,4 +1,4 @@
-// The sink that compares: what a plan predicts against what another artifact stores.
+// The sink that compares: the values that a plan predicts with those that another artifact stores.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Difference {
 
 std::string ValueText(Dtype dtype, const std::byte* element);
 
-// Where an element of a stored tensor belongs, for messages.
+// The place of a stored element, for messages.
 struct ElementPlace {
   std::optional<uint32_t> param;  // nullopt: padding or constant
   Shape logical;                  // index in the parameter
@@ -38,7 +38,7 @@ ElementPlace PlaceOf(const TensorLayout& tensor, int64_t element);
 // a chunk.
 class CompareSink : public Sink {
  public:
-  // Is shown what is stored, packed, in the way of Take.
+  // Is called with the stored bytes, packed, as Take is.
   using Seen =
       std::function<void(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes)>;
 

@@ -39,7 +39,7 @@ Result<File> OpenOfSize(const std::string& path, uint64_t bytes) {
         .in(path);
   NXDKIT_ASSIGN(File file, File::OpenRead(path));
   if (file.bytes() == bytes) return file;
-  return Error(Errc::kFindings, fmt::format("{} bytes are there, expected {}", file.bytes(), bytes))
+  return Error(Errc::kFindings, fmt::format("found {} bytes, expected {}", file.bytes(), bytes))
       .in(path);
 }
 

@@ -1,5 +1,5 @@
-// The sink that writes nothing: it holds what WriteSink would write against the files that are
-// there, byte for byte.
+// The sink that writes nothing: it compares the files that WriteSink would write with those that
+// are there, byte for byte.
 #pragma once
 
 #include <memory>
@@ -33,9 +33,9 @@ class MatchSink : public Sink {
   std::mutex mutex_;
 };
 
-// kFindings when the file is missing or has another size.
+// kFindings if the file is missing or has another size.
 Status MatchFileSize(const std::string& path, uint64_t bytes);
-// kFindings, at the first byte that differs, when the file's contents are others.
+// kFindings, at the first byte that differs, if the file has other contents.
 Status MatchFile(const std::string& path, std::span<const std::byte> contents);
 Status MatchCopy(const std::string& path, const std::string& original);
 

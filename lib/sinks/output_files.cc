@@ -40,7 +40,7 @@ Result<std::vector<uint32_t>> OutputFiles::Crcs(size_t file) const {
   std::vector<uint32_t> out;
   if (!encoder(file).needs_crc()) return out;
   for (uint32_t tensor : members_[file]) {
-    const Crc32Parts::Part seen = crcs_[tensor].FromStart();
+    const PiecewiseCrc32::Part seen = crcs_[tensor].FromStart();
     const OutputTensor& output = encoder(file).tensors()[out.size()];
     const uint64_t bytes = *PackedBytes(output.dtype, output.shape);
     if (seen.bytes != bytes)

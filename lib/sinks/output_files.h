@@ -1,5 +1,5 @@
-// The files of one output, and which of them has which tensor of a layout: what the sinks that make
-// and compare files share.
+// The files of one output, and the tensors of a layout in each: shared by the sinks that make and
+// compare files.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 #include "lib/plan/layout.h"
 #include "lib/tensor/output.h"
 
@@ -20,7 +20,7 @@ struct OutputFile {
   std::unique_ptr<FileEncoder> encoder;
 };
 
-// Move-only. Not thread-safe as to checksums.
+// Move-only. Adding checksums is not thread-safe.
 class OutputFiles {
  public:
   OutputFiles() = default;
@@ -37,11 +37,11 @@ class OutputFiles {
   uint64_t DataOffset(uint32_t tensor) const;  // in its file
   uint32_t tensor_count() const { return static_cast<uint32_t>(places_.size()); }
 
-  // The checksum of some of a tensor's bytes, in any order.
+  // Adds the checksum of some of a tensor's bytes, in any order.
   void AddCrc(uint32_t tensor, uint64_t offset, uint64_t bytes, uint32_t crc) {
     crcs_[tensor].Add(offset, bytes, crc);
   }
-  // For FileEncoder::Frame: empty when it needs none. kInternal when bytes were left out.
+  // For FileEncoder::Frame: empty if it needs none. kInternal if bytes were left out.
   Result<std::vector<uint32_t>> Crcs(size_t file) const;
 
  private:
@@ -54,7 +54,7 @@ class OutputFiles {
   std::vector<OutputFile> files_;
   std::vector<Place> places_;                   // per layout tensor
   std::vector<std::vector<uint32_t>> members_;  // per file: its layout tensors
-  std::vector<Crc32Parts> crcs_;                // per layout tensor
+  std::vector<PiecewiseCrc32> crcs_;            // per layout tensor
 };
 
 }  // namespace nxdkit

@@ -18,10 +18,10 @@ namespace {
 
 constexpr uint64_t kMaxJournalBytes = 1 << 30;
 
-// A journal speaks of what was handed to the kernel, not of what is on the disk: it is void after
-// the machine was restarted, and when nobody says whether it was.
+// A journal records the bytes handed to the kernel, not those on the disk: it is void after a
+// restart of the machine, and where a restart cannot be ruled out.
 std::string JournalHead(const std::string& fingerprint) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a file of /proc has no size to read by
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // files of /proc have no size to read by
   std::string boot_id;
   if (!std::getline(file, boot_id) || boot_id.empty()) return "";
   return "nxdkit-journal 2 " + fingerprint + " " + boot_id + "\n";
@@ -41,7 +41,8 @@ Result<std::unique_ptr<WriteSink>> WriteSink::Begin(const std::string& folder, c
   return sink;
 }
 
-// Files of another size, or not there, are not the earlier run's: nothing of it can be trusted.
+// Files that are missing or have another size are not the earlier run's: nothing of it can be
+// trusted.
 Result<bool> WriteSink::FilesAreThere() const {
   for (size_t f = 0; f < files_.size(); ++f) {
     const Status there = MatchFileSize(files_.Path(f), files_.encoder(f).file_bytes());
@@ -51,7 +52,7 @@ Result<bool> WriteSink::FilesAreThere() const {
   return true;
 }
 
-// Goes on from what an earlier run of the same plan left, else makes room for this one.
+// Continues from the files of an earlier run of the same plan, else makes room for this one.
 Status WriteSink::TakeOver() {
   const std::string path = JoinPath(folder_, kJournalName);
   const std::string head = JournalHead(options_.fingerprint);
@@ -72,7 +73,7 @@ Status WriteSink::TakeOver() {
 }
 
 // Lines "t <task>" and "c <tensor> <offset> <bytes> <crc>", each followed by the checksum of all
-// lines up to it. The first that does not fit, cut off by the kill or damaged, ends the journal.
+// lines up to it. The first line that does not fit, cut off by a kill or damaged, ends the journal.
 void WriteSink::LoadJournal(const std::string& lines) {
   constexpr size_t kSumBytes = 9;  // blank and 8 digits
   size_t begin = 0;
@@ -106,7 +107,7 @@ Status WriteSink::CreateFiles() {
   for (size_t f = 0; f < files_.size(); ++f) {
     const std::string path = files_.Path(f);
     if (folders.insert(ParentPath(path)).second) NXDKIT_TRY(MakeFolders(ParentPath(path)));
-    if (!done_.empty()) continue;  // all of them are there
+    if (!done_.empty()) continue;  // all of them exist
     NXDKIT_ASSIGN(const std::shared_ptr<const File> file, cache_.Get(path));
     NXDKIT_TRY(file->Allocate(files_.encoder(f).file_bytes()));
   }
@@ -149,8 +150,8 @@ Status WriteSink::SyncFile(size_t f) {
 
 Status WriteSink::Finish() {
   NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return FinishFile(f); }));
-  // Only now, when all are on their way: file by file, each sync would wait for a write and a
-  // commit of its own, which is slow for the thousands of files of an xser set.
+  // Synced only now, when all are being written: file by file, each sync would wait for a write and
+  // a commit of its own, which is slow for the thousands of files of an xser set.
   if (options_.sync)
     NXDKIT_TRY(ParallelFor(files_.size(), options_.jobs, [this](size_t f) { return SyncFile(f); }));
   NXDKIT_TRY(cache_.Close());

@@ -1,5 +1,5 @@
 // The sink that writes files: chunks go to their place with pwrite, frames (headers, directories)
-// last. What an interrupted run has done can be taken over.
+// last. The work of an interrupted run can be resumed.
 #pragma once
 
 #include <memory>
@@ -16,19 +16,19 @@ namespace nxdkit {
 
 class WriteSink : public Sink {
  public:
-  // In a folder that is being written; a folder that has it is no whole output.
+  // The journal in a folder that is being written; a folder that has it is not a complete output.
   static constexpr char kJournalName[] = ".nxdkit-journal";
 
   struct Options {
     bool sync = true;  // fsync every file before Finish returns
     int jobs = 1;
     // Identifies source, layout and budget; with it an interrupted run is resumed from the journal
-    // in the folder, when that was written by the same plan since the machine was started. Anything
-    // else that lies in the folder is removed. Empty: no journal is kept, nothing is removed.
+    // in the folder, if the same plan wrote it since the machine was started. Anything else in the
+    // folder is removed. Empty: no journal is kept, nothing is removed.
     std::string fingerprint;
   };
 
-  // `layout` and `files` as for OutputFiles. Creates and allocates all files (their folders too).
+  // `layout` and `files` as for OutputFiles. Creates and allocates all files, with their folders.
   // `folder` must exist.
   static Result<std::unique_ptr<WriteSink>> Begin(const std::string& folder, const Layout& layout,
                                                   std::vector<OutputFile> files,

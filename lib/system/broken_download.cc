@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kStart = 4096;
 constexpr std::string_view kPointer = "version https://git-lfs.github.com/spec/";
-constexpr const char* kAgain = "get the file again: the download did not bring it";
+constexpr const char* kAgain = "get the file again: the download did not deliver it";
 
-// "size 4976698672" of a pointer; nullopt where it has none.
+// "size 4976698672" of a pointer; nullopt without one.
 std::optional<uint64_t> SizeInPointer(std::string_view text) {
   constexpr std::string_view kSize = "\nsize ";
   const size_t at = text.find(kSize);
@@ -31,7 +31,8 @@ std::optional<Error> Pointer(std::string_view text) {
       .hint("git lfs pull, in the clone, fetches what pointers stand for");
 }
 
-// The start in lower case, from the first character that is no space; a byte order mark is one.
+// The start in lower case, from the first character that is not a space; a byte order mark counts
+// as one.
 std::string Lowered(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -41,7 +42,7 @@ std::string Lowered(std::string_view text) {
   return lower;
 }
 
-// "<Code>AccessDenied</Code>" of an object store's answer; "" where there is none.
+// "<Code>AccessDenied</Code>" in an object store's answer; "" without one.
 std::string CodeOfStore(std::string_view text) {
   const size_t begin = text.find("<Code>");
   const size_t end = text.find("</Code>");
@@ -62,7 +63,7 @@ std::optional<Error> Markup(std::string_view start) {
 
 bool IsZero(std::string_view bytes) { return bytes.find_first_not_of('\0') == bytes.npos; }
 
-// The first bytes of a regular file; nullopt where there is none, or it cannot be read.
+// The first bytes of a regular file; nullopt if there is none, or it cannot be read.
 std::optional<std::string> StartOf(const std::string& path) {
   if (KindForHint(path) != PathKind::kFile) return std::nullopt;
   Result<std::string> start = ReadStart(path, kStart);
@@ -76,7 +77,7 @@ std::optional<Error> AnswerIn(std::string_view start) {
 std::optional<Error> NothingIn(std::string_view start) {
   if (start.empty()) return Corrupt("the file is empty").hint(kAgain);
   if (start.size() < 8 || !IsZero(start)) return std::nullopt;
-  return Corrupt("the file begins with {} zero bytes: its place was made, and not filled",
+  return Corrupt("the file begins with {} zero bytes: its space was reserved and not filled",
                  start.size())
       .hint(kAgain);
 }

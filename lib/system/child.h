@@ -1,4 +1,5 @@
-// A program that is talked to over its standard streams, and that ends with us whatever ends us.
+// A program that is talked to over its standard streams, and that ends with this process, however
+// it ends.
 #pragma once
 
 #include <chrono>
@@ -13,28 +14,29 @@
 
 namespace nxdkit {
 
-// Ends all that a program started once this process is gone, whatever ended it: a shell that waits
-// for the end of a pipe that only we hold open. The kernel's own signal
-// (ProcessOptions::signal_with_parent) would reach the program, not what it has started.
+// Ends all that a program started once this process is gone, however it ended: a shell that waits
+// for the end of a pipe that only this process holds open. The kernel's own signal
+// (ProcessOptions::signal_with_parent) would reach the program, but not its children.
 class Keeper {
  public:
-  // nullopt where there is no shell.
+  // nullopt if there is no shell.
   static std::optional<Keeper> Start(const Process& program);
 
  private:
   Keeper(Descriptor life, Process shell) : life_(std::move(life)), shell_(std::move(shell)) {}
   Descriptor life_;
-  Process shell_;  // ended before the pipe: the group's number may be another's by then
+  Process shell_;  // ended before the pipe: later the group's number may be another's
 };
 
-// A program and the pipes to it, which do not block. When we are gone its input ends, and so does
-// it. Move-only.
+// A program and non-blocking pipes to it. When this process is gone, its input ends, and so does
+// the program. Move-only.
 struct Child {
   Process process;
-  Descriptor in, out, err;  // err: not open when its standard error is ours
+  Descriptor in, out, err;  // err: not open if its standard error is ours
   std::optional<Keeper> keeper;
 
-  // Ends its input; what has not gone `grace` after that is asked to end, and `grace` later ended.
+  // Closes its input; processes that are left `grace` later are asked to end, and killed `grace`
+  // after that.
   void End(std::chrono::milliseconds grace = std::chrono::seconds(1));
 };
 
@@ -45,10 +47,10 @@ struct ChildOptions {
   bool read_errors = true;  // of its standard error
 };
 
-// kNotFound with the program when it cannot be started.
+// kNotFound with the program if it cannot be started.
 Result<Child> StartChild(const ChildOptions& options);
 
-// What is there to read now; nullopt: nothing; empty: the end.
+// The bytes that are there to read now; nullopt: none; empty: the end.
 std::optional<std::string_view> ReadSome(const Descriptor& pipe, std::span<char> buffer);
 
 }  // namespace nxdkit

@@ -1,4 +1,4 @@
-// Commands as a shell writes them.
+// Commands in shell syntax.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace nxdkit {
 
-// The words as a shell would take them: "optimum-cli export 'my model'".
+// The words, quoted for a shell: "optimum-cli export 'my model'".
 std::string CommandText(const std::vector<std::string>& words);
 
 // Splits at white space; '...' and "..." hold white space together. kUsage for an open quote.

@@ -32,7 +32,7 @@ Status CopyOpened(const File& source, const std::string& to, bool sync) {
   return target.Close();
 }
 
-// A new, empty file that nobody else may open.
+// Creates an empty file that nobody else may open.
 Status CreatePrivate(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return OutputError("create it", errno).in(path);
@@ -62,7 +62,7 @@ Status CopyFileAndAccess(const std::string& from, const std::string& to, bool sy
   NXDKIT_TRY(CreatePrivate(to));
   NXDKIT_ASSIGN(File target, File::OpenWrite(to));
   NXDKIT_TRY(CopyBytes(source, target));
-  // Last: each write would take set-user-ID away again.
+  // Last: each write would clear set-user-ID again.
   NXDKIT_TRY(KeepAccess(from, target.fd(), to));
   if (sync) NXDKIT_TRY(target.Sync());
   return target.Close();

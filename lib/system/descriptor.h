@@ -24,7 +24,7 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
-  int Release() { return std::exchange(fd_, -1); }  // its closing is the caller's from now on
+  int Release() { return std::exchange(fd_, -1); }  // from now on the caller closes it
 
  private:
   int fd_ = -1;

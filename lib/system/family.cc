@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kMaxProcBytes = size_t{4} << 20;  // an environment is at most some 2 MB
 
-// A file of /proc; what could be read of it.
+// A file of /proc, as far as it could be read.
 std::string ProcFile(pid_t pid, const char* name) {
   const Descriptor file(
       ::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
@@ -40,10 +40,10 @@ std::string ProcFile(pid_t pid, const char* name) {
 struct ProcState {
   char state = 0;
   pid_t parent = 0;
-  uint64_t start = 0;  // clock ticks since the system's
+  uint64_t start = 0;  // clock ticks since the system started
 };
 
-// Field `number` of those behind the name, which is field 2.
+// A field by number, from the text behind the name, which is field 2.
 std::string_view FieldOf(std::string_view behind_name, int number) {
   for (int field = 3; field < number; ++field)
     behind_name.remove_prefix(std::min(behind_name.find(' '), behind_name.size() - 1) + 1);
@@ -86,12 +86,12 @@ std::string NewFamilyMark() { return fmt::format("NXDKIT_FAMILY_{:016x}=1", Rand
 std::vector<pid_t> RunningFamily(pid_t first, std::string_view mark) {
   const std::map<pid_t, ProcState> all = AllProcesses();
   std::set<pid_t> family = {first};
-  // Of older ones nothing is read: to look into one that hangs in the kernel may hang too.
+  // Older processes are not read: looking into one that hangs in the kernel may hang too.
   const auto began = all.find(first);
   const uint64_t start = began == all.end() ? 0 : began->second.start;
   for (const auto& [pid, state] : all)
     if (state.start >= start && HasEntry(ProcFile(pid, "environ"), mark)) family.insert(pid);
-  // A parent may have a higher number than its child: until nothing is added.
+  // A parent may have a higher number than its child: repeat until nothing is added.
   for (size_t before = 0; before != family.size();) {
     before = family.size();
     for (const auto& [pid, state] : all)

@@ -43,8 +43,8 @@ int OpenRetrying(const char* path, int flags, mode_t mode) {
   }
 }
 
-// The error of an open() that failed: a socket gives ENXIO and a folder opened for writing EISDIR,
-// which say less than what is there.
+// The error of a failed open(): ENXIO for a socket and EISDIR for a folder opened for writing say
+// less than what is there.
 Error OpenError(const std::string& path, bool writing, int saved_errno) {
   struct stat info;
   if ((saved_errno == ENXIO || saved_errno == EISDIR) && ::stat(path.c_str(), &info) == 0)
@@ -59,8 +59,8 @@ uint64_t AvailableBytes(int fd) {
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-// 0 or an errno. fallocate, not posix_fallocate: where the file system cannot reserve, glibc writes
-// into every block instead, which costs more than it saves.
+// Returns 0 or an errno. fallocate, not posix_fallocate: on file systems that cannot reserve, glibc
+// writes into every block instead, which costs more than it saves.
 int Reserve(int fd, uint64_t bytes) {
   while (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) {
     if (errno == EINTR) continue;
@@ -200,7 +200,7 @@ Status File::Sync() const {
 
 Status File::Close() {
   const int fd = fd_.Release();
-  // On Linux the descriptor is gone even after EINTR; to close it again could close another's.
+  // On Linux the descriptor is gone even after EINTR; closing it again could close another one.
   if (fd >= 0 && ::close(fd) != 0 && errno != EINTR) return SystemError("close", errno).in(path_);
   return OkStatus();
 }
@@ -216,7 +216,7 @@ Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes) {
 
 namespace {
 
-// `most` bytes from the start, or those before the end.
+// Up to `most` bytes from the start, or from the end.
 Result<std::string> ReadPart(const std::string& path, size_t most, bool at_end) {
   const Result<File> file = File::OpenRead(path);
   if (!file.ok()) {

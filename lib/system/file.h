@@ -35,16 +35,16 @@ class File {
   Status WriteAt(uint64_t offset, std::span<const std::byte> from) const;
   // Reserves the space, so that parallel writers need not extend the file (1.5 to 2 times as fast),
   // and so that a full disk shows before the work, not after. Sets the size to `bytes`: shrinks a
-  // longer file. On failure the size is as it was.
+  // longer file. On failure the size is unchanged.
   Status Allocate(uint64_t bytes) const;
-  // Has the kernel begin to write what Sync waits for; a wish that may be ignored.
+  // Asks the kernel to start writing the bytes that Sync waits for; a hint that may be ignored.
   void StartSync() const;
   Status Sync() const;
-  Status Measure();  // bytes() is then its size of now, after writing
+  Status Measure();  // sets bytes() to the current size, after writing
   Status Close();
 
  private:
-  friend class FolderLock;  // it holds the descriptor of a folder
+  friend class FolderLock;  // opens a folder as a File
   File(int fd, std::string path, uint64_t bytes);
   static Result<File> OpenRegular(const std::string& path, int flags);
   Descriptor fd_;
@@ -52,8 +52,8 @@ class File {
   uint64_t bytes_ = 0;
 };
 
-// A part of an open file, read as if it were a file: an archive that lies inside another file.
-// Offsets are from its start, those of errors from the start of the file. Does not own the file.
+// A part of an open file, read as if it were a file: an archive inside another file. Offsets count
+// from its start, those in errors from the start of the file. Does not own the file.
 class FileView {
  public:
   FileView(const File& file) : file_(&file), bytes_(file.bytes()) {}  // NOLINT(explicit): all of it
@@ -71,12 +71,12 @@ class FileView {
   uint64_t bytes_;
 };
 
-// Whole small file (a config, an index, a marker); kLimit-free: kCorrupt when over `max_bytes`.
+// A whole small file (a config, an index, a marker); kCorrupt, not kLimit, if over `max_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, uint64_t max_bytes);
 
-// The first bytes of a file, up to `most`; "" where there is no regular file.
+// The first bytes of a file, up to `most`; "" if there is no regular file.
 Result<std::string> ReadStart(const std::string& path, size_t most);
-// The same of the last bytes.
+// The same for the last bytes.
 Result<std::string> ReadEnd(const std::string& path, size_t most);
 
 // Writes `contents` to path + ".tmp-<pid>", syncs, renames over `path`, syncs the folder.

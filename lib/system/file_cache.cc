@@ -18,15 +18,15 @@ Result<std::shared_ptr<const File>> FileCache::Get(const std::string& path) {
   const auto opened = std::make_shared<File>(std::move(file));
   files_.push_front(opened);
   if (files_.size() <= capacity_) return std::shared_ptr<const File>(opened);
-  // The oldest that nobody holds; only we could hand it out again.
+  // The oldest file that nobody holds; only this cache could hand it out again.
   const auto unused = std::find_if(files_.rbegin(), files_.rend(),
                                    [](const auto& held) { return held.use_count() == 1; });
   if (unused == files_.rend()) return std::shared_ptr<const File>(opened);
   const std::shared_ptr<File> oldest = std::move(*unused);
-  // What its last user did comes before: use_count alone orders nothing.
+  // Synchronises with its last user: use_count alone orders nothing.
   std::shared_ptr<File>(oldest).reset();
   files_.erase(std::next(unused).base());
-  lock.unlock();  // closing a file of a network file system writes it
+  lock.unlock();  // closing a file of a network file system flushes it
   NXDKIT_TRY(oldest->Close());
   return std::shared_ptr<const File>(opened);
 }

@@ -10,15 +10,15 @@
 
 namespace nxdkit {
 
-// Thread-safe. A file that falls out of the cache is closed, and the error of closing it is that of
-// Get. Those that somebody holds stay: it may have a few more than `capacity`.
+// Thread-safe. A file that drops out of the cache is closed, and Get returns the error of closing
+// it. Files in use stay: there may be a few more than `capacity`.
 class FileCache {
  public:
   enum class Mode { kRead, kWrite };
   FileCache(Mode mode, size_t capacity) : mode_(mode), capacity_(capacity) {}
 
   Result<std::shared_ptr<const File>> Get(const std::string& path);
-  Status Close();  // all of them; nobody may hold one
+  Status Close();  // closes all; none may be in use
 
  private:
   Mode mode_;

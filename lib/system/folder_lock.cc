@@ -12,7 +12,7 @@
 namespace nxdkit {
 namespace {
 
-// SIGIO held back in this thread, and thrown away if it came: opening a file while a lease is tried
+// SIGIO, blocked in this thread and discarded if it came: opening a file while a lease is tried
 // makes the kernel send one, and it would end the process.
 class WithoutSigio {
  public:
@@ -64,12 +64,12 @@ bool FolderLock::IsAt(const std::string& path) const {
 
 std::string FolderLock::HeldPath() const { return fmt::format("/proc/self/fd/{}", folder_.fd()); }
 
-// The kernel grants a write lease only while nobody else has the file open or mapped: a question
-// that needs nothing of the others. The lease is given back at once.
+// The kernel grants a write lease only while nobody else has the file open or mapped: a test that
+// needs no cooperation. The lease is returned at once.
 Result<InUse> AskInUse(const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   const WithoutSigio quiet;
-  f_owner_ex owner{F_OWNER_TID, ::gettid()};  // to this thread, where it is held back
+  f_owner_ex owner{F_OWNER_TID, ::gettid()};  // to this thread, where it is blocked
   if (::fcntl(file.fd(), F_SETOWN_EX, &owner) != 0) return InUse::kUnknown;
   if (::fcntl(file.fd(), F_SETLEASE, F_WRLCK) == 0) {
     ::fcntl(file.fd(), F_SETLEASE, F_UNLCK);

@@ -16,7 +16,7 @@ namespace nxdkit {
 namespace fs = std::filesystem;
 
 Result<std::string> RealPath(const std::string& path) {
-  if (path.empty()) return std::string();  // of nothing there is none
+  if (path.empty()) return std::string();  // an empty path has none
   std::error_code error;
   std::string real = fs::weakly_canonical(path, error).string();
   if (error) return SystemError("find its real path", error.value()).in(path);
@@ -34,7 +34,7 @@ std::string NearestExisting(std::string path) {
 
 namespace {
 
-// Makes what is missing; false when another process has taken away what is on the way to it.
+// Makes the missing folders; false if another process removed one on the way.
 Result<bool> MakeMissing(const std::string& path, bool sync) {
   std::vector<std::string> missing;
   for (std::string at = path;; at = ParentPath(at)) {
@@ -42,7 +42,7 @@ Result<bool> MakeMissing(const std::string& path, bool sync) {
     if (there || ParentPath(at) == at) break;
     missing.push_back(at);
   }
-  bool made = false;  // the last of them
+  bool made = false;  // the last folder
   for (; !missing.empty(); missing.pop_back()) {
     const std::string& folder = missing.back();
     made = ::mkdir(folder.c_str(), 0777) == 0;
@@ -50,14 +50,14 @@ Result<bool> MakeMissing(const std::string& path, bool sync) {
     if (!made && errno != EEXIST) return OutputError("create the folder", errno).in(folder);
     if (sync) NXDKIT_TRY(SyncFolder(ParentPath(folder)));
   }
-  // One that was made, and is gone again, is for whoever uses it to find out.
+  // A folder that was made and is gone again is left for its user to notice.
   return made ? Result<bool>(true) : IsThere(path);
 }
 
 }  // namespace
 
 Status MakeFolders(const std::string& path, bool sync) {
-  constexpr int kMostTries = 1000;  // others may take empty folders away, again and again
+  constexpr int kMostTries = 1000;  // others may remove empty folders, again and again
   bool made = false;
   for (int tried = 0; !made && tried < kMostTries; ++tried)
     NXDKIT_TRY(MakeMissing(path, sync).To(made));
@@ -84,7 +84,7 @@ Status SyncFolder(const std::string& path) {
   if (!folder.is_open()) return OutputError("open the folder", errno).in(path);
   int failure = EINTR;
   while (failure == EINTR) failure = ::fsync(folder.fd()) == 0 ? 0 : errno;
-  // Some network file systems cannot sync a folder and say so with EINVAL.
+  // Some network file systems cannot sync a folder, and report EINVAL.
   if (failure != 0 && failure != EINVAL) return OutputError("sync the folder", failure).in(path);
   return OkStatus();
 }

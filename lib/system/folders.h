@@ -1,4 +1,4 @@
-// Folders: made, removed, brought to the disk.
+// Folders: made, removed, synced.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace nxdkit {
 
-// Absolute and without symbolic links as far as the path exists; without a slash at the end.
+// Absolute and without symbolic links as far as the path exists; without a trailing slash.
 Result<std::string> RealPath(const std::string& path);
 
-// `path` or the nearest path above it that exists: where the rest would be made. One that cannot be
-// looked at is taken to exist: whoever uses it learns why not.
+// `path` or the nearest parent that exists, where the rest would be made. A path that cannot be
+// looked at counts as existing: its user learns why not.
 std::string NearestExisting(std::string path);
 
-// The folder and those above it that are missing. With `sync` every new name is on the disk.
+// Makes the folder and its missing parents. With `sync` every new name is on the disk.
 Status MakeFolders(const std::string& path, bool sync = false);
 
-// A file or a folder with all that is in it; nothing when it is missing. Never follows links.
+// Removes a file, or a folder with its contents; nothing if it is missing. Never follows links.
 Status RemoveTree(const std::string& path);
 Status RemoveContents(const std::string& folder);
 

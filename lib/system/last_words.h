@@ -1,4 +1,4 @@
-// What a program says on its standard error before it fails.
+// The standard error of a program that fails.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace nxdkit {
 
-// The end of it is remembered.
+// Remembers its end.
 class LastWords {
  public:
-  // What is there to read now. Closes the pipe at its end.
+  // Reads what is there now. Closes the pipe at its end.
   void Read(Child& child);
   void Clear() { text_.clear(); }
-  // The error, and in its message what was said.
+  // The error, with that text in its message.
   Error AddTo(const Error& error) const;
 
  private:

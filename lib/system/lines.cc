@@ -11,7 +11,7 @@ namespace nxdkit {
 Status ForEachLine(const File& file, uint64_t max_bytes, const LineTaker& each) {
   constexpr uint64_t kBlockBytes = 1 << 20;
   uint64_t number = 1;
-  std::string line;  // as far as it was read
+  std::string line;  // as far as read
   const auto add = [&](std::string_view part) -> Status {
     if (part.size() > max_bytes - line.size())
       return OverLimit("line {}: it is over the limit of {} bytes", number, max_bytes);

@@ -43,8 +43,8 @@ PathInfo InfoOf(const struct stat& at) {
           Nanoseconds(at.st_ctim)};
 }
 
-// What is at a path of which stat(2) said that it is not there: it says the same of a link to
-// nothing, and of what is below one. Both are errors.
+// A closer look at a path that stat(2) reports as missing: it reports the same for a link to
+// nothing, and for a path below one. Both are errors.
 Result<PathInfo> LookAgain(const std::string& path) {
   std::string at = path;
   struct stat found;
@@ -61,7 +61,7 @@ Result<PathInfo> LookAgain(const std::string& path) {
     if (!IsMissing(errno)) return CannotLook(at, errno);
     return Corrupt("a symbolic link that leads to nothing").in(at);
   }
-  // Made meanwhile; or a file system, such as NFS, that has only now heard of it.
+  // Made meanwhile; or a file system, such as NFS, has only now heard of it.
   return at == path ? InfoOf(found) : PathInfo();
 }
 
@@ -70,7 +70,7 @@ Result<bool> Is(const std::string& path, PathKind wanted) {
   return kind == wanted;
 }
 
-// Most file systems say it with the name.
+// Most file systems give the kind with the name.
 std::optional<PathKind> OwnKind(const dirent& entry) {
   if (entry.d_type == DT_REG) return PathKind::kFile;
   if (entry.d_type == DT_DIR) return PathKind::kFolder;
@@ -122,7 +122,7 @@ Result<std::string> ReadLink(const std::string& path) {
   std::string target(PATH_MAX, '\0');
   const ssize_t bytes = ::readlink(path.c_str(), target.data(), target.size());
   if (bytes >= 0) return target.substr(0, static_cast<size_t>(bytes));
-  if (errno == EINVAL) return std::string();  // something else than a link
+  if (errno == EINVAL) return std::string();  // anything but a link
   if (!IsMissing(errno)) return CannotLook(path, errno);
   NXDKIT_TRY(LookAgain(ParentPath(path)));
   return std::string();
@@ -143,7 +143,7 @@ Result<std::vector<FolderEntry>> ListEntries(const std::string& path) {
     if (name != "." && name != "..") entries.push_back({entry->d_name, OwnKind(*entry)});
     errno = 0;
   }
-  // Its own kind: a folder that could be opened is not missing.
+  // An error of its own kind: a folder that could be opened is not missing.
   if (errno != 0) return OutputError("list the folder", errno).in(path);
   std::ranges::sort(entries, {}, &FolderEntry::name);
   return entries;

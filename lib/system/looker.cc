@@ -8,13 +8,13 @@
 namespace nxdkit {
 
 struct Looker::Seen {
-  // By name; no kind where the listing does not tell it.
+  // By name; no kind where the listing does not give it.
   using Listing = std::map<std::string, std::optional<PathKind>>;
 
   std::map<std::string, PathKind> kinds;                  // by path as it was asked
   std::map<std::string, std::optional<Listing>> folders;  // nullopt: it cannot be listed
 
-  // What earlier answers tell of the path.
+  // The answer for the path, if earlier answers imply it.
   std::optional<PathKind> KindOf(const std::string& path) const {
     if (const auto asked = kinds.find(path); asked != kinds.end()) return asked->second;
     const std::string name = BaseName(path);
@@ -32,7 +32,7 @@ struct Looker::Seen {
   }
 
   const std::optional<Listing>& List(const std::string& path) {
-    const std::string folder = ParentPath(JoinPath(path, "name"));  // without a slash at the end
+    const std::string folder = ParentPath(JoinPath(path, "name"));  // without a trailing slash
     const auto [at, is_new] = folders.try_emplace(folder);
     if (!is_new || KindOf(folder).value_or(PathKind::kFolder) != PathKind::kFolder)
       return at->second;
@@ -43,7 +43,7 @@ struct Looker::Seen {
       return at->second;
     }
     at->second.emplace();
-    for (const auto& [name, kind] : *entries)  // where a link leads is asked
+    for (const auto& [name, kind] : *entries)  // links have to be followed
       at->second->emplace(name, kind == PathKind::kLink ? std::nullopt : kind);
     return at->second;
   }

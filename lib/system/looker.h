@@ -1,10 +1,10 @@
-// What is at paths, each asked for once: for the time in which one thing is opened. On Lustre and
-// S3 every question is a round trip.
+// The state of paths, each asked for once, while one thing is opened. On Lustre and S3 every
+// question is a round trip.
 //
 // HasFile and the lists list their folder, which then answers for every name in it; the others
-// answer from a list that is there, and ask lib/system/look.h else. What a listing does not tell (a
-// link, a folder that cannot be listed) is asked there too, with its errors. What is made or taken
-// away later is not seen. Copies share what they know. One thread.
+// answer from an existing list, or else ask lib/system/look.h. Entries that a listing does not
+// settle (a link, a folder that cannot be listed) are asked for there too, with their errors. Later
+// changes are not seen. Copies share their answers. One thread.
 #pragma once
 
 #include <memory>

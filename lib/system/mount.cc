@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 17> kOfOneMachine = {
     "bcachefs", "btrfs", "devtmpfs", "erofs",  "ext2",  "ext3", "ext4", "f2fs", "jfs",
     "overlay",  "ramfs", "reiserfs", "rootfs", "tmpfs", "vfat", "xfs",  "zfs"};
 
-// "\040" is a space: three octal digits for what would end a field.
+// "\040" is a space: three octal digits for characters that would end a field.
 std::string Unescaped(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -50,7 +50,7 @@ Mount ParseRow(const std::string& row) {
   return mount;
 }
 
-// Of the types that belong to one machine; "" for any other.
+// Covers the types that belong to one machine; "" for any other.
 std::string TypeByNumber(const std::string& path) {
   constexpr std::pair<unsigned long, const char*> kTypes[] = {{EXT4_SUPER_MAGIC, "ext4"},
                                                               {XFS_SUPER_MAGIC, "xfs"},
@@ -85,12 +85,12 @@ Mount MountOf(const std::string& path) {
 Mount MountIn(const std::string& table, const std::string& path) {
   const std::string there = NearestExisting(path);
   const Result<std::string> resolved = RealPath(there);
-  const std::string& real = resolved.ok() ? *resolved : there;  // for warnings alone
+  const std::string& real = resolved.ok() ? *resolved : there;  // only for warnings
   Mount found;
   std::ifstream rows(table);
   for (std::string row; std::getline(rows, row);) {
     Mount mount = ParseRow(row);
-    // Of two at one place the later one is seen.
+    // If two are mounted at one place, the later one is visible.
     if (Contains(mount.folder, real) && mount.folder.size() >= found.folder.size() &&
         !mount.type.empty())
       found = std::move(mount);

@@ -23,7 +23,7 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// The 22nd word of /proc/PID/stat (proc(5)), counted from the end of the name in brackets, which
+// The 22nd field of /proc/PID/stat (proc(5)), counted from the end of the name in brackets, which
 // may hold anything. nullopt: no such process.
 std::optional<int64_t> StartOf(int64_t pid) {
   const std::string stat = FirstLine(fmt::format("/proc/{}/stat", pid));
@@ -35,7 +35,7 @@ std::optional<int64_t> StartOf(int64_t pid) {
   return ParseNumber<int64_t>(word);
 }
 
-// Of two containers the same pid is two processes.
+// The same pid in two containers is two processes.
 std::string Kernel() {
   struct stat names;
   const uint64_t space = ::stat("/proc/self/ns/pid", &names) == 0 ? names.st_ino : 0;

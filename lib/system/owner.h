@@ -1,5 +1,5 @@
-// PRIVATE: which process made something, on which machine, and whether it lives: for files that
-// stand in for locks where the file system has none.
+// PRIVATE: identifies a process and its machine, and whether it lives: for files that act as locks
+// where the file system has none.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@ namespace nxdkit {
 
 struct Owner {
   std::string host;
-  std::string boot;  // of the kernel it runs on; two containers of one machine share it
+  std::string boot;  // of its kernel; two containers of one machine share it
   int64_t pid = 0;
-  int64_t start = 0;  // in ticks since the boot: another process of the same pid has another
+  int64_t start = 0;  // in ticks since the boot; differs when a pid is used again
 
   std::string ToText() const;  // one line of four words
   bool operator==(const Owner&) const = default;
 };
 
 Owner ThisProcess();
-// For the names of files that others may make at the same moment: a process id does not tell two
-// containers apart.
+// For the names of files that others may make at the same moment: process ids may be equal in two
+// containers.
 uint64_t RandomNumber();
-std::optional<Owner> ParseOwner(std::string_view text);  // the line that ToText gives
+std::optional<Owner> ParseOwner(std::string_view text);  // the line from ToText
 
-// kUnknown: it ran on another machine, or where its processes cannot be seen.
+// kUnknown: it ran on another machine, or its processes cannot be seen.
 enum class Alive { kYes, kNo, kUnknown };
 Alive AskAlive(const Owner& owner);
 
-// When the file or folder itself changed last, in seconds by the clock of its file system; 0 where
-// it is not, and now where it cannot be looked at: nobody is taken for dead by that. What a process
-// of another machine writes is the only sign of its life.
+// The time of the last change of the file or folder itself, in seconds by the clock of its file
+// system; 0 if it is missing, and now if it cannot be looked at: that makes nobody count as dead.
+// The writes of a process on another machine are the only sign of its life.
 int64_t ChangedAt(const std::string& path);
 
-// Whether it must be waited for: what cannot be asked counts as alive for `patience` seconds after
-// its last sign.
+// Whether it must be waited for: a process that cannot be checked counts as alive for `patience`
+// seconds after its last sign.
 bool MayLive(Alive alive, int64_t last_sign, int64_t now, int64_t patience);
 
 }  // namespace nxdkit

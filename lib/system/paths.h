@@ -1,4 +1,4 @@
-// Paths as text: nothing is asked of the file system (lib/system/folders.h does).
+// Paths as text: the file system is not asked (see lib/system/folders.h).
 #pragma once
 
 #include <string>

@@ -11,12 +11,12 @@
 namespace nxdkit {
 namespace {
 
-// Whether `path` is `folder` or lies inside it. Both are real paths.
+// Whether `path` is `folder` or inside it. Both are real paths.
 bool IsWithin(const std::string& path, const std::string& folder) {
   return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + "/");
 }
 
-// The nearest folder above the output that exists, where the rest will be made.
+// The nearest existing folder above the output, where the rest will be made.
 Status CheckFolder(const std::string& real_output) {
   const std::string folder = NearestExisting(ParentPath(real_output));
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
@@ -38,10 +38,10 @@ Status CheckPlaces(const std::string& output, const std::vector<std::string>& re
     NXDKIT_ASSIGN(const std::string in, RealPath(path));
     if (in == out) return BadUsage("the output is the input itself").in(output);
     if (IsWithin(in, out))
-      return BadUsage("the output would replace the folder that {} is in, which is read", path)
+      return BadUsage("the output would replace the folder that contains the input {}", path)
           .in(output);
     if (IsWithin(in, staging))
-      return BadUsage("the output is built in {}, where {} is, which is read", staging, path)
+      return BadUsage("the output is built in {}, which contains the input {}", staging, path)
           .in(output);
   }
   return CheckFolder(out);

@@ -27,10 +27,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPollMilliseconds = 5;  // where the kernel has no pidfd
+constexpr int kPollMilliseconds = 5;  // for kernels without pidfd
 constexpr auto kReaping = std::chrono::seconds(1);
 
-// The places in a list like PATH that are the same whatever the working directory is.
+// The entries of a list like PATH that do not depend on the working directory.
 std::vector<std::string_view> AbsolutePlaces(std::string_view list) {
   std::vector<std::string_view> places = Split(list, ':');
   std::erase_if(places, [](std::string_view place) { return !place.starts_with('/'); });
@@ -38,7 +38,7 @@ std::vector<std::string_view> AbsolutePlaces(std::string_view list) {
 }
 
 bool IsExecutableFile(const std::string& path) {
-  // As a shell looks along $PATH: what cannot be looked at is passed over.
+  // As a shell searches $PATH: entries that cannot be looked at are skipped.
   return KindForHint(path) == PathKind::kFile && ::access(path.c_str(), X_OK) == 0;
 }
 
@@ -51,20 +51,20 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 
 constexpr long kMostDescriptors = 1 << 16;
 
-// What Become needs, made before the fork: after it no memory may be taken.
+// The arguments of Become, made before the fork: no memory may be allocated after it.
 struct NewProgram {
   const char* program;
   char* const* words;
   char* const* environment;
-  std::array<int, 3> streams;  // -1: ours stays
-  const char* folder;          // nullptr: ours stays
-  int report;                  // where errno goes when it fails
+  std::array<int, 3> streams;  // -1: keep ours
+  const char* folder;          // nullptr: keep ours
+  int report;                  // receives errno on failure
   int signal_with_parent;
   pid_t parent;
   int most_descriptors;
 };
 
-// Above the standard streams, which are replaced one by one, and closed on exec.
+// Moves the descriptor above the standard streams, which are replaced one by one; closed on exec.
 int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
 
 // Between fork and exec: only what may be called there.
@@ -76,7 +76,8 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
     if (::getppid() != to.parent) ::_exit(127);
   }
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  // To us it says: save. Slurm sends it to all processes of a step; who has not heard of it dies.
+  // To nxdkit it means: save. Slurm sends it to all processes of a step; those without a handler
+  // die.
   ::signal(SIGUSR1, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
@@ -85,7 +86,8 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   for (int i = 0; i < 3; ++i) streams[i] = to.streams[i] < 0 ? i : AboveStandard(to.streams[i]);
   bool ready = true;
   for (int i = 0; i < 3; ++i) ready = ready && (streams[i] == i || ::dup2(streams[i], i) >= 0);
-  // What libraries have opened: a connection that a child has too does not end with us.
+  // Descriptors opened by libraries: a connection that a child shares does not end with this
+  // process.
   if (::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0)  // before Linux 5.11
     for (int fd = STDERR_FILENO + 1; fd < to.most_descriptors; ++fd)
       ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -96,7 +98,7 @@ int AboveStandard(int fd) { return ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 
   ::_exit(127);
 }
 
-// They stay those of the processes when their numbers are given to others.
+// Handles stay valid when the numbers of the processes are used again.
 std::vector<Descriptor> HandlesOf(const std::vector<pid_t>& processes) {
   std::vector<Descriptor> out;
   for (const pid_t pid : processes) {
@@ -151,7 +153,7 @@ std::vector<std::string> WithoutRelativePlaces(std::vector<std::string> environm
     const auto places = AbsolutePlaces(std::string_view(entry).substr(name.size() + 1));
     entry = fmt::format("{}={}", name, fmt::join(places, ":"));
   }
-  // An empty list is one empty place.
+  // An empty list is one empty entry.
   std::erase_if(environment, [](std::string_view entry) { return entry == "LD_LIBRARY_PATH="; });
   return environment;
 }
@@ -190,7 +192,7 @@ ssize_t WriteQuietly(int fd, std::string_view bytes) {
   const ssize_t written = ::write(fd, bytes.data(), bytes.size());
   const int failure = errno;
   if (written < 0 && failure == EPIPE && !was_pending) {
-    // The signal went to this thread: taken away before anybody sees it.
+    // The signal went to this thread: removed before anybody sees it.
     const timespec now = {};
     while (::sigtimedwait(&pipe_signal, nullptr, &now) < 0 && errno == EINTR) {
     }
@@ -237,7 +239,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
   const pid_t pid = ::fork();
   if (pid < 0) return OutputError("start a process for", errno).in(options.program);
   if (pid == 0) Become(to);
-  ::setpgid(pid, pid);  // whichever of the two comes first
+  ::setpgid(pid, pid);  // in both processes, whichever comes first
   Process process(pid, std::move(mark));
   report.write.Close();
   if (const int failure = FailureOf(report.read); failure != 0)
@@ -247,7 +249,7 @@ Result<Process> Process::Start(const ProcessOptions& options) {
 
 bool Process::HasEnded() const {
   if (pid_ < 0 || reaped_) return true;
-  // Not reaped: the zombie keeps the number of the group from being used again.
+  // Not reaped: the zombie keeps the group's number from being used again.
   siginfo_t info = {};
   const int failed = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
   if (failed != 0) return errno == ECHILD;  // SIGCHLD is ignored: the kernel reaped it
@@ -269,7 +271,7 @@ bool Process::WaitForEnd(Time most) const {
 void Process::End(Time grace) {
   if (pid_ < 0 || reaped_) return;
   if (!HasEnded()) {
-    // Whose parents end when they are asked to is known by its descent now, and not later.
+    // Processes whose parents end when asked are known by descent only now.
     const std::vector<Descriptor> family = HandlesOf(RunningFamily(pid_, mark_));
     ::kill(-pid_, SIGTERM);
     WaitForEnd(grace);
@@ -281,8 +283,8 @@ void Process::End(Time grace) {
 void Process::Kill() {
   if (pid_ < 0 || reaped_) return;
   KillFamily();
-  // What hangs in the kernel, at a file system that is gone, ends when that lets go of it: it is
-  // not waited for. Whoever reaps what we leave reaps it.
+  // A process that hangs in the kernel, at a file system that is gone, ends when that returns: it
+  // is not waited for. Whoever reaps what we leave reaps it.
   if (WaitForEnd(kReaping)) {
     pid_t got;
     do {
@@ -293,8 +295,8 @@ void Process::Kill() {
   pidfd_.Close();
 }
 
-// Not reaped yet: the number is still the program's own. Again until none is left, because one that
-// is looked at may be making the next.
+// Not reaped yet: the number is still the program's own. Repeats until none is left, because a
+// process may be starting the next one meanwhile.
 void Process::KillFamily() const {
   const Clock::time_point until = Clock::now() + kReaping;
   while (true) {

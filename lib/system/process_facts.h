@@ -1,5 +1,5 @@
-// Facts that the kernel tells of a running process: for files that name the process which works
-// on something.
+// The kernel's facts about a running process: for files that name the process which works on
+// something.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace nxdkit {
 
 struct ProcessFacts {
-  std::string name;                // at most 15 bytes of it: that is what the kernel keeps
+  std::string name;                // at most 15 bytes, as the kernel keeps it
   std::vector<std::string> words;  // its command line; none for a zombie or a kernel thread
 };
 
-// nullopt: no process of this number can be seen from here.
+// nullopt if no process of this number is visible.
 std::optional<ProcessFacts> FactsOfProcess(int64_t pid);
 
-std::string HostName();  // "-" when the machine has none
+std::string HostName();  // "-" if the machine has none
 
 }  // namespace nxdkit

@@ -21,7 +21,7 @@ void WaitForOutput(const Child& child) {
   ::poll(ends.data(), ends.size(), kMostWaitMilliseconds);
 }
 
-// All that is there to read now. A program that prints for ever is stopped by the size.
+// Reads all that is there now. The size limit stops a program that prints for ever.
 Status ReadOutput(Child& child, size_t max_bytes, std::string& text) {
   char buffer[1 << 16];
   while (child.out.is_open()) {
@@ -39,7 +39,7 @@ Status WaitForEnd(const ProgramRun& run, Child& child, LastWords& words, std::st
   const Stopwatch watch;
   const double most = std::chrono::duration<double>(run.most).count();
   while (true) {
-    const bool ended = child.process.HasEnded();  // asked first: what it wrote is in the pipes then
+    const bool ended = child.process.HasEnded();  // asked first: its output is in the pipes then
     words.Read(child);
     NXDKIT_TRY(ReadOutput(child, run.max_bytes, text));
     if (ended) return OkStatus();
@@ -61,7 +61,7 @@ Result<std::string> OutputOf(const ProgramRun& run) {
   LastWords words;
   std::string text;
   const Status ended = WaitForEnd(run, child, words, text);
-  child.process.Kill();  // with what it left running
+  child.process.Kill();  // with the processes that it left running
   if (!ended.ok()) return ended.error();
   words.Read(child);
   if (child.process.exit_code() != 0)

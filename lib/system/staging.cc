@@ -27,8 +27,8 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// Of this process. The inode tells machines of one file system apart; the process, those that meet
-// an inode that was given back meanwhile.
+// The name is unique to this process. The inode distinguishes machines that share a file system;
+// the process id, processes that get the same inode again.
 std::string AsideName(const std::string& output, uint64_t inode) {
   return fmt::format("{}{}{}-{}{}", output, kAside, ::getpid(), inode, kPartial);
 }
@@ -52,8 +52,8 @@ bool IsMountPoint(const std::string& path) {
   return (info.stx_attributes & info.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-// The output's real place: without trailing slashes, behind a symbolic link or a final "." or
-// "..", because a rename replaces names, and needs the staging place on the same file system.
+// The output's real place: without trailing slashes, symbolic links or a final "." or "..", because
+// a rename replaces names, and needs the staging place on the same file system.
 Result<std::string> ResolveOutput(const std::string& output) {
   if (output.empty()) return BadUsage("the output's name is empty");
   const std::string name = BaseName(output);
@@ -65,7 +65,7 @@ Result<std::string> ResolveOutput(const std::string& output) {
   if (::stat(path.c_str(), &info) != 0 && errno == ENOENT)
     return BadUsage("the output is a symbolic link to nothing").in(output);
   NXDKIT_ASSIGN(std::string real, RealPath(path));
-  // The root alone is one character; compared as a text, it is "uninitialised" to g++ 12.
+  // Only the root is one character; comparing it as text is "uninitialised" to g++ 12.
   if (real.size() == 1) return BadUsage("the root folder cannot be an output").in(output);
   return real;
 }
@@ -76,7 +76,7 @@ bool SameFile(int fd, const std::string& path) {
          open_info.st_dev == path_info.st_dev && open_info.st_ino == path_info.st_ino;
 }
 
-// renameat2 with `flags`; true when the kernel or the file system does not have the flag.
+// Whether renameat2 failed because the kernel or the file system does not have the flag.
 bool RenameFlagIsMissing(int failure) {
   return failure == EINVAL || failure == ENOSYS || failure == EOPNOTSUPP;
 }
@@ -90,15 +90,15 @@ uint64_t InodeOf(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-// The file or folder opened and locked; closed when somebody else has it, or there are no locks.
+// Opens and locks the file or folder; closed if somebody else has the lock, or there are no locks.
 Descriptor TryLock(const std::string& path) {
   Descriptor lock(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (lock.is_open() && ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0) lock.Close();
   return lock;
 }
 
-// What processes that were killed have left aside: nobody holds it any more. What cannot be removed
-// stays: no reason to fail now that the work is done.
+// Removes old outputs that killed processes put aside: nobody holds a lock on them. Failure to
+// remove one is ignored: the work is done.
 void RemoveAsides(const std::string& output) {
   const Result<std::vector<std::string>> names = ListFolder(ParentPath(output));
   if (!names.ok()) return;
@@ -109,12 +109,12 @@ void RemoveAsides(const std::string& output) {
   }
 }
 
-// `fresh` and the output trade places. 0, or the reason, and then nothing has changed.
+// Swaps `fresh` and the output. Returns 0, or the reason, and then nothing has changed.
 int Exchange(const std::string& fresh, const std::string& output) {
   if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, output.c_str(), RENAME_EXCHANGE) == 0)
     return 0;
   if (!RenameFlagIsMissing(errno)) return errno;
-  // In steps where the file system has no exchange.
+  // In steps, for file systems without exchange.
   const std::string third = AsideName(output, 0);
   if (::rename(output.c_str(), third.c_str()) != 0) return errno;
   if (::rename(fresh.c_str(), output.c_str()) != 0) {
@@ -126,7 +126,7 @@ int Exchange(const std::string& fresh, const std::string& output) {
   return 0;
 }
 
-// Whether the staging place can be made: what Begin would find out by making it.
+// Whether the staging place can be made, which Begin finds out by making it.
 Status CheckPlace(const std::string& output) {
   const std::string staging = output + ".partial";
   NXDKIT_ASSIGN(const PathInfo there, LookAtLink(staging));
@@ -135,7 +135,7 @@ Status CheckPlace(const std::string& output) {
   const std::string parent = NearestExisting(ParentPath(output));
   if (::access(parent.c_str(), W_OK | X_OK) != 0)
     return OutputError("write into the folder", errno).in(parent);
-  // Folders of the kernel take no files, whatever their permissions say.
+  // Kernel file systems take no files, whatever their permissions say.
   struct statfs system;
   if (::statfs(parent.c_str(), &system) == 0 &&
       (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC))
@@ -177,7 +177,7 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   if (options.parents && !has_parent) NXDKIT_TRY(MakeFolders(parent, options.sync));
   NXDKIT_TRY(staging.Lock());
   if (Status status = staging.Prepare(); !status.ok()) {
-    ::rmdir(staging.staging_.c_str());  // unless there is work of an earlier run in it
+    ::rmdir(staging.staging_.c_str());  // unless it has the work of an earlier run
     return std::move(status).error();
   }
   staging.build_path_ =
@@ -186,7 +186,7 @@ Result<Staging> Staging::Begin(const std::string& output, const Options& options
   return staging;
 }
 
-// With the lock held: the process that held it until now may have published.
+// With the lock held: the process that held it before may have published.
 Status Staging::Prepare() {
   NXDKIT_TRY(CheckOutput());
   if (!options_.resume) NXDKIT_TRY(RemoveContents(staging_));
@@ -219,7 +219,8 @@ Staging& Staging::operator=(Staging&& other) noexcept {
 }
 
 Staging::~Staging() {
-  // Removed before the lock goes: the next one finds either all of it, locked, or nothing.
+  // Removed before the lock is released: the next process finds either all of it, locked, or
+  // nothing.
   if (!done_ && !keep_) (void)RemoveTree(staging_).ok();
 }
 
@@ -246,7 +247,7 @@ Status Staging::Lock() {
     }
     if (SameFile(fd, staging_)) return OkStatus();
   }
-  return Error(Errc::kIo, fmt::format("the staging folder went away {} times", kAttempts))
+  return Error(Errc::kIo, fmt::format("the staging folder disappeared {} times", kAttempts))
       .in(staging_);
 }
 
@@ -278,7 +279,7 @@ Status Staging::Publish() {
   Status published = options_.folder ? PublishFolder() : PublishFile();
   if (!done_) keep_ = true;
   if (done_ || published.ok()) return published;
-  const Error& error = published.error();  // whose own hint says less
+  const Error& error = published.error();  // its own hint says less
   return Error(error.code(), error.message())
       .in(error.file())
       .hint(fmt::format("the finished output was left in {}", build_path_));
@@ -307,33 +308,33 @@ Status Staging::PublishOnly(const std::string& name) {
 Status Staging::PublishFolder() {
   NXDKIT_ASSIGN(const bool there, IsThere(output_));
   if (options_.replace && there) return Replace();
-  // Over an empty folder this works, over a folder that was filled meanwhile it fails.
+  // Succeeds over an empty folder, fails over a folder that was filled meanwhile.
   if (::rename(staging_.c_str(), output_.c_str()) != 0)
     return RenameError(staging_, output_, errno);
   done_ = true;
   return options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus();
 }
 
-// The exchange goes through a third name: were it done with the staging name, a crash right after
-// it would leave the old output where --resume looks for half-made work. From the first rename on
-// the staging name is free, and whoever takes it may come here before this is over; who clears up
-// then takes only what nobody has locked. We hold our own from the beginning, and the old output,
-// which comes into its place, from now on.
+// The exchange goes through a third name: with the staging name, a crash right after it would leave
+// the old output where --resume looks for unfinished work. From the first rename on the staging
+// name is free, and a process that takes it may get here before this one is done; its clean-up then
+// removes only what nobody has locked. Ours is locked from the beginning, and the old output, which
+// takes its place, from now on.
 Status Staging::Replace() {
   RemoveAsides(output_);
   const std::string aside = AsideName(output_, InodeOf(lock_.fd()));
   const Descriptor old = TryLock(output_);
   if (::rename(staging_.c_str(), aside.c_str()) != 0) return RenameError(staging_, aside, errno);
   if (const int failure = Exchange(aside, output_); failure != 0) {
-    // Back, unless somebody has begun in that place.
+    // Moved back, unless somebody has started in that place.
     if (::renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, staging_.c_str(), RENAME_NOREPLACE) != 0)
       build_path_ = aside;
     return RenameError(build_path_, output_, failure);
   }
   done_ = true;
-  lock_.Close();  // the new output is whole, and anybody's
+  lock_.Close();  // the new output is complete, and free for others
   if (Status synced = options_.sync ? SyncFolder(ParentPath(output_)) : OkStatus(); !synced.ok())
-    // After a power cut the old output may have its name again.
+    // After a power cut the old output may have its name back.
     return Error(synced.error().code(), synced.error().message())
         .in(synced.error().file())
         .hint(fmt::format("the new output is in its place; the old one was left in {}", aside));

@@ -26,7 +26,7 @@ void ReturnFreeMemory() {
 
 namespace {
 
-// The first word of a file as a number; nullopt for "max" and when there is none.
+// The first word of a file as a number; nullopt for "max" or none.
 std::optional<uint64_t> NumberIn(const std::string& path) {
   uint64_t number = 0;
   std::ifstream file(path);
@@ -48,7 +48,7 @@ std::optional<uint64_t> MemoryLimitBytes(const std::string& root) {
   const auto lower = [&](std::optional<uint64_t> limit) {
     if (limit && (!least || *limit < *least)) least = limit;
   };
-  // "0::/a/b" of version 2, "9:memory:/a/b" of version 1; a limit of /a holds for /a/b too.
+  // "0::/a/b" of version 2, "9:memory:/a/b" of version 1; a limit on /a applies to /a/b too.
   std::ifstream groups(root + "/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':');

@@ -14,15 +14,15 @@ namespace {
 constexpr std::string_view kFile = "file";
 constexpr std::string_view kHomeWords[] = {"~", "$HOME", "${HOME}"};
 
-// With one slash too, which is what a path becomes where somebody has made it shorter.
+// With one slash too, since some programs shorten paths to that.
 constexpr std::string_view kSchemes[] = {"s3", "gs", "az", "hdfs", "hf", "http", "https", "file"};
 
-// To the first slash: "~", "$HOME"; all of a path without one.
+// The part up to the first slash: "~", "$HOME"; the whole path without one.
 std::string_view FirstPart(std::string_view path) { return path.substr(0, path.find('/')); }
 
 bool BeginsName(char c) { return c == '_' || (IsAlnum(c) && !IsDigit(c)); }
 
-// "$RUN" of "a-$RUN", "${RUN}" of "${RUN}b", "~you" of "~you"; "" where a shell replaces nothing.
+// "$RUN" of "a-$RUN", "${RUN}" of "${RUN}b", "~you" of "~you"; "" if a shell replaces nothing.
 std::string_view Replaceable(std::string_view part, bool is_first) {
   if (is_first && part.starts_with('~')) return part;
   for (size_t at = part.find('$'); at != part.npos; at = part.find('$', at + 1)) {
@@ -37,7 +37,7 @@ std::string_view Replaceable(std::string_view part, bool is_first) {
   return "";
 }
 
-// What a shell would replace, unless it is there under that very name. `text`: as it was written.
+// Refuses what a shell would replace, unless a file of that very name exists. `text`: as written.
 Status RefuseUnreplaced(const std::string& path, const std::string& text) {
   for (size_t begin = 0; begin < path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());

@@ -6,7 +6,7 @@
 
 namespace nxdkit {
 
-// This thread's character set is UTF-8 as long as the object lives. Does nothing on a system
+// Sets this thread's character set to UTF-8 as long as the object lives. Does nothing on a system
 // without the C.UTF-8 locale.
 class Utf8Locale {
  public:

@@ -10,15 +10,16 @@
 namespace nxdkit {
 namespace {
 
-// Read and hashed in steps that stay in the second-level cache, and are no small ones for a disk.
+// Bytes are read and hashed in steps that stay in the second-level cache, and are not small for a
+// disk.
 constexpr uint64_t kStepBytes = 1 << 20;
-// Beyond this, parts that lie apart are not remembered: they are read again when all is to be
-// proved.
+// Beyond this, separate parts are not remembered: they are read again when everything is to be
+// verified.
 constexpr size_t kMaxParts = 16384;
 
 // A part of a read that is hashed, with its CRC as far as it has been read.
 struct Hashed {
-  Crc32Parts::Range range;
+  PiecewiseCrc32::Range range;
   uint32_t crc = 0;
 };
 
@@ -44,7 +45,7 @@ Status CheckedStorage::ReadAt(uint64_t offset, std::span<std::byte> to) const {
   std::vector<Hashed> parts;
   {
     const std::lock_guard lock(mutex_);
-    for (const Crc32Parts::Range& range : seen_.Missing(offset, offset + to.size()))
+    for (const PiecewiseCrc32::Range& range : seen_.Missing(offset, offset + to.size()))
       parts.push_back({range});
   }
   for (uint64_t at = 0; at < to.size(); at += kStepBytes) {
@@ -55,13 +56,13 @@ Status CheckedStorage::ReadAt(uint64_t offset, std::span<std::byte> to) const {
   const std::lock_guard lock(mutex_);
   if (seen_.size() < kMaxParts)
     for (const auto& [range, crc] : parts) seen_.Add(range.begin, range.end - range.begin, crc);
-  const Crc32Parts::Part all = seen_.FromStart();
+  const PiecewiseCrc32::Part all = seen_.FromStart();
   if (all.bytes != bytes()) return OkStatus();
   Status settled = Settle(all.crc);
   return deferred_ ? OkStatus() : settled;
 }
 
-// Called with the lock.
+// Called with the lock held.
 Status CheckedStorage::Settle(uint32_t found) const {
   Status same = CompareCrc32(found, crc_);
   state_ = same.ok() ? State::kProved : State::kDamaged;
@@ -88,14 +89,14 @@ Status CheckedStorage::Hash(uint64_t begin, uint64_t end, uint32_t& crc) const {
 
 Status CheckedStorage::Prove() const {
   if (is_proved()) return OkStatus();
-  std::vector<Crc32Parts::Part> seen;
+  std::vector<PiecewiseCrc32::Part> seen;
   {
     const std::lock_guard lock(mutex_);
     seen = seen_.All();
   }
   uint32_t crc = 0;
   uint64_t done = 0;
-  for (const Crc32Parts::Part& part : seen) {
+  for (const PiecewiseCrc32::Part& part : seen) {
     NXDKIT_TRY(Hash(done, part.begin, crc));
     crc = part.begin == 0 ? part.crc : Crc32Combine(crc, part.crc, part.bytes);
     done = part.begin + part.bytes;

@@ -1,4 +1,4 @@
-// Bytes whose CRC-32 their format keeps, such as a record of a zip archive, checked as they are
+// Bytes with a CRC-32 in their format, such as a record of a zip archive, checked while they are
 // read.
 #pragma once
 
@@ -8,17 +8,17 @@
 #include <mutex>
 #include <string>
 
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 #include "lib/tensor/tensor.h"
 
 namespace nxdkit {
 
-// kCorrupt, with what was found and what was recorded; the place is the caller's.
+// kCorrupt, with the value found and the value recorded; the caller adds the place.
 Status CompareCrc32(uint32_t found, uint32_t recorded);
 
 // Every byte is hashed when it is read for the first time. The read that completes the bytes, and
-// each later one, fails when they are not those that were recorded; until then nothing is proved.
-// The error names file, member and offset. Thread-safe.
+// each later one, fails if they differ from the recorded ones; until then nothing is verified. The
+// error names file, member and offset. Thread-safe.
 class CheckedStorage : public Storage {
  public:
   // `member` names the bytes within their file, for messages.
@@ -34,12 +34,12 @@ class CheckedStorage : public Storage {
 
   const std::string& member() const { return member_; }
   uint32_t crc() const { return crc_; }
-  // How many bytes were read; all of them, once the checksum was compared.
+  // The number of bytes read; all of them, once the checksum was compared.
   uint64_t seen_bytes() const;
-  // Whether all were read, and are what was recorded.
+  // Whether all were read and match the checksum.
   bool is_proved() const { return state_ == State::kProved; }
-  Status Prove() const;  // reads what nobody has read yet
-  // From now on only Prove fails: for whoever wants to see all that is wrong.
+  Status Prove() const;  // reads all bytes that were not read yet
+  // From now on only Prove fails: for callers that want to see everything that is wrong.
   void Defer() const { deferred_ = true; }
 
  private:
@@ -54,7 +54,7 @@ class CheckedStorage : public Storage {
   mutable std::atomic<State> state_ = State::kOpen;
   mutable std::atomic<bool> deferred_ = false;
   mutable std::mutex mutex_;
-  mutable Crc32Parts seen_;  // guarded by mutex_
+  mutable PiecewiseCrc32 seen_;  // guarded by mutex_
 };
 
 }  // namespace nxdkit

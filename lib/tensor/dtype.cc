@@ -55,7 +55,7 @@ struct Alias {
   std::string_view name;
   Dtype dtype;
 };
-// torch's own short names, and those people write in configs and options.
+// torch's own short names, and those that people write in configs and options.
 constexpr Alias kAliases[] = {
     {"half", Dtype::kF16},     {"fp16", Dtype::kF16},   {"f16", Dtype::kF16},
     {"bf16", Dtype::kBF16},    {"float", Dtype::kF32},  {"fp32", Dtype::kF32},
@@ -128,8 +128,8 @@ inline uint32_t F32FromF64(uint64_t bits) {
   return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
 }
 
-// F64 to F32 with the last bit set whenever anything was lost: a second rounding to 16 bits then
-// sees that the value was no tie, so the two together round once.
+// F64 to F32 with the last bit set if anything was lost: a second rounding to 16 bits then sees
+// that the value was not a tie, so the two together round once.
 inline uint32_t F32FromF64ToOdd(uint64_t bits) {
   const double value = std::bit_cast<double>(bits);
   const float nearest = static_cast<float>(value);
@@ -206,7 +206,7 @@ constexpr ConverterRow kConverters[] = {
     {Dtype::kF64, Dtype::kBF16, ThroughF32<F64ToF32ToOdd, 8, F32ToBf16, 2>},
 };
 
-// A float of 8 bits with `mantissa_bits` and no special values, those taken out before.
+// An 8-bit float with `mantissa_bits`; special values are handled before.
 double SmallFloat(uint8_t bits, int mantissa_bits, int bias) {
   const int magnitude = bits & 0x7f;
   const int exponent = magnitude >> mantissa_bits;
@@ -300,8 +300,8 @@ Shape RowMajorStrides(const Shape& shape) {
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    // As torch does it for empty tensors. Before a dimension of 0 the product may still overflow;
-    // nothing is addressed with it then.
+    // As torch computes them for empty tensors. Before a dimension of 0 the product may still
+    // overflow; nothing is addressed with it then.
     (void)__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride);
   }
   return strides;

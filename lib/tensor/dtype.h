@@ -12,7 +12,7 @@
 
 namespace nxdkit {
 
-// Order of the first 22 = the ascending order of safetensors' own Dtype enum; its writer sorts
+// The order of the first 22 is the ascending order of safetensors' own Dtype enum; its writer sorts
 // tensors by this order, descending. Do not reorder.
 enum class Dtype : uint8_t {
   kBool,
@@ -55,7 +55,7 @@ struct DtypeInfo {
 
 const DtypeInfo& Info(Dtype dtype);
 inline std::string_view Name(Dtype dtype) { return Info(dtype).name; }
-// What XLA_DOWNCAST_BF16 makes of a type on the device: F32 -> BF16, F64 -> F32; others stay.
+// The type that XLA_DOWNCAST_BF16 puts on the device: F32 -> BF16, F64 -> F32; others stay.
 Dtype Downcast(Dtype dtype);
 inline std::string_view TorchName(Dtype dtype) { return Info(dtype).torch_name; }
 int64_t ElementBytes(Dtype dtype);  // 0 for the sub-byte types F4 and F6
@@ -63,14 +63,15 @@ int64_t ElementBytes(Dtype dtype);  // 0 for the sub-byte types F4 and F6
 std::optional<Dtype> DtypeFromName(std::string_view safetensors_name);
 std::optional<Dtype> DtypeFromTorchName(std::string_view torch_name);  // "bfloat16", "half"...
 // The first of `words` that names the same element type as `name`, each in any of the spellings
-// above and in either case: "bf16" of "torch.bfloat16" and of "BF16"; `name` where there is none.
+// above and in either case: "bf16" of "torch.bfloat16" and of "BF16"; `name` if there is none.
 std::string WordOfDtype(std::string_view name, std::span<const std::string> words);
 
 using Shape = std::vector<int64_t>;
 
-// Number of elements; nullopt on a negative dim or overflow of int64.
+// The number of elements; nullopt on a negative dimension or overflow of int64.
 std::optional<int64_t> ElementCount(const Shape& shape);
-// Bytes of a packed tensor; kCorrupt on overflow or when sub-byte elements do not fill whole bytes.
+// The bytes of a packed tensor; kCorrupt on overflow or if sub-byte elements do not fill whole
+// bytes.
 Result<uint64_t> PackedBytes(Dtype dtype, const Shape& shape);
 // Row-major strides in elements. The product must not overflow (PackedBytes has been called).
 Shape RowMajorStrides(const Shape& shape);
@@ -84,7 +85,7 @@ void ConvertElements(Dtype from_dtype, const std::byte* from, Dtype to_dtype, st
                      int64_t count);
 bool Convertible(Dtype from, Dtype to);  // equal, or both floating
 
-// One element widened to double. Complex gives the real part; sub-byte types (no address) NaN.
+// One element widened to double. Complex types give the real part; sub-byte types (no address) NaN.
 double ElementAsDouble(Dtype dtype, const std::byte* element);
 
 void SwapBytes(std::span<std::byte> bytes, int unit);  // each unit is reversed in place

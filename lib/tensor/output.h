@@ -1,5 +1,5 @@
-// What an output file will look like, decided before the first byte is written: so that many
-// threads can write tensor data at once and in any order, and no tensor is ever held whole.
+// The layout of an output file, decided before the first byte is written: so that many threads can
+// write tensor data at once and in any order, and no tensor is ever held whole.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct OutputTensor {
   Shape shape;
 };
 
-// Bytes at a place of the file.
+// Bytes at a place in the file.
 struct Fragment {
   uint64_t offset = 0;
   std::string bytes;
@@ -38,8 +38,8 @@ class FileEncoder {
   // All bytes that are not tensor data (headers, padding, directory). `crcs[i]` belongs to
   // tensors()[i]; empty when !needs_crc(). Written last, so an unfinished file is never valid.
   virtual std::vector<Fragment> Frame(std::span<const uint32_t> crcs) const = 0;
-  // The same one by one, where there may be too many to have at once. Ends with what `take` fails
-  // with.
+  // The same one by one, since there may be too many to hold at once. Ends with the error of
+  // `take`.
   using TakeFragment = std::function<Status(uint64_t offset, std::span<const std::byte> bytes)>;
   virtual Status ForEachFragment(std::span<const uint32_t> crcs, const TakeFragment& take) const {
     for (const Fragment& fragment : Frame(crcs))

@@ -11,8 +11,8 @@
 namespace nxdkit {
 namespace {
 
-// Lanes are spelled out as vectors of the compiler: the order of additions is then part of the
-// source, the same for every instruction set, and -O2 suffices.
+// Lanes are spelled out as compiler vectors: the order of additions is then part of the source, the
+// same for every instruction set, and -O2 suffices.
 constexpr int kLanes = 8;
 using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 
@@ -33,8 +33,8 @@ struct Lanes<double> {
   static constexpr int64_t kInfinity = 0x7ff0000000000000;
 };
 
-// How 2 * kLanes elements become two vectors, in any order but always the same, and one element a
-// number.
+// Turns 2 * kLanes elements into two vectors, in any order but always the same, and one element
+// into a number.
 template <typename FloatType>
 struct LoadPlain {
   using Float = FloatType;
@@ -93,7 +93,7 @@ NXDKIT_INLINE void AddSlowly(const std::byte* from, int64_t count, Tally& tally)
   for (int64_t i = 0; i < count; ++i) AddOne(Load::One(from + i * Load::kBytes), tally);
 }
 
-// What a block shows in the lanes of one vector.
+// The statistics of a block in the lanes of one vector.
 template <typename Float>
 struct LaneTally {
   using L = Lanes<Float>;
@@ -130,8 +130,8 @@ struct LaneTally {
   }
 };
 
-// Elements of a block: few enough to stay in the first cache for the second look that a block with
-// a NaN or an infinity needs.
+// The elements of a block: few enough to stay in the first cache for the second pass over a block
+// with a NaN or an infinity.
 constexpr int64_t kBlock = 4096;
 // Two vectors at a time, so that one addition need not wait for the other.
 constexpr int64_t kStep = 2 * kLanes;
@@ -211,9 +211,9 @@ constexpr AdderRow kAdders[] = {
     {Dtype::kU64, AddIntegers<uint64_t>},
 };
 
-// Bytes have 256 values: count each, and look at what they mean afterwards.
+// Bytes have 256 values: count each, and interpret them afterwards.
 void AddBytes(Dtype dtype, const std::byte* from, int64_t count, Tally& tally) {
-  // Four tables: equal neighbours would wait for each other's increment.
+  // Four tables: with one, equal neighbours would wait for each other's increment.
   std::array<std::array<uint64_t, 256>, 4> seen{};
   for (int64_t i = 0; i < count; ++i) ++seen[i & 3][static_cast<uint8_t>(from[i])];
   for (size_t value = 0; value < 256; ++value) {

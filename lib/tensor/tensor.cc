@@ -84,7 +84,7 @@ class Borrowed : public Storage {
   std::string path_;
 };
 
-// Bytes of its own.
+// Bytes that the storage owns.
 class InMemory : public Storage {
  public:
   InMemory(std::string bytes, std::string path)
@@ -98,7 +98,7 @@ class InMemory : public Storage {
 
  private:
   std::string contents_;
-  Borrowed view_;  // of them
+  Borrowed view_;  // of the bytes
 };
 
 }  // namespace
@@ -151,7 +151,8 @@ Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t from) {
 
 Result<double> ReadScalar(const StoredTensor& tensor) {
   if (tensor.big_endian) return Unsupported("a number of the other byte order cannot be read");
-  if (ElementBytes(tensor.dtype) == 0) return Unsupported("a number of less than a byte");
+  if (ElementBytes(tensor.dtype) == 0)
+    return Unsupported("a number smaller than a byte cannot be read");
   std::string bytes(static_cast<size_t>(ElementBytes(tensor.dtype)), '\0');
   NXDKIT_TRY(tensor.storage->ReadAt(tensor.offset, std::as_writable_bytes(std::span(bytes))));
   return ElementAsDouble(tensor.dtype, reinterpret_cast<const std::byte*>(bytes.data()));

@@ -1,5 +1,5 @@
-// Where a tensor's bytes lie, whatever the file format: what a format reader returns, and what
-// the plan engine reads from.
+// The place of a tensor's bytes, whatever the file format: returned by the format readers, and read
+// by the plan engine.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,20 @@ class Storage {
  public:
   virtual ~Storage() = default;
   virtual uint64_t bytes() const = 0;
-  // Fills all of `to` from `offset`; an error when the range is not inside the storage.
+  // Fills all of `to` from `offset`; an error if the range is not inside the storage.
   virtual Status ReadAt(uint64_t offset, std::span<std::byte> to) const = 0;
   virtual const std::string& path() const = 0;  // for messages
-  // Position of the storage's first byte in the file at path(), for messages and --explain.
+  // The position of the storage's first byte in the file at path(), for messages and --explain.
   virtual uint64_t file_offset() const = 0;
   // Whether the storage is exactly the bytes of the file from file_offset() on.
   virtual bool is_file_range() const { return false; }
-  // Whether the bytes lie in the caller's memory: path() is then no path, but what it is called.
+  // Whether the bytes are in the caller's memory: path() is then only a name.
   virtual bool is_borrowed() const { return false; }
-  // The storage itself where it has a checksum, which is compared as it is read; else null.
+  // The storage itself if it has a checksum, which is compared while it is read; else null.
   virtual const CheckedStorage* checked() const { return nullptr; }
 };
 
-// One tensor of a file. Element [i0, i1, ...] lies at
+// One tensor of a file. Element [i0, i1, ...] is at
 //   storage byte  offset + ElementBytes * (i0 * strides[0] + i1 * strides[1] + ...).
 // Readers check that every element is inside the storage. Sub-byte dtypes are always packed
 // row-major from `offset`.
@@ -53,16 +53,16 @@ struct StoredTensor {
 
 bool IsPacked(const StoredTensor& tensor);  // row-major without gaps
 
-// The number in a tensor without dimensions. kUnsupported for one that no processor of ours has.
+// The number in a tensor without dimensions. kUnsupported for big-endian and sub-byte elements.
 Result<double> ReadScalar(const StoredTensor& tensor);
 
-// The same of a tensor of one element, whatever its dimensions. kCorrupt for another count.
+// The same for a tensor of one element, whatever its dimensions. kCorrupt for another count.
 Result<double> ReadSingle(StoredTensor tensor);
 
-// A number as torch keeps an optimizer's step: a tensor without dimensions in F32, in memory.
+// A number as torch stores an optimizer's step: a tensor without dimensions in F32, in memory.
 StoredTensor ScalarTensor(std::string name, double value, std::string path);
 
-// Whether a packed tensor is zero from a row on: all of its bytes are.
+// Whether all bytes of a packed tensor from a row on are zero.
 Result<bool> IsZeroFrom(const StoredTensor& tensor, int64_t row);
 
 // The part [offset, offset + bytes) of a file; the file stays open as long as the storage lives.
@@ -70,19 +70,19 @@ std::shared_ptr<const Storage> FileStorage(std::shared_ptr<const File> file, uin
                                            uint64_t bytes);
 
 // The same bytes of a file that is opened only while it is read: a set may have more files than a
-// process may have open. `storage` itself when it is not a part of a file.
+// process may open. `storage` itself if it is not a part of a file.
 std::shared_ptr<const Storage> Reopened(std::shared_ptr<const Storage> storage,
                                         std::shared_ptr<FileCache> cache);
 // Bytes in memory; `path` is for messages.
 std::shared_ptr<const Storage> InMemoryStorage(std::string bytes, std::string path);
-// Bytes of the caller's, who keeps them where they are, and lets them be read from several threads,
-// as long as the storage lives. `name` is for messages.
+// Bytes that the caller owns, who keeps them in place, readable from several threads, as long as
+// the storage lives. `name` is for messages.
 std::shared_ptr<const Storage> BorrowedStorage(std::span<const std::byte> bytes, std::string name);
 
-// The format of what is no file: tensors in the caller's memory. Its path is what they are called.
+// The format of tensors in the caller's memory, which are no file. The path is their name.
 inline constexpr std::string_view kInMemory = "memory";
 
-// A file of named tensors, as any format reader returns it, in the order of the file's own index.
+// A file of named tensors, as every format reader returns it, in the order of the file's own index.
 struct TensorFile {
   std::string path;
   std::string format;  // "safetensors", "torch zip", "torch legacy", kInMemory

@@ -12,8 +12,8 @@ namespace nxdkit {
 namespace {
 
 constexpr int kMaxDepth = 32;         // of one interpolation leading to another
-constexpr size_t kMaxNodes = 10'000;  // that all of them make
-constexpr size_t kNodeText = 64;      // so much text counts as another one
+constexpr size_t kMaxNodes = 10'000;  // made by all of them
+constexpr size_t kNodeText = 64;      // this much text counts as one more
 
 using Path = std::vector<std::string>;
 
@@ -23,7 +23,7 @@ std::string Joined(const Path& path) {
   return text;
 }
 
-// As Python's str() has it.
+// The text of Python's str().
 std::string TextOf(const Value& value) {
   if (value.kind == ValueKind::kBool) return value.boolean ? "True" : "False";
   return value.text;
@@ -40,7 +40,7 @@ const Value* Below(const Value& value, const std::string& part) {
   return &value.items[*index];
 }
 
-// "a.b[0]" in its parts.
+// The parts of "a.b[0]".
 Path PartsOf(std::string_view expression) {
   Path parts(1);
   for (const char c : expression) {
@@ -103,7 +103,7 @@ class Interpolator {
       if (open == 0 && close + 1 == text.size()) return part;
       if (part->kind == ValueKind::kNull)
         return Fails(fmt::format("{} is not set", EscapeControl(inside)));
-      if (!IsScalar(*part)) return Fails(fmt::format("{} is no scalar", EscapeControl(inside)));
+      if (!IsScalar(*part)) return Fails(fmt::format("{} is not a scalar", EscapeControl(inside)));
       made += TextOf(*part);
       at = close + 1;
     }
@@ -117,12 +117,12 @@ class Interpolator {
     if (inside.find(kInterpolation) != std::string_view::npos)
       return Fails("one interpolation stands inside another");
     if (inside.find(':') != std::string_view::npos)
-      return Fails(fmt::format("{} is worked out by the program that the file is for",
-                               EscapeControl(inside)));
+      return Fails(
+          fmt::format("{} is resolved by the program that the file is for", EscapeControl(inside)));
     if (depth >= kMaxDepth) return Fails("it leads back to itself");
     Path target;
     if (inside.starts_with('.')) {
-      // One dot is the map that the value stands in; each further one a level up.
+      // One dot is the map that contains the value; each further one goes a level up.
       const size_t dots = std::min(inside.find_first_not_of('.'), inside.size());
       if (dots > path.size()) return Fails("it leads out of the file");
       target.assign(path.begin(), path.end() - static_cast<std::ptrdiff_t>(dots));
@@ -137,7 +137,7 @@ class Interpolator {
     return Follow(*found, target, depth);
   }
 
-  // What is found may have interpolations of its own.
+  // The value found may have interpolations itself.
   std::optional<Value> Follow(const Value& found, Path& target, int depth) {
     const size_t before = failures_;
     Value value = Resolve(found, target, depth + 1);

@@ -14,7 +14,8 @@ constexpr std::string_view kYes[] = {"true", "True", "TRUE", "yes", "Yes", "YES"
 constexpr std::string_view kNo[] = {"false", "False", "FALSE", "no", "No",
                                     "NO",    "off",   "Off",   "OFF"};
 
-// Without its sign: begins with a digit, or a point and a digit, and has no leading zero.
+// Takes the text without its sign: begins with a digit, or a point and a digit, and has no leading
+// zero.
 bool LooksNumeric(std::string_view text) {
   if (text.empty()) return false;
   if (text[0] == '.') return text.size() > 1 && IsDigit(text[1]);
@@ -84,7 +85,7 @@ Value ResolveScalar(std::string text) {
   return value;
 }
 
-// Depth is bounded by the reader of the document.
+// The reader of the document bounds the depth.
 void MergeValue(Value& into, const Value& from) {
   if (into.kind != ValueKind::kMap || from.kind != ValueKind::kMap) {
     into = from;

@@ -1,5 +1,5 @@
-// A value of a config file with its place: what a YAML document is read into, and what the open
-// maps of Config hold (reward_function_kwargs, override_config, ...).
+// A value of a config file with its place: the result of reading a YAML document, and the contents
+// of the open maps of Config (reward_function_kwargs, override_config, ...).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace nxdkit {
 enum class ValueKind { kNull, kBool, kInt, kDouble, kString, kList, kMap };
 std::string_view ValueKindText(ValueKind kind);  // with its article: "an integer"
 
-// In a text, from 1; 0: the value is from no file.
+// A place in a text, from 1; 0: the value does not come from a file.
 struct Place {
   int line = 0;
   int column = 0;
@@ -24,14 +24,14 @@ struct Value {
   ValueKind kind = ValueKind::kNull;
   bool boolean = false;  // kBool
   int64_t integer = 0;   // kInt
-  double number = 0;     // kDouble, and kInt as a double
+  double number = 0;     // a scalar as written; kString without its quotes
   std::string text;      // a scalar as written; of kString without its quotes
   std::vector<Value> items;
   std::vector<ValueEntry> entries;  // in the order written, keys are unique
   Place place;
 
   static Value Map();  // an empty one
-  // The value under `key` of a map; nullptr when there is none.
+  // The value under `key` of a map; nullptr if there is none.
   const Value* Find(std::string_view key) const;
 };
 
@@ -41,9 +41,9 @@ struct ValueEntry {
   Value value;
 };
 
-// What an unquoted scalar is: null, ~ and nothing; true, yes, on and their opposites; decimal
-// integers of 64 bits; decimal fractions, also 1e-6 (which YAML 1.1 takes for text, but every
-// user means as a number). Numbers with leading zeros, hexadecimal ones and .inf stay text.
+// The value of an unquoted scalar: null, ~ and nothing; true, yes, on and their opposites; decimal
+// integers of 64 bits; decimal fractions, also 1e-6 (which YAML 1.1 takes for text, but every user
+// means as a number). Numbers with leading zeros, hexadecimal ones and .inf stay text.
 Value ResolveScalar(std::string text);
 
 void MergeValue(Value& into, const Value& from);  // maps merge; all else is replaced

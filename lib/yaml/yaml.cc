@@ -95,7 +95,7 @@ class TreeBuilder : public YAML::EventHandler {
     Value value;
     YAML::anchor_t anchor = 0;
     YAML::Mark mark;
-    std::optional<ValueEntry> key;  // of a map: read, and waits for its value
+    std::optional<ValueEntry> key;  // of a map: read, and waiting for its value
   };
 
   void Fail(const YAML::Mark& mark, Errc code, const std::string& message) {
@@ -129,8 +129,8 @@ class TreeBuilder : public YAML::EventHandler {
     Take(node.mark, node.anchor, std::move(node.value));
   }
 
-  // A whole value: of the root, of the list, or the key or the value of the map that is open.
-  // `added`: values that are new with it.
+  // Takes a complete value: of the root, of the list, or the key or the value of the open map.
+  // `added`: the number of values that are new with it.
   void Take(const YAML::Mark& mark, YAML::anchor_t anchor, Value value, size_t added = 1) {
     if (error_) return;
     value.place = PlaceOf(mark);
@@ -192,7 +192,7 @@ Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits) {
   } catch (const YAML::Exception& exception) {
     if (builder.error()) return *std::move(builder.error());
     return ErrorAt(exception.mark, Errc::kCorrupt, EscapeControl(exception.msg));
-  } catch (const std::exception& exception) {  // of its use of the standard library
+  } catch (const std::exception& exception) {  // from its use of the standard library
     return Corrupt("not YAML: {}", EscapeControl(exception.what()));
   }
   return std::move(builder.root());

@@ -12,17 +12,17 @@ namespace nxdkit {
 
 struct YamlLimits {
   uint64_t bytes = uint64_t{1} << 20;
-  int depth = 32;               // of lists and maps in one another
-  size_t nodes = 5000;          // an alias counts what it stands for
-  bool interpolations = false;  // ${...} is text, for a reader that knows what to do with it
+  int depth = 32;               // of nested lists and maps
+  size_t nodes = 5000;          // an alias counts as its target
+  bool interpolations = false;  // ${...} is text, for a reader that handles it
 };
 
-// kCorrupt, with line and column, for what is not YAML, a key that occurs twice in one map, a key
-// that is not a scalar, and a second document. kUnsupported for tags (!!python/...), merge keys
-// (<<) and, unless they are asked for, interpolations (${...}), kLimit over the limits. Quoted
-// scalars are text whatever they look like. An empty document is null.
+// kCorrupt, with line and column, for text that is not YAML, a key that occurs twice in one map, a
+// key that is not a scalar, and a second document. kUnsupported for tags (!!python/...), merge keys
+// (<<) and, unless allowed, interpolations (${...}), kLimit over the limits. Quoted scalars are
+// text whatever they look like. An empty document is null.
 Result<Value> ParseYaml(std::string_view text, const YamlLimits& limits = {});
 
-std::string PlaceText(const Place& place);  // "line 3 column 7"; "" when it is from no file
+std::string PlaceText(const Place& place);  // "line 3 column 7"; "" if not from a file
 
 }  // namespace nxdkit

@@ -173,8 +173,9 @@ TEST_F(ConvertDelta, TwiceIsRefusedByTheRecord) {
   ASSERT_EQ(Apply(delta, bundle).exit_code, 0);
   const ProcessResult again = Apply(delta, bundle);
   EXPECT_EQ(again.exit_code, 1);
-  EXPECT_THAT(again.err,
-              HasSubstr("version 1 (x.delta) is what the delta makes: it was applied before"));
+  EXPECT_THAT(
+      again.err,
+      HasSubstr("version 1 (x.delta) is already the delta's result: it was applied before"));
   EXPECT_EQ(Compared(bundle, new_), 0);
 }
 
@@ -336,7 +337,7 @@ TEST_F(ConvertDelta, KilledWhileMakingLeavesNone) {
 TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   const std::string delta = Make("x.delta", "--from hf", old_, new_);
   const std::string out = workshop_ / "out";
-  ExpectFails("--from hf --to delta", new_, out, 2, "a delta needs the model that it starts from");
+  ExpectFails("--from hf --to delta", new_, out, 2, "a delta needs the model on which it is based");
   ExpectFails("--from delta --to hf", delta, out, 2, "its base is not named");
   ExpectFails("--from delta --to hf --fused-qkv --base " + old_, delta, out, 2,
               "--fused-qkv does not apply to a conversion from delta to hf");
@@ -351,7 +352,7 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   ExpectFails("--from delta --to hf --base " + delta, delta, out, 4,
               "the base of a delta is a delta");
   ExpectFails("--from delta --to hf --dtype f32 --base " + old_, delta, out, 2,
-              "the output is to be F32, the delta makes BF16");
+              "the output is to be F32, but the delta makes BF16");
   ExpectFails("--from hf --to delta --base " + old_, new_, delta, 2, "the output exists");
   EXPECT_FALSE(Traces(out));
 }
@@ -360,7 +361,7 @@ TEST_F(ConvertDelta, AnEmptyNameIsNoBase) {
   const ProcessResult result = RunProcess(
       {Workshop::Tool("nxd-convert"), "--to", "delta", "--base", "", new_, workshop_ / "out"});
   EXPECT_EQ(result.exit_code, 2) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("a delta needs the model that it starts from"));
+  EXPECT_THAT(result.err, HasSubstr("a delta needs the model on which it is based"));
 }
 
 TEST_F(ConvertDelta, ShortFormsDoTheSame) {

@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/owner.h"
 #include "tests/lib/eventually.h"
@@ -390,7 +390,7 @@ TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   expect(rank + ": there is no such file");
   fs::rename(workshop_ / "aside", out_ + "/" + rank);
   fs::resize_file(out_ + "/" + rank, 17);
-  expect(rank + ": 17 bytes are there, expected ");
+  expect(rank + ": found 17 bytes, expected ");
   // With --force it is made anew.
   ASSERT_EQ(Part("0/2", std::string(kPartsToNxd) + "--force").exit_code, 0);
   ASSERT_EQ(Part("1/2", std::string(kPartsToNxd) + "--force").exit_code, 0);

@@ -404,7 +404,7 @@ TEST_P(ExportFaultyBlob, OfACompilerIsAFailure) {
   workshop_.Compiler("optimum-cli", "", blob_);
   const ProcessResult failed = Export("");
   EXPECT_EQ(failed.exit_code, 4);
-  EXPECT_THAT(failed.err, HasSubstr("what the compiler made does not fit: the compiled blob: it "));
+  EXPECT_THAT(failed.err, HasSubstr("the compiler's output does not fit: the compiled blob: it "));
   EXPECT_FALSE(Traces(out_));
   EXPECT_FALSE(fs::exists(workshop_.OnlyEntry() + "/model.done"));
   EXPECT_EQ(Export("--no-cache").exit_code, 4);

@@ -120,26 +120,20 @@ TEST(InspectTool, TextOfASmallFileWordForWord) {
   ASSERT_NE(place, std::string::npos);
   result.out.erase(place, result.out.find('\n', place) + 1 - place);
   const std::string bytes = std::to_string(fs::file_size(path));
-  EXPECT_EQ(
-      result.out,
-      "safetensors file\n"
-      "  path        " +
-          path +
-          "\n"
-          "  parameters  6 stored elements\n"
-          "  bytes       " +
-          bytes +
-          " B\n"
-          "  files       1\n"
-          "  tensors     2\n"
-          "  dtypes      F32 in 1 (8 B), U8 in 1 (4 B)\n"
-          "  metadata    format=pt\n"
-          "  layout      not checked: no config.json, and shapes alone do not tell heads and "
-          "family; name one with --config\n"
-          "\n"
-          "name       dtype  shape   bytes  min  max   mean  nan  inf  zeros  file\n"
-          "a          F32    [2]       8 B   -2  1.5  -0.25    0    0      0  x.safetensors\n"
-          "b\\x0a[31m  U8     [2, 2]    4 B    0  255     65    0    0      1  x.safetensors\n");
+  EXPECT_EQ(result.out,
+            "safetensors file\n"
+            "  path        " +
+                path +
+                "\n"
+                "  parameters  6 stored elements\n"
+                "  bytes       " +
+                bytes +
+                " B\n  files       1\n  tensors     2\n  dtypes      F32 in 1 (8 B), U8 in 1 (4 "
+                "B)\n  metadata    format=pt\n  layout      not checked: no config.json, and "
+                "shapes alone do not determine heads and family; name one with --config\n\nname    "
+                "   dtype  shape   bytes  min  max   mean  nan  inf  zeros  file\na          F32   "
+                " [2]       8 B   -2  1.5  -0.25    0    0      0  x.safetensors\nb\\x0a[31m  U8   "
+                "  [2, 2]    4 B    0  255     65    0    0      1  x.safetensors\n");
 }
 
 TEST(InspectTool, TheTableFitsATerminal) {

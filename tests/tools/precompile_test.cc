@@ -210,7 +210,7 @@ TEST(Precompile, TakesNoResultThatIsNotWhole) {
   shop.Plan('b', "nothing");
   const ProcessResult result = shop.Cc("compile " + kTrn1);
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.out, HasSubstr("it ended with 0 and left no whole NEFF: "));
+  EXPECT_THAT(result.out, HasSubstr("it ended with 0 but left no complete NEFF: "));
   for (const char key : {'a', 'b'}) {
     EXPECT_FALSE(shop.Has(key, "model.neff"));
     EXPECT_FALSE(shop.Has(key, "model.done"));

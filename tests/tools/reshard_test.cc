@@ -192,9 +192,8 @@ TEST(Reshard, VerifyReadsTheOptimizerOfATag) {
   const ProcessResult good = Workshop::Verify(shop / "a");
   EXPECT_EQ(good.exit_code, 0) << good.out << good.err;
   EXPECT_THAT(good.out, HasSubstr("ok: the optimizer's state (zero1, dp 1, order \"norms\") is "
-                                  "whole, copies are bit-equal, padding is zero\n"
-                                  "ok: the weights are the master weights, rounded to nearest "
-                                  "even\n"));
+                                  "complete, copies are bit-equal, padding is zero\nok: the "
+                                  "weights are the master weights, rounded to nearest even\n"));
   EXPECT_EQ(good.err, "");
 }
 

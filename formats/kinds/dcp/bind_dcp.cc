@@ -20,17 +20,17 @@
 namespace nxdkit::kinds {
 namespace {
 
-// Prefixes that programs put before the names of a model: TorchTitan before 2025's summer and
-// others keep it under "model".
+// Prefixes that programs put before the names of a model: TorchTitan before summer 2025 and others
+// keep it under "model".
 constexpr std::string_view kPrefixes[] = {"", kModelPrefix};
 
-// What a training run saves beside model and optimizer, and no parameter is in: by a part of the
-// key, the first one or the one after a name of the program's own.
+// Entries of a training run other than model and optimizer, which are not parameters: by a part of
+// the key, the first one or the one after the program's own name.
 constexpr std::string_view kRunParts[] = {
     "lr_scheduler", "lr_schedulers", "scheduler",   "schedulers",  "dataloader",
     "data_loader",  "train_state",   "grad_scaler", "rng",         "rng_states",
     "rng_state",    "random_state",  "rng_tracker", "torch_state", "sampler"};
-// What programs call an optimizer.
+// Programs' names for an optimizer.
 constexpr std::string_view kOptimizerParts[] = {
     "opt",        "optim",           "optims",           "optimizer",
     "optimizers", "optimizer_state", "optimizer_states", "optimizer_state_dict"};
@@ -71,7 +71,7 @@ std::string FindPrefix(const dcp::Folder& folder, const DcpTensors& known) {
   return std::string(best);
 }
 
-// Every chunk of the entry, laid out as a part of `tensor`.
+// Lays out every chunk of the entry as a part of `tensor`.
 Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
                  const dcp::GlobalTensor& tensor) {
   if (entry.shape != tensor.shape)
@@ -88,11 +88,11 @@ Status AddChunks(BoundArtifact& out, const dcp::StoredEntry& entry,
   return OkStatus();
 }
 
-// The keys of what a run saves beside its weights and their optimizer. With what is before the
-// names of a second set of weights, such as their averages: "ema."; "" of all else.
+// The keys that a run saves besides its weights and their optimizer, each with the prefix before
+// the names of a second set of weights, such as their averages: "ema."; "" for all others.
 using RunKeys = std::map<std::string, std::string, std::less<>>;
 
-// "NAME.exp_avg" of a weight, whatever is before it.
+// Whether the key is "NAME.exp_avg" of a weight, with any prefix.
 bool IsKeptOf(const DcpTensors& known, std::string_view key) {
   const size_t dot = key.rfind('.');
   if (dot == std::string_view::npos || !IsKeptName(key.substr(dot + 1))) return false;
@@ -100,7 +100,7 @@ bool IsKeptOf(const DcpTensors& known, std::string_view key) {
   return knows(key.substr(0, dot)) || !WrapperOf(key.substr(0, dot), knows).empty();
 }
 
-// Under a wrapper there must be most of the model: a tensor alone would be one of another model's.
+// Only wrappers around most of the model count: a single tensor would belong to another model.
 RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const std::string& prefix) {
   RunKeys found;
   std::map<std::string, size_t> counts;
@@ -134,7 +134,7 @@ RunKeys FindRunKeys(const dcp::Folder& folder, const DcpTensors& known, const st
   return found;
 }
 
-// The keys of a model that nobody has a table for: told by the first part alone, because its
+// The keys of a run for a model without a table: recognised by the first part alone, because its
 // tensors may have any name ("encoder.sampler.weight").
 RunKeys RunKeysByName(const dcp::Folder& folder) {
   RunKeys found;
@@ -145,8 +145,8 @@ RunKeys RunKeysByName(const dcp::Folder& folder) {
   return found;
 }
 
-// What the state dict of the weights is called in the checkpoint, where it is: "model." of keys
-// whose paths are ("model", NAME).
+// The name of the weights' state dict in the checkpoint, if it has one: "model." for keys whose
+// paths are ("model", NAME).
 std::string StateDictName(const dcp::Folder& folder) {
   std::string name;
   for (const dcp::StoredEntry& entry : folder.tensors) {
@@ -162,7 +162,7 @@ std::string StateDictName(const dcp::Folder& folder) {
   return name;
 }
 
-// Takes it away, so that a model without a configuration has the names of its tensors.
+// Removes it, so that a model without a configuration has the names of its tensors.
 void TakeStateDictName(Artifact& artifact) {
   const std::string name = StateDictName(*DcpFolderOf(artifact));
   if (name.empty()) return;
@@ -178,7 +178,7 @@ void TakeStateDictName(Artifact& artifact) {
       fmt::format("the names of the tensors are taken without what is around them: \"{}\"", name));
 }
 
-// Whether all that the optimizer keeps is of tensors that are known, and called as they are.
+// Whether all entries of the optimizer belong to known tensors, under the same names.
 bool KnowsOptimizer(const dcp::Folder& folder, const DcpTensors& known) {
   const auto is_known = [&](const std::string& key, std::string_view prefix) {
     if (!key.starts_with(prefix)) return true;
@@ -194,8 +194,8 @@ bool KnowsOptimizer(const dcp::Folder& folder, const DcpTensors& known) {
          });
 }
 
-// A model that nobody wrote a table for: each tensor is its own parameter. An optimizer that calls
-// them otherwise, or by numbers, is carried as it is.
+// A model without a table: each tensor is its own parameter. An optimizer that uses other names, or
+// numbers, is carried as it is.
 Status BindPlainDcp(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
   TakeStateDictName(out.artifact);
   const dcp::Folder& folder = *DcpFolderOf(out.artifact);
@@ -213,7 +213,7 @@ Status BindPlainDcp(BoundArtifact& out, const InputHints& hints, RunKeys& run) {
   return BindDcpOptimizer(out, known);
 }
 
-// What the family's text keeps as it is, and buffers that it does not know.
+// Whether it is a tensor that the family's text carries, or a buffer that it does not know.
 bool IsKeptBeside(const BoundArtifact& out, const dcp::StoredEntry& entry,
                   const std::string& name) {
   if (models::IsIgnorable(*out.model->config.family, name)) return false;
@@ -253,8 +253,8 @@ std::string Described(std::string_view name, const Shape& shape) {
   return std::string(name) + "\n" + ShapeText(shape);
 }
 
-// What a name in the folder may stand for: the tensor with a prefix or without, or what the
-// optimizer keeps of it.
+// All tensors that a name in the folder may stand for: with a prefix or without, or the optimizer's
+// state of it.
 std::unordered_set<std::string> DescribeStored(const dcp::Folder& folder) {
   std::unordered_set<std::string> out;
   for (const dcp::StoredEntry& entry : folder.tensors) {
@@ -280,8 +280,8 @@ DcpTensors KnownDcpTensors(const models::Model& model, const dcp::Folder& folder
   return known;
 }
 
-// Whether a tensor that is in no parameter goes along. Where nobody knows what the optimizer's are
-// of, these are the run's too, and so are options that are tensors.
+// Whether a tensor that is not in any parameter is copied along. If the optimizer's entries cannot
+// be assigned to weights, they count as the run's too, and so do options that are tensors.
 bool IsCarried(const BoundArtifact& out, const dcp::StoredEntry& entry, const RunKeys& run) {
   if (entry.chunks.empty()) return false;
   if (run.contains(entry.key) || entry.key.starts_with(kOptimizerGroups)) return true;
@@ -296,8 +296,8 @@ Status AddRunTensor(BoundArtifact& out, const dcp::StoredEntry& entry, const Run
   return AddChunks(out, entry, {WholeTensor(entry.key, 0, number, entry.shape), entry.shape, -1});
 }
 
-// TorchTitan's balancing of experts adds them to the router's scores. Zeros say nothing, and are
-// made again for TorchTitan; of others a warning says that no other format has a place for them.
+// TorchTitan's expert balancing adds them to the router's scores. Zeros have no effect, and are
+// made again for TorchTitan; for others a warning says that no other format has a place for them.
 Result<bool> IsIdleBuffer(BoundArtifact& out, const dcp::StoredEntry& entry) {
   if (!dcp::IsTitanBuffer(entry.key)) return false;
   NXDKIT_ASSIGN(const bool zeros, IsAllZeros(entry));
@@ -309,7 +309,7 @@ Result<bool> IsIdleBuffer(BoundArtifact& out, const dcp::StoredEntry& entry) {
   return zeros;
 }
 
-// The tensors of the run's state go with the optimizer's, or not at all.
+// The tensors of the run's state are bound with the optimizer's, or not at all.
 Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const RunKeys& run) {
   for (const dcp::StoredEntry& entry : DcpFolderOf(out.artifact)->tensors) {
     if (!run.contains(entry.key) && !hints.optimizer) continue;
@@ -322,7 +322,8 @@ Status BindRunTensors(BoundArtifact& out, const InputHints& hints, const RunKeys
   return OkStatus();
 }
 
-// All but what the optimizer's numbers are written from; without the optimizer none of it.
+// Names all objects but those from which the optimizer's numbers are written; without the
+// optimizer, none of its objects.
 void NameRunObjects(BoundArtifact& out, const InputHints& hints) {
   for (const dcp::ObjectEntry& object : DcpFolderOf(out.artifact)->metadata.objects) {
     const std::string_view key = object.key;
@@ -344,7 +345,7 @@ Status BindWithModel(BoundArtifact& out, const InputHints& hints, RunKeys& run) 
   return hints.optimizer ? BindDcpOptimizer(out, known) : OkStatus();
 }
 
-// The base of a run with a LoRA adapter, and the adapter in it.
+// The base of a run with a LoRA adapter, and the adapter.
 Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
   const Artifact whole = out.artifact;
   KeepBase(out.artifact, hints);
@@ -357,7 +358,7 @@ Status BindBase(BoundArtifact& out, LoraTake take, const InputHints& hints) {
   BoundArtifact adapter;
   const models::Model* const model = out.model ? &*out.model : nullptr;
   NXDKIT_TRY(BindLoraOf(adapter, whole, {&out.params, model, whole.path}, {}, hints));
-  adapter.artifact.files.front().file_bytes = 0;  // they are counted already
+  adapter.artifact.files.front().file_bytes = 0;  // already counted
   adapter.bound.layout.files = adapter.artifact.ranks;
   adapter.model = out.model;
   NXDKIT_TRY(CheckBinding(adapter.bound));
@@ -382,7 +383,7 @@ Status BindDcp(BoundArtifact& out, const InputHints& hints) {
   const LoraTake take = LoraTakeOf(out.artifact, hints);
   if (take == LoraTake::kMerged || take == LoraTake::kBase) return BindBase(out, take, hints);
   if (take == LoraTake::kAdapter && hints.Has(kLoraTakeRow.name()))
-    return Unsupported("an adapter alone is asked for, and a model is needed")
+    return Unsupported("the adapter alone was asked for, but a model is needed")
         .in(out.artifact.path)
         .hint(
             "nxd-convert writes the adapter (--to hf, --to nxd), or merges it into a base "

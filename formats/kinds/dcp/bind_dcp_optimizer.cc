@@ -33,7 +33,7 @@ class DcpBinder {
     NXDKIT_TRY(AddTensors());
     NXDKIT_TRY(AddNumbers());
     const auto has_state = [](const auto& kept) { return kept.has_value(); };
-    // Before the first step there may be master weights alone.
+    // Before the first step there may be only master weights.
     if (std::ranges::none_of(optimizer_.entries, has_state) &&
         std::ranges::none_of(optimizer_.masters, has_state))
       return OkStatus();
@@ -74,7 +74,7 @@ class DcpBinder {
     if (entry.shape != tensor->shape)
       return Corrupt("shape {} found, the parameter has {}", ShapeText(entry.shape),
                      ShapeText(tensor->shape));
-    std::map<uint32_t, uint32_t> numbers;  // of what is kept, by the parameter
+    std::map<uint32_t, uint32_t> numbers;  // of the state, by parameter
     for (const uint32_t i : ParamsOf(tensor->layout))
       NXDKIT_TRY(
           Number(i, what, EntryKind::kLike, entry.dtype, out_.params[i].shape).To(numbers[i]));
@@ -93,7 +93,7 @@ class DcpBinder {
     out_.bound.Add(std::move(layout), std::move(stored));
   }
 
-  // One step for all that the tensor holds: it is that of each of them.
+  // A tensor of several parameters has one step: it applies to each of them.
   Status AddScalar(const dcp::StoredEntry& entry, const std::string& what, uint32_t i) {
     NXDKIT_ASSIGN(const uint32_t number, Number(i, what, EntryKind::kScalar, entry.dtype, {}));
     const dcp::StoredChunk& chunk = entry.chunks.front();
@@ -101,8 +101,8 @@ class DcpBinder {
     return OkStatus();
   }
 
-  // The logical parameter that is kept of model parameter `i` under a name. One that is met again
-  // is the same: what is stored twice is compared before one of the two is read.
+  // The logical parameter for an entry of model parameter `i`. The same one is returned for a
+  // second copy: copies are compared before one of them is read.
   Result<uint32_t> Number(uint32_t i, const std::string& what, EntryKind kind, Dtype dtype,
                           Shape shape) {
     if (const OptimizerEntry* known = optimizer_.Find(i, what)) {
@@ -147,8 +147,8 @@ class DcpBinder {
                    what, out_.params[i].name);
   }
 
-  // Parameters with the same options are a group, in whatever order the ranks have saved them; so
-  // are those that have state and no options.
+  // Parameters with the same options are a group, in whatever order the ranks saved them; so are
+  // those that have state and no options.
   Status MakeGroups() {
     std::map<std::string, size_t> numbers;
     for (size_t i = 0; i < options_.size(); ++i) {
@@ -164,7 +164,7 @@ class DcpBinder {
     return OkStatus();
   }
 
-  // How the tag had it that the checkpoint was made of.
+  // Reads the record of the tag that the checkpoint was made from.
   Status ReadRecord() {
     for (const dcp::ObjectEntry& object : DcpFolderOf(out_.artifact)->metadata.objects) {
       if (object.key != kNumberedFormKey) continue;
@@ -194,13 +194,15 @@ Result<const dcp::GlobalTensor*> FindDcpTensor(const DcpTensors& known, const st
     if (const auto found = known.find(candidate); found != known.end()) return &found->second;
   if (IsStateNumber(name))
     return Unsupported(
-               "the optimizer's parameters have numbers and no names (found {}), as "
-               "optimizer.state_dict() gives them",
+               "the optimizer's parameters have numbers instead of names (found {}), as "
+               "optimizer.state_dict() returns them",
                name)
         .hint(
-            "save what get_optimizer_state_dict() of torch.distributed.checkpoint.state_dict "
-            "returns, which has names; --no-optimizer leaves the optimizer's state out");
-  return Unsupported("the optimizer keeps something of a parameter {}, which the model lacks", name)
+            "save the result of get_optimizer_state_dict() of "
+            "torch.distributed.checkpoint.state_dict, which has names; --no-optimizer leaves the "
+            "optimizer's state out");
+  return Unsupported("the optimizer has state for a parameter {}, which the model does not have",
+                     name)
       .hint("--no-optimizer leaves the optimizer's state out");
 }
 

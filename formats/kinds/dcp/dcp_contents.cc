@@ -23,7 +23,7 @@ namespace {
 
 using torch::PickleValue;
 
-// Each parameter by itself, where nobody wrote a table.
+// Each parameter as a tensor, for models without a table.
 std::vector<dcp::GlobalTensor> OwnTensors(const BoundArtifact& source) {
   std::vector<dcp::GlobalTensor> tensors;
   for (TensorLayout& layout : WholeTensors(source)) {
@@ -34,18 +34,18 @@ std::vector<dcp::GlobalTensor> OwnTensors(const BoundArtifact& source) {
   return tensors;
 }
 
-// As the optimizer names them.
+// The tensors under the optimizer's names.
 Result<std::vector<dcp::GlobalTensor>> StateTensors(const BoundArtifact& source, dcp::Style style) {
   if (source.model) return dcp::StateTensors(*source.model, style);
   return OwnTensors(source);
 }
 
-// Whether the weights are a tag's, which its optimizer goes on from.
+// Whether the weights come from a tag, as the masters that its optimizer continues from.
 bool IsOfMasters(const BoundArtifact& source) {
   return source.optimizer && !DcpFolderOf(source.artifact);
 }
 
-// Names of TorchTitan that were asked for, not kept.
+// Whether TorchTitan's names were asked for, rather than kept.
 bool IsForTitan(const DcpOutput& output) {
   return !output.names && output.style != dcp::Style::kHf && output.style != dcp::Style::kHfFused;
 }
@@ -77,7 +77,7 @@ class DcpMaker {
   }
 
  private:
-  // Master weights, which torch has in F32 as the moments beside them.
+  // Narrows master weights, which torch has in F32 like the moments, to F32.
   void Narrow(dcp::GlobalTensor& weight) const {
     if (!IsOfMasters(source_) || output_.dtype || output_.downcast) return;
     const std::vector<uint32_t> params = ParamsOf(weight.layout);
@@ -91,7 +91,8 @@ class DcpMaker {
     out_.tensors.push_back(std::move(tensor));
   }
 
-  // As the checkpoint stores it, where its names stay: with what programs have put around them.
+  // The key in the checkpoint, if its names are kept: with the wrappers that programs put around
+  // it.
   std::string OutputKey(const std::string& key) const {
     return output_.names && DcpFolderOf(source_.artifact)
                ? dcp::StoredKey(*DcpFolderOf(source_.artifact), key)
@@ -113,8 +114,8 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // The buffers that TorchTitan's model asks for and no other has. One that is not zero is the
-  // source's, and goes along under the new name; where names stay, so does one that is not there.
+  // The buffers that only TorchTitan's model asks for. One that is not zero comes from the source,
+  // and is copied under the new name; where names are kept, a missing one stays missing.
   Status AddBuffers() {
     if (!source_.model) return OkStatus();
     for (TensorLayout& buffer : dcp::TitanBuffers(*source_.model, output_.style)) {
@@ -156,7 +157,7 @@ class DcpMaker {
 
   Status AddState() {
     NXDKIT_ASSIGN(std::vector<dcp::GlobalTensor> weights, StateTensors(source_, output_.style));
-    std::set<uint32_t> met;  // of a tied pair the first name has the state
+    std::set<uint32_t> met;  // the state of a tied pair is under its first name
     for (dcp::GlobalTensor& weight : weights) {
       if (output_.names) weight.layout.name.insert(0, output_.names->state_prefix);
       const std::vector<uint32_t> params = ParamsOf(weight.layout);
@@ -171,7 +172,7 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // Several parameters in one tensor have one state: they must have been stepped together.
+  // Several parameters in one tensor have one state: they must have had the same steps.
   Status AddStateOf(const dcp::GlobalTensor& weight, const std::vector<uint32_t>& params) {
     const BoundOptimizer& optimizer = *source_.optimizer;
     for (const uint32_t i : params) NXDKIT_TRY(CheckAlike(params.front(), i));
@@ -189,7 +190,7 @@ class DcpMaker {
       else
         for (Piece& piece : state.layout.pieces)
           piece.param = optimizer.Find(piece.param, entry.name)->param;
-      // torch has no F64 beside weights of F32.
+      // torch has no F64 next to weights in F32.
       if (entry.dtype == Dtype::kF64) state.layout.dtype = Dtype::kF32;
       AddTensor(std::move(state));
     }
@@ -209,7 +210,7 @@ class DcpMaker {
                   : "--style hf keeps them apart");
   }
 
-  // The entry that the optimizer does not keep the same of both; "" where it keeps all the same.
+  // The first entry in which the optimizer's states of the two differ; "" if all are the same.
   Result<std::string> DifferenceOf(uint32_t front, uint32_t other) const {
     const BoundOptimizer& optimizer = *source_.optimizer;
     const auto& a = optimizer.entries[front];
@@ -246,10 +247,10 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // The options that a checkpoint says, under another name; and, for programs that load nothing
-  // where one is missing, the defaults of the options that it does not say.
+  // Renames the options in a checkpoint; and, for programs that load nothing if one is missing,
+  // adds the defaults of the options that it does not have.
   Status RenameOptions(const std::string& name, uint32_t param) {
-    if (output_.names) return OkStatus();  // they are carried as they are
+    if (output_.names) return OkStatus();  // carried as they are
     torch::PickleDict options = source_.optimizer->options[param];
     const torch::PickleDict said = options;
     if (NeedsAllOptions(output_) && !said.empty())
@@ -270,13 +271,13 @@ class DcpMaker {
 
   Status AddSchedule(int64_t last_epoch) {
     if (output_.style != dcp::Style::kTitan2025) return AddIfNone(kLastEpochKey, {last_epoch});
-    // It has one group of all parameters, the first one's.
+    // One group has all parameters: the first one's.
     for (const auto& [name, value] : ScheduleAt(*source_.optimizer, last_epoch, FirstGroup()))
       NXDKIT_TRY(AddIfNone(fmt::format("{}{}", kScheduler, *name.string()), value));
     return OkStatus();
   }
 
-  // The counts that training goes on from. transformers has them in files of its own.
+  // The counts that training continues from. transformers has them in files of its own.
   Status AddRun() {
     const bool has_files = output_.form == DcpOutput::Form::kTransformers;
     if (DcpFolderOf(source_.artifact)) return has_files ? CarryRecord() : CarryRun();
@@ -309,7 +310,8 @@ class DcpMaker {
     return OkStatus();
   }
 
-  // TorchTitan loads nothing where a key of the run is missing, as other programs leave it.
+  // TorchTitan loads nothing if a key of the run is missing, as in the checkpoints of other
+  // programs.
   Status CarryRun() {
     NXDKIT_TRY(CarryAll());
     if (!IsForTitan(output_) || !source_.optimizer) return OkStatus();
@@ -326,19 +328,19 @@ class DcpMaker {
     return CarryObjects();
   }
 
-  // Options are carried under their keys only where the names of the parameters stay.
+  // Options are carried under their keys only where the names of the parameters are kept.
   bool IsRenamed(std::string_view key) const {
     return !output_.names && key.starts_with(kOptimizerGroups);
   }
 
-  // Keeps the path of a checkpoint's key that stays.
+  // Keeps the path of a checkpoint's key that does not change.
   void KeepPath(const std::string& key) {
     const auto& paths = DcpFolderOf(source_.artifact)->metadata.paths;
     if (const auto path = paths.find(key); path != paths.end())
       out_.metadata.SetPath(key, path->second);
   }
 
-  // From a checkpoint to a checkpoint, byte for byte.
+  // From one distributed checkpoint to another, byte for byte.
   Status CarryObjects() {
     const dcp::Folder& folder = *DcpFolderOf(source_.artifact);
     const std::set<std::string_view> carried(source_.run_objects.begin(),
@@ -355,8 +357,8 @@ class DcpMaker {
   const DcpOutput& output_;
   std::vector<Dtype> dtypes_;  // of the weights, stored
   DcpContents out_;
-  std::set<std::string> renamed_;  // keys of the run that were written under other names
-  // Archives by what they hold.
+  std::set<std::string> renamed_;  // keys of the run written under other names
+  // Archives by contents.
   std::unordered_map<std::string, dcp::ObjectArchive> archives_;
 };
 

@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds: what a distributed checkpoint is to hold, key by key.
+// PRIVATE to formats/kinds: the contents of a distributed checkpoint to be written, key by key.
 #pragma once
 
 #include <string>
@@ -16,17 +16,18 @@ struct DcpObject {
   dcp::ObjectArchive archive;
 };
 
-// All that the checkpoint holds.
+// The contents of the checkpoint.
 struct DcpContents {
   std::vector<dcp::GlobalTensor> tensors;  // the weights, then the optimizer's
-  size_t weights = 0;                      // how many of them are weights, and buffers
+  size_t weights = 0;                      // the number of weights, and buffers
   std::vector<DcpObject> objects;
   // An entry per tensor and object, in their order, still without dtypes and places.
   dcp::Metadata metadata;
 };
 Result<DcpContents> MakeDcpContents(const BoundArtifact& source, const DcpOutput& output);
 
-// The model's weights under the style's names; each parameter by itself where nobody wrote a table.
+// The model's weights under the style's names; for a model without a table, each parameter by
+// itself.
 Result<std::vector<dcp::GlobalTensor>> WeightTensors(const BoundArtifact& source, dcp::Style style);
 
 // The dtype of each model parameter as it is stored.

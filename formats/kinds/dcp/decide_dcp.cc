@@ -20,9 +20,10 @@ namespace {
 
 using torch::PickleValue;
 
-// Notes the parameters without state, which from a checkpoint to a checkpoint stay so.
+// Notes the parameters without state, which stay without it from one distributed checkpoint to
+// another.
 void NoteMissing(const BoundArtifact& source, DcpOutput& output) {
-  // Tensors that are carried beside the model's parameters are not trained.
+  // Tensors that are carried next to the model's parameters are not trained.
   const auto trained = std::span(source.optimizer->entries)
                            .first(source.optimizer->entries.size() - source.carried.size());
   const auto missing = std::ranges::count_if(trained, [](const auto& entries) { return !entries; });
@@ -39,7 +40,7 @@ std::set<std::string> OtherOptions(const BoundOptimizer& optimizer) {
   return others;
 }
 
-// Notes what the groups of a tag do not say.
+// Notes the options that a tag's groups do not have.
 void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
   const BoundOptimizer& optimizer = *source.optimizer;
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
@@ -49,7 +50,7 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
       if (optimizer.group_of[i] == g) params.push_back(i);
     if (!unsaid.empty() && !params.empty())
       output.notes.push_back(
-          fmt::format("the tag does not say {} of {}: torch's defaults are written",
+          fmt::format("the tag does not have {} of {}: torch's defaults are written",
                       fmt::join(unsaid, ", "), NameSome(source, params)));
   }
 }
@@ -58,7 +59,7 @@ void NoteDefaults(const BoundArtifact& source, DcpOutput& output) {
 void NoteForTransformers(const BoundOptimizer& optimizer, const RunProgress& progress,
                          DcpOutput& output) {
   output.notes.push_back(fmt::format(
-      "the data loader's state has no counterpart: go on after step {}", progress.step));
+      "the data loader's state has no counterpart: continue after step {}", progress.step));
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
         "the optimizer has several groups (weight decay): make it with the same, in the order in "
@@ -70,15 +71,15 @@ void NoteFor2025(const BoundOptimizer& optimizer, const RunProgress& progress, D
   const PickleValue schedule = PickleValue::MakeDict(ScheduleAt(optimizer, progress.last_epoch));
   if (!schedule.Find("base_lrs"))
     output.notes.push_back(
-        "the tag does not say initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks "
-        "for, is not known: leave lr_scheduler out when loading, and set its epoch by hand");
+        "the tag has no initial_lr, so lr_scheduler.base_lrs, which TorchTitan of 2025 asks for, "
+        "is not known: leave lr_scheduler out when loading, and set its epoch by hand");
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
         "the parameters have different options (weight decay), and TorchTitan of 2025 has one "
         "group: those of the first parameter become those of all");
 }
 
-// Notes for TorchTitan, and whoever else loads one folder.
+// Notes for TorchTitan, and other programs that load one folder.
 void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
   if (!progress.tokens)
     output.notes.push_back(fmt::format("{} is not known and written as 0", kTokensSeenKey));
@@ -88,16 +89,16 @@ void NoteForTitan(const BoundOptimizer& optimizer, const RunProgress& progress, 
   if (output.style == dcp::Style::kTitan2025) return NoteFor2025(optimizer, progress, output);
   if (optimizer.groups.size() > 1)
     output.notes.push_back(
-        "the parameters have different options (weight decay); TorchTitan takes those of the first "
-        "parameter for each of its groups, so it has to be given the same groups");
+        "the parameters have different options (weight decay); TorchTitan uses those of the first "
+        "parameter for each of its groups, so it must be given the same groups");
   if (output.style == dcp::Style::kTitan || output.style == dcp::Style::kTitanUnfused)
     output.notes.push_back(
-        fmt::format("the learning rate of step {} is the file's; from then on it is that of "
-                    "TorchTitan's own settings and schedule",
+        fmt::format("the learning rate of step {} is the file's; after that, TorchTitan's own "
+                    "settings and schedule decide",
                     progress.step + 1));
 }
 
-// Notes for the program that loads it.
+// Notes for the program that will load it.
 void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, DcpOutput& output) {
   output.notes.insert(output.notes.end(), progress.notes.begin(), progress.notes.end());
   if (output.form == DcpOutput::Form::kTransformers)
@@ -106,7 +107,7 @@ void NoteProgram(const BoundOptimizer& optimizer, const RunProgress& progress, D
     NoteForTitan(optimizer, progress, output);
 }
 
-// Notes what a run has beside its optimizer, and transformers has no place for.
+// Notes the entries of a run, other than its optimizer, for which transformers has no place.
 void NoteLeftRun(const BoundArtifact& source, DcpOutput& output) {
   std::set<std::string> left;
   for (const RunTensor& tensor : source.run)
@@ -120,7 +121,7 @@ void NoteLeftRun(const BoundArtifact& source, DcpOutput& output) {
                                        fmt::join(left, ", ")));
 }
 
-// Notes for whoever goes on in another program than that which saved the checkpoint.
+// Notes for training that continues in another program than the one that saved the checkpoint.
 Status NoteChange(const BoundArtifact& source, DcpOutput& output) {
   if (output.names || !source.optimizer) return OkStatus();
   NXDKIT_ASSIGN(const RunProgress progress, ProgressOfCheckpoint(source));
@@ -149,8 +150,8 @@ Status NoteRun(const BoundArtifact& source, DcpOutput& output) {
   return OkStatus();
 }
 
-// The optimizer would go on from rounded weights, which are its masters: nothing but the dtype that
-// was asked for says so.
+// The optimizer would continue from rounded weights, which are its masters: only the requested
+// dtype says so.
 void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, DcpOutput& output) {
   if (!source.optimizer) return;
   size_t count = 0;
@@ -168,13 +169,13 @@ void WarnOfRounding(const BoundArtifact& source, const OutputOptions& options, D
         count, dtypes.size(), first));
 }
 
-// A checkpoint's keys: what is before the names of its weights, and before those of their states.
+// A checkpoint's keys: the prefixes of its weights' names, and of their states'.
 struct FoundNames {
   dcp::Style style = dcp::Style::kHf;
   DcpOutput::Names names;
 };
 
-// Names as they are stored, once of the weights and once of what the optimizer keeps of them.
+// Stored names: those of the weights, and those of the optimizer's state.
 struct StoredNames {
   std::set<std::string> weights;
   std::set<std::string> states;
@@ -197,15 +198,15 @@ size_t CountOf(const std::vector<dcp::GlobalTensor>& tensors, const std::string&
   }));
 }
 
-// How many of a checkpoint's keys are a style's.
+// The number of a checkpoint's keys that fit a style.
 struct Fit {
   size_t weights = 0;
   size_t states = 0;
   auto operator<=>(const Fit&) const = default;
 };
 
-// The style that most of a checkpoint's keys are of, "model." before them or not. The names of the
-// optimizer's state decide between styles that have the same for the weights.
+// The style of most of a checkpoint's keys, with or without "model." before them. The names of the
+// optimizer's state decide between styles that have the same names for the weights.
 FoundNames NamesOf(const BoundArtifact& source) {
   FoundNames best;
   if (!DcpFolderOf(source.artifact) || !source.model) return best;
@@ -228,7 +229,7 @@ FoundNames NamesOf(const BoundArtifact& source) {
   return best;
 }
 
-// Notes the options of parameters without state, which would have to be given the other names.
+// Notes the options of parameters without state, which would need the other names.
 void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
   std::vector<std::string> left;
   for (const std::string& key : source.run_objects)
@@ -237,12 +238,12 @@ void NoteLeftOptions(const BoundArtifact& source, DcpOutput& output) {
     if (tensor.key.starts_with(kOptimizerGroups)) left.push_back(tensor.key);
   if (!left.empty())
     output.notes.push_back(fmt::format(
-        "{} options of the optimizer are of other names and are left out, the first is {}",
+        "{} options of the optimizer have other names and are left out, the first is {}",
         left.size(), left.front()));
 }
 
-// from_pretrained casts to the dtype of config.json, where it is not given one: master weights in
-// F32 would be rounded.
+// from_pretrained casts to the dtype of config.json unless given one: master weights in F32 would
+// be rounded.
 Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   const Artifact& artifact = source.artifact;
   const auto is_wide = [](Dtype dtype) { return dtype == Dtype::kF32 || dtype == Dtype::kF64; };
@@ -256,14 +257,14 @@ Status DecideLoadedDtype(const BoundArtifact& source, DcpOutput& output) {
   return models::WithDtype(artifact.config_text, Dtype::kF32).To(output.config_text);
 }
 
-// A checkpoint of transformers is cut anew as what it is, where nothing else is asked for.
+// Whether a checkpoint of transformers stays one, because nothing else was asked for.
 bool KeepsTransformers(const BoundArtifact& source, const OutputOptions& options) {
   const dcp::Folder* folder = DcpFolderOf(source.artifact);
   return folder && folder->form == dcp::FolderForm::kTransformers && source.model &&
          !options.Has("for") && !options.Has("style");
 }
 
-// The names that --style says, or those of the program that is to load it.
+// The names that --style asks for, or those of the program that will load it.
 std::optional<dcp::Style> StyleAskedFor(const OutputOptions& options) {
   if (const std::optional<std::string> style = options.Text("style"))
     return dcp::StyleFromName(*style);
@@ -299,7 +300,7 @@ Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
   NXDKIT_ASSIGN(output.mesh, MeshOf(options));
   const bool renames = asked && is_dcp;
   if (!source.model && (renames || output.style != dcp::Style::kHf || output.mesh.tp > 1))
-    return NotFound("no config.json: the tensors alone do not tell family and roles")
+    return NotFound("no config.json: the tensors alone do not determine family and roles")
         .in(source.artifact.path)
         .hint("name one with --config");
   if (source.model)

@@ -17,24 +17,24 @@ class DcpOutput : public Output {
   StateLayout State() const override { return {nxd::OptimizerStyle::kNamed, 1}; }
 
   enum class Form : uint8_t {
-    kFolder,        // all of it in one distributed checkpoint
-    kTransformers,  // weights as shards of safetensors, the optimizer in a folder beside them
+    kFolder,        // everything in one distributed checkpoint
+    kTransformers,  // weights as safetensors shards, the optimizer in a folder next to them
   };
   Form form = Form::kFolder;
   dcp::Style style = dcp::Style::kHf;
   struct Names {
-    std::string prefix;  // before those of the weights: "model."
+    std::string prefix;  // before the names of the weights: "model."
     std::string state_prefix;
   };
-  // The names of a checkpoint, which stay; options, too, are then what it has.
+  // The names in the source checkpoint, if they are kept; options are then kept too.
   std::optional<Names> names;
   dcp::Mesh mesh;
 };
 
-// The mesh that tensors are cut over: --mesh or --chunks.
+// The mesh over which tensors are cut: --mesh or --chunks.
 Result<dcp::Mesh> MeshOf(const Arguments& options);
 
-// kUnsupported for a model that the style has no names for.
+// kUnsupported for a model for which the style has no names.
 Result<std::unique_ptr<Output>> DecideDcp(const BoundArtifact& source,
                                           const OutputOptions& options);
 

@@ -12,7 +12,7 @@ namespace nxdkit::kinds {
 namespace {
 
 constexpr std::array kDescriptions = {
-    "torch distributed checkpoint", "torch distributed checkpoint, of each rank by itself",
+    "torch distributed checkpoint", "torch distributed checkpoint, one for each rank",
     "torch distributed checkpoint, files of ranks (torch_checkpointing)",
     "torch distributed checkpoint, shards of safetensors",
     "checkpoint of transformers: weights, and a torch distributed checkpoint of their "

@@ -11,7 +11,7 @@ namespace nxdkit::kinds {
 struct DcpFacts : KindState {
   uint64_t tensors = 0;  // keys, each of one or more chunks
   uint64_t chunks = 0;
-  std::vector<std::string> objects;  // keys of what is no tensor
+  std::vector<std::string> objects;  // keys of entries that are not tensors
 };
 
 Status DescribeDcp(Survey& survey, const std::string& path, const InputHints& hints);

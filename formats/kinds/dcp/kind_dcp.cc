@@ -13,7 +13,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// Weights and optimizer may be two checkpoints beside one another.
+// Weights and optimizer may be two checkpoints next to each other.
 Result<dcp::Folder> OpenFolder(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool accelerate, dcp::IsAccelerateFolder(path, look));
   if (accelerate) return dcp::OpenAccelerate(path, look);

@@ -89,7 +89,7 @@ class WholeReader {
   mutable ScratchPool<Scratch> scratch_;
 };
 
-// What several ranks have of the same box is the same.
+// Copies of the same box on several ranks must be equal.
 Status CheckCopies(const dcp::StoredEntry& entry) {
   std::map<std::pair<Shape, Shape>, const StoredTensor*> first;
   for (const dcp::StoredChunk& chunk : entry.chunks) {
@@ -121,7 +121,7 @@ Result<std::vector<StoredTensor>> AdapterTensors(const Artifact& artifact) {
   return tensors;
 }
 
-// What verl writes beside the files of the ranks: r and lora_alpha.
+// The values that verl writes next to the rank files: r and lora_alpha.
 struct TrainMeta {
   double alpha = 0;
   std::optional<int64_t> rank;
@@ -140,7 +140,7 @@ Result<std::optional<TrainMeta>> FindTrainMeta(const std::vector<std::string>& f
       return Corrupt("lora_alpha is {}, expected a number above 0",
                      alpha ? JsonExcerpt(*alpha) : "not there")
           .in(path)
-          .hint("--lora-alpha ALPHA says it");
+          .hint("give it with --lora-alpha ALPHA");
     TrainMeta meta{value, {}, path};
     if (const Json* r = JsonFind(json, "r"); r && r->is_number_integer())
       meta.rank = r->get<int64_t>();
@@ -149,13 +149,13 @@ Result<std::optional<TrainMeta>> FindTrainMeta(const std::vector<std::string>& f
   return std::optional<TrainMeta>();
 }
 
-// r of each module, by its tensor A.
+// The rank r of each module, from its tensor A.
 Result<std::map<std::string, int64_t>> RanksIn(const std::vector<StoredTensor>& tensors) {
   std::map<std::string, int64_t> ranks;
   for (const StoredTensor& stored : tensors) {
     NXDKIT_ASSIGN(const LoraName name, LoraNameOf(stored.name).on(stored.name));
     if (name.part == LoraPart::kMagnitude || name.part == LoraPart::kTokens)
-      return NotFound("how DoRA, or rows of an embedding, were trained is said by {} alone",
+      return NotFound("only {} says how DoRA, or rows of an embedding, were trained",
                       kLoraConfigFile)
           .on(stored.name);
     if (name.part != LoraPart::kA) continue;
@@ -166,7 +166,7 @@ Result<std::map<std::string, int64_t>> RanksIn(const std::vector<StoredTensor>& 
   return ranks;
 }
 
-// A configuration of what is there, where none of PEFT's is.
+// A configuration made from the tensors, where PEFT's is missing.
 Result<lora::Config> ConfigOf(const std::vector<StoredTensor>& tensors, double alpha) {
   NXDKIT_ASSIGN(const auto ranks, RanksIn(tensors));
   lora::Config config;
@@ -200,7 +200,7 @@ Result<LoraConfigFile> ConfigFor(const Artifact& artifact, const InputHints& hin
   if (!found.ok() && found.error().code() != Errc::kNotFound) return found;
   if (found.ok()) {
     if (!alpha || *alpha == found->config.alpha) return found;
-    return BadUsage("--lora-alpha {} is said, and {} says {}", *alpha, found->path,
+    return BadUsage("--lora-alpha {} was given, but {} says {}", *alpha, found->path,
                     found->config.alpha);
   }
   std::string path = "--lora-alpha";
@@ -221,7 +221,7 @@ Result<LoraConfigFile> ConfigFor(const Artifact& artifact, const InputHints& hin
   return LoraConfigFile{std::move(config), std::move(path)};
 }
 
-// The first file that has some of the adapter.
+// The first file that has a part of the adapter.
 std::string FirstFile(const Artifact& artifact) {
   for (const dcp::StoredEntry& entry : DcpFolderOf(artifact)->tensors)
     if (IsWeight(entry) && IsOfAdapter(entry.key) && !entry.chunks.empty())
@@ -246,10 +246,10 @@ LoraKeys FindLoraKeys(const dcp::Folder& folder) {
 
 }  // namespace
 
-// Its pairs, and what modules_to_save trains whole.
+// The adapter's pairs, and the modules that modules_to_save trains whole.
 bool IsOfAdapter(std::string_view key) {
   const Result<LoraName> name = LoraNameOf(key);
-  if (!name.ok()) return true;  // a part that is not known: whoever takes the adapter is told
+  if (!name.ok()) return true;  // an unknown part: an error when the adapter is read
   if (name->part == LoraPart::kOriginal) return false;
   return name->part != LoraPart::kWhole || key.find(".modules_to_save.") != std::string_view::npos;
 }
@@ -263,7 +263,7 @@ LoraTake LoraTakeOf(const Artifact& artifact, const InputHints& hints) {
   if (const std::optional<std::string> said = hints.Text(kLoraTakeRow.names))
     return static_cast<LoraTake>(std::ranges::find(kNames, *said) - kNames);
   if (!keys.with_base) return LoraTake::kAdapter;
-  // To look at, the base will do: what the adapter is scaled by may not be known.
+  // For inspection the base is enough: the adapter's scale may not be known.
   return hints.partial ? LoraTake::kBase : LoraTake::kMerged;
 }
 
@@ -276,9 +276,9 @@ Status CheckLoraTake(const Artifact& artifact, const InputHints& hints) {
   if (!keys.any && hints.lora_alpha && hints.lora.empty())
     return BadUsage("--lora-alpha: no LoRA adapter is in the checkpoint").in(artifact.path);
   if (keys.any && !keys.with_base && (said == "merged" || said == "base"))
-    return BadUsage("--lora {}: the base was not saved, the adapter is alone", *said)
+    return BadUsage("--lora {}: the base was not saved, only the adapter", *said)
         .in(artifact.path)
-        .hint("--merge-lora merges the adapter into a base that is named");
+        .hint("--merge-lora merges the adapter into a given base");
   return OkStatus();
 }
 

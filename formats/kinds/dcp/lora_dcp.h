@@ -1,22 +1,21 @@
-// PRIVATE to formats/kinds: what a run that trains a LoRA adapter leaves in a distributed
-// checkpoint: the base's weights and the adapter's, or these alone, by the names that they have
-// in memory.
+// PRIVATE to formats/kinds: a distributed checkpoint of a run that trains a LoRA adapter: the
+// base's weights and the adapter's, or the adapter's alone, by the names that they have in memory.
 //
-//   base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight       of the base
-//   base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight   of the adapter
+//   base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight       the base's
+//   base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight   the adapter's
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 #include "formats/artifact/bound.h"
 #include "formats/dcp/folder.h"
 #include "formats/kinds/options.h"
 
 namespace nxdkit::kinds {
 
-// What is taken of such a checkpoint.
+// The part of such a checkpoint that is read.
 enum class LoraTake : uint8_t {
   kStored,   // all tensors as they are stored, and the optimizer's
   kMerged,   // the base with the adapter merged into it
@@ -29,25 +28,25 @@ inline constexpr OptionRow kLoraTakeRow = {
     "adapter alone, or the base without it",
     kAsInput};
 
-// Whether a tensor of this name is an adapter's. One that PEFT does not give is the base's.
+// Whether a tensor of this name is an adapter's. Names that PEFT does not use are the base's.
 bool IsOfAdapter(std::string_view key);
 
 // Whether there is an adapter in the checkpoint.
 bool HasLora(const Artifact& artifact);
 
-// What is taken of an artifact of this sort: what the user says, else the merged model, or the
-// adapter where there is nothing else. Of one without an adapter kStored.
+// The part of the artifact that is read: as the user says, else the merged model, or the adapter if
+// there is nothing else. kStored for one without an adapter.
 LoraTake LoraTakeOf(const Artifact& artifact, const InputHints& hints);
 
-// kUsage where the user asks for what is not in the checkpoint.
+// kUsage if the user asks for a part that the checkpoint does not have.
 Status CheckLoraTake(const Artifact& artifact, const InputHints& hints);
 
-// Leaves the base's weights in the artifact, under the names that they have without an adapter. The
-// optimizer's state is the adapter's, and left out.
+// Keeps the base's weights in the artifact, under the names that they have without an adapter. The
+// optimizer's state belongs to the adapter, and is left out.
 void KeepBase(Artifact& artifact, const InputHints& hints);
 
-// Fills in `out`, the adapter that is in the checkpoint `artifact`. What it was trained with is
-// said by --lora-alpha, else by adapter_config.json, else by verl's lora_train_meta.json, in the
+// Fills in `out`, the adapter in the checkpoint `artifact`. Its configuration comes from
+// --lora-alpha, else from adapter_config.json, else from verl's lora_train_meta.json, in the
 // folder, in lora_adapter or huggingface below it, or above it.
 Status BindLoraOf(BoundArtifact& out, const Artifact& artifact, const LoraBase& base,
                   nxd::LoraSharing sharing, const InputHints& hints);

@@ -26,7 +26,7 @@ std::string Below(const std::string& folder, const std::string& name) {
   return folder.empty() ? name : JoinPath(folder, name);
 }
 
-// What `.metadata` takes in memory at the least while it is made: known before anything of it is.
+// The least memory that `.metadata` takes while it is made: known before any of it exists.
 Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& output) {
   constexpr uint64_t kEntryBytes = 1500;  // key, place, plan and pickle; measured: 1700
   NXDKIT_ASSIGN(const auto weights, WeightTensors(source, output.style));
@@ -34,11 +34,11 @@ Result<uint64_t> LeastDcpBytes(const BoundArtifact& source, const DcpOutput& out
   if (DcpFolderOf(source.artifact))
     entries = DcpFolderOf(source.artifact)->tensors.size() + source.run_objects.size();
   else if (source.optimizer)
-    entries *= 4 + AdamOptions().size();  // moments and step beside the weight
+    entries *= 4 + AdamOptions().size();  // moments and step next to the weight
   return entries * kEntryBytes;
 }
 
-// The part that each rank of the mesh writes.
+// The parts that the ranks of the mesh write.
 std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) {
   std::vector<DcpRank> ranks(static_cast<size_t>(mesh.ranks()));
   for (size_t t = 0; t < contents.tensors.size(); ++t)
@@ -50,8 +50,8 @@ std::vector<DcpRank> CutDcp(const DcpContents& contents, const dcp::Mesh& mesh) 
   return ranks;
 }
 
-// Every rank has a chunk of the tensor. Its pieces lie in rows, of which each rank has others;
-// ranks that cut the columns have a part of all.
+// Every rank has a chunk of the tensor. Its pieces are rows, of which each rank has others; ranks
+// that cut the columns have a part of all.
 uint64_t LeastChunkBytes(const dcp::GlobalTensor& tensor, const dcp::Mesh& mesh) {
   const TensorLayout none{tensor.layout.name, 0, tensor.layout.shape, {}, {}, {}};
   const uint64_t bare = LeastPlanBytes(none);
@@ -70,7 +70,7 @@ Status PlanDcpFile(OutputBuilder& builder, int rank, DcpRank& cut,
   for (DcpChunk& chunk : cut.chunks) {
     NXDKIT_ASSIGN(OutputTensor output, builder.Add(std::move(chunk.layout), file));
     contents.metadata.tensors[chunk.entry].dtype = output.dtype;
-    output.shape = chunk.box.extent;  // the layout may see it in another one
+    output.shape = chunk.box.extent;  // the layout may have another shape for it
     outputs.push_back(std::move(output));
   }
   NXDKIT_ASSIGN(dcp::EncodedFile encoded,

@@ -21,7 +21,7 @@ namespace {
 
 using Weights = std::vector<dcp::GlobalTensor>;
 
-// The part of the weights that a rank has. Copies are stored once, by the first rank.
+// A rank's part of the weights. Copies are stored once, by the first rank.
 struct Shard {
   std::vector<TensorLayout> tensors;
   std::vector<std::pair<std::string, Shape>> begins;
@@ -49,7 +49,7 @@ Status PlanShards(OutputBuilder& builder, const Weights& weights, const dcp::Mes
   return OkStatus();
 }
 
-// Takes the weights out of the contents, which then are those of the optimizer's folder.
+// Takes the weights out of the contents, which leaves the contents of the optimizer's folder.
 Weights TakeWeights(DcpContents& contents) {
   const auto end = static_cast<std::ptrdiff_t>(contents.weights);
   Weights weights(std::make_move_iterator(contents.tensors.begin()),
@@ -66,7 +66,7 @@ Result<torch::PickleDict> ScheduleFor(const BoundArtifact& source, const RunProg
   return ScheduleAt(*source.optimizer, progress.last_epoch);
 }
 
-// scheduler.pt as torch's LambdaLR loads it, and the step where the Trainer looks for it.
+// Plans scheduler.pt as torch's LambdaLR loads it, and the step where the Trainer looks for it.
 Status PlanRunFiles(OutputBuilder& builder) {
   const BoundArtifact& source = builder.source();
   const bool by_names = DcpFolderOf(source.artifact) != nullptr;
@@ -77,7 +77,7 @@ Status PlanRunFiles(OutputBuilder& builder) {
       std::string archive,
       torch::EncodeObject(torch::PickleValue::MakeDict(std::move(schedule))).in(kSchedulerFile));
   builder.plan.texts.push_back({kSchedulerFile, std::move(archive)});
-  // A tag's is in the run's folder, and may be of another step.
+  // A tag's trainer_state.json is in the run's folder, and may be of another step.
   const std::string& folder = source.artifact.folder;
   NXDKIT_ASSIGN(const bool has_state,
                 by_names ? HasFile(folder, kTrainerStateFile) : Result<bool>(false));

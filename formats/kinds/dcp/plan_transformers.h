@@ -8,9 +8,9 @@
 
 namespace nxdkit::kinds {
 
-// The weights as shards of safetensors, a file for each rank of the mesh; the optimizer's state as
-// a distributed checkpoint in a folder beside them; the schedule and the step in the Trainer's
-// files.
+// Plans the weights as shards of safetensors, a file for each rank of the mesh; the optimizer's
+// state as a distributed checkpoint in a folder next to them; the schedule and the step in the
+// Trainer's files.
 Status PlanTransformers(OutputBuilder& builder, const DcpOutput& output, DcpContents contents);
 
 }  // namespace nxdkit::kinds

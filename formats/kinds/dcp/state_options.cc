@@ -55,7 +55,7 @@ class Reader {
     return OkStatus();
   }
 
-  // What `capturable` and `fused` make of a number.
+  // An option that `capturable` or `fused` made a tensor.
   Status AddTensor(const dcp::StoredEntry& entry) {
     if (!entry.shape.empty())
       return Unsupported("the option is a tensor of shape {}, expected a number",
@@ -88,8 +88,8 @@ class Reader {
       if (*key.string() != option) continue;
       NXDKIT_ASSIGN(const bool same, SameOption(known, value));
       return same ? OkStatus()
-                  : Status(Corrupt("{} of {} has another value under another of its names", option,
-                                   source_.params[i].name));
+                  : Status(Corrupt("{} of {} has a different value under another of its names",
+                                   option, source_.params[i].name));
     }
     if (options_[i].size() == kMostOptions)
       return Unsupported("{} has over {} options of an optimizer", source_.params[i].name,
@@ -112,7 +112,7 @@ class Reader {
     return OkStatus();
   }
 
-  // As torch's optimizer has it by itself, a parameter is a number.
+  // In torch's own optimizer a parameter is a number.
   static std::string NameOf(const PickleValue& param) {
     if (const std::string* name = param.string()) return *name;
     const int64_t* number = param.integer();

@@ -35,7 +35,7 @@ bool Knows(const Shapes& shapes, std::string_view name, const Shape& shape) {
   return found != shapes.end() && found->second == shape;
 }
 
-// What most weights have before their names, but for "model."; "" where one has nothing else.
+// The prefix of most weights' names, except "model."; "" if one has nothing else.
 std::string FindOuter(const dcp::Folder& folder, const Shapes& shapes) {
   std::vector<std::string> wrappers;
   for (const dcp::StoredEntry& entry : folder.tensors) {
@@ -56,8 +56,8 @@ std::vector<std::string> KeysOf(const dcp::Folder& folder) {
   return keys;
 }
 
-// What is before "state.NAME.exp_avg" of a weight, by name or by number, and before "param_groups";
-// nullopt of other keys.
+// The text before "state.NAME.exp_avg" of a weight, by name or by number, and before
+// "param_groups"; nullopt for other keys.
 std::optional<std::string> BeforeState(const std::string& key, const Shapes& shapes) {
   if (const size_t groups = key.find("param_groups"); groups != std::string::npos)
     if (groups == 0 || key[groups - 1] == '.') return key.substr(0, groups);
@@ -73,7 +73,7 @@ std::optional<std::string> BeforeState(const std::string& key, const Shapes& sha
   return std::nullopt;
 }
 
-// What stands for "optimizer."; nullopt where nothing needs to, and where more than one would.
+// The prefix that stands for "optimizer."; nullopt if there is none, or more than one.
 std::optional<std::string> FindOptimizer(const std::vector<std::string>& keys,
                                          const Shapes& shapes) {
   std::set<std::string> found;
@@ -113,7 +113,7 @@ class Unwrapper {
   }
 
   std::string outer_;                     // before all of the program's keys
-  std::optional<std::string> optimizer_;  // what stands for "optimizer."
+  std::optional<std::string> optimizer_;  // stands for "optimizer."
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kStagingBytes = 1 << 20;
 
-// Base and delta together, and what threads need to read them.
+// Base and delta together, with the scratch memory that threads need to read them.
 class Overlay {
  public:
   Overlay(std::shared_ptr<const BoundArtifact> base, CanonicalPlan plan,
@@ -46,7 +46,7 @@ class Overlay {
     Gatherer gatherer{kStagingBytes};
     delta::BlockDecoder decoder;
     delta::Changes changes;
-    size_t param = SIZE_MAX;  // whose block is in `changes`
+    size_t param = SIZE_MAX;  // the one whose block is in `changes`
     uint64_t block = 0;
   };
 
@@ -80,7 +80,7 @@ class Overlay {
   CanonicalPlan plan_;
   CanonicalReader reader_;
   std::shared_ptr<const delta::Delta> delta_;
-  std::vector<size_t> rows_;  // of each parameter: its row in the delta
+  std::vector<size_t> rows_;  // each parameter's row in the delta
   mutable ScratchPool<Scratch> scratch_;
 };
 
@@ -91,7 +91,7 @@ Error WrongBase(const std::string& path, fmt::format_string<T...> text, T&&... a
       .hint("apply it to the version that it was made from");
 }
 
-// A bundle that was made by a delta knows its digest: a wrong base shows before anything is
+// A bundle that was made by a delta records its digest: a wrong base is found before anything is
 // written.
 Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
   const rollout::Bundle* const bundle = BundleOf(base.artifact);
@@ -102,13 +102,13 @@ Status CheckRecord(const BoundArtifact& base, const delta::Delta& delta) {
     return OkStatus();
   if (version.digest == manifest::DigestText(head.result))
     return WrongBase(base.artifact.path,
-                     "version {} ({}) is what the delta makes: it was applied before",
+                     "version {} ({}) is already the delta's result: it was applied before",
                      version.serial, version.label);
   return WrongBase(base.artifact.path, "version {} ({}) has the digest {}, the delta is for {}",
                    version.serial, version.label, version.digest, manifest::DigestText(head.base));
 }
 
-// For each parameter of the base its row in the delta; both must have the same ones.
+// Each base parameter's row in the delta; both must have the same parameters.
 Result<std::vector<size_t>> MatchParams(const BoundArtifact& base, const CanonicalPlan& plan,
                                         const delta::Delta& delta) {
   std::unordered_map<std::string_view, size_t> index;
@@ -132,7 +132,7 @@ Result<std::vector<size_t>> MatchParams(const BoundArtifact& base, const Canonic
                    params.size());
 }
 
-// The digests of a delta follow from each other, as those of a manifest do.
+// The digests of a delta are related to each other, as those of a manifest are.
 Status CheckHead(const delta::Delta& delta) {
   std::vector<manifest::ParamDigest> base, result;
   for (const delta::Param& param : delta.head().params) {

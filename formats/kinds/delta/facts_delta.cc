@@ -12,7 +12,7 @@ Status DescribeDelta(Survey& survey, const std::string& path, const InputHints&)
   const delta::Head& head = delta->head();
   survey.form = kDelta.name;
   survey.description = "delta: what changed from one version of a model to another";
-  survey.not_checked = "a delta holds what changed; --base of nxd-convert makes the model";
+  survey.not_checked = "a delta holds only changes; nxd-convert with --base makes the model";
   survey.artifact.path = path;
   survey.artifact.files.push_back({path, "delta", delta->file_bytes(), {}, {}});
   const auto facts = std::make_shared<DeltaFacts>();

@@ -1,5 +1,5 @@
-// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and from which
-// version to which.
+// The facts of a delta, as ckpt-inspect shows them: how much of a model changed, and between which
+// versions.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct DeltaFacts : KindState {
   std::string base, result;    // digests, "sha256:..."
 };
 
-// Needs nothing of the base.
+// Does not need the base.
 Status DescribeDelta(Survey& survey, const std::string& path, const InputHints& hints);
 void AddDeltaFacts(KindFacts& facts, const Survey& survey);
 

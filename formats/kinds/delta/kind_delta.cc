@@ -8,7 +8,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// Changes alone are no model: everything but the changed elements comes from the base.
+// Changes alone are not a model: everything but the changed elements comes from the base.
 Status OpenDelta(Artifact& artifact, const InputHints& hints) {
   const std::string base_path = hints.Text("base").value_or("");
   if (base_path.empty() && !hints.memory)

@@ -1,5 +1,5 @@
-// PRIVATE to formats: a delta as an artifact like any other: its parameters are those of its base,
-// changed as they are read.
+// PRIVATE to formats: a delta as an ordinary artifact: its parameters are those of its base,
+// changed while they are read.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace nxdkit::kinds {
 struct DeltaState : KindState {
   DeltaState(std::shared_ptr<const delta::Delta> opened, Artifact changed)
       : delta(std::move(opened)), base(std::move(changed)) {}
-  std::shared_ptr<const delta::Delta> delta;  // the artifact's files are those of the base and it
+  std::shared_ptr<const delta::Delta> delta;  // the artifact's files are the base's and the delta
   Artifact base;
 };
 
-const DeltaState* DeltaStateOf(const Artifact& artifact);  // nullptr where it is no delta.
+const DeltaState* DeltaStateOf(const Artifact& artifact);  // nullptr if it is not a delta
 std::shared_ptr<const delta::Delta> DeltaOf(const Artifact& artifact);
 
-// Binds out.artifact, a kDelta, and its base. kFindings when the base is not the delta's.
+// Binds out.artifact, a kDelta, and its base. kFindings if the base is not the delta's.
 Status BindDelta(BoundArtifact& out, const InputHints& hints);
 
 }  // namespace nxdkit::kinds

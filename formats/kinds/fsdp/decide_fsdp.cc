@@ -17,7 +17,7 @@ namespace {
 
 using fsdp::OptimizerForm;
 
-// FSDP's version by what a set says of itself, and by the form of its optimizer.
+// FSDP's version, from the set's own record or from the form of its optimizer.
 int VersionOf(const fsdp::Facts& facts) {
   if (facts.form == OptimizerForm::kNumbers) return 2;
   const bool says_2 = facts.set.config && facts.set.config->version == 2;
@@ -27,12 +27,12 @@ int VersionOf(const fsdp::Facts& facts) {
 OptimizerForm FormFor(const FsdpOutput& output, const fsdp::Facts* from) {
   if (!output.verl) return OptimizerForm::kNames;
   if (output.fsdp == 2) return OptimizerForm::kNumbers;
-  // As it was cut: by parameters, where the trainer keeps these apart.
+  // Cut as the source was: by parameters, if the trainer stores these separately.
   return from && from->form == OptimizerForm::kFlatParameters ? OptimizerForm::kFlatParameters
                                                               : OptimizerForm::kFlatUnits;
 }
 
-// Whether the options of all trained parameters are the same, as FSDP1's one group has them.
+// Whether all trained parameters have the same options, as in FSDP1's one group.
 bool HasOneGroup(const BoundArtifact& source) {
   if (!source.optimizer) return true;
   std::set<size_t> groups;
@@ -44,7 +44,7 @@ bool HasOneGroup(const BoundArtifact& source) {
 
 void DecideTrainer(const BoundArtifact& source, const fsdp::Facts* from,
                    const OutputOptions& options, FsdpOutput& output) {
-  // EasyR1 writes no fsdp_config.json, and names what its optimizer keeps, if it saves it.
+  // EasyR1 writes no fsdp_config.json, and its optimizer's state, if saved, goes by names.
   const bool from_easyr1 =
       from && !from->set.config &&
       (from->form == OptimizerForm::kNames || from->form == OptimizerForm::kNone);
@@ -57,7 +57,7 @@ void DecideTrainer(const BoundArtifact& source, const fsdp::Facts* from,
   output.form = FormFor(output, same ? from : nullptr);
 }
 
-// The release that the source is of, else the one that the most load.
+// The source's release, else the one that most programs load.
 void DecideRelease(const fsdp::Facts* from, const OutputOptions& options, FsdpOutput& output) {
   if (from && from->mesh) output.release = fsdp::ReleaseOf(from->mesh->form);
   if (const auto name = options.Text("torch")) output.release = *fsdp::ReleaseFromName(*name);
@@ -65,7 +65,7 @@ void DecideRelease(const fsdp::Facts* from, const OutputOptions& options, FsdpOu
   if (const auto device = options.Text("device")) output.device = *device;
 }
 
-// How many steps the optimizer has taken; nullopt where it keeps no count.
+// The number of steps that the optimizer has taken; nullopt if it keeps no count.
 Result<std::optional<int64_t>> StepsOf(const BoundArtifact& source) {
   if (!source.optimizer) return std::optional<int64_t>();
   for (const auto& entries : source.optimizer->entries)
@@ -102,7 +102,7 @@ Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
       });
   if (source.optimizer && DcpFolderOf(source.artifact) && !says_schedule)
     output.warnings.push_back(
-        fmt::format("no schedule is known: last_epoch is written as {}, the optimizer's step",
+        fmt::format("the schedule is not known: last_epoch is written as {}, the optimizer's step",
                     output.last_epoch));
   return OkStatus();
 }
@@ -112,7 +112,7 @@ Status DecidePlace(const BoundArtifact& source, FsdpOutput& output) {
 Status CheckFsdpOptions(const Arguments& given) {
   NXDKIT_ASSIGN(const dcp::Mesh mesh, MeshOf(given));
   if (mesh.tp > 1)
-    return BadUsage("--mesh dp=N alone: FSDP over tensor parallelism is read, and not written");
+    return BadUsage("--mesh dp=N alone: FSDP over tensor parallelism can be read, but not written");
   if (const auto name = given.Text("torch"); name && !fsdp::ReleaseFromName(*name))
     return BadUsage("--torch {}: releases from 2.4 to 2.15 are known", *name);
   return OkStatus();
@@ -124,7 +124,7 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   auto& output = static_cast<FsdpOutput&>(*decided);
   const fsdp::Facts* from = FsdpFactsOf(source.artifact);
   NXDKIT_ASSIGN(output.named, DecideDcp(source, options));
-  // The names are those of the live model, without what another program has put around them.
+  // The names are those of the live model, without another program's wrappers.
   auto& named = static_cast<DcpOutput&>(*output.named);
   if (!from) named.names.reset();
   // Rank files have the optimizer's state under the names of the weights.
@@ -138,8 +138,8 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
   NXDKIT_TRY(DecidePlace(source, output));
   if (source.optimizer && output.form == OptimizerForm::kFlatParameters)
     return Unsupported(
-               "slices of parameters (use_orig_params) are read and not written: how FSDP1 aligns "
-               "them depends on its compute dtype")
+               "slices of parameters (use_orig_params) can be read, but not written: their "
+               "alignment in FSDP1 depends on its compute dtype")
         .in(source.artifact.path)
         .hint("--for easyr1, or --fsdp 2, or --no-optimizer");
   if (from)

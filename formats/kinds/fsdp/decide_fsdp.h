@@ -20,14 +20,14 @@ class FsdpOutput : public Output {
 
   std::unique_ptr<Output> named;  // a DcpOutput: names and contents, which the files share
   int world = 1;
-  bool verl = true;  // else EasyR1 is to load it
+  bool verl = true;  // else for EasyR1
   int fsdp = 1;      // FSDP1 or FSDP2
   fsdp::OptimizerForm form = fsdp::OptimizerForm::kFlatUnits;
   fsdp::Release release;
   std::string device = "cuda";
-  bool by_divisible = false;  // cut the first dimension that the ranks divide, else rows
+  bool by_divisible = false;  // cut the first dimension that the ranks divide evenly, else rows
   int64_t step = 0;           // of the folder
-  int64_t last_epoch = 0;     // of the schedule, where the source does not say it
+  int64_t last_epoch = 0;     // of the schedule, if the source does not have it
   std::string role = "actor";
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using fsdp::FilePart;
 
-// "Shard(0)", "Replicate, Shard(0)": how many tensors are placed so.
+// The number of tensors with each placement: "Shard(0)", "Replicate, Shard(0)".
 std::map<std::string, size_t> PlacementsOf(const fsdp::Facts& facts) {
   std::map<std::string, size_t> counts;
   for (const fsdp::ModelTensor& tensor : facts.tensors) {
@@ -79,7 +79,7 @@ Status DescribeFsdp(Survey& survey, const std::string& path, const InputHints& h
       fmt::format("rank files of an FSDP run of {}", Counted(facts.set.world, "rank"));
   if (!facts.set.IsWhole(FilePart::kModel)) {
     survey.is_whole = false;
-    survey.not_checked = "not all ranks are here";
+    survey.not_checked = "some ranks are missing";
   }
   survey.facts = std::make_shared<FsdpFacts>(facts);
   return OkStatus();
@@ -108,8 +108,8 @@ void AddFsdpFacts(KindFacts& facts, const Survey& survey) {
       found.tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
   if (adapter > 0)
     facts.last.Line("adapter",
-                    fmt::format("LoRA, {} of {}; --lora says what of both is taken",
-                                Grouped(adapter), Counted(found.tensors.size(), "tensor")));
+                    fmt::format("LoRA, {} of {}; --lora chooses what is read", Grouped(adapter),
+                                Counted(found.tensors.size(), "tensor")));
   facts.last.Key("fsdp", {{"world_size", found.set.world},
                           {"mesh", MeshJson(found)},
                           {"placements",

@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds/fsdp: an opened rank set. Whoever reads distributed checkpoints reads it
-// too, as one.
+// PRIVATE to formats/kinds/fsdp: an opened rank set. Code that reads distributed checkpoints reads
+// it too, as one.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct FsdpState : DcpState {
   fsdp::Facts facts;
 };
 
-// nullptr where it is no rank set.
+// nullptr if it is not a rank set.
 inline const fsdp::Facts* FsdpFactsOf(const Artifact& artifact) {
   const auto* state = dynamic_cast<const FsdpState*>(artifact.state.get());
   return state ? &state->facts : nullptr;

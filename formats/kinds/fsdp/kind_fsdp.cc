@@ -1,5 +1,5 @@
-// Rank files of an FSDP run, as EasyR1, verl and their forks leave them. Once opened they are read
-// as the distributed checkpoint that they make up together.
+// Rank files of an FSDP run, as EasyR1, verl and their forks write them. Once opened they are read
+// as the distributed checkpoint that they form together.
 #include "formats/dcp/folder.h"
 #include "formats/fsdp/open.h"
 #include "formats/kinds/dcp/lora_dcp.h"

@@ -1,5 +1,5 @@
 // Rank files of an FSDP run, from logical parameters to files. Names and contents are those of the
-// distributed checkpoint that would be made of the source; here they are cut over the ranks.
+// distributed checkpoint that the source would become; here they are cut over the ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,11 +38,11 @@ using torch::TensorIndex;
 
 constexpr std::string_view kParams = "params";
 
-// A weight, and what the optimizer keeps of it.
+// A weight, and the optimizer's state of it.
 struct Weight {
   GlobalTensor tensor;
-  uint32_t param = 0;                                      // its first
-  bool shared = false;                                     // a second name of a weight before it
+  uint32_t param = 0;                                      // the first one
+  bool shared = false;                                     // a second name of an earlier weight
   std::vector<std::pair<std::string, GlobalTensor>> kept;  // by "exp_avg"
 };
 
@@ -51,7 +51,7 @@ struct Group {
   std::vector<size_t> weights;
 };
 
-// One file, as it is put together: the tensors of its pickle.
+// One file, while it is put together: the tensors of its pickle.
 class RankFile {
  public:
   RankFile(OutputBuilder& builder, std::string path, int rank)
@@ -61,14 +61,14 @@ class RankFile {
 
   int rank() const { return rank_; }
 
-  // A tensor of one piece, laid out in a shape that may be another one than `shape`, which it has.
+  // Adds a tensor of one piece, laid out in a shape that may differ from its own `shape`.
   Result<TensorIndex> Add(TensorLayout layout, const Shape& shape) {
     NXDKIT_ASSIGN(OutputTensor output, builder_.Add(std::move(layout), file_));
     output.shape = shape;
     tensors_.push_back({output, {output}});
     return TensorIndex{tensors_.size() - 1};
   }
-  // One after the other, in one dimension.
+  // Adds them as one tensor, one after the other, in one dimension.
   Result<TensorIndex> Join(std::string name, Dtype dtype, std::vector<TensorLayout> layouts) {
     JoinedTensor joined{{std::move(name), dtype, {0}}, {}};
     for (TensorLayout& layout : layouts) {
@@ -127,7 +127,7 @@ class FsdpPlanner {
   }
 
  private:
-  // The names of weights come first; what is kept of one is called by its name.
+  // The weights come first; their states are found by their names.
   Status CollectWeights() {
     const auto& named = static_cast<const DcpOutput&>(*output_.named);
     NXDKIT_ASSIGN(DcpContents contents, MakeDcpContents(source_, named));
@@ -142,7 +142,8 @@ class FsdpPlanner {
             training::SplitStateKey(std::string_view(key).substr(training::kOptimizerState.size()));
         const auto weight = numbers.find(name);
         if (weight == numbers.end())
-          return Unsupported("the optimizer keeps it under another name than the weight's").on(key);
+          return Unsupported("the optimizer's state of it has another name than the weight")
+              .on(key);
         weights_[weight->second].kept.emplace_back(std::move(what), std::move(tensor));
         continue;
       }
@@ -150,7 +151,7 @@ class FsdpPlanner {
       const bool of_run = params.empty() || std::ranges::count(run, params.front()) > 0;
       if (of_run) continue;
       if (params.front() >= source_.model_params())
-        return Unsupported("it is neither a weight, nor kept of one by the optimizer").on(key);
+        return Unsupported("it is neither a weight nor the optimizer's state of one").on(key);
       numbers.emplace(key, weights_.size());
       const bool shared = !met.insert(params.front()).second;
       weights_.push_back({std::move(tensor), params.front(), shared, {}});
@@ -158,7 +159,7 @@ class FsdpPlanner {
     return OkStatus();
   }
 
-  // What is no tensor has no place in the files: their loaders know tensors.
+  // Entries that are not tensors have no place in the files: their loaders expect tensors.
   Status CheckEntries() const {
     for (uint32_t i = 0; i < source_.optimizer->entries.size(); ++i)
       if (source_.optimizer->entries[i])
@@ -170,7 +171,8 @@ class FsdpPlanner {
     return OkStatus();
   }
 
-  // Those of the source's files stay, in their order; else parameters with the same options.
+  // The groups of the source's files stay, in their order; else parameters with the same options
+  // form one.
   Status MakeGroups() {
     NXDKIT_TRY(CheckEntries());
     if (facts_ && !facts_->groups.empty()) {
@@ -185,7 +187,7 @@ class FsdpPlanner {
             return Corrupt("the optimizer's options are of a parameter that is not there").on(name);
           group.weights.push_back(weight->second);
         }
-        // Numbers follow the model's order; EasyR1 lists its names in that of FSDP's units.
+        // Numbers follow the model's order; EasyR1 lists its names in the order of FSDP's units.
         std::ranges::sort(group.weights);
         if (!group.weights.empty()) group.options = OptionsOf(weights_[group.weights.front()]);
       }
@@ -231,17 +233,17 @@ class FsdpPlanner {
     return file.Finish(root, Stem(fsdp::FileName(part, output_.world, file.rank())));
   }
 
-  // FSDP1 of one rank does not cut anything.
+  // FSDP1 with one rank does not cut anything.
   bool IsPlain() const { return output_.world == 1 && output_.fsdp == 1; }
 
-  // nullopt where nothing is cut. The mesh's ranks are a tensor of the file.
+  // nullopt if nothing is cut. The mesh's ranks are a tensor of the file.
   std::optional<fsdp::PlacedWriter> PlacedIn(RankFile& file) const {
     if (IsPlain()) return std::nullopt;
     return fsdp::PlacedWriter(output_.release, output_.device, output_.world, file.rank(),
                               file.AddRanks(output_.world));
   }
 
-  // The dimension that ranks cut.
+  // The dimension that is cut over the ranks.
   size_t DimOf(const Shape& shape) const {
     if (output_.by_divisible)
       for (size_t d = 0; d < shape.size(); ++d)
@@ -249,7 +251,7 @@ class FsdpPlanner {
     return 0;
   }
 
-  // The rank's part of a tensor, as it belongs on the mesh.
+  // The rank's part of a tensor, with its placement on the mesh.
   Result<PickleValue> PlaceTensor(RankFile& file, const std::optional<fsdp::PlacedWriter>& placed,
                                   const GlobalTensor& tensor) const {
     if (!placed || tensor.shape.empty()) {
@@ -311,7 +313,7 @@ class FsdpPlanner {
                        {{std::string("param_groups")}, PickleValue::MakeList(std::move(groups))}}));
   }
 
-  // By names, or by numbers that run through the groups.
+  // Adds the parameters by name, or by numbers that run through the groups.
   Status AddParameters(RankFile& file, PickleDict& state, std::vector<PickleList>& params) const {
     const bool any = std::ranges::any_of(
         weights_, [](const Weight& weight) { return HasTensor(weight) && !weight.shared; });
@@ -340,7 +342,7 @@ class FsdpPlanner {
                                [](const auto& kept) { return !kept.second.shape.empty(); });
   }
 
-  // Of a unit either all parameters are trained or none, and what is kept of them is the same.
+  // In a unit either all parameters are trained or none, and all have the same entries of state.
   Status CheckUnit(const fsdp::Unit& unit) const {
     const Weight& first = weights_[unit.tensors.front()];
     for (const size_t w : unit.tensors) {
@@ -365,7 +367,7 @@ class FsdpPlanner {
                    "not of the same step",
                    first.tensor.layout.name)
             .on(weight.tensor.layout.name)
-            .hint("--fsdp 2, or --for easyr1, keeps each apart");
+            .hint("--fsdp 2, or --for easyr1, keeps them apart");
     }
     return OkStatus();
   }
@@ -397,7 +399,7 @@ class FsdpPlanner {
       tensor.shape = weights_[w].tensor.shape;
       if (!weights_[w].shared) own.push_back(w);
     }
-    // Where an adapter is trained, FSDP1 wraps each of its leaves; all else is frozen.
+    // When an adapter is trained, FSDP1 wraps each of its leaves; everything else is frozen.
     const bool leaves = std::ranges::any_of(
         tensors, [](const fsdp::ModelTensor& tensor) { return IsOfAdapter(tensor.name); });
     const auto make = leaves ? fsdp::SingleUnits : fsdp::LayerUnits;
@@ -428,7 +430,7 @@ class FsdpPlanner {
     return OkStatus();
   }
 
-  // The rank's slice of what is kept of a unit, with zeros at the end.
+  // Adds the rank's slice of a unit's state, with zeros at the end.
   Result<TensorIndex> AddSlice(RankFile& file, const fsdp::Unit& unit,
                                const std::string& what) const {
     const int64_t each = (unit.elements + output_.world - 1) / output_.world;
@@ -460,8 +462,8 @@ class FsdpPlanner {
     return file.Join(what, *dtype, std::move(layouts));
   }
 
-  // A rank that was there goes on with its own random numbers, byte for byte; another one gets the
-  // schedule alone, which is the same for all.
+  // A rank that existed before keeps its own random numbers, byte for byte; a new one gets only the
+  // schedule, which is the same for all.
   Status PlanExtraState(int rank) {
     const std::string to =
         JoinPath(folder_, fsdp::FileName(FilePart::kExtraState, output_.world, rank));
@@ -507,7 +509,7 @@ class FsdpPlanner {
         NXDKIT_TRY(builder_.CarryFile(above, name, JoinPath(step_folder_, name)));
     }
     NXDKIT_TRY(builder_.CarrySideFiles(JoinPath(folder_, kRunModelFolder)));
-    // The tracker comes last: a run without it is resumed from nothing.
+    // The tracker comes last: without it a run is not resumed.
     if (output_.verl)
       builder_.plan.texts.push_back({std::string(kStepFiles[0]), std::to_string(output_.step)});
     else

@@ -38,16 +38,17 @@ Status BindPeft(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing shari
   std::vector<std::string> files = {out.artifact.path};
   if (!is_file) NXDKIT_TRY(LoraFiles(out.artifact.path, out.artifact.look).To(files));
   if (files.size() > 1)
-    return BadUsage("{} adapters are in the folder, and nothing says which counts: {} and {}",
-                    files.size(), BaseName(files[0]), BaseName(files[1]))
+    return BadUsage(
+               "there are {} adapters in the folder, and nothing says which one to use: {} and {}",
+               files.size(), BaseName(files[0]), BaseName(files[1]))
         .in(out.artifact.path)
-        .hint("name the file in the place of the folder; or keep one of them in it");
+        .hint("name the file instead of the folder, or keep only one of them in it");
   const std::string& path = files.front();
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(path));
   const bool archive = file.format.starts_with("torch");
   NXDKIT_ASSIGN(LoraConfigFile config, FindLoraConfig(archive ? path : "", {ParentPath(path)}));
   if (hints.lora_alpha)
-    return BadUsage("--lora-alpha is for an adapter whose files do not say it: {} does",
+    return BadUsage("--lora-alpha is for an adapter whose files do not have it: {} does",
                     config.path);
   out.lora->config = std::move(config.config);
   out.lora->config_path = std::move(config.path);

@@ -12,8 +12,8 @@
 namespace nxdkit::kinds {
 namespace {
 
-// Heads that are the embedding, saved under both names: one tensor in memory, and in the file of
-// torch.save. transformers leaves them out, and adds them where it loads.
+// Heads that are tied to the embedding, saved under both names: one tensor in memory, and in the
+// file of torch.save. transformers leaves them out, and adds them when loading.
 class TiedHeads {
  public:
   explicit TiedHeads(const TensorFile& file) {
@@ -34,7 +34,7 @@ class TiedHeads {
   std::map<Place, const StoredTensor*> others_;
 };
 
-// A model that nobody wrote a table for: each tensor is its own parameter.
+// A model without a table: each tensor is its own parameter.
 Status BindPlain(BoundArtifact& out) {
   std::unordered_map<std::string, std::string> seen;
   for (uint32_t f = 0; f < out.artifact.files.size(); ++f) {
@@ -57,13 +57,13 @@ Status BindPlain(BoundArtifact& out) {
   return OkStatus();
 }
 
-// The names of all spellings of the family: those of the one that most of what is stored has come
-// first, for the same name may mean another shape in another.
+// The names in all spellings of the family: the spelling that fits most stored tensors comes first,
+// since the same name may have another shape in another.
 Result<NameMap> KnownNames(const BoundArtifact& out) {
   const models::Model& model = *out.model;
   std::vector<std::string> spellings = models::Spellings(*model.config.family);
   spellings.insert(spellings.begin(), "");
-  std::vector<std::pair<size_t, NameMap>> maps;  // with how many tensors fit
+  std::vector<std::pair<size_t, NameMap>> maps;  // with the number of tensors that fit
   for (const std::string& spelling : spellings) {
     NXDKIT_ASSIGN(std::vector<TensorLayout> tensors, models::SpelledTensors(model, spelling));
     NameMap names = ByName(std::move(tensors));
@@ -83,8 +83,8 @@ Result<NameMap> KnownNames(const BoundArtifact& out) {
   return known;
 }
 
-// Whether quantised weights lie here of a model that nothing but its names is known of: the first
-// families refuse them.
+// Whether these are quantised weights of a model that is known only by its tensors' names: the
+// original families refuse them.
 bool IsQuantised(const BoundArtifact& out, const NameMap& known) {
   const models::ModelConfig& config = out.model->config;
   if (config.quant_method.empty() || config.family->has_bundles() ||

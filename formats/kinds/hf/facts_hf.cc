@@ -32,7 +32,7 @@ Status DescribeFile(Survey& survey, const std::string& path, const InputHints& h
   return OkStatus();
 }
 
-// Shows the one of several sets that transformers would load; whoever does more with them asks.
+// Opens the set, of several, that transformers would load; commands that do more with them ask.
 Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const InputHints& asked) {
   Result<Artifact> opened = OpenArtifact(path, &kHf, asked, survey.artifact.look);
   const std::string folder = opened.ok() ? opened->path : opened.error().file();
@@ -40,10 +40,10 @@ Result<Artifact> OpenOneSet(Survey& survey, const std::string& path, const Input
   if (!sets.ok() || sets->size() < 2) return opened;
   InputHints hints = asked;
   if (!hints.Has("weights")) {
-    survey.warnings.push_back(fmt::format(
-        "{}: {} sets of weights are in the folder; {} is shown, as transformers would load it, and "
-        "every other command asks which counts",
-        folder, sets->size(), sets->front()));
+    survey.warnings.push_back(
+        fmt::format("{}: there are {} sets of weights in the folder; {} is shown, which "
+                    "transformers would load, and every other command asks which one to use",
+                    folder, sets->size(), sets->front()));
     hints.Set("weights", sets->front());
     opened = OpenArtifact(path, &kHf, hints, survey.artifact.look);
   }

@@ -10,12 +10,12 @@ namespace nxdkit::kinds {
 
 // One of several in a folder.
 struct WeightSet {
-  std::string file;  // or its index; of shards without one, the first
+  std::string file;  // or its index; the first of shards without one
   bool read = false;
 };
 
 struct HfFacts : KindState {
-  std::vector<WeightSet> sets;  // of a folder that has several
+  std::vector<WeightSet> sets;  // if the folder has several
 };
 
 Status DescribeHf(Survey& survey, const std::string& path, const InputHints& hints);

@@ -21,7 +21,7 @@ constexpr OptionRow kRows[] = {
      kAsTarget},
     kExchangedRow};
 
-// With the optimizer's checkpoint beside the weights it is one of transformers, as a whole.
+// With the optimizer's checkpoint next to the weights, the whole folder is one of transformers.
 Result<bool> IsHfFolder(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool weights, hf::HasWeights(path, look));
   if (!weights) return false;

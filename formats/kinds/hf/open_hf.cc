@@ -16,18 +16,17 @@ Error WithWeightsHint(Error error, const std::string& folder, const InputHints& 
                       const Looker& look) {
   const Result<std::vector<std::string>> sets = hf::WeightSets(folder, look);
   if (error.code() != Errc::kUsage || !sets.ok() || sets->size() < 2) return error;
-  const std::string named = hints.prefix.empty()
-                                ? "name the file in the place of the folder"
-                                : hints.prefix + "weights FILE names the one that counts";
-  return std::move(error).hint(named + "; or keep one of them in the folder");
+  const std::string named = hints.prefix.empty() ? "name the file instead of the folder"
+                                                 : hints.prefix + "weights FILE chooses one";
+  return std::move(error).hint(named + ", or keep only one of them in the folder");
 }
 
-// transformers would load such an adapter too, into the model.
+// transformers would also load such an adapter into the model.
 Status WarnOfAdapter(Artifact& artifact) {
   NXDKIT_ASSIGN(const std::string adapter, LoraFile(artifact.path, artifact.look));
   if (!adapter.empty())
     artifact.warnings.push_back(fmt::format(
-        "{}: an adapter beside the weights; they are read without it (--merge-lora adds it)",
+        "{}: an adapter next to the weights; they are read without it (--merge-lora adds it)",
         adapter));
   return OkStatus();
 }

@@ -25,7 +25,7 @@ Status PlanAdapter(OutputBuilder& builder) {
   return builder.AddSafetensors(kPeftFile, -1, PeftTensors(adapter), {{"format", "pt"}});
 }
 
-// In the order of the model; a tied head is stored once.
+// The tensors in the model's order; a tied head is stored once.
 Result<std::vector<TensorLayout>> TensorsOf(const BoundArtifact& source,
                                             const std::string& spelling) {
   std::vector<TensorLayout> whole = WholeTensors(source);
@@ -37,7 +37,7 @@ Result<std::vector<TensorLayout>> TensorsOf(const BoundArtifact& source,
   return tensors;
 }
 
-// Of a file of these tensors.
+// The list of buffers in a file of these tensors.
 std::string BuffersIn(const BoundArtifact& source, const std::vector<TensorLayout>& tensors) {
   std::vector<std::string> names;
   for (const TensorLayout& tensor : tensors) names.push_back(tensor.name);
@@ -46,7 +46,7 @@ std::string BuffersIn(const BoundArtifact& source, const std::vector<TensorLayou
 
 Status CheckSpelling(const BoundArtifact& source, const std::string& spelling) {
   if (!source.model || source.lora)
-    return Unsupported("--style {} is for models whose family is known", spelling);
+    return Unsupported("--style {} needs a model whose family is known", spelling);
   const std::vector<std::string> known = models::Spellings(*source.model->config.family);
   if (std::ranges::count(known, spelling) > 0) return OkStatus();
   return Unsupported("the family {} has no spelling \"{}\"; it has {}",

@@ -5,7 +5,7 @@
 
 namespace nxdkit::kinds {
 
-inline constexpr uint64_t kShardBytes = 5'000'000'000;  // of a file, as transformers has it
+inline constexpr uint64_t kShardBytes = 5'000'000'000;  // of a file, transformers' default
 
 class HfOutput : public Output {
  public:

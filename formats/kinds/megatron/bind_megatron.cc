@@ -50,23 +50,23 @@ class Mapper {
   std::vector<std::string> Warnings() const {
     std::vector<std::string> warnings;
     if (!unsaid_.empty())
-      warnings.push_back(fmt::format(
-          "which options {} of the optimizer's parameters have is not told, the first is {}: "
-          "several groups fit",
-          unsaid_.size(), unsaid_.front()));
+      warnings.push_back(
+          fmt::format("the options of {} of the optimizer's parameters are not known, the first is "
+                      "{}: several groups fit",
+                      unsaid_.size(), unsaid_.front()));
     if (!stateless_.empty() && stateless_.size() < model_.params.size())
       warnings.push_back(
-          fmt::format("the optimizer keeps nothing of {} parameters, the first is {}",
+          fmt::format("the optimizer has no state for {} parameters, the first is {}",
                       stateless_.size(), stateless_.front()));
     return warnings;
   }
 
   std::vector<std::string> Proofs() const {
     std::vector<std::string> proofs;
-    proofs.push_back(fmt::format(
-        "{} tensors of Megatron-Core are {} parameters of the model and {} beside them, "
-        "each once and whole",
-        weights_, model_.params.size(), names_.carried()));
+    proofs.push_back(
+        fmt::format("{} tensors of Megatron-Core are {} parameters of the model and {} others, "
+                    "each once and whole",
+                    weights_, model_.params.size(), names_.carried()));
     for (const auto& [key, cut] : names_.cut_rows())
       proofs.push_back(
           fmt::format("{}: the {} rows after the vocabulary are padding and are cut "
@@ -81,7 +81,7 @@ class Mapper {
       const Key key = megatron::ParseKey(entry.key);
       if (key.kind != kind) continue;
       weights_ += kind == Key::Kind::kWeight;
-      // What is carried beside the model's parameters is not trained here.
+      // Tensors carried next to the model's parameters are not trained here.
       if (kind == Key::Kind::kState && !key.mtp) NXDKIT_TRY(AddState(entry, key));
       if (kind == Key::Kind::kWeight) NXDKIT_TRY(names_.Add(entry, key, out_.tensors));
     }
@@ -100,7 +100,7 @@ class Mapper {
     return names_.Add(joined, key, out_.tensors);
   }
 
-  // The weight that a key of the optimizer's is of: its own name is after "optimizer.state.WHAT.".
+  // The weight that an optimizer's key belongs to: its name follows "optimizer.state.WHAT.".
   const dcp::StoredEntry* WeightOf(const std::string& key) const {
     constexpr std::string_view kState = "optimizer.state.";
     const size_t at = key.find(kState);
@@ -129,13 +129,13 @@ class Mapper {
     return OkStatus();
   }
 
-  // A state in another form is refused: left out, nobody would see it.
+  // A state in another form is refused: if it were left out, nobody would notice.
   Status RefuseOtherForms() const {
     const auto refuse = [](const std::string& key) {
-      return Unsupported("the optimizer's state has a form that is not read")
+      return Unsupported("the optimizer's state has a form that is not supported")
           .on(key)
           .hint(
-              "--no-optimizer takes the weights alone; with --dist-ckpt-optim-fully-reshardable "
+              "--no-optimizer reads only the weights; with --dist-ckpt-optim-fully-reshardable "
               "Megatron-LM saves the state by parameters");
     };
     for (const dcp::StoredEntry& entry : stored_.tensors)
@@ -157,10 +157,10 @@ class Mapper {
     return OkStatus();
   }
 
-  // Which group a parameter was in is not stored. Megatron's own rule: what decays are matrices,
-  // and with apply_wd_to_qk_layernorm the norms of q and k; experts have other groups, and so have
-  // the embedding and the head with a learning rate of their own. nullptr where several groups
-  // with other options fit.
+  // The group of a parameter is not stored. Megatron's own rule: weight decay applies to matrices,
+  // and with apply_wd_to_qk_layernorm to the norms of q and k; experts have groups of their own,
+  // and so have the embedding and the head when their learning rate differs. nullptr if several
+  // groups with different options fit.
   const OptionGroup* GroupOf(const models::Param& param) const {
     using models::Role;
     const bool is_qk_norm = param.role == Role::kQueryNorm || param.role == Role::kKeyNorm;
@@ -216,8 +216,8 @@ class Mapper {
   dcp::Folder out_;
   std::map<std::string, const dcp::StoredEntry*, std::less<>> weight_of_;  // by its key
   size_t weights_ = 0;
-  std::vector<std::string> unsaid_;     // parameters whose options are not known
-  std::vector<std::string> stateless_;  // of which nothing is kept
+  std::vector<std::string> unsaid_;     // parameters with unknown options
+  std::vector<std::string> stateless_;  // parameters without state
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds/megatron: the tensors of a checkpoint as the model's parameters, and
-// what the optimizer keeps of them.
+// PRIVATE to formats/kinds/megatron: the tensors of a checkpoint as the model's parameters, and the
+// optimizer's state of them.
 #pragma once
 
 #include "formats/artifact/artifact.h"
@@ -7,7 +7,7 @@
 
 namespace nxdkit::kinds {
 
-// kCorrupt where config.json and the arguments of the script disagree, naming both.
+// kCorrupt if config.json and the arguments of the script disagree, naming both.
 Status CheckArguments(const Artifact& artifact);
 
 Status BindMegatron(BoundArtifact& bound, const InputHints& hints);

@@ -22,7 +22,7 @@ constexpr char kEmbedding[] = "embedding.word_embeddings.weight";
 
 std::span<const RegistrationOrder> RegistrationOrders() { return kOrders; }
 
-// Norms that are fused with the weight after them come before that weight, or after it.
+// Norms fused with the weight after them come before that weight, or after it.
 std::vector<std::string_view> StageLists::Attention(bool latent) const {
   const bool fused = order_.norm != Norm::kFirst;
   std::vector<std::string_view> names;
@@ -84,7 +84,7 @@ void StageLists::AddLayerOf(ParameterList& list, int64_t layer, bool mtp, int64_
   Add(list, {"mlp.linear_fc2.weight", layer, -1, mtp}, rank);
 }
 
-// The last stage has this after its layers.
+// Adds the parameters that follow the layers of the last stage.
 void StageLists::AddEnd(ParameterList& list, bool is_first, int64_t rank) {
   Add(list, {"decoder.final_layernorm.weight"}, rank);
   for (int64_t m = 0; m < local_.mtp_layers(); ++m) {
@@ -95,7 +95,7 @@ void StageLists::AddEnd(ParameterList& list, bool is_first, int64_t rank) {
   }
   const size_t before = list.size();
   Add(list, {"output_layer.weight"}, rank);
-  // A tied model has a copy of the embedding in its place.
+  // A tied model has a copy of the embedding instead.
   if (list.size() == before && !is_first) Add(list, {kEmbedding}, rank);
 }
 

@@ -1,5 +1,5 @@
 // PRIVATE to formats/kinds/megatron: the orders in which the modules of Megatron's layers register
-// their parameters, and by them the list of what a pipeline stage has. No file says the order.
+// their parameters, and the resulting list for a pipeline stage. No file records the order.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::kinds {
 
-// The local specification's, and those that Transformer Engine's modules may have.
+// The order of the local specification, and those that Transformer Engine's modules may have.
 struct RegistrationOrder {
   enum class Norm : uint8_t { kFirst, kBeforeQkv, kAfterQkv } norm = Norm::kFirst;
   bool by_projection = false;  // all linear_fc1 of the experts come before all linear_fc2
@@ -28,13 +28,13 @@ struct StageLayers {
   bool is_last = false;
 };
 
-// The tensors of one rank, from the first that is registered to the last. They live as long as the
-// lists that gave them.
+// The tensors of one rank, in the order of registration. They live as long as the lists that
+// returned them.
 using ParameterList = std::vector<const LocalTensor*>;
 
 class StageLists {
  public:
-  // `experts_apart`: the experts are in buffers of their own. `local` must outlive it.
+  // `experts_apart`: the experts have buffers of their own. `local` must outlive it.
   StageLists(const LocalTensors& local, const RegistrationOrder& order, bool experts_apart)
       : local_(local), order_(order), experts_apart_(experts_apart) {}
 
@@ -42,7 +42,7 @@ class StageLists {
   void AddLayer(ParameterList& list, int64_t layer, int64_t rank) {
     AddLayerOf(list, layer, false, rank);
   }
-  // Experts [first, end) of the stage's layers alone.
+  // Only experts [first, end) of the stage's layers.
   ParameterList Experts(const StageLayers& stage, int64_t first, int64_t end, int64_t rank);
 
  private:
@@ -56,7 +56,7 @@ class StageLists {
   const LocalTensors& local_;
   RegistrationOrder order_;
   bool experts_apart_;
-  // By name, layer, expert, whether it is of multi-token prediction, and rank.
+  // By name, layer, expert, whether it belongs to multi-token prediction, and rank.
   std::map<std::tuple<std::string, int64_t, int64_t, bool, int64_t>, LocalTensor> tensors_;
 };
 

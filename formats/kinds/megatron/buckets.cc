@@ -23,7 +23,7 @@ using megatron::Key;
 constexpr int64_t kAlignment = 64;  // of the start of every parameter in a bucket
 constexpr int64_t kProbed = 16;     // elements of every parameter
 
-// The buckets of one buffer: entries of each of the three states, by their numbers.
+// The buckets of one buffer: the entries of each of the three states, by number.
 struct Buffer {
   int64_t chain = 0;
   int64_t group = 0;
@@ -68,12 +68,12 @@ class Joiner {
       return std::move(out_);
     }
     return Unsupported(
-               "the optimizer's flat buckets are not the parameters in any order that is "
-               "known, by their {}",
+               "by their {}, the optimizer's flat buckets are not the parameters in any known "
+               "order",
                why)
         .in(stored_.path)
         .hint(
-            "--no-optimizer takes the weights alone; with --dist-ckpt-optim-fully-reshardable "
+            "--no-optimizer reads only the weights; with --dist-ckpt-optim-fully-reshardable "
             "Megatron-LM saves the state by parameters");
   }
 
@@ -84,28 +84,28 @@ class Joiner {
       if (key.kind != Key::Kind::kBucket) continue;
       if (key.buffer != 0 || key.chain > 1 || entry.shape.size() != 1 || entry.dtype != Dtype::kF32)
         return Unsupported(
-                   "a second buffer of an optimizer's (virtual pipeline stages, two dtypes), or "
-                   "one that is not flat in F32")
+                   "an optimizer has a second buffer (virtual pipeline stages, two dtypes), or one "
+                   "that is not flat in F32")
             .in(stored_.path)
             .on(entry.key)
-            .hint("--no-optimizer takes the weights alone");
+            .hint("--no-optimizer reads only the weights");
       Buffer& buffer = buffers_[{key.chain, key.group}];
       buffer.chain = key.chain;
       buffer.group = key.group;
       buffer.buckets[key.bucket][key.state] = &entry;
       has_experts_ |= key.chain == 1;
     }
-    // By number, each once: from 0 on.
+    // By number, each once, from 0 on.
     for (const auto& [id, buffer] : buffers_)
       if (id.second != groups_[id.first]++)
-        return Corrupt("there are flat buckets of group {}, and none of group {}", id.second,
+        return Corrupt("there are flat buckets of group {}, but none of group {}", id.second,
                        groups_[id.first] - 1)
             .in(stored_.path);
     for (const auto& [id, buffer] : buffers_)
       for (const auto& [number, states] : buffer.buckets)
         for (const auto& [state, entry] : states)
           if (entry->shape != states.begin()->second->shape)
-            return Corrupt("the bucket has {} elements, and its other states {}", entry->shape[0],
+            return Corrupt("the bucket has {} elements, but its other states {}", entry->shape[0],
                            states.begin()->second->shape[0])
                 .in(stored_.path)
                 .on(entry->key);
@@ -116,9 +116,9 @@ class Joiner {
     return OkStatus();
   }
 
-  // --- which layers are in which stage
+  // --- the layers of each stage
 
-  // The end of the layers of a stage that is not the last one, which fill its buckets.
+  // The end of the layers that fill the buckets of a stage other than the last.
   std::optional<int64_t> EndOfStage(int64_t first, bool is_first, const Buffer& buffer,
                                     StageLists& lists) const {
     ParameterList list = lists.Stage({first, first, is_first, false}, 0);
@@ -136,7 +136,8 @@ class Joiner {
     return std::nullopt;
   }
 
-  // From the last parameter to the first, bucket by bucket; false where the sizes are others.
+  // Lays the parameters out from the last to the first, bucket by bucket; false if the sizes
+  // differ.
   static bool Lay(const ParameterList& list, const Buffer& buffer, std::vector<Laid>& out) {
     out.clear();
     auto bucket = buffer.buckets.begin();
@@ -149,8 +150,8 @@ class Joiner {
       if (count > room - at) return false;
       out.push_back({*tensor, bucket->first, at});
       at += count;
-      // A tied model's embedding has a bucket of its own, and the one before it is padded to
-      // where it would begin.
+      // A tied model's embedding has a bucket of its own, and the one before it is padded to where
+      // it would begin.
       if ((at + kAlignment - 1) / kAlignment * kAlignment < room) continue;
       ++bucket;
       at = 0;
@@ -204,7 +205,7 @@ class Joiner {
 
   // --- values
 
-  // Whether a few master weights of each parameter round to its weights.
+  // Whether a sample of each parameter's master weights rounds to its weights.
   Result<bool> ProbeAll(const AllLaid& all) const {
     for (const auto& [buffer, laid] : all)
       for (const Laid& each : laid) {
@@ -252,8 +253,8 @@ class Joiner {
     return OkStatus();
   }
 
-  // Elements [at, at + volume) of the bucket, which its chunks cut anywhere. What several ranks
-  // have alike is taken once.
+  // Adds elements [at, at + volume) of the bucket, which its chunks cut anywhere. Copies on several
+  // ranks are taken once.
   Status AddPart(const LocalPart& part, const std::string& state, const dcp::StoredEntry& bucket,
                  int64_t at) {
     const Box& box = part.chunk->box;
@@ -285,7 +286,7 @@ class Joiner {
   const dcp::Folder& stored_;
   int64_t layers_;
   LocalTensors local_;
-  bool has_experts_ = false;                               // their optimizer is another one
+  bool has_experts_ = false;                               // with an optimizer of their own
   std::map<std::pair<int64_t, int64_t>, Buffer> buffers_;  // by chain and group
   std::map<int64_t, int64_t> groups_;                      // of each chain
   std::vector<dcp::StoredEntry> out_;

@@ -20,7 +20,7 @@ struct Claim {
   int64_t config = 0;
 };
 
-// Query groups count where the run has them; else each head is a group.
+// The number of query groups if the run has them; else each head is a group.
 std::optional<int64_t> GroupsOf(const megatron::CommonState& common) {
   if (common.Flag("group_query_attention") == true) return common.Number("num_query_groups");
   return common.Flag("group_query_attention") == false ? common.Number("num_attention_heads")
@@ -29,20 +29,21 @@ std::optional<int64_t> GroupsOf(const megatron::CommonState& common) {
 
 Error Disagrees(const Artifact& artifact, const megatron::CommonState& common,
                 std::string_view argument, const std::string& said, const std::string& config) {
-  return Corrupt("{} of the run is {}, and {} says {}", argument, said, artifact.config_path,
+  return Corrupt("{} of the run is {}, but {} says {}", argument, said, artifact.config_path,
                  config)
       .in(common.file)
       .hint("name the model's own config.json with --config");
 }
 
-// Numbers that change no shape, and the model all the same; where both say them at the top.
+// Checks numbers that change no shape but do change the model, if both files have them at the top
+// level.
 Status CheckReals(const Artifact& artifact, const megatron::CommonState& common) {
   constexpr std::pair<const char*, const char*> kPairs[] = {
       {"norm_epsilon", "rms_norm_eps"},
       {"rotary_base", "rope_theta"},
       {"moe_router_topk", "num_experts_per_tok"}};
   const Result<Json> json = ParseJson(artifact.config_text, kLikePython);
-  if (!json.ok()) return OkStatus();  // it was read before
+  if (!json.ok()) return OkStatus();  // reported before
   for (const auto& [argument, key] : kPairs) {
     const std::optional<double> said = common.Real(argument);
     const Json* found = JsonFind(*json, key);
@@ -87,7 +88,7 @@ Status CheckArguments(const Artifact& artifact) {
     return Disagrees(artifact, common, "untie_embeddings_and_output_weights",
                      *untied ? "true" : "false",
                      config.tied ? "that they are tied" : "that they are not");
-  // Rows in another order are not known here.
+  // Rows in another order are not supported.
   if (common.Flag("rotary_interleaved") == true)
     return Unsupported("rotary_interleaved: the rows of q and k are in another order")
         .in(common.file);

@@ -84,7 +84,7 @@ void AddMegatronFacts(KindFacts& facts, const Survey& survey) {
   if (!found->has_args)
     facts.last.Line("arguments", found->common.empty()
                                      ? "none: there is no common.pt"
-                                     : "none in the common state: config.json alone says sizes");
+                                     : "none in the common state: only config.json has sizes");
   if (found->extra_states + found->objects.size() > 0)
     facts.last.Line(
         "not read",

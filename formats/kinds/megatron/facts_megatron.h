@@ -19,7 +19,7 @@ struct MegatronFacts : KindState {
   size_t tensors = 0;
   size_t chunks = 0;
   size_t extra_states = 0;           // objects of Transformer Engine's
-  std::vector<std::string> objects;  // others: not the model's
+  std::vector<std::string> objects;  // others, not the model's
 };
 
 Status DescribeMegatron(Survey& survey, const std::string& path, const InputHints& hints);

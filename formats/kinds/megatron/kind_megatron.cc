@@ -1,6 +1,6 @@
 // Distributed checkpoints of Megatron-Core (torch_dist), as Megatron-LM, Megatron-Bridge, slime,
-// verl and NeMo-RL leave them. The view "megatron" of a family's text says which parameters their
-// tensors are; after that they are read as a distributed checkpoint.
+// verl and NeMo-RL write them. The view "megatron" of a family's text maps their tensors to
+// parameters; after that they are read as a distributed checkpoint.
 #include "formats/dcp/folder.h"
 #include "formats/kinds/megatron/bind_megatron.h"
 #include "formats/kinds/megatron/buckets.h"
@@ -13,7 +13,8 @@
 namespace nxdkit::kinds {
 namespace {
 
-// The model's folder, and the optimizer's where it is another one: both as one of their root.
+// The model's folder, and the optimizer's if it is another one: both as one, relative to their
+// root.
 Result<dcp::Folder> OpenBoth(const megatron::Found& found, const Looker& look) {
   NXDKIT_ASSIGN(dcp::Folder model, dcp::Open(found.model, look));
   if (found.optimizer.empty() || found.optimizer == found.model) return model;
@@ -73,9 +74,7 @@ constinit const Kind kMegatronDist = {
     .archives = ArchivesOfDcp,
     .describe = DescribeMegatron,
     .add_facts = AddMegatronFacts,
-    .instead =
-        "Megatron's trainers load a model of Hugging Face's (Megatron-Bridge, mbridge): "
-        "--to hf",
+    .instead = "Megatron's trainers load a Hugging Face model (Megatron-Bridge, mbridge): --to hf",
 };
 
 }  // namespace nxdkit::kinds

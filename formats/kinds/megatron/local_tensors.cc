@@ -14,7 +14,7 @@ constexpr std::string_view kExperts = "mlp.experts.experts.";
 
 bool IsGated(std::string_view name) { return name.ends_with("linear_fc1.weight"); }
 
-// How many ranks the parts of one tensor are for: of gate over up there are two of each.
+// The number of ranks that the parts of one tensor are for: gate over up has two for each.
 int64_t RanksOf(std::string_view name, size_t parts) {
   return static_cast<int64_t>(IsGated(name) ? parts / 2 : parts);
 }

@@ -1,5 +1,5 @@
-// PRIVATE to formats/kinds/megatron: what one model parallel rank has of each tensor, told by how
-// the model's tensors are cut into chunks.
+// PRIVATE to formats/kinds/megatron: each tensor's part on one model parallel rank, derived from
+// how the model's tensors are cut into chunks.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::kinds {
 
-// A part of one of the model's entries: where it lies, and where it is stored.
+// A part of one of the model's entries: its box, and where it is stored.
 struct LocalPart {
   const dcp::StoredEntry* entry = nullptr;
   const dcp::StoredChunk* chunk = nullptr;
@@ -25,14 +25,14 @@ class LocalTensors {
  public:
   explicit LocalTensors(const dcp::Folder& stored);
 
-  // Ranks that the layers, and the experts, are cut over.
+  // The numbers of ranks over which the layers, and the experts, are cut.
   int64_t tp() const { return tp_; }
   int64_t expert_tp() const { return expert_tp_; }
   int64_t experts() const { return experts_; }
   int64_t mtp_layers() const { return mtp_layers_; }
 
-  // By one of its names (megatron::OtherName); `layer` -1 of what is in none, `mtp` a layer of
-  // multi-token prediction. nullopt: there is none, or it is cut otherwise.
+  // A tensor by one of its names (megatron::OtherName); `layer` -1: outside the layers, `mtp`: a
+  // layer of multi-token prediction. nullopt: there is none, or it is cut otherwise.
   struct Place {
     std::string_view name;
     int64_t layer = -1;
@@ -43,7 +43,7 @@ class LocalTensors {
 
  private:
   struct Pieces {
-    std::vector<LocalPart> halves[2];  // gate and up where they are entries of their own
+    std::vector<LocalPart> halves[2];  // gate and up, if they are separate entries
   };
   using Id = std::tuple<std::string, int64_t, int64_t, bool>;
   std::map<Id, Pieces> pieces_;

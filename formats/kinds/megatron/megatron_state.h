@@ -1,5 +1,5 @@
 // PRIVATE to formats/kinds/megatron: an opened checkpoint of Megatron-Core. Once its keys are those
-// of the model's parameters, whoever reads distributed checkpoints reads it too, as one.
+// of the model's parameters, code that reads distributed checkpoints reads it too, as one.
 #pragma once
 
 #include <memory>
@@ -25,11 +25,11 @@ struct MegatronState : DcpState {
   }
   megatron::Found found;
   megatron::CommonState common;               // of the model's folder
-  megatron::CommonState optimizer_common;     // of the optimizer's, which is the same as a rule
+  megatron::CommonState optimizer_common;     // of the optimizer's folder, usually the same
   std::shared_ptr<const dcp::Folder> stored;  // under Megatron's own keys
 };
 
-// nullptr where it is none.
+// nullptr if it is not a Megatron checkpoint.
 inline const MegatronState* MegatronStateOf(const Artifact& artifact) {
   return dynamic_cast<const MegatronState*>(artifact.state.get());
 }

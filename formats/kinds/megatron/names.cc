@@ -25,7 +25,7 @@ std::string LayerName(std::string_view name, int64_t layer) {
   return fmt::format("decoder.layers.{}.{}", layer, name);
 }
 
-// The part of a tensor, the first dimensions of which are one thick and go.
+// The part of a tensor at `at`, without its first `gone` dimensions, which are one thick.
 StoredTensor Inside(const StoredTensor& stored, const Shape& at, size_t gone) {
   StoredTensor view = stored;
   for (size_t d = 0; d < at.size(); ++d)
@@ -36,12 +36,13 @@ StoredTensor Inside(const StoredTensor& stored, const Shape& at, size_t gone) {
   return view;
 }
 
-// The part of `view`, which lies at `box`, that a piece of the layout is: as the parameter has it.
+// The part of `view`, which is at `box`, for one piece of the layout, in the parameter's
+// coordinates.
 struct PieceView {
   Box logical;
   StoredTensor stored;
 };
-// Whether the two meet along the first axis: of very many experts all but one are told apart so.
+// Whether the two meet along the first axis: this rules out all but one of very many experts.
 bool MeetsFirst(const Piece& piece, const Box& box) {
   int64_t extent = 1;
   for (size_t d = 0; d < piece.axes.size(); ++d)
@@ -76,8 +77,8 @@ Result<MegatronNames> MegatronNames::Make(const models::Model& model) {
   MegatronNames out(model);
   if (!models::HasView(*model.config.family, kView))
     return Unsupported(
-               "the text of the family {} does not say what Megatron-Core calls its "
-               "parameters (view {})",
+               "the text of the family {} does not have Megatron-Core's names for its parameters "
+               "(view {})",
                model.config.family->model_type, kView)
         .hint("a text of yours may have it: --family");
   std::vector<std::optional<TensorLayout>> parts;
@@ -103,7 +104,7 @@ std::string MegatronNames::NameOf(const models::Param& param, const Key& key) co
                      param.name.substr(last.size()));
 }
 
-// A layer of multi-token prediction has four tensors beside those of a layer of the model.
+// A layer of multi-token prediction has four tensors besides those of an ordinary layer.
 Status MegatronNames::AddCarried(const dcp::StoredEntry& entry, const Key& key,
                                  std::vector<dcp::StoredEntry>& out) {
   const std::string_view name =
@@ -181,10 +182,10 @@ Status MegatronNames::Add(const dcp::StoredEntry& entry, const Key& key,
                        model_.config.family->model_type)
         .on(entry.key);
   if (IsVocabulary(key) && entry.shape.size() == 2 && entry.shape[0] == 1 && (*shape)[0] > 1)
-    return Unsupported("a value head, as a critic has it, and no language model's").on(entry.key);
+    return Unsupported("a value head, as of a critic; a language model has none").on(entry.key);
   if (IsVocabulary(key) && entry.shape != *shape && entry.shape.size() == 2)
     return Corrupt(
-               "{} rows of {} found; config.json says a vocabulary of {} and a hidden size of {}",
+               "{} rows of {} found; config.json has a vocabulary of {} and a hidden size of {}",
                entry.shape[0], entry.shape[1], model_.config.vocab, model_.config.hidden)
         .on(entry.key)
         .hint("name the model's own config.json with --config");
@@ -216,7 +217,7 @@ Status MegatronNames::AddChunk(const dcp::StoredEntry& entry, const dcp::StoredC
       box.extent.erase(box.extent.begin());
     }
     StoredTensor view = Inside(chunk.stored, at, at.size());
-    // Halves and numbered experts lie in the layout's tensor at their places.
+    // Halves and numbered experts have their places in the layout's tensor.
     if (key.half) box.lo.front() += *key.half * layout->shape[key.expert ? 1 : 0] / 2;
     if (key.expert) {
       if (*key.expert >= layout->shape.front())

@@ -15,7 +15,7 @@
 
 namespace nxdkit::kinds {
 
-// The padding rows of a vocabulary, which no parameter has.
+// The padding rows of a vocabulary, which are in no parameter.
 struct CutRows {
   int64_t rows = 0;
   bool zero = true;
@@ -23,16 +23,16 @@ struct CutRows {
 
 class MegatronNames {
  public:
-  // kUnsupported where the family's text has no such view.
+  // kUnsupported if the family's text has no such view.
   static Result<MegatronNames> Make(const models::Model& model);
 
-  // The parameters' parts that an entry holds, added to `out` under their names; of what the
-  // optimizer keeps under "optimizer.state.NAME.". kUnsupported for a key that the family has not;
-  // kCorrupt for another shape, or for a parameter that two keys have.
+  // Adds the parts of parameters in an entry to `out` under their names; optimizer state under
+  // "optimizer.state.NAME.". kUnsupported for a key that the family does not have; kCorrupt for
+  // another shape, or for a parameter in two keys.
   Status Add(const dcp::StoredEntry& entry, const megatron::Key& key,
              std::vector<dcp::StoredEntry>& out);
 
-  // The shape that an entry of this key has; nullopt: the family has no such key.
+  // The shape of an entry of this key; nullopt if the family has no such key.
   std::optional<Shape> ShapeOf(const megatron::Key& key, const Shape& stored) const;
 
   const std::map<std::string, CutRows>& cut_rows() const { return cut_rows_; }
@@ -41,9 +41,9 @@ class MegatronNames {
  private:
   explicit MegatronNames(const models::Model& model) : model_(model) {}
   const TensorLayout* Find(const megatron::Key& key, int64_t layer) const;
-  bool IsStacked(const megatron::Key& key) const;  // an axis of layers is its first one
-  // The name of a parameter; with a key of multi-token prediction, whose layer is cut as the last
-  // one is, its name in that layer.
+  bool IsStacked(const megatron::Key& key) const;  // its first axis is the layers
+  // The name of a parameter; for a key of multi-token prediction, whose layer is cut like the last
+  // one, its name in that layer.
   std::string NameOf(const models::Param& param, const megatron::Key& key) const;
   Status AddCarried(const dcp::StoredEntry& entry, const megatron::Key& key,
                     std::vector<dcp::StoredEntry>& out);
@@ -58,7 +58,7 @@ class MegatronNames {
   const models::Model& model_;
   std::unordered_map<std::string, TensorLayout> layouts_;  // of one layer, or outside of all
   std::unordered_map<std::string, size_t> numbers_;        // of entries in `out`, by key
-  std::map<std::string, std::string> claimed_;             // which key had a tensor
+  std::map<std::string, std::string> claimed_;             // the key that claimed each tensor
   std::map<std::string, CutRows> cut_rows_;                // by key
   std::set<std::string> carried_;
 };

@@ -6,7 +6,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// Nothing but the shape tells whether the embedding is whole.
+// Only the shape shows whether the embedding is whole.
 nkipy::Geometry GeometryOf(const BoundArtifact& out) {
   nkipy::Geometry geometry{static_cast<int>(out.artifact.files.size())};
   for (const StoredTensor& stored : out.artifact.files.front().tensors)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostRanks = 10'000;
 
-// The numbers of the rank files in the folder, from 0 on without a gap.
+// The number of rank files in the folder, which are numbered from 0 without a gap.
 Result<int> CountRanks(const std::string& folder, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
   std::vector<int> ranks;
@@ -31,7 +31,7 @@ Result<int> CountRanks(const std::string& folder, const Looker& look) {
   return static_cast<int>(ranks.size());
 }
 
-// The vendor's script leaves no record.
+// The vendor's script writes no record.
 Status HoldAgainstRecord(const Artifact& artifact) {
   const std::string path = JoinPath(artifact.path, nkipy::kRecordName);
   NXDKIT_ASSIGN(const bool there, artifact.look.HasFile(artifact.path, nkipy::kRecordName));

@@ -39,10 +39,8 @@ Result<std::unique_ptr<Output>> DecideNkipy(const BoundArtifact& source,
     output->geometry.embedding = *nkipy::EmbeddingFromName(*said);
   if (!output->dtype) NXDKIT_TRY(CommonDtype(source, options.downcast).To(output->dtype.emplace()));
   if (*output->dtype != Dtype::kBF16)
-    output->notes.push_back(
-        fmt::format("the files hold {}; the vendor's script writes BF16 unless "
-                    "it is told otherwise",
-                    Name(*output->dtype)));
+    output->notes.push_back(fmt::format(
+        "the files hold {}; the vendor's script writes BF16 by default", Name(*output->dtype)));
   output->notes.push_back(fmt::format(
       "the layout is derived from the vendor's script, not run with its engine; tok_embedding: {}",
       EmbeddingName(output->geometry.embedding)));

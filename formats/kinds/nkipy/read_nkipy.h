@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds: the rank files of vLLM with NKIPy, read: opened, bound, checked.
+// PRIVATE to formats/kinds: opens, binds and checks the rank files of vLLM with NKIPy.
 #pragma once
 
 #include <string>

@@ -15,14 +15,14 @@
 namespace nxdkit::kinds {
 namespace {
 
-// The tensors of a rank if every linear layer were adapted, or those that are.
+// The tensors of a rank if every linear layer were adapted, or only the given ones.
 Result<NameMap> Known(const models::Model& model, const nxd::Geometry& geometry,
                       const std::vector<std::optional<nxd::LoraPair>>& pairs, int rank) {
   NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
                 nxd::LoraRankTensors(model, geometry, pairs, Dtype::kF32, rank));
   std::vector<TensorLayout> layouts;
   for (nxd::RankTensor& tensor : tensors) {
-    tensor.layout.dtype.reset();  // what is stored says it
+    tensor.layout.dtype.reset();  // taken from the stored tensor
     layouts.push_back(std::move(tensor.layout));
   }
   return ByName(std::move(layouts));
@@ -38,7 +38,8 @@ std::set<std::string> NamesIn(const Artifact& artifact) {
 // The base's weights that the stored tensors adapt.
 Result<std::vector<uint32_t>> FindTargets(const models::Model& model, const nxd::Geometry& geometry,
                                           const std::set<std::string>& names) {
-  // Each weight with a B of its own: what is stored under a known name tells which are there.
+  // Assumes each weight to have a B of its own: the known names that are stored show which are
+  // there.
   std::vector<std::optional<nxd::LoraPair>> all(model.params.size());
   for (uint32_t i = 0; i < model.params.size(); ++i)
     if (nxd::LoraModule(model.params[i], nxd::SharingOf(geometry))) all[i] = nxd::LoraPair{i, i, 1};
@@ -149,7 +150,7 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
   state->set = std::move(set);
   out.artifact.state = std::move(state);
   out.state = std::move(layout);
-  // NxD knows no patterns: one rank for all.
+  // NxD has no rank patterns: one rank for all.
   NXDKIT_TRY(CheckRanks(out));
   NXDKIT_ASSIGN(const std::vector<uint32_t> targets,
                 FindTargets(*base.model, geometry, NamesIn(out.artifact)));
@@ -158,7 +159,7 @@ Status BindLoraSet(BoundArtifact& out, const LoraBase& base, nxd::LoraSharing sh
   for (uint32_t target : targets)
     if (!base.like || base.like->pairs[target]) NXDKIT_TRY(numbering.AddPair(target));
   NXDKIT_TRY(BindFiles(out, *base.model, geometry));
-  // A pair that is not whole, on whatever rank.
+  // An incomplete pair, on any rank.
   NXDKIT_TRY(PrimaryPlaces::Find(out.params, out.bound.layout).in(shard_folder));
   return OkStatus();
 }

@@ -13,7 +13,7 @@ namespace nxdkit::kinds {
 namespace {
 
 // The reference converter slices the experts for every expert parallel rank, and then stores all of
-// them all the same.
+// them anyway.
 Status CheckExperts(const BoundArtifact& out, const nxd::Geometry& geometry) {
   for (size_t t = 0; t < out.bound.stored.size(); ++t) {
     const StoredTensor& stored = out.bound.stored[t];
@@ -38,13 +38,13 @@ Status CheckExperts(const BoundArtifact& out, const nxd::Geometry& geometry) {
 
 namespace {
 
-// A text that cuts otherwise gives another model, and names and shapes may be the same.
+// A family's text that cuts otherwise gives another model, possibly with the same names and shapes.
 void WarnOfOtherText(BoundArtifact& out, const std::string& recorded) {
   const models::Family& family = *out.model->config.family;
   if (recorded.empty() || recorded == family.digest) return;
   out.artifact.warnings.push_back(fmt::format(
-      "{}: the set was made by another text of the family {} (sha256 {}, here {}): if "
-      "it cuts otherwise, what is read is wrong",
+      "{}: the set was made with another text of the family {} (sha256 {}, here {}): if it cuts "
+      "otherwise, the weights are read wrongly",
       out.artifact.path, family.model_type, recorded.substr(0, 12), family.digest.substr(0, 12)));
 }
 
@@ -75,7 +75,7 @@ Status BindNxd(BoundArtifact& out, const InputHints& hints) {
     const nxd::ShardFile& file = state.set.shards[f].file;
     const auto [known, added] = by_rank.try_emplace({file.tp, file.ep});
     if (added) {
-      // What cannot be laid out over the set's ranks is not this set's config.
+      // A config that cannot be laid out over the set's ranks is not this set's.
       NXDKIT_ASSIGN(std::vector<nxd::RankTensor> tensors,
                     nxd::RankTensors(*out.model, detected.geometry, file.tp, true, file.ep)
                         .in(out.artifact.config_path));

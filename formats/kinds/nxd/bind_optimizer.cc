@@ -53,7 +53,7 @@ bool SameKinds(const OptimizerEntries& a, const OptimizerEntries& b) {
   });
 }
 
-// The entries as one file has them; logical parameters are not given yet.
+// The entries of one file; logical parameters are not assigned yet.
 Result<OptimizerEntries> EntriesOf(const nxd::ParamState& state) {
   if (!state.entries) return OptimizerEntries();
   std::vector<OptimizerEntry> entries;
@@ -64,13 +64,14 @@ Result<OptimizerEntries> EntriesOf(const nxd::ParamState& state) {
   return OptimizerEntries(std::move(entries));
 }
 
-// Another rank must keep the same of a parameter as the first one: names, kinds and values.
+// Another rank must have the same entries for a parameter as the first one: names, kinds and
+// values.
 Status RequireSame(const OptimizerEntries& first, const OptimizerEntries& here) {
   if (!SameKinds(first, here))
     return Corrupt("the optimizer keeps {} here, and {} on other ranks", Names(here), Names(first));
   for (size_t e = 0; here && e < here->size(); ++e)
     if ((*here)[e].value_text != (*first)[e].value_text)
-      return Corrupt("{} has another value than on other ranks", (*here)[e].name);
+      return Corrupt("{} has a different value on other ranks", (*here)[e].name);
   return OkStatus();
 }
 
@@ -113,7 +114,7 @@ class Binder {
     if (geometry_.names == nxd::NameStyle::kMegatron)
       return Unsupported(
                  "how NxDT's Megatron models group their parameters is not known, so the "
-                 "optimizer's numbers cannot be told")
+                 "optimizer's numbers cannot be assigned")
           .hint("--no-optimizer leaves the optimizer's state out");
     if (const models::Family& family = *out_.model->config.family; !family.training.optimizer)
       return Unsupported(
@@ -127,11 +128,11 @@ class Binder {
                  set_.ep)
           .hint("--no-optimizer leaves the optimizer's state out");
     if (location.tp == set_.tp && location.pp == set_.pp) return OkStatus();
-    return Corrupt("the optimizer's files are of tp {} pp {}, the model's of tp {} pp {}",
-                   location.tp, location.pp, set_.tp, set_.pp);
+    return Corrupt("the optimizer's files have tp {} pp {}, the model's tp {} pp {}", location.tp,
+                   location.pp, set_.tp, set_.pp);
   }
 
-  // What the model's files hold, rank by rank: a trainer may cut the pipeline where it likes.
+  // The parameters in the model's files, rank by rank: a trainer may cut the pipeline anywhere.
   Status FindRankParams() {
     for (size_t f = 0; f < set_.files.size(); ++f) {
       const nxd::ShardFile& file = set_.files[f];
@@ -189,7 +190,7 @@ class Binder {
     return OkStatus();
   }
 
-  // The first rank that holds a parameter says what is kept of it; the others must agree.
+  // The first rank that holds a parameter defines its entries; the others must agree.
   Status CheckSame(const TensorLayout& param, const nxd::ParamState& state) {
     NXDKIT_ASSIGN(const OptimizerEntries entries, EntriesOf(state));
     for (const uint32_t i : ParamsOf(param)) {
@@ -204,13 +205,13 @@ class Binder {
       }
       NXDKIT_TRY(RequireSame(optimizer_.entries[i], entries));
       if (optimizer_.masters[i].has_value() != state.master.has_value())
-        return Corrupt("{} here {}, and on other ranks not so", nxd::kMasterWeights,
+        return Corrupt("{} here {}, unlike other ranks", nxd::kMasterWeights,
                        state.master ? "has the parameter" : "lacks the parameter");
     }
     return OkStatus();
   }
 
-  // Gives every tensor that is kept of model parameter `i` a logical parameter.
+  // Assigns a logical parameter to every state tensor of model parameter `i`.
   void Number(uint32_t i) {
     const auto add = [&](OptimizerEntry& entry) {
       if (entry.kind == EntryKind::kValue) return;
@@ -233,7 +234,7 @@ class Binder {
     const std::string full_name = param.name + "/" + name;
     out_.artifact.files[file_].tensors.push_back(stored);  // its file is one of the artifact's
     if (stored.shape.empty()) {
-      // One number for all that the tensor holds: it is the step of each of them.
+      // A tensor of several parameters has one step: it applies to each of them.
       for (const uint32_t i : ParamsOf(param)) {
         Remember(*entry_of(i));
         Add(WholeTensor(full_name, file_, entry_of(i)->param, {}), stored);
@@ -273,7 +274,7 @@ class Binder {
   uint32_t file_ = 0;
 };
 
-// Older forms keep it inside the files of the model, each rank with its own numbers.
+// Older forms keep it inside the model's files, each rank with its own numbers.
 Status RefuseStateInside(const nxd::ShardSet& set) {
   if (set.optimizer_entry.empty()) return OkStatus();
   return Unsupported(
@@ -289,7 +290,7 @@ Status RefuseStateInside(const nxd::ShardSet& set) {
 Status BindOptimizer(BoundArtifact& out, const InputHints& hints) {
   const nxd::ShardSet& set = NxdStateOf(out.artifact)->set;
   NXDKIT_TRY(RefuseStateInside(set));
-  if (set.location.tag_folder.empty()) return OkStatus();  // shards in memory have none beside them
+  if (set.location.tag_folder.empty()) return OkStatus();  // shards in memory have no folder
   NXDKIT_ASSIGN(std::optional<nxd::OptimizerLocation> location,
                 nxd::LocateOptimizer(set.location.tag_folder));
   if (!location) return OkStatus();

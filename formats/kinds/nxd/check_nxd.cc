@@ -19,7 +19,7 @@ Finding RecordFinding(const nxd::MpMetadata& metadata, const std::string& tensor
   return Finding("record", std::move(message)).in(metadata.path).on(tensor);
 }
 
-// The dimensions of the stored tensor along which a rank has a part of a parameter only.
+// The dimensions of the stored tensor along which a rank has only a part of a parameter.
 std::set<int64_t> CutDims(const TensorLayout& tensor, const std::vector<LogicalTensor>& params) {
   std::set<int64_t> dims;
   for (const Piece& piece : tensor.pieces)
@@ -28,12 +28,12 @@ std::set<int64_t> CutDims(const TensorLayout& tensor, const std::vector<LogicalT
   return dims;
 }
 
-// What is wrong with the record of a tensor; "" when nothing.
+// The error in the record of a tensor; "" if there is none.
 std::string Objection(const nxd::MpParameter& recorded, const std::set<int64_t>& cut, int tp) {
   if (recorded.parallel && recorded.partitions != tp)
     return fmt::format("recorded in {} parts, the set has {} tensor parallel ranks",
                        recorded.partitions, tp);
-  // NxD's layer loses what it knows of this parameter when it fuses it; its module says it then.
+  // NxD's layer loses this parameter's attributes when it fuses it; its module has them then.
   if (!recorded.parallel && recorded.name.ends_with(".qkv_proj.weight_qkv")) return "";
   for (const int64_t dim : cut) {
     if (!recorded.parallel)
@@ -45,7 +45,7 @@ std::string Objection(const nxd::MpParameter& recorded, const std::set<int64_t>&
   return "";
 }
 
-// One pipeline rank, by the file of its first tensor parallel rank.
+// Checks one pipeline rank, by the file of its first tensor parallel rank.
 void CheckRank(const BoundArtifact& artifact, size_t file, const nxd::MpMetadata& metadata,
                std::vector<Finding>& findings) {
   Recorded recorded;
@@ -69,16 +69,16 @@ void CheckRank(const BoundArtifact& artifact, size_t file, const nxd::MpMetadata
           fmt::format("recorded, but not stored in {}", artifact.artifact.files[file].path)));
 }
 
-// Where contents cannot tell trn1 from the reference converter's trn2, the claim decides.
+// If the contents cannot tell trn1 from the reference converter's trn2, the claim decides.
 std::string AssumedHardware(const BoundArtifact& artifact) {
   const NxdLayout& layout = *NxdLayoutOf(artifact);
   if (layout.geometry.kv_multiplier == 1) return "";
   if (layout.replicas == nxd::ReplicaOrder::kAdjacent) return " (trn2, by its replicas)";
-  return fmt::format(", if it is a set for {}, as was said: --against proves it",
+  return fmt::format(", if it is a set for {}, as given: --against verifies it",
                      layout.geometry.hardware == models::Hardware::kTrn1 ? "trn1" : "trn2");
 }
 
-// Queries in natural order over tiled key heads: what the reference converter writes for trn2.
+// Queries in natural order over tiled key heads: the reference converter's form for trn2.
 bool IsReferenceTrn2(const BoundArtifact& actual, const Finding& finding, int64_t stored_head) {
   const nxd::Geometry& geometry = NxdLayoutOf(actual)->geometry;
   if (geometry.kv_multiplier == 1 || !finding.rank) return false;
@@ -110,7 +110,7 @@ std::vector<Finding> CheckNxd(const BoundArtifact& artifact) {
 
 void NameNxdChecks(const BoundArtifact& bound, uint64_t ranks, std::vector<std::string>& checks) {
   if (NxdStateOf(bound.artifact)->mp_record)
-    checks.push_back("what optimum-neuron's metadata records is stored and cut that way");
+    checks.push_back("the tensors in optimum-neuron's metadata are stored and cut as recorded");
   checks.push_back("replicas are bit-equal, padding is zero");
   NameMeaning(bound, ranks, AssumedHardware(bound), checks);
 }

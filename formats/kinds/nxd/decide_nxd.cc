@@ -25,8 +25,8 @@ struct Asked {
   bool training_tag = false;
   std::optional<Hardware> hardware_if_unsaid;
   std::optional<QkvStyle> qkv_if_unsaid;  // of NxD Training's module: --layout-from
-  // The output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h), or is none;
-  // absent: a training tag is what its source is, everything else is none.
+  // Whether the output is a training checkpoint of optimum-neuron (formats/nxd/optimum.h); absent:
+  // the same as the source for a training tag, false for everything else.
   std::optional<bool> optimum;
 };
 
@@ -43,7 +43,7 @@ Asked AskedOf(const OutputOptions& options) {
   return asked;
 }
 
-// The kv multiplier that NxD needs at least: 1 when ranks can share the heads out.
+// The least kv multiplier that NxD needs: 1 if the heads can be divided among the ranks.
 int LeastMultiplier(int64_t kv_heads, int64_t tp) {
   return static_cast<int>(tp % kv_heads == 0 && tp > kv_heads ? tp / kv_heads : 1);
 }
@@ -53,7 +53,7 @@ bool IsXser(const BoundArtifact& source) {
   return style == nxd::SetStyle::kV2Xser || style == nxd::SetStyle::kV1Xser;
 }
 
-// The form of the tag that a checkpoint by names was made of; nullptr: there is no record of one.
+// The form of the tag that a checkpoint by names was made from; nullptr if none is recorded.
 const NumberedForm* RecordedForm(const BoundArtifact& source) {
   const auto& optimizer = source.optimizer;
   return source.objects && optimizer && optimizer->form ? &*optimizer->form : nullptr;
@@ -65,7 +65,7 @@ bool StoredHead(const BoundArtifact& source) {
   return NxdLayoutOf(source) && StoresHead(source);
 }
 
-// Checks what is asked of a family that has one way to be stored.
+// Checks the options for a family that can be stored in only one way.
 Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& asked,
                         const nxd::Geometry& out) {
   if (!family.training.pipelines && out.pp > 1)
@@ -78,13 +78,13 @@ Status CheckPlainFamily(const models::Family& family, const nxd::LayoutOptions& 
     return BadUsage("a {} model has one way to store q, k and v: --qkv does not apply",
                     family.model_type);
   if (out.names != nxd::NameStyle::kHf)
-    return Unsupported("NxDT has no {} models: style {} names none", family.model_type,
+    return Unsupported("NxDT has no {} models: style {} does not apply", family.model_type,
                        NameStyleName(out.names))
         .hint("--style hf names them as NxD does");
   return OkStatus();
 }
 
-// The multiplier is decided.
+// Requires the multiplier.
 Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& output) {
   const models::ModelConfig& config = source.model->config;
   const bool from_nxd = NxdLayoutOf(source) != nullptr;
@@ -114,8 +114,8 @@ Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& out
 }
 
 Status DecideHardware(const BoundArtifact& source, const Asked& asked, NxdOutput& output) {
-  // The order of heads that are stored once tells nothing. A record of trn2 does; one of trn1 is
-  // also written where nobody had said --hw, and does not.
+  // The order of heads that are stored once shows nothing. A record of trn2 does; one of trn1 is
+  // also written if nobody gave --hw, and does not.
   const NxdState* const state = NxdStateOf(source.artifact);
   const NxdLayout* const from = NxdLayoutOf(source);
   const bool recorded =
@@ -124,7 +124,7 @@ Status DecideHardware(const BoundArtifact& source, const Asked& asked, NxdOutput
   if (asked.layout.hardware)
     output.geometry.hardware = *asked.layout.hardware;
   else if (output.optimum)
-    output.geometry.hardware = Hardware::kTrn1;  // on all hardware
+    output.geometry.hardware = Hardware::kTrn1;  // the same on all hardware
   else if (asked.hardware_if_unsaid)
     output.geometry.hardware = *asked.hardware_if_unsaid;
   else if (output.geometry.kv_multiplier > 1 && !known)
@@ -137,7 +137,7 @@ Status DecideHardware(const BoundArtifact& source, const Asked& asked, NxdOutput
 // The dtype of module weights in a tag made from master weights: as recorded, else the config's.
 void DecideModuleDtype(const BoundArtifact& source, NxdOutput& output) {
   if (!source.objects || !source.optimizer || output.dtype || output.downcast) return;
-  if (source.optimizer->has_masters_beside) return;  // as they are
+  if (source.optimizer->has_masters_beside) return;  // kept as they are
   const NumberedForm* form = RecordedForm(source);
   output.dtype = form ? form->weights.most : source.artifact.config->dtype.value_or(Dtype::kBF16);
   if (form)
@@ -145,7 +145,7 @@ void DecideModuleDtype(const BoundArtifact& source, NxdOutput& output) {
       output.own_dtypes.push_back(form->weights.Of(source.params[i].name));
   else
     output.notes.push_back(fmt::format(
-        "weights are written as {}, the master weights beside them keep their own (--dtype)",
+        "weights are written as {}, their master weights keep their own dtype (--dtype)",
         Name(*output.dtype)));
 }
 
@@ -175,7 +175,7 @@ Status DecideGeometry(const BoundArtifact& source, const OutputOptions& options,
   const bool same_tp = from && out.tp == from->geometry.tp;
   out.pp = asked.layout.pp.value_or(out.pp);
   out.vpp = asked.layout.vpp.value_or(out.vpp);
-  // Expert parallel ranks of a dense model hold the same, or nothing.
+  // Expert parallel ranks of a dense model have the same tensors, or none.
   out.ep = asked.layout.ep.value_or(config.experts > 0 ? out.ep : 1);
   out.names = asked.layout.names.value_or(out.names);
   if (asked.layout.kv_multiplier)
@@ -212,13 +212,13 @@ Status CheckGeometry(const models::ModelConfig& config, const nxd::Geometry& out
   return OkStatus();
 }
 
-// Refuses what a state or an adapter cannot go with.
+// Refuses combinations that a state or an adapter does not allow.
 Status CheckContents(const BoundArtifact& source, const NxdOutput& output) {
   const int ep = output.geometry.ep;
   if (source.lora && output.optimum)
     return Unsupported(
-        "how optimum-neuron stores the adapters of a training run is not written: --style optimum "
-        "is for models");
+        "adapters in optimum-neuron's training form cannot be written: --style optimum is for "
+        "models");
   if (source.lora && ep > 1)
     return Unsupported("how NxD stores an adapter on expert parallel ranks is not known");
   if (source.optimizer && ep > 1)
@@ -230,7 +230,7 @@ Status CheckContents(const BoundArtifact& source, const NxdOutput& output) {
 Status DecideAdapter(const BoundArtifact& adapter, const OutputOptions& options,
                      NxdOutput& output) {
   if (output.xser)
-    return BadUsage("NxD loads adapters without references only: --xser cannot be used")
+    return BadUsage("NxD loads only adapters without references: --xser cannot be used")
         .in(adapter.artifact.path);
   // Parallel layers have adapters in F32, whatever the base's dtype.
   if (!options.dtype) output.dtype = options.downcast ? Dtype::kBF16 : Dtype::kF32;
@@ -253,7 +253,8 @@ Result<std::unique_ptr<Output>> DecideNxd(const BoundArtifact& source,
   output.aliases = config.family->training.stores_aliases || (output.optimum && config.tied) ||
                    (asked.training_tag && config.tied && StoredHead(source));
   NXDKIT_TRY(CheckGeometry(config, out));
-  // Where no layer has experts the two name alike, and the set will show no more than that.
+  // Without experts in any layer the two styles have the same names, and the set does not tell
+  // more.
   if (out.names == nxd::NameStyle::kNxdt && !HasSparseLayer(config))
     out.names = nxd::NameStyle::kHf;
   NXDKIT_TRY(DecideOptimizer(source, asked.dp, output));

@@ -19,10 +19,10 @@ class NxdOutput : public Output {
 
   nxd::Geometry geometry;
   bool xser = false;
-  bool aliases = false;  // those of the family are stored too: lm_head of a tied model
-  // The output is a tag that training goes on from: what its module has, and the source's is like
-  // (tied pair stored twice, gate and up apart, xser), stays so; scheduler and user content are
-  // carried over.
+  bool aliases = false;  // also stores the family's aliases: lm_head of a tied model
+  // The output is a tag from which training continues: the form of its module, and so of the source
+  // (tied pair stored twice, gate and up apart, xser), is kept; scheduler and user content are
+  // copied.
   bool training_tag = false;
   bool optimum = false;  // the tag is `shards` of an optimum-neuron checkpoint
   nxd::OptimizerStyle optimizer_style = nxd::OptimizerStyle::kZero1;

@@ -12,7 +12,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// NxD keeps these in a tag folder beside the weights.
+// NxD keeps these in a tag folder next to the weights.
 constexpr const char* kBeside[] = {"optim", "scheduler.pt", "user_content.pt"};
 
 struct HardwareSourceRow {
@@ -32,7 +32,7 @@ const HardwareSourceRow& SourceRow(HardwareSource source) {
 
 std::string TagCount(size_t tags) { return Counted(tags, "tag"); }
 
-// Bytes of all files below a folder; of a link to one, that of the file.
+// The bytes of all files below a folder; for a link to a file, of that file.
 Result<uint64_t> BytesBelow(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<TreeEntry> entries, ListTree(folder));
   uint64_t bytes = 0;
@@ -43,7 +43,7 @@ Result<uint64_t> BytesBelow(const std::string& folder) {
   return bytes;
 }
 
-// The facts that names tell.
+// Adds the facts that names give.
 Status DescribeSet(Survey& survey, NxdFacts& facts) {
   const nxd::ShardSet& set = NxdStateOf(survey.artifact)->set;
   const nxd::SetLocation& location = set.location;
@@ -64,7 +64,7 @@ Status DescribeSet(Survey& survey, NxdFacts& facts) {
   return OkStatus();
 }
 
-// An adapter's shards are a set like a model's; only the names tell.
+// An adapter's shards are a set like a model's; only the names differ.
 bool AnyLora(const Artifact& artifact) {
   for (const TensorFile& file : artifact.files)
     for (const StoredTensor& tensor : file.tensors)
@@ -76,15 +76,15 @@ bool AnyFinished(const std::vector<nxd::TagFolder>& tags) {
   return std::ranges::any_of(tags, &nxd::TagFolder::finished);
 }
 
-// A root with no tag asked for and none that would be read: no finished one, or none that is known
-// to be the newest.
+// A root with no tag asked for and none to be read: none is finished, or none is known to be the
+// newest.
 void DescribeRootAlone(Survey& survey, const std::string& path,
                        const std::vector<nxd::TagFolder>& tags, const Error& error) {
   survey.form = "nxd_root";
   survey.not_checked = "no tag is read";
   survey.description = fmt::format(
       "NxD checkpoint folder of {}, {}", TagCount(tags.size()),
-      AnyFinished(tags) ? "none of them the newest for certain" : "none of them finished");
+      AnyFinished(tags) ? "none of them is certain to be the newest" : "none of them is finished");
   survey.artifact.kind = &kNxd;
   survey.artifact.path = path;
   survey.warnings.push_back(error.ToString() + "; " + error.hint());

@@ -11,27 +11,27 @@
 
 namespace nxdkit::kinds {
 
-// How the hardware of an NxD set is known.
+// The source of an NxD set's hardware.
 enum class HardwareSource : uint8_t {
-  kUnknown,     // copies of the key heads are here, and nothing says in which order
+  kUnknown,     // there are copies of the key heads, and nothing tells their order
   kIrrelevant,  // kv multiplier 1: both orders are the same
   kOptions,
   kSidecar,
   kRecord,    // optimum-neuron's metadata in the set
-  kReplicas,  // the order of the copies, read off the contents
+  kReplicas,  // the order of the copies in the contents
 };
 
 struct NxdFacts : KindState {
-  bool read = false;                      // else a root alone: `tags` is all there is
+  bool read = false;                      // else only a root, with `tags`
   nxd::SetLocation location;              // style, sizes, tag and its marker `done`
   bool xser = false;                      // each tensor in a file of its own
   bool checkpoint = false;                // the marker `checkpoint`
-  std::vector<nxd::TagFolder> tags;       // when the path is a root
+  std::vector<nxd::TagFolder> tags;       // if the path is a root
   std::vector<Item> beside;               // optim/, scheduler.pt, user_content.pt of the tag
-  std::optional<nxd::Geometry> geometry;  // when the configuration is known
+  std::optional<nxd::Geometry> geometry;  // if the configuration is known
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
   HardwareSource hardware = HardwareSource::kUnknown;
-  std::string source_digest;  // that nxdkit.json records; "" for none
+  std::string source_digest;  // recorded in nxdkit.json; "" for none
 };
 
 Status DescribeNxd(Survey& survey, const std::string& path, const InputHints& hints);

@@ -11,7 +11,7 @@ std::optional<nxd::NameStyle> NamesFrom(const std::optional<std::string>& style)
 
 }  // namespace
 
-// Words were checked by whoever took them from the user.
+// The words were checked when they were taken from the user.
 std::optional<nxd::QkvStyle> QkvFromName(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
   for (const nxd::QkvStyle style : {nxd::QkvStyle::kSeparate, nxd::QkvStyle::kLinear,

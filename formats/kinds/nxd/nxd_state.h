@@ -1,4 +1,4 @@
-// PRIVATE to formats: what is known of an NxD set beside what all artifacts have.
+// PRIVATE to formats: the state of an NxD set that other artifacts do not have.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 
 namespace nxdkit::kinds {
 
-// Artifact::state, from opening on.
+// Artifact::state, set by opening.
 struct NxdState : KindState {
   nxd::ShardSet set;  // its shards' tensors are the artifact's files
   std::optional<nxd::Sidecar> sidecar;
   std::optional<nxd::MpRecord> mp_record;  // of optimum-neuron's trainer
 };
 
-// BoundArtifact::state, from binding on.
+// BoundArtifact::state, set by binding.
 struct NxdLayout : KindState {
   nxd::Geometry geometry;
   nxd::ReplicaOrder replicas = nxd::ReplicaOrder::kNone;
 };
 
-const NxdState* NxdStateOf(const Artifact& artifact);  // nullptr where it is no NxD set.
+const NxdState* NxdStateOf(const Artifact& artifact);  // nullptr if it is not an NxD set
 const NxdLayout* NxdLayoutOf(const BoundArtifact& bound);
 
 }  // namespace nxdkit::kinds

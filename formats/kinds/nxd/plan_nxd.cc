@@ -51,13 +51,13 @@ class NxdPlanner {
   }
 
  private:
-  // Every element of every parameter is in the set, whatever the text of the family says of cuts
+  // Every element of every parameter must be in the set, whatever the family's text says about cuts
   // and roles.
   Status CheckCovered() const {
     if (source_.lora) return OkStatus();
     const auto told = [&](Error error) {
       return std::move(error).hint(
-          "the text of the family says of it what no set of NxD can hold: its cut, or its role");
+          "the family's text gives it a cut or a role that no NxD set can hold");
     };
     auto places = PrimaryPlaces::Find(source_.params, builder_.plan.layout, true);
     if (!places.ok()) return told(std::move(places).error());
@@ -75,19 +75,19 @@ class NxdPlanner {
                                 output_.dtype.value_or(Dtype::kF32), t);
   }
 
-  // The place of a file of the tag in the output.
+  // The path of a tag's file in the output.
   std::string InTag(const std::string& path) const {
     return output_.optimum ? JoinPath(nxd::kOptimumTag, path) : path;
   }
 
-  // All pipeline stages of one tensor and expert parallel rank.
+  // Plans all pipeline stages of one tensor and expert parallel rank.
   Status PlanRank(int t, int e) {
     NXDKIT_ASSIGN(const std::vector<nxd::RankTensor> tensors, NxdTensors(t, e));
     if (t == 0 && e == 0) {
       const int64_t ranks = int64_t{output_.geometry.tp} * output_.geometry.ep;
       uint64_t bytes = 0;
       for (const nxd::RankTensor& tensor : tensors) {
-        // A file of its own, which the expert parallel ranks share.
+        // A file that the expert parallel ranks share.
         const bool shared = output_.xser && !tensor.expert;
         bytes += LeastPlanBytes(tensor.layout) *
                  static_cast<uint64_t>(shared ? output_.geometry.tp : ranks);
@@ -113,7 +113,7 @@ class NxdPlanner {
     return OkStatus();
   }
 
-  // Scheduler and user content of the run that the tag goes on from.
+  // Scheduler and user content of the run that the tag continues.
   Status CarryTrainingFiles() {
     const Artifact& from = source_.artifact;
     NXDKIT_ASSIGN(const UserContent content, UserContentOf(source_));
@@ -126,7 +126,7 @@ class NxdPlanner {
                          : builder_.CarryFile(from.folder, kSchedulerFile, InTag(kSchedulerFile)));
     const NxdState* const state = NxdStateOf(from);
     if (!state || !output_.optimum || !state->mp_record) return OkStatus();
-    // Beside optimum-neuron's tag. Its training_args.bin names the old sizes and stays behind.
+    // Next to optimum-neuron's tag. Its training_args.bin has the old sizes and is not copied.
     for (const char* name : {kSchedulerFile, "trainer_state.json"})
       NXDKIT_TRY(builder_.CarryFile(state->set.location.root, name, name));
     return OkStatus();
@@ -138,7 +138,7 @@ class NxdPlanner {
     return OkStatus();
   }
 
-  // The settings of the trainer that left the source, if it was optimum-neuron's.
+  // The settings of the trainer that wrote the source, if it was optimum-neuron's.
   Status PlanTrnConfig() {
     std::string settings;
     const NxdState* const state = NxdStateOf(source_.artifact);
@@ -181,20 +181,20 @@ class NxdPlanner {
                        std::move(places));
   }
 
-  // The ranks whose file it is.
+  // The ranks that a file belongs to.
   struct Ranks {
     int t = 0;
     int p = 0;
     int e = 0;
   };
 
-  // With expert parallelism: tensors that are no experts' have one file, with ep rank 0.
+  // With expert parallelism: tensors of no expert have one file, with ep rank 0.
   struct XserPlace {
     bool expert = false;
     bool here = true;
   };
 
-  // With one ep rank files have none.
+  // With one ep rank, file names do not contain it.
   uint32_t NewFile(std::string path, const Ranks& ranks) {
     const uint32_t file = builder_.NewFile(std::move(path), ranks.t, ranks.p);
     if (output_.geometry.ep > 1) builder_.plan.layout.files[file].ep_rank = ranks.e;
@@ -212,7 +212,7 @@ class NxdPlanner {
     return builder_.SetEncoder(file, torch::EncodeValue(root, std::move(outputs), Stem(path)));
   }
 
-  // The main file holds references, .info.pt what they stand for, .tensors/ one file per tensor; a
+  // The main file holds references, .info.pt their targets, .tensors/ one file per tensor; a
   // tensor's id is its number in a walk of the main file's value.
   Status PlanXser(torch::PickleValue root, std::vector<TensorLayout> tensors,
                   const std::string& path, const Ranks& ranks,
@@ -272,9 +272,8 @@ std::string MainFile(const std::string& path) {
   return end == std::string::npos ? path : path.substr(0, end);
 }
 
-// The elements of the rank that holds most: the embedding makes the first or last pipeline rank the
-// largest.
-// An optimizer's states are counted by the rule of how they are kept in training.
+// The elements of the largest rank: the first or last pipeline rank, because of the embedding. An
+// optimizer's states are counted as they are kept in training.
 uint64_t MostElements(const OutputPlan& output) {
   std::map<std::string, uint64_t> ranks;
   for (size_t t = 0; t < output.outputs.size(); ++t) {

@@ -137,8 +137,8 @@ class TreeMaker {
 
   std::string HintOn(uint32_t param) const {
     const bool is_qkv = source_.params[param].name.find(".self_attn.") != std::string::npos;
-    return is_qkv ? "--qkv as the input has it keeps them apart"
-                  : "--no-optimizer converts the weights alone";
+    return is_qkv ? "the input's --qkv keeps them apart"
+                  : "--no-optimizer converts only the weights";
   }
 
   Error PartsDiffer(const TensorLayout& tensor, uint32_t other, std::string_view what) const {
@@ -148,7 +148,8 @@ class TreeMaker {
         .hint(HintOn(other));
   }
 
-  // What the output fuses must have been stepped together: there is one step for all of it.
+  // Parameters that the output fuses must have had the same steps: there is one step for all of
+  // them.
   Status CheckPartsAgree(const TensorLayout& tensor) const {
     const uint32_t front = tensor.pieces.front().param;
     const auto& first = optimizer_.entries[front];
@@ -173,7 +174,7 @@ class TreeMaker {
     return OkStatus();
   }
 
-  // `logical` gives the logical parameter that is kept of a model parameter.
+  // `logical` gives the logical parameter for a state entry of a model parameter.
   template <typename Logical>
   PickleValue AddTensor(const TensorLayout& param, const OptimizerEntry& entry, Logical logical) {
     const size_t index = tree_.tensors.size();
@@ -186,7 +187,7 @@ class TreeMaker {
         const int64_t rows = nxd::ZeroRows(param.shape[0], output_.dp);
         layout = CutRows(layout, dp_rank_ * rows, rows);
       }
-      // The dtype may be wider than what is stored.
+      // The dtype may be wider than the stored one.
       layout.dtype = entry.dtype;
     }
     layout.name = param.name + "/" + entry.name;
@@ -204,11 +205,11 @@ class TreeMaker {
   OptimizerTree tree_;
 };
 
-// Whether the tied lm_head has a number of its own depends on the module: on one pipeline rank it
-// is the embedding's own object, on several it is not, and a trained tag of these stores both. So
-// it is even where the input stores no head.
+// Whether the tied lm_head has its own number depends on the module: on one pipeline rank it is the
+// embedding's own object, on several it is not, and then a trained tag stores both. This holds even
+// if the input stores no head.
 Status CheckTiedPair(const BoundArtifact& source, const NxdOutput& output) {
-  // Of a checkpoint that was made of a tag the record says it.
+  // For a checkpoint that was made from a tag, the record has it.
   const NumberedForm* form = source.optimizer->form ? &*source.optimizer->form : nullptr;
   const int known = form && form->pp > 0 ? form->pp : source.optimizer->pp;
   const bool one_stage = known == 1;

@@ -7,7 +7,7 @@
 
 namespace nxdkit::kinds {
 
-// Decides style and data parallel size of the output's optimizer; `dp`: as it is asked for.
+// Decides style and data parallel size of the output's optimizer; `dp`: as the user asked.
 Status DecideOptimizer(const BoundArtifact& source, std::optional<int> dp, NxdOutput& output);
 
 // One optimizer file of the output: TensorIndex i, or in xser TensorReference i, stands for

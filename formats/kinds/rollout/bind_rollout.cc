@@ -11,7 +11,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// NxDI's shards have rank tensors that optimum-neuron's lack: they tell the flavor where no
+// NxDI's shards have rank tensors that optimum-neuron's lack: they decide the flavor if no
 // configuration does.
 Result<rollout::Flavor> FlavorOf(const BoundArtifact& out, const rollout::Geometry& geometry) {
   const rollout::Bundle& bundle = *BundleOf(out.artifact);
@@ -34,7 +34,7 @@ bool HasExpertRanks(const rollout::Bundle& bundle) {
 Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputHints& hints) {
   const rollout::Bundle& bundle = *BundleOf(artifact);
   if (bundle.shards.empty() && !bundle.lost_slot.empty())
-    return Corrupt("holds the weights, but the link to them, `weights` beside it, is missing")
+    return Corrupt("holds the weights, but the link to them, `weights` next to it, is missing")
         .in(bundle.lost_slot)
         .hint("refresh the bundle with --into, which makes the link again");
   if (bundle.shards.empty())
@@ -50,7 +50,7 @@ Result<rollout::Geometry> RolloutGeometry(const Artifact& artifact, const InputH
                        bundle.config->unsupported.front())
         .in(JoinPath(bundle.folder, "neuron_config.json"));
   if (static_cast<int64_t>(bundle.shards.size()) != geometry.tp)
-    return Unsupported("{} of {} ranks are here; a part of a bundle cannot be converted",
+    return Unsupported("only {} of {} ranks were found; a part of a bundle cannot be converted",
                        bundle.shards.size(), geometry.tp)
         .in(bundle.weights_folder);
   if (const std::optional<int> tp = hints.Number("tp"); tp && *tp != geometry.tp)

@@ -14,7 +14,7 @@
 namespace nxdkit::kinds {
 namespace {
 
-// One rank's file of a bundle.
+// Checks one rank's file of a bundle.
 void CheckRolloutFile(const BoundArtifact& artifact, size_t f, std::optional<Dtype> dtype,
                       std::vector<Finding>& findings) {
   const TensorFile& file = artifact.artifact.files[f];
@@ -46,7 +46,7 @@ void CheckRolloutTensors(const BoundArtifact& artifact, std::vector<Finding>& fi
     CheckRolloutFile(artifact, f, dtype, findings);
 }
 
-// What the bundle's plan has otherwise than its configurations give.
+// The differences between the bundle's plan and its configurations.
 Result<std::vector<Finding>> ComparePlan(const rollout::Bundle& bundle, const std::string& path) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, models::kMaxConfigBytes));
   NXDKIT_ASSIGN(const rollout::CpuPlan plan, rollout::ParseCpuPlan(text, path));

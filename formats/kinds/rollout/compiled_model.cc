@@ -35,13 +35,13 @@ Result<Json> ParseObject(const ConfigText& config) {
   return Corrupt("found {}, expected an object", JsonTypeText(json)).in(config.path);
 }
 
-// 500000 and 500000.0 are one number.
+// 500000 and 500000.0 are the same number.
 bool SameValue(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) return a.get<double>() == b.get<double>();
   return a == b;
 }
 
-// Head counts that differ are a difference of strategy when the ranks hold them otherwise.
+// Different head counts are a difference of strategy if the ranks hold different heads.
 Result<std::vector<Finding>> CompareHeads(const ConfigText& weights, const ConfigText& compiled,
                                           int64_t tp) {
   std::vector<Finding> findings;

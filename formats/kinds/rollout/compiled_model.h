@@ -1,5 +1,5 @@
-// What a bundle was compiled for, held against a model, from names, shapes, element types and
-// configurations.
+// Compares the model that a bundle was compiled for with another one, by names, shapes, element
+// types and configurations.
 #pragma once
 
 #include <span>
@@ -13,23 +13,23 @@
 
 namespace nxdkit::kinds {
 
-// A model's configuration as its file says it; text "" when there is none.
+// A model's configuration as written in its file; text "" if there is none.
 struct ConfigText {
   std::string text;
   std::string path;
 };
 
-// The configuration of the model a bundle was compiled for: its config.json, else NxDI's merged
-// file.
+// The configuration of the model that a bundle was compiled for: its config.json, else NxDI's
+// merged file.
 Result<ConfigText> CompiledModel(const rollout::Bundle& bundle);
 
-// The settings of a model that are compiled into a graph (sizes, heads, rope, norms, activation),
-// where both files have them, compared as values. Heads that are stored by another GQA strategy on
-// `tp` ranks are named so. kCorrupt for a file that is not a JSON object.
+// Compares the settings of a model that are compiled into a graph (sizes, heads, rope, norms,
+// activation) and that both files have, as values. Heads stored by another GQA strategy on `tp`
+// ranks are reported as such. kCorrupt for a file that is not a JSON object.
 Result<std::vector<Finding>> CompareModels(const ConfigText& weights, const ConfigText& compiled,
                                            int64_t tp);
 
-// The tensors of one rank of the model against the shard that the bundle has for it.
+// Compares the tensors of one rank of the model with the bundle's shard for it.
 std::vector<Finding> CompareShard(const TensorFile& compiled, int64_t rank,
                                   std::span<const OutputTensor> model);
 

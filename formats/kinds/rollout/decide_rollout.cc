@@ -24,12 +24,12 @@ struct Asked {
   std::optional<rollout::Flavor> flavor;
   std::optional<int64_t> batch_size, sequence_length;
   std::optional<bool> fused_qkv, on_device_sampling;
-  // What is written of them into neuron_config.json; and where else to look for them.
+  // The versions to write into neuron_config.json; and other places to look for them.
   std::optional<std::string> optimum_version, compiler_version;
   std::vector<rollout::Installation> installations;
-  std::optional<std::string> bundle;  // a compiled one, for model.pt and neuron_config.json
-  bool cpu_plan = false;              // nxdkit-cpu-plan.json in the place of a compiled blob
-  bool only_weights = false;          // of `bundle`, which is refreshed and may have no model.pt
+  std::optional<std::string> bundle;  // a compiled one, source of model.pt and neuron_config.json
+  bool cpu_plan = false;              // nxdkit-cpu-plan.json instead of a compiled blob
+  bool only_weights = false;          // refreshes `bundle`, which may have no model.pt
   std::optional<Dtype> dtype;
 };
 
@@ -90,7 +90,7 @@ Status CheckAgrees(const Asked& asked, const rollout::NeuronConfig& config,
   return OkStatus();
 }
 
-// Only a bundle that has all its shards can have them replaced.
+// Only a bundle with all its shards can have them replaced.
 Status CheckRefreshable(const rollout::Bundle& bundle) {
   if (bundle.shards.empty())
     return Unsupported("the bundle has no rank shards that could be replaced")
@@ -98,7 +98,7 @@ Status CheckRefreshable(const rollout::Bundle& bundle) {
         .hint("make a bundle that has some with --bundle");
   if (bundle.weights_link == bundle.folder)
     return Unsupported(
-               "the rank shards lie in the bundle itself, expected a folder weights, which can be "
+               "the rank shards are in the bundle itself, expected a folder weights, which can be "
                "switched")
         .in(bundle.folder);
   if (static_cast<int64_t>(bundle.shards.size()) != bundle.config->tp)
@@ -155,13 +155,13 @@ void NoteRounding(const BoundArtifact& source, RolloutOutput& output) {
 }
 
 bool SamplesOnDevice(const models::Family& family, const rollout::NeuronConfig& neuron) {
-  if (neuron.flavor == rollout::Flavor::kNxdi) return false;  // its default
+  if (neuron.flavor == rollout::Flavor::kNxdi) return false;  // the default
   if (family.optimum_sampling == models::OptimumSampling::kNotAtTwoRanks)
     return neuron.tp != 2 || neuron.batch_size == 1;
   return family.optimum_sampling == models::OptimumSampling::kOnDevice;
 }
 
-// As Python's packages are versioned: "0.4.6.dev4", "2.21.33363.0+82129205".
+// A Python package version: "0.4.6.dev4", "2.21.33363.0+82129205".
 Status CheckVersion(std::string_view option, const std::optional<std::string>& version) {
   if (!version) return OkStatus();
   const bool good = !version->empty() && version->front() >= '0' && version->front() <= '9' &&
@@ -174,16 +174,16 @@ Status CheckVersion(std::string_view option, const std::optional<std::string>& v
       option == "--optimum-version" ? rollout::kOptimumVersion : rollout::kCompilerVersion);
 }
 
-// The versions that the loader will compare with its own: as asked for; else those of the first
-// environment that has both packages, or one; else those of the bundle that is converted. Ours are
-// those of one release, and few machines have just that.
+// The versions that the loader will compare with its own: as the options say; else those of the
+// first environment that has both packages, or one; else those of the bundle that is converted. The
+// built-in ones are of a single release, which few machines have.
 Status DecideStamp(const Asked& asked, RolloutOutput& output) {
   rollout::VersionStamp& stamp = output.neuron.stamp;
   if (output.neuron.flavor == rollout::Flavor::kNxdi || asked.cpu_plan) {
     if (asked.optimum_version || asked.compiler_version)
       return BadUsage("--optimum-version and --compiler-version: {} carries no versions",
                       asked.cpu_plan ? "a bundle for our own engine" : "a bundle of NxDI");
-    stamp = {};  // NxDI compares none; our own engine is no vendor's
+    stamp = {};  // NxDI compares none; the engine of nxdkit has no vendor
     return OkStatus();
   }
   rollout::Installation found;
@@ -208,11 +208,12 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
          stamp.compiler);
   if (!unknown.empty())
     output.warnings.push_back(fmt::format(
-        "neuron_config.json says {}: optimum-neuron loads the bundle only where it, and "
-        "neuronx-cc, are of just these versions, and {} (--optimum-version, --compiler-version)",
+        "neuron_config.json says {}: optimum-neuron loads the bundle only if it and neuronx-cc "
+        "have exactly these versions, and {} (--optimum-version, --compiler-version)",
         fmt::join(unknown, " and "),
-        found.editable ? fmt::format("that in {} is editable, of an unknown version", found.folder)
-                       : "none of them is installed here"));
+        found.editable
+            ? fmt::format("the one in {} is editable, with an unknown version", found.folder)
+            : "none of them is installed here"));
   if (asked.compiler_version && asked.compiler_version->find('+') == std::string::npos)
     output.warnings.push_back(
         fmt::format("--compiler-version {} has no +hash, as neuronx-cc's own versions have: the "
@@ -220,7 +221,7 @@ Status DecideStamp(const Asked& asked, RolloutOutput& output) {
                     *asked.compiler_version));
   if (found.editable && !asked.optimum_version && unknown.empty())
     output.warnings.push_back(
-        fmt::format("optimum-neuron in {} is editable, of an unknown version: neuron_config.json "
+        fmt::format("optimum-neuron in {} is editable, with an unknown version: neuron_config.json "
                     "says {}, which the loader compares (--optimum-version)",
                     found.folder, stamp.optimum));
   const bool both = !found.optimum.empty() && !found.compiler.empty();

@@ -19,16 +19,16 @@ class RolloutOutput : public Output {
   rollout::NeuronConfig neuron;
   std::string neuron_text;                // neuron_config.json as it will be written
   std::string cpu_plan_text;              // nxdkit-cpu-plan.json; "" for none
-  std::optional<rollout::Bundle> bundle;  // whose blob and settings it has
-  bool only_weights = false;              // rank files alone, without folder
+  std::optional<rollout::Bundle> bundle;  // source of the blob and settings
+  bool only_weights = false;              // only rank files, without a folder
 };
 
-// A note of a bundle that is made without model.pt.
+// The note on a bundle that is made without model.pt.
 inline constexpr char kBlobMissing[] =
     "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take one "
     "with --bundle";
 
-// nullptr where the output is no rollout bundle.
+// nullptr if the output is not a rollout bundle.
 const RolloutOutput* AsRollout(const Output& output);
 
 Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,

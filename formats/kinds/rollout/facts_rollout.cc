@@ -50,7 +50,7 @@ std::string ShardsText(const RolloutFacts& rollout) {
   return fmt::format("none; they are loaded from {}", rollout.config->checkpoint_id);
 }
 
-// The versions and settings that neuron_config.json names beside the engine.
+// The versions and settings in neuron_config.json, other than the engine's.
 void AddVersions(Facts& rows, const rollout::NeuronConfig& config) {
   const auto text = [](const auto& version) {
     return Short(version.first) + " " + Short(version.second);

@@ -14,10 +14,10 @@ namespace nxdkit::kinds {
 struct RolloutFacts : KindState {
   std::optional<rollout::NeuronConfig> config;
   int64_t first_rank = 0;
-  int64_t ranks = 0;  // whose shards are here
+  int64_t ranks = 0;  // with shards here
   std::vector<Item> blobs;
   std::optional<rollout::WeightsVersion> weights;  // of a bundle that was refreshed
-  std::optional<models::RolloutHeads> heads;       // when the configuration is known
+  std::optional<models::RolloutHeads> heads;       // if the configuration is known
 };
 
 Status DescribeRollout(Survey& survey, const std::string& path, const InputHints& hints);

@@ -25,7 +25,7 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints) {
     artifact.ranks.push_back(
         {bundle.shards[i].path, bundle.first_rank + static_cast<int64_t>(i), -1});
   artifact.folder = artifact.path;
-  // NxDI has the model's configuration in its own.
+  // NxDI keeps the model's configuration in its own.
   const bool is_nxdi = bundle.config && bundle.config->flavor == rollout::Flavor::kNxdi;
   const std::string merged = is_nxdi ? JoinPath(bundle.folder, "neuron_config.json") : "";
   artifact.state = std::make_shared<const RolloutState>(std::move(bundle));

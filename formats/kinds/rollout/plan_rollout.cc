@@ -19,8 +19,7 @@ Status Refuse(const std::vector<Finding>& findings) {
       .hint("the compiled blob does not fit this model; compile one for it");
 }
 
-// The bundle's own shards, when it has some, and its model's settings show what its blob
-// expects.
+// The bundle's own shards, if it has some, and its model's settings show what its blob expects.
 Status CheckAgainstBundle(const OutputBuilder& builder, const RolloutOutput& output) {
   const rollout::Bundle& bundle = *output.bundle;
   const OutputPlan& plan = builder.plan;

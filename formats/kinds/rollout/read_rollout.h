@@ -1,4 +1,4 @@
-// PRIVATE to formats and trainer: a rollout bundle, read: opened, bound, checked.
+// PRIVATE to formats and trainer: opens, binds and checks a rollout bundle.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ Status OpenRollout(Artifact& artifact, const InputHints& hints);
 
 Status BindRollout(BoundArtifact& out, const InputHints& hints);
 
-// Configuration, dtypes, names, and nxdkit-cpu-plan.json.
+// Checks configuration, dtypes, names, and nxdkit-cpu-plan.json.
 std::vector<Finding> CheckRollout(const BoundArtifact& bound);
 void NameRolloutChecks(const BoundArtifact& bound, uint64_t ranks,
                        std::vector<std::string>& checks);
 
-// nxdkit-cpu-plan.json of a bundle against what its own configurations give; none without a plan.
+// Compares nxdkit-cpu-plan.json of a bundle with its own configurations; no findings without a
+// plan.
 std::vector<Finding> CheckCpuPlan(const rollout::Bundle& bundle);
 
 }  // namespace nxdkit::kinds

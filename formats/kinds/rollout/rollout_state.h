@@ -1,4 +1,4 @@
-// PRIVATE to formats and trainer: what is known of a rollout bundle beside what all artifacts have.
+// PRIVATE to formats and trainer: the state of a rollout bundle that other artifacts do not have.
 #pragma once
 
 #include "formats/artifact/bound.h"
@@ -7,18 +7,18 @@
 
 namespace nxdkit::kinds {
 
-// Artifact::state, from opening on.
+// Artifact::state, set by opening.
 struct RolloutState : KindState {
   explicit RolloutState(rollout::Bundle opened) : bundle(std::move(opened)) {}
   rollout::Bundle bundle;  // its shards are the artifact's files
 };
 
-// BoundArtifact::state, from binding on.
+// BoundArtifact::state, set by binding.
 struct RolloutLayout : KindState {
   rollout::Geometry geometry;
 };
 
-// nullptr where it is no rollout bundle.
+// nullptr if it is not a rollout bundle.
 const rollout::Bundle* BundleOf(const Artifact& artifact);
 const rollout::Geometry* RolloutGeometryOf(const BoundArtifact& bound);
 

@@ -1,5 +1,5 @@
-// What a rollout bundle takes of each core: one count for whoever makes a bundle and whoever runs
-// it.
+// The memory that a rollout bundle takes on each core: counted in one place for making a bundle and
+// for running it.
 #pragma once
 
 #include "formats/hardware/fit.h"
@@ -10,8 +10,8 @@
 
 namespace nxdkit::kinds {
 
-// The use that `model` makes of a bundle as `neuron` says: ranks, batch size, sequence length, and
-// how the shards are laid out. `dtype`: of the weights and the cache. kUnsupported as
+// The use of a bundle for `model` with the settings `neuron`: ranks, batch size, sequence length,
+// and the layout of the shards. `dtype`: of the weights and the cache. kUnsupported as
 // rollout::RankTensors.
 Result<hardware::RolloutUse> RolloutUseOf(const models::Model& model,
                                           const rollout::NeuronConfig& neuron, Dtype dtype);

@@ -106,7 +106,7 @@ std::vector<std::string> OtherEntries(const PickleValue& root) {
   return names;
 }
 
-// A main file of an xser set: the tensors that it refers to, by the reader of such sets.
+// Resolves the tensors that a main file of an xser set refers to, with the reader of such sets.
 Status ResolveReferences(Survey& survey, const std::string& path) {
   NXDKIT_ASSIGN(nxd::ShardSet set, nxd::ReadMainFile(path));
   survey.artifact.files.push_back(std::move(set.shards.front().tensors));
@@ -127,10 +127,11 @@ void MakeShard(Survey& survey, const char* description) {
 }
 
 void AddReferences(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
-  MakeShard(survey, survey.rank ? "main file of an NxD shard saved with xser: its tensors lie in "
-                                  "files of their own"
-                                : "main file of torch_xla's serialization (xser): its tensors lie "
-                                  "in files of their own");
+  MakeShard(
+      survey,
+      survey.rank
+          ? "main file of an NxD shard saved with xser: its tensors are in files of their own"
+          : "main file of torch_xla's serialization (xser): its tensors are in files of their own");
   const Status resolved = ResolveReferences(survey, archive.path);
   if (resolved.ok()) return;
   survey.warnings.push_back("the tensors cannot be shown: " + resolved.error().ToString());
@@ -153,7 +154,7 @@ void AddTensors(Survey& survey, const torch::Archive& archive, TreeWalk& walk) {
   survey.description = "torch state dict";
 }
 
-// "checkpoint_epoch_3.pt", what xm.save is mostly called with, is of epoch 3.
+// "checkpoint_epoch_3.pt", the usual name for xm.save, is of epoch 3.
 std::optional<int64_t> EpochOf(std::string_view name) {
   constexpr std::string_view kBefore = "checkpoint_epoch_", kAfter = ".pt";
   if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;

@@ -8,7 +8,8 @@
 
 namespace nxdkit::kinds {
 
-// The form of an archive of a program. That is no kind of artifact, and all else stays empty.
+// The form of an archive with a program. It is not a kind of artifact, and everything else stays
+// empty.
 inline constexpr std::string_view kTorchProgram = "torchscript";
 
 // A state dict, nested values, a shard of an NxD set, or a TorchScript program.

@@ -1,5 +1,5 @@
 // Checkpoints of DeepSpeed's engine: ZeRO stages 1, 2 and 3, universal ones, and those without
-// ZeRO. Once opened they are read as the distributed checkpoint that they make up together.
+// ZeRO. Once opened they are read as the distributed checkpoint that they form together.
 #include <map>
 #include <string_view>
 
@@ -42,7 +42,7 @@ Status OpenZero(Artifact& artifact, const InputHints& hints) {
                      JoinPath(artifact.path, kRunModelFolder)});
 }
 
-// Weights that are here as master weights alone have the dtype of their module.
+// Weights that exist only as master weights get the dtype of their module.
 void TakeOwnDtypes(BoundArtifact& bound) {
   const zero::Facts& facts = *ZeroFactsOf(bound.artifact);
   const dcp::Folder& folder = *DcpFolderOf(bound.artifact);
@@ -55,7 +55,7 @@ void TakeOwnDtypes(BoundArtifact& bound) {
   }
 }
 
-// A parameter without elements has no place that says its dtype.
+// A parameter without elements has no place that gives its dtype.
 void TakeEmptyDtypes(BoundArtifact& bound) {
   std::map<std::string_view, Dtype> empty;
   for (const dcp::StoredEntry& entry : DcpFolderOf(bound.artifact)->tensors)

@@ -1,4 +1,4 @@
-// PRIVATE to formats/kinds/zero: an opened tag of DeepSpeed's. Whoever reads distributed
+// PRIVATE to formats/kinds/zero: an opened tag of DeepSpeed. Code that reads distributed
 // checkpoints reads it too, as one.
 #pragma once
 
@@ -18,7 +18,7 @@ struct ZeroState : DcpState {
   zero::Facts facts;
 };
 
-// nullptr where it is no tag of DeepSpeed's.
+// nullptr if it is not a DeepSpeed tag.
 inline const zero::Facts* ZeroFactsOf(const Artifact& artifact) {
   const auto* state = dynamic_cast<const ZeroState*>(artifact.state.get());
   return state ? &state->facts : nullptr;

@@ -22,9 +22,9 @@ namespace {
 Status CheckSlot(const ConvertRequest& request) {
   if (!request.to->refreshes)
     return BadUsage("only the weights of a rollout bundle can be replaced in place")
-        .hint("--into goes with --to rollout");
+        .hint("--into needs --to rollout");
   if (request.options.Has("bundle"))
-    return BadUsage("with --into blob and settings are those of OUTPUT; --bundle names others")
+    return BadUsage("with --into, blob and settings are OUTPUT's; --bundle names others")
         .hint("leave --bundle out");
   if (request.force)
     return BadUsage("--into replaces the weights of OUTPUT: --force does not apply");
@@ -33,14 +33,14 @@ Status CheckSlot(const ConvertRequest& request) {
 
 Status CheckDeltaFile(const ConvertRequest& request) {
   if (!request.hints.Has("base"))
-    return BadUsage("a delta needs the model that it starts from").hint("name it with --base");
+    return BadUsage("a delta needs the model on which it is based").hint("name it with --base");
   if (!std::holds_alternative<NewOutput>(request.place))
     return BadUsage(
         "a delta is written by one process to a file of its own: --into and --part do not apply");
   return OkStatus();
 }
 
-// Everything that would be destroyed by an output in its place.
+// All paths that an output in their place would destroy.
 Result<std::vector<std::string>> FilesRead(const ConvertRequest& request,
                                            const Conversion& conversion) {
   std::vector<std::string> read = PathsOf(conversion.source.artifact);
@@ -48,7 +48,7 @@ Result<std::vector<std::string>> FilesRead(const ConvertRequest& request,
     read.push_back(conversion.source.artifact.config_path);
   for (const BoundArtifact* adapter : {conversion.source.merged.get(), &conversion.source})
     if (adapter && adapter->lora) read.push_back(adapter->lora->config_path);
-  // A bundle may be replaced by what is made from it; the blob has been copied by then.
+  // A bundle may be replaced by its own conversion; the blob has been copied by then.
   if (const std::optional<std::string> bundle = request.options.Text("bundle")) {
     NXDKIT_ASSIGN(const bool in_place, SamePath(*bundle, request.output));
     if (!in_place) read.push_back(*bundle);
@@ -60,7 +60,7 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
   NXDKIT_ASSIGN(const std::vector<std::string> read, FilesRead(request, conversion));
   NXDKIT_TRY(CheckPlaces(request.output, read));
   NXDKIT_ASSIGN(const bool stands, FindsOutput(request));
-  if (stands) return OkStatus();  // it is compared, not replaced
+  if (stands) return OkStatus();  // compared, not replaced
   for (const BoundArtifact* source :
        {conversion.source.merged.get(), &std::as_const(conversion.source)}) {
     if (!source) continue;
@@ -70,7 +70,7 @@ Status CheckOutput(const ConvertRequest& request, const Conversion& conversion) 
                         {.replace = request.force, .folder = !conversion.output.single_file});
 }
 
-// What a delta makes is proved by its digest, and that is one of its own dtypes.
+// The result of a delta is verified by its digest, which covers its own dtypes.
 Status CheckDelta(const Conversion& conversion) {
   const std::shared_ptr<const delta::Delta> delta = DeltaOf(conversion.source.artifact);
   if (!delta) return OkStatus();
@@ -79,16 +79,17 @@ Status CheckDelta(const Conversion& conversion) {
     const Dtype wanted =
         target.dtype.value_or(target.downcast ? Downcast(param.dtype) : param.dtype);
     if (Info(param.dtype).floating && wanted != param.dtype)
-      return BadUsage("the output is to be {}, the delta makes {}", Name(wanted), Name(param.dtype))
+      return BadUsage("the output is to be {}, but the delta makes {}", Name(wanted),
+                      Name(param.dtype))
           .in(conversion.source.artifact.path)
           .on(param.name)
-          .hint("apply it first, and convert what comes out");
+          .hint("apply it first, and convert the result");
   }
   return OkStatus();
 }
 
-// Copies that differ may be those that only the output would make one of: each A for itself is
-// right then.
+// Copies that differ may be copies only because the output would merge them: a separate A for each
+// is then correct.
 Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conversion) {
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(conversion.source, request.run));
   if (findings.empty()) return OkStatus();
@@ -105,7 +106,7 @@ Status RequireSoundAdapter(const ConvertRequest& request, const Conversion& conv
                 : "--merge-lora merges the adapter into its base instead");
 }
 
-// A tag as it lies there: in the conversion its weights have given way to the master weights.
+// Checks the tag as it is stored: the conversion replaces its weights by the master weights.
 Status RequireSoundTag(const ConvertRequest& request) {
   NXDKIT_ASSIGN(const BoundArtifact tag,
                 OpenAndBind(request.input, request.from, request.hints, request.look));
@@ -126,7 +127,7 @@ Status CheckSource(const ConvertRequest& request, const Conversion& conversion) 
   return conversion.base ? RequireSound(conversion.base->artifact, request.run) : OkStatus();
 }
 
-// A source in memory has none.
+// The input as a path; a source in memory has none.
 std::vector<std::string> InputPath(const ConvertRequest& request) {
   const bool is_path = !request.hints.memory || request.from->reads_base;
   return is_path ? std::vector<std::string>{request.input} : std::vector<std::string>();
@@ -185,7 +186,7 @@ Status CheckConversion(const ConvertRequest& request, const Conversion& conversi
 
 namespace {
 
-// What was made of a delta and its base, bound: sound, and every parameter's digest the one that
+// Checks the opened result of a delta and its base: it is sound, and every parameter's digest is as
 // the delta promises. kFindings naming the first that is not.
 Status RequireResult(const delta::Head& promised, const BoundArtifact& made,
                      const RunOptions& run) {
@@ -218,10 +219,10 @@ Status VerifyWritten(const Conversion& conversion, const BoundArtifact& written,
   return Error(Errc::kFindings, fmt::format("verification failed: {}", first.message))
       .in(first.file)
       .on(first.tensor)
-      .hint("the disk gave back other bytes than were written; nothing was published");
+      .hint("the disk returned other bytes than were written; nothing was published");
 }
 
-// What was decided, where the output alone does not tell it.
+// The decisions that cannot be read from the output alone.
 InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversion,
                        const MadePlace& made) {
   InputHints hints;
@@ -234,7 +235,7 @@ InputHints HintsOfMade(const ConvertRequest& request, const Conversion& conversi
   hints.origin = "the conversion";
   conversion.target->Tell(hints);
   if (!source.artifact.config_path.empty()) hints.config = source.artifact.config_path;
-  // The folder around the output may have one, of something else.
+  // The folder around the output may have another model's.
   hints.no_config = source.artifact.config_path.empty() && !source.model;
   if (!made.weights.empty()) hints.Set("slot", made.weights);
   hints.optimizer = source.optimizer || !source.run.empty();

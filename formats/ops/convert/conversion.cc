@@ -25,7 +25,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// Where names are kept, a run with a LoRA adapter stays one, so that it can be resumed.
+// If names are kept, a run with a LoRA adapter stays one, so that it can be resumed.
 InputHints SourceHints(const ConvertRequest& request) {
   InputHints hints = request.hints;
   if (request.to->state == StateForm::kNamed && !hints.Has("lora")) hints.Set("lora", "stored");
@@ -48,7 +48,7 @@ Result<BoundArtifact> OpenSource(const ConvertRequest& asked) {
   return Bind(std::move(artifact), request.hints);
 }
 
-// Modules that have one A in the source, or will have in the output, share it from the start.
+// Modules that have one A in the source, or will have one in the output, share it from the start.
 Status ShareModules(const ConvertRequest& request, const Output& target, BoundArtifact& adapter) {
   const std::optional<nxd::LoraSharing> shares = target.Sharing();
   if (!shares) return OkStatus();
@@ -58,7 +58,7 @@ Status ShareModules(const ConvertRequest& request, const Output& target, BoundAr
   return OkStatus();
 }
 
-// The bundle is its own compiled one, and a delta without a base changes what it holds.
+// The bundle itself serves as the compiled one, and a delta without a base changes its weights.
 ConvertRequest IntoBundle(const ConvertRequest& request) {
   ConvertRequest out = request;
   out.options.Set("bundle", request.output);
@@ -76,10 +76,10 @@ Status RequireState(const ConvertRequest& request, const BoundArtifact& source) 
   return NotFound("the optimizer's state is asked for, and {}",
                   left_out == warnings.end() ? "there is none" : *left_out)
       .in(source.artifact.path)
-      .hint("--no-optimizer, without --dp and --param-order, takes the weights alone");
+      .hint("--no-optimizer, without --dp and --param-order, converts only the weights");
 }
 
-// What the Trainer of transformers and accelerate leave of an optimizer beside a model.
+// Notes an optimizer file next to a model, as transformers' Trainer and accelerate write it.
 Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& source,
                          std::vector<std::string>& notes) {
   const bool keeps_none = request.from->state == StateForm::kNone;
@@ -89,24 +89,24 @@ Status NoteOptimizerFile(const ConvertRequest& request, const BoundArtifact& sou
   NXDKIT_ASSIGN(const bool deepspeed, zero::HasTags(folder, source.artifact.look));
   if (deepspeed)
     notes.push_back(
-        "DeepSpeed's optimizer is not read: it begins with zeros (--from zero reads it)");
+        "DeepSpeed's optimizer is not read: the state starts from zeros (--from zero reads it)");
   for (const char* name : {"optimizer.pt", "optimizer.bin"}) {
     NXDKIT_ASSIGN(const bool there, source.artifact.look.HasFile(folder, name));
     if (there)
-      notes.push_back(fmt::format("{} is not read: the optimizer begins with zeros{}", name,
+      notes.push_back(fmt::format("{} is not read: the optimizer starts from zeros{}", name,
                                   std::string_view(name) == "optimizer.bin"
-                                      ? " (--from dcp reads it, of an FSDP run)"
+                                      ? " (--from dcp reads that of an FSDP run)"
                                       : ""));
   }
   return OkStatus();
 }
 
-// The optimizer's state, where there is some, as the output's format keeps it.
+// Converts the optimizer's state, if there is one, to the form of the output's format.
 Status MatchState(const ConvertRequest& request, BoundArtifact& source,
                   std::vector<std::string>& notes) {
   NXDKIT_TRY(NoteOptimizerFile(request, source, notes));
   if (request.to->state == StateForm::kNamed) NXDKIT_TRY(ToNamedState(source, notes));
-  // Parameters are numbered in the model's order.
+  // Numbers follow the model's order of parameters.
   if (request.to->state == StateForm::kNumbered && source.optimizer)
     NXDKIT_TRY(RequireModel(source));
   if (request.to->state == StateForm::kNumbered)
@@ -127,7 +127,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   if (out.source.lora) NXDKIT_TRY(ShareModules(request, target, out.source));
   NXDKIT_ASSIGN(out.output, PlanRequested(request, out.source, target));
   Result<Plan> plan = BuildPlan(out.source.params, out.source.bound, out.output.layout);
-  // Only the parameter is known by now; ckpt-verify finds the file and the rank.
+  // Only the parameter is known here; ckpt-verify finds the file and the rank.
   if (!plan.ok())
     return std::move(plan).error().in(request.input).hint("ckpt-verify names the files and ranks");
   out.plan = *std::move(plan);
@@ -136,7 +136,7 @@ Result<Conversion> PlanLayout(const ConvertRequest& request) {
   return out;
 }
 
-// A delta has that of its base.
+// A delta has its base's layout.
 class NoLayout : public Output {
  public:
   using Output::Output;
@@ -145,7 +145,7 @@ class NoLayout : public Output {
   }
 };
 
-// Every parameter of the base, as the input has it.
+// Every parameter of the base, in the layout of the input.
 Result<Conversion> PlanDelta(const ConvertRequest& request) {
   Conversion out;
   out.target = std::make_shared<NoLayout>(OutputOptions());
@@ -189,9 +189,9 @@ Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtif
   Result<OutputPlan> plan =
       PlanOutput(source, target, BaseName(request.output), request.verify ? most / 4 * 3 : most);
   if (plan.ok() || !request.verify || plan.error().code() != Errc::kLimit) return plan;
-  return Error(Errc::kLimit, plan.error().message() +
-                                 "; with --verify a quarter of --max-memory is kept for opening "
-                                 "what was written")
+  return Error(Errc::kLimit,
+               plan.error().message() +
+                   "; with --verify a quarter of --max-memory is kept for opening the output")
       .hint(plan.error().hint());
 }
 

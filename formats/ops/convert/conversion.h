@@ -1,4 +1,5 @@
-// PRIVATE to formats/ops: a conversion, opened, decided and planned once; nothing is written yet.
+// PRIVATE to formats/ops: a conversion that is opened, decided and planned once; nothing is written
+// yet.
 #pragma once
 
 #include <memory>
@@ -18,12 +19,12 @@ struct PlannedFile {
 
 struct Conversion {
   BoundArtifact source;
-  std::shared_ptr<Output> target;  // what was decided; of a delta nothing
+  std::shared_ptr<Output> target;  // the decided output; for a delta, none
   OutputPlan output;
   Plan plan;
-  std::vector<PlannedFile> files;  // of the whole output, also when a part makes some of them
-  // Of a delta: what its result is compared with. The source's parameters are numbered like these,
-  // and the output's layout is this plan's.
+  std::vector<PlannedFile> files;  // of the whole output, even if a part makes only some
+  // The base of a delta, with which the result is compared. The source's parameters are numbered
+  // like these, and the output's layout is this plan's.
   struct Base {
     BoundArtifact artifact;
     CanonicalPlan plan;
@@ -31,21 +32,21 @@ struct Conversion {
   std::unique_ptr<const Base> base;
 };
 
-// kLimit also where memory holds the plan, but with --verify not what was written beside it: that
+// kLimit also if memory can hold the plan, but with --verify not the written output besides, which
 // is opened when everything is written.
 Result<OutputPlan> PlanRequested(const ConvertRequest& request, const BoundArtifact& source,
                                  const Output& target);
 
-// Source, specification and plan of the request.
+// Source, output and plan of the request.
 Result<Conversion> PlanConversion(const ConvertRequest& request);
 
-// Runs the conversion, which must outlive it and stay where it is.
+// The executor for the conversion, which must outlive it and stay in place.
 Result<Executor> MakeExecutor(const Conversion& conversion, const RunOptions& run);
 
-// Identifies the source's files as they are now, and the plan.
+// Identifies the source's files in their current state, and the plan.
 Result<std::string> Fingerprint(const Conversion& conversion, const Workload& workload);
 
-// The base is opened as the input is when it is of the same kind, but for the tag.
+// The base is opened with the hints of the input if both are of the same kind, except for the tag.
 InputHints BaseHints(const ConvertRequest& request, const Kind* kind);
 
 DeltaReport ReportOf(const delta::Head& head);

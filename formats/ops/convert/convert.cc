@@ -1,5 +1,5 @@
-// One road: a conversion is planned, what must be refused of it is refused, and it runs into its
-// destination.
+// The steps of every conversion: it is planned, checked for anything that must be refused, and run
+// into its destination.
 #include "formats/ops/convert/convert.h"
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 #include "formats/manifest/manifest.h"
 #include "formats/ops/convert/check_conversion.h"
 #include "formats/ops/convert/delta_file.h"
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 #include "formats/ops/convert/standing.h"
 #include "formats/ops/digest/digest.h"
 #include "lib/base/errors.h"
@@ -32,7 +32,7 @@ std::optional<LoraReport> LoraReportOf(const BoundArtifact& source) {
                     adapter.lora->config.rank, adapter.lora->config.ScaleOf("")};
 }
 
-// A few are named, of many the first.
+// Names a few; of many, the first.
 void NoteLeftOut(const std::vector<std::string>& names, ConvertReport& report) {
   constexpr size_t kFew = 3;
   if (names.size() > kFew) {
@@ -77,7 +77,7 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   report.notes.insert(report.notes.end(), target->notes.begin(), target->notes.end());
   NoteLeftOut(source.left_out, report);
   report.AddSaid(source.artifact);
-  if (base) report.AddSaid(base->artifact.artifact);  // of a delta that is made
+  if (base) report.AddSaid(base->artifact.artifact);  // of a delta to be written
   report.warnings.insert(report.warnings.end(), target->warnings.begin(), target->warnings.end());
   report.lora = LoraReportOf(source);
   if (const auto delta = DeltaOf(source.artifact)) report.delta = ReportOf(delta->head());
@@ -88,8 +88,8 @@ ConvertReport MakeReport(const ConvertRequest& request, const Conversion& conver
   return report;
 }
 
-// After all that could refuse the conversion, because it reads the whole source. Nothing of the
-// tensors' layout changes with it.
+// Comes after all checks that could refuse the conversion, because it reads the whole source. The
+// tensors' layout does not change with it.
 Status RecordDigest(const ConvertRequest& request, Conversion& conversion) {
   if (conversion.source.lora)
     return BadUsage("--digest: an adapter alone has no digest of a model").in(request.input);
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Destination>> MakeDestination(const ConvertRequest& reque
   return MakeNewOutput(request, conversion);
 }
 
-// Counts what a dtype that nobody chose loses of an optimizer's state.
+// Counts the values of an optimizer's state that are rounded by a dtype that nobody chose.
 Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
                     ConvertReport& report) {
   if (!conversion.source.optimizer) return OkStatus();
@@ -118,7 +118,8 @@ Status CountInexact(const ConvertRequest& request, const Conversion& conversion,
   return OkStatus();
 }
 
-// Whether what was read is what was written. Of the tasks of an earlier run nobody knows.
+// Whether the bytes written are those that were read. The tasks of an earlier run cannot be
+// checked.
 Status ProveSource(const ConvertRequest& request, const Conversion& conversion,
                    ConvertReport& report) {
   const Proving read = report.resumed_tasks > 0 ? Proving::kTouched : Proving::kMost;
@@ -129,7 +130,7 @@ Status ProveSource(const ConvertRequest& request, const Conversion& conversion,
   return OkStatus();
 }
 
-// What of the values that were written somebody should look at: at most four lines.
+// Notes on written values that somebody should look at: at most four lines.
 void NoteValues(const Conversion& conversion, const ValueScan& scan, ConvertReport& report) {
   constexpr size_t kNamed = 2;
   const auto name = [&](const ParamValues& values) -> const std::string& {
@@ -138,7 +139,7 @@ void NoteValues(const Conversion& conversion, const ValueScan& scan, ConvertRepo
   std::vector<std::string> lines;
   for (const ParamValues& values : scan.Params()) {
     if (values.nan + values.inf == 0) {
-      // A part of several sees a part of the parameter.
+      // One part of several sees only some of the parameter.
       if (!report.part && MayNotBeZero(conversion.source, values.param))
         report.values.zero.push_back(name(values));
       continue;
@@ -192,7 +193,7 @@ Status Make(const ConvertRequest& request, const Conversion& conversion, const E
   return destination.Publish(report);
 }
 
-// Another process may have published meanwhile, and taken away what this part was at.
+// Whether another process has published meanwhile, and removed the files of this part.
 Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
                          const ConvertReport& report) {
   if (!report.part || report.part->published) return false;
@@ -270,7 +271,8 @@ Result<ConvertReport> Run(const ConvertRequest& request, bool dry_run) {
 
 Result<ConvertReport> DryRun(const ConvertRequest& request) {
   if (request.to == &kDelta)
-    return BadUsage("how large a delta is shows only when it is made").hint("leave --dry-run out");
+    return BadUsage("the size of a delta is known only once it is made")
+        .hint("leave --dry-run out");
   return Run(request, true);
 }
 

@@ -17,11 +17,11 @@ namespace {
 
 static_assert(delta::kBlockBytes == kLeafBytes);
 
-// With kStagingBytes, kDeltaBytesPerThread: the base's block, and what a block of single bytes can
-// grow to that all changed: positions, values and sections.
+// With kStagingBytes, kDeltaBytesPerThread: the base's block, and the largest size of a block of
+// single bytes in which all changed: positions, values and sections.
 constexpr uint64_t kStagingBytes = 1 << 20;
 
-// Takes blocks of the new model, and writes what the base has otherwise.
+// Takes blocks of the new model, and writes the elements that differ from the base.
 class DeltaSink : public Sink {
  public:
   DeltaSink(const CanonicalReader& base, const std::vector<OutputTensor>& outputs,
@@ -48,7 +48,7 @@ class DeltaSink : public Sink {
     return writer_.Put(tensor, offset / kLeafBytes, changed, std::move(block));
   }
 
-  // The digests of both models, into `head`.
+  // Sets the digests of both models in `head`.
   void Digest(delta::Head& head) const {
     std::vector<manifest::ParamDigest> base, result;
     for (size_t i = 0; i < leaves_.size(); ++i) {
@@ -136,7 +136,7 @@ class DeltaFile : public Destination {
  private:
   const Conversion::Base& base_;
   const CanonicalReader reader_;
-  bool stands_ = false;  // an output, which is compared once the delta is made
+  bool stands_ = false;  // an existing output, compared once the delta is made
   Staging staging_;
   delta::Head head_;
   std::unique_ptr<delta::Writer> writer_;

@@ -1,12 +1,12 @@
-// PRIVATE to formats/ops: a file of what changed from one model to another, whatever the layouts of
-// both.
+// PRIVATE to formats/ops: writes a file with the changes from one model to another, whatever their
+// layouts.
 #pragma once
 
 #include "formats/ops/convert/destination.h"
 
 namespace nxdkit::ops {
 
-// What each thread takes beside the executor's buffers, whose chunks are blocks of the delta.
+// The memory of each thread besides the executor's buffers, whose chunks are blocks of the delta.
 inline constexpr uint64_t kDeltaBytesPerThread = (uint64_t{1} << 20) + 17 * delta::kBlockBytes;
 
 // `conversion` must outlive it.

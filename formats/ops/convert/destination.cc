@@ -27,7 +27,7 @@ Result<std::unique_ptr<WriteSink>> Destination::WriteInto(const std::string& fol
 
 namespace {
 
-// Where nobody sees it half written.
+// Writes a file in a folder that nobody sees before it is complete.
 Status WriteText(const std::string& path, const std::string& contents, bool sync) {
   NXDKIT_ASSIGN(File file, File::OpenWrite(path));
   NXDKIT_TRY(file.Allocate(contents.size()));
@@ -66,7 +66,7 @@ class NewOutputFolder : public Destination {
   Status Publish(ConvertReport&) override { return staging_.Publish(); }
 
  private:
-  // What was written is opened next, to be compared: that takes as much memory again.
+  // The written output is opened next, for comparison: that takes as much memory again.
   void FreePlans() {
     sink_.reset();
     conversion_.output = {};
@@ -96,8 +96,8 @@ Result<rollout::WeightsVersion> NextVersion(const ConvertRequest& request,
   return version;
 }
 
-// A delta of the bundle's own weights is void when another process has refreshed it since they were
-// opened. Called like NextVersion.
+// A delta against the bundle's own weights is void if another process has refreshed it since they
+// were opened. Called like NextVersion.
 Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conversion) {
   const Artifact& source = conversion.source.artifact;
   if (!DeltaOf(source) || request.hints.memory) return OkStatus();
@@ -108,7 +108,7 @@ Status CheckStillTheBase(const ConvertRequest& request, const Conversion& conver
   if (bundle.lock->IsAt(bundle.weights_link)) return OkStatus();
   return Error(Errc::kFindings, "another process refreshed the bundle in the meantime")
       .in(request.output)
-      .hint("apply the delta of the version that it holds now");
+      .hint("apply the delta for its current version");
 }
 
 class BundleSlot : public Destination {
@@ -163,7 +163,7 @@ std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion&
 }
 
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync) {
-  // A folder without tensors is made for the first file in it.
+  // A folder without tensors is made with the first file in it.
   std::set<std::string> made;
   const auto place = [&](const std::string& path) -> Result<std::string> {
     std::string to = JoinPath(folder, path);

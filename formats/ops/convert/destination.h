@@ -1,6 +1,6 @@
 // PRIVATE to formats/ops: where an output is made, and how it becomes visible. A conversion goes to
-// one destination: Begin, the executor into its sink, Finish, Publish. Dropped before Publish, it
-// leaves nothing that could be taken for a whole output.
+// one destination: Begin, the executor into its sink, Finish, Publish. Destroyed before Publish, it
+// leaves nothing that could be taken for a complete output.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::ops {
 
-// Where what was made can be opened before it is published.
+// The place where the output can be opened before it is published.
 struct MadePlace {
   std::string path;
   std::string weights;  // as the hint "slot"
@@ -19,23 +19,24 @@ struct MadePlace {
 
 class Destination {
  public:
-  // Both must outlive it; the conversion's files are used up.
+  // Both must outlive it; the conversion's files are moved out.
   Destination(const ConvertRequest& request, Conversion& conversion)
       : request_(request), conversion_(conversion) {}
   virtual ~Destination() = default;
 
-  // What Begin would refuse; changes nothing.
+  // The error that Begin would return; changes nothing.
   virtual Status Check() { return OkStatus(); }
-  // Takes the place. The sink takes the conversion; nullptr when it is all written already.
+  // Claims the place. The conversion is written to the sink; nullptr if it is already all written.
   virtual Result<Sink*> Begin(const Workload& workload, ConvertReport& report) = 0;
-  // The conversion was interrupted: what is written stays for --resume.
+  // The conversion was interrupted: the written files stay for --resume.
   virtual void Keep() {}
-  // Completes what was written. nullopt: the output is not whole, others have their part to do.
+  // Completes the files. nullopt: the output is not complete, other processes have their parts to
+  // do.
   virtual Result<std::optional<MadePlace>> Finish(ConvertReport& report) = 0;
-  // The output is good: shows it.
+  // The output is good: makes it visible.
   virtual Status Publish(ConvertReport& report) = 0;
 
-  // Instead of all that: a whole output stands there, and is the same.
+  // Instead of all that: a complete output exists, and is the same.
   virtual void Stands(ConvertReport& report, bool /*dry_run*/) { report.already_published = true; }
 
  protected:
@@ -53,8 +54,8 @@ std::unique_ptr<Destination> MakeNewOutput(const ConvertRequest& request, Conver
 // New weights for a bundle that is in use, written into a slot, then made current by one rename.
 std::unique_ptr<Destination> MakeSlot(const ConvertRequest& request, Conversion& conversion);
 
-// The small files: configuration and tokenizer files; markers last. A bundle's weights get their
-// slot.
+// Writes the small files: configuration and tokenizer files; markers last. A bundle's weights get
+// their slot.
 Status WriteSideFiles(const OutputPlan& output, const std::string& folder, bool sync);
 
 }  // namespace nxdkit::ops

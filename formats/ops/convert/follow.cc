@@ -19,9 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostEntries = 100'000;  // that are looked at in a step's folder
+constexpr size_t kMostEntries = 100'000;  // looked at in a step's folder
 constexpr std::chrono::milliseconds kSlice{100};
-// What a writer leaves last: an NxD tag, a distributed checkpoint; of a step with an actor in it.
+// The files that writers write last: of an NxD tag, a distributed checkpoint; and of a step with an
+// actor in it.
 constexpr const char* kMarkers[] = {"done", ".metadata", "actor/done"};
 
 // 20 of "global_step_20", 500 of "checkpoint-500".
@@ -33,7 +34,7 @@ std::optional<int64_t> NumberOf(std::string_view name) {
   return ParseNumber<int64_t>(name.substr(at + 1));
 }
 
-// When something in the folder changed last, in the clock of files.
+// The time of the last change in the folder, by the clock of files.
 Result<int64_t> LastChange(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<TreeEntry> entries, ListTree(folder));
   int64_t last = 0;
@@ -83,7 +84,7 @@ class Follower {
     std::optional<Error> error;
   };
 
-  // A run makes its own folder, but not what that lies in: this is a name that was mistyped.
+  // A run makes its own folder, but not the one above: that name is mistyped.
   Status CheckPlace() const {
     NXDKIT_ASSIGN(const PathKind kind, KindOf(request_.run));
     if (kind == PathKind::kFolder) return OkStatus();
@@ -96,7 +97,8 @@ class Follower {
     return OkStatus();
   }
 
-  // Converts what is whole and was not tried as it is; whether there was any.
+  // Converts the steps that are complete and were not tried in this state; returns whether there
+  // was any.
   Result<bool> Look() {
     NXDKIT_ASSIGN(std::vector<RunStep> steps, FindRunSteps(request_.run));
     const std::optional<int64_t> tracked = Tracked();
@@ -104,7 +106,7 @@ class Follower {
     std::vector<std::pair<RunStep, int64_t>> whole;
     for (RunStep& step : steps) {
       const Result<int64_t> changed = LastChange(step.path);
-      if (!changed.ok()) continue;  // it is being taken away
+      if (!changed.ok()) continue;  // it is being removed
       NXDKIT_ASSIGN(const bool is_whole, IsWhole(step, tracked, *changed));
       if (is_whole) whole.emplace_back(std::move(step), *changed);
     }
@@ -136,18 +138,18 @@ class Follower {
         is_step && (error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound);
     if (there && !may_come) return error;
     if (!there) {
-      Warn(fmt::format("{} was taken away before it was converted", step.name));
+      Warn(fmt::format("{} was removed before it was converted", step.name));
       done_.insert(step.name);
       return false;
     }
     if (!unreadable_.contains(step.number))
-      Warn(fmt::format("{} cannot be read, and is tried again when it changes: {}", step.name,
+      Warn(fmt::format("{} cannot be read, and will be tried again when it changes: {}", step.name,
                        error.ToString()));
     unreadable_[step.number] = {step, changed, error};
     return false;
   }
 
-  // Older steps than the newest whole one, and than one that was taken before.
+  // Passes over steps older than the newest complete one, or than one that was converted before.
   void PassOver(std::vector<std::pair<RunStep, int64_t>>& whole) {
     if (whole.empty()) return;
     int64_t newest = whole.back().first.number;
@@ -159,7 +161,7 @@ class Follower {
     });
   }
 
-  // The step that the run's tracker names, which it writes last.
+  // The step that the run's tracker names; the run writes it last.
   std::optional<int64_t> Tracked() const {
     const Result<std::optional<kinds::RunTracker>> tracker = kinds::ReadRunTracker(request_.run);
     return tracker.ok() && *tracker ? std::optional((*tracker)->step) : std::nullopt;
@@ -201,7 +203,7 @@ class Follower {
 
   const FollowRequest& request_;
   const ConvertStep& convert_;
-  std::set<std::string> done_;  // names of steps that were made, passed over, or are gone
+  std::set<std::string> done_;  // names of steps that were converted, passed over, or are gone
   std::map<int64_t, Failure> unreadable_;
   FollowReport report_;
 };

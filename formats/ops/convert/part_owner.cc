@@ -21,12 +21,12 @@
 namespace nxdkit::ops {
 namespace {
 
-// A process of another machine that has written nothing for so long is taken for dead.
+// A process on another machine that has written nothing for this long is taken for dead.
 constexpr std::chrono::seconds kIsDead(60);
 constexpr std::chrono::milliseconds kBetweenLooks(200);
 constexpr uint64_t kMaxOwnerBytes = 4096;
 
-// When an attempt at the part last wrote something, by the clock of the file system.
+// The last time that an attempt at the part wrote something, by the clock of the file system.
 int64_t LastWrite(const std::string& folder, int part, const std::string& own_attempt) {
   const auto names = ListFolder(folder);
   const std::string prefix = fmt::format("part-{}-", part);
@@ -50,9 +50,9 @@ Error Lives(const std::string& path, const std::optional<Owner>& owner) {
       .hint("give every process its own --part I/N");
 }
 
-// Who was killed on another machine, or in a container that is started again, is only silent. The
-// clock of the file system says how long the silence has lasted; ours ends the wait where that one
-// stands still, or cannot be read.
+// A process that was killed on another machine, or in a container that is restarted, only goes
+// silent. The file system's clock measures the silence; ours ends the wait if that clock stands
+// still or cannot be read.
 Status AwaitSilence(const std::string& path, const std::function<int64_t()>& last_sign,
                     const std::string& attempt, const RunOptions& run) {
   const int64_t first = last_sign();
@@ -60,7 +60,7 @@ Status AwaitSilence(const std::string& path, const std::function<int64_t()>& las
   while (std::chrono::steady_clock::now() < until) {
     ::utimensat(AT_FDCWD, attempt.c_str(), nullptr, 0);
     const Result<std::string> text = ReadSmallFile(path, kMaxOwnerBytes);
-    // It was through while we looked, and its folder may be gone with it.
+    // It finished in the meantime, and its folder may be gone with it.
     if (!text.ok() && text.error().code() == Errc::kNotFound) return OkStatus();
     const std::optional<Owner> owner = text.ok() ? ParseOwner(*text) : std::nullopt;
     const Alive alive = owner ? AskAlive(*owner) : Alive::kUnknown;
@@ -76,7 +76,7 @@ Status AwaitSilence(const std::string& path, const std::function<int64_t()>& las
 }  // namespace
 
 PartOwner::~PartOwner() {
-  // After a silence of ours another process may have it.
+  // If this process was silent, another one may have the file.
   if (path_.empty()) return;
   const Result<std::string> text = ReadSmallFile(path_, kMaxOwnerBytes);
   if (text.ok() && *text == ThisProcess().ToText()) ::unlink(path_.c_str());

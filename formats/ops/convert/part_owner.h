@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops: one living process for each part. Two that were started as the same part
-// would both end well, and wait for the others' for ever.
+// PRIVATE to formats/ops: one living process for each part. Two processes started as the same part
+// would both succeed, and wait for the other parts for ever.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace nxdkit::ops {
 
-// The file OUTPUT.parts/owner-I that names who makes a part. It goes with the object; a killed
-// process leaves it.
+// The file OUTPUT.parts/owner-I, which names the process that makes a part. It is removed with the
+// object; a killed process leaves it.
 class PartOwner {
  public:
   PartOwner() = default;
@@ -18,10 +18,10 @@ class PartOwner {
   PartOwner& operator=(const PartOwner&) = delete;
   ~PartOwner();
 
-  // kIo when another living process has the same number, and when the folder is gone. Of one that
-  // cannot be asked, on another machine, a minute's silence is waited for, and no longer. Who has
-  // waited looks first whether the part is done by now. `attempt`: the folder that was just made
-  // for it.
+  // kIo if another living process has the same number, and if the folder is gone. For a process on
+  // another machine, which cannot be checked, it waits for a minute of silence, and no longer.
+  // After waiting, the caller first checks whether the part is done. `attempt`: the folder that was
+  // just made for it.
   Status Take(const std::string& folder, int part, const std::string& attempt,
               const RunOptions& run);
 

@@ -22,12 +22,12 @@ constexpr std::string_view kFilesName = "files";
 constexpr std::string_view kAsideEnd = ".partial";
 constexpr size_t kAsideDigits = 16;
 
-// Beside the folder, on the same file system.
+// A name next to the folder, on the same file system.
 std::string AsideOf(const std::string& folder) {
   return fmt::format("{}.{:0{}x}{}", folder, RandomNumber(), kAsideDigits, kAsideEnd);
 }
 
-// Whether the base name is one that AsideOf makes of the folder.
+// Whether the base name is one that AsideOf makes for the folder.
 bool IsAsideOf(const std::string& folder, std::string_view name) {
   const std::string start = BaseName(folder) + ".";
   if (!name.starts_with(start) || !name.ends_with(kAsideEnd) ||
@@ -37,7 +37,7 @@ bool IsAsideOf(const std::string& folder, std::string_view name) {
          std::string_view::npos;
 }
 
-// Whether it holds nothing but what parts leave there.
+// Whether it holds only files that parts leave there.
 bool HoldsOnlyParts(const std::string& folder) {
   const Result<std::vector<std::string>> names = ListFolder(folder);
   return names.ok() && std::ranges::all_of(*names, [](const std::string& name) {
@@ -46,7 +46,7 @@ bool HoldsOnlyParts(const std::string& folder) {
          });
 }
 
-// The folders of `path` below `root`, which has to be there: made anew it would have no plan.
+// Makes the folders of `path` below `root`, which must exist: if made again, it would have no plan.
 Status MakeFoldersBelow(const std::string& root, const std::string& path) {
   for (size_t end = root.size() + 1; end < path.size(); ++end) {
     end = std::min(path.find('/', end), path.size());
@@ -57,7 +57,7 @@ Status MakeFoldersBelow(const std::string& root, const std::string& path) {
   return OkStatus();
 }
 
-// A folder that is there already: of another process, or without a plan.
+// A folder that already exists: another process's, or without a plan.
 Status PlanLeftFolder(const std::string& folder, const std::string& plan) {
   NXDKIT_ASSIGN(const bool has_plan, IsThere(JoinPath(folder, kPlanName)));
   if (has_plan) return CheckPartsFolder(folder, plan);
@@ -88,7 +88,7 @@ Status ClaimPartsFolder(const std::string& folder, const std::string& plan) {
   if (has_plan) return OkStatus();
   const std::string aside = AsideOf(folder);
   Status claimed = MakeClaim(aside, plan);
-  // Another process may be there first; a folder that an earlier version left has no plan.
+  // Another process may have been faster; a folder left by an earlier version has no plan.
   if (claimed.ok() && ::rename(aside.c_str(), folder.c_str()) != 0) {
     const int failure = errno;
     if (failure != EEXIST && failure != ENOTEMPTY)

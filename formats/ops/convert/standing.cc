@@ -9,19 +9,19 @@
 namespace nxdkit::ops {
 namespace {
 
-// Where the link of a bundle's weights leads, below the folder; "" when it is no link.
+// The target of the link to a bundle's weights, below the folder; "" if it is not a link.
 Result<std::string> SlotOf(const OutputPlan& output, const std::string& folder) {
   if (output.first_slot.empty()) return std::string();
   NXDKIT_ASSIGN(const std::string target, ReadLink(JoinPath(folder, output.first_slot)));
   return target.empty() ? target : JoinPath(ParentPath(output.first_slot), target);
 }
 
-// A file in the slot has its planned name by the link.
+// The planned name of a file in the slot, which goes through the link.
 std::string AsPlanned(const std::string& path, const std::string& slot, const std::string& link) {
   return slot.empty() || !path.starts_with(slot + "/") ? path : link + path.substr(slot.size());
 }
 
-// Every file that the folder must have, and no other.
+// Checks that the folder has every file that it must have, and no other.
 Status MatchNames(const OutputPlan& output, const std::string& folder,
                   const std::vector<PlannedFile>& all) {
   std::set<std::string> expected;

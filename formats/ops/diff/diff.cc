@@ -21,14 +21,14 @@
 namespace nxdkit::ops {
 namespace {
 
-// Chunks of B's bytes. A fixed size: sums, which are added chunk by chunk, do not depend on threads
-// and memory. Both sides of one stay in the second-level cache.
+// The chunks of B. The size is fixed: sums, which are added chunk by chunk, then do not depend on
+// threads and memory. Both sides of a chunk stay in the second-level cache.
 constexpr uint64_t kChunkBytes = 512 << 10;
 constexpr uint64_t kStagingBytes = 2 << 20;
-// A may have wider elements than B: F64 cannot be compared with one byte, but with BF16.
+// A may have wider elements than B: F64 cannot be compared with single bytes, but with BF16.
 constexpr uint64_t kWidest = 4;
 
-// A parameter of both: its places in the two canonical plans.
+// A parameter that both have: its places in the two canonical plans.
 struct Pair {
   uint32_t a = 0;
   uint32_t b = 0;
@@ -40,7 +40,7 @@ struct Sums {
   Squares squares;
 };
 
-// Takes chunks of B, loads the same elements of A, and measures.
+// Takes chunks of B, loads the same elements of A, and compares them.
 class DiffSink : public Sink {
  public:
   DiffSink(const CanonicalPlan& a, const BoundArtifact& a_artifact, const CanonicalPlan& b,
@@ -58,7 +58,7 @@ class DiffSink : public Sink {
     }
   }
 
-  // `index` counts pairs: what the executor was given.
+  // `index` counts the pairs given to the executor.
   Status Take(uint32_t index, uint64_t offset, std::span<const std::byte> bytes) override {
     const ScratchPool<Scratch>::Lease scratch = scratch_.Take();
     const OutputTensor& a = a_.outputs[pairs_[index].a];
@@ -75,7 +75,7 @@ class DiffSink : public Sink {
         SumSquares(a.dtype, a_bytes.data(), b.dtype, bytes.data(), count)};
     tally.sum_abs = tally.sum_rel = 0;
     const int64_t parts = count > 0 ? static_cast<int64_t>(tally.elements) / count : 1;
-    const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // of a complex number
+    const int64_t worst = tally.worst < 0 ? -1 : tally.worst / parts;  // for a complex number
     if (worst >= 0) tally.worst = first + worst;
     const std::lock_guard lock(mutex_);
     ParamDiff& diff = diffs_[index];
@@ -150,7 +150,7 @@ bool IsWorse(const ParamDiff& a, const ParamDiff& b) {
   return a.name < b.name;
 }
 
-// B's plan, cut down to the pairs.
+// B's plan, reduced to the pairs.
 CanonicalPlan Choose(const CanonicalPlan& b, const std::vector<Pair>& pairs) {
   CanonicalPlan out;
   out.layout.files = b.layout.files;
@@ -174,11 +174,11 @@ NamedOptions OptionsOf(const BoundArtifact& bound) {
   return named;
 }
 
-// Each option that differs, with the values on both sides, once for all parameters that have these.
-// What one side does not say is what a conversion would make of it; options that change no number,
-// and those that torch's AdamW does not have, do not count.
+// Each option that differs, with the values on both sides, once for all parameters that share them.
+// A missing value counts as the one that a conversion would use; options that change no number, and
+// those that torch's AdamW does not have, are ignored.
 void CompareOptions(const NamedOptions& a, const NamedOptions& b, DiffReport& report) {
-  std::map<std::string, std::vector<std::string>> differences;  // the parameters of each
+  std::map<std::string, std::vector<std::string>> differences;  // the parameters for each
   for (const auto& [name, left] : a) {
     const auto right = b.find(name);
     if (right == b.end()) continue;
@@ -196,13 +196,13 @@ void CompareOptions(const NamedOptions& a, const NamedOptions& b, DiffReport& re
   for (const auto& [message, params] : differences)
     report.findings.push_back(
         Finding("option", params.size() == 1 ? message
-                                             : fmt::format("{}, and so of {} other parameters",
+                                             : fmt::format("{}, and so for {} other parameters",
                                                            message, params.size() - 1))
             .on(params.front())
             .of(params.front()));
 }
 
-// Every format's state as a distributed checkpoint keeps it.
+// Converts any format's state to that of a distributed checkpoint.
 Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
   if (!bound.optimizer)
     return NotFound("there is no optimizer's state to compare").in(bound.artifact.path);
@@ -256,7 +256,7 @@ Result<DiffReport> DiffModels(const BoundArtifact& a, const BoundArtifact& b,
   return report;
 }
 
-// Whether the rows of one are those of the other at known wrong places.
+// Whether the rows of one are those of the other in known wrong places.
 Status NameExchange(const BoundArtifact& a, const BoundArtifact& b, DiffReport& report) {
   if (report.total.beyond == 0) return OkStatus();
   NXDKIT_ASSIGN(const auto exchange, FindExchange(b, a));

@@ -1,4 +1,4 @@
-// How two models differ, parameter by parameter, whatever their layouts.
+// The differences between two models, parameter by parameter, whatever their layouts.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct ParamDiff {
   Dtype b_dtype = Dtype::kF32;
   DiffTally tally;
   Squares squares;
-  // Where tally.worst is, in the parameter, and what stands there; empty when nothing differs.
+  // The index of tally.worst in the parameter, and the values there; empty if nothing differs.
   Shape worst_index;
   std::string worst_a;
   std::string worst_b;
@@ -29,12 +29,12 @@ struct ParamDiff {
 struct DiffReport : Said {
   const Kind* a_kind = nullptr;
   const Kind* b_kind = nullptr;
-  std::vector<ParamDiff> params;  // the worst first: NaNs and infinities, then the largest error
+  std::vector<ParamDiff> params;  // worst first: NaNs and infinities, then the largest error
   DiffTally total;                // without `worst`
   std::vector<LayerMove> layers;  // of the weights, in the order of the model
   LayerMove update;               // all of these together
-  // Parameters that only one has, whose shapes differ, or whose types cannot be compared: check
-  // "only in a", "only in b", "shape" or "dtype".
+  // Parameters that only one has, with different shapes, or with types that cannot be compared:
+  // check "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;
 
   bool differs() const { return total.beyond > 0 || !findings.empty(); }
@@ -49,12 +49,13 @@ struct DiffSide {
 struct DiffRequest {
   DiffSide a;
   DiffSide b;
-  bool optimizer = false;  // its state too, and the master weights as the weights
+  bool optimizer = false;  // the state too, and the master weights as the weights
   DiffLimits limits;
   RunOptions run;
 };
 
-// Opens both, checks their copies, and compares; copies have no say. The same at any run.jobs.
+// Opens both, checks their copies, and compares; only primary places are compared. The result does
+// not depend on run.jobs.
 Result<DiffReport> Diff(const DiffRequest& request);
 
 }  // namespace nxdkit::ops

@@ -14,11 +14,11 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Elements of a block: its arrays stay in the first-level cache, and counts of it fit 16 bits.
+// The elements of a block: its arrays stay in the first-level cache, and counts of it fit 16 bits.
 constexpr int64_t kBlock = 1024;
-// Sums are kept in lanes, vectors of the compiler: their order is part of the source.
+// Sums are kept in lanes, as compiler vectors: their order is part of the source.
 constexpr int64_t kLanes = 8;
-// Vectors that are added before they are widened: two or three roundings of F32.
+// The vectors that are added before widening: two or three roundings of F32.
 constexpr int64_t kGroup = 4;
 using Doubles = double __attribute__((vector_size(kLanes * sizeof(double))));
 template <typename Float>
@@ -74,7 +74,7 @@ void AddPair(double a, double b, uint64_t ulps, const Limits& limits, DiffTally&
              ulps, limits, tally);
 }
 
-// |a - b| for ranking: what is no number is the worst.
+// |a - b| for ranking: NaNs and infinities are the worst.
 double ErrorOf(double a, double b, bool same_bits) {
   if (same_bits) return -1;
   const double error = std::fabs(a - b);
@@ -83,7 +83,7 @@ double ErrorOf(double a, double b, bool same_bits) {
 
 // --- floating types of 16 bits and more
 
-// Sign and magnitude as a distance: how many values lie between, zeros being one.
+// Sign and magnitude as a distance: the number of values in between, both zeros being one.
 template <typename Unsigned>
 NXDKIT_INLINE Unsigned UlpsBetween(Unsigned a, Unsigned b) {
   constexpr Unsigned kSign = static_cast<Unsigned>(Unsigned{1} << (sizeof(Unsigned) * 8 - 1));
@@ -105,7 +105,7 @@ struct Block {
   alignas(64) Unsigned ulps[kBlock];
   alignas(64) Float error[kBlock];
   alignas(64) Float scale[kBlock];
-  // The narrow elements: those above, or where they were read.
+  // The narrow elements: those above, or in the input.
   const std::byte* from_a = nullptr;
   const std::byte* from_b = nullptr;
   bool same_type = false;
@@ -115,14 +115,14 @@ struct Block {
     std::memcpy(&bits, from + i * static_cast<int64_t>(sizeof bits), sizeof bits);
     return bits;
   }
-  // Widening makes NaNs quiet, so of the same type the bits that were read decide.
+  // Widening makes NaNs quiet, so for the same type the input's bits decide.
   bool Same(int64_t i) const {
     return std::bit_cast<BitsOf<Float>>(a[i]) == std::bit_cast<BitsOf<Float>>(b[i]) &&
            (!same_type || Narrow(from_a, i) == Narrow(from_b, i));
   }
 };
 
-// How the loop over a block gets at wide values: from the arrays, or made of the narrow bits.
+// The source of wide values in the loop over a block: the arrays, or the narrow bits.
 enum class Widen { kFromArrays, kShift, kSame };
 
 template <Widen kWiden, typename Float, typename Unsigned>
@@ -135,7 +135,7 @@ NXDKIT_INLINE Float WideValue([[maybe_unused]] Unsigned bits, [[maybe_unused]] F
     return converted;
 }
 
-// What the vector loops have found.
+// The results of the vector loops.
 struct BlockSums {
   uint64_t changed = 0;
   bool finite = true;
@@ -189,7 +189,7 @@ NXDKIT_INLINE void SumErrors(const Block<Float, Unsigned>& block, BlockSums& sum
       group_abs += error;
       group_rel += relative;
     }
-    // A NaN or an infinity stays in the sums, which tells below.
+    // A NaN or an infinity stays in the sums, which is tested below.
     sum_abs += __builtin_convertvector(group_abs, Doubles);
     sum_rel += __builtin_convertvector(group_rel, Doubles);
   }
@@ -202,7 +202,7 @@ NXDKIT_INLINE void SumErrors(const Block<Float, Unsigned>& block, BlockSums& sum
   sums.finite = sums.sum_abs < kInfinity;  // not for a NaN either
 }
 
-// 0, 1, 2, 4, ...: where the buckets of the histogram end. The largest value past the type.
+// The ends of the histogram's buckets: 0, 1, 2, 4, ...; past the type, its largest value.
 template <typename Unsigned>
 constexpr Unsigned BucketEnd(size_t bucket) {
   if (bucket == 0) return 0;
@@ -211,7 +211,7 @@ constexpr Unsigned BucketEnd(size_t bucket) {
   return static_cast<Unsigned>(Unsigned{1} << (bucket - 1));
 }
 
-// Counts by powers of two, four at a time, until none is larger.
+// Counts by powers of two, four at a time, until no value is larger.
 template <typename Unsigned>
 NXDKIT_INLINE void AddUlps(const Unsigned* ulps, uint64_t changed, DiffTally& tally) {
   uint64_t above = changed;
@@ -257,7 +257,7 @@ void AddSlowly(const Block<Float, Unsigned>& block, int64_t count, const Limits&
               limits, tally);
 }
 
-// The vector loops; false when there is an infinity or a NaN, and nothing was added.
+// The vector loops; false if there is an infinity or a NaN, and nothing was added.
 template <Widen kWiden, typename Float, typename Unsigned>
 NXDKIT_INLINE bool AddFinite(Block<Float, Unsigned>& block, const Limits& limits,
                              DiffTally& tally) {
@@ -291,7 +291,7 @@ NXDKIT_BLOCK_FUNCTION(AddF64To32, Widen::kFromArrays, double, uint32_t)
 NXDKIT_BLOCK_FUNCTION(AddF64, Widen::kSame, double, uint64_t)
 #undef NXDKIT_BLOCK_FUNCTION
 
-// Remembers the first element with the largest error of the block that has the largest one.
+// Keeps the first element with the largest error, from the block that has it.
 template <typename Float, typename Unsigned>
 void NoteWorst(const Block<Float, Unsigned>& block, int64_t first, int64_t count,
                DiffTally& tally) {
@@ -304,7 +304,7 @@ void NoteWorst(const Block<Float, Unsigned>& block, int64_t first, int64_t count
   }
 }
 
-// Mantissa bits decide which type is the narrower one; of two with as many, either.
+// The type with fewer mantissa bits is the narrower one; if equal, either.
 int MantissaBits(Dtype dtype) {
   if (dtype == Dtype::kBF16) return 7;
   return dtype == Dtype::kF16 ? 10 : dtype == Dtype::kF32 ? 23 : 52;
@@ -324,7 +324,7 @@ void FillArrays(Side a, Side b, int64_t size, Block<Float, Unsigned>& block) {
   ConvertElements(b.dtype, b.bytes, kDtypeOf<Float>, reinterpret_cast<std::byte*>(block.b), size);
 }
 
-// `in_place`: the function reads the narrow elements only, which are both sides' own.
+// `in_place`: the function reads only the narrow elements, which are both sides' own.
 template <typename Float, typename Unsigned>
 void DiffFloats(Side a, Side b, int64_t count, const Limits& limits, DiffTally& tally,
                 bool in_place, BlockFunction<Float, Unsigned> add) {

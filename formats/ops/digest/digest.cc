@@ -62,7 +62,7 @@ std::optional<Finding> CompareFile(const FileDigest& recorded, const FileDigest&
       .differs(manifest::DigestText(found.digest), manifest::DigestText(recorded.digest));
 }
 
-// Walks two lists that are sorted by `key` side by side.
+// Walks two lists sorted by `key` side by side.
 template <typename Row, typename Key, typename One, typename Both>
 std::vector<Finding> Walk(const std::vector<Row>& recorded, const std::vector<Row>& found, Key key,
                           const One& missing, const One& extra, const Both& both) {

@@ -1,4 +1,4 @@
-// The digest of a model's weights, the same for every layout, and what differs between two.
+// The digest of a model's weights, the same for every layout, and the differences between two.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,14 @@ namespace nxdkit::ops {
 using manifest::FileDigest;
 using manifest::ModelDigest;
 
-// Reads every parameter once, from its primary place: what the copies hold does not count
-// (RequireSound asks them). Replicas, padding, names and files of the layout leave no trace.
-// kUnsupported for a parameter stored in two dtypes, or in one smaller than a byte; kCorrupt for
-// one that is stored nowhere. The same at any run.jobs; threads that the memory cap has no buffers
-// for are not used.
+// Reads every parameter once, from its primary place: the copies are not read (RequireSound checks
+// them). Replicas, padding, names and files of the layout do not matter. kUnsupported for a
+// parameter stored in two dtypes, or in one smaller than a byte; kCorrupt for one that is not
+// stored. The result does not depend on run.jobs; threads for which the memory cap leaves no
+// buffers are not used.
 Result<ModelDigest> DigestModel(const BoundArtifact& artifact, const RunOptions& run);
 
-// What `found` has other than was recorded, in the order of names: check "missing", "extra",
+// The differences of `found` from the record, in the order of names: check "missing", "extra",
 // "dtype", "shape" or "digest".
 std::vector<Finding> CompareModels(const ModelDigest& recorded, const ModelDigest& found);
 

@@ -17,8 +17,8 @@ constexpr uint64_t kStagingBytes = 1 << 20;
 constexpr uint64_t kItemBytes = 1 << 20;  // of the chunks that are hashed side by side
 constexpr uint64_t kLeastChunk = 32 << 10;
 
-// Tensors of one size, which are made and hashed chunk by chunk, side by side: the ranks' parts of
-// one parameter share what is read, and two messages at once are hashed at twice the speed.
+// Tensors of one size, made and hashed chunk by chunk, side by side: the ranks' parts of one
+// parameter share the bytes read, and two messages at once are hashed at twice the speed.
 using Item = std::vector<uint32_t>;
 
 class EngineDigester {
@@ -68,13 +68,13 @@ class EngineDigester {
     return std::max(kLeastChunk, kItemBytes / std::max<size_t>(width, 1) / 64 * 64);
   }
 
-  // The largest first: the threads then end together.
+  // The largest first, so that the threads end together.
   std::vector<Item> MakeItems() const {
     std::map<std::pair<std::string, uint64_t>, Item> parts;
     for (uint32_t t = 0; t < outputs_.size(); ++t)
       parts[{outputs_[t].name, bytes_[t]}].push_back(t);
     std::vector<Item> items;
-    std::map<uint64_t, uint32_t> alone;  // by size: one that waits for a second
+    std::map<uint64_t, uint32_t> alone;  // by size: waits for a second one
     for (auto& [key, item] : parts) {
       if (item.size() > 1) {
         items.push_back(std::move(item));
@@ -101,7 +101,7 @@ class EngineDigester {
       if (run_.poll) NXDKIT_TRY(run_.poll());
       const uint64_t size = std::min(chunk, bytes - at);
       NXDKIT_TRY(Make(item, at, size, buffer, gatherer));
-      const auto part = [&](size_t i) {  // an odd one is hashed beside itself
+      const auto part = [&](size_t i) {  // an odd one is paired with itself
         return std::span(buffer).subspan(std::min(i, item.size() - 1) * size, size);
       };
       for (size_t pair = 0; pair < hashers.size(); ++pair)
@@ -116,7 +116,7 @@ class EngineDigester {
     return OkStatus();
   }
 
-  // The bytes [at, at + size) of each tensor of the item, one after the other.
+  // Makes the bytes [at, at + size) of each tensor of the item, one after the other.
   Status Make(const Item& item, uint64_t at, uint64_t size, std::span<std::byte> buffer,
               Gatherer& gatherer) const {
     std::vector<Move> moves;
@@ -136,7 +136,7 @@ class EngineDigester {
   const RunOptions& run_;
   size_t first_rank_ = 0;
   std::vector<EngineParam> params_;
-  std::vector<uint32_t> made_by_;  // of each parameter: the tensor that it is, or is a copy of
+  std::vector<uint32_t> made_by_;  // for each parameter: the tensor that it is, or a copy of
   Layout layout_;
   Plan plan_;
   std::vector<OutputTensor> outputs_;
@@ -157,7 +157,7 @@ RankLayout LayoutOfEngine(const vllm::Geometry& geometry) {
 Result<std::vector<TensorLayout>> TensorsOfRank(const BoundArtifact& artifact,
                                                 const RankLayout& layout, int rank) {
   if (artifact.model && !artifact.lora) return layout(*artifact.model, rank);
-  return Unsupported("what an engine makes of it needs a model with a config.json that is known")
+  return Unsupported("predicting an engine needs a model with a config.json that is known")
       .in(artifact.artifact.path);
 }
 

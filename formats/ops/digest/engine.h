@@ -1,5 +1,5 @@
-// The digests that a running vLLM engine answers for its parameters, said before it has loaded
-// anything: its layout (formats/vllm) over the bytes of any artifact.
+// The digests that a running vLLM engine reports for its parameters, computed before it has loaded
+// anything: from its layout (formats/vllm) over the bytes of any artifact.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ struct EngineSource {
   std::string path;
   const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
-  std::optional<Dtype> dtype;  // of the engine; nullopt: vllm::EngineDtype
+  std::optional<Dtype> dtype;  // the engine's; nullopt: vllm::EngineDtype
   RunOptions run;
 };
 
@@ -39,7 +39,7 @@ struct EngineDigests : Said {
   Dtype dtype = Dtype::kBF16;
   uint64_t elements = 0;  // of the model
   std::vector<EngineParam> params;
-  std::vector<std::string> left_out;  // tensors that are no parameters
+  std::vector<std::string> left_out;  // tensors that are not parameters
 };
 
 // Opens, checks the copies, and digests.
@@ -48,14 +48,14 @@ Result<EngineDigests> DigestForEngine(const EngineRequest& request);
 // The tensors of one rank of an engine.
 using RankLayout = std::function<Result<std::vector<TensorLayout>>(const models::Model&, int rank)>;
 
-// kUsage for a rank that there is not.
+// kUsage for a rank that does not exist.
 RankLayout LayoutOfEngine(const vllm::Geometry& geometry);
-// By a layout what one rank holds of an artifact. kUnsupported for a model without a table, and for
+// One rank's tensors of an artifact, by a layout. kUnsupported for a model without a table, and for
 // an adapter.
 Result<std::vector<TensorLayout>> TensorsOfRank(const BoundArtifact& artifact,
                                                 const RankLayout& layout, int rank);
 
-// The same for any engine: what its ranks, 0 to `ranks` - 1, hold by `layout`.
+// The same for any engine: the tensors of its ranks, 0 to `ranks` - 1, by `layout`.
 Result<EngineDigests> DigestRanks(const EngineSource& source, int ranks, const RankLayout& layout);
 Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int ranks,
                                              const RankLayout& layout, Dtype dtype,
@@ -63,8 +63,8 @@ Result<std::vector<EngineParam>> DigestRanks(const BoundArtifact& artifact, int 
 
 // Rank by rank, in the order of the model. Every parameter is read once from its primary place, and
 // rounded to `dtype` as nxd-convert rounds. kUnsupported as vllm::RankTensors, and for a model
-// without a table; kCorrupt for a parameter that is stored nowhere: an engine keeps silent about
-// it. The same at any run.jobs.
+// without a table; kCorrupt for a parameter that is not stored: an engine does not report it. The
+// result does not depend on run.jobs.
 Result<std::vector<EngineParam>> DigestForEngine(const BoundArtifact& artifact,
                                                  const vllm::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run);

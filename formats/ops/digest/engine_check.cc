@@ -48,8 +48,8 @@ Result<int> RanksOf(const Answer& answered) {
   return static_cast<int>(ranks.size());
 }
 
-// Whether kernels keep the weight in another form only: those of linear layers, the router's among
-// them. Norms, biases and embeddings stay as they are.
+// Whether kernels keep the weight only in another form: true of linear layers, the router included.
+// Norms, biases and embeddings stay as they are.
 bool IsPacked(const std::string& key) {
   return key.ends_with("_proj.weight") || key.ends_with(".gate.weight");
 }
@@ -127,7 +127,7 @@ EngineComparison CompareEngine(const KeyedDigests& expected, const Answer& answe
       ++out.not_covered;
     else
       out.findings.push_back(
-          FindingOn(key, "the engine holds other bytes").differs(found->second, digest));
+          FindingOn(key, "the engine holds different bytes").differs(found->second, digest));
   }
   for (const auto& [key, digest] : answered)
     if (!known.contains(key))
@@ -153,7 +153,7 @@ Result<EngineCheck> CheckEngine(const EngineRequest& request, const Answer& answ
       answered, [](const auto& entry) { return entry.first.find(kExperts) != std::string::npos; });
   const bool clean = cut.ok() && cut->findings.empty() && cut->not_covered == 0;
   if (clean || !has_experts || asked.geometry.tp == 1) return cut;
-  // The names do not tell whether experts are cut or whole.
+  // The names do not show whether experts are cut or whole.
   asked.geometry.expert_parallel = true;
   Result<EngineCheck> whole = compare();
   if (!whole.ok()) return cut;

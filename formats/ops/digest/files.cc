@@ -17,8 +17,8 @@ using manifest::FileDigest;
 
 constexpr size_t kMaxFiles = 1'000'000;
 
-// Where files are read. A bundle's weights are not read by its link: that may lead to another
-// version by now than the one that was opened.
+// The paths at which files are read. A bundle's weights are not read through its link: that may
+// lead to another version by now than the one that was opened.
 class Places {
  public:
   Places(const Artifact& artifact, std::string folder) : folder_(std::move(folder)) {
@@ -43,17 +43,17 @@ class Places {
     return below.empty() ? folder : JoinPath(folder, below);
   }
   std::string folder_;
-  std::string weights_;  // the path of the bundle's weights below the folder, by the link
-  std::string pinned_;   // where those that are open lie; "" when there are none
+  std::string weights_;  // the path of the bundle's weights below the folder, through the link
+  std::string pinned_;   // the version that is open; "" if there is none
 };
 
 struct Folder {
   std::string below;               // its path below the artifact's folder
-  std::vector<std::string> chain;  // the real folders that it is in, itself the last
+  std::vector<std::string> chain;  // the real folders above it, itself last
 };
 
-// Walks the tree from a folder of the artifact on, without recursion: folders still to be listed
-// stand in a list.
+// Walks the tree from a folder of the artifact, without recursion: folders still to be listed are
+// kept in a list.
 Status ListFiles(const Places& places, const std::string& from,
                  const std::vector<std::string>& without, std::vector<FileDigest>& files) {
   std::vector<std::string> left_out;
@@ -79,7 +79,7 @@ Status ListFiles(const Places& places, const std::string& from,
         continue;
       }
       if (std::ranges::find(here.chain, real) != here.chain.end())
-        return Unsupported("the link leads to a folder that it is in").in(path);
+        return Unsupported("the link leads to a folder that contains it").in(path);
       folders.push_back({below, here.chain});
       folders.back().chain.push_back(real);
     }
@@ -105,7 +105,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
   if (PathsOf(artifact).empty())
     return BadUsage("tensors in memory have no files that a manifest could record")
         .in(artifact.path)
-        .hint("--no-files takes the weights alone");
+        .hint("--no-files digests only the weights");
   std::string folder = artifact.folder;
   std::vector<FileDigest> files;
   if (folder.empty()) {
@@ -119,7 +119,7 @@ Result<std::vector<FileDigest>> DigestFiles(const Artifact& artifact,
     NXDKIT_TRY(ListFiles(Places(artifact, folder), "", without, files));
   }
   const Places places(artifact, folder);
-  // The largest first: the threads then end together.
+  // The largest first, so that the threads end together.
   std::vector<std::pair<uint64_t, size_t>> order;
   uint64_t total = 0;
   for (size_t i = 0; i < files.size(); ++i) {

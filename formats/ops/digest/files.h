@@ -10,12 +10,11 @@
 
 namespace nxdkit::ops {
 
-// The files of an artifact: the file that it is, or all regular files below its folder (of an NxD
-// set: the tag's), but those in `without` (by path, as they are or will be on the disk) and all
-// whose name, or folder's name, begins with a dot. Links count as what they lead to; kUnsupported
-// for one that leads to a folder that it is in. A bundle's weights are those of the version that
-// the artifact has open, also when the bundle was refreshed since. SHA-256 of each, on run.jobs
-// threads; sorted by path.
+// Hashes the artifact's file, or all regular files below its folder (for an NxD set: the tag's),
+// except those in `without` (by path, on the disk or planned) and those whose name, or folder's
+// name, begins with a dot. Links count as their targets; kUnsupported for one that leads to a
+// folder around it. A bundle's weights are those of the version that the artifact has open, even if
+// the bundle was refreshed since. SHA-256 of each, on run.jobs threads; sorted by path.
 Result<std::vector<manifest::FileDigest>> DigestFiles(const Artifact& artifact,
                                                       const std::vector<std::string>& without,
                                                       const RunOptions& run);

@@ -33,8 +33,8 @@ Result<bool> IsManifest(const std::string& path) {
   return text.ok() && manifest::ReadManifest(*text).ok();
 }
 
-// Before the work: what would be destroyed by the manifest or its signature, and a key that is
-// not one.
+// Before the work: refuses files that the manifest or its signature would overwrite, and a key that
+// is not one.
 Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   const std::string& path = *request.write_manifest;
   const std::string signature = SignaturePath(path);
@@ -56,8 +56,8 @@ Status CheckOutputs(const DigestRequest& request, const Artifact& artifact) {
   return OkStatus();
 }
 
-// A signature of an older manifest would not fit the new one: it goes before, and the new one comes
-// last.
+// The signature of an older manifest would not fit the new one: it is removed first, and the new
+// one is written last.
 Status Write(const DigestRequest& request, const std::string& text) {
   const std::string signature = SignaturePath(*request.write_manifest);
   NXDKIT_ASSIGN(const bool has_signature, IsFile(signature));
@@ -95,7 +95,7 @@ Status CheckFiles(const DigestRequest& request, const Artifact& artifact, const 
                "the manifest records the files of an artifact of kind {}, this one is of kind {}",
                recorded.kind, report.kind->name)
         .in(request.path)
-        .hint("--no-files compares the weights alone");
+        .hint("--no-files compares only the weights");
   const std::string& path = *request.check_manifest;
   NXDKIT_ASSIGN(report.files, DigestFiles(artifact, {path, SignaturePath(path)}, request.run));
   const std::vector<Finding> findings = CompareFiles(recorded.files, report.files);
@@ -119,7 +119,7 @@ Status Check(const DigestRequest& request, const Artifact& artifact, const Manif
 Result<DigestReport> Digest(const DigestRequest& request) {
   NXDKIT_CHECK(!request.write_manifest || !request.check_manifest);
   DigestReport report;
-  // Before anything large is read: a manifest that cannot be believed ends the matter.
+  // Before anything large is read: a manifest that cannot be trusted ends the check.
   Manifest recorded;
   if (request.check_manifest) {
     NXDKIT_ASSIGN(const std::string text,

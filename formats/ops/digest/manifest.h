@@ -13,7 +13,7 @@ struct DigestRequest {
   std::string path;
   const Kind* kind = nullptr;  // null: recognised
   InputHints hints;
-  bool files = true;  // a manifest records files, and they are checked
+  bool files = true;  // record the files in a manifest, or check them
   // At most one of the two.
   std::optional<std::string> write_manifest;
   std::optional<std::string> check_manifest;
@@ -27,15 +27,15 @@ struct DigestReport : Said {
   const Kind* kind = nullptr;
   std::string model_type;
   ModelDigest model;
-  std::vector<FileDigest> files;  // when a manifest was written or checked with files
+  std::vector<FileDigest> files;  // if a manifest was written or checked with files
   std::vector<std::string> checks;
   std::vector<Finding> findings;
-  artifact::DifferingParams differing;  // from what a manifest records
-  std::vector<std::string> left_out;    // tensors that are no parameters
+  artifact::DifferingParams differing;  // from the recorded ones
+  std::vector<std::string> left_out;    // tensors that are not parameters
 };
 
-// Checks the copies, digests, and writes or checks the manifest. A signature that is wrong is a
-// finding, and nothing else is looked at then.
+// Checks the copies, digests, and writes or checks the manifest. A wrong signature is a finding,
+// and nothing else is checked then.
 Result<DigestReport> Digest(const DigestRequest& request);
 
 inline constexpr char kSignatureSuffix[] = ".sig";

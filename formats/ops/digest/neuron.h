@@ -1,6 +1,6 @@
-// The digests of what the cores of a vLLM Neuron engine hold after loading, by its layout
-// (formats/vllm_neuron): derived from sources, not run. An engine answers them with the worker
-// extension of trainer/configs/engines alone.
+// The digests of the tensors on the cores of a vLLM Neuron engine after loading, by its layout
+// (formats/vllm_neuron): derived from sources, not run. An engine reports them only with the worker
+// extension of trainer/configs/engines.
 #pragma once
 
 #include "formats/ops/digest/engine.h"
@@ -12,20 +12,20 @@ struct NeuronRequest : EngineSource {
   vllm_neuron::Geometry geometry;
 };
 
-// kUsage for a core that there is not, kUnsupported as DigestForNeuron.
+// kUsage for a core that does not exist, kUnsupported as DigestForNeuron.
 RankLayout LayoutOfNeuron(const vllm_neuron::Geometry& geometry, Dtype dtype);
 
-// EngineParam::rank is the number of the core. Sizes that break a rule and have a layout all the
-// same are warnings. kUnsupported as vllm_neuron::CoreTensors, and for an
-// element type in which experts are not predicted.
+// EngineParam::rank is the number of the core. Sizes that break a rule and still have a layout are
+// warnings. kUnsupported as vllm_neuron::CoreTensors, and for an element type in which experts are
+// not predicted.
 Result<EngineDigests> DigestForNeuron(const NeuronRequest& request);
 
-// The same of what is open, without those warnings.
+// The same for an open artifact, without those warnings.
 Result<std::vector<EngineParam>> DigestForNeuron(const BoundArtifact& artifact,
                                                  const vllm_neuron::Geometry& geometry, Dtype dtype,
                                                  const RunOptions& run);
 
-// The refusals of DigestForNeuron, without reading weights.
+// The errors of DigestForNeuron, without reading weights.
 Status CheckForNeuron(const models::Model& model, const vllm_neuron::Geometry& geometry,
                       Dtype dtype);
 

@@ -53,7 +53,7 @@ std::array<Placeholder, 7> Placeholders(const CompileRequest& request) {
            {kSampling, neuron.on_device_sampling ? "device" : "host"}}};
 }
 
-// In one pass: what was put in is not looked at again.
+// In one pass: replaced text is not looked at again.
 std::string Replaced(const std::string& word, std::span<const Placeholder> placeholders) {
   std::string out;
   for (size_t at = 0; at < word.size();) {
@@ -76,7 +76,8 @@ bool Mentions(const std::vector<std::string>& command, std::string_view placehol
   });
 }
 
-// What a compiler and its Python need to find themselves; no credentials, no settings of ours.
+// The variables that a compiler and its Python need to find their files; no credentials, no
+// settings of nxdkit.
 constexpr auto kNames = std::to_array<std::string_view>(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV",
      "CONDA_PREFIX", "LD_LIBRARY_PATH", "HF_HOME", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
@@ -88,7 +89,7 @@ constexpr uint64_t kTailBytes = 16 << 10;
 constexpr auto kGrace = std::chrono::seconds(5);
 constexpr auto kPollEvery = std::chrono::milliseconds(100);
 
-// The last lines of the log that say something.
+// The last lines of the log that are not empty.
 std::vector<std::string> LastLines(const std::string& path) {
   std::vector<std::string> lines;
   const Result<File> file = File::OpenRead(path);
@@ -112,7 +113,7 @@ Result<Descriptor> OpenFor(const std::string& path, int flags) {
   return file;
 }
 
-// The word after "version ", as far as it can be the name of a folder.
+// The word after "version ", if it can be the name of a folder.
 }  // namespace
 
 std::string GraphText(const std::string& config_text, const rollout::NeuronConfig& neuron,
@@ -131,7 +132,7 @@ std::string GraphText(const std::string& config_text, const rollout::NeuronConfi
                    {"gqa_strategy", models::GqaStrategyName(strategy)},
                    {"sequence_length", neuron.sequence_length},
                    {"tp_degree", neuron.tp}};
-  // Absent where it is as most are: the keys of caches that are in use stay.
+  // Absent in the usual case: the keys of existing caches stay.
   if (neuron.on_device_sampling != (neuron.flavor == rollout::Flavor::kOptimum))
     settings["on_device_sampling"] = neuron.on_device_sampling;
   if (!target.empty() && target != kUsualTarget) settings["target"] = target;
@@ -170,7 +171,7 @@ Result<CommandResult> RunCommand(const Command& command) {
       return std::move(asked).error();
     }
   }
-  process.Kill();  // what it left running
+  process.Kill();  // with processes that it left running
   // The user may have interrupted while it ended.
   if (command.poll) NXDKIT_TRY(command.poll());
   return CommandResult{process.exit_code(), LastLines(command.log)};
@@ -221,7 +222,7 @@ Result<std::string> VersionOf(std::vector<std::string> command,
   const auto limited = [&]() -> Status {
     if (poll) NXDKIT_TRY(poll());
     if (watch.Seconds() < kMostVersionSeconds) return OkStatus();
-    return Error(Errc::kIo, "it does not say its version").in(name);
+    return Error(Errc::kIo, "it does not print its version").in(name);
   };
   const Result<CommandResult> result =
       RunCommand({std::move(command), CompilerEnvironment({}), path, limited});

@@ -24,7 +24,7 @@ Result<std::optional<neff::CacheSlot>> AskCache(const WantedBlob& wanted) {
     wanted.Detail("the compile cache is not asked: " + cache.disabled_because);
     return std::optional<neff::CacheSlot>();
   }
-  // An entry of a folder that cannot be listed may still be asked for.
+  // An entry of a folder that cannot be listed may still be looked up.
   const Result<std::string> readable = neff::RootToRead(cache.root);
   const std::string root = readable.ok() ? *readable : cache.root;
   if (root != cache.root) wanted.Warn(neff::OldPlaceNote(cache.root));
@@ -40,9 +40,8 @@ Result<std::optional<neff::CacheSlot>> AskCache(const WantedBlob& wanted) {
   return std::optional<neff::CacheSlot>();
 }
 
-// The command is repeated, and what it compiled is in the output's place: that blob is the
-// one to compare with, as far as it is whole and fits. No compiler runs for it, and none is
-// needed.
+// The command is repeated, and its compiled blob is in the output: that is the one to compare with,
+// as far as it is complete and fits. No compiler is run or needed for it.
 Result<FoundBlob> FindStanding(const WantedBlob& wanted) {
   const std::string& standing = wanted.request.convert.output;
   const Status fits = CheckFits(wanted, standing);
@@ -65,7 +64,7 @@ Result<std::vector<std::string>> FindCompiler(const WantedBlob& wanted) {
   return words;
 }
 
-// Where the compiler decides by itself, a wish that differs would be found out an hour later.
+// A compiler that decides by itself would show only after an hour that it does not do as asked.
 Status CheckSampling(const WantedBlob& wanted, const std::vector<std::string>& command) {
   OutputOptions options = wanted.request.convert.options;
   if (!options.Has("on-device-sampling") || IsToldOfSampling(command)) return OkStatus();
@@ -101,7 +100,7 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
         CompilerWords(command, {convert.input, wanted.neuron, convert.output + ".compile"}));
     return FoundBlob{BlobOrigin::kCompiler};
   }
-  // The conversion says what it refuses before the compiler runs for an hour.
+  // The conversion reports what it refuses before the compiler runs for an hour.
   if (sampling.ok()) NXDKIT_TRY(DryRun(convert));
   Result<FoundBlob> made = sampling.ok() ? MakeBlob(wanted, command, report) : sampling.error();
   if (made.ok() || !wanted.request.no_blob || made.error().code() != Errc::kUnsupported)
@@ -111,8 +110,8 @@ Result<FoundBlob> Compile(const WantedBlob& wanted, const std::vector<std::strin
   return FoundBlob{};
 }
 
-// The opened model goes when the blob is found: the conversion opens it again, and its buffers get
-// the memory.
+// The opened model is released once the blob is found: the conversion opens it again, and its
+// buffers get the memory.
 Result<FoundBlob> FindBlob(const ExportRequest& request, ExportReport& report) {
   if (request.cpu) return FoundBlob{BlobOrigin::kCpuPlan};
   if (const std::optional<std::string> bundle = request.convert.options.Text("bundle"))
@@ -149,9 +148,9 @@ Result<ExportReport> Export(const ExportRequest& request) {
   convert.options.Set("bundle", blob.bundle);
   NXDKIT_ASSIGN(report.convert, request.dry_run ? DryRun(convert) : Convert(convert));
   report.blob = blob.origin;
-  // One that is to be compiled is not missing.
+  // A blob that will be compiled is not missing.
   if (blob.origin == BlobOrigin::kCompiler) std::erase(report.convert.notes, kinds::kBlobMissing);
-  // Without a cache the compiler's folder goes now.
+  // Without a cache the compiler's folder is removed now.
   if (blob.origin != BlobOrigin::kCompiler || request.cache.enabled)
     report.blob_path = blob.bundle.value_or("");
   return report;

@@ -1,5 +1,5 @@
 // A Hugging Face model as a bundle that an engine can run: the conversion of convert.h, and before
-// it the compiled blob, from wherever one can be had.
+// it the compiled blob, from any source.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,11 @@ std::string_view BlobOriginName(BlobOrigin origin);  // "bundle", "cache", "comp
 
 struct ExportRequest {
   ConvertRequest convert;                // to a rollout bundle; option "bundle": --bundle
-  bool cpu = false;                      // our own plan in the place of a blob
-  bool no_blob = false;                  // a bundle without a blob is good enough; a compiler that
-                                         // fails is a warning then
-  std::optional<std::string> compiler;   // a command; nullopt: optimum-cli, when it is in PATH
-  std::vector<std::string> environment;  // names of variables that the compiler gets as well
+  bool cpu = false;                      // nxdkit's own plan instead of a blob
+  bool no_blob = false;                  // a bundle without a blob will do; a compiler that
+                                         // fails is then a warning
+  std::optional<std::string> compiler;   // a command; nullopt: optimum-cli, if it is in PATH
+  std::vector<std::string> environment;  // more variables that the compiler gets
   ExportTarget target;
   neff::CachePlace cache;
   neff::PruneOptions limits;  // of the cache, after an entry was added
@@ -36,19 +36,19 @@ struct ExportReport {
   ConvertReport convert;
   BlobOrigin blob = BlobOrigin::kNone;
   std::string blob_path;    // the folder it came from; "" for none and kCpuPlan
-  std::string cache_entry;  // "MODULE_...", when the cache was asked
-  std::string command;      // of the compiler, when it ran, or with dry_run would
-  // How long the compiler ran that made the blob: now, or when the entry of the cache was made, and
-  // that is what the cache saved. nullopt where none was, or the entry does not say.
+  std::string cache_entry;  // "MODULE_...", if the cache was asked
+  std::string command;      // of the compiler, if it ran, or with dry_run would
+  // The time that the compiler took for the blob: now, or when the entry of the cache was made,
+  // which is then the time saved. nullopt if none was compiled, or the entry does not say.
   std::optional<double> compile_seconds;
 };
 
-// The blob, in this order: the option "bundle", the compile cache, the compiler; with
-// `cpu` none of them. Where the command is repeated and its output stands, that output's own blob
-// comes after the cache; nothing is compiled then. kUnsupported (with what can be done) when there
-// is none and none is not good enough, when the compiler fails, failed before or makes what does
-// not fit, and when the blob of a bundle does not fit. What the cache has and does not fit is
-// passed over with a warning. What another process compiles while this one waits is from the cache.
+// Takes the blob, in this order, from the option "bundle", the compile cache, the compiler; with
+// `cpu` from none of them. If the command is repeated and its output exists, that output's own blob
+// comes after the cache; nothing is compiled then. kUnsupported (with advice) if there is none and
+// one is needed, if the compiler fails, failed before or makes a blob that does not fit, and if the
+// blob of a bundle does not fit. Entries of the cache that do not fit are skipped with a warning. A
+// blob that another process compiles while this one waits counts as the cache's.
 Result<ExportReport> Export(const ExportRequest& request);
 
 }  // namespace nxdkit::ops

@@ -23,10 +23,10 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr uint64_t kMaxLogBytes = 64 << 20;
-// Begins the last line of a remembered failure.
+// The prefix of the last line of a remembered failure.
 constexpr std::string_view kReason = "neuron-export: ";
 
-// A folder that goes with the object.
+// A folder that is removed with the object.
 class WorkFolder {
  public:
   explicit WorkFolder(std::string path) : path_(std::move(path)) {}
@@ -39,7 +39,7 @@ class WorkFolder {
   std::string path_;
 };
 
-// Another compiler, or other options of it, make other blobs.
+// Another compiler, or other options for it, make other blobs.
 Result<std::vector<std::string>> KeyFlags(const ExportRequest& request) {
   std::vector<std::string> flags = request.cache.flags;
   if (!request.compiler) return flags;
@@ -78,8 +78,8 @@ Status RunCompiler(const Making& making, const std::string& output, const std::s
       .in(log);
 }
 
-// Runs the compiler; names what is to be kept of its bundle. kUnsupported when it fails, and when
-// what it leaves is no whole bundle that fits; the shards that it may have made are compared too.
+// Runs the compiler; returns the files to keep of its bundle. kUnsupported if it fails, and if its
+// output is not a complete bundle that fits; the shards that it may have made are compared too.
 Result<std::vector<std::string>> CompileBundle(const Making& making, const std::string& output,
                                                const std::string& log) {
   NXDKIT_TRY(RunCompiler(making, output, log));
@@ -88,7 +88,7 @@ Result<std::vector<std::string>> CompileBundle(const Making& making, const std::
   if (fits.ok()) return names;
   const Error& error = fits.error();
   if (!IsOfTheBundle(error)) return error;
-  return Unsupported("what the compiler made does not fit: {}{}{}", error.tensor(),
+  return Unsupported("the compiler's output does not fit: {}{}{}", error.tensor(),
                      error.tensor().empty() ? "" : ": ", error.message())
       .in(log);
 }
@@ -106,7 +106,7 @@ Result<bool> IsGood(const WantedBlob& wanted, const neff::CacheEntry& entry) {
 Error FailedBefore(const neff::CacheSlot& slot) {
   const std::string path = JoinPath(slot.path(), neff::kFailureFile);
   const Result<std::string> log = ReadSmallFile(path, kMaxLogBytes);
-  // Our own word is the last line.
+  // nxdkit's own reason is the last line.
   const size_t at = log.ok() ? log->rfind(kReason) : std::string::npos;
   const std::string reason =
       at == std::string::npos
@@ -119,7 +119,7 @@ Error FailedBefore(const neff::CacheSlot& slot) {
       .hint("--retry-failed-compilation compiles it again");
 }
 
-// The entry becomes a remembered failure; the error names its log.
+// Turns the entry into a remembered failure; the error names its log.
 Error Remember(const neff::CacheKey& key, neff::CacheSlot& slot, const std::string& log,
                const Error& error) {
   Result<std::string> text = ReadSmallFile(log, kMaxLogBytes);
@@ -157,7 +157,7 @@ Result<neff::CacheSlot> CompileIntoCache(const Making& making) {
                     wanted.key.module, poll));
   if (slot.entry().state == neff::EntryState::kFailed && !request.cache.retry_failed)
     return FailedBefore(slot);
-  // Another process may have made it while we waited.
+  // Another process may have made it while this one waited.
   NXDKIT_ASSIGN(const bool done, IsGood(wanted, slot.entry()));
   if (done) return slot;
   NXDKIT_TRY(slot.Begin());
@@ -182,7 +182,7 @@ Result<FoundBlob> CompileAside(const Making& making) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   const std::string log = folder + ".compile.log";
   folder += ".compile-XXXXXX";
-  (void)MakeFolders(ParentPath(folder)).ok();  // mkdtemp tells when that failed
+  (void)MakeFolders(ParentPath(folder)).ok();  // mkdtemp reports a failure
   if (::mkdtemp(folder.data()) == nullptr) return OutputError("make a folder", errno).in(folder);
   auto work = std::make_shared<const WorkFolder>(folder);
   const std::string bundle = JoinPath(folder, "bundle");
@@ -218,12 +218,12 @@ Status CheckFits(const WantedBlob& wanted, const std::string& folder) {
   const ConvertRequest& convert = wanted.request.convert;
   OutputOptions options = convert.options;
   options.Set("bundle", folder);
-  // What nobody named was decided, and that is what the blob has to be compiled for.
+  // Values that nobody gave were decided, and the blob has to be compiled for them.
   options.Set("tp", static_cast<int>(wanted.neuron.tp));
   options.Set("bs", static_cast<int>(wanted.neuron.batch_size));
   options.Set("seq", static_cast<int>(wanted.neuron.sequence_length));
   options.dtype = DtypeFromTorchName(wanted.neuron.torch_dtype);
-  // That the user wants others is no fault of the blob: the conversion says that they differ.
+  // Other versions than the user wants are not a fault of the blob: the conversion reports them.
   options.Reset("optimum-version");
   options.Reset("compiler-version");
   NXDKIT_ASSIGN(const std::unique_ptr<Output> target,

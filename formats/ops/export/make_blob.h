@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/export: the blob that is wanted, what fits in its place, and its making by
-// the compiler: in the compile cache or, without one, beside the output.
+// PRIVATE to formats/ops/export: the blob that is wanted, the check that one fits, and making one
+// with the compiler: in the compile cache or, without one, next to the output.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ namespace nxdkit::ops {
 
 struct WantedBlob {
   const ExportRequest& request;
-  BoundArtifact source;          // blobs are held against it
-  rollout::NeuronConfig neuron;  // as it is decided without a bundle
+  BoundArtifact source;          // blobs are compared with it
+  rollout::NeuronConfig neuron;  // as decided without a bundle
   neff::CacheKey key;
-  std::string cache_folder;  // of the compiler that is installed; "" when none tells its version
+  std::string cache_folder;  // of the installed compiler; "" if its version is not known
   std::string summary;
 
   void Warn(const std::string& text) const {
@@ -32,20 +32,20 @@ struct WantedBlob {
 // `request` must outlive it.
 Result<WantedBlob> DecideBlob(const ExportRequest& request);
 
-// A bundle of the cache or of the compiler against what was asked for and the model.
+// Compares a bundle of the cache or of the compiler with the request and the model.
 Status CheckFits(const WantedBlob& wanted, const std::string& folder);
-// Whether that fault is the bundle's, rather than the system's.
+// Whether the error is a fault of the bundle, rather than of the system.
 bool IsOfTheBundle(const Error& error);
 
 struct FoundBlob {
   BlobOrigin origin = BlobOrigin::kNone;
   std::optional<std::string> bundle{};  // the folder that has it
-  std::shared_ptr<const void> held{};   // keeps the folder locked, or there at all
+  std::shared_ptr<const void> held{};   // keeps the folder locked, or in existence
 };
 
-// `command`: as for CompilerWords. kUnsupported when the compiler fails, failed before, or makes
-// what does not fit. Tells `report` the command that ran and how long it took; where another
-// process has made the blob meanwhile none runs, and the blob is of the cache.
+// `command`: as for CompilerWords. kUnsupported if the compiler fails, failed before, or makes a
+// blob that does not fit. Sets in `report` the command that ran and how long it took; if another
+// process has made the blob meanwhile none runs, and the blob comes from the cache.
 Result<FoundBlob> MakeBlob(const WantedBlob& wanted, const std::vector<std::string>& command,
                            ExportReport& report);
 

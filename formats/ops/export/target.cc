@@ -17,9 +17,9 @@ Result<ExportTarget> DecideTarget(const std::string& variable,
   const std::string named = instance ? CodeOf(instance->platform) : "";
   if (!variable.empty()) {
     if (!named.empty() && named != CodeOf(variable))
-      return BadUsage("{}={}, and --instance {} has {} devices", kTargetVariable, variable,
+      return BadUsage("{}={}, but --instance {} has {} devices", kTargetVariable, variable,
                       instance->name, named)
-          .hint("leave the variable out: --instance says the target");
+          .hint("unset the variable: --instance gives the target");
     return ExportTarget{CodeOf(variable), ""};
   }
   if (!named.empty()) return ExportTarget{named, named};

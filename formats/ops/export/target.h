@@ -1,5 +1,5 @@
-// Which devices a blob is compiled for: the compiler is told it, and a cache that several kinds of
-// machines share keeps one of each.
+// The devices for which a blob is compiled: the compiler is told, and a cache shared by several
+// kinds of machines keeps one for each.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace nxdkit::ops {
 
-// Compilers take the target from here before they ask for devices.
+// Compilers take the target from here before they look for devices.
 inline constexpr char kTargetVariable[] = "NEURON_PLATFORM_TARGET_OVERRIDE";
 
 struct ExportTarget {
-  // "trn1", "trn2"; an inf2 and a trn1n are a trn1 (their code is the same). "": nobody says it.
+  // "trn1", "trn2"; an inf2 and a trn1n count as trn1 (their code is the same). "": not known.
   std::string name;
-  std::string pass;  // what the compiler is to be told besides; "": it knows
+  std::string pass;  // what the compiler must be told; "": it knows
 };
-// `variable`: the value of kTargetVariable; then the instance that was named, then this machine.
-// kUsage where the variable and the instance that was named differ.
+// `variable`: the value of kTargetVariable; then the given instance, then this machine. kUsage if
+// the variable and the given instance differ.
 Result<ExportTarget> DecideTarget(const std::string& variable,
                                   const std::optional<hardware::Instance>& instance,
                                   const std::optional<hardware::Instance>& here);

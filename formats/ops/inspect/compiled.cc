@@ -48,13 +48,13 @@ Status AddNeffs(Inspection& inspection, const File& file, const std::string& rec
   return OkStatus();
 }
 
-// The NEFFs in the stored records of an archive; `prefix` goes before the records' names. With
-// `list_members` their contents are listed, not the headers alone.
+// The NEFFs in the stored records of an archive; `prefix` is put before the records' names. With
+// `list_members` their contents are listed, not only the headers.
 Status AddNeffsOfRecords(Inspection& inspection, const File& file,
                          const torch::ZipDirectory& directory, const std::string& prefix,
                          const InspectRequest& request, bool list_members) {
   for (const torch::ZipRecord& record : directory.records()) {
-    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
+    // torch compresses code; byte strings, such as NEFFs, are stored as they are.
     if (record.method != torch::zip::kStored) continue;
     NXDKIT_TRY(AddNeffs(inspection, file, prefix + std::string(record.name), record.data_offset,
                         record.data_offset + record.stored_bytes, request, list_members));
@@ -62,7 +62,7 @@ Status AddNeffsOfRecords(Inspection& inspection, const File& file,
   return OkStatus();
 }
 
-// Records of a TorchScript archive, or any file.
+// The NEFFs in the records of a TorchScript archive, or in any file.
 Status AddBlob(Inspection& inspection, const std::string& path, const InspectRequest& request) {
   NXDKIT_ASSIGN(const BlobReport form, CheckBlob(path, BlobDepth::kForm, request.poll));
   for (const Finding& finding : form.findings)
@@ -86,7 +86,7 @@ Result<bool> LooksLikeNeff(const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   const Result<neff::Located> neff = neff::ReadAt(file, 0, file.bytes());
   if (!neff.ok() && neff.error().code() == Errc::kIo) return neff.error();
-  // A name that says so is enough to be told what is wrong with the header.
+  // With such a name, an error in the header is reported.
   return path.ends_with(".neff") || (neff.ok() && neff->payload != neff::Payload::kUnknown);
 }
 
@@ -101,7 +101,7 @@ Status InspectNeff(Inspection& inspection, const InspectRequest& request) {
   const uint64_t end = neff.data_offset() + neff.header.data_bytes;
   if (end != file.bytes())
     inspection.warnings.push_back(
-        fmt::format("{} bytes follow the payload; they are not looked at", file.bytes() - end));
+        fmt::format("{} bytes follow the payload; they are not read", file.bytes() - end));
   return AddNeffs(inspection, file, "", 0, end, request, true);
 }
 
@@ -112,7 +112,7 @@ Result<bool> IsCompileCache(const std::string& path, const Looker& look) {
   if (!folder) return false;
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(path));
   if (!tree.is_old_place) return !tree.is_empty;
-  // Beside other things it is a run's cache, and the folder is what those are.
+  // If there are other files too, it is a run's cache, and the folder is whatever those are.
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(path));
   return names.size() == 1;
 }
@@ -150,7 +150,7 @@ Status AddBlobs(Inspection& inspection, const InspectRequest& request) {
     const Status added = AddBlob(inspection, blob, request);
     if (added.ok()) continue;
     if (added.error().code() == Errc::kInterrupted) return added;
-    inspection.warnings.push_back("the blob cannot be looked into: " + added.error().ToString());
+    inspection.warnings.push_back("the blob cannot be read: " + added.error().ToString());
   }
   return OkStatus();
 }

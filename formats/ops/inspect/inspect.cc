@@ -18,7 +18,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// What holds no model's weights, and so is no Kind.
+// A form that holds no model's weights, and so is not a Kind.
 struct Special {
   Result<bool> (*is)(const std::string& path, const Looker& look);
   Status (*inspect)(Inspection& inspection, const InspectRequest& request);
@@ -29,7 +29,7 @@ constexpr Special kSpecial[] = {
     {LooksLikeAdapter, InspectAdapter},
     {nxd::IsOptimizerFolder, InspectOptimizer}};
 
-// nullptr: it is none of them.
+// nullptr if it is none of them.
 Result<const Special*> FindSpecial(const std::string& path, const Looker& look) {
   for (const Special& special : kSpecial) {
     NXDKIT_ASSIGN(const bool is, special.is(path, look));
@@ -38,8 +38,7 @@ Result<const Special*> FindSpecial(const std::string& path, const Looker& look) 
   return nullptr;
 }
 
-// A file of changes alone, whatever its name says; nothing can be said of the base here. nullptr:
-// it is none.
+// A file of changes, whatever its name; its base cannot be given here. nullptr if it is not one.
 Result<const Kind*> FindChanges(const std::string& path) {
   for (const Kind* kind : Kinds()) {
     if (!kind->reads_base || !kind->is_file) continue;
@@ -79,20 +78,21 @@ Status Open(Inspection& inspection, const InspectRequest& request) {
 
 using Outcome = LayoutCheck::Outcome;
 
-// Why the layout is not looked at; "" when it is.
+// The reason why the layout is not checked; "" if it is.
 std::string WhyNotChecked(const Inspection& inspection) {
   if (!inspection.not_checked.empty()) return inspection.not_checked;
   if (inspection.tensors == 0) return "no tensors here";
   const std::optional<models::ModelConfig>& config = inspection.artifact.config;
   if (inspection.artifact.config_fault) return inspection.artifact.config_fault->ToString();
   if (!config)
-    return "no config.json, and shapes alone do not tell heads and family; name one with --config";
+    return "no config.json, and shapes alone do not determine heads and family; name one with "
+           "--config";
   if (!config->family) return models::NoTableText(*config);
   return "";
 }
 
-// Whether something is said of how the artifact is laid out: a number, a choice or a toggle. A text
-// names something, such as a tag.
+// Whether any option describes the artifact's layout: a number, a choice or a toggle. A text names
+// something, such as a tag.
 bool AnyClaim(const Kind& kind, const InputHints& hints) {
   return std::ranges::any_of(kind.options, [&](const OptionRow& row) {
     return (row.sides & kAsInput) != 0 && hints.Has(row.name()) &&
@@ -108,7 +108,7 @@ void DoesNotFit(Inspection& inspection, const Error& error) {
   inspection.warnings.push_back(std::move(warning));
 }
 
-// Counts the parameters that are here; places of a part of one are an error.
+// Counts the parameters that are present; one with only some of its places is an error.
 Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
   NXDKIT_ASSIGN(const PrimaryPlaces places,
                 PrimaryPlaces::Find(bound.params, bound.bound.layout, true));
@@ -133,7 +133,7 @@ Status CountParameters(Inspection& inspection, const BoundArtifact& bound) {
   }
   layout.outcome = Outcome::kFits;
   if (layout.missing_parameters == 0) return OkStatus();
-  layout.message = fmt::format("{} of the model's {} parameters are not here, the first is {}",
+  layout.message = fmt::format("{} of the model's {} parameters are missing, the first is {}",
                                layout.missing_parameters, layout.parameters, first_missing);
   if (inspection.is_whole) inspection.warnings.push_back(layout.message);
   return OkStatus();
@@ -150,15 +150,16 @@ void AddFacts(Inspection& inspection, const BoundArtifact& bound, const InputHin
     inspection.warnings.push_back(warnings[i]);
 }
 
-// Whether what is stored fits the layout of the family, and what follows from that. The artifact is
-// as before, also when its layout does not fit. kUsage when an option contradicts the artifact.
+// Whether the stored tensors fit the family's layout, and the facts that follow from that. The
+// artifact is unchanged, even if its layout does not fit. kUsage if an option contradicts the
+// artifact.
 Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
   inspection.layout.message = WhyNotChecked(inspection);
   if (!inspection.layout.message.empty()) return OkStatus();
   InputHints hints = request.hints;
-  // Names and shapes are the same on both; which one it is, is a fact and no requirement here.
+  // Names and shapes are the same on both; the hardware is a fact here, not a requirement.
   AssumeHardware(hints);
-  // A copy: when the layout does not fit, the tensors are still to be shown.
+  // A copy: if the layout does not fit, the tensors must still be shown.
   Result<BoundArtifact> bound = Bind(inspection.artifact, hints);
   if (!bound.ok() && bound.error().code() == Errc::kUsage &&
       AnyClaim(*inspection.artifact.kind, request.hints))
@@ -184,7 +185,7 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
 Result<Inspection> Inspect(const InspectRequest& asked) {
   Inspection inspection;
   InspectRequest request = asked;
-  request.hints.config_optional = request.hints.partial = true;  // what is there is shown
+  request.hints.config_optional = request.hints.partial = true;  // shows whatever is there
   NXDKIT_TRY(Open(inspection, request));
   const std::vector<std::string>& warnings = inspection.artifact.warnings;
   inspection.warnings.insert(inspection.warnings.end(), warnings.begin(), warnings.end());

@@ -1,5 +1,5 @@
-// What an artifact is and what is in it, learned from names, shapes and configuration: what
-// ckpt-inspect shows. Nothing of what is read is executed.
+// The form and contents of an artifact, derived from names, shapes and configuration: the answer of
+// ckpt-inspect. Nothing that is read is executed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace nxdkit::ops {
 
-// Place of a tensor in Survey::artifact.files.
+// The place of a tensor in Survey::artifact.files.
 struct TensorPlace {
   uint32_t file = 0;
   uint32_t index = 0;
@@ -34,32 +34,32 @@ struct DtypeUse {
 struct LayoutCheck {
   enum class Outcome : uint8_t { kFits, kDoesNotFit, kNotChecked };
   Outcome outcome = Outcome::kNotChecked;
-  std::string message;      // why not checked; what does not fit; "" when all is here and fits
-  uint64_t parameters = 0;  // of the model, when it fits
-  uint64_t missing_parameters = 0;  // of those, stored nowhere in this artifact
-  // Names that are stored beside the parameters.
+  std::string message;              // why not checked; what does not fit; "" if complete
+  uint64_t parameters = 0;          // of the model, if it fits
+  uint64_t missing_parameters = 0;  // of those, not stored in this artifact
+  // Numbers of stored names that are not parameters.
   uint64_t aliases = 0;  // of parameters
-  uint64_t ignored = 0;  // of buffers that the family may lose
-  uint64_t carried = 0;  // of what the family keeps as it is
+  uint64_t ignored = 0;  // buffers that the family may lose
+  uint64_t carried = 0;  // tensors that the family keeps as they are
 };
 
 // A compiled graph, in a file of its own or inside model.pt.
 struct NeffFacts {
-  std::string record;  // of the archive that it is in; "" for a file of its own
+  std::string record;  // of the archive that contains it; "" for a file of its own
   neff::Located neff;
-  bool listed = true;  // else `listing` is empty: of a bundle's blob, headers alone are read
+  bool listed = true;  // else `listing` is empty: only headers of a bundle's blob are read
   neff::Listing listing;
-  std::optional<bool> hash_matches;  // when it was asked for
+  std::optional<bool> hash_matches;  // if it was asked for
 };
 
-// adapter_config.json of PEFT, as far as it tells what the tensors are.
+// PEFT's adapter_config.json, as far as it defines the tensors.
 struct AdapterFacts {
   std::string type;  // "LORA"
   std::string base_model;
   std::optional<int64_t> rank;
   std::optional<double> alpha;
   std::vector<std::string> targets;
-  uint64_t pairs = 0;  // of A and B whose shapes fit
+  uint64_t pairs = 0;  // of A and B with fitting shapes
 };
 
 // The state of an NxD optimizer, a file for each rank.
@@ -70,7 +70,7 @@ struct OptimizerFacts {
   bool zero1 = false;    // states cut over data parallel ranks
 };
 
-// What optimum-neuron's trainer leaves beside the shards.
+// The files that optimum-neuron's trainer writes next to the shards.
 struct TrainerFacts {
   std::optional<int64_t> step;
   std::optional<double> epoch;
@@ -83,20 +83,20 @@ struct InspectRequest {
   InputHints hints;
   bool check_hashes = false;  // read NEFFs and compare their hashes
   std::function<Status()> poll = {};
-  const Kind* kind = nullptr;  // what it is; null: recognised
+  const Kind* kind = nullptr;  // null: recognised
 };
 
 struct Inspection : Survey {
-  Mount mount;  // where it lies
+  Mount mount;  // of its path
   LayoutCheck layout;
-  // Elements of the model, copies not counted, when the layout fits; else of all stored tensors.
+  // Elements of the model, without copies, if the layout fits; else of all stored tensors.
   uint64_t parameters = 0;
   bool parameters_are_logical = false;
   uint64_t tensors = 0;
-  uint64_t files = 0;            // that hold tensors, or say where they are
+  uint64_t files = 0;            // that hold tensors, or refer to them
   uint64_t bytes = 0;            // of those files
   std::vector<DtypeUse> dtypes;  // most bytes first
-  // What is no kind of artifact, or lies beside one.
+  // Facts that belong to no kind of artifact, or to files next to one.
   std::vector<NeffFacts> neffs;
   std::optional<neff::CacheListing> cache;
   std::optional<AdapterFacts> adapter;
@@ -109,8 +109,8 @@ struct Inspection : Survey {
   }
 };
 
-// Opens and summarises. kNotFound, kCorrupt and kUnsupported when the artifact cannot be read;
-// kUsage when an option contradicts it. A layout that does not fit is a warning.
+// Opens and summarises. kNotFound, kCorrupt and kUnsupported if the artifact cannot be read; kUsage
+// if an option contradicts it. A layout that does not fit is a warning.
 Result<Inspection> Inspect(const InspectRequest& request);
 
 }  // namespace nxdkit::ops

@@ -10,16 +10,16 @@
 namespace nxdkit::ops {
 namespace {
 
-// What is tallied at once. Small enough to stay in the second cache.
+// The bytes tallied at once. Small enough to stay in the second-level cache.
 constexpr uint64_t kPieceBytes = 256 << 10;
 constexpr uint64_t kChunkBytes = 2 * kPieceBytes;  // of the executor
-// The sums of the pieces are added in runs of this many; of more where a tensor would have more
-// runs than kMaxRuns.
+// The sums of the pieces are added in runs of this many; of more if a tensor would have more runs
+// than kMaxRuns.
 constexpr size_t kPiecesPerRun = 64;
 constexpr size_t kMaxRuns = 4096;
 
 // The elements in the order of their bytes, each once: dimensions by falling stride, repeated ones
-// (stride 0) taken out and counted in `repeats`.
+// (stride 0) removed and counted in `repeats`.
 StoredTensor InOrderOfBytes(const StoredTensor& tensor, uint64_t& repeats) {
   StoredTensor out = tensor;
   out.shape.clear();
@@ -80,7 +80,7 @@ class StatisticsSink : public Sink {
     return OkStatus();
   }
 
-  // Call after the run. The sum is made anew, in an order that no thread has a say in.
+  // Call after the run. The sum is computed again, in an order that does not depend on threads.
   Tally Of(size_t tensor) const {
     Tally tally = tallies_[tensor];
     const std::vector<double>& sums = sums_[tensor];
@@ -107,7 +107,7 @@ TensorStatistics Summary(const Tally& tally, uint64_t repeats) {
   out.zeros = tally.zeros * repeats;
   const uint64_t finite = tally.elements - tally.nan - tally.inf;
   if (finite == 0) return out;
-  out.min = tally.min + 0.0;  // -0 becomes 0: which zero came first says nothing
+  out.min = tally.min + 0.0;  // -0 becomes 0: which zero came first is arbitrary
   out.max = tally.max + 0.0;
   out.mean = tally.sum / static_cast<double>(finite) + 0.0;
   return out;

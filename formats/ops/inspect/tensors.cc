@@ -14,7 +14,7 @@ std::string_view PathOf(const TensorFile& file, const StoredTensor& tensor) {
   return tensor.storage ? std::string_view(tensor.storage->path()) : std::string_view(file.path);
 }
 
-// "layers.12.mlp.up_proj.weight" is of layer 12: the first part of the name that is a number; -1
+// "layers.12.mlp.up_proj.weight" is in layer 12: the first part of the name that is a number; -1
 // for none.
 int64_t LayerOf(std::string_view name) {
   for (const std::string_view part : Split(name, '.'))
@@ -34,7 +34,7 @@ void CountTensors(Inspection& inspection) {
   std::unordered_set<std::string_view> others;  // files of single tensors
   for (const TensorFile& file : inspection.artifact.files) {
     ++inspection.files;
-    inspection.bytes += file.file_bytes;  // for xser with the files of its tensors
+    inspection.bytes += file.file_bytes;  // for xser with the tensors' files
     inspection.tensors += file.tensors.size();
     for (const StoredTensor& tensor : file.tensors) {
       DtypeUse& use = uses[static_cast<size_t>(tensor.dtype)];

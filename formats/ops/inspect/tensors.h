@@ -13,20 +13,20 @@ namespace nxdkit::ops {
 // Fills the counts and `dtypes`.
 void CountTensors(Inspection& inspection);
 
-// Which tensors to list, and in which order.
+// The tensors to list, and their order.
 struct Selection {
-  std::vector<std::string> filters;  // GlobMatch on the name; any of them; none: all
+  std::vector<std::string> filters;  // GlobMatch on the name; any may match; none: all
   std::optional<uint64_t> top;       // the largest ones only, largest first
-  // As a reader looks for them, where `top` says nothing: in each file what belongs to no layer,
-  // then layer by layer, each from the largest to the smallest.
+  // In reading order, unless `top` is given: in each file the tensors outside the layers, then
+  // layer by layer, each from the largest to the smallest.
   bool by_layer = false;
 };
 
-// File by file in the order of each file, where nothing else is asked for. Otherwise tensors that
-// are alike keep that order.
+// In the order of the files and of each file, unless the selection asks for another. Equal tensors
+// keep that order.
 std::vector<TensorPlace> SelectTensors(const Inspection& inspection, const Selection& selection);
 
-// The file that holds the tensor's bytes: relative to `path` when it is inside.
+// The file that holds the tensor's bytes: relative to `path` if it is inside.
 std::string FileOf(const Inspection& inspection, TensorPlace place);
 
 uint64_t TensorBytes(const StoredTensor& tensor);  // packed

@@ -54,7 +54,7 @@ AdapterFacts ReadAdapterConfig(const Json& config) {
   return facts;
 }
 
-// The rank that the configuration says of a tensor's module.
+// The rank that the configuration gives for a tensor's module.
 std::optional<int64_t> RankOf(const std::string& tensor, const Result<lora::Config>& config,
                               const AdapterFacts& facts) {
   std::string_view module = std::string_view(tensor).substr(0, tensor.find(".lora_"));
@@ -63,7 +63,7 @@ std::optional<int64_t> RankOf(const std::string& tensor, const Result<lora::Conf
   return config.ok() ? config->RankOf(module) : facts.rank;
 }
 
-// A [r, in] and B [out, r] of each module.
+// Checks A [r, in] and B [out, r] of each module.
 void CheckPairs(Inspection& inspection, const Result<lora::Config>& config, AdapterFacts& facts) {
   std::map<std::string, const StoredTensor*> by_name;
   for (const StoredTensor& tensor : inspection.artifact.files.front().tensors)
@@ -78,7 +78,7 @@ void CheckPairs(Inspection& inspection, const Result<lora::Config>& config, Adap
     const std::string other = std::string(name).replace(at, kA.size(), kB);
     const auto b = by_name.find(other);
     if (b == by_name.end()) {
-      // NxD's fused projections have one A for q, k and v, and a B of another name for each.
+      // NxD's fused projections have one A for q, k and v, and a B under another name for each.
       const std::string prefix = other.substr(0, at + kB.size());
       if (by_name.lower_bound(prefix) == by_name.end() ||
           !by_name.lower_bound(prefix)->first.starts_with(prefix))
@@ -93,15 +93,15 @@ void CheckPairs(Inspection& inspection, const Result<lora::Config>& config, Adap
     else if (const auto rank = RankOf(name, config, facts); rank && first[0] != *rank) {
       if (others++ == 0)
         first_other =
-            fmt::format("{} is of rank {}, adapter_config.json says {}", name, first[0], *rank);
+            fmt::format("{} has rank {}, adapter_config.json says {}", name, first[0], *rank);
     } else
       ++facts.pairs;
   }
   if (others == 1) warn(first_other);
-  if (others > 1) warn(fmt::format("{} tensors are of other ranks: {}", others, first_other));
+  if (others > 1) warn(fmt::format("{} tensors have other ranks: {}", others, first_other));
 }
 
-// The kind of adapter, and why it is not merged if it is not.
+// The kind of adapter, and the reason if it cannot be merged.
 void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
                      const Result<lora::Config>& config) {
   const lora::PeftType* const type = lora::FindPeftType(facts.type);
@@ -111,7 +111,7 @@ void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
       other ? lora::PeftTypeText(*type) + ", which is no LoRA adapter"
       : config.ok()
           ? "LoRA adapter: nxd-convert --merge-lora adds it to its base, which is not here"
-          : "LoRA adapter: what it adds to a model, which is not here";
+          : "LoRA adapter: only the changes to a model, which is not here";
   if (!config.ok())
     inspection.warnings.push_back(
         fmt::format("it cannot be merged: {}{}{}", config.error().ToString(),
@@ -137,9 +137,10 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
   DescribeAdapter(inspection, facts, config);
   NXDKIT_ASSIGN(const std::vector<std::string> files, LoraFiles(request.path));
   if (files.size() > 1)
-    inspection.warnings.push_back(fmt::format(
-        "{}: {} adapters are in the folder; this one is shown, and a conversion asks which counts",
-        files.front(), files.size()));
+    inspection.warnings.push_back(
+        fmt::format("{}: there are {} adapters in the folder; this one is shown, and a conversion "
+                    "asks which one to use",
+                    files.front(), files.size()));
   NXDKIT_ASSIGN(TensorFile file, OpenTensorFile(files.front()));
   inspection.artifact.files.push_back(std::move(file));
   inspection.artifact.ranks.push_back({inspection.artifact.files.front().path, -1, -1});
@@ -150,7 +151,7 @@ Status InspectAdapter(Inspection& inspection, const InspectRequest& request) {
 
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
   inspection.form = "nxd_optimizer";
-  inspection.not_checked = "the state of an optimizer, no weights";
+  inspection.not_checked = "the state of an optimizer, without weights";
   inspection.artifact.path = request.path;
   OptimizerFacts& facts = inspection.optimizer.emplace();
   NXDKIT_ASSIGN(const std::vector<nxd::ShardFile> shards, nxd::OptimizerFilesIn(request.path));
@@ -171,7 +172,7 @@ Status InspectOptimizer(Inspection& inspection, const InspectRequest& request) {
     inspection.artifact.files.push_back(std::move(file));
     inspection.artifact.ranks.push_back({shard.path, shard.tp, shard.pp});
   }
-  // Ranks are at most a million each, so that four of them may not fit.
+  // Rank counts may be a million each, so that the product of four may overflow.
   std::optional<uint64_t> grid = uint64_t{1};
   for (const int size : {facts.dp, facts.tp, facts.pp, facts.ep})
     if (grid) grid = CheckedMul(*grid, static_cast<uint64_t>(size));

@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops/inspect: what training leaves beside whole models: adapters, optimizer
+// PRIVATE to formats/ops/inspect: files of training that are not whole models: adapters, optimizer
 // states, a trainer's own files.
 #pragma once
 
@@ -12,7 +12,7 @@ Result<bool> LooksLikeAdapter(const std::string& path, const Looker& look);
 Status InspectAdapter(Inspection& inspection, const InspectRequest& request);
 Status InspectOptimizer(Inspection& inspection, const InspectRequest& request);
 
-// Fills `trainer` when optimum-neuron's trainer or transformers' left its files in the folder.
+// Fills `trainer` if the folder has files of optimum-neuron's trainer or transformers'.
 Status DescribeTrainer(Inspection& inspection, const std::string& folder);
 
 }  // namespace nxdkit::ops

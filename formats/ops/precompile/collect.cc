@@ -39,7 +39,7 @@ std::string ValueOf(const std::vector<std::string>& environment, std::string_vie
   return "";
 }
 
-// A word of a command as it stands there, quotes and all.
+// A word of a command as written, with its quotes.
 struct Token {
   size_t begin = 0, end = 0;
 };
@@ -62,8 +62,8 @@ std::vector<Token> TokensOf(const std::string& text) {
   return tokens;
 }
 
-// The flags with another cache; every other character stays, for programs do not all split them
-// alike.
+// The flags with another cache; every other character stays, because programs split them
+// differently.
 Result<std::string> WithCacheDir(std::string flags, const std::string& root) {
   constexpr std::string_view kDir = "--cache_dir";
   const std::vector<Token> tokens = TokensOf(flags);
@@ -80,8 +80,8 @@ Result<std::string> WithCacheDir(std::string flags, const std::string& root) {
   return flags;
 }
 
-// The graph and its flags alone. What else lies there is locks, nobody's once the program has
-// ended, and, in this mode, nothing that counts; but a result stays that is one.
+// Removes all but the graph and its flags. The rest are locks, which nobody holds once the program
+// has ended, and files that do not count in this mode; but a real result stays.
 Status RemoveAllElse(const neff::Graph& graph) {
   if (graph.state == neff::EntryState::kDone) return OkStatus();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(graph.path));
@@ -91,8 +91,8 @@ Status RemoveAllElse(const neff::Graph& graph) {
   return OkStatus();
 }
 
-// Gives an entry that has no graph, or one that is cut, the files of one that is whole. False:
-// somebody is at work on it.
+// Gives an entry that has no graph, or a truncated one, the files of a complete one. False: another
+// process is at work on it.
 Result<bool> FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
   const std::string target = JoinPath(tree.root, graph.name);
   neff::Graph there = graph;
@@ -101,7 +101,7 @@ Result<bool> FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
                 neff::CompileHold::Try(tree, there, neff::MomentOf(tree.root)));
   if (!hold) return false;
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(graph.path));
-  // The graph last: it is what makes it one.
+  // The graph last: with it the entry is complete.
   for (const bool is_graph : {false, true})
     for (const std::string& name : names)
       if ((name == graph.file) == is_graph)
@@ -110,7 +110,7 @@ Result<bool> FillEntry(const neff::FoundTree& tree, const neff::Graph& graph) {
   return true;
 }
 
-// The state that the cache has under the name of a graph.
+// The state of the graph's entry in the cache.
 Result<UsedGraph> LookThere(const neff::FoundTree& tree, const std::string& name) {
   UsedGraph used{name, "cut", ""};
   NXDKIT_ASSIGN(const neff::CacheEntry entry,
@@ -180,7 +180,7 @@ Result<ProgramEnd> RunCollecting(const std::vector<std::string>& command,
     started->End(kProgramGrace);
     return asked.error();
   }
-  started->Kill();  // what it left running
+  started->Kill();  // with processes that it left running
   if (poll) NXDKIT_TRY(poll());
   return ProgramEnd{started->exit_code(), started->EndText()};
 }

@@ -20,16 +20,16 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr auto kStep = std::chrono::milliseconds(50);
-constexpr double kAskAgainSeconds = 0.5;  // whether another process is done
+constexpr double kAskAgainSeconds = 0.5;  // for another process to finish
 constexpr double kTellSeconds = 300;
-constexpr uint64_t kLeastWork = 100'000;  // of the smallest graphs, in bytes: the compiler's start
+constexpr uint64_t kLeastWork = 100'000;  // for the smallest graphs, in bytes: the compiler's start
 
 struct Task {
   neff::Graph graph;
-  std::string failure_stamp;                // of the failure that was there when we began
-  std::unique_ptr<neff::CompileHold> hold;  // until it is through
-  int retries = 0;                          // that are left
-  bool was_alone = false;                   // nothing ran beside its last try, on purpose
+  std::string failure_stamp;                // of a failure that existed when we began
+  std::unique_ptr<neff::CompileHold> hold;  // until it is done
+  int retries = 0;                          // left
+  bool was_alone = false;                   // nothing ran during its last try, on purpose
   CompileItem item;
 };
 
@@ -86,7 +86,7 @@ class Compilation {
     return options_.memory_per_job.value_or(LikelyCompilerMemory(graph.bytes));
   }
 
-  // The largest that fits, or, when nothing runs, one that has to run alone.
+  // Starts the largest that fits, or, if nothing runs, one that has to run alone.
   Status StartWhatFits() {
     const bool one_is_alone = !running_.empty() && running_.front().alone;
     for (auto it = queue_.begin(); it != queue_.end() && !one_is_alone && !stopped_;) {
@@ -122,8 +122,8 @@ class Compilation {
     return OkStatus();
   }
 
-  // Takes the locks of the entry, and looks whether another process was quicker. False: the task
-  // has gone elsewhere. What is wrong with the entry is told of it alone.
+  // Takes the locks of the entry, and checks whether another process was faster. False: the task is
+  // not to be run. Errors in the entry are reported for it alone.
   bool Hold(Task& task) {
     const Result<bool> held = TryToHold(task);
     if (held.ok()) return *held;
@@ -152,7 +152,7 @@ class Compilation {
     }
     NXDKIT_ASSIGN(const std::string stamp, FileStamp(FailurePath(task.graph)));
     if (stamp == task.failure_stamp || stamp == "-") {
-      // A cut graph is told here, and not by the compiler an hour later, or never.
+      // A truncated graph is reported here, and not by the compiler an hour later, or never.
       NXDKIT_TRY(neff::CheckGraph(task.graph));
       return true;
     }
@@ -162,7 +162,7 @@ class Compilation {
     return false;
   }
 
-  // Those that other processes have.
+  // Looks again at the entries that other processes compile.
   void AskAgain() {
     const bool idle = queue_.empty() && alone_.empty();
     if (waiting_.empty() || asked_.Seconds() < kAskAgainSeconds || !(idle || running_.empty()))
@@ -186,7 +186,8 @@ class Compilation {
   void GiveUpWaiting() {
     Task task = std::move(waiting_.back().task);
     waiting_.pop_back();
-    task.item.message = "another process has been working on it for longer than one may run";
+    task.item.message =
+        "another process has been working on it for longer than one is allowed to run";
     End(std::move(task), "locked");
   }
 
@@ -214,7 +215,7 @@ class Compilation {
   Status TakeOutcome(RunningTask ended) {
     Result<CompilerOutcome> finished = ended.run.Finish();
     if (!finished.ok() && finished.error().code() == Errc::kInterrupted) return finished.error();
-    if (!finished.ok()) {  // its work folder cannot be read; the others may end
+    if (!finished.ok()) {  // its work folder cannot be read; the others may finish
       if (!stopped_) stopped_ = finished.error();
       return OkStatus();
     }
@@ -243,14 +244,14 @@ class Compilation {
                                                  {compiler_.version, outcome.seconds});
     if (!published.ok()) {
       StopIfFull(published.error());
-      run.KeepResult();  // of hours, perhaps
+      run.KeepResult();  // perhaps hours of work
       task.item.message =
           fmt::format("{}; the result is kept, {}", published.error().ToString(), run.neff());
       return End(std::move(task), "not written");
     }
     compiled_work_ += WorkOf(task.graph);
     compiled_seconds_ += outcome.seconds;
-    task.item.message.clear();  // of an earlier try
+    task.item.message.clear();  // from an earlier try
     End(std::move(task), "compiled");
   }
 
@@ -312,7 +313,7 @@ class Compilation {
     options_.tell(item, progress_);
   }
 
-  // At the rate of those that were compiled, as many at once as run now.
+  // At the rate so far, with as many at once as run now.
   std::optional<double> SecondsLeft() const {
     if (compiled_seconds_ <= 0) return std::nullopt;
     const double rate = compiled_seconds_ / compiled_work_;
@@ -347,8 +348,8 @@ class Compilation {
   std::list<RunningTask> running_;
   CompileReport report_;
   CompileProgress progress_;
-  std::optional<Error> stopped_;  // nothing more is begun
-  bool says_waiting_ = false;     // that another one is waited for
+  std::optional<Error> stopped_;  // nothing more is started
+  bool says_waiting_ = false;     // the wait for another process is reported
   double compiled_work_ = 0;
   double compiled_seconds_ = 0;
   Stopwatch watch_, asked_, told_;
@@ -359,7 +360,7 @@ class Compilation {
 Result<CompileReport> CompileGraphs(const CompilePlan& plan, const GraphCompiler& compiler,
                                     const CompileOptions& options) {
   SweepScratchFolders(options.work_folder, kWorkFolder);
-  // The locks of a process that died between the result and the end of its lock.
+  // The locks of a process that died between writing the result and releasing its lock.
   for (const std::string& folder : plan.locked) neff::RemoveIdleLocks(folder);
   return Compilation(plan, compiler, options).Run(plan.graphs);
 }

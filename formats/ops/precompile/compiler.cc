@@ -15,7 +15,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// "[NCC_EVRF059]", "[F137]": capitals, digits and underlines, and a digit among them.
+// "[NCC_EVRF059]", "[F137]": capitals, digits and underscores, with at least one digit.
 bool HasCode(std::string_view line) {
   for (size_t open = line.find('['); open != std::string_view::npos;
        open = line.find('[', open + 1)) {
@@ -56,7 +56,7 @@ Result<GraphCompiler> FindGraphCompiler(const std::optional<std::string>& said,
   for (std::string& word : compiler.command) {
     const bool relative = !word.starts_with('/') && word.find('/') != std::string::npos;
     if (!relative || KindForHint(word) != PathKind::kFile) continue;
-    // The name stays: a link may say by its name what a program is to do.
+    // The name stays: a link's name may tell a program what to do.
     NXDKIT_ASSIGN(const std::string folder, RealPath(ParentPath(word)));
     word = JoinPath(folder, BaseName(word));
   }

@@ -24,11 +24,11 @@ constexpr int kGaveUpCode = 70;
 constexpr int kNotExecutable = 126;  // of a shell
 constexpr int kNotThere = 127;
 constexpr int kSignals = 128;
-constexpr int kMostSignal = 64;  // Python's sys.exit(-1) is 255, and no signal
+constexpr int kMostSignal = 64;  // Python's sys.exit(-1) is 255, not a signal
 constexpr uint64_t kLeastRoom = 1 << 20;
 constexpr char kRoomFile[] = "room";
 
-// The end of a log; "" where there is none.
+// The end of a log; "" if there is none.
 std::string EndOf(const std::string& path) {
   const Result<std::string> text = ReadEnd(path, kMostKeptBytes);
   return text.ok() ? *text : "";
@@ -40,8 +40,8 @@ Result<Descriptor> Open(const std::string& path, int flags) {
   return file;
 }
 
-// Whether there is room for more in the work folder. On a full disk a compiler cannot write that it
-// is full.
+// Whether there is room for more in the work folder. On a full disk a compiler cannot report that
+// it is full.
 bool HasRoom(const std::string& folder) {
   const Result<File> file = File::OpenWrite(JoinPath(folder, kRoomFile));
   return file.ok() && file->Allocate(kLeastRoom).ok();
@@ -102,13 +102,13 @@ std::string CompilerRun::Log() const {
 
 void CompilerRun::EndNow() {
   has_timed_out_ = !process_.HasEnded();
-  process_.Kill();  // others run beside it, and wait for us
+  process_.Kill();  // others run too, and wait for us
 }
 
 Result<CompilerOutcome> CompilerRun::Finish() {
   CompilerOutcome outcome;
   outcome.seconds = watch_.Seconds();
-  process_.Kill();  // what it left running
+  process_.Kill();  // with processes that it left running
   outcome.log = Log();
   return Judge(process_.exit_code(), std::move(outcome));
 }
@@ -125,11 +125,11 @@ Result<CompilerOutcome> CompilerRun::Judge(int exit_code, CompilerOutcome outcom
   if (SaysFull(outcome.log)) return with(CompilerEnd::kDiskIsFull, line);
   if (exit_code == 0) {
     const Result<std::vector<std::string>> faults = neff::NeffFaults(neff(), {});
-    // That it cannot be read is no failure of the graph.
+    // Failure to read it is not a failure of the graph.
     if (!faults.ok() && faults.error().code() == Errc::kIo) return faults.error();
     if (faults.ok() && faults->empty()) return with(CompilerEnd::kDone, "");
     return with(CompilerEnd::kGaveUp,
-                "it ended with 0 and left no whole NEFF: " +
+                "it ended with 0 but left no complete NEFF: " +
                     (faults.ok() ? faults->front() : faults.error().message()));
   }
   const std::string how = process_.EndText();

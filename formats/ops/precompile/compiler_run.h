@@ -16,27 +16,27 @@ namespace nxdkit::ops {
 inline constexpr char kWorkFolder[] = "nxdkit-compile";  // a ScratchFolder
 
 enum class CompilerEnd : uint8_t {
-  kDone,       // a whole NEFF is there
-  kGaveUp,     // it ended with a failure of its own
-  kCannotRun,  // it is broken itself: a module or a program that it needs is missing
-  kExit70,     // the same with the status that one of many compilers has by chance
-  kKilled,     // by a signal, or for want of memory, as it says
-  kTimedOut,   // it was ended by us
-  kDiskIsFull  // it says so
+  kDone,       // a complete NEFF was made
+  kGaveUp,     // it ended with an error of its own
+  kCannotRun,  // it is broken: a module or a program that it needs is missing
+  kExit70,     // the same with a status that one of many compilers gets by chance
+  kKilled,     // by a signal, or out of memory, as it reports
+  kTimedOut,   // ended by us
+  kDiskIsFull  // as it reports
 };
-// Whether it may go otherwise when nothing runs beside it.
+// Whether it may succeed if nothing else runs.
 inline bool IsByChance(CompilerEnd end) {
   return end == CompilerEnd::kExit70 || end == CompilerEnd::kKilled;
 }
 
 struct CompilerOutcome {
   CompilerEnd end = CompilerEnd::kDone;
-  std::string message;  // why, one line; "" when it is done
+  std::string message;  // the reason, one line; "" if it is done
   std::string log;      // its end, bounded
   double seconds = 0;
 };
 
-// Move-only. The compiler ends with the object, and when we are gone.
+// Move-only. The compiler ends with the object, and with this process.
 class CompilerRun {
  public:
   static Result<CompilerRun> Start(const GraphCompiler& compiler, const neff::Graph& graph,
@@ -46,9 +46,9 @@ class CompilerRun {
   double seconds() const { return watch_.Seconds(); }
   // After it has ended.
   Result<CompilerOutcome> Finish();
-  void EndNow();                       // it has run for too long
+  void EndNow();                       // for a run that took too long
   std::string neff() const;            // the path of the result
-  void KeepResult() { work_.Keep(); }  // for people, where it could not be published
+  void KeepResult() { work_.Keep(); }  // for people, if it could not be published
 
  private:
   CompilerRun(ScratchFolder work, std::string stem, Process process, std::optional<Keeper> keeper)

@@ -132,8 +132,8 @@ Result<std::vector<size_t>> CacheIndex::WithKey(const neff::Graph& graph) const 
   return with;
 }
 
-// Each is read once, however many graphs are of its size. One that cannot be read is no reason to
-// say nothing of the others.
+// Each is read once, however many graphs have its size. A failure to read one does not keep the
+// others from being reported.
 Status CacheIndex::Read(const std::string& file, SameSize& same) const {
   for (const size_t i : std::exchange(same.unread, {})) {
     const Result<std::string> digest =
@@ -144,10 +144,10 @@ Status CacheIndex::Read(const std::string& file, SameSize& same) const {
   return OkStatus();
 }
 
-// ModelBuilder's keys have the flags in them: there the bytes of the graph decide.
+// ModelBuilder's keys contain the flags: there the bytes of the graph decide.
 Result<std::vector<size_t>> CacheIndex::WithBytes(const neff::Graph& graph) {
   std::vector<size_t> with;
-  if (graph.file.empty()) return with;  // known by its name alone
+  if (graph.file.empty()) return with;  // known only by name
   NXDKIT_ASSIGN(SameFile* const file, SameFileOf(graph));
   const std::string path = JoinPath(graph.path, graph.file);
   NXDKIT_ASSIGN(const PathInfo info, LookAt(path));
@@ -176,7 +176,7 @@ Result<Miss> CacheIndex::ExplainAbsent(const neff::Graph& graph) {
     if (entry.module == BaseName(graph.name))
       return Miss{graph.name,
                   "version",
-                  fmt::format("compiled by {}, and the run has {}", entry.compiler, graph.compiler),
+                  fmt::format("compiled by {}, but the run has {}", entry.compiler, graph.compiler),
                   neff::EntryName(entry),
                   {},
                   {}};

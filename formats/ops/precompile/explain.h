@@ -1,4 +1,4 @@
-// Why a cache has no result of a graph.
+// The reason why a cache has no result for a graph.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@ namespace nxdkit::ops {
 struct Miss {
   std::string entry;
   // "flags": compiled with others; "version": by another compiler; "failed", "locked": by a process
-  // that is gone; "being compiled"; "not compiled": the graph alone is there; "absent"
+  // that is gone; "being compiled"; "not compiled": only the graph exists; "absent"
   std::string reason;
-  std::string message;  // a sentence of it
+  std::string message;  // in one sentence
   std::string other;    // the entry that has the result, for "flags" and "version"
   std::vector<std::string> only_here, only_there;  // flags
 };
 
-// Looks graphs up in one cache, which need not be there. In time that does not grow with the number
-// of its entries, but for the first graph of each compiler that is not found by its key.
+// Looks graphs up in one cache, which need not exist. The time does not grow with the number of
+// entries, except for the first graph of each compiler that is not found by its key.
 class CacheIndex {
  public:
   static Result<CacheIndex> Open(const std::string& root, const std::function<Status()>& poll);
 
-  // nullopt: there is a result, and the run compiles nothing for it.
+  // nullopt if there is a result, and the run need not compile it.
   Result<std::optional<Miss>> Explain(const neff::Graph& graph);
   const neff::FoundTree& tree() const { return tree_; }
 
@@ -36,7 +36,7 @@ class CacheIndex {
     std::vector<size_t> unread;
     std::map<std::string, std::vector<size_t>> by_digest;
   };
-  // The graphs of one compiler that lie in a file of one name, by their size.
+  // The graphs of one compiler in files of one name, by size.
   using SameFile = std::map<uint64_t, SameSize>;
 
   Result<std::optional<Miss>> ExplainThere(const neff::Graph& graph,
@@ -45,7 +45,7 @@ class CacheIndex {
   Result<bool> HasResult(const neff::CacheEntry& entry) const;
   Result<SameFile*> SameFileOf(const neff::Graph& graph);
   Status Read(const std::string& file, SameSize& same) const;
-  // Entries with a result for the same graph, of one key or of the same bytes.
+  // Entries with a result for the same graph, by key or by bytes.
   Result<std::vector<size_t>> WithKey(const neff::Graph& graph) const;
   Result<std::vector<size_t>> WithBytes(const neff::Graph& graph);
 
@@ -53,7 +53,7 @@ class CacheIndex {
   neff::CacheListing listing_;
   std::map<std::string, size_t> by_name_;
   std::map<std::string, std::vector<size_t>, std::less<>> by_key_;
-  std::map<std::string, SameFile> files_;  // by the compiler and the name of the file
+  std::map<std::string, SameFile> files_;  // by the compiler and the file's name
   std::function<Status()> poll_;
 };
 

@@ -21,9 +21,9 @@ bool IsOfCompiler(const neff::Graph& graph, const GraphCompiler& compiler) {
   return graph.compiler == std::string(kCompilerPrefix) + compiler.version;
 }
 
-constexpr uint64_t kMostAsked = 16;  // finished entries: each is a file to be opened
+constexpr uint64_t kMostAsked = 16;  // finished entries: each is a file to open
 
-// The compiler's version as the NEFF of a vLLM Neuron tree says it, when it is another one.
+// Records the compiler's version from the NEFF of a vLLM Neuron tree, if it is another one.
 void TakeBuild(const neff::Graph& graph, const GraphCompiler& compiler, CompilePlan& plan) {
   if (plan.tree.kind != neff::TreeKind::kLite || plan.finished > kMostAsked) return;
   const Result<File> file = File::OpenRead(JoinPath(graph.path, neff::LiteNeffName(graph.name)));
@@ -51,7 +51,7 @@ void TakeFinished(const neff::Graph& graph, const GraphCompiler& compiler, Compi
 void TakeEntry(const neff::CacheEntry& entry, const GraphCompiler& compiler, CompilePlan& plan) {
   const Result<std::optional<neff::Graph>> graph = neff::GraphOfEntry(plan.tree, entry);
   if (!graph.ok()) {
-    const bool went = KindForHint(entry.path) == PathKind::kMissing;  // meanwhile
+    const bool went = KindForHint(entry.path) == PathKind::kMissing;  // removed meanwhile
     if (!went) plan.left.push_back({neff::EntryName(entry), graph.error().ToString()});
     return;
   }
@@ -72,7 +72,7 @@ Result<CompilePlan> PlanCompile(const neff::FoundTree& tree, const GraphCompiler
                                 const std::optional<std::vector<std::string>>& wanted,
                                 const std::function<Status()>& poll) {
   if (tree.kind == neff::TreeKind::kNeff)
-    return Unsupported("a tree of {} keeps no graphs", neff::TreeName(tree.kind)).in(tree.root);
+    return Unsupported("a tree of {} has no graphs", neff::TreeName(tree.kind)).in(tree.root);
   CompilePlan plan;
   plan.tree = tree;
   plan.is_of_run = wanted.has_value();

@@ -27,7 +27,7 @@ void SweepScratchFolders(const std::string& parent, std::string_view name) {
     if (!leftover || leftover->of != name || !neff::IsOurs(*leftover)) continue;
     const std::string path = JoinPath(parent, each);
     const Result<bool> abandoned = neff::IsAbandoned(path, *leftover, moment);
-    // Another user's, in a folder for everybody, is that user's to remove.
+    // Another user's folder, in a shared place, is left to that user.
     if (abandoned.ok() && *abandoned) (void)RemoveTree(path).ok();
   }
 }

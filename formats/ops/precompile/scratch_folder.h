@@ -1,4 +1,4 @@
-// Folders that go with who made them.
+// Temporary folders that are removed with their owner.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 namespace nxdkit::ops {
 
 // Move-only, and locked while it lives. After kill -9 it stays until a later one of its name is
-// made beside it and nobody can be at work in it any more.
+// made next to it and nobody can be at work in it any more.
 class ScratchFolder {
  public:
-  // In `parent`, which is made: an absolute path. `name` is what it is for: a word.
+  // In `parent`, which is created: an absolute path. `name` is a word for its purpose.
   static Result<ScratchFolder> Make(const std::string& parent, std::string_view name);
   ScratchFolder(ScratchFolder&& other) noexcept
       : path_(std::exchange(other.path_, "")), lock_(std::move(other.lock_)) {}
@@ -30,7 +30,7 @@ class ScratchFolder {
   FolderLock lock_;
 };
 
-// Removes those of processes that died, as far as they are ours to remove.
+// Removes the folders of processes that died, as far as they are ours to remove.
 void SweepScratchFolders(const std::string& parent, std::string_view name);
 
 }  // namespace nxdkit::ops

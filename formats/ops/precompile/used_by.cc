@@ -27,8 +27,8 @@ bool IsWord(char c) {
   return IsAlnum(c) || c == '_' || c == '+' || c == '-' || c == '.' || c == '/';
 }
 
-// "neuronxcc-2.21/MODULE_x+y" of ".../neuronxcc-2.21/MODULE_x+y/model.neff"; without a compiler the
-// module alone; a key of 32 digits. Parts of a path behind the name do not count.
+// "neuronxcc-2.21/MODULE_x+y" of ".../neuronxcc-2.21/MODULE_x+y/model.neff"; without a compiler
+// only the module; a key of 32 digits. The path after the name is ignored.
 void TakeWord(std::string_view word, Names& names) {
   const std::vector<std::string_view> parts = Split(word, '/');
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -57,14 +57,15 @@ void TakeLine(std::string_view line, Names& names) {
   }
 }
 
-// A module without its compiler says nothing more where another place names both.
+// A module without its compiler adds nothing if another place names both.
 void DropHalfNames(Names& names) {
   const Names all = names;
   for (const std::string& name : all)
     if (name.find('/') != std::string::npos) names.erase(BaseName(name));
 }
 
-// Whether it is a document of ours; then its entries are taken, and not those of its explanations.
+// Whether it is one of our documents; then its entries are taken, but not those in its
+// explanations.
 bool TakeReport(const std::string& path, Names& names) {
   const Result<std::string> text = ReadSmallFile(path, kMaxReportBytes);
   if (!text.ok() || !text->starts_with('{')) return false;
@@ -90,14 +91,14 @@ Result<UsedEntries> ReadUsedBy(const std::string& path, const neff::FoundTree& t
       return OkStatus();
     }));
   DropHalfNames(names);
-  if (names.empty()) return Corrupt("no entry of a compile cache is named in it").in(path);
+  if (names.empty()) return Corrupt("it names no entry of a compile cache").in(path);
   NXDKIT_ASSIGN(const neff::CacheListing listing,
                 neff::ListTreeOf(tree, neff::MomentOf(tree.root)));
   UsedEntries used;
   Names found;
   for (const neff::CacheEntry& entry : listing.entries) {
     const std::string name = neff::EntryName(entry);
-    // A module without its compiler stands for all that have it.
+    // A module without its compiler stands for all of that name.
     const bool whole = names.contains(name);
     if (!whole && !names.contains(entry.module)) continue;
     used.there.push_back(name);

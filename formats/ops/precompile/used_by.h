@@ -1,4 +1,4 @@
-// Which entries of a compile cache a run uses, as a file tells.
+// The entries of a compile cache that a run uses, according to a file.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace nxdkit::ops {
 
-// `path`: what neuron-cache collect, warm or check said with --json; or any text in which entries
-// are named, a list or the log of a run. Names of entries of the tree that are there, sorted, and
-// those that are not.
+// `path`: the --json output of neuron-cache collect, warm or check; or any text that names entries,
+// a list or the log of a run. The existing entries that it names, sorted, and those that do not
+// exist.
 struct UsedEntries {
   std::vector<std::string> there;
   std::vector<std::string> missing;

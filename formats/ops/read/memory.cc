@@ -23,7 +23,7 @@ std::string PlaceText(const MemoryPlace& place) {
                      place[2] > 0 ? fmt::format(", ep rank {}", place[2]) : "");
 }
 
-// The bytes from a tensor's first element to its last; nullopt where they cannot be counted.
+// The bytes from a tensor's first element to its last; nullopt on overflow.
 std::optional<uint64_t> SpannedBytes(const MemoryTensor& tensor, const Shape& strides) {
   int64_t last = 0;
   for (size_t d = 0; d < strides.size(); ++d) {
@@ -52,7 +52,7 @@ Result<Shape> StridesOf(const MemoryTensor& tensor) {
   return tensor.strides;
 }
 
-// Tensors of the same memory have one storage, as in a file that keeps a tied pair once.
+// Tensors in the same memory share one storage, as in a file that stores a tied pair once.
 class MemoryStorages {
  public:
   explicit MemoryStorages(std::string name) : name_(std::move(name)) {}
@@ -72,7 +72,7 @@ class MemoryStorages {
       bytes = *spanned;
     }
     if (bytes > 0 && tensor.data == nullptr)
-      return BadUsage("no memory is given for {} bytes", bytes);
+      return BadUsage("no memory was given for {} bytes", bytes);
     std::shared_ptr<const Storage>& storage = storages_[{tensor.data, bytes}];
     if (!storage) storage = BorrowedStorage({tensor.data, bytes}, name_);
     return StoredTensor{tensor.name, tensor.dtype, tensor.shape, strides, 0, false, storage};
@@ -101,7 +101,7 @@ class MemoryOpener {
       if (rank < 0 || rank > kMostRank)
         return BadUsage("rank {}, expected 0 to {}", rank, kMostRank);
     if (model_.layout != &kNxd && place != MemoryPlace{})
-      return BadUsage("it is of {}, and a model's parameters are of none", PlaceText(place));
+      return BadUsage("it belongs to {}, but a model's parameters have no rank", PlaceText(place));
     if (!names_[place].insert(tensor.name).second)
       return BadUsage("two tensors of this name ({})", PlaceText(place));
     TensorFile& file = files_[place];
@@ -130,7 +130,7 @@ class MemoryOpener {
     return OkStatus();
   }
 
-  // Ranks from 0 on, each with every other.
+  // Checks that all combinations of ranks from 0 on are there.
   Status CheckGrid(const MemoryPlace& ends) const {
     const bool has_ep = ends[2] > 1;
     for (int t = 0; t < ends[0]; ++t)
@@ -138,9 +138,8 @@ class MemoryOpener {
         for (int e = 0; e < ends[2]; ++e)
           if (!files_.contains({t, p, e}))
             return BadUsage(
-                       "no tensors of tp rank {}, pp rank {}{}; the shards are of tp {}, pp "
-                       "{}{}",
-                       t, p, has_ep ? fmt::format(", ep rank {}", e) : "", ends[0], ends[1],
+                       "no tensors of tp rank {}, pp rank {}{}; the shards have tp {}, pp {}{}", t,
+                       p, has_ep ? fmt::format(", ep rank {}", e) : "", ends[0], ends[1],
                        has_ep ? fmt::format(", ep {}", ends[2]) : "")
                 .in(model_.name)
                 .hint("give the shards of all ranks");

@@ -14,7 +14,7 @@ namespace {
 struct RankAxis {
   std::string_view name;
   int64_t asked;
-  int64_t (*of)(const LayoutFile& file);  // -1: to none
+  int64_t (*of)(const LayoutFile& file);  // -1: no rank
 
   bool Has(const LayoutFile& file) const { return of(file) < 0 || of(file) == asked; }
 };
@@ -44,7 +44,7 @@ Status CheckAxis(const RankAxis& axis, const Layout& layout) {
   return BadUsage("{} {}: the layout has {}", axis.name, axis.asked, RanksText(ranks));
 }
 
-// The shape of each tensor as its file has it, where that joins dimensions of the layout.
+// Gives each tensor its shape in the file, if that joins dimensions of the layout.
 void TakeSeenShapes(OutputPlan& output) {
   std::vector<size_t> next(output.files.size(), 0);
   for (size_t t = 0; t < output.outputs.size(); ++t) {

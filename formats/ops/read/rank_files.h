@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops/read: the part of an output that lies in the files of one rank.
+// PRIVATE to formats/ops/read: the part of an output in the files of one rank.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace nxdkit::ops {
 
-// The rest of a planned output: tensors[i] belongs to outputs[i], whose shape is the one that
-// the file's format sees.
+// The part of a planned output that is left: tensors[i] belongs to outputs[i], which has the shape
+// in the file.
 struct RankTensors {
   Layout layout;
   std::vector<OutputTensor> outputs;
 };
 
-// kUsage, with the ranks that there are, for one that no file has.
+// kUsage, with the existing ranks, for one that no file has.
 Result<RankTensors> TensorsOfPlace(OutputPlan output, RankPlace place);
 
 }  // namespace nxdkit::ops

@@ -21,8 +21,8 @@ namespace nxdkit::ops {
 namespace {
 
 constexpr uint64_t kStagingBytes = uint64_t{4} << 20;
-// A slice above this is read by several threads, in chunks: a disk is not kept busy by one, and the
-// page cache is copied from as fast as there are cores. More than four gained nothing.
+// A slice larger than this is read by several threads, in chunks: one does not keep a disk busy,
+// and copying from the page cache scales with the cores. More than four gained nothing.
 constexpr uint64_t kAloneBytes = uint64_t{32} << 20;
 constexpr uint64_t kChunkBytes = uint64_t{8} << 20;
 constexpr int kMostThreads = 4;
@@ -35,7 +35,7 @@ bool HoldsMoreThanWeights(const BoundArtifact& source) {
   return source.optimizer || !source.run.empty() || !source.run_objects.empty();
 }
 
-// The source without what no file of the output's weights has.
+// The source without the parameters that no weight file of the output has.
 std::shared_ptr<const BoundArtifact> WeightsFor(std::shared_ptr<const BoundArtifact> source,
                                                 const Kind& kind) {
   const bool leaves_carried = !kind.keeps_carried && !source->carried.empty();
@@ -46,19 +46,19 @@ std::shared_ptr<const BoundArtifact> WeightsFor(std::shared_ptr<const BoundArtif
   return std::make_shared<const BoundArtifact>(std::move(weights));
 }
 
-// Convert opens an adapter again, where the output has one A for several modules.
+// Convert opens an adapter again if the output has one A for several modules.
 Status CheckSharing(const BoundArtifact& source, const Output& output) {
   if (!source.lora) return OkStatus();
   const std::optional<nxd::LoraSharing> shares = output.Sharing();
   const nxd::LoraSharing& own = source.lora->sharing;
   if (!shares || ((own.qkv || !shares->qkv) && (own.gate_up || !shares->gate_up)))
     return OkStatus();
-  return Unsupported("modules of the layout share one A, those of the adapter do not")
+  return Unsupported("modules of the layout share one A, but the adapter's do not")
       .in(source.artifact.path)
-      .hint("convert the adapter, and read what comes out");
+      .hint("convert the adapter, and read the result");
 }
 
-// Elements smaller than a byte are never cut or moved: the tensor is stored as it is read.
+// Elements smaller than a byte are never cut or moved: the tensor must be stored as it is read.
 Status CheckSubByte(const TensorPlan& plan, const BoundLayout& bound, const OutputTensor& output,
                     const Slice& slice) {
   const bool is_copy = plan.copies.size() == 1 && plan.fills.empty();
@@ -87,7 +87,7 @@ std::vector<uint32_t> SourcesOf(const TensorPlan& plan, const Shape& laid_out, c
 struct TensorReader::State {
   std::shared_ptr<const BoundArtifact> source;
   Layout layout;
-  std::vector<OutputTensor> outputs;  // of layout.tensors, as they are seen
+  std::vector<OutputTensor> outputs;  // of layout.tensors, in their shapes in the file
   Plan plan;
   SourceFiles files;
 };
@@ -154,7 +154,7 @@ std::string TensorReader::Explain(size_t tensor) const {
                        WhereText(state_->layout.files[layout.file], ""));
 }
 
-// `to` is where the slice's first element belongs, and `strides` are those of the bytes around it.
+// `to` is the place of the slice's first element, and `strides` are those of the bytes around it.
 Status TensorReader::ReadChunk(size_t tensor, const Slice& slice, const Shape& strides,
                                std::byte* to) const {
   const OutputTensor& output = state_->outputs[tensor];
@@ -204,8 +204,8 @@ Status TensorReader::Read(size_t tensor, const Slice& slice, std::span<std::byte
   const std::vector<uint32_t> files = state_->files.FilesOf(
       *state_->source, SourcesOf(plan, state_->layout.tensors[tensor].shape, output.shape, slice));
   Status read = ReadBytes(tensor, slice, to).on(output.name);
-  // Looked at afterwards: what was written to while it was read shows too, and is the reason of
-  // whatever else went wrong.
+  // Checked afterwards: a write during the read is noticed too, and is the cause of any other
+  // error.
   NXDKIT_TRY(state_->files.CheckUnchanged(files).on(output.name));
   return read;
 }

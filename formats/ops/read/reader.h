@@ -1,5 +1,5 @@
-// Random access to tensors of a layout, whatever they are made from: the parameters of an artifact,
-// what one rank's files of an output would hold, what a rank of an engine holds. Nothing is
+// Random access to tensors of a layout, whatever their source: the parameters of an artifact, the
+// contents of one rank's files of an output, the tensors on a rank of an engine. Nothing is
 // written, and a tensor is made when it is read, from the source's own files.
 #pragma once
 
@@ -21,36 +21,36 @@ using nxdkit::CheckSlice;
 using nxdkit::Slice;
 using nxdkit::WholeSlice;
 
-// A rank of an output's layout. Of a layout whose ranks are of one kind (FSDP's, a distributed
-// checkpoint's) `tp` is the rank.
+// A rank of an output's layout. In a layout with only one kind of rank (FSDP's, a distributed
+// checkpoint's) it is `tp`.
 struct RankPlace {
   int64_t tp = 0;
   int64_t pp = 0;
   int64_t ep = 0;
 };
 
-// Memory: the plan, and while something is read a few MiB for each thread. Immutable once made;
-// thread-safe; copies share all.
+// Memory: the plan, and during a read a few MiB for each thread. Immutable once made; thread-safe;
+// copies share everything.
 //
-// A file that changes after the reader was made is an error, kCorrupt, when what lies in it is
-// read. `opened`, a reader that was made when the source was opened, says what its files were
-// then; nullptr: they are looked at now.
+// A file that changes after the reader was made is an error, kCorrupt, when a tensor in it is read.
+// `opened`, a reader made when the source was opened, has the state of its files at that time;
+// nullptr: they are looked at now.
 class TensorReader {
  public:
   // The parameters, whole, under their own names, in the order of source->params: the model's
-  // first. kCorrupt for a parameter that is stored nowhere.
+  // first. kCorrupt for a parameter that is not stored.
   static Result<TensorReader> OfParameters(std::shared_ptr<const BoundArtifact> source);
 
-  // The tensors that the files of one rank hold of an output of `kind`, in their order, as Convert
-  // writes them: with replicas and padding, the weights alone. Files that belong to no rank belong
-  // to every one. kUsage for a rank that no file has; else as DecideOutput, PlanOutput (which
-  // `max_memory` is for) and BuildPlan.
+  // The tensors in the files of one rank of an output of `kind`, in their order, as Convert writes
+  // them: with replicas and padding, weights only. Files that belong to no rank belong to every
+  // one. kUsage for a rank that no file has; else as DecideOutput, PlanOutput (for which
+  // `max_memory` is) and BuildPlan.
   static Result<TensorReader> OfRank(std::shared_ptr<const BoundArtifact> source, const Kind& kind,
                                      const OutputOptions& options, RankPlace rank,
                                      uint64_t max_memory, const TensorReader* opened = nullptr);
 
   // The tensors of an engine's rank (LayoutOfEngine, LayoutOfNeuron), in `dtype`. kUnsupported as
-  // the layout, and for what is no model that is known.
+  // the layout, and for a model that is not known.
   static Result<TensorReader> OfEngine(std::shared_ptr<const BoundArtifact> source,
                                        const RankLayout& layout, int rank, Dtype dtype,
                                        const TensorReader* opened = nullptr);
@@ -59,12 +59,12 @@ class TensorReader {
   const BoundArtifact& source() const;
 
   // The bytes of a slice, packed row-major, little-endian, into `to`. kUsage for a tensor or a
-  // slice that there is not, and for another size of `to` than the slice has; kUnsupported for an
+  // slice that does not exist, and if the size of `to` is not the slice's; kUnsupported for an
   // element type that cannot be made, and for a part of a tensor whose elements are smaller than a
-  // byte. What is in `to` after an error is undefined.
+  // byte. After an error the contents of `to` are undefined.
   Status Read(size_t tensor, const Slice& slice, std::span<std::byte> to) const;
 
-  // Where every element of a tensor comes from, as nxd-convert --explain prints it.
+  // The source of every element of a tensor, as nxd-convert --explain prints it.
   std::string Explain(size_t tensor) const;
 
  private:

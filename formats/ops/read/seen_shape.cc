@@ -10,7 +10,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// The first dimension of the layout for each that is seen, and one past the last.
+// The first dimension of the layout for each one of the file, and one past the last.
 std::optional<std::vector<size_t>> FirstDimensions(const Shape& laid_out, const Shape& seen) {
   std::vector<size_t> first{0};
   size_t d = 0;
@@ -27,8 +27,8 @@ std::optional<std::vector<size_t>> FirstDimensions(const Shape& laid_out, const 
   return first;
 }
 
-// One dimension that is seen, and its slice. In the layout it is `length / inner` times `inner`.
-// Indices of the slice that are `period` apart have the same place among the inner ones: they are
+// A dimension in the file, and its slice. In the layout it is `length / inner` times `inner`.
+// Indices of the slice that are `period` apart have the same place among the inner ones: they form
 // one part.
 struct JoinedDimension {
   int64_t begin;
@@ -53,7 +53,7 @@ std::vector<JoinedDimension> DimensionsOf(const Shape& laid_out, const std::vect
   return dims;
 }
 
-// Adds the dimensions of the layout that one is, at part `number` of it.
+// Adds the layout's dimensions for `dim`, at part `number` of it.
 void AddDimension(const JoinedDimension& dim, int64_t number, int64_t stride,
                   std::span<const int64_t> inner_shape, LaidOutPart& part) {
   const int64_t index = dim.begin + number * dim.step;
@@ -75,7 +75,7 @@ void AddDimension(const JoinedDimension& dim, int64_t number, int64_t stride,
   }
 }
 
-// The next number of each dimension's parts; false after the last.
+// Advances to the next combination of part numbers; false after the last.
 bool Advance(Shape& numbers, const std::vector<JoinedDimension>& dims) {
   for (size_t i = dims.size(); i > 0; --i) {
     if (++numbers[i - 1] < dims[i - 1].parts()) return true;

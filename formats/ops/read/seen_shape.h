@@ -1,6 +1,6 @@
-// PRIVATE to formats/ops/read: tensors that their format sees with fewer dimensions than the layout
-// has, as torchtitan's projections, whose rows come in pairs: [rows, columns] in the checkpoint,
-// and [rows / 2, 2, columns] in the layout.
+// PRIVATE to formats/ops/read: tensors with fewer dimensions in their file than in the layout, such
+// as torchtitan's projections, whose rows come in pairs: [rows, columns] in the checkpoint, and
+// [rows / 2, 2, columns] in the layout.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace nxdkit::ops {
 
-// A slice of the laid out tensor, and where it belongs in the packed bytes of the one that is seen.
+// A slice of the tensor in the layout, and its place in the packed bytes of the one in the file.
 struct LaidOutPart {
   Slice slice;
   Shape strides;   // in elements, of the packed bytes, per dimension of the layout
@@ -20,8 +20,8 @@ struct LaidOutPart {
 // Whether each dimension of `seen` is one or more of `laid_out`, in order.
 bool JoinsDimensions(const Shape& laid_out, const Shape& seen);
 
-// The parts that make `slice` of the tensor that is seen, whose bytes are packed with `strides`.
-// The shapes are such.
+// The parts that make `slice` of the tensor in the file, whose bytes are packed with `strides`.
+// JoinsDimensions must hold for the shapes.
 std::vector<LaidOutPart> LaidOutParts(const Shape& laid_out, const Shape& seen, const Slice& slice,
                                       const Shape& strides);
 

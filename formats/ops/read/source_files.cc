@@ -62,7 +62,7 @@ Result<SourceFiles::ByParam> SourceFiles::FilesByParam(const BoundArtifact& arti
   return files;
 }
 
-// An adapter is small, and each of its matrices may be of several parameters: all of its files.
+// An adapter is small, and each of its matrices may belong to several parameters: all of its files.
 Result<SourceFiles::ByParam> SourceFiles::ComputedFrom(const BoundArtifact& artifact) {
   if (!artifact.base) return ByParam();
   NXDKIT_ASSIGN(ByParam files, FilesByParam(*artifact.base));
@@ -111,7 +111,7 @@ Status SourceFiles::CheckUnchanged(std::span<const uint32_t> files) const {
       return Corrupt("the file has changed since it was opened: {} found, {} expected",
                      FileText(found), FileText(expected))
           .in(path)
-          .hint("open it again; what was read of it before is of the file that was there");
+          .hint("open it again; values read before are the old file's");
   }
   return OkStatus();
 }

@@ -1,6 +1,6 @@
-// PRIVATE to formats/ops/read: the files that an artifact's values lie in, as they were when they
-// were opened. Values that are read later, from a file that somebody has written to meanwhile, are
-// nobody's.
+// PRIVATE to formats/ops/read: the files that hold an artifact's values, in their state when they
+// were opened. Values read later, from a file that was written to meanwhile, would belong to no
+// version.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace nxdkit::ops {
 // Immutable once made; thread-safe.
 class SourceFiles {
  public:
-  // Looks at each file once: those of the artifact, and those of a base and an adapter, of which
-  // its values are computed. Of those that `before` knows, nullptr for none, what it saw counts.
+  // Looks at each file once: the artifact's, and those of a base and an adapter from which its
+  // values are computed. For files known to `before`, nullptr for none, its state is used.
   static Result<SourceFiles> LookAtAll(const BoundArtifact& source, const SourceFiles* before);
 
-  // The files that these stored tensors are read from, each once. `source` is that of LookAtAll.
+  // The files from which these stored tensors are read, each once. `source` is that of LookAtAll.
   std::vector<uint32_t> FilesOf(const BoundArtifact& source,
                                 std::span<const uint32_t> stored) const;
-  // kCorrupt for the first of them that is not what it was: another file, of another size, or
-  // written to. Looks at each.
+  // kCorrupt for the first of them that has changed: replaced, of another size, or written to.
+  // Looks at each.
   Status CheckUnchanged(std::span<const uint32_t> files) const;
 
  private:
@@ -37,7 +37,7 @@ class SourceFiles {
     PathInfo info;
   };
 
-  // The state of a storage's file when it was opened; nullopt for what lies in memory.
+  // The state of a storage's file when it was opened; nullopt for a storage in memory.
   Result<std::optional<PathInfo>> FirstLook(const std::string& path) const;
   // The number of that file.
   Result<std::optional<uint32_t>> NumberOf(const StoredTensor& stored);
@@ -47,9 +47,9 @@ class SourceFiles {
 
   std::vector<Seen> files_;
   std::unordered_map<std::string, std::optional<uint32_t>> numbers_;
-  std::vector<std::optional<uint32_t>> own_;  // of each stored tensor
-  ByParam computed_from_;                     // of what is not stored as it is read
-  const SourceFiles* before_ = nullptr;       // while it is made
+  std::vector<std::optional<uint32_t>> own_;  // for each stored tensor
+  ByParam computed_from_;                     // for values that are computed, not stored
+  const SourceFiles* before_ = nullptr;       // only while it is made
 };
 
 }  // namespace nxdkit::ops

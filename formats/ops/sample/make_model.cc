@@ -16,7 +16,7 @@
 namespace nxdkit::ops {
 namespace {
 
-// Public shapes of the Qwen3 line; the other families take the nearest of theirs.
+// The published shapes of the Qwen3 line; the other families use the nearest ones.
 struct Shapes {
   const char* size;
   int64_t hidden, intermediate, layers, heads, kv_heads, head_dim, vocab;

@@ -20,7 +20,7 @@ namespace {
 using artifact::RowExchange;
 using models::Role;
 
-// "F32 to BF16": the parameters' types here, and there, where they differ; "" when they do not.
+// The pairs of different types of the same parameters, "F32 to BF16"; "" if there are none.
 std::string TypesText(const BoundArtifact& from, const BoundArtifact& to) {
   std::map<std::string, Dtype> dtypes;
   for (size_t t = 0; t < from.bound.stored.size(); ++t)
@@ -45,9 +45,9 @@ std::optional<size_t> TensorOf(const Layout& layout, const Finding& finding) {
   return std::nullopt;
 }
 
-// Whether most elements differ, as after rounding, or a good part of each tensor in which some do:
-// norms kept in float32, modules with an adapter merged into them. Where few do, the wide artifact
-// was made of the other's values, and those few are damage that rounding would hide.
+// Whether most elements differ, as after rounding, or a large share of each tensor in which some
+// do: norms kept in float32, modules with an adapter merged into them. If few do, the wide artifact
+// was made from the other's values, and those few are damage that rounding would hide.
 bool LooksRounded(const BoundArtifact& artifact, const std::vector<Finding>& findings) {
   const std::vector<StoredTensor>& tensors = artifact.bound.stored;
   int64_t all = 0;
@@ -57,19 +57,19 @@ bool LooksRounded(const BoundArtifact& artifact, const std::vector<Finding>& fin
   for (const Finding& finding : findings) {
     differing += finding.count;
     const std::optional<size_t> tensor = TensorOf(artifact.bound.layout, finding);
-    // A value projection in a fused tensor is a tenth of it and more.
+    // A value projection is at least a tenth of a fused tensor.
     everywhere &= tensor && finding.count > ElementCount(tensors[*tensor].shape).value_or(0) / 16;
   }
   return everywhere || differing > all / 2;
 }
 
-// --- which head is where another one belongs
+// --- heads in the place of others
 
-// Rows and columns that are compared: a strip of a head is enough to tell heads apart.
+// The number of rows or columns compared: a strip of a head is enough to tell heads apart.
 constexpr int64_t kStrip = 64;
 
 // The first elements of head `head` of a parameter, [strip rows or columns], as the layout stores
-// them, in tensor `only` where one is named; empty when they are not in one piece.
+// them, in tensor `only` if given; empty if they are not in one piece.
 Result<std::vector<std::byte>> ReadStrip(const BoundLayout& bound, std::optional<size_t> only,
                                          const LogicalTensor& param, uint32_t index, int64_t head,
                                          Dtype dtype) {
@@ -99,8 +99,7 @@ Result<std::vector<std::byte>> ReadStrip(const BoundLayout& bound, std::optional
   return std::vector<std::byte>();
 }
 
-// Extends the finding with the head that is really there, and with the cause, where the pattern is
-// a known one.
+// Adds to the finding the head that is really there, and the cause, if the pattern is known.
 Status ExplainHead(const BoundArtifact& expected, const BoundArtifact& actual, Finding& finding) {
   const auto index = expected.model->Find(finding.param);
   const std::optional<size_t> tensor = TensorOf(actual.bound.layout, finding);
@@ -137,7 +136,7 @@ Status ExplainHeads(const BoundArtifact& expected, const BoundArtifact& actual,
   return first == findings.end() ? OkStatus() : ExplainHead(expected, actual, *first);
 }
 
-// Names the exchange of rows that explains findings, in each of these.
+// Adds to the findings the exchange of rows that explains them.
 Status NameExchange(const BoundArtifact& expected, const BoundArtifact& actual,
                     VerifyReport& report) {
   NXDKIT_ASSIGN(const auto search, ExchangeSearch::Make(expected, actual));

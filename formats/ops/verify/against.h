@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops/verify: an artifact against another, of any layout and element type.
+// PRIVATE to formats/ops/verify: compares an artifact with another, of any layout and element type.
 #pragma once
 
 #include "formats/artifact/bound.h"
@@ -8,9 +8,9 @@
 namespace nxdkit::ops {
 
 // Compares every element of `artifact` with request.against, whose elements are rounded to its
-// types. Where that finds more than the other way round, `artifact` is taken for what the other one
-// was rounded from, and every element of the other is compared instead. Adds findings, checks and
-// warnings to `report`; `seen` is shown what `artifact` stores.
+// types. If that finds more differences than the other way round, `artifact` is taken for the wider
+// original of the other, and every element of the other is compared instead. Adds findings, checks
+// and warnings to `report`; `seen` is called with the stored values of `artifact`.
 Status VerifyAgainst(const VerifyRequest& request, const BoundArtifact& artifact,
                      const CompareSink::Seen& seen, VerifyReport& report);
 

@@ -15,10 +15,10 @@ namespace {
 
 constexpr size_t kMaxNeffs = 10'000;
 
-// Without one of these torch.jit.load refuses a file.
+// torch.jit.load refuses a file without one of these.
 constexpr const char* kNeeded[] = {"version", "data.pkl", "constants.pkl"};
 
-// What is wrong with the file, rather than with the system.
+// Whether the error is a fault of the file, rather than of the system.
 bool IsOfTheFile(Errc code) {
   return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kLimit;
 }
@@ -46,7 +46,7 @@ struct BlobChecker {
     report.findings.push_back(Finding("blob", std::move(message)).in(path));
   }
 
-  // A fault of the file becomes a finding, with its place.
+  // Turns a fault of the file into a finding, with its place.
   Status Take(const Error& error, std::string_view before) {
     if (!IsOfTheFile(error.code())) return error;
     std::string place;
@@ -56,7 +56,7 @@ struct BlobChecker {
     return OkStatus();
   }
 
-  // torch puts all records into one folder; its name may be any.
+  // torch puts all records into one folder, of any name.
   void CheckNames(const torch::ZipDirectory& directory) {
     if (directory.records().empty())
       return Add("it is not a TorchScript archive: it has no records");
@@ -76,7 +76,7 @@ struct BlobChecker {
     const auto pass = [&](std::span<const std::byte>) { return poll ? poll() : OkStatus(); };
     const Status read = torch::StreamRecord(file, record, pass);
     if (!read.ok()) return Take(read.error(), "");
-    // What torch compresses is code; strings of bytes, which NEFFs are, are stored as they are.
+    // torch compresses code; byte strings, such as NEFFs, are stored as they are.
     if (record.method != torch::zip::kStored) return OkStatus();
     std::vector<Error> damaged;
     const uint64_t end = record.data_offset + record.stored_bytes;
@@ -102,7 +102,7 @@ struct BlobChecker {
 
 // Compared as optimum-neuron does: as texts, its own version first.
 std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Installation& at) {
-  if (at.editable) return "has an editable optimum-neuron, of a version that is unknown";
+  if (at.editable) return "has an editable optimum-neuron, with an unknown version";
   if (at.optimum.empty()) return "has no optimum-neuron";
   if (at.optimum != stamp.optimum) return "has optimum-neuron " + at.optimum;
   if (at.compiler.empty()) return "has no neuronx-cc";
@@ -113,7 +113,7 @@ std::string WhyRefused(const rollout::VersionStamp& stamp, const rollout::Instal
 }  // namespace
 
 std::string NoNeffText(const std::string& path) {
-  return path + ": no NEFF was found in it; whether it is a compiled model cannot be told";
+  return path + ": no NEFF was found in it; it may not be a compiled model";
 }
 
 Result<BlobReport> CheckBlob(const std::string& path, BlobDepth depth,
@@ -170,7 +170,7 @@ void NameLoaders(const rollout::Bundle& bundle,
     return;
   }
   report.stamp = stamp;
-  report.checks.push_back(fmt::format("optimum-neuron {} beside neuronx-cc {} loads it, no other",
+  report.checks.push_back(fmt::format("only optimum-neuron {} with neuronx-cc {} loads it",
                                       stamp.optimum, stamp.compiler));
   for (const rollout::Installation& at : installations) {
     const std::string why = WhyRefused(stamp, at);

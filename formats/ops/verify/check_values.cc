@@ -59,7 +59,7 @@ Status ValueCheck::Read(const RunOptions& run, size_t first) {
   NXDKIT_ASSIGN(const ExecuteOptions options,
                 MakeExecuteOptions(LessPerThread(run, artifact_.reading_bytes)));
   ScanSink sink(selection.numbers, scan_);
-  return RunPlan(selection, artifact_.bound, options, run, "looking at values", sink);
+  return RunPlan(selection, artifact_.bound, options, run, "checking values", sink);
 }
 
 std::vector<Finding> ValueCheck::Findings() const {

@@ -1,4 +1,4 @@
-// PRIVATE to formats/ops/verify: NaNs, infinities, and parameters of nothing but zeros.
+// PRIVATE to formats/ops/verify: finds NaNs, infinities, and parameters that are all zeros.
 #pragma once
 
 #include <vector>
@@ -13,11 +13,11 @@ class ValueCheck {
   // `artifact` must outlive this.
   explicit ValueCheck(const BoundArtifact& artifact);
 
-  // As CompareSink::Seen: what something else reads need not be read again. Thread-safe.
+  // As CompareSink::Seen: values that another check reads need not be read again. Thread-safe.
   void Add(uint32_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
     scan_.Add(tensor, offset, bytes);
   }
-  // Reads the tensors that were not seen, from number `first` on.
+  // Reads the tensors that were not added, from number `first` on.
   Status Read(const RunOptions& run, size_t first = 0);
 
   // One for each parameter.

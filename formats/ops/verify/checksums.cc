@@ -16,10 +16,10 @@ Finding FromError(const Error& error) {
   return Finding("checksum", error.message()).in(error.file()).on(error.member());
 }
 
-// Whether archives lie inside of its files.
+// Whether there are archives inside its files.
 bool HasInnerArchives(const Artifact& artifact) { return artifact.kind && artifact.kind->archives; }
 
-// Reads it whole. The legacy form is only ever a whole file.
+// Reads it completely. The legacy form is always a whole file.
 Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options) {
   NXDKIT_ASSIGN(File opened, File::OpenRead(range.path));
   if (range.offset == 0 && *range.bytes == opened.bytes()) {
@@ -31,7 +31,7 @@ Status CheckArchive(const ArchiveRange& range, const torch::ReadOptions& options
   return OkStatus();
 }
 
-// By file, the places of the records that whoever read the artifact has proved.
+// By file, the places of the records that were verified while the artifact was read.
 std::map<std::string, std::set<uint64_t>> ProvedRecords(const Artifact& artifact) {
   std::map<std::string, std::set<uint64_t>> proved;
   for (const TensorFile& file : artifact.files)
@@ -87,7 +87,7 @@ Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunO
     const torch::ReadOptions options = {
         .check_crc = true,
         .proved = records == proved.end() ? nullptr : &records->second,
-        // What is in them was looked at before; an object of a program's own is carried unread.
+        // Other contents were checked before; an object of a program's own is carried unread.
         .only_records = HasInnerArchives(artifact)};
     results[i] = CheckArchive(archives[i], options);
     if (run.on_bytes) run.on_bytes(*archives[i].bytes);

@@ -1,4 +1,4 @@
-// The checksums that torch archives carry of their own bytes. Nothing else tells a damaged element
+// The checksums that torch archives have of their own bytes. Nothing else reveals a damaged element
 // of a weight that is stored once.
 #pragma once
 
@@ -13,11 +13,11 @@ namespace nxdkit::ops {
 // The archives of the artifact, each once, in order; empty for formats without checksums.
 std::vector<ArchiveRange> ArchivesWithChecksums(const Artifact& artifact);
 
-// Records that are not what was written are read as they are: CheckChecksums names all of them.
+// Damaged records are then read without an error: CheckChecksums names all of them.
 void DeferChecksums(const Artifact& artifact);
 
-// Reads every archive whole, but for the records that were proved as they were read. A record whose
-// bytes are not those that were written is a finding.
+// Reads every archive completely, except for records that were verified when they were read. A
+// record whose bytes do not match its checksum is a finding.
 Result<std::vector<Finding>> CheckChecksums(const Artifact& artifact, const RunOptions& run);
 
 }  // namespace nxdkit::ops

@@ -62,7 +62,7 @@ Finding Describe(const BoundArtifact& artifact, const std::vector<LogicalTensor>
 
 std::string CountText(const Finding& finding) { return Counted(finding.count, "element"); }
 
-// What a difference between an artifact and its own prediction means.
+// Explains a difference between an artifact and its own prediction.
 void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const TensorLayout& layout) {
   constexpr char kHead[] = "lm_head.weight";
   if (finding.param.empty()) {
@@ -72,7 +72,7 @@ void NameSelfFinding(Finding& finding, const BoundArtifact& artifact, const Tens
                                   finding.found, ShapeText(finding.index));
     return;
   }
-  // Where each is stored once, the other copy of an embedding is the head.
+  // If each is stored once, the other copy of an embedding is the head.
   const bool once = artifact.artifact.kind && artifact.artifact.kind->stores_once;
   const bool is_head = layout.name == kHead;
   const bool tied = finding.param != kHead && (is_head || (once && StoresHead(artifact)));
@@ -160,7 +160,7 @@ Result<std::vector<Finding>> CheckSelf(const BoundArtifact& artifact, const RunO
 Result<std::vector<Finding>> CompareMasters(const BoundArtifact& training, size_t model_files,
                                             const RunOptions& run) {
   const std::vector<std::optional<OptimizerEntry>>& masters = training.optimizer->masters;
-  BoundArtifact weights;  // as their master weights say that they are
+  BoundArtifact weights;  // in their dtypes after rounding the master weights
   weights.bound.layout.files = training.bound.layout.files;
   for (size_t t = 0; t < training.bound.stored.size(); ++t) {
     TensorLayout tensor = training.bound.layout.tensors[t];
@@ -191,10 +191,10 @@ Result<std::vector<Finding>> CompareMasters(const BoundArtifact& training, size_
 
 Status RequireSound(const BoundArtifact& artifact, const RunOptions& run) {
   if (artifact.base) NXDKIT_TRY(RequireSound(*artifact.base, run));
-  // What is merged has no copies but those of its base and of the adapter.
+  // A merged model has no copies but those of its base and of the adapter.
   if (artifact.merged) return RequireSound(*artifact.merged, run);
   NXDKIT_ASSIGN(const std::vector<Finding> findings, CheckSelf(artifact, run));
-  // ckpt-verify judges models.
+  // ckpt-verify checks models only.
   return artifact.lora ? FirstAsError(findings, "") : FirstAsError(findings);
 }
 
@@ -214,7 +214,7 @@ Result<std::vector<Finding>> CompareArtifacts(const BoundArtifact& expected,
   BoundArtifact renumbered;  // `actual` in expected's numbering
   NXDKIT_ASSIGN(renumbered.bound.layout, Renumber(expected, actual));
   renumbered.bound.stored = actual.bound.stored;
-  // A parameter that `actual` stores nowhere would not be compared at all.
+  // A parameter that `actual` does not store would not be compared at all.
   NXDKIT_TRY(PrimaryPlaces::Find(expected.params, renumbered.bound.layout));
   NXDKIT_ASSIGN(const Plan plan,
                 BuildPlan(expected.params, expected.bound, renumbered.bound.layout));

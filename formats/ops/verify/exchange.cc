@@ -16,9 +16,9 @@ using models::Role;
 
 constexpr int64_t kColumns = 32;
 constexpr int64_t kMostSamples = 512;  // rows of a matrix
-constexpr int64_t kFirstLook = 16;     // of these, for an exchange that is none
+constexpr int64_t kFirstLook = 16;     // of these, enough to rule most exchanges out
 constexpr int kMostParts = 4096;
-constexpr double kUnexplained = 0.1;  // of the difference, at the most
+constexpr double kUnexplained = 0.1;  // at most this share of the difference
 constexpr uint64_t kStagingBytes = 1 << 20;
 
 using RowStart = std::vector<double>;  // the first columns of a row
@@ -107,7 +107,7 @@ class Search : public ExchangeSearch {
     return Pair{*right, *actual, param.shape[0]};
   }
 
-  // The parameters that an exchange has to explain; none where one is missing. The first layer of a
+  // The parameters that an exchange has to explain; none if one is missing. The first layer of a
   // model of experts may have no MLP.
   std::vector<Pair> Witnesses() const {
     std::vector<Pair> pairs;
@@ -124,7 +124,7 @@ class Search : public ExchangeSearch {
     return pairs;
   }
 
-  // A few rows of each first, which an exchange that is none does not explain.
+  // A few rows of each first: they rule out a wrong exchange.
   Result<bool> ExplainsAll(const RowExchange& exchange, const std::vector<Pair>& pairs) {
     for (const int64_t samples : {kFirstLook, kMostSamples})
       for (const Pair& pair : pairs) {
@@ -134,7 +134,7 @@ class Search : public ExchangeSearch {
     return true;
   }
 
-  // False too where rows do not differ as they lie, and where a NaN or an infinity is among them.
+  // Also false if rows do not differ in their places, and if one of them has a NaN or an infinity.
   Result<bool> Explains(const RowExchange& exchange, const Pair& pair, int64_t samples) {
     const int64_t count = std::min(pair.rows, samples);
     const int64_t part = pair.rows / exchange.parts();

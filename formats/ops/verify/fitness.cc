@@ -65,15 +65,14 @@ struct Judge {
   Status CheckModel() {
     NXDKIT_ASSIGN(const ConfigText compiled, CompiledModel(bundle));
     if (compiled.text.empty()) {
-      report.warnings.push_back(
-          fmt::format("{}: no config.json, so that rope, norms and activation cannot be compared",
-                      bundle.folder));
+      report.warnings.push_back(fmt::format(
+          "{}: no config.json, so rope, norms and activation cannot be compared", bundle.folder));
       return OkStatus();
     }
     const ConfigText model{weights.artifact.config_text, weights.artifact.config_path};
     NXDKIT_ASSIGN(const std::vector<Finding> findings, CompareModels(model, compiled, config.tp));
     if (findings.empty())
-      report.checks.push_back("the model's settings that are compiled in are the same, heads: " +
+      report.checks.push_back("the model's compiled-in settings are the same, heads: " +
                               HeadsText(weights.model->config, config.tp));
     Append(findings);
     return OkStatus();
@@ -152,7 +151,7 @@ struct Judge {
                 .differs(std::string(Name(tensor.dtype)), std::string(Name(*dtype))));
       else
         report.warnings.push_back(message + "; the shards will hold rounded values");
-      return;  // the first one says it
+      return;  // the first one reports it
     }
   }
 };
@@ -165,7 +164,7 @@ Result<VerifyReport> JudgeFitness(const FitnessRequest& request) {
   NXDKIT_ASSIGN(const Artifact compiled, OpenArtifact(request.bundle, &kRollout, {}));
   const rollout::Bundle& bundle = *BundleOf(compiled);
   if (!bundle.config)
-    return NotFound("no neuron_config.json: what the bundle was compiled for is not known")
+    return NotFound("no neuron_config.json: it is not known for what the bundle was compiled")
         .in(request.bundle);
   InputHints hints = request.hints;
   // Shapes are the same on both.

@@ -1,5 +1,5 @@
-// Whether a compiled bundle can run a model's weights, judged from names, shapes, element types and
-// configurations: nothing is compiled or run.
+// Judges from names, shapes, element types and configurations whether a compiled bundle can run a
+// model's weights: nothing is compiled or run.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ struct FitnessRequest {
   std::function<Status()> poll;
 };
 
-// Settings, model, the blob, and the shapes of all ranks; with weights that are rank shards
-// already, also that they are cut and typed as the bundle wants them. Errors are those of files
-// that cannot be read; what does not fit is a finding.
+// Checks settings, model, the blob, and the shapes of all ranks; for weights that already are rank
+// shards, also that they are cut and typed as the bundle expects. Errors are those of files that
+// cannot be read; anything that does not fit is a finding.
 Result<VerifyReport> JudgeFitness(const FitnessRequest& request);
 
 }  // namespace nxdkit::ops

@@ -17,7 +17,7 @@ bool IsLike(const Param& first, const Param& other) {
          first.axis == other.axis && InLayer(first.name, other.layer) == other.name;
 }
 
-// The parameter of the first layer for each of the whole model's, where the layers are alike.
+// For each parameter of the whole model, the first layer's, if the layers are alike.
 std::optional<std::vector<uint32_t>> Stands(const models::Model& whole,
                                             const std::vector<uint32_t>& kept) {
   std::vector<uint32_t> first;  // of the kept ones, those of the first layer

@@ -25,7 +25,7 @@ std::string CoresText(const std::vector<int>& cores) {
   return fmt::format("{}, {} and {} more", cores[0], cores[1], cores.size() - 2);
 }
 
-// The memory of a core of the chip, as software sees cores by default; 0 where it is not known.
+// The memory of a core of the chip, as software sees cores by default; 0 if it is not known.
 uint64_t CoreBytes(std::string_view chip) {
   uint64_t most = 0;
   for (const hardware::Instance& instance : hardware::Instances())
@@ -78,8 +78,8 @@ class LayoutCheck {
         .of(name);
   }
 
-  // True where every parameter is in the folder as config.json says: a layout of others tells
-  // nothing of what is stored.
+  // Whether every parameter is in the folder with the shape that config.json gives: the layout of
+  // others would not describe the stored ones.
   bool IsComplete() const {
     return std::ranges::all_of(model_.params, [&](const Param& param) {
       const StoredTensor* stored = folder_.Find(param.name);
@@ -87,7 +87,7 @@ class LayoutCheck {
     });
   }
 
-  // True where the sizes have a layout.
+  // Whether the sizes have a layout.
   bool CheckSizes() {
     bool has_layout = true;
     for (const vllm_neuron::SizeFault& fault :
@@ -104,7 +104,7 @@ class LayoutCheck {
     return has_layout;
   }
 
-  // Laid out beside each other, and taken one after the other.
+  // Laid out in parallel, and taken one after the other.
   Status TakeCores(int first, int count) {
     if (request_.run.poll) NXDKIT_TRY(request_.run.poll());
     std::vector<std::vector<TensorLayout>> tensors(static_cast<size_t>(count));
@@ -144,7 +144,7 @@ class LayoutCheck {
     loads_.push_back(std::move(load));
   }
 
-  // Those of the layer that stands for all of them lie side by side.
+  // The parameters of the layer that represents all of them are next to each other.
   void ListLoads() {
     for (auto it = loads_.begin(); it != loads_.end();) {
       const int64_t times = one_.Times(it->name);
@@ -178,7 +178,7 @@ class LayoutCheck {
     rest = std::move(left);
   }
 
-  // A key or value that a core holds nothing of is zeros there.
+  // A key or value of which a core holds nothing is zero there.
   void NoteZeros(int core, const std::vector<bool>& seen) {
     for (uint32_t i = 0; i < one_.model.params.size(); ++i) {
       const Param& param = one_.model.params[i];
@@ -254,7 +254,7 @@ class LayoutCheck {
                     report_.least_bytes == report_.most_bytes ? "" : " at the most"));
     const uint64_t core = CoreBytes(vllm_neuron::TargetName(request_.target));
     if (core == 0 || report_.most_bytes <= core) return;
-    Add(Finding("memory", fmt::format("the weights alone take {} of a core that has {}",
+    Add(Finding("memory", fmt::format("the weights alone take {} of a core with {}",
                                       HumanBytes(report_.most_bytes), HumanBytes(core)))
             .in(folder_.artifact.path)
             .differs(std::to_string(report_.most_bytes), fmt::format("at most {}", core)));
@@ -268,14 +268,14 @@ class LayoutCheck {
 
   const ServedFolder& folder_;
   const models::Model& model_;
-  const OneLayer one_;  // of it, which is what is laid out
+  const OneLayer one_;  // of the model: the part that is laid out
   const ServedScheme& scheme_;
   const ServeRequest& request_;
   ServeReport& report_;
   std::map<std::string, Head> heads_;
   std::vector<LoadedParam> loads_;              // of the first core's layout
-  std::vector<std::vector<Box>> rest_;          // of each parameter of one_, what no core has had
-  std::map<uint32_t, std::vector<int>> zeros_;  // of its keys and values, the cores without them
+  std::vector<std::vector<Box>> rest_;          // for each parameter of one_, the boxes on no core
+  std::map<uint32_t, std::vector<int>> zeros_;  // for its keys and values, the cores without them
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/verify: what the cores of an engine would hold of a model, by its layout:
-// sizes that break a rule, key heads that become zeros, elements that are on no core, bytes.
+// PRIVATE to formats/ops/verify: a model's tensors on the cores of an engine, by its layout: sizes
+// that break a rule, key heads that become zeros, elements that are on no core, bytes.
 #pragma once
 
 #include "formats/ops/verify/serve.h"
@@ -8,7 +8,7 @@
 
 namespace nxdkit::ops {
 
-// Adds findings and fills in loads and bytes, which stay empty where the sizes have no layout.
+// Adds findings and fills in loads and bytes, which stay empty if the sizes have no layout.
 Status CheckServedLayout(const ServedFolder& folder, const models::Model& model,
                          const ServedScheme& scheme, const ServeRequest& request,
                          ServeReport& report);

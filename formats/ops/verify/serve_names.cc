@@ -70,7 +70,7 @@ class NameCheck {
   void Look(const StoredTensor& tensor) {
     if (const auto it = known_.find(tensor.name); it != known_.end())
       return LookAtParam(tensor, model_.params[it->second]);
-    if (beside_.contains(tensor.name)) return;  // looked at by value
+    if (beside_.contains(tensor.name)) return;  // checked by value
     if (models::IsIgnorable(*model_.config.family, tensor.name)) return;
     if (const auto it = spelled_.find(tensor.name); it != spelled_.end())
       return AddSpelled(tensor, it->second);
@@ -88,7 +88,7 @@ class NameCheck {
   }
 
   // Ranges past the end are cut short without an error, and load_state_dict compares shapes at the
-  // end: those of the embedding, which its loader fills with zeros, are as they must be.
+  // end: those of the embedding, which its loader fills with zeros, are always right.
   static const char* ShapeMeaning(const Shape& found, const Param& param) {
     if (found.size() == param.shape.size()) {
       bool longer = true, shorter = true;  // along the dimension that is cut, and no other
@@ -97,7 +97,7 @@ class NameCheck {
         longer &= cut ? found[d] > param.shape[d] : found[d] == param.shape[d];
         shorter &= cut ? found[d] < param.shape[d] : found[d] == param.shape[d];
       }
-      if (longer) return "the loader passes over what is beyond, without an error";
+      if (longer) return "the loader ignores the rest, without an error";
       if (shorter && param.role == models::Role::kEmbedding)
         return "the loader takes zeros for the rows that are not there, without an error";
     }
@@ -116,7 +116,7 @@ class NameCheck {
     const std::string& first = model_.params[spelled.params.front()].name;
     const bool fused = spelled.params.size() > 1;
     Add(On(tensor, fused ? "fused" : "missing",
-           fmt::format("a name of the spelling \"{}\", which the loader does not look for: it asks "
+           fmt::format("a name in the spelling \"{}\", which the loader does not look for: it asks "
                        "for {}, such as {}",
                        spelled.spelling,
                        fused ? fmt::format("{} tensors", spelled.params.size())
@@ -125,11 +125,11 @@ class NameCheck {
   }
 
   void AddIgnored(const StoredTensor& tensor) {
-    if (IsWeightScale(tensor.name)) return;  // told with the scheme
+    if (IsWeightScale(tensor.name)) return;  // reported with the scheme
     Add(On(tensor, "ignored", "no parameter of the engine has this name: it is passed over"));
   }
 
-  // Experts of a layer together: there are thousands of them.
+  // Reports the experts of a layer together: there are thousands of them.
   void ReportMissing() {
     std::map<int, std::vector<uint32_t>> experts;
     for (uint32_t i = 0; i < model_.params.size(); ++i) {
@@ -145,7 +145,7 @@ class NameCheck {
       Add(MissingFinding(model_.params[missing.front()].name, missing.size(), "experts"));
   }
 
-  // Those of a layer together. Returns how many are asked for.
+  // Reports those of a layer together. Returns the number that the engine asks for.
   size_t ReportMissingScales() {
     size_t asked = 0;
     std::map<int, std::vector<std::string>> missing;
@@ -161,11 +161,11 @@ class NameCheck {
     return asked;
   }
 
-  // `of`: the many of a layer that `count` has.
+  // `of`: the kind of tensor of which a layer lacks `count`.
   Finding MissingFinding(const std::string& name, size_t count, const char* of) const {
     const std::string more =
         count > 1 ? fmt::format(" (and {} more of the layer's {})", count - 1, of) : "";
-    Finding finding("missing", fmt::format("the loader asks for it and ends{}", more));
+    Finding finding("missing", fmt::format("the loader asks for it and fails{}", more));
     finding.count = static_cast<int64_t>(count);
     return std::move(finding).in(folder_.artifact.path).on(name).of(name);
   }
@@ -186,9 +186,9 @@ class NameCheck {
   const ServedScheme& scheme_;
   ServeReport& report_;
   std::unordered_map<std::string_view, uint32_t> known_;
-  std::unordered_set<std::string> beside_;  // looked at by value
+  std::unordered_set<std::string> beside_;  // checked by value
   std::unordered_map<std::string, Spelled> spelled_;
-  std::vector<bool> explained_;  // of the parameters that are there under another name
+  std::vector<bool> explained_;  // for parameters that are there under another name
   std::map<Dtype, size_t> cast_;
 };
 

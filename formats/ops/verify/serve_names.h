@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/verify: the names, shapes and element types that an engine's loader asks a
-// folder for, against those that are there.
+// PRIVATE to formats/ops/verify: compares the names, shapes and element types that an engine's
+// loader asks for with those in a folder.
 #pragma once
 
 #include "formats/ops/verify/serve.h"
@@ -8,12 +8,13 @@
 
 namespace nxdkit::ops {
 
-// "model.layers.3.self_attn.k_scale", which the engine asks for where its KV cache is FP8, and
-// "model.layers.3.self_attn.k_proj.k_scale", as ModelOpt calls it; `of` is 'k' or 'v'.
+// "model.layers.3.self_attn.k_scale", which the engine asks for if its KV cache is FP8, and
+// "model.layers.3.self_attn.k_proj.k_scale", ModelOpt's name; `of` is 'k' or 'v'.
 std::string KvScaleName(int64_t layer, char of);
 std::string ModelOptKvScaleName(int64_t layer, char of);
 
-// Adds what is missing, ignored, of another spelling or of another shape, and what is cast.
+// Adds tensors that are missing, ignored, of another spelling or of another shape, and those that
+// are cast.
 Status CheckServedNames(const ServedFolder& folder, const models::Model& model,
                         const ServedScheme& scheme, ServeReport& report);
 

@@ -55,8 +55,8 @@ class ScaleCheck {
       }
     if (here > 0) ReportKvScales(here, absent);
     if (here + renamed == 0 && !scheme_.kv_cache.empty() && scheme_.refusal.empty())
-      Add(Finding("KV scale", fmt::format("{} announces a quantised KV cache, and no KV scale is "
-                                          "here: the engine takes 1.0 in every layer",
+      Add(Finding("KV scale", fmt::format("{} announces a quantised KV cache, but there is no KV "
+                                          "scale: the engine uses 1.0 in every layer",
                                           scheme_.kv_cache))
               .in(scheme_.path));
     return OkStatus();
@@ -64,23 +64,22 @@ class ScaleCheck {
 
   void ReportKvScales(size_t here, const std::string& absent) {
     if (!absent.empty())
-      Add(Finding("KV scale", fmt::format("{} other KV scales are here; without this one the "
-                                          "engine takes 1.0",
-                                          here))
+      Add(Finding("KV scale",
+                  fmt::format("there are {} other KV scales; without this one the engine uses 1.0",
+                              here))
               .in(folder_.artifact.path)
               .on(absent));
     report_.warnings.push_back(fmt::format(
-        "{} KV scales count where the KV cache is FP8, as 1 / scale in BF16: they are constants of "
-        "the compiled graph, so a graph that was compiled for other values serves those; no graph "
-        "was looked at",
+        "{} KV scales are used if the KV cache is FP8, as 1 / scale in BF16: they are constants of "
+        "the compiled graph, so a graph compiled for other values uses those; no graph was read",
         here));
   }
 
-  // The loader reads it with a slice, which a tensor without dimensions has none of.
+  // The loader reads it with a slice, which a tensor without dimensions does not have.
   Status CheckKvScale(const StoredTensor& tensor) {
     if (tensor.shape.empty() || !IsOneNumber(tensor)) {
       Add(On(tensor, "KV scale",
-             fmt::format("{} {} found, expected one floating point number in [1]: the loader ends "
+             fmt::format("{} {} found, expected one floating point number in [1]: the loader fails "
                          "on others",
                          Name(tensor.dtype), ShapeText(tensor.shape)))
               .differs(ShapeText(tensor.shape), "[1]"));
@@ -88,12 +87,12 @@ class ScaleCheck {
     }
     NXDKIT_ASSIGN(const double scale, ReadSingle(tensor));
     if (scale > 0 && std::isfinite(scale)) return OkStatus();
-    Add(On(tensor, "KV scale", fmt::format("{} found: the engine keeps 1 / scale", scale))
+    Add(On(tensor, "KV scale", fmt::format("{} found: the engine stores 1 / scale", scale))
             .differs(fmt::format("{}", scale), "a finite number above 0"));
     return OkStatus();
   }
 
-  // ModelOpt's name, which the loader passes over: it makes no difference where the scale is 1.0.
+  // ModelOpt's name, which the loader ignores: it makes no difference if the scale is 1.0.
   Status CheckRenamed(const StoredTensor& tensor, const std::string& asked) {
     std::string found = ShapeText(tensor.shape);
     if (IsOneNumber(tensor)) {
@@ -102,7 +101,7 @@ class ScaleCheck {
       found = fmt::format("{}", scale);
     }
     Add(On(tensor, "KV scale",
-           fmt::format("{} found: the loader asks for {}, and takes 1.0 without it", found, asked))
+           fmt::format("{} found: the loader asks for {}, and uses 1.0 without it", found, asked))
             .differs(found, "1"));
     return OkStatus();
   }
@@ -119,8 +118,8 @@ class ScaleCheck {
       }
     }
     if (good > 0)
-      report_.checks.push_back(
-          fmt::format("FP8: {} scales are numbers above 0, and as the loader takes them", good));
+      report_.checks.push_back(fmt::format(
+          "FP8: {} scales are numbers above 0, in the form that the loader expects", good));
     return OkStatus();
   }
 
@@ -128,7 +127,7 @@ class ScaleCheck {
     if (!IsOneNumber(tensor)) {
       Add(On(tensor, "FP8 scale",
              fmt::format(
-                 "{} {} found, expected one floating point number: the loader ends on others",
+                 "{} {} found, expected one floating point number: the loader fails on others",
                  Name(tensor.dtype), ShapeText(tensor.shape)))
               .differs(ShapeText(tensor.shape), "one element"));
       return false;

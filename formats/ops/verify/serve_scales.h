@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/verify: the single numbers that go with FP8 weights and an FP8 KV cache,
-// as an engine's loader would take them.
+// PRIVATE to formats/ops/verify: the scales of FP8 weights and of an FP8 KV cache, as an engine's
+// loader would read them.
 #pragma once
 
 #include "formats/ops/verify/serve.h"
@@ -8,8 +8,8 @@
 
 namespace nxdkit::ops {
 
-// Adds scales that the loader ends on, that are no numbers, or that it takes 1.0 for. Those that
-// are missing of FP8 weights are CheckServedNames'.
+// Adds scales on which the loader fails, that are not finite numbers, or for which it takes 1.0.
+// Missing scales of FP8 weights are left to CheckServedNames.
 Status CheckServedScales(const ServedFolder& folder, const models::Model& model,
                          const ServedScheme& scheme, ServeReport& report);
 

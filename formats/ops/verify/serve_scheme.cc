@@ -11,12 +11,12 @@
 namespace nxdkit::ops {
 namespace {
 
-// Static FP8 of one scale a tensor, in ModelOpt's form; the one scheme of weights that the engine
-// has for the families that are known here, and there for llama alone.
+// Static FP8 with one scale per tensor, in ModelOpt's form; the only weight scheme that the engine
+// has for the families that are known here, and only for llama.
 constexpr std::string_view kModelOpt = "modelopt";
 constexpr std::string_view kModelOptFamily = "llama";
 constexpr std::string_view kFp8 = "fp8";
-// Older versions of ModelOpt write their configuration beside config.json.
+// Older versions of ModelOpt write their configuration next to config.json.
 constexpr char kModelOptFile[] = "hf_quant_config.json";
 constexpr std::string_view kProjection = "_proj.weight";
 
@@ -25,7 +25,7 @@ std::string TextOf(const Json& of, const char* key) {
   return value && value->is_string() ? value->get<std::string>() : "";
 }
 
-// The engine compares words of the configuration without their case.
+// The engine compares words of the configuration case-insensitively.
 std::string Lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -37,7 +37,7 @@ bool IsSet(const Json& of, const char* key) {
   return value && !(value->is_object() && value->empty());
 }
 
-// A configuration of compressed-tensors that says nothing of weights is about the KV cache alone.
+// A configuration of compressed-tensors that does not mention weights is only about the KV cache.
 bool QuantisesWeights(const Json& scheme) {
   const Json* groups = JsonFind(scheme, "config_groups");
   if (!groups || !groups->is_object()) return !JsonFind(scheme, "kv_cache_scheme");
@@ -46,14 +46,14 @@ bool QuantisesWeights(const Json& scheme) {
   return false;
 }
 
-// The engine's own test of it at start; "" where it passes.
+// The engine's own test at start; "" if it passes.
 std::string ModelOptRefusal(const Json& said, std::string_view family) {
   if (family != kModelOptFamily)
-    return fmt::format("the engine takes it of {} models alone", kModelOptFamily);
+    return fmt::format("the engine accepts it only for {} models", kModelOptFamily);
   const std::string kv_cache = TextOf(said, "kv_cache_quant_algo");
   if (Lower(kv_cache) != kFp8)
     return fmt::format(
-        "the engine ends at start: kv_cache_quant_algo is {}, and it takes FP8 alone",
+        "the engine fails at start: kv_cache_quant_algo is {}, and it accepts only FP8",
         kv_cache.empty() ? "not there" : kv_cache);
   const Json* excluded = JsonFind(said, "exclude_modules");
   const bool has_head =
@@ -81,7 +81,7 @@ void Decide(const Json& said, std::string_view family, ServedScheme& out) {
   if (method == "compressed-tensors") {
     if (!QuantisesWeights(said)) return;
     out.name = method;
-    out.refusal = "the engine refuses schemes for weights of compressed-tensors at start";
+    out.refusal = "the engine refuses compressed-tensors schemes for weights at start";
     return;
   }
   out.name = fmt::format("{}{}{}", method.empty() ? "unnamed" : method,
@@ -118,13 +118,14 @@ class SchemeCheck {
       return "and no quantization_config in config.json: the numbers are loaded without their "
              "scales";
     if (wanted)
-      return "is not the scheme's FP8, which the engine takes every projection for, whatever "
+      return "is not the scheme's FP8, which the engine expects for every projection, whatever "
              "exclude_modules says";
-    if (is_fp8) return "and no projection of a layer: the numbers are loaded without their scales";
+    if (is_fp8)
+      return "and not a projection of a layer: the numbers are loaded without their scales";
     return "is not the scheme's FP8";
   }
 
-  // FP8 weights tell enough of a scale without a scheme.
+  // Scales of FP8 weights without a scheme are not reported: the weights are.
   void LookAtScale(const StoredTensor& tensor) {
     const StoredTensor* weight =
         folder_.Find(tensor.name.substr(0, tensor.name.rfind('.')) + ".weight");

@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/verify: how the weights and the KV cache of a folder are quantised, and
-// whether a vLLM Neuron engine takes it.
+// PRIVATE to formats/ops/verify: the quantisation of a folder's weights and KV cache, and whether a
+// vLLM Neuron engine accepts it.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace nxdkit::ops {
 
-// Quantisation as config.json tells it, or hf_quant_config.json where that says nothing.
+// The quantisation in config.json, or in hf_quant_config.json if that has none.
 struct ServedScheme {
   std::string name;      // "modelopt FP8"; "": weights are not quantised
-  std::string refusal;   // "": the engine takes it
+  std::string refusal;   // "": the engine accepts it
   std::string kv_cache;  // "kv_cache_scheme": the key that announces a quantised cache; "": none
   std::string path;      // of the file
 
@@ -26,11 +26,11 @@ Result<ServedScheme> ReadServedScheme(const ServedFolder& folder, const models::
 // scheme's own list of exceptions says.
 bool IsQuantised(const models::Param& param, const ServedScheme& scheme);
 
-// The scales that the loader asks for with such a parameter: that of the weight, and that of the
-// input, but for up_proj, whose input is gate_proj's.
+// The scales that the loader asks for with such a parameter: the weight's and the input's, except
+// for up_proj, whose input is gate_proj's.
 std::vector<std::string> ScaleNames(const models::Param& param);
 
-// Scales belong to a quantised weight: "a.weight_scale" and the like.
+// Whether it is a scale of a quantised weight: "a.weight_scale" and the like.
 bool IsWeightScale(std::string_view name);
 
 // Adds a scheme that the engine refuses, and weights whose type is not the scheme's.

@@ -43,8 +43,8 @@ struct BeyondRange {
   int64_t first_nan = -1;  // element
 };
 
-// True where none of eight numbers is beyond `most`: what is added carries into the bit of the
-// sign where one is.
+// Whether none of eight numbers is beyond `most`: the addition carries into the sign bit of one
+// that is.
 bool AllWithin(const std::byte* numbers, uint8_t most) {
   constexpr uint64_t kEach = 0x0101010101010101;
   uint64_t word = 0;
@@ -112,7 +112,7 @@ class ServedValues {
         bytes += packed;
       }
     if (tensors.empty()) return OkStatus();
-    if (request_.run.begin) request_.run.begin("looking at FP8 weights", bytes);
+    if (request_.run.begin) request_.run.begin("checking FP8 weights", bytes);
     std::vector<BeyondRange> found(tensors.size());
     NXDKIT_TRY(ParallelFor(tensors.size(), request_.run.jobs, [&](size_t i) {
       return FindBeyond(*tensors[i], vllm_neuron::LargestE4M3Bits(request_.target), request_.run)
@@ -126,7 +126,7 @@ class ServedValues {
     }
     if (nans == 0)
       report_.checks.push_back(
-          fmt::format("FP8: {} weights were looked at, and have no NaN", tensors.size()));
+          fmt::format("FP8: {} weights were checked, and have no NaN", tensors.size()));
     if (request_.target == vllm_neuron::Target::kTrn2) WarnOfRescaling(over);
     return OkStatus();
   }
@@ -144,11 +144,11 @@ class ServedValues {
   void WarnOfRescaling(uint64_t over) {
     report_.warnings.push_back(fmt::format(
         "FP8: the loader rescales on trn2: weights by 240 / 448, rounded to E4M3 again, and their "
-        "scales by 448 / 240; {} codes above {} are served so, and others are rounded with them",
+        "scales by 448 / 240; {} codes above {} need this, and others are rounded with them",
         over, vllm_neuron::LargestE4M3(request_.target)));
   }
 
-  // The loader reads the embedding for the head of a tied model, and passes a stored head over.
+  // The loader reads the embedding for the head of a tied model, and ignores a stored head.
   Status CheckTie(const models::Alias& alias) {
     const StoredTensor* head = folder_.Find(alias.name);
     const StoredTensor* of = folder_.Find(alias.of);

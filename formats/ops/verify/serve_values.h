@@ -1,5 +1,5 @@
-// PRIVATE to formats/ops/verify: values that decide whether an engine serves a folder: FP8 weights,
-// and a head beside the embedding that is loaded for it.
+// PRIVATE to formats/ops/verify: values that decide whether an engine can serve a folder: FP8
+// weights, and a head next to the embedding that is loaded in its place.
 #pragma once
 
 #include "formats/ops/verify/serve.h"

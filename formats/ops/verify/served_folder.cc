@@ -47,7 +47,7 @@ class FolderReader {
   }
 
  private:
-  // The names that the index does not have are stale; a file of it that is missing has no tensors.
+  // Files that the index does not list are stale; a listed file that is missing has no tensors.
   Status ReadIndexed(const std::vector<std::string>& names) {
     const std::string path = JoinPath(artifact_.path, kIndexName);
     NXDKIT_ASSIGN(const hf::Index index, hf::ReadIndex(path, kExtension));
@@ -68,23 +68,22 @@ class FolderReader {
     const std::string path = JoinPath(artifact_.path, name);
     NXDKIT_ASSIGN(TensorFile file, kinds::OpenTensorFile(path));
     if (IsDistributed(name))
-      Add(Finding("sharded",
-                  "a part of a distributed save: the loader takes parts of tensors for whole ones")
+      Add(Finding(
+              "sharded",
+              "a part of a distributed save: the loader takes parts of tensors for whole tensors")
               .in(path));
     artifact_.files.push_back(std::move(file));
     return OkStatus();
   }
 
-  // The loader keeps the last one that it reads of two of one name.
+  // The loader keeps the last of two tensors with the same name.
   Status Gather() {
     for (const TensorFile& file : artifact_.files)
       for (const StoredTensor& tensor : file.tensors) {
         const auto [it, added] = out_.tensors.emplace(tensor.name, &tensor);
         if (!added)
-          Add(Finding("twice",
-                      fmt::format("the tensor is in {} too, and the file that is read last "
-                                  "counts",
-                                  it->second->storage->path()))
+          Add(Finding("twice", fmt::format("the tensor is in {} too, and the file read last wins",
+                                           it->second->storage->path()))
                   .in(file.path)
                   .on(tensor.name));
       }
@@ -102,10 +101,11 @@ class FolderReader {
     std::vector<std::string> replaced;
     for (const StoredTensor& tensor : file->tensors)
       if (out_.tensors.contains(tensor.name)) replaced.push_back(tensor.name);
-    Finding finding("stale",
-                    fmt::format("not in the index; a loader that reads every *.safetensors "
-                                "takes {} tensors of it{}",
-                                file->tensors.size(), ReplacedText(replaced)));
+    Finding finding(
+        "stale",
+        fmt::format(
+            "not in the index; a loader that reads every *.safetensors loads {} tensors from it{}",
+            file->tensors.size(), ReplacedText(replaced)));
     finding.count = static_cast<int64_t>(replaced.size());
     Add(std::move(finding).in(path));
   }

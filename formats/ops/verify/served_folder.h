@@ -12,9 +12,9 @@
 namespace nxdkit::ops {
 
 struct ServedFolder {
-  Artifact artifact;  // its files are those that the loader reads: of the index, or all
+  Artifact artifact;  // with the files that the loader reads: the index's, or all
   std::map<std::string, const StoredTensor*> tensors;  // of these files, by name
-  // Files that are missing, or lie beside the index; tensors that are there twice.
+  // Files that are missing, or not in the index; tensors that are there twice.
   std::vector<Finding> findings;
 
   const StoredTensor* Find(const std::string& name) const {

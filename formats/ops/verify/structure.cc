@@ -36,14 +36,14 @@ std::set<std::string> NamesIn(const TensorFile& file) {
 void CheckRanksAlike(const Artifact& artifact, std::vector<Finding>& findings) {
   const bool has_experts =
       std::ranges::any_of(artifact.ranks, [](const LayoutFile& file) { return file.ep_rank > 0; });
-  // By pp and ep rank, from the first tp rank: NxD's converter stores with ep rank 0 alone what is
-  // no expert's.
+  // By pp and ep rank, from the first tp rank: NxD's converter stores tensors that are not experts'
+  // with ep rank 0 only.
   std::map<std::pair<int64_t, int64_t>, std::set<std::string>> of_stage;
   for (size_t f = 0; f < artifact.files.size(); ++f) {
     const TensorFile& file = artifact.files[f];
     const LayoutFile& ranks = artifact.ranks[f];
     if (ranks.tp_rank < 0) return;
-    // Expert parallel ranks above 0 of a dense model may hold nothing.
+    // Expert parallel ranks above 0 of a dense model may be empty.
     if (has_experts && file.tensors.empty()) continue;
     const std::set<std::string> here = NamesIn(file);
     const auto [first, added] =
@@ -63,7 +63,7 @@ void CheckRanksAlike(const Artifact& artifact, std::vector<Finding>& findings) {
 
 using models::Role;
 
-// Head slots of one projection on one rank: slot -> head, padding slots absent.
+// The head slots of one projection on one rank: slot -> head; padding slots are absent.
 using Slots = std::map<int64_t, int64_t>;
 
 struct Attention {
@@ -72,7 +72,7 @@ struct Attention {
   std::string tensor;  // of the query
 };
 
-// How many slots a rank has, for finding key rows behind query rows in a fused tensor.
+// The number of slots of a rank, for finding key rows behind query rows in a fused tensor.
 struct SlotCounts {
   int64_t query = 0;
   int64_t kv = 0;
@@ -168,10 +168,11 @@ std::vector<Finding> CheckStructure(const BoundArtifact& artifact) {
   CheckRanksAlike(artifact.artifact, findings);
   const Artifact& opened = artifact.artifact;
   if (opened.config && !opened.config->quant_method.empty())
-    findings.push_back(Finding("config", fmt::format("quant_method {} is said, and no weight is "
-                                                     "quantised: loaders would take them for it",
-                                                     opened.config->quant_method))
-                           .in(opened.config_path));
+    findings.push_back(
+        Finding("config", fmt::format("quant_method is {}, but no weight is quantised: loaders "
+                                      "would treat them as quantised",
+                                      opened.config->quant_method))
+            .in(opened.config_path));
   return findings;
 }
 

@@ -23,7 +23,8 @@
 namespace nxdkit::ops {
 namespace {
 
-// A fault of the artifact rather than of the question: shapes, names or replicas that are wrong.
+// Whether it is a fault of the artifact rather than of the request: wrong shapes, names or
+// replicas.
 bool IsFinding(const Error& error) {
   return error.code() == Errc::kCorrupt ||
          (error.code() == Errc::kUnsupported && !error.tensor().empty());
@@ -34,16 +35,16 @@ void Append(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
-// Without a parameter table only files, names and values can be judged, against another artifact.
+// Without a parameter table only files, names and values can be checked, against another artifact.
 Status RequireModel(const BoundArtifact& artifact, const VerifyRequest& request) {
   if (artifact.model || request.against) return OkStatus();
   const Artifact& opened = artifact.artifact;
   if (!opened.config)
-    return NotFound("no config.json: nothing says which tensors this must have")
+    return NotFound("no config.json: the tensors that this must have are not known")
         .in(opened.path)
         .hint("name one with --config, or compare with --against");
   return Unsupported("its structure cannot be verified: {}",
-                     opened.config->family ? "it is taken as it is stored, with a LoRA adapter"
+                     opened.config->family ? "it is read as stored, with a LoRA adapter"
                                            : NoTableText(*opened.config))
       .in(opened.config_path)
       .hint("compare with --against");
@@ -76,7 +77,7 @@ void Count(const BoundArtifact& artifact, VerifyReport& report) {
     report.ranks = std::max(report.ranks, static_cast<uint64_t>(file.tp_rank + 1));
 }
 
-// By itself, but for the checksums. False when there is no more to look at.
+// Checks it by itself, without the checksums. False if there is nothing more to check.
 Result<bool> CheckAlone(const BoundArtifact& artifact, const RunOptions& run,
                         VerifyReport& report) {
   Append(report.findings, CheckStructure(artifact));
@@ -91,7 +92,7 @@ Result<bool> CheckAlone(const BoundArtifact& artifact, const RunOptions& run,
     return true;
   }
   if (!IsFinding(self.error())) return std::move(self).error();
-  // What is missing was named above, with its rank.
+  // Missing parameters were reported above, with their ranks.
   if (report.findings.empty()) report.findings.push_back(LayoutFinding(self.error()));
   return false;
 }
@@ -107,7 +108,7 @@ Artifact StateFiles(const BoundArtifact& training, size_t model_files) {
   return state;
 }
 
-// NaNs and infinities of what comes after the tensors of the model.
+// NaNs and infinities in the tensors after the model's.
 Status CheckStateValues(const BoundArtifact& model, const BoundArtifact& training,
                         const RunOptions& run, std::vector<Finding>& findings) {
   ValueCheck values(training);
@@ -133,7 +134,7 @@ Status CheckState(const BoundArtifact& model, const BoundArtifact& training, boo
 }
 
 // A weight that is not its own master rounded: either it was changed since, or number and name do
-// not belong together. Some are a warning, and so is rounding of another kind; most are a finding.
+// not belong together. A few are a warning, and so is another way of rounding; most are a finding.
 Status CheckMasters(const BoundArtifact& training, size_t model_files, const RunOptions& run,
                     VerifyReport& report) {
   const auto has = [](const auto& master) { return master.has_value(); };
@@ -161,7 +162,7 @@ Status CheckMasters(const BoundArtifact& training, size_t model_files, const Run
   return OkStatus();
 }
 
-// Parameters of which some of these are there, and not all.
+// Parameters that have some of these entries, but not all.
 std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
   std::vector<Finding> findings;
   const BoundOptimizer& optimizer = *training.optimizer;
@@ -170,24 +171,24 @@ std::vector<Finding> CheckAdamEntries(const BoundArtifact& training) {
     if (std::ranges::none_of(training::kAdamEntries, is_kept)) continue;
     for (const std::string_view name : training::kAdamEntries)
       if (!is_kept(name))
-        findings.push_back(Finding("optimizer", fmt::format("the optimizer keeps no {} of it, but "
-                                                            "other numbers of Adam",
-                                                            name))
-                               .in(training.artifact.path)
-                               .on(training.params[i].name)
-                               .of(training.params[i].name));
+        findings.push_back(
+            Finding("optimizer",
+                    fmt::format("the optimizer has no {} for it, but other entries of Adam", name))
+                .in(training.artifact.path)
+                .on(training.params[i].name)
+                .of(training.params[i].name));
   }
   return findings;
 }
 
 void CountState(const BoundArtifact& training, VerifyReport& report) {
-  // What is carried beside the model's parameters is not trained.
+  // Tensors carried next to the model's parameters are not trained.
   const auto entries = std::span(training.optimizer->entries)
                            .first(training.optimizer->entries.size() - training.carried.size());
   const auto missing = std::ranges::find_if(entries, [](const auto& e) { return !e.has_value(); });
   const auto count = std::ranges::count_if(entries, [](const auto& e) { return e.has_value(); });
-  report.checks.push_back(fmt::format("the optimizer's state is whole for {} of {}", Grouped(count),
-                                      Counted(entries.size(), "parameter")));
+  report.checks.push_back(fmt::format("the optimizer's state is complete for {} of {}",
+                                      Grouped(count), Counted(entries.size(), "parameter")));
   if (missing == entries.end()) return;
   report.warnings.push_back(
       fmt::format("{} of {} parameters have no optimizer state, the first is {}",
@@ -195,7 +196,7 @@ void CountState(const BoundArtifact& training, VerifyReport& report) {
                   training.params[static_cast<size_t>(missing - entries.begin())].name));
 }
 
-// Weights that are not their master weights rounded are findings.
+// Weights that are not their rounded master weights are findings.
 Status CompareWithMasters(const BoundArtifact& training, const RunOptions& run,
                           VerifyReport& report) {
   const auto has = [](const auto& master) { return master.has_value(); };
@@ -208,8 +209,8 @@ Status CompareWithMasters(const BoundArtifact& training, const RunOptions& run,
   return OkStatus();
 }
 
-// The state that a checkpoint by names keeps beside the weights. It is opened anew: files that only
-// the state is in must be there and whole then.
+// Checks the state that a checkpoint by names keeps next to the weights. It is opened again: files
+// with only state must be there and complete then.
 Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, bool look,
                         const RunOptions& run, VerifyReport& report) {
   InputHints with_state = hints;
@@ -239,10 +240,10 @@ Status VerifyNamedState(const BoundArtifact& model, const InputHints& hints, boo
   return sound ? CompareWithMasters(*training, run, report) : OkStatus();
 }
 
-// Everything that nxd-reshard would refuse of the state beside the weights of `model`: what is not
-// whole, copies that differ, padding that is not zero, damaged archives are findings; a form that
-// cannot be mapped is a warning, because it is not wrong. A tag without state, and anything but an
-// NxD set, is fine. `model` has no findings of its own.
+// Checks everything that nxd-reshard would refuse in the state next to the weights of `model`:
+// incomplete state, copies that differ, padding that is not zero and damaged archives are findings;
+// a form that cannot be mapped is a warning, because it is not wrong. A tag without state, and
+// anything but an NxD set, passes. `model` has no findings of its own.
 Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool look,
                        const RunOptions& run, VerifyReport& report) {
   if (!model.model) return OkStatus();
@@ -257,7 +258,7 @@ Status VerifyOptimizer(const BoundArtifact& model, const InputHints& hints, bool
   if (bound.ok()) {
     if (!report.findings.empty()) return OkStatus();
     report.checks.push_back(
-        fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is whole, copies are "
+        fmt::format("the optimizer's state ({}, dp {}, order \"{}\") is complete, copies are "
                     "bit-equal, padding is zero",
                     nxd::OptimizerStyleName(training.optimizer->style), training.optimizer->dp,
                     nxd::GroupRuleName(training.optimizer->order.rule)));
@@ -286,7 +287,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   report.tensors = opened.tensor_count();
   if (opened.config) report.model_type = opened.config->model_type;
   InputHints hints = request.hints;
-  // With something to compare with, contents decide; without, an unknown hardware must be said.
+  // With an artifact to compare with, contents decide; without, an unknown hardware must be given.
   if (request.against) AssumeHardware(hints);
   const Result<BoundArtifact> bound = Bind(std::move(opened), hints);
   if (!bound.ok()) {
@@ -300,7 +301,7 @@ Result<VerifyReport> Verify(const VerifyRequest& request) {
   Count(artifact, report);
   NXDKIT_ASSIGN(const bool goes_on, CheckAlone(artifact, request.run, report));
   if (!goes_on) return report;
-  // What is read once need not be read again for its values.
+  // Values that are read once need not be read again for their statistics.
   ValueCheck values(artifact);
   const CompareSink::Seen see = [&](uint32_t tensor, uint64_t offset, auto bytes) {
     values.Add(tensor, offset, bytes);

@@ -1,4 +1,5 @@
-// Is an artifact what it claims to be: structure, meaning, and equality with another one.
+// Verifies that an artifact is what it claims to be: structure, meaning, and equality with another
+// one.
 #pragma once
 
 #include <optional>
@@ -21,8 +22,8 @@ struct VerifyRequest {
   const Kind* against_kind = nullptr;
   InputHints against_hints;
   std::vector<rollout::Installation> installations;  // that could load a bundle
-  // Every element is looked at, for NaNs, infinities and zeros; false: what is stored once is read
-  // only where something else needs it.
+  // Look at every element, for NaNs, infinities and zeros; false: values stored once are read only
+  // if another check needs them.
   bool values = true;
   RunOptions run;
 };
@@ -39,14 +40,14 @@ struct VerifyReport : Said {
   uint64_t tensors = 0;
   uint64_t parameters = 0;  // elements of the model
   uint64_t ranks = 0;
-  std::vector<std::string> checks;      // what was found good, one line each
-  std::vector<Finding> findings;        // what was not; empty: good
-  artifact::DifferingParams differing;  // from what it was compared with
-  rollout::VersionStamp stamp;          // of optimum-neuron's bundle: what a loader must have
+  std::vector<std::string> checks;      // checks that passed, one line each
+  std::vector<Finding> findings;        // those that failed; empty: the artifact is good
+  artifact::DifferingParams differing;  // from the other artifact
+  rollout::VersionStamp stamp;          // of optimum-neuron's bundle: a loader must have it
   std::vector<Loader> loaders;
 };
 
-// An unreadable artifact is an Error; one that reads but is wrong gives findings.
+// An unreadable artifact is an Error; a readable one with faults gives findings.
 Result<VerifyReport> Verify(const VerifyRequest& request);
 
 }  // namespace nxdkit::ops

@@ -242,7 +242,7 @@ TEST_F(MegatronDamaged, AnOptimizerOfAnotherFormIsNotLeftOutUnseen) {
   fs::permissions(In(metadata), fs::perms::owner_write, fs::perm_options::add);
   scratch_.Write("run/" + metadata,
                  Renamed(ReadBytes(In(metadata)), "optimizer.state.", "optimizer.stale."));
-  ExpectError(Bind(), Errc::kUnsupported, "the optimizer's state has a form that is not read");
+  ExpectError(Bind(), Errc::kUnsupported, "the optimizer's state has a form that is not supported");
   EXPECT_TRUE(Bind({}).ok());
 }
 
@@ -281,9 +281,9 @@ TEST_F(MegatronDamaged, BucketsOfOtherWeightsAreNotGuessed) {
   bytes[at + 3] = static_cast<char>(bytes[at + 3] ^ 0x40);
   fs::permissions(path, fs::perms::owner_write, fs::perm_options::add);
   std::ofstream(path, std::ios::binary) << bytes;
-  ExpectError(Bind(hints), Errc::kUnsupported,
-              "the optimizer's flat buckets are not the parameters in any order that is known, by "
-              "their values");
+  ExpectError(
+      Bind(hints), Errc::kUnsupported,
+      "by their values, the optimizer's flat buckets are not the parameters in any known order");
 }
 
 // --- mutations

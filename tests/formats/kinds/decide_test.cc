@@ -220,7 +220,7 @@ TEST_F(DecideStamp, AnEditableInstallationHasNone) {
   ops::OutputOptions options;
   options.Set("installations", Installed{{"/src", "", "2.2+a", true}});
   const ops::RolloutOutput spec = Decide(options);
-  EXPECT_TRUE(Warns(spec, "that in /src is editable, of an unknown version"));
+  EXPECT_TRUE(Warns(spec, "the one in /src is editable, with an unknown version"));
   for (const std::string& note : spec.notes)
     EXPECT_EQ(note.find("as installed in"), std::string::npos) << note;
 }

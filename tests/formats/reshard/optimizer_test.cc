@@ -255,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
                 for (int d = 0; d < 3; ++d)
                   fs::remove(o / fmt::format("dp_rank_{:02d}_tp_rank_01_pp_rank_00.pt", d));
               },
-              Errc::kCorrupt, "the optimizer's files are of tp 1 pp 1, the model's of tp 2 pp 1"},
+              Errc::kCorrupt, "the optimizer's files have tp 1 pp 1, the model's tp 2 pp 1"},
         Files{"ExpertParallelNames",
               [](const fs::path& o) {
                 fs::rename(o / "dp_rank_01_tp_rank_00_pp_rank_00.pt",

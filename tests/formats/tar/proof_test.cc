@@ -108,8 +108,8 @@ TEST_F(TarProof, OtherBytesBehindTheEndAreRefused) {
   // Of the second archive nothing would come out.
   const std::string tar = Packed("a.tar");
   ExpectRefused(tar + tar, "bytes behind the end of the archive are not zeros");
-  ExpectRefused(Packed("a.tar.gz") + "x", "the gzip stream has other bytes behind its end");
-  ExpectRefused(Packed("a.tar.zst") + "x", "the zstd stream has other bytes behind its end");
+  ExpectRefused(Packed("a.tar.gz") + "x", "the gzip stream has other bytes after its end");
+  ExpectRefused(Packed("a.tar.zst") + "x", "the zstd stream has other bytes after its end");
 }
 
 TEST_F(TarProof, AnArchiveWithoutAChecksumIsTold) {

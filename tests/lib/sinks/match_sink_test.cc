@@ -66,7 +66,7 @@ TEST_P(MatchSinkTest, FindsAnotherSizeAndAMissingFile) {
   const std::string path = folder_.path() + "/sub/two.bin";
   std::filesystem::resize_file(path, 9);
   const Status shorter = Match();
-  ExpectError(shorter, Errc::kFindings, "9 bytes are there, expected ");
+  ExpectError(shorter, Errc::kFindings, "found 9 bytes, expected ");
   std::filesystem::remove(path);
   const Status gone = Match();
   ExpectError(gone, Errc::kFindings, "there is no such file");

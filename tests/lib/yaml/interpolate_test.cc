@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                       LeftRow{"a: {b: '${c}'}\nc: {d: '${a}'}\n", "a.b", "leads back to itself"},
                       LeftRow{"a: {b: '${oc.env:HOME}'}\n", "a.b", "oc.env:HOME is worked out by"},
                       LeftRow{"a: ${multiply:${b}, 2}\nb: 1\n", "a", "stands inside another"},
-                      LeftRow{"a: x${b}\nb: [1]\n", "a", "b is no scalar"},
+                      LeftRow{"a: x${b}\nb: [1]\n", "a", "b is not a scalar"},
                       LeftRow{"a: x${b\nb: 1\n", "a", "it has no }"},
                       LeftRow{"a: ${...b}\nb: 1\n", "a", "leads out of the file"}));
 

@@ -223,7 +223,7 @@ TEST_F(VllmEngines, AReloadThatDidNothingIsFound) {
   });
   peer_.LoadsInstead(before);
   EXPECT_FALSE(Load().ok());
-  ExpectStale("", "model.norm.weight: rank 0: the engine holds other bytes");
+  ExpectStale("", "model.norm.weight: rank 0: the engine holds different bytes");
 }
 
 TEST_F(VllmEngines, MissingAndUnknownParametersAreFound) {

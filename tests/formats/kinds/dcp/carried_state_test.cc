@@ -284,9 +284,9 @@ TEST_F(CarriedState, WritesTheStepOfTheCheckpointIntoUserContent) {
   ASSERT_TRUE(file.ok()) << file.error().ToString();
   EXPECT_EQ(*file->root.Find("global_step")->integer(), 15);
   EXPECT_EQ(*file->root.Find("consumed_samples")->integer(), 160);
-  EXPECT_THAT(made->notes, Contains("user_content.pt beside the checkpoint is of another step "
-                                    "(global_step 10): step 15 is written; its consumed_samples, "
-                                    "160, stays"));
+  EXPECT_THAT(made->notes,
+              Contains("user_content.pt next to the checkpoint is of another step (global_step "
+                       "10): step 15 is written; its consumed_samples, 160, stays"));
 }
 
 TEST_F(CarriedState, LeavesOutUserContentThatDoesNotSayItsStep) {
@@ -295,10 +295,10 @@ TEST_F(CarriedState, LeavesOutUserContentThatDoesNotSayItsStep) {
     const char* why;
   };
   for (const Row& row : {Row{PickleValue::MakeDict(Dict("seed", {int64_t{1}})),
-                             "it may be of another step, which it does not say (global_step)"},
+                             "it may be of another step, since it has no global_step"},
                          Row{PickleValue::MakeDict(Dict("global_step", TextValue("10"))),
                              "its global_step is \"10\", which is not a count"},
-                         Row{{int64_t{10}}, "it is not a dict that could say its step"}}) {
+                         Row{{int64_t{10}}, "it is not a dict that could have a step"}}) {
     SCOPED_TRACE(row.why);
     for (const char* name : {"tag", "dcp", "back"}) std::filesystem::remove_all(shop_ / name);
     Trained().Write(shop_ / "dcp");
@@ -308,7 +308,7 @@ TEST_F(CarriedState, LeavesOutUserContentThatDoesNotSayItsStep) {
     EXPECT_FALSE(std::filesystem::exists(shop_ / "back/user_content.pt"));
     EXPECT_THAT(
         made->notes,
-        Contains(std::string("user_content.pt beside the checkpoint is left out: ") + row.why));
+        Contains(std::string("user_content.pt next to the checkpoint is left out: ") + row.why));
   }
 }
 
@@ -366,8 +366,8 @@ TEST_F(CarriedState, NamesUserContentThatIsNotADict) {
   WriteObject("tag/user_content.pt", PickleValue::MakeList({{int64_t{3}}}));
   const auto made = There();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  EXPECT_THAT(made->notes, Contains("user_content.pt is not a dict, so what it says of the run is "
-                                    "not known"));
+  EXPECT_THAT(made->notes,
+              Contains("user_content.pt is not a dict, so its record of the run is not known"));
 }
 
 // --- master weights

@@ -125,8 +125,8 @@ TEST_P(Fixture, IsGood) {
   const auto report = ops::Verify(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_TRUE(report->findings.empty()) << report->findings.front().message;
-  EXPECT_THAT(report->checks, ::testing::Contains("the optimizer's state is whole for 3 of 25 "
-                                                  "parameters"));
+  EXPECT_THAT(report->checks,
+              ::testing::Contains("the optimizer's state is complete for 3 of 25 parameters"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dcp, Fixture, ::testing::Values("one", "fsdp4", "mesh2x2"),

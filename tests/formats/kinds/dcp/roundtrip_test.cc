@@ -294,7 +294,7 @@ TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
   const auto error = ExpectError(ops::Convert(request), Errc::kUnsupported,
                                  "the optimizer keeps something else of each");
   EXPECT_EQ(error->tensor(), "model.layers.0.mlp.gate_up_proj.weight");
-  EXPECT_EQ(error->hint(), "--no-optimizer converts the weights alone");
+  EXPECT_EQ(error->hint(), "--no-optimizer converts only the weights");
   request.hints.optimizer = false;
   const auto weights = ops::Convert(request);
   ASSERT_TRUE(weights.ok()) << weights.error().ToString();

@@ -354,8 +354,8 @@ TEST_F(SavedState, NamesOptionsThatOtherNamesHaveNoPlaceFor) {
   const auto made =
       Convert(OpsWorkshop::Request(shop_ / "dcp", &ops::kDcp, shop_ / "again", &ops::kDcp, style));
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  EXPECT_THAT(made->notes, Contains("2 options of the optimizer are of other names and are left "
-                                    "out, the first is optimizer.param_groups.norm.weight.eps"));
+  EXPECT_THAT(made->notes, Contains("2 options of the optimizer have other names and are left out, "
+                                    "the first is optimizer.param_groups.norm.weight.eps"));
 }
 
 // --- beside a second set of weights

@@ -168,7 +168,7 @@ TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
   ASSERT_EQ(scheduler->root.Find("_last_lr")->list()->size(), 2u);
   EXPECT_EQ(std::get<double>(scheduler->root.Find("_last_lr")->list()->at(0).value), 3e-4);
   EXPECT_EQ(scheduler->root.Find("lr_lambdas")->list()->size(), 2u);
-  EXPECT_THAT(made->notes, Contains("train_state.step is 41, which a tag has no place for"));
+  EXPECT_THAT(made->notes, Contains("train_state.step is 41, for which a tag has no place"));
   EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt is made of lr_scheduler.last_epoch")));
 }
 

@@ -115,7 +115,7 @@ TEST_F(ToyKind, IsNamedWhereItLiesOneDeeper) {
   ExpectError(kinds::OpenArtifact(folder, &kNpy, {}), Errc::kNotFound, "no .npy file");
   fs::copy(npy_, folder + "/inside", fs::copy_options::recursive);
   const auto error = ExpectError(kinds::Recognise(folder), Errc::kUnsupported,
-                                 "no artifact itself; there is one in inside");
+                                 "not an artifact itself; there is one in inside");
   EXPECT_EQ(error->hint(), "name it: " + folder + "/inside");
 }
 
@@ -187,7 +187,7 @@ TEST_F(ToyKind, IsConvertedToOtherKinds) {
 TEST_F(ToyKind, IsNotWritten) {
   const std::string out = workshop_ / "out";
   ExpectError(ops::Convert(OpsWorkshop::Request(hf_, &kHf, out, &kNpy)), Errc::kUnsupported,
-              "a folder of .npy files can be read, and not be written");
+              "a folder of .npy files can be read, but not written");
   EXPECT_FALSE(fs::exists(out));
 }
 

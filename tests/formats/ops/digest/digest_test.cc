@@ -307,7 +307,7 @@ TEST_F(Digest, OfFilesRefusesALinkInACircle) {
   const Result<ops::Artifact> artifact = ops::OpenArtifact(hf, &ops::kHf, {});
   ASSERT_TRUE(artifact.ok());
   const auto error = ExpectError(ops::DigestFiles(*artifact, {}, {}), Errc::kUnsupported,
-                                 "the link leads to a folder that it is in");
+                                 "the link leads to a folder that contains it");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->file(), HasSubstr("/to_"));
 }

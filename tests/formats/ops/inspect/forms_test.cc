@@ -119,9 +119,10 @@ TEST(InspectHf, MissingParametersOfAWholeModelAreAWarning) {
   EXPECT_EQ(inspection.layout.outcome, Outcome::kFits);
   EXPECT_EQ(inspection.layout.missing_parameters, 45u);
   EXPECT_EQ(inspection.parameters, 64u);
-  EXPECT_THAT(inspection.warnings,
-              ElementsAre("45 of the model's 46 parameters are not here, the first is "
-                          "model.embed_tokens.weight"));
+  EXPECT_THAT(
+      inspection.warnings,
+      ElementsAre(
+          "45 of the model's 46 parameters are missing, the first is model.embed_tokens.weight"));
 }
 
 TEST(InspectNxd, RootWithTags) {

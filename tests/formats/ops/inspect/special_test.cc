@@ -185,7 +185,7 @@ TEST_F(InspectAdapter, NamesPairsThatDoNotFit) {
                           "not multiply"));
   WriteTensors({8, 64}, {32, 8});
   EXPECT_THAT(InspectOk(scratch_.folder()).warnings,
-              ElementsAre("m.q_proj.lora_A.weight is of rank 8, adapter_config.json says 4"));
+              ElementsAre("m.q_proj.lora_A.weight has rank 8, adapter_config.json says 4"));
   scratch_.Write("adapter_model.safetensors",
                  SafetensorsOf({{"m.q_proj.lora_A.weight", Dtype::kF32, {4, 64}}}));
   EXPECT_THAT(InspectOk(scratch_.folder()).warnings,

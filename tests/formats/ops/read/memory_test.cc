@@ -346,7 +346,7 @@ TEST_F(MemorySource, RefusesTensorsThatCannotBe) {
       {{"t", Dtype::kF32, {3}, {INT64_MAX / 2}, &byte}, "is more than memory can hold"},
       {{"t", Dtype::kF32, {2, 2}, {INT64_MAX, INT64_MAX}, &byte}, "is more than memory can hold"},
       {{"t", Dtype::kF32, {2}, {INT64_MAX / 2}, &byte}, "is more than memory can hold"},
-      {{"t", Dtype::kF32, {2}, {}, nullptr}, "no memory is given for 8 bytes"},
+      {{"t", Dtype::kF32, {2}, {}, nullptr}, "no memory was given for 8 bytes"},
       {{"t", Dtype::kF4, {2, 4}, {8, 1}, &byte}, "whose elements are smaller than a byte"},
       {{"t", Dtype::kF32, {}, {}, &byte, 1}, "it is of tp rank 1, pp rank 0"},
       {{"t", Dtype::kF32, {}, {}, &byte, -1}, "rank -1, expected 0 to 1048575"},
@@ -373,7 +373,7 @@ TEST_F(MemorySource, NamesTheRankThatIsMissing) {
   std::erase_if(memory.model().tensors,
                 [](const MemoryTensor& tensor) { return tensor.tp == 1 && tensor.pp == 0; });
   ExpectError(memory.Hints(Config()).memory(), Errc::kUsage,
-              "no tensors of tp rank 1, pp rank 0; the shards are of tp 2, pp 2");
+              "no tensors of tp rank 1, pp rank 0; the shards have tp 2, pp 2");
 }
 
 TEST_F(MemorySource, TakesNoHintsOfOtherKinds) {

@@ -41,8 +41,7 @@ class Loader : public ::testing::Test {
 
 TEST_F(Loader, IsNamedByItsVersions) {
   const VerifyReport report = Verified({});
-  EXPECT_THAT(report.checks,
-              Contains("optimum-neuron 0.4.5 beside neuronx-cc 2.22+b loads it, no other"));
+  EXPECT_THAT(report.checks, Contains("only optimum-neuron 0.4.5 with neuronx-cc 2.22+b loads it"));
   EXPECT_THAT(report.warnings, IsEmpty());
 }
 
@@ -64,7 +63,7 @@ TEST_F(Loader, InstallationsAcceptOrRefuse) {
                           "the installation in /bare refuses it: it has no optimum-neuron",
                           "the installation in /half refuses it: it has no neuronx-cc",
                           "the installation in /work refuses it: it has an editable "
-                          "optimum-neuron, of a version that is unknown"));
+                          "optimum-neuron, with an unknown version"));
   EXPECT_THAT(report.findings, IsEmpty()) << "the bundle is right, elsewhere";
 }
 

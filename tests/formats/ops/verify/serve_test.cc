@@ -117,7 +117,7 @@ TEST_F(Serving, WeightsThatNoCoreHoldsAreFound) {
   config_["hidden_size"] = 1 << 15;
   const Tensors none = {{"model.norm.weight", {.shape = {1}}}};
   EXPECT_THAT(Texts(Judge(none)),
-              Contains("memory: : the weights alone take 68.7 GB of a core that has 25.8 GB"));
+              Contains("memory: : the weights alone take 68.7 GB of a core with 25.8 GB"));
   request_.target = Target::kTrn3;
   EXPECT_THAT(Texts(Judge()), Not(Contains(HasSubstr("memory: "))));
 }
@@ -140,7 +140,7 @@ TEST_F(Serving, MissingAndIgnoredNamesAreFound) {
               ElementsAre("ignored: " + layer_ +
                               "self_attn.q_proj.bias: no parameter of the engine has this name: it "
                               "is passed over",
-                          "missing: " + key_ + ": the loader asks for it and ends"));
+                          "missing: " + key_ + ": the loader asks for it and fails"));
 }
 
 // The family has the parameter, and the engine has none for it.
@@ -163,11 +163,10 @@ TEST_F(Serving, AStaleFileBesideTheIndexIsFound) {
   EXPECT_THAT(Texts(Judge()), IsEmpty());
   folder_.Write("model-00003-of-00003.safetensors", FileOf({{key_, {.shape = {16, 32}}}}));
   const auto report = Judge();
-  EXPECT_THAT(
-      Texts(report),
-      ElementsAre("stale: : not in the index; a loader that reads every *.safetensors takes "
-                  "1 tensors of it, 1 of them instead of the index's: " +
-                  key_));
+  EXPECT_THAT(Texts(report),
+              ElementsAre("stale: : not in the index; a loader that reads every *.safetensors "
+                          "loads 1 tensors from it, 1 of them instead of the index's: " +
+                          key_));
   EXPECT_EQ(report->findings[0].file, folder_.Path("model-00003-of-00003.safetensors"));
   folder_.Write("model-00003-of-00003.safetensors", "cut");
   EXPECT_THAT(Texts(Judge()), ElementsAre(HasSubstr("stale: : not in the index, and unreadable")));
@@ -199,15 +198,14 @@ TEST_F(Serving, FusedExpertsAreFound) {
   tensors[experts + "gate_up_proj"] = {.shape = {4, 2 * one[0], one[1]}};
   EXPECT_THAT(Texts(Judge(tensors)),
               ElementsAre("fused: " + experts +
-                          "gate_up_proj: a name of the spelling \"memory\", which the loader does "
+                          "gate_up_proj: a name in the spelling \"memory\", which the loader does "
                           "not look for: it asks for 8 tensors, such as " +
                           experts + "0.gate_proj.weight"));
   for (int e = 0; e < 4; ++e) tensors.erase(fmt::format("{}{}.down_proj.weight", experts, e));
   tensors.erase(experts + "gate_up_proj");
-  EXPECT_THAT(Texts(Judge(tensors)),
-              ElementsAre("missing: " + experts +
-                          "0.gate_proj.weight: the loader asks for it and ends (and 11 more of the "
-                          "layer's experts)"));
+  EXPECT_THAT(Texts(Judge(tensors)), ElementsAre("missing: " + experts +
+                                                 "0.gate_proj.weight: the loader asks for it and "
+                                                 "fails (and 11 more of the layer's experts)"));
 }
 
 TEST_F(Serving, ExpertsOnNoCoreAreFound) {
@@ -229,7 +227,7 @@ TEST_F(Serving, AnotherShapeIsFoundAndItsMeaningTold) {
   } rows[] = {
       {key_, {15, 32}, "the parameter that is made of it has another shape too"},
       {key_, {16, 31}, "the parameter that is made of it has another shape too"},
-      {key_, {17, 32}, "the loader passes over what is beyond, without an error"},
+      {key_, {17, 32}, "the loader ignores the rest, without an error"},
       {"model.embed_tokens.weight", {63, 32}, "the loader takes zeros for the rows"},
       {"lm_head.weight", {63, 32}, "the parameter that is made of it has another shape too"},
       {"model.norm.weight", {31}, "the parameter that is made of it has another shape too"}};

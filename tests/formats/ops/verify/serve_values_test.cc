@@ -48,13 +48,15 @@ TEST_F(Serving, KvScalesAreLookedAt) {
       ElementsAre(HasSubstr("4 KV scales count where the KV cache is FP8, as 1 / scale in BF16: "
                             "they are constants of the compiled graph")));
   tensors[layer_ + "self_attn.k_scale"].fill = '\0';
-  EXPECT_THAT(Texts(Judge(tensors)), ElementsAre("KV scale: " + layer_ +
-                                                 "self_attn.k_scale: 0 found: the engine keeps 1 / "
-                                                 "scale"));
+  EXPECT_THAT(Texts(Judge(tensors)),
+              ElementsAre("KV scale: " + layer_ +
+                          "self_attn.k_scale: 0 found: the engine stores 1 / scale"));
   tensors.erase(layer_ + "self_attn.k_scale");
-  EXPECT_THAT(Texts(Judge(tensors)), ElementsAre("KV scale: " + layer_ +
-                                                 "self_attn.k_scale: 3 other KV scales are here; "
-                                                 "without this one the engine takes 1.0"));
+  EXPECT_THAT(
+      Texts(Judge(tensors)),
+      ElementsAre(
+          "KV scale: " + layer_ +
+          "self_attn.k_scale: there are 3 other KV scales; without this one the engine uses 1.0"));
 }
 
 // A slice of a tensor without dimensions raises.
@@ -74,8 +76,8 @@ TEST_F(Serving, AnAnnouncedKvCacheWithoutScalesIsFound) {
   config_["quantization_config"] = {{"quant_method", "compressed-tensors"},
                                     {"kv_cache_scheme", {{"num_bits", 8}}}};
   EXPECT_THAT(Texts(Judge(All())),
-              ElementsAre("KV scale: : kv_cache_scheme announces a quantised KV cache, and no KV "
-                          "scale is here: the engine takes 1.0 in every layer"));
+              ElementsAre("KV scale: : kv_cache_scheme announces a quantised KV cache, but there "
+                          "is no KV scale: the engine uses 1.0 in every layer"));
   EXPECT_THAT(Texts(Judge(WithKvScales(All()))), IsEmpty());
 }
 
@@ -125,9 +127,9 @@ TEST_F(Fp8Serving, AFolderOfModelOptIsServed) {
   EXPECT_THAT(report->checks,
               Contains("names: all 47 tensors that the loader asks for are here, 26 scales of FP8 "
                        "weights among them"));
-  EXPECT_THAT(report->checks, Contains("FP8: 14 weights were looked at, and have no NaN"));
+  EXPECT_THAT(report->checks, Contains("FP8: 14 weights were checked, and have no NaN"));
   EXPECT_THAT(report->checks,
-              Contains("FP8: 26 scales are numbers above 0, and as the loader takes them"));
+              Contains("FP8: 26 scales are numbers above 0, in the form that the loader expects"));
 }
 
 // 0x77 is 240, 0x78 is 256, 0xfe is -448, which nearly every tensor of ModelOpt has.
@@ -187,11 +189,11 @@ TEST_F(Fp8Serving, MissingScalesAreFound) {
   EXPECT_THAT(Texts(Judge(tensors)), IsEmpty());
   tensors.erase(input_scale_);
   EXPECT_THAT(Texts(Judge(tensors)),
-              ElementsAre("missing: " + input_scale_ + ": the loader asks for it and ends"));
+              ElementsAre("missing: " + input_scale_ + ": the loader asks for it and fails"));
   tensors.erase(layer_ + "mlp.gate_proj.weight_scale");
-  EXPECT_THAT(Texts(Judge(tensors)), ElementsAre("missing: " + input_scale_ +
-                                                 ": the loader asks for it and ends (and 1 "
-                                                 "more of the layer's scales)"));
+  EXPECT_THAT(Texts(Judge(tensors)),
+              ElementsAre("missing: " + input_scale_ +
+                          ": the loader asks for it and fails (and 1 more of the layer's scales)"));
 }
 
 TEST_F(Fp8Serving, ScalesThatTheLoaderDoesNotTakeAreFound) {
@@ -229,7 +231,7 @@ TEST_F(Fp8Serving, AProjectionThatIsNotQuantisedIsFound) {
   EXPECT_THAT(Texts(Judge(tensors)),
               Contains("dtype: " + layer_ +
                        "self_attn.o_proj.weight: BF16 is not the scheme's FP8, which the engine "
-                       "takes every projection for, whatever exclude_modules says"));
+                       "expects for every projection, whatever exclude_modules says"));
   tensors = Quantised();
   tensors["lm_head.weight"].dtype = "F8_E4M3";
   EXPECT_THAT(
@@ -297,7 +299,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, Schemes,
     ::testing::Values(
         Scheme{"ModelOptOfQwen3", "qwen3", ModelOpt(Json::object()),
-               "modelopt FP8: the engine takes it of llama models alone"},
+               "modelopt FP8: the engine accepts it only for llama models"},
         Scheme{"NoKvCache", "llama", ModelOpt({{"kv_cache_quant_algo", nullptr}}),
                "modelopt FP8: the engine ends at start: kv_cache_quant_algo is not there"},
         Scheme{"OtherKvCache", "llama", ModelOpt({{"kv_cache_quant_algo", "NVFP4"}}),
@@ -316,7 +318,7 @@ INSTANTIATE_TEST_SUITE_P(
                "llama",
                {{"quant_method", "compressed-tensors"},
                 {"config_groups", {{"group_0", {{"weights", {{"num_bits", 8}}}}}}}},
-               "the engine refuses schemes for weights of compressed-tensors at start"},
+               "the engine refuses compressed-tensors schemes for weights at start"},
         Scheme{"BlockFp8", "llama", {{"quant_method", "fp8"}}, "fp8: it is none of the schemes"}),
     [](const auto& row) { return row.param.name; });
 

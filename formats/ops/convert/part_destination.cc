@@ -1,4 +1,4 @@
-#include "formats/ops/convert/parts.h"
+#include "formats/ops/convert/part_destination.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -49,8 +49,8 @@ void KeepFiles(const std::vector<bool>& keep, OutputPlan& output, Plan& plan) {
   plan = std::move(kept_plan);
 }
 
-// A second name for the file, so that a kill while publishing costs no finished work. Where the
-// file system has no hard links, the file is moved.
+// Makes a second name for the file, so that a kill while publishing costs no finished work. On file
+// systems without hard links, the file is moved.
 Status LinkFile(const std::string& from, const std::string& to) {
   NXDKIT_TRY(MakeFolders(ParentPath(to)));
   if (::link(from.c_str(), to.c_str()) == 0) return OkStatus();
@@ -84,14 +84,14 @@ class OnePart : public Destination {
         JoinPath(folder_, fmt::format("part-{}-{:016x}", part_.index, RandomNumber()));
     NXDKIT_ASSIGN(attempt_, Staging::Begin(place, {.sync = request_.sync, .parents = false}));
     NXDKIT_TRY(owner_.Take(folder_, part_.index, attempt_.path(), request_.run));
-    NXDKIT_ASSIGN(done, IsDone(part_.index));  // by whoever had the number until now
+    NXDKIT_ASSIGN(done, IsDone(part_.index));  // by the earlier owner of the number
     if (done) return nullptr;
     NXDKIT_ASSIGN(sink_, WriteInto(attempt_.path()));
     return sink_.get();
   }
 
-  // Whoever finds all parts done puts them together. Where two do, one has the lock, and the other
-  // is through: either at once, or because the folder of the parts is gone when it looks again.
+  // The process that finds all parts done puts them together. If two do, one has the lock, and the
+  // other ends: at once, or when it finds the folder of the parts gone.
   Result<std::optional<MadePlace>> Finish(ConvertReport& report) override {
     if (sink_) NXDKIT_TRY(FinishOwn());
     NXDKIT_ASSIGN(report.part->missing, MissingParts());
@@ -119,7 +119,7 @@ class OnePart : public Destination {
     return OkStatus();
   }
 
-  // A process that was killed after it published has left the folder of the parts.
+  // A process that was killed after publishing has left the folder of the parts.
   void Stands(ConvertReport& report, bool dry_run) override {
     report.already_published = report.part->published = true;
     if (!dry_run) ClearLeftParts(folder_, plan_);
@@ -130,20 +130,20 @@ class OnePart : public Destination {
 
   enum class Mark { kMissing, kOther, kOurs };
 
-  // A mark that is there and cannot be read is an error: taken for missing, it would end every part
-  // well and leave no output.
+  // A mark that exists and cannot be read is an error: if it counted as missing, every part would
+  // end in success and leave no output.
   Result<Mark> MarkOf(int part) const {
     const Result<std::string> mark = ReadSmallFile(DoneMark(part), kMaxMarkBytes);
     if (mark.ok()) return mark->starts_with(plan_) ? Mark::kOurs : Mark::kOther;
     if (mark.error().code() == Errc::kNotFound) return Mark::kMissing;
-    return Error(Errc::kIo, mark.error().message())  // of the output, whatever it is
+    return Error(Errc::kIo, mark.error().message())  // a fault of the output, whatever it is
         .in(DoneMark(part))
         .hint("the part is made again when its mark is removed");
   }
 
-  // Nothing was made, for the part is done. Where its number was written down for several pods
-  // by mistake, each would end well, and the others' parts be nobody's. A launcher's number is
-  // one process's: it may have moved to another machine. Marks of earlier versions name nobody.
+  // Nothing was made, since the part is done. If its number was written down for several pods by
+  // mistake, each would succeed, and nobody would make the other parts. A launcher's number belongs
+  // to one process: it may have moved to another machine. Marks of earlier versions name nobody.
   Status CheckMadeHere(const std::vector<int>& missing) const {
     if (part_.numbered) return OkStatus();
     const Result<std::string> mark = ReadSmallFile(DoneMark(part_.index), kMaxMarkBytes);
@@ -159,7 +159,7 @@ class OnePart : public Destination {
         .hint("give every process its own --part I/N; a part that is done need not be run again");
   }
 
-  // The first of the part's finished files that is not there as it was finished.
+  // The first of the part's finished files that is missing or was changed since.
   Result<std::optional<std::string>> LostFile(int part) const {
     for (size_t f = 0; f < owners_.size(); ++f) {
       if (owners_[f] != part) continue;
@@ -188,7 +188,7 @@ class OnePart : public Destination {
     return missing;
   }
 
-  // A part that was through, and whose process therefore comes no more.
+  // Warns of a part that had finished, and whose process therefore will not come back.
   Status WarnOfLostWork(ConvertReport& report) const {
     for (const int part : report.part->missing) {
       NXDKIT_ASSIGN(const Mark mark, MarkOf(part));
@@ -196,7 +196,7 @@ class OnePart : public Destination {
       NXDKIT_ASSIGN(const std::optional<std::string> lost, LostFile(part));
       report.warnings.push_back(
           mark == Mark::kOther
-              ? fmt::format("part {} must be run again: its mark {} is not of this plan", part,
+              ? fmt::format("part {} must be run again: its mark {} is not this plan's", part,
                             DoneMark(part))
               : fmt::format("part {} must be run again: its finished file {} is not there any "
                             "more, or has another size",

@@ -1,4 +1,4 @@
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,7 +7,7 @@
 
 namespace nxdkit {
 
-bool Crc32Parts::Add(uint64_t begin, uint64_t bytes, uint32_t crc) {
+bool PiecewiseCrc32::Add(uint64_t begin, uint64_t bytes, uint32_t crc) {
   if (bytes == 0) return true;
   if (bytes > UINT64_MAX - begin) return false;
   const auto after = parts_.lower_bound(begin);
@@ -24,7 +24,7 @@ bool Crc32Parts::Add(uint64_t begin, uint64_t bytes, uint32_t crc) {
   return true;
 }
 
-void Crc32Parts::MergeWithNext(Map::iterator part) {
+void PiecewiseCrc32::MergeWithNext(Map::iterator part) {
   const auto next = std::next(part);
   if (next == parts_.end() || part->second.begin + part->second.bytes != next->first) return;
   part->second.crc = Crc32Combine(part->second.crc, next->second.crc, next->second.bytes);
@@ -32,7 +32,7 @@ void Crc32Parts::MergeWithNext(Map::iterator part) {
   parts_.erase(next);
 }
 
-std::vector<Crc32Parts::Range> Crc32Parts::Missing(uint64_t begin, uint64_t end) const {
+std::vector<PiecewiseCrc32::Range> PiecewiseCrc32::Missing(uint64_t begin, uint64_t end) const {
   std::vector<Range> missing;
   auto part = parts_.upper_bound(begin);
   if (part != parts_.begin()) --part;
@@ -44,12 +44,12 @@ std::vector<Crc32Parts::Range> Crc32Parts::Missing(uint64_t begin, uint64_t end)
   return missing;
 }
 
-Crc32Parts::Part Crc32Parts::FromStart() const {
+PiecewiseCrc32::Part PiecewiseCrc32::FromStart() const {
   const auto first = parts_.begin();
   return first != parts_.end() && first->first == 0 ? first->second : Part{};
 }
 
-std::vector<Crc32Parts::Part> Crc32Parts::All() const {
+std::vector<PiecewiseCrc32::Part> PiecewiseCrc32::All() const {
   std::vector<Part> all;
   for (const auto& [begin, part] : parts_) all.push_back(part);
   return all;

@@ -1,4 +1,4 @@
-// What the two forms of adapters, PEFT's and NxD's, are bound with.
+// The common parts of binding PEFT's and NxD's forms of adapters.
 #pragma once
 
 #include <map>
@@ -9,22 +9,22 @@
 
 namespace nxdkit::adapter {
 
-// "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight"; "" for another name.
+// "model.layers.0.mlp.up_proj" of "model.layers.0.mlp.up_proj.weight"; "" for other names.
 std::string ModuleOf(const std::string& weight);
 
-// What to do where a tied base would have to become two, for a hint.
+// A hint for a tied base whose two names would have to differ.
 inline constexpr char kUntieBase[] =
     "give the base a lm_head.weight of its own (a copy of the embedding), \"tie_word_embeddings\": "
     "false in its config.json, and merge into that";
 
-// What an adapter is bound against: the parameters of its base. `model` is null for a family
-// without a table; the adapter can then only be in PEFT's form.
+// The base that an adapter is bound against, by its parameters. `model` is null for a family
+// without a table; the adapter must then be in PEFT's form.
 struct LoraBase {
   const std::vector<LogicalTensor>* params = nullptr;
   const models::Model* model = nullptr;
   std::string path;  // for messages
-  // Which parameters an NxD set adapts; null: those that it has tensors for. Its modules may store
-  // more, as zeros.
+  // The parameters that an NxD set adapts; null: those for which it has tensors. Its modules may
+  // store more, as zeros.
   const LoraParts* like = nullptr;
 };
 
@@ -33,14 +33,14 @@ class LoraNumbering {
  public:
   LoraNumbering(const LoraBase& base, BoundArtifact& out, nxd::LoraSharing sharing);
 
-  // The pair of the base's weight `target`. kCorrupt when modules that share one A have different
-  // ranks or scales.
+  // Adds the pair of the base's weight `target`. kCorrupt if modules that share one A have
+  // different ranks or scales.
   Status AddPair(uint32_t target);
-  // A parameter that the adapter holds whole; its number.
+  // Adds a parameter that the adapter stores whole; returns its number.
   uint32_t AddWhole(uint32_t target);
-  // The magnitude vector of DoRA beside the pair of `target`; its number.
+  // Adds DoRA's magnitude vector for the pair of `target`; returns its number.
   uint32_t AddMagnitude(uint32_t target);
-  // What stands in the place of some rows of `target`; its number.
+  // Adds the replacement for some rows of `target`; returns its number.
   uint32_t AddRows(uint32_t target, std::vector<int64_t> rows);
 
  private:

@@ -1,4 +1,4 @@
-// The CRC-32 of a whole whose parts are seen in any order.
+// The CRC-32 of a byte range whose parts are seen in any order.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace nxdkit {
 
-// Neighbours become one, so that what is seen more or less in order takes no memory. Not
+// Neighbours are merged, so that parts that come more or less in order take no memory. Not
 // thread-safe.
-class Crc32Parts {
+class PiecewiseCrc32 {
  public:
   struct Range {
     uint64_t begin = 0;
@@ -22,12 +22,12 @@ class Crc32Parts {
     uint32_t crc = 0;
   };
 
-  // The bytes from `begin` on have this CRC. Returns false, and adds nothing, where some of them
-  // were added before.
+  // Adds `bytes` bytes from `begin` on, with their CRC. Returns false, and adds nothing, if some of
+  // them were added before.
   bool Add(uint64_t begin, uint64_t bytes, uint32_t crc);
   // The parts of [begin, end) that were not added, ascending.
   std::vector<Range> Missing(uint64_t begin, uint64_t end) const;
-  // The bytes from 0 up to the first that was not added.
+  // The bytes from 0 up to the first one that was not added.
   Part FromStart() const;
 
   std::vector<Part> All() const;  // ascending

@@ -1,4 +1,4 @@
-#include "lib/hash/crc32_parts.h"
+#include "lib/hash/piecewise_crc32.h"
 
 #include <gtest/gtest.h>
 
@@ -18,14 +18,14 @@ std::vector<std::byte> SomeBytes(size_t count) {
   return bytes;
 }
 
-TEST(Crc32Parts, AnyOrderGivesTheCrcOfTheWhole) {
+TEST(PiecewiseCrc32, AnyOrderGivesTheCrcOfTheWhole) {
   constexpr size_t kPart = 97;
   const std::vector<std::byte> bytes = SomeBytes(50 * kPart);
   const std::span<const std::byte> span(bytes);
   std::vector<size_t> order(50);
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::shuffle(order.begin(), order.end(), std::mt19937(1));
-  Crc32Parts parts;
+  PiecewiseCrc32 parts;
   for (const size_t i : order)
     EXPECT_TRUE(parts.Add(i * kPart, kPart, Crc32(0, span.subspan(i * kPart, kPart))));
   EXPECT_EQ(parts.size(), 1u) << "neighbours become one";
@@ -33,8 +33,8 @@ TEST(Crc32Parts, AnyOrderGivesTheCrcOfTheWhole) {
   EXPECT_EQ(parts.FromStart().crc, Crc32(0, bytes));
 }
 
-TEST(Crc32Parts, AByteIsAddedOnce) {
-  Crc32Parts parts;
+TEST(PiecewiseCrc32, AByteIsAddedOnce) {
+  PiecewiseCrc32 parts;
   EXPECT_TRUE(parts.Add(10, 10, 1));
   EXPECT_FALSE(parts.Add(10, 10, 2));
   EXPECT_FALSE(parts.Add(19, 1, 2));
@@ -45,13 +45,13 @@ TEST(Crc32Parts, AByteIsAddedOnce) {
   EXPECT_EQ(parts.FromStart().bytes, 0u) << "what comes before is missing";
 }
 
-TEST(Crc32Parts, MissingIsWhatWasNotAdded) {
-  Crc32Parts parts;
+TEST(PiecewiseCrc32, MissingIsWhatWasNotAdded) {
+  PiecewiseCrc32 parts;
   parts.Add(10, 10, 1);
   parts.Add(30, 10, 1);
   const auto text = [&](uint64_t begin, uint64_t end) {
     std::string out;
-    for (const Crc32Parts::Range& range : parts.Missing(begin, end))
+    for (const PiecewiseCrc32::Range& range : parts.Missing(begin, end))
       out += std::to_string(range.begin) + "-" + std::to_string(range.end) + " ";
     return out;
   };

@@ -1,4 +1,4 @@
-#include "formats/adapter/lora_parts.h"
+#include "formats/adapter/lora_numbering.h"
 
 #include "lib/base/errors.h"
 
@@ -28,8 +28,7 @@ Status LoraNumbering::AddPair(uint32_t target) {
   const LogicalTensor& param = (*base_.params)[target];
   if (base_.model && target >= base_.model->params.size())
     return Unsupported(
-               "the family carries this tensor and knows nothing of it: no adapter of it "
-               "can be merged")
+               "the family carries this tensor without knowing it: no adapter for it can be merged")
         .on(param.name);
   const std::string own = ModuleOf(param.name);
   std::optional<std::string> shared;
