@@ -14,7 +14,7 @@
 namespace nxdkit::neff {
 namespace {
 
-// As mkstemp fills in the six X.
+// A suffix like the six X that mkstemp replaces.
 std::string SixLetters() {
   constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -33,7 +33,7 @@ bool IsCopied(const std::string& name) {
   return name != kLiteAccessedFile && !name.ends_with(kLockSuffix) && !ParseLeftover(name);
 }
 
-// A path is copied unless it, or a folder above it, has a name that is not.
+// A path is copied unless its name, or that of a folder above it, is excluded.
 bool IsCopiedPath(const std::string& path) {
   for (std::string rest = path; rest != "."; rest = ParentPath(rest))
     if (!IsCopied(BaseName(rest))) return false;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxSmallBytes = 1 << 20;      // marker and command
 constexpr uint64_t kMaxMetadataBytes = 64 << 20;  // its lists grow with the inputs of a graph
-// All that is said of the engine was read in its source.
+// All claims about the engine come from its source.
 constexpr char kTakesItForAHit[] = "the engine takes it for a hit (read from its source, not run)";
 constexpr char kNotThere[] =
     "which is not there: a compilation of it ends with NCC_EVRF059 (a third party's measurement)";
@@ -62,7 +62,7 @@ class LiteVerifier {
     }
   }
 
-  // One file that has to be there, a file itself.
+  // Checks one file that must exist, and not as a link.
   Status Check(const std::string& name, Severity severity, Status (LiteVerifier::*check)()) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
     if (info.kind == PathKind::kFile) return KeepFault(name, (this->*check)(), faults_, severity);
@@ -120,7 +120,7 @@ class LiteVerifier {
     if (poll_) NXDKIT_TRY(poll_());
     NXDKIT_ASSIGN(const std::string graph, ReadSmallFile(Path(kLiteGraphFile), kMaxGraphBytes));
     const Result<std::vector<GraphKernel>> kernels = KernelsOfGraph(graph, poll_);
-    // A kernel that we cannot find is one that the engine reads all the same.
+    // The engine still reads a kernel that we cannot find.
     if (!kernels.ok() && kernels.error().code() == Errc::kUnsupported)
       return KeepFault(kLiteGraphFile, kernels.error(), faults_, Severity::kRemark);
     if (!kernels.ok()) return kernels.error();
@@ -142,8 +142,8 @@ class LiteVerifier {
   std::vector<EntryFault> faults_;
 };
 
-// An owner's file in the root that is nobody's any more, of an entry that is not finished: the
-// engine leaves the file of one that is, and lets go of the lock alone.
+// An abandoned owner's file in the root, for an entry that is not finished: when one is finished,
+// the engine releases the lock and leaves the file.
 Status VerifyOwner(const CacheListing& listing, const std::string& name, const TreeMoment& moment,
                    std::vector<EntryFault>& faults) {
   const std::optional<std::string> key = KeyOfOwnerFile(name);

@@ -71,7 +71,7 @@ class Verifier {
     return OkStatus();
   }
 
-  // The graph, where it is kept compressed: its checksum.
+  // The checksum of the graph, where it is stored compressed.
   Status CheckCompressed() {
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
     for (const std::string& name : names) {
@@ -95,7 +95,7 @@ class Verifier {
     return stream.Drain(poll_);
   }
 
-  // model.pt, and model_<part>.pt of models in several parts.
+  // model.pt, and model_<part>.pt for models in several parts.
   Status CheckBlobs() {
     if (!check_blob_) return OkStatus();
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));

@@ -13,7 +13,7 @@ namespace {
 constexpr char kModelFolder[] = "pytorch_model_fsdp_0";
 constexpr char kOptimizerFolder[] = "optimizer_0";
 constexpr char kAcceleratesScheduler[] = "scheduler.bin";
-constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // of FULL_STATE_DICT
+constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // written with FULL_STATE_DICT
 constexpr char kWholeOptimizer[] = "optimizer.bin";
 
 Status AddScheduler(const std::string& path, const Looker& look, Folder& out) {

@@ -24,7 +24,7 @@ constexpr size_t kMaxWarnings = 20;
 
 using MaybeForm = std::optional<FolderForm>;
 
-// By the file that its reader in torch would look for; nullopt when there is none of them.
+// The form, by the file that its reader in torch would look for; nullopt when none of them exists.
 Result<MaybeForm> FormOf(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool has_metadata, look.HasFile(path, kMetadataFile));
   if (has_metadata) return MaybeForm(FolderForm::kCheckpoint);
@@ -54,7 +54,7 @@ Result<Folder> OpenAs(FolderForm form, const std::string& path, const Looker& lo
   return OpenCheckpoint(path);
 }
 
-// Copies of a number: whoever asks for it reads one of them.
+// The chunks of a number are copies: a reader takes any one of them.
 Status CheckScalar(const StoredEntry& entry) {
   std::string first;
   for (const StoredChunk& chunk : entry.chunks) {

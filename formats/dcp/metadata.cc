@@ -22,7 +22,7 @@ using torch::PickleValue;
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNamesBytes = 200;
 
-// The first part of a usual path of two; "": it is one of one.
+// The first part of a usual path of two parts; "" when the path has one.
 std::string_view TopOf(std::string_view key) {
   for (const std::string_view top : {"optimizer", "lr_scheduler", "train_state"})
     if (key.starts_with(top) && key.substr(top.size()).starts_with('.')) return top;
@@ -60,7 +60,7 @@ Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
   return size->dims;
 }
 
-// Only the dtype counts: an archive has its own strides, and the rest is about memory.
+// Only the dtype counts: an archive has its own strides, and the other properties concern memory.
 Result<Dtype> DtypeOf(const PickleValue* value) {
   const PickleRecord* record = value ? value->record() : nullptr;
   if (!record || (record->name != kPropertiesClass && record->name != kOldPropertiesClass))
@@ -79,12 +79,12 @@ Result<Dtype> DtypeOf(const PickleValue* value) {
   return *dtype;
 }
 
-// Compared by key and offset: the number that an index also has is a hint.
+// Items are compared by key and offset: the number that an index may also have is a hint.
 std::string IndexKey(const std::string& key, const Shape& offset, bool is_tensor) {
   return fmt::format("{}\n{}", is_tensor ? ShapeText(offset) : "", key);
 }
 
-// Absent before torch 2.8. What a second major version will mean, nobody can know.
+// Absent before torch 2.8. A second major version is unknown territory.
 Status CheckVersion(const PickleValue& version) {
   if (std::holds_alternative<PickleValue::None>(version.value)) return OkStatus();
   if (!version.string()) return Corrupt("version is not a string");
@@ -95,7 +95,7 @@ Status CheckVersion(const PickleValue& version) {
 
 struct MetadataParser {
   bool whole;
-  // By IndexKey; those that nobody asked for.
+  // By IndexKey; entries are removed as chunks and objects claim them.
   std::unordered_map<std::string, ItemPlace> places = {};
   Metadata out = {};
 
@@ -131,8 +131,8 @@ struct MetadataParser {
     return OkStatus();
   }
 
-  // One descriptor is known. Of several, torch's reader undoes them in another order than its
-  // writer says.
+  // One descriptor is known. With several, torch's reader undoes them in another order than its
+  // writer records.
   static Result<bool> IsCompressed(const PickleValue* transforms) {
     if (!transforms || std::holds_alternative<PickleValue::None>(transforms->value)) return false;
     if (!transforms->list()) return Corrupt("transform_descriptors are not a list");
@@ -173,7 +173,7 @@ struct MetadataParser {
         .on(first.substr(first.find('\n') + 1));
   }
 
-  // The place of a chunk or an object, which is used up.
+  // Takes the place of a chunk or an object out of the map.
   Result<ItemPlace> TakePlace(const std::string& key, const Shape& lo, bool is_tensor) {
     const auto found = places.find(IndexKey(key, lo, is_tensor));
     if (found == places.end())
@@ -206,8 +206,8 @@ struct MetadataParser {
     return OkStatus();
   }
 
-  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, which may
-  // be that of a chunk with elements: those have their places first.
+  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, possibly
+  // that of a chunk with elements: those take their places first.
   Status ReadChunk(TensorEntry& entry, const PickleValue& value, std::vector<Shape>& empty) {
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kChunkClass));
     Box box;

@@ -45,14 +45,14 @@ std::optional<NamedFile> ParseFileName(std::string_view name) {
   return NamedFile{std::string(name.substr(0, cut)), *rank};
 }
 
-// What one rank has saved of one item.
+// One rank's saved part of an item.
 struct RankFile {
   std::string item;
   int64_t rank = 0;
   std::string name;
   bool safetensors = false;
-  const RankedItem* metadata = nullptr;  // null: metadata.pkl says nothing of the item
-  int64_t ranks = 0;                     // that have a file of the item
+  const RankedItem* metadata = nullptr;  // null: the item is not in metadata.pkl
+  int64_t ranks = 0;                     // ranks that have a file of the item
 };
 
 class RankOpener {
@@ -91,8 +91,8 @@ class RankOpener {
     return ParseRankMetadata(text).in(SaidBy()).To(metadata_);
   }
 
-  // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
-  // are called like one.
+  // Lists the files of metadata.pkl's items, for ranks that have a tensor of one, and all other
+  // files whose names have this form.
   Status ListFiles() {
     NXDKIT_ASSIGN(const std::vector<std::string> names, look_.ListFolder(out_.path));
     there_.insert(names.begin(), names.end());
@@ -136,7 +136,8 @@ class RankOpener {
     return OkStatus();
   }
 
-  // A list of ranks is short where many items share it: no more is taken in than there are files.
+  // Notes a file, which must exist: many items may share one list of ranks, so a small metadata.pkl
+  // could name any number of files.
   Status Want(RankFile file) {
     const bool below = file.name.find('/') != std::string::npos;
     const std::string path = JoinPath(out_.path, file.name);
@@ -189,7 +190,7 @@ class RankOpener {
     NXDKIT_ASSIGN(TensorFile opened, safetensors::Open(JoinPath(out_.path, file.name)));
     RankValues values;
     for (StoredTensor& tensor : opened.tensors) {
-      ValuePath path{{tensor.name}};  // with dots, as the whole path is there
+      ValuePath path{{tensor.name}};  // its dots stay, since this is the whole path
       values.tensors.push_back({std::move(path), std::move(tensor), std::nullopt});
     }
     return values;
@@ -200,7 +201,7 @@ class RankOpener {
     return text.empty() ? file.item : file.item + "." + text;
   }
 
-  // As metadata.pkl says. What it knows and the file lacks, and the other way round, are errors.
+  // Binds as metadata.pkl says. A tensor that only the file or only metadata.pkl has is an error.
   Status BindKnown(const RankFile& file, uint32_t number, RankValues& values) {
     std::unordered_map<std::string, RankTensor*> found;
     for (RankTensor& tensor : values.tensors)
@@ -228,7 +229,7 @@ class RankOpener {
     return Corrupt("metadata.pkl does not know the tensor").on(KeyOf(file, first->second->path));
   }
 
-  // The group that the rank is in; nullptr: the rank has nothing of the tensor.
+  // The group of the rank; nullptr: the rank has no part of the tensor.
   static Result<const ShardGroup*> GroupOf(const RankedTensor& tensor, int64_t rank) {
     const ShardGroup* found = nullptr;
     for (const ShardGroup& group : tensor.groups) {
@@ -245,8 +246,8 @@ class RankOpener {
     return Corrupt("the distributed tensor says another place for itself than metadata.pkl");
   }
 
-  // Without metadata.pkl, distributed tensors know their places, and a tensor of the only rank is
-  // whole. Of others nobody can tell a part from a copy; a scalar has no parts.
+  // Without metadata.pkl, distributed tensors record their placement, and a tensor of the only rank
+  // is whole. Any other could be a part or a copy; a scalar has no parts.
   Status BindOwn(const RankFile& file, uint32_t number, RankValues& values) {
     for (RankTensor& tensor : values.tensors) {
       const std::string key = KeyOf(file, tensor.path);

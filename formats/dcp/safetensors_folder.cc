@@ -135,12 +135,12 @@ class ShardOpener {
     return OkStatus();
   }
 
-  // One that lies over another is of another save. The same box twice is a copy, as in other forms:
-  // whoever reads it compares the two. Whole tensors have no shape but that of their chunks.
+  // A chunk that overlaps another is from another save. The same box twice is a copy, as in other
+  // forms; readers compare the two. The shape of a whole tensor is that of its chunks together.
   Status Finish(const StoredEntry& entry) const {
     NXDKIT_TRY(PackedBytes(entry.dtype, entry.shape));
     std::vector<Box> boxes;
-    std::vector<const StoredChunk*> chunks;  // of copies the first
+    std::vector<const StoredChunk*> chunks;  // the first of each set of copies
     std::set<std::pair<Shape, Shape>> met;
     for (const StoredChunk& chunk : entry.chunks) {
       if (!met.insert({chunk.box.lo, chunk.box.extent}).second) continue;

@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kFileBytesPerPart = 8;
 constexpr uint64_t kFreeParts = 4096;
 
-// All parts lie inside the rank's tensor, which is no larger than they say.
+// All parts must be inside the rank's tensor, which must not be larger than they say.
 Status CheckShape(const Shape& shape, const dtensor::LocalShard& shard) {
   const bool as_said = shard.shape.empty() ? true : shape == shard.shape;
   bool inside = true;

@@ -21,7 +21,7 @@ Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t f
   NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files.Get(file));
   NXDKIT_ASSIGN(torch::Archive archive,
                 torch::ReadArchiveAt(opened, 0, opened->bytes(), {.allowed = allowed}));
-  // A state of the run that was carried to another number of ranks is that of its rank still.
+  // State that was carried over to another number of ranks still belongs to its old rank.
   const auto saved = ParseFileName(archive.folder + ".pt");
   const bool same_world =
       name.part == FilePart::kExtraState || !saved || saved->world == name.world;
@@ -60,7 +60,7 @@ Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
                       std::equal(stored.shape.begin() + 1, stored.shape.end(),
                                  shard.shape.begin() + 1, shard.shape.end());
   if (!longer || !place.mesh || !IsPacked(stored)) return shard;
-  // As many rows as the first rank has.
+  // The padded number of rows: that of the first rank.
   int64_t longest = place.shape[0];
   for (size_t m = 0; m < place.placements.size(); ++m)
     if (place.placements[m].kind == dtensor::Placement::Kind::kShard &&
@@ -93,7 +93,7 @@ Status ModelReader::Add(const torch::Archive& archive, uint32_t file, int rank) 
   const size_t before = facts_.tensors.size();
   for (const dtensor::RankTensor& tensor : values.tensors)
     NXDKIT_TRY(AddTensor(tensor, file, rank).on(tensor.path.Text()));
-  // A tied pair is one storage, seen twice.
+  // A tied pair is one storage under two names.
   std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
   for (const dtensor::RankTensor& tensor : values.tensors) {
     if (!tensor.stored.storage || *ElementCount(tensor.stored.shape) == 0 || before > 0) continue;
@@ -116,7 +116,7 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   if (place && place->mesh) {
     if (place->mesh != checked_) NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
     checked_ = place->mesh;
-    // A tensor that tensor parallelism leaves out is cut over a part of the ranks, and the others
+    // A tensor that tensor parallelism does not cut is cut over some of the ranks, and the others
     // have copies.
     if (!facts_.mesh || facts_.mesh->ranks.size() < place->mesh->ranks.size())
       facts_.mesh = *place->mesh;
@@ -139,7 +139,7 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   std::vector<int>& ranks = ranks_[number->second];
   const bool again = !ranks.empty() && ranks.back() == rank;
   if (!again) ranks.push_back(rank);
-  if (!tensor.stored.storage) return OkStatus();  // the rank has nothing of it
+  if (!tensor.stored.storage) return OkStatus();  // the rank has no part of it
   if (!has_dtype_[number->second]) facts_.tensors[number->second].dtype = tensor.stored.dtype;
   has_dtype_[number->second] = true;
   const Shape& shape = place ? place->shape : tensor.stored.shape;
@@ -147,7 +147,7 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   return entries_.Add({file, rank}, name, shape, tensor.stored, shard, again && place.has_value());
 }
 
-// Against what a rank before it has said.
+// Compares with what an earlier rank had.
 Status ModelReader::Check(const ModelTensor& known, const dtensor::RankTensor& tensor,
                           int rank) const {
   if (known.placed != tensor.place.has_value())

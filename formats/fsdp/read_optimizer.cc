@@ -151,7 +151,7 @@ Status OptimizerReader::AddNamed() {
   return OkStatus();
 }
 
-// Parameters are distributed where anything is; of a tied pair the optimizer knows one.
+// Parameters are distributed where anything is; the optimizer has one of a tied pair.
 std::vector<size_t> OptimizerReader::Candidates() const {
   const bool any_placed = std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
   std::vector<size_t> out;
@@ -170,7 +170,7 @@ Result<const Unit*> OptimizerReader::UnitOf(int64_t number) const {
   return &unit->second;
 }
 
-// ": number 0 has 12 elements on each of 3 ranks, model.norm.weight has 32 in all", of slices.
+// For slices: ": number 0 has 12 elements on each of 3 ranks, model.norm.weight has 32 in all".
 std::string OptimizerReader::FirstMisfit(const std::vector<int64_t>& numbers,
                                          const std::vector<Unit>& units, const Fits& fits) const {
   for (size_t i = 0; i < std::min(numbers.size(), units.size()); ++i) {
@@ -224,8 +224,8 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
   return out;
 }
 
-// FSDP1 stores a tied head as a tensor of its own, and the optimizer does not know it. The two have
-// the same bytes; of those that are not tied the beginnings already differ.
+// FSDP1 stores a tied head as a tensor of its own, which the optimizer does not have. The two have
+// the same bytes; without tying, their first bytes already differ.
 Result<bool> OptimizerReader::HasTiedHead(const std::vector<size_t>& candidates) const {
   constexpr uint64_t kCompared = 1 << 20;
   if (candidates.size() < 2) return false;
@@ -250,8 +250,8 @@ Result<bool> OptimizerReader::HasTiedHead(const std::vector<size_t>& candidates)
   return true;
 }
 
-// Layers, whose numbers ascend in the state dict of a model: names that were sorted otherwise do
-// not tell the order of its parameters.
+// Layer numbers ascend in the state dict of a model: names sorted in another way do not show the
+// order of its parameters.
 Status OptimizerReader::CheckOrder(const std::vector<size_t>& candidates) const {
   std::map<std::string, int64_t> last;
   for (const size_t i : candidates) {
@@ -298,7 +298,7 @@ Status OptimizerReader::AddNumbered() {
   return OkStatus();
 }
 
-// Else every rank has all of the model, as FSDP1 has it over one rank, or does not cut it.
+// If nothing is placed, every rank has the whole model, as with FSDP1 on one rank, or with no cut.
 bool OptimizerReader::AnyPlaced() const {
   return std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
 }
@@ -322,7 +322,7 @@ void OptimizerReader::MeasureSlices() {
 }
 
 // FSDP1's units have slices of one length on every rank, padded with zeros at the end; with
-// use_orig_params each parameter has what the slices of its unit have of it.
+// use_orig_params each parameter has its part of its unit's slices.
 Status OptimizerReader::AddFlat() {
   MeasureSlices();
   const int64_t parts = ShardRanks();
@@ -344,7 +344,7 @@ Status OptimizerReader::AddFlat() {
   facts_.form = OptimizerForm::kFlatUnits;
   Result<std::map<int64_t, Unit>> found = TensorsOfNumbers(LayerUnits, padded);
   if (!found.ok()) {
-    // Of an adapter each module that is trained is a unit.
+    // With an adapter each trained module is a unit.
     Result<std::map<int64_t, Unit>> alone = TensorsOfNumbers(SingleUnits, padded);
     if (!alone.ok()) {
       facts_.form = OptimizerForm::kFlatParameters;
@@ -398,7 +398,7 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
       kept.name, number, facts_.tensors[unit->tensors.front()].name);
 }
 
-// The options of a group, for each of its parameters.
+// Adds the options of a group, for each of its parameters.
 Status OptimizerReader::AddOptions() {
   std::set<std::string> in_group;
   if (!groups_.list()) return OkStatus();

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr int64_t kWarnPercent = 85;
 
-// Products of sizes that readers have bounded, but not against each other.
+// The product of sizes that readers have bounded, but not against each other.
 uint64_t Product(std::initializer_list<int64_t> factors) {
   unsigned __int128 product = 1;
   for (const int64_t factor : factors)
@@ -95,7 +95,7 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
   const int64_t layers = (use.layers + use.pp - 1) / use.pp;
   const int64_t row = (use.sequence + use.cp - 1) / use.cp;
   const int64_t tokens = use.micro_batch * row;
-  // Recomputed: each layer's input, and what one layer keeps.
+  // Recomputed: each layer's input, and the activations of one layer.
   const uint64_t activations = use.recompute ? Sum(over_tp({2, tokens, use.hidden, layers}),
                                                    over_tp({34, tokens, use.hidden}))
                                              : over_tp({34, tokens, use.hidden, layers});
@@ -149,7 +149,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   return fit;
 }
 
-// The lever of the largest row, where memory is what is missing.
+// The lever of the largest row, where memory is insufficient.
 std::string_view LeverOf(const Fit& fit, const Levers& levers) {
   if (fit.used_bytes() <= fit.core_bytes) return levers.parallel;
   const Grows grows = std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows;

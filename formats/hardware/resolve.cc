@@ -85,8 +85,8 @@ void CheckCores(const Machine& machine, int64_t cores, std::vector<std::string>&
     out.push_back(std::move(lacking));
 }
 
-// The word that a name was meant to be: "AUTO", and a capture in the current folder whose name has
-// no ".json", look like names. "": it is neither.
+// The probable meaning of a name: "AUTO", or a capture in the current folder whose name lacks
+// ".json", look like names of instances. "" if neither.
 std::string MeantBy(const std::string& name) {
   std::string lower = name;
   for (char& c : lower)

@@ -8,7 +8,7 @@
 namespace nxdkit::models {
 namespace {
 
-// Puts rows or columns of a matrix [out, in], transposed, at `at` of a tensor [expert, in, out].
+// Puts rows or columns of a matrix [out, in], transposed, at `at` in a tensor [expert, in, out].
 void AddTransposed(TensorLayout& tensor, uint32_t param, Box box, Shape at) {
   tensor.pieces.push_back({param, std::move(box), std::move(at), {2, 1}});
 }

@@ -14,12 +14,12 @@
 namespace nxdkit::models {
 namespace {
 
-constexpr size_t kMaxLoops = 4;     // one in the other
-constexpr size_t kMaxNames = 1000;  // lets, counters and keys: each word of a text looks at all
+constexpr size_t kMaxLoops = 4;     // nested
+constexpr size_t kMaxNames = 1000;  // lets, counters and keys; each word is looked up in all
 constexpr size_t kMaxRows = 10'000;
 constexpr size_t kMaxDims = 8;
-constexpr size_t kMaxJoined = 64;     // of a line of a view
-constexpr size_t kMaxIgnored = 1000;  // each tensor that is no parameter looks at all
+constexpr size_t kMaxJoined = 64;     // in a line of a view
+constexpr size_t kMaxIgnored = 1000;  // each tensor that is not a parameter is compared with all
 constexpr size_t kMaxAliases = 64;
 constexpr size_t kMaxSegments = 64;
 constexpr size_t kMaxBraces = 16;  // in a name
@@ -112,7 +112,7 @@ class TableParser {
   struct Directive {
     std::string_view word;
     Handler handler;
-    size_t least;  // words
+    size_t least;  // number of words
     std::string_view form;
   };
   static std::span<const Directive> Directives();
@@ -139,7 +139,7 @@ class TableParser {
     return TakeRow(statement);
   }
 
-  // The sign that the third word of a directive has to be; "" where it can be anything.
+  // The sign required as the third word of a directive; "" if there is none.
   static std::string_view SignOf(std::string_view form) {
     const std::vector<std::string_view> words = Split(form, ' ');
     const bool sign = words.size() > 2 && (words[2] == "=" || words[2] == "<");
@@ -196,7 +196,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // For tables of what is known alone.
+  // Only lists of the known families use it.
   Status TakeExample(const Statement&) { return OkStatus(); }
 
   Status TakeLet(const Statement& statement) { return AddLet(statement, false); }
@@ -248,8 +248,8 @@ class TableParser {
     return OkStatus();
   }
 
-  // nh and nkv units are heads, of D rows or of others, which formats place; other units stay in
-  // their order.
+  // nh and nkv units are heads, of D rows or of another number, which formats place; other units
+  // stay in their order.
   Unit UnitOf(const Cut::Segment& segment) const {
     const auto is = [&](uint32_t expression, Fact fact) {
       const int64_t symbol = table_.expressions[expression].OnlySymbol();
@@ -296,7 +296,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // A number other than 0 always holds; other conditions depend on the config.
+  // Whether the condition is a number other than 0; others depend on the config.
   bool AlwaysHolds(uint32_t condition) const {
     const std::vector<Operation>& steps = table_.expressions[condition].operations;
     return steps.size() == 1 && steps[0].code == Code::kNumber && steps[0].number != 0;
@@ -348,7 +348,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // Words of a line that switch something on.
+  // Words in a line that switch something on.
   struct Switch {
     std::string_view word;
     bool* on;
@@ -462,7 +462,7 @@ class TableParser {
     NXDKIT_ASSIGN(line.count, AddExpression(statement, statement.From(2)));
     return AddViewLine(statement, std::move(line));
   }
-  // groups NEW = COUNT OLD..
+  // Parses "groups NEW = COUNT OLD..".
   Status TakeGroups(const Statement& statement) {
     NXDKIT_TRY(TakeJoined(statement, ViewLine::Kind::kGroups));
     ViewLine& line = table_.views.back().lines.back();
@@ -470,7 +470,7 @@ class TableParser {
     line.of.erase(line.of.begin());
     return OkStatus();
   }
-  // split NEW.. = OLD
+  // Parses "split NEW.. = OLD".
   Status TakeSplit(const Statement& statement) {
     if (table_.views.empty() || table_.views.back().name != "bundle")
       return Wrong(statement, 0, "this line is of \"view bundle\" alone");
@@ -488,7 +488,7 @@ class TableParser {
         statement, {ViewLine::Kind::kRename, std::string(statement.words[1].text), {to}, "", 0});
   }
 
-  // The name with the values in its braces.
+  // The name with the expressions in its braces.
   Result<NamePattern> Pattern(const Statement& statement, size_t word, const std::string& text) {
     NamePattern pattern;
     if (text.size() > kMaxNameBytes) return Wrong(statement, word, "the name is too long");
@@ -546,7 +546,7 @@ class TableParser {
     return roles;
   }
 
-  // CUT NAME[,NAME..] DIM.. [as ROLE[,ROLE..]] [bias COND] [if COND]
+  // Parses "CUT NAME[,NAME..] DIM.. [as ROLE[,ROLE..]] [bias COND] [if COND]".
   Status TakeRow(const Statement& statement) {
     const std::string_view cut_name = statement.words[0].text;
     const auto cut = std::ranges::find(table_.cuts, cut_name, &Cut::name);
@@ -595,7 +595,7 @@ class TableParser {
     NXDKIT_ASSIGN(row.name, Pattern(statement, 1, literal ? full : full + ".weight"));
     AddRow(row);
     if (!has_bias) return OkStatus();
-    // With the rows of its weight, and whole beside columns.
+    // A bias is cut like the rows of its weight, and is whole with columns.
     const Cut& cut = table_.cuts[row.cut];
     if (cut.axis != 0 || cut.vocab) row.cut = 0;
     row.dims.resize(1);

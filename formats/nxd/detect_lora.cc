@@ -7,7 +7,7 @@
 namespace nxdkit::nxd {
 namespace {
 
-// An adapter alone: base layers beside it, wrapped or not, would be lost.
+// Requires an adapter alone: base layers with it, wrapped or not, would be lost.
 Status RefuseBaseWeights(const ShardSet& set) {
   for (const Shard& shard : set.shards)
     for (const StoredTensor& tensor : shard.tensors.tensors)
@@ -22,7 +22,7 @@ Status RefuseBaseWeights(const ShardSet& set) {
   return OkStatus();
 }
 
-// What the names say of q, k and v; nullopt when none of them is adapted.
+// The form of q, k and v according to the names; nullopt when none of them is adapted.
 struct LoraStyle {
   QkvStyle qkv = QkvStyle::kSeparate;
   const StoredTensor* rows = nullptr;  // proves the kv multiplier
@@ -42,7 +42,7 @@ std::optional<LoraStyle> StyleOf(const ShardSet& set) {
   return std::nullopt;
 }
 
-// Sets what q, k and v are like: by the names and shapes, else as it is claimed.
+// Sets the form of q, k and v: from names and shapes, otherwise from the claims.
 Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
                  const std::vector<Claims>& claims, Geometry& geometry) {
   const std::optional<LoraStyle> style = StyleOf(set);
@@ -67,8 +67,8 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
           "that was trained");
 }
 
-// The tensor of a parameter that ranks have parts of: its end, the dimension that is cut, and what
-// that is on all ranks together.
+// A parameter's tensor that is cut over the ranks: the end of its name, the dimension that is cut,
+// and its size on all ranks together.
 struct CutTensor {
   std::string name;
   size_t dim = 0;
@@ -91,8 +91,8 @@ std::vector<CutTensor> CutTensorsOf(const models::Param& param, const models::Mo
   return tensors;
 }
 
-// merge_sharded_lora leaves whole tensors on every rank; of the queries of a set with replicated
-// key heads only a part.
+// merge_sharded_lora leaves whole tensors on every rank, but only a part of the queries of a set
+// with replicated key heads.
 Status RefuseGathered(const ShardSet& set, const models::Model& model) {
   if (set.location.tp == 1) return OkStatus();
   for (const models::Param& param : model.params)

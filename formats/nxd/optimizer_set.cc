@@ -41,7 +41,7 @@ Found FilesAmong(const std::vector<std::string>& names, const std::string& folde
   return found;
 }
 
-// The legacy form lies beside the shards, not in optim/.
+// The legacy form is stored next to the shards, not in optim/.
 Status RefuseLegacy(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   const auto legacy = std::ranges::find_if(names, IsLegacyOptimizer);
@@ -54,11 +54,11 @@ Status RefuseLegacy(const std::string& folder) {
       .hint(kLeaveOut);
 }
 
-// What a key of the file's dict means for us. Sources: torch_xla's ZeroRedundancyOptimizer, NxD
-// 0.18 NeuronZero1Optimizer and NeuronEPZero1Optimizer.
+// The meaning of a key in the file's dict. Sources: torch_xla's ZeroRedundancyOptimizer, NxD 0.18
+// NeuronZero1Optimizer and NeuronEPZero1Optimizer.
 struct KeyRow {
   std::string_view key;
-  const char* refused;  // nullptr: read
+  const char* refused;  // nullptr: accepted
 };
 constexpr KeyRow kKeys[] = {
     {"state", nullptr},
@@ -147,7 +147,7 @@ struct OptimizerReader {
     return OkStatus();
   }
 
-  // torch takes a learning rate that is a tensor, and means the number in it.
+  // torch accepts a tensor as the learning rate; its number is what counts.
   Status AsNumber(const PickleValue& key, PickleValue& value) {
     NXDKIT_ASSIGN(const std::optional<StoredTensor> tensor, TensorOf(value));
     if (!tensor) return OkStatus();

@@ -56,7 +56,7 @@ Status FinishFolder(const std::string& from, const std::string& to, bool sync) {
 Result<std::vector<std::string>> ListForeign(const std::string& weights,
                                              const std::vector<std::string>& ours) {
   std::vector<std::string> found;
-  std::vector<std::string> folders{""};  // still to be listed, below `weights`
+  std::vector<std::string> folders{""};  // yet to be listed, below `weights`
   uint64_t bytes = 0;
   for (size_t next = 0; next < folders.size(); ++next) {
     const std::string below = folders[next];
@@ -90,7 +90,7 @@ Status CopyForeign(const std::vector<std::string>& paths, const std::string& fro
                    const std::string& to, bool sync) {
   for (const std::string& path : paths)
     NXDKIT_TRY(CopyOne(JoinPath(from, path), JoinPath(to, path), sync));
-  // Their modes last, and what is inside before what is around it: either may forbid to write.
+  // Modes are set last, contents before their folder: either mode may forbid writing.
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     const std::string copy = JoinPath(to, *path);
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(copy));

@@ -68,7 +68,7 @@ Result<bool> StreamCheck::Finish(uint64_t end) const {
   if (std::ranges::equal(last, expected)) return true;
   const std::string_view found = TextOf(last).substr(kRecordMagic.size());
   const std::string_view wanted = TextOf(expected).substr(kRecordMagic.size());
-  // Two lines of a few characters; of damaged ones no more is shown.
+  // Two lines of a few characters; if damaged, no more than that is shown.
   const auto shown = [](std::string_view text) {
     std::string line(text.substr(0, std::min<size_t>(text.find('\0'), 40)));
     std::ranges::replace_if(

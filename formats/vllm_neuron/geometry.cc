@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFirstQkv = "model.layers.0.self_attn.qkv_proj_weight";
 
-// Collects what breaks a rule.
+// Collects violations of rules.
 class Rules {
  public:
   Rules(const models::ModelConfig& config, const Geometry& geometry)
@@ -60,9 +60,8 @@ class Rules {
              std::to_string(each), "an even number");
   }
 
-  // Zeros in the place of heads that are not there are the rule of qwen3_moe's loader alone. That
-  // of the dense families asks for rows past the end and gets none, and its last step compares
-  // shapes.
+  // Only qwen3_moe's loader fills missing heads with zeros. That of the dense families asks for
+  // rows past the end and gets none, and its last step compares shapes.
   void KeyHeads() {
     const int64_t kv = config_.kv_heads, tp = geometry_.tp;
     if (kv % tp == 0 || tp % kv == 0) return;

@@ -15,10 +15,10 @@
 namespace nxdkit::zero {
 namespace {
 
-constexpr int64_t kCompared = 256;  // elements of two ranks, where one may be the other
-constexpr size_t kDistinct = 8;     // values that a part has which is not the same everywhere
+constexpr int64_t kCompared = 256;  // elements compared to find a rank that occurs twice
+constexpr size_t kDistinct = 8;     // distinct values needed to tell two ranks apart
 
-// How many ranks there are, as one of them says; else as many as have files.
+// The number of ranks, as recorded by one of them, otherwise the number of files.
 Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
   if (head.ranks.empty()) return static_cast<int>(tag.files.optimizers.size());
   const int64_t world = *std::ranges::max_element(head.ranks);
@@ -26,7 +26,7 @@ Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
   return Corrupt("partition_count is {}", world);
 }
 
-// Two files of one save agree in all that is not a rank's own.
+// Two files of one save agree in everything that is not a rank's own.
 Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int rank) {
   const auto differs = [&](std::string_view what) {
     return Corrupt("rank {} has another {} than the ranks before it", rank, what)
@@ -53,7 +53,7 @@ Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int ran
   return OkStatus();
 }
 
-// The beginning of a rank's largest flat tensor; "" where it tells nothing.
+// The beginning of a rank's largest flat tensor; "" where it cannot tell ranks apart.
 Result<std::string> BeginningOf(const OptimizerFile& file) {
   const auto largest = std::ranges::max_element(
       file.masters, {}, [](const StoredTensor& flat) { return flat.shape[0]; });
@@ -67,7 +67,7 @@ Result<std::string> BeginningOf(const OptimizerFile& file) {
   return distinct.size() < kDistinct ? std::string() : bytes;
 }
 
-// A rank's file that was saved anew under another one's name.
+// Finds a rank's file saved again under another rank's name.
 Status CheckNoneTwice(const std::vector<OptimizerFile>& ranks) {
   std::map<std::string, int> seen;
   for (size_t r = 0; r < ranks.size(); ++r) {

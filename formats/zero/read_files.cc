@@ -138,7 +138,7 @@ class ModelReader {
 
   Status ReadShapes() {
     if (const PickleValue* shapes = root_.Find("param_shapes"); !IsNone(shapes)) {
-      // One group in releases before 0.4.
+      // Releases before 0.4 have one group.
       PickleList list = shapes->list() ? *shapes->list() : PickleList{*shapes};
       out_.groups.emplace();
       for (const PickleValue& group : list) {
@@ -178,7 +178,7 @@ class ModelReader {
     return right ? OkStatus() : Status(Wrong("shared_params", "a dict of names"));
   }
 
-  // A module under two names is in no list: its tensors are the same bytes.
+  // A module under two names is on no list: its tensors share their storage.
   void FindShared() {
     std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
     for (const NamedTensor& tensor : out_.module) {

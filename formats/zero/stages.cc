@@ -57,7 +57,8 @@ Status CheckZero(const StoredTensor& flat, int64_t lean, size_t rank, size_t gro
       .hint("param_shapes are of another run than these files");
 }
 
-// Padding is zeros in stages 1 and 2: else the parameters are in another order, or another run's.
+// Padding is zero in stages 1 and 2: otherwise the parameters are in another order, or another
+// run's.
 Status CheckPadding(const Partition& partition, const std::vector<OptimizerFile>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r)
     for (size_t g = 0; g < partition.lengths.size(); ++g) {
@@ -140,7 +141,8 @@ Status CheckFragment(const TagState& tag, const NamedShape& frozen, int rank, in
                        ShapeText(stored.shape), part));
 }
 
-// Every rank has them whole; what is empty and in no list is a second name of a module.
+// Every rank has the buffers whole; an empty tensor that is on no list is a second name of a
+// module.
 Status AddBuffers(TagState& tag) {
   std::vector<std::string> unknown;
   for (const NamedTensor& tensor : tag.model().module) {

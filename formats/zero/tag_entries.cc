@@ -15,7 +15,7 @@ using torch::PickleValue;
 
 constexpr char kGroupKeys[] = "optimizer.param_groups.";
 
-// torch names an archive's folder after the file that it saves.
+// torch names an archive's folder after the file saved.
 Status CheckFolder(const torch::Archive& archive, const std::string& name) {
   const std::string& folder = archive.folder;
   const bool ours = folder.ends_with("_model_states") || folder.ends_with("_optim_states");
@@ -83,7 +83,7 @@ Status TagEntries::AddStep(const std::string& file, const std::string& name, dou
 Status TagEntries::AddOptions(const std::string& name, const PickleValue& group) {
   if (!group.dict()) return Corrupt("a group of options that is no dict");
   for (const auto& [option, value] : *group.dict()) {
-    // FusedAdam leaves a step of 0 in its groups: that of the state counts.
+    // FusedAdam leaves a step of 0 in its groups: the one in the state counts.
     if (!option.string() || *option.string() == "params" || *option.string() == "step") continue;
     if (!dtensor::IsPlain(value)) continue;
     NXDKIT_TRY(entries_.AddObject(

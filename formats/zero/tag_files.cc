@@ -23,7 +23,7 @@ struct FileName {
   int mp = 0;
 };
 
-// Takes "NAME" and a number after it off the front.
+// Removes "NAME" and the number that follows from the front.
 std::optional<int> TakeNumber(std::string_view& text, std::string_view name) {
   if (!text.starts_with(name)) return std::nullopt;
   std::string_view rest = text.substr(name.size());
@@ -95,7 +95,7 @@ Result<std::vector<std::string>> TagsIn(const std::string& path, const Looker& l
   return tags;
 }
 
-// The name in a file such as `latest`; nullopt: there is no such file.
+// The name in a file such as `latest`; nullopt if there is no such file.
 Result<std::optional<std::string>> TagOf(const std::string& path, const char* file,
                                          const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, file));
