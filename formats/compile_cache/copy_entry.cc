@@ -66,7 +66,7 @@ Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to) 
   }
   const std::string last = JoinPath(entry.path, marker);
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(last));
-  if (info.kind != PathKind::kFile) return Corrupt("{} is no file", marker);
+  if (info.kind != PathKind::kFile) return Corrupt("{} is not a file", marker);
   return CopyFileItself(last, JoinPath(to, marker), false);
 }
 

@@ -58,7 +58,7 @@ Status ReadGraphBytes(const Graph& graph,
 Result<uint64_t> UnpackedBytes(const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   std::array<std::byte, 4> tail;
-  if (file.bytes() < tail.size()) return Corrupt("{} bytes are no gzip", file.bytes()).in(path);
+  if (file.bytes() < tail.size()) return Corrupt("{} bytes are not gzip", file.bytes()).in(path);
   NXDKIT_TRY(file.ReadAt(file.bytes() - tail.size(), tail));
   uint64_t bytes = 0;
   for (size_t i = tail.size(); i-- > 0;) bytes = bytes << 8 | static_cast<uint64_t>(tail[i]);
@@ -77,7 +77,7 @@ Status FindFile(const std::vector<std::string>& names, Graph& graph) {
   const std::string path = JoinPath(graph.path, graph.file);
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
   if (info.kind != PathKind::kFile)
-    return Unsupported("it is no file, and links are not followed").in(path);
+    return Unsupported("it is not a file, and links are not followed").in(path);
   graph.bytes = info.bytes;
   return graph.packed ? UnpackedBytes(path).To(graph.bytes) : OkStatus();
 }
@@ -178,9 +178,7 @@ Result<std::vector<std::string>> OptionsOfCommand(const std::string& path) {
 Status CheckMetadata(const CacheEntry& entry) {
   const std::string path = JoinPath(entry.path, kLiteMetadataFile);
   NXDKIT_ASSIGN(const bool there, IsFile(path));
-  if (!there)
-    return Unsupported("missing: the engine writes it, and nothing else says what is in it")
-        .in(path);
+  if (!there) return Unsupported("missing: only the engine can write it").in(path);
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxFlagsBytes));
   NXDKIT_ASSIGN(const std::vector<std::string> faults, MetadataFaults(text, entry.module).in(path));
   if (!faults.empty()) return Corrupt("{}", faults.front()).in(path);
@@ -200,7 +198,8 @@ Result<std::optional<Graph>> LiteGraph(const CacheEntry& entry) {
   if (graph.has_result) return std::optional<Graph>(std::move(graph));
   const std::string command = JoinPath(entry.path, kLiteCommandFile);
   NXDKIT_ASSIGN(const bool there, IsFile(command));
-  if (!there) return Unsupported("missing, and nothing else says how it is compiled").in(command);
+  if (!there)
+    return Unsupported("missing: nothing else records how the graph is compiled").in(command);
   NXDKIT_TRY(OptionsOfCommand(command).To(graph.options));
   NXDKIT_TRY(CheckMetadata(entry));
   return std::optional<Graph>(std::move(graph));

@@ -88,7 +88,7 @@ class Fields {
       value |= uint64_t{byte & 0x7fu} << (7 * i);
       if (byte < 0x80) return value;
     }
-    return Corrupt("a number of more than {} bytes, or one that ends outside of its message",
+    return Corrupt("a number of more than {} bytes, or one that ends outside its message",
                    kMaxVarintBytes)
         .at(offset_ + start);
   }
@@ -150,7 +150,8 @@ Result<std::optional<std::string>> ReplaceBackendConfigs(std::string_view graph,
   Walker walker(replace, poll);
   NXDKIT_ASSIGN(std::optional<std::string> changed, walker.Walk(Node::kModule, graph, 0));
   if (walker.computations() == 0)
-    return Corrupt("{} bytes without a computation: it is no HloModuleProto", graph.size()).at(0);
+    return Corrupt("{} bytes without a computation: it is not an HloModuleProto", graph.size())
+        .at(0);
   return changed;
 }
 

@@ -102,8 +102,8 @@ Result<FoundKernels> KernelsIn(std::string_view graph, const GraphPoll& poll) {
       NXDKIT_ASSIGN(const size_t at, FindConfigIn(config.text, poll));
       if (at == 0)
         return Unsupported(
-                   "a backend_config of {} bytes begins like a kernel's configuration, and "
-                   "is none",
+                   "a backend_config of {} bytes begins like a kernel's configuration, but is not "
+                   "one",
                    config.text.size())
             .at(config.offset);
     }
@@ -125,8 +125,7 @@ Status CheckNoOthers(std::string_view graph, const FoundKernels& found, const Gr
     const size_t end = i < found.kernels.size() ? found.kernels[i].offset : graph.size();
     NXDKIT_ASSIGN(const size_t at, FindConfigIn(graph.substr(begin, end - begin), poll));
     if (at != std::string_view::npos)
-      return Unsupported("a kernel's configuration stands outside of a backend_config")
-          .at(begin + at);
+      return Unsupported("a kernel's configuration is outside a backend_config").at(begin + at);
     if (i < found.kernels.size()) begin = found.ends[i];
   }
   return OkStatus();
@@ -162,7 +161,7 @@ Result<std::string> ReplaceJsonString(std::string_view text, const std::vector<s
 
 Result<std::string> ConfigWithBinary(std::string_view base64, const std::string& binary) {
   const std::optional<KernelJson> config = ParseConfig(base64);
-  if (!config) return Corrupt("{} bytes are no configuration of a kernel", base64.size());
+  if (!config) return Corrupt("{} bytes are not a kernel's configuration", base64.size());
   NXDKIT_ASSIGN(const std::string text,
                 ReplaceJsonString(config->text, {kBinaries, kBinary}, binary));
   return Base64Text(text);

@@ -22,9 +22,9 @@ namespace {
 constexpr uint64_t kMaxSmallBytes = 1 << 20;      // marker and command
 constexpr uint64_t kMaxMetadataBytes = 64 << 20;  // its lists grow with the inputs of a graph
 // All claims about the engine come from its source.
-constexpr char kTakesItForAHit[] = "the engine takes it for a hit (read from its source, not run)";
+constexpr char kTakesItForAHit[] = "the engine counts it as a hit (read from its source, not run)";
 constexpr char kNotThere[] =
-    "which is not there: a compilation of it ends with NCC_EVRF059 (a third party's measurement)";
+    "which does not exist: compiling it fails with NCC_EVRF059 (a third party's measurement)";
 
 class LiteVerifier {
  public:
@@ -55,7 +55,7 @@ class LiteVerifier {
   void CheckNames() {
     for (const std::string& name : names_) {
       if (name.ends_with(".neff") && name != neff_)
-        Add(name, fmt::format("the engine never asks for it, but for {}", neff_),
+        Add(name, fmt::format("the engine never looks for it, but for {}", neff_),
             Severity::kRemark);
       if (IsLiteMetadataName(name) && name != kLiteMetadataFile)
         Add(name, "the engine reads version 0 only", Severity::kRemark);
@@ -154,8 +154,8 @@ Status VerifyOwner(const CacheListing& listing, const std::string& name, const T
   NXDKIT_ASSIGN(const OwnerState owner, AskOwner(listing.root, *key, moment));
   if (owner == OwnerState::kDead)
     faults.push_back({name,
-                      "its process is gone: who waits for the entry is told to try again (read "
-                      "from the engine's source, not run)"});
+                      "its process is gone: programs that wait for the entry are told to try again "
+                      "(read from the engine's source, not run)"});
   return OkStatus();
 }
 
@@ -170,7 +170,7 @@ Status VerifyStranger(const std::string& root, const std::string& name,
     NXDKIT_ASSIGN(const bool there, IsThere(JoinPath(path, file)));
     if (!there) continue;
     faults.push_back(
-        {name, "the name is not 32 hexadecimal digits: the engine never asks for the entry"});
+        {name, "the name is not 32 hexadecimal digits: the engine never looks for the entry"});
     break;
   }
   return OkStatus();
@@ -212,7 +212,7 @@ Result<std::vector<EntryFault>> VerifyLiteKernel(const std::string& root, const 
   if (kernel->copy.empty()) return faults;
   NXDKIT_ASSIGN(const PathInfo copy, LookAtLink(JoinPath(KernelFolder(root), kernel->copy)));
   if (copy.kind != PathKind::kFile)
-    faults.push_back({file, fmt::format("names the copy {}, which is not there", kernel->copy)});
+    faults.push_back({file, fmt::format("names the copy {}, which does not exist", kernel->copy)});
   return faults;
 }
 
@@ -231,7 +231,7 @@ Result<std::vector<EntryFault>> VerifyBesideLite(const CacheListing& listing,
   for (const std::string& name : names) NXDKIT_TRY(VerifyOwner(listing, name, moment, faults));
   NXDKIT_ASSIGN(const std::vector<std::string> abandoned, AbandonedInLiteTree(listing, moment));
   for (const std::string& name : abandoned)
-    faults.push_back({name, "a leftover of a process that was ended"});
+    faults.push_back({name, "a leftover of a dead process"});
   for (const std::string& name : listing.strangers) NXDKIT_TRY(VerifyStranger(root, name, faults));
   return faults;
 }

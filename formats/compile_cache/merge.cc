@@ -65,7 +65,7 @@ class Merger {
   }
 
   Status MergeOne(const CacheEntry& entry) {
-    if (!entry.well_named) return Leave(entry, "damaged", "its name is not one that is asked for");
+    if (!entry.well_named) return Leave(entry, "damaged", "no reader looks for this name");
     if (entry.state == EntryState::kLocked) return Leave(entry, "in use");
     if (entry.state != EntryState::kDone) return Leave(entry, "unfinished");
     NXDKIT_ASSIGN(const There there, AskThere(EntryName(entry), false));
@@ -219,7 +219,7 @@ Status Resolve(FoundTree& from, FoundTree& into) {
     return a == b || b.starts_with(a + "/");
   };
   if (holds(from.root, into.root) || holds(into.root, from.root))
-    return BadUsage("{} and {} are one tree, or one holds the other", from.root, into.root);
+    return BadUsage("{} and {} are one tree, or one contains the other", from.root, into.root);
   NXDKIT_TRY(CheckNotMixed(from));
   NXDKIT_TRY(CheckNotMixed(into));
   if (from.is_empty) from.kind = into.kind;

@@ -157,7 +157,7 @@ Result<std::string> KernelMover::Bring(const std::string& binary, const std::str
   }
   NXDKIT_TRY(LockBinaries());
   NXDKIT_ASSIGN(const std::string digest, DigestAt(source));
-  if (digest.empty()) return NotFound("it went while it was looked at").in(source);
+  if (digest.empty()) return NotFound("it disappeared while it was read").in(source);
   if (copy.empty()) {
     const std::string name = NameWithDigest(BaseName(binary), digest);
     const std::string target = JoinPath(KernelBinaryFolder(into_), name);

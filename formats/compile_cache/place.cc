@@ -108,8 +108,8 @@ Result<std::string> RootToRead(const std::string& root) {
 
 std::string OldPlaceNote(const std::string& root) {
   return fmt::format(
-      "{} has no neuronxcc-* folder, its {} has: entries lie there as of old, and are read there; "
-      "new ones are written into {}, and from then on these alone are found",
+      "{} has no neuronxcc-* folder, but its {} has: entries are read from this older place; new "
+      "ones are written into {}, and from then on only these are found",
       root, kOldPlace, root);
 }
 

@@ -245,7 +245,7 @@ Result<PruneReport> Sweep(const FoundTree& tree, const PruneOptions& options,
                           const std::string& neff_tree_locks) {
   NXDKIT_CHECK(tree.kind != TreeKind::kXla);
   if (options.only_compiler)
-    return BadUsage("a tree of {}: no entry says what compiled it", TreeName(tree.kind))
+    return BadUsage("a tree of {}: its entries do not record their compiler", TreeName(tree.kind))
         .in(tree.root);
   return Sweeper(tree, options, neff_tree_locks).Run();
 }

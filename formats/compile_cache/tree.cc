@@ -64,7 +64,7 @@ constexpr TreeRow kNeffRow = {
       std::vector<EntryFault> faults;
       NXDKIT_ASSIGN(const std::vector<std::string> names, AbandonedInNeffTree(listing, moment));
       for (const std::string& name : names)
-        faults.push_back({name, "a leftover of a process that was ended"});
+        faults.push_back({name, "a leftover of a dead process"});
       return faults;
     }};
 

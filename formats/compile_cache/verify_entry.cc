@@ -39,7 +39,7 @@ class Verifier {
     if (has_manifest)
       NXDKIT_TRY(Keep(kManifestFile, CheckManifest()));
     else if (entry_.payload == kBlobFile)
-      Add(kManifestFile, "missing: nothing says what model.pt has to be");
+      Add(kManifestFile, "missing: model.pt cannot be checked without it");
     return std::move(faults_);
   }
 

@@ -59,8 +59,7 @@ Result<FolderFiles> FolderFiles::Open(const std::string& folder, const std::set<
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     NXDKIT_ASSIGN(const bool there, IsThere(path));
-    if (!there)
-      return Corrupt("the file is missing; {} says what is in it", BaseName(said_by)).in(path);
+    if (!there) return Corrupt("the file is missing, but {} names it", BaseName(said_by)).in(path);
     NXDKIT_ASSIGN(const std::string real, RealPath(path));
     if (!real.starts_with(real_folder + "/")) return LeadsOut(name).in(said_by);
     const auto [other, added] = seen.emplace(real, name);

@@ -97,9 +97,10 @@ class ItemOpener {
                              place->bytes, file.file_bytes));
       const bool same = last && *last == *place;
       // Tensors may share a place; objects may not: a small file could hold any number of them.
-      if (same && item.is_object) return wrong(Corrupt("the object lies where another item does"));
+      if (same && item.is_object)
+        return wrong(Corrupt("the object is in the place of another item"));
       if (last && !same && last->file == place->file && last->offset + last->bytes > place->offset)
-        return wrong(Corrupt("the item begins inside of another one, which ends at {}",
+        return wrong(Corrupt("the item begins inside another one, which ends at {}",
                              last->offset + last->bytes));
       if (!same && !place->zstd) out_.archives.push_back({file.path, place->offset, place->bytes});
       last = place;
@@ -131,10 +132,10 @@ class ItemOpener {
     if (!tensors || *tensors > room)
       return Unsupported(
                  "the compressed tensors, of which this is the largest, have {} bytes stored and "
-                 "more than the {} decompressed that are read of so many",
+                 "more than the limit of {} decompressed",
                  packed, room)
           .on(*std::ranges::max_element(items, {}, &Item::max_bytes)->key)
-          .hint("where the tensors are little but zeros, save them without compression");
+          .hint("if the tensors are mostly zeros, save them without compression");
     NXDKIT_TRY(file.Allocate(*tensors));
     return room;
   }
@@ -200,7 +201,7 @@ class ItemOpener {
     };
     NXDKIT_ASSIGN(const torch::Archive archive, ReadArchive(chunk.place, number));
     const torch::TensorIndex* index = archive.root.tensor();
-    if (!index) return wrong(Corrupt("the item holds something else than one tensor"));
+    if (!index) return wrong(Corrupt("the item does not hold exactly one tensor"));
     StoredTensor tensor = archive.tensors.at(index->index);
     if (tensor.shape != chunk.box.extent)
       return wrong(Corrupt("the item holds a tensor of shape {}, .metadata says {}",
@@ -329,7 +330,7 @@ Result<int64_t> CountRanks(const std::string& folder, const Looker& look) {
   const auto count = static_cast<int64_t>(ranks.size());
   for (int64_t rank = 0; rank < count; ++rank)
     if (!ranks.contains(rank))
-      return Corrupt("there is no {}, and there is {}: the save of a rank did not come to its end",
+      return Corrupt("there is no {}, and there is {}: the save of a rank was not completed",
                      RankMetadataName(rank), RankMetadataName(*ranks.rbegin()))
           .in(folder);
   return count;

@@ -45,7 +45,7 @@ Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view cl
     return Corrupt("a value is {}, expected a {}", record ? record->name : "no record", class_name);
   if (!record->arguments.empty()) return Corrupt("a {} with arguments", class_name);
   if (!record->state || !record->state->dict())
-    return Corrupt("a {} whose state is no dict", class_name);
+    return Corrupt("a {} whose state is not a dict", class_name);
   return &*record->state;
 }
 
@@ -64,12 +64,12 @@ Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
 Result<Dtype> DtypeOf(const PickleValue* value) {
   const PickleRecord* record = value ? value->record() : nullptr;
   if (!record || (record->name != kPropertiesClass && record->name != kOldPropertiesClass))
-    return Corrupt("properties are missing, or no TensorProperties");
+    return Corrupt("properties are missing, or not TensorProperties");
   const torch::PickleList* fields = record->state ? record->state->list() : nullptr;
   if (!fields || fields->size() < 5 || fields->size() > 6)
     return Corrupt("properties have {} fields, expected 5 or 6", fields ? fields->size() : 0);
   const auto* dtype = std::get_if<Dtype>(&fields->front().value);
-  if (!dtype) return Corrupt("the first field of properties is no dtype that is known");
+  if (!dtype) return Corrupt("the first field of properties is not a known dtype");
   if (ElementBytes(*dtype) == 0)
     return Unsupported("elements of {} are smaller than a byte", Name(*dtype));
   const PickleRecord* layout = (*fields)[1].record();
@@ -239,7 +239,7 @@ struct MetadataParser {
   Status ReadPath(const std::string& key, const PickleValue& path) {
     for (const PickleValue& part : *path.list())
       if (!part.string() && !part.integer())
-        return Corrupt("planner_data names a path of other things than strings and numbers");
+        return Corrupt("planner_data has a path with parts other than strings and numbers");
     out.SetPath(key, path);
     return OkStatus();
   }
@@ -271,7 +271,7 @@ Result<Metadata> ParsePartOfMetadata(std::string_view pickle) { return Parse(pic
 Status CheckBox(const Box& box, const Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (box.lo[d] > shape[d] || box.extent[d] > shape[d] - box.lo[d])
-      return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
+      return Corrupt("the chunk of sizes {} at {} is outside the tensor's shape {}",
                      ShapeText(box.extent), ShapeText(box.lo), ShapeText(shape));
   return OkStatus();
 }
@@ -295,7 +295,7 @@ Status CheckCover(std::vector<Box> boxes, const Shape& shape) {
   if (covered == all) return OkStatus();
   return Corrupt("the chunks hold {} of the tensor's {} elements {}", covered, all,
                  ShapeText(shape))
-      .hint("torch loads such a file without a word, and leaves the gap as it was");
+      .hint("torch silently loads such a file, and leaves the gap as it was");
 }
 
 }  // namespace nxdkit::dcp

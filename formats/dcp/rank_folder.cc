@@ -66,8 +66,8 @@ class RankOpener {
     NXDKIT_ASSIGN(const std::string real, RealPath(out_.path));
     if (BaseName(real).starts_with(kTemporaryPrefix))
       return Corrupt(
-                 "the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
-                 "which it renames when all ranks are done")
+                 "the save was not completed: torch_checkpointing writes into tmp_NAME, which it "
+                 "renames when all ranks are done")
           .in(out_.path);
     NXDKIT_TRY(ReadMetadata());
     NXDKIT_TRY(ListFiles());
@@ -143,7 +143,7 @@ class RankOpener {
     const std::string path = JoinPath(out_.path, file.name);
     NXDKIT_ASSIGN(const bool there,
                   below ? IsThere(path) : Result<bool>(there_.contains(file.name)));
-    if (!there) return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
+    if (!there) return Corrupt("the file is missing, but metadata.pkl names it").in(path);
     if (!names_.insert(file.name).second)
       return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
                      EscapeControl(file.name));
@@ -212,7 +212,8 @@ class RankOpener {
       if (!group) continue;
       const auto value = found.find(file.safetensors ? tensor.path.Text() : tensor.path.Unique());
       if (value == found.end())
-        return Corrupt("the file does not have the tensor, metadata.pkl says that it does").on(key);
+        return Corrupt("the file does not have the tensor, but metadata.pkl says that it does")
+            .on(key);
       NXDKIT_ASSIGN(LocalShard shard, group->Of(file.rank).on(key));
       NXDKIT_TRY(CheckOwnPlace(*value->second, shard).on(key));
       if (value->second->stored.dtype != group->dtype)
@@ -234,7 +235,8 @@ class RankOpener {
     const ShardGroup* found = nullptr;
     for (const ShardGroup& group : tensor.groups) {
       if (!std::ranges::binary_search(*group.ranks, rank)) continue;
-      if (found) return Corrupt("metadata.pkl says twice what rank {} has of the tensor", rank);
+      if (found)
+        return Corrupt("metadata.pkl has two records of rank {}'s part of the tensor", rank);
       found = &group;
     }
     return found;
@@ -243,7 +245,7 @@ class RankOpener {
   static Status CheckOwnPlace(const RankTensor& tensor, const LocalShard& shard) {
     if (!tensor.place) return OkStatus();
     if (tensor.place->shard.parts == shard.parts) return OkStatus();
-    return Corrupt("the distributed tensor says another place for itself than metadata.pkl");
+    return Corrupt("the distributed tensor records another place than metadata.pkl");
   }
 
   // Without metadata.pkl, distributed tensors record their placement, and a tensor of the only rank
@@ -254,8 +256,8 @@ class RankOpener {
       const bool whole = !tensor.place && (file.ranks == 1 || tensor.stored.shape.empty());
       if (!tensor.place && !whole)
         return Unsupported(
-                   "a plain tensor of one of {} ranks, and no metadata.pkl that says "
-                   "whether it is a part or a copy",
+                   "a plain tensor of one of {} ranks: without metadata.pkl it could be a part or "
+                   "a copy",
                    file.ranks)
             .on(key)
             .hint("save with a resharder: torch_checkpointing then writes metadata.pkl");

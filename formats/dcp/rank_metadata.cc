@@ -40,7 +40,7 @@ constexpr uint64_t kFreeNumbers = 1 << 18;
 const torch::GlobalTable& NoGlobals() {
   static const torch::GlobalTable table(
       {}, "that metadata.pkl needs: there are none",
-      "something else than torch_checkpointing may have written it; nothing of it is loaded");
+      "another program than torch_checkpointing may have written it; nothing of it is loaded");
   return table;  // constant
 }
 
@@ -115,7 +115,7 @@ Result<ValuePath> ParsePath(const std::string& text) {
     else if (part.is_number_integer())
       path.parts.emplace_back(part.get<int64_t>());
     else
-      return Corrupt("the path {} has other parts than strings and numbers",
+      return Corrupt("the path {} has parts other than strings and numbers",
                      EscapeControl(text.substr(0, 80)));
   }
   return path;

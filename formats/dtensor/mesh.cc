@@ -55,7 +55,7 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   if (const PickleValue* list = layout.Find("axes"); list && list->list()) {
     for (const PickleValue& axis : *list->list()) {
       const PickleValue* state = StateOf(&axis, "_FlatLayout");
-      if (!state) return Corrupt("an axis of a mesh that is no _FlatLayout");
+      if (!state) return Corrupt("an axis of a mesh that is not a _FlatLayout");
       Axis one;
       NXDKIT_TRY(OneOf(state->Find("shape"), 1).To(one.size));
       NXDKIT_TRY(OneOf(state->Find("stride"), 0).To(one.stride));
@@ -181,7 +181,7 @@ Result<DeviceMesh> ReadMesh(const torch::Archive& archive, const PickleValue& st
     mesh.form = state.Find("_dim_group_infos") ? MeshForm::kGroupInfos : MeshForm::kGroupNames;
   } else {
     const PickleValue* layout = StateOf(state.Find("_layout"), "_MeshLayout");
-    if (!layout) return Unsupported("a mesh that is saved as none of torch 2.4 to 2.15 saves it");
+    if (!layout) return Unsupported("a mesh in a form that none of torch 2.4 to 2.15 saves");
     NXDKIT_ASSIGN(const std::vector<Axis> axes, AxesOf(*layout));
     NXDKIT_ASSIGN(const std::vector<int64_t> list, RanksIn(archive, state.Find("_rank_map")));
     NXDKIT_ASSIGN(mesh.ranks, RanksAt(axes, list, FirstPlace(axes, list, state.Find("_rank"))));

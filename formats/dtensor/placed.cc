@@ -66,7 +66,7 @@ Result<Shape> WholeShape(const PickleValue& spec) {
   const PickleRecord* record = meta ? meta->record() : nullptr;
   const bool good = record && IsOf(*record, "TensorMeta") && !record->arguments.empty();
   const auto shape = good ? ShapeIn(&record->arguments[0]) : std::nullopt;
-  if (!shape) return Corrupt("a distributed tensor does not say its whole shape");
+  if (!shape) return Corrupt("a distributed tensor does not record its whole shape");
   return *shape;
 }
 
@@ -120,7 +120,7 @@ Result<PlacedTensor> PlacedReader::ReadDTensor(const PickleValue& slots) {
     out.place.placements.push_back(placement);
   }
   if (!out.place.mesh->coordinate)
-    return Corrupt("a distributed tensor does not say where in its mesh the rank is");
+    return Corrupt("a distributed tensor does not record the rank's place in its mesh");
   NXDKIT_ASSIGN(out.place.shard,
                 ShardAt({out.place.shape, out.place.mesh->shape, out.place.placements},
                         *out.place.mesh->coordinate));
@@ -147,7 +147,7 @@ Result<std::vector<PlacedTensor>> PlacedReader::ReadSharded(const PickleList& st
     for (size_t d = 0; d < shape->size(); ++d)
       if ((*lo)[d] < 0 || (*extent)[d] < 0 || (*lo)[d] > (*shape)[d] ||
           (*extent)[d] > (*shape)[d] - (*lo)[d])
-        return Corrupt("a shard at {} of {} is outside of the shape {}", ShapeText(*lo),
+        return Corrupt("a shard at {} of {} is outside the shape {}", ShapeText(*lo),
                        ShapeText(*extent), ShapeText(*shape));
     PlacedTensor one;
     one.stored = archive_.tensors.at(tensor->tensor()->index);

@@ -41,7 +41,7 @@ Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
                      std::ranges::adjacent_find(sorted) == sorted.end();
   const auto place = mesh.PlaceOf(rank);
   if (!known || !place)
-    return Corrupt("a mesh of {} ranks, among which rank {} of {} is not", sorted.size(), rank,
+    return Corrupt("a mesh of {} ranks, which does not include rank {} of {}", sorted.size(), rank,
                    world);
   if (!mesh.coordinate || *mesh.coordinate == *place) return OkStatus();
   return Corrupt("the file says that its rank is at {} of the mesh {}, rank {} is at {}",
@@ -109,8 +109,8 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   const std::string name = tensor.path.Text();
   if (name.ends_with(kFlatParameter))
     return Unsupported(
-               "a flat parameter of an FSDP unit (LOCAL_STATE_DICT): no file says which parameters "
-               "are in it")
+               "a flat parameter of an FSDP unit (LOCAL_STATE_DICT): no file lists the parameters "
+               "in it")
         .hint("save with FSDP's SHARDED_STATE_DICT, as EasyR1 and verl do");
   const std::optional<dtensor::Place>& place = tensor.place;
   if (place && place->mesh) {
@@ -151,14 +151,14 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
 Status ModelReader::Check(const ModelTensor& known, const dtensor::RankTensor& tensor,
                           int rank) const {
   if (known.placed != tensor.place.has_value())
-    return Corrupt("rank {} has it {}, a rank before it {}", rank,
+    return Corrupt("rank {} has it {}, an earlier rank {}", rank,
                    tensor.place ? "distributed" : "plain", known.placed ? "distributed" : "plain");
   if (!tensor.place) return OkStatus();  // the entries compare shapes
   if (tensor.place->shape != known.shape)
-    return Corrupt("rank {} says the shape {}, a rank before it {}", rank,
+    return Corrupt("rank {} has the shape {}, an earlier rank {}", rank,
                    ShapeText(tensor.place->shape), ShapeText(known.shape));
   if (tensor.place->placements == known.placements) return OkStatus();
-  return Corrupt("rank {} says {}, a rank before it {}", rank,
+  return Corrupt("rank {} has {}, an earlier rank {}", rank,
                  dtensor::PlacementText(tensor.place->placements),
                  dtensor::PlacementText(known.placements));
 }

@@ -57,10 +57,11 @@ Status OptimizerReader::AddState(const torch::Archive& archive, const PickleDict
                              : key.integer() ? std::to_string(*key.integer())
                                              : "";
     if (name.empty() || !value.dict())
-      return Unsupported("the optimizer keeps something of what is no name and no number");
+      return Unsupported("a key of the optimizer's state is neither a name nor a number");
     std::vector<Kept> all;
     for (const auto& [what, item] : *value.dict()) {
-      if (!what.string()) return Unsupported("what is kept has no name").on(name);
+      if (!what.string())
+        return Unsupported("an entry of the optimizer's state has no name").on(name);
       Kept kept{*what.string(), {}, std::nullopt, std::nullopt};
       if (const torch::TensorIndex* index = item.tensor()) {
         kept.stored = archive.tensors.at(index->index);
@@ -84,7 +85,7 @@ Status OptimizerReader::AddState(const torch::Archive& archive, const PickleDict
 
 Status OptimizerReader::AddGroups(const PickleValue& groups, int rank) {
   for (const PickleValue& group : *groups.list()) {
-    if (!group.dict()) return Corrupt("a group of options that is no dict");
+    if (!group.dict()) return Corrupt("a group of options that is not a dict");
     for (const auto& [option, value] : *group.dict())
       if (value.tensor())
         return Unsupported("the option {} is a tensor, expected a number",
@@ -97,7 +98,7 @@ Status OptimizerReader::AddGroups(const PickleValue& groups, int rank) {
     return OkStatus();
   }
   if (text == groups_text_) return OkStatus();
-  return Corrupt("the options of rank {} are not those of the ranks before it", rank)
+  return Corrupt("the options of rank {} are not those of the earlier ranks", rank)
       .hint("the files may be of two saves");
 }
 
@@ -166,7 +167,7 @@ std::vector<size_t> OptimizerReader::Candidates() const {
 Result<const Unit*> OptimizerReader::UnitOf(int64_t number) const {
   const auto unit = units_.find(number);
   if (unit == units_.end())
-    return Corrupt("the optimizer keeps something of number {}, which no group has", number);
+    return Corrupt("the optimizer has state of number {}, which is in no group", number);
   return &unit->second;
 }
 
@@ -198,23 +199,23 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
     if (!params || !params->list()) return Corrupt("a group of options without \"params\"");
     std::vector<int64_t> numbers;
     for (const PickleValue& param : *params->list()) {
-      if (!param.integer()) return Corrupt("a group of options of what is no number");
+      if (!param.integer()) return Corrupt("a group of options whose parameters are not numbers");
       numbers.push_back(*param.integer());
     }
     const auto found = MatchInOrder(numbers.size(), units.size(),
                                     [&](size_t i, size_t j) { return fits(numbers[i], units[j]); });
     if (!found)
       return Unsupported(
-                 "the optimizer has {} things in a group, and their sizes are not those of as many "
-                 "of the model's {} in its order{}",
+                 "the optimizer's groups have {} entries, whose sizes are not those of as many of "
+                 "the model's {} in order{}",
                  numbers.size(), units.size(), FirstMisfit(numbers, units, fits))
           .hint(
-              "which parameter a number is the trainer's code alone knows; --no-optimizer leaves "
+              "only the trainer's code knows which parameter a number is; --no-optimizer leaves "
               "the optimizer's state out");
     for (size_t i = 0; i < numbers.size(); ++i) {
       const size_t unit = found->first[i];
       if (unit != found->last[i])
-        return Unsupported("number {} of the optimizer may be {} or {}: the sizes do not tell",
+        return Unsupported("number {} of the optimizer may be {} or {}: the sizes do not decide",
                            numbers[i], name(unit), name(found->last[i]))
             .hint("--no-optimizer leaves the optimizer's state out");
       if (!used.insert(unit).second || !out.emplace(numbers[i], units[unit]).second)
@@ -261,7 +262,9 @@ Status OptimizerReader::CheckOrder(const std::vector<size_t>& candidates) const 
     if (!added && number < known->second)
       return Unsupported("the names are not in the order of the model: {} is after layer {}",
                          facts_.tensors[i].name, known->second)
-          .hint("what a number of the optimizer is cannot be told; --no-optimizer leaves it out");
+          .hint(
+              "the parameters of the optimizer's numbers are unknown; --no-optimizer leaves its "
+              "state out");
     known->second = number;
   }
   return OkStatus();
@@ -393,8 +396,8 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
                 IsZeroFrom(kept.stored, std::clamp<int64_t>(unit->elements - begin, 0, length)));
   if (zero) return OkStatus();
   return Corrupt(
-      "{} of number {} is not zero where it is padded: it is of another unit than the "
-      "parameters from {} on",
+      "{} of number {} is not zero in its padding: it belongs to another unit than the parameters "
+      "from {} on",
       kept.name, number, facts_.tensors[unit->tensors.front()].name);
 }
 
@@ -427,8 +430,7 @@ Status OptimizerReader::AddOptions() {
   for (const RankState& rank : ranks_)
     for (const auto& [name, all] : rank.by_name)
       if (!in_group.contains(name))
-        return Corrupt("the optimizer keeps something of it, and no group of options has it")
-            .on(name);
+        return Corrupt("the optimizer has state of it, but no group of options has it").on(name);
   return OkStatus();
 }
 

@@ -47,7 +47,7 @@ void JudgeMemory(Fit& fit) {
   else if (Percent(used, fit.core_bytes) > kWarnPercent ||
            Sum(used, fit.reserve_bytes) > fit.core_bytes)
     fit.warnings.push_back(fmt::format(
-        "{}: what is left may be too little for the compiled code and its scratch, about {}",
+        "{}: the rest may be too little for the compiled code and its scratch, about {}",
         FitText(fit), GibText(fit.reserve_bytes)));
 }
 
@@ -63,8 +63,9 @@ Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
     fit.problems.push_back(
         fmt::format("{} ranks, and {} has {} cores", use.tp, instance.name, instance.cores));
   else if (instance.sizes_known && !IsIn(instance.inference_tp, use.tp))
-    fit.problems.push_back(fmt::format("NxD Inference takes no tp {} on {}; it takes {}", use.tp,
-                                       instance.name, fmt::join(instance.inference_tp, ", ")));
+    fit.problems.push_back(fmt::format("NxD Inference does not accept tp {} on {}; it accepts {}",
+                                       use.tp, instance.name,
+                                       fmt::join(instance.inference_tp, ", ")));
   JudgeMemory(fit);
   return fit;
 }
@@ -140,7 +141,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
         use.cp > 1 ? fmt::format(" x cp {}", use.cp) : "", world, use.nodes, instance.name));
   else if (instance.sizes_known && !IsIn(instance.workers, use.tp))
     fit.problems.push_back(fmt::format(
-        "the collectives of {} take no tp {} in training (replica groups); they take {}",
+        "the collectives of {} do not accept tp {} in training (replica groups); they accept {}",
         instance.name, use.tp, fmt::join(instance.workers, ", ")));
   else if (instance.sizes_known && use.nodes == 1 && !IsIn(instance.workers, world))
     fit.warnings.push_back(fmt::format("jobs of NxD Training on {} have {} workers, not {}",

@@ -58,7 +58,7 @@ Told<T> OfAll(const NeuronLs& listing, std::optional<T> NeuronDevice::*value, co
   }
   if (differs || (common && missing))
     notes.push_back(fmt::format("the devices {} {}: it is taken as unknown",
-                                differs ? "differ in their" : "do not all tell their", what));
+                                differs ? "differ in their" : "do not all report their", what));
   if (!common || differs || missing) return {};
   return {common, by};
 }
@@ -113,7 +113,7 @@ void TakeLncOfCores(Machine& machine) {
   if (!machine.lnc && kPhysicalCores % cores == 0)
     machine.lnc = {kPhysicalCores / cores, "cores per device"};
   else if (machine.lnc && *machine.lnc * cores != kPhysicalCores)
-    machine.notes.push_back(fmt::format("LNC {} does not go with {} a device, which has {}",
+    machine.notes.push_back(fmt::format("LNC {} does not match {} a device, which has {}",
                                         *machine.lnc, CountText(cores, "core"),
                                         CountText(kPhysicalCores, "physical core")));
 }
@@ -130,7 +130,7 @@ void FillFromTable(const Instance& row, Machine& machine) {
         fmt::format("{} in the table of instances, {} seen (a container, or failed devices)",
                     CountText(row.devices, "device"), *machine.devices));
   if (*machine.device_bytes != row.device_bytes)
-    machine.notes.push_back(fmt::format("a device of {} has {}, and here {} are told", row.name,
+    machine.notes.push_back(fmt::format("a device of {} has {}, but {} are reported here", row.name,
                                         GibText(row.device_bytes), GibText(*machine.device_bytes)));
 }
 

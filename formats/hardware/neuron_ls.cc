@@ -130,7 +130,7 @@ NeuronDevice ReadDevice(const Json& object, size_t index, Oddities& oddities,
   if (instance_type.empty())
     instance_type = type;
   else if (!type.empty() && type != instance_type)
-    reader.Odd(fmt::format("instance_type is {}, of others it is {}", type, instance_type));
+    reader.Odd(fmt::format("instance_type is {}, for others it is {}", type, instance_type));
   return device;
 }
 

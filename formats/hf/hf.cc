@@ -230,7 +230,7 @@ Result<Checkpoint> OpenSingle(const std::string& folder, const std::string& name
 }
 
 Error NoWeights(const std::string& folder) {
-  return NotFound("no weights: none of {} is there", fmt::join(kLookups, ", ")).in(folder);
+  return NotFound("no weights: none of {} exists", fmt::join(kLookups, ", ")).in(folder);
 }
 
 // The name of the set to read.

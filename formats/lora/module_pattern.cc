@@ -67,7 +67,7 @@ Result<ModulePattern> ModulePattern::Compile(std::string key) {
   if (const std::string_view part = Doubtful(pattern.key_); !part.empty())
     return Unsupported("the regular expression {} has {}, which this program does not read",
                        JsonExcerpt(pattern.key_), JsonExcerpt(std::string(part)))
-        .hint("write the names of the modules, or their ends, in its place");
+        .hint("write the names of the modules, or their ends, instead");
   // A hostile pattern cannot make libstdc++'s polynomial executor run long.
   constexpr auto kFlags = std::regex_constants::ECMAScript | std::regex_constants::nosubs |
                           std::regex_constants::__polynomial;

@@ -52,16 +52,17 @@ struct Refused {
   const char* why;
 };
 constexpr Refused kRefused[] = {
-    {"alora_invocation_tokens", "the adapter acts after some tokens only; weights cannot say that"},
-    {"arrow_config", "adapters are chosen as the model runs; no weight can say that"},
+    {"alora_invocation_tokens",
+     "the adapter acts after some tokens only; weights cannot express that"},
+    {"arrow_config", "adapters are chosen as the model runs; weights cannot express that"},
     {"fan_in_fan_out", "its layers store [in, out]; those of the models here store [out, in]"},
     {"layer_replication", "layers of the base are repeated; the base has fewer than the result"},
     {"lora_bias", "B has a bias of its own, which the base's layers have no place for"},
     {"megatron_config", "its layers are cut for tensor parallel ranks in a way of their own"},
     {"kasa_config", "singular values of the base's weights are cut and trained"},
-    {"monteclora_config", "A and B are drawn anew as the model is trained"},
+    {"monteclora_config", "A and B are resampled during training"},
     {"target_parameters", "parameters other than the weights of modules are adapted"},
-    {"velora_config", "what the layers are given is projected as the model is trained"},
+    {"velora_config", "the inputs of the layers are projected during training"},
     {"use_bdlora", "A or B is block diagonal"},
     {"use_qalora", "A belongs to pooled inputs of a quantised layer"},
 };
@@ -103,8 +104,8 @@ Status CheckInit(const Json& json) {
   const std::string word = init->get<std::string>();
   if (std::ranges::find(kPlainInits, word) != std::end(kPlainInits)) return OkStatus();
   return Unsupported(
-             "the adapter was begun as \"{}\", which may have changed the base too: added to the "
-             "original base it would give another model",
+             "the adapter was initialised as \"{}\", which may have changed the base too: added to "
+             "the original base it would give another model",
              word)
       .member("init_lora_weights")
       .hint(
@@ -119,11 +120,11 @@ Status ReadType(const Json& json) {
   if (*type == "LORA") return OkStatus();
   const PeftType* const known = FindPeftType(type->get<std::string>());
   if (!known)
-    return Unsupported("found {}, which is no kind of adapter of PEFT; \"LORA\" is supported",
+    return Unsupported("found {}, which is not a kind of PEFT adapter; \"LORA\" is supported",
                        JsonExcerpt(*type))
         .member("peft_type");
   if (known->form == PeftForm::kInputs)
-    return Unsupported("found {}: {} adds to what the model is given, which no weights can hold",
+    return Unsupported("found {}: {} adds to the model's inputs, which weights cannot express",
                        JsonExcerpt(*type), PeftTypeText(*known))
         .member("peft_type")
         .hint("it is used with its base, by PEFT; only a model's own weights are converted");

@@ -72,7 +72,7 @@ Error Refusal(const std::string& path, const Looker& look) {
 }
 
 Error Unfinished(const std::string& path) {
-  return Corrupt("there is no metadata.json: the save did not come to its end")
+  return Corrupt("there is no metadata.json: the save was not completed")
       .in(path)
       .hint("Megatron writes it last; take an earlier iteration");
 }

@@ -189,7 +189,7 @@ Status TableRun::AddRow(const Row& row, Model& model) {
   const bool of_expert =
       row.role == Role::kExpertGate || row.role == Role::kExpertUp || row.role == Role::kExpertDown;
   if (of_expert && (Counter("e") < 0 || model.config.experts <= Counter("e")))
-    return Corrupt("a row of an expert stands in a loop \"each e < E\", with let E").on(name);
+    return Corrupt("a row of an expert must be in a loop \"each e < E\", with let E").on(name);
   const ParamCut& cut = model.cuts[row.cut];
   Param param{std::move(name), row.role, Counter("l"), {}, Counter("e"), row.cut, cut.axis};
   NXDKIT_TRY(ShapeOf(row).on(param.name).To(param.shape));
@@ -201,7 +201,7 @@ Status TableRun::AddRow(const Row& row, Model& model) {
 Status TableRun::Told(Status status, const Row& row) const {
   if (status.ok() || table_.origin.empty()) return status;
   return std::move(status).error().hint(
-      fmt::format("the row stands in line {} of {}", row.line, table_.origin));
+      fmt::format("the row is in line {} of {}", row.line, table_.origin));
 }
 
 Status TableRun::Expand(Model& model) {

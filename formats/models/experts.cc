@@ -34,8 +34,8 @@ Status CheckExpertParts(const ModelConfig& config, int64_t tp, int64_t ep) {
     return Unsupported("{} experts cannot be split evenly over ep {}", config.experts, ep);
   if (config.expert_intermediate % tp != 0)
     return Unsupported(
-        "the experts' intermediate size {} cannot be split evenly over tp {}; expert layers pad "
-        "nothing",
+        "the experts' intermediate size {} cannot be split evenly over tp {}; expert layers are "
+        "not padded",
         config.expert_intermediate, tp);
   return OkStatus();
 }

@@ -112,7 +112,7 @@ class Parser {
 
   Status Quoted() {
     const size_t end = text_.find('"', at_ + 1);
-    if (end == std::string_view::npos) return Wrong("the text does not end");
+    if (end == std::string_view::npos) return Wrong("the text is not closed");
     EmitText(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return OkStatus();
@@ -233,7 +233,7 @@ class Parser {
     NXDKIT_TRY(PopTo('('));
     Waiting& open = waiting_.back();
     if (!open.calls || open.code != Code::kAgree || open.comma)
-      return Wrong("no further argument is taken here");
+      return Wrong("no further argument is allowed here");
     open.comma = wants_operand_ = true;
     return OkStatus();
   }
@@ -462,8 +462,8 @@ Value Evaluator::Binary(const Expression& expression, size_t step, const Value& 
                                   expression.source, b.number, a.list->size()));
   }
   if (a.is_number() && b.is_number()) return Arithmetic(expression, step, a.number, b.number);
-  return Faulty("", fmt::format("in \"{}\": {} does not fit what is on its sides",
-                                expression.source, Spelling(code)));
+  return Faulty("", fmt::format("in \"{}\": {} does not apply to its operands", expression.source,
+                                Spelling(code)));
 }
 
 namespace {
@@ -584,7 +584,7 @@ Error Evaluator::Why(const Value& value, const Expression& expression) const {
     Error error = Corrupt("{}", fault.text);
     return fault.member.empty() ? error : std::move(error).member(fault.member);
   }
-  return Corrupt("\"{}\" is no number", expression.source);
+  return Corrupt("\"{}\" is not a number", expression.source);
 }
 
 }  // namespace nxdkit::models

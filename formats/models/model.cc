@@ -143,8 +143,7 @@ Result<ModelConfig> ReadCommon(const Json& json, const std::string& path) {
   config.architecture = Architecture(reader);
   NXDKIT_TRY(reader.status());
   if (config.model_type.empty() && config.architecture.empty())
-    return Corrupt("neither model_type nor architectures is there: it says of no model what it is")
-        .in(path);
+    return Corrupt("neither model_type nor architectures is there to identify the model").in(path);
   config.dtype = ConfigDtype(reader);
   config.quant_method = QuantMethod(json);
   NXDKIT_TRY(reader.status());

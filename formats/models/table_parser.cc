@@ -180,7 +180,7 @@ class TableParser {
 
   Status TakeFamily(const Statement& statement) {
     if (!family_.model_type.empty()) return Wrong(statement, 0, "the family has a name already");
-    if (!IsWord(statement.words[1].text)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(statement.words[1].text)) return Wrong(statement, 1, "this is not a word");
     family_.model_type = statement.words[1].text;
     return OkStatus();
   }
@@ -203,9 +203,9 @@ class TableParser {
   Status TakeFlag(const Statement& statement) { return AddLet(statement, true); }
   Status AddLet(const Statement& statement, bool flag) {
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     if (!blocks_.empty())
-      return Wrong(statement, 0, "a let is outside of loops: their counters have no value in it");
+      return Wrong(statement, 0, "a let must be outside loops, whose counters have no value in it");
     const auto fact = std::ranges::find(kFactRows, name, &FactRow::name);
     Expected expected;
     if (fact != kFactRows.end()) expected = fact->expected;
@@ -222,7 +222,7 @@ class TableParser {
   Status TakeCut(const Statement& statement) {
     Cut cut;
     cut.name = statement.words[1].text;
-    if (!IsWord(cut.name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(cut.name)) return Wrong(statement, 1, "this is not a word");
     if (std::ranges::count(table_.cuts, cut.name, &Cut::name) > 0)
       return Wrong(statement, 1, "there is such a cut already");
     const std::optional<int> axis = ParseNumber<int>(statement.words[2].text);
@@ -241,7 +241,7 @@ class TableParser {
     }
     if (statement.words.size() > 4) {
       if (statement.words[4].text != "share" || statement.words.size() > 5)
-        return Wrong(statement, 4, "\"share\" alone can follow here");
+        return Wrong(statement, 4, "only \"share\" can follow here");
       cut.share = true;
     }
     table_.cuts.push_back(std::move(cut));
@@ -260,9 +260,9 @@ class TableParser {
   }
 
   Status TakeEach(const Statement& statement) {
-    if (blocks_.size() == kMaxLoops) return Wrong(statement, 0, "too many loops in each other");
+    if (blocks_.size() == kMaxLoops) return Wrong(statement, 0, "too many nested loops");
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     NXDKIT_ASSIGN(const uint32_t count, AddExpression(statement, statement.From(3)));
     Step step{Step::Kind::kEach, 0, 0, count, 0, {}};
     if (when_ >= 0) step.conditions.push_back(static_cast<uint32_t>(when_));
@@ -412,14 +412,14 @@ class TableParser {
   Status TakeSpelling(const Statement& statement) { return AddView(statement, true); }
   Status AddView(const Statement& statement, bool spelling) {
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     if (std::ranges::count(table_.views, name, &View::name) > 0)
       return Wrong(statement, 1, "there is such a view already");
     if (spelling && std::ranges::count(kSpellings, name) == 0)
       return Wrong(statement, 1, "spellings are called memory, hub, v4, memory_v4 or bare");
     const bool strict = statement.words.size() > 2 && statement.words[2].text == "strict";
     if (statement.words.size() > (strict ? 3u : 2u))
-      return Wrong(statement, 2, "\"strict\" alone can follow here");
+      return Wrong(statement, 2, "only \"strict\" can follow here");
     table_.views.push_back({std::string(name), spelling, strict, {}});
     return OkStatus();
   }
@@ -428,7 +428,8 @@ class TableParser {
     for (const Word& word : statement.words)
       if (word.text.size() > kMaxNameBytes)
         return WrongAt(statement, word.column, "this is too long");
-    if (table_.views.empty()) return Wrong(statement, 0, "this line is of a view: \"view NAME\"");
+    if (table_.views.empty())
+      return Wrong(statement, 0, "this line belongs to a view: \"view NAME\"");
     table_.views.back().lines.push_back(std::move(line));
     return OkStatus();
   }
@@ -473,7 +474,7 @@ class TableParser {
   // Parses "split NEW.. = OLD".
   Status TakeSplit(const Statement& statement) {
     if (table_.views.empty() || table_.views.back().name != "bundle")
-      return Wrong(statement, 0, "this line is of \"view bundle\" alone");
+      return Wrong(statement, 0, "this line belongs to \"view bundle\" only");
     const size_t sign = Position(statement, "=");
     if (sign + 2 != statement.words.size() || sign < 3 || sign > kMaxJoined)
       return Wrong(statement, 1, "two names or more, \"=\" and one name are expected");
@@ -542,7 +543,7 @@ class TableParser {
     }
     if (roles.size() == 1) roles.resize(names, roles.front());
     if (roles.size() != names)
-      return Wrong(statement, word + 1, "there are as many roles as names, or one");
+      return Wrong(statement, word + 1, "expected as many roles as names, or one");
     return roles;
   }
 

@@ -173,7 +173,7 @@ class Viewer {
       const TensorLayout& part = *parts_[i];
       if (part.shape.size() != tensor.shape.size() ||
           !std::equal(part.shape.begin() + 1, part.shape.end(), tensor.shape.begin() + 1))
-        return Corrupt("the view {} joins what has another width", view_.name)
+        return Corrupt("the view {} joins tensors of different widths", view_.name)
             .on(model_.params[i].name);
       Place(tensor, part, {tensor.shape[0]});
       tensor.shape[0] += part.shape[0];
@@ -251,7 +251,7 @@ class Viewer {
       const bool here = parts_[all.front()].has_value();
       for (const uint32_t i : all)
         if (parts_[i].has_value() != here)
-          return Corrupt("the view {} joins what is on another rank", view_.name)
+          return Corrupt("the view {} joins a tensor of another rank", view_.name)
               .on(model_.params[i].name);
       TensorLayout one = EmptyTensor("", {});
       if (here) NXDKIT_TRY(Join(one, all));
@@ -288,7 +288,7 @@ class Viewer {
           tensor.fills = {{WholeBox(tensor.shape), 0}};
         }
       } else if (line.op != "same") {
-        return Unsupported("the view {} computes {} of it: nothing can be proved of its values",
+        return Unsupported("the view {} computes {} of it: its values cannot be verified",
                            view_.name, line.op)
             .on(name);
       }
@@ -313,7 +313,7 @@ class Viewer {
       if (heads < 1 || param.shape[0] % heads != 0 || param.shape[0] / heads % 2 != 0)
         return Corrupt("{} rows are not {} heads of pairs", param.shape[0], heads).on(param.name);
       if (parts_[i]->shape[0] % (param.shape[0] / heads) != 0 || param.shape[0] > kMaxTurned)
-        return Unsupported("the view {} turns whole heads alone, of at most {} rows", view_.name,
+        return Unsupported("the view {} only turns whole heads, of at most {} rows", view_.name,
                            kMaxTurned)
             .on(param.name);
       Rope(*parts_[i], param.shape[0] / heads);

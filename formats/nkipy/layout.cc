@@ -123,8 +123,8 @@ Result<models::Placement> Heads(const models::ModelConfig& config, int tp) {
   const int64_t kv = config.kv_heads;
   if (kv % tp != 0 && tp % kv != 0)
     return Unsupported(
-        "{} key heads and tp {}: neither divides the other, so query heads would "
-        "meet key heads of others",
+        "{} key heads and tp {}: neither divides the other, so query heads would be paired with "
+        "other heads' keys",
         kv, tp);
   const int64_t multiplier = tp > kv ? tp / kv : 1;
   return models::TrainingPlacement(config.heads, kv, multiplier, tp, models::Hardware::kTrn2);

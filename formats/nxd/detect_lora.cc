@@ -13,7 +13,7 @@ Status RefuseBaseWeights(const ShardSet& set) {
     for (const StoredTensor& tensor : shard.tensors.tensors)
       if (tensor.name.find(".lora_") == std::string::npos)
         return Unsupported(
-                   "a tensor of no adapter: base weights, biases or modules_to_save beside an "
+                   "not a tensor of an adapter: base weights, biases or modules_to_save next to an "
                    "adapter are not read")
             .in(shard.file.path)
             .on(tensor.name)
@@ -59,8 +59,8 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
   if (known || multiplier || qkv || geometry.tp == 1 || !FindOnRank(set, 0, ".o_proj.lora_A.", ""))
     return OkStatus();
   return BadUsage(
-             "which columns of o_proj a rank has follows from how key heads are replicated, and "
-             "the adapter does not say it")
+             "the columns of o_proj on a rank depend on how key heads are replicated, which the "
+             "adapter does not record")
       .in(set.location.shard_folder)
       .hint(
           "convert the adapter to hf by itself, with --qkv, --kv-multiplier and --hw of the model "
@@ -119,10 +119,11 @@ Result<models::Hardware> HardwareOf(const std::vector<Claims>& claims,
   if (if_unknown) return *if_unknown;
   if (geometry.kv_multiplier == 1) return geometry.hardware;  // both orders are the same
   return BadUsage(
-             "key heads are stored {} times; the adapter does not say whether for trn1 or for trn2",
+             "key heads are stored {} times; the adapter does not record whether for trn1 or for "
+             "trn2",
              geometry.kv_multiplier)
       .hint(
-          "say --hw trn1 or --hw trn2, where the command line has it; else convert the adapter to "
+          "say --hw trn1 or --hw trn2, if the command accepts it; otherwise convert the adapter to "
           "hf by itself first");
 }
 

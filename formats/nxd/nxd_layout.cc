@@ -98,7 +98,7 @@ class Builder {
     const int dim = param(i).CutDim();
     if (dim != models::kWhole && model_.cuts[param(i).cut].segments.empty() &&
         param(i).shape[static_cast<size_t>(dim)] % geometry_.tp != 0)
-      return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
+      return Unsupported("{} cannot be split evenly over tp {}; NxD training does not pad",
                          param(i).shape[static_cast<size_t>(dim)], geometry_.tp)
           .on(param(i).name);
     return models::CheckEven(model_, i, geometry_.tp);

@@ -146,7 +146,8 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   if (!strategy.HasAny({"tensor_model_parallel_size", "pipeline_model_parallel_size",
                         "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
                         "kv_replicator", "zero1"}))
-    return BadUsage("it says nothing of a layout: expected keys such as tensor_model_parallel_size")
+    return BadUsage(
+               "it does not describe a layout: expected keys such as tensor_model_parallel_size")
         .in(path)
         .member("distributed_strategy");
   config.layout.tp = strategy.Size("tensor_model_parallel_size").value_or(1);

@@ -80,7 +80,7 @@ Status CheckKey(const std::string& key) {
     if (!row.refused) return OkStatus();
     return Unsupported("the key {} belongs to {}", key, row.refused);
   }
-  return Unsupported("the key {} is not known, so what it says of this layout could be lost",
+  return Unsupported("the key {} is not known, so its information about the layout could be lost",
                      EscapeControl(key));
 }
 
@@ -104,8 +104,7 @@ struct OptimizerReader {
     const bool sharded = out.Has("base_state");
     NXDKIT_TRY(ForEachPid(sharded ? "base_state" : "state", &OptimizerReader::ReadEntries));
     if (sharded && !root.Find("state")->dict()->empty())
-      return Unsupported(
-                 "the sharded optimizer's own state is not empty; what it means is not known")
+      return Unsupported("the sharded optimizer's own state is not empty; its meaning is not known")
           .member("state");
     NXDKIT_TRY(ForEachPid("shape_info", &OptimizerReader::ReadShape));
     NXDKIT_TRY(ForEachPid(kMasterWeights, &OptimizerReader::ReadMaster));
@@ -113,7 +112,7 @@ struct OptimizerReader {
   }
 
   Status ReadKeys() {
-    if (!root.dict()) return Corrupt("the file holds no dict");
+    if (!root.dict()) return Corrupt("the file does not hold a dict");
     for (const auto& [key, value] : *root.dict()) {
       if (!key.string()) return Mistyped("a key of the file's dict", "a string");
       NXDKIT_TRY(CheckKey(*key.string()));
@@ -277,7 +276,7 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   NXDKIT_ASSIGN(const PathKind kind, KindOf(out.folder));
   if (kind == PathKind::kMissing) return std::optional<OptimizerLocation>();
   if (kind != PathKind::kFolder)
-    return Corrupt("the optimizer's state is a folder; this is none").in(out.folder);
+    return Corrupt("the optimizer's state is a folder; this is not one").in(out.folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out.folder));
   if (names.empty()) return std::optional<OptimizerLocation>();
   Found found = FilesAmong(names, out.folder);

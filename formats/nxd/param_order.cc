@@ -118,8 +118,8 @@ Error NoneFits(const std::vector<Candidate>& candidates, bool tied) {
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", NameOf(candidate, tied),
                            candidate.objection);
   return Unsupported(
-             "which parameter each number stands for cannot be told, because no known order of the "
-             "parameters fits the shapes: {}",
+             "the parameters of the numbers are unknown, because no known order of the parameters "
+             "fits the shapes: {}",
              reasons)
       .hint("--no-optimizer leaves the optimizer's state out");
 }

@@ -65,7 +65,7 @@ Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unf
         root, "no NxD shard set found: neither shard files, nor model/, nor tag folders", look);
   return Corrupt("no finished tag; without a `done` marker: {}", FirstNames(unfinished, 20))
       .in(root)
-      .hint("name one with --tag to read it all the same");
+      .hint("name one with --tag to read it anyway");
 }
 
 // The newest finished tag.
@@ -73,7 +73,7 @@ Result<LatestTag> FindLatestTag(const std::string& root, const Looker& look) {
   std::vector<DatedName> finished;
   std::vector<std::string> names, unfinished;
   Result<std::vector<TagFolder>> tags = ListTags(root, look);
-  if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to pass this by");
+  if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to skip this one");
   for (const TagFolder& tag : *tags) {
     (tag.finished ? names : unfinished).push_back(tag.name);
     if (tag.finished) finished.push_back({tag.name, tag.done_at});
@@ -154,7 +154,8 @@ class SetReader {
   std::optional<std::string> Unchecked() const {
     if (unchecked_ == 0) return std::nullopt;
     return fmt::format(
-        "{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the first is {}",
+        "{} tensors have no checksum (CRC 0), so damage to them cannot be detected; the first is "
+        "{}",
         unchecked_, first_unchecked_);
   }
 

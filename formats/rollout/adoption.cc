@@ -122,7 +122,7 @@ Result<std::string> Repair(const std::string& weights, bool sync) {
   if (away) {
     NXDKIT_TRY(PointTo(weights, *away, sync));
     NXDKIT_TRY(DropIntent(weights, sync));
-    return fmt::format("completed what a killed run began: weights leads to {}", BaseName(*away));
+    return fmt::format("completed the work of a killed run: weights leads to {}", BaseName(*away));
   }
   NXDKIT_ASSIGN(const bool has_parent, IsFolder(ParentPath(weights)));
   if (!has_parent) return std::string();

@@ -100,7 +100,7 @@ Status ChooseWeights(Bundle& bundle, const Looker& look) {
   bundle.weights_link = found.front();
   if (found.size() > 1) bundle.choice = Choice{found.front(), found.size(), "order"};
   for (size_t i = 1; i < found.size(); ++i)
-    bundle.warnings.push_back(fmt::format("{} holds shards too; they are not looked at", found[i]));
+    bundle.warnings.push_back(fmt::format("{} holds shards too; they are ignored", found[i]));
   NXDKIT_ASSIGN(PinnedWeights pinned, PinWeights(bundle.weights_link));
   bundle.weights_folder = std::move(pinned.folder);
   bundle.half_done = pinned.half_done;

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr char kHint[] = "move it out of the folder of the weights";
 
 Error TooMuch(const std::string& what, const std::string& path) {
-  return Unsupported("no part of the weights; each refresh copies such files, and they are over {}",
-                     what)
+  return Unsupported(
+             "not part of the weights; each refresh copies such files, and they are over {}", what)
       .in(path)
       .hint(kHint);
 }
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> ListForeign(const std::string& weights,
       found.push_back(below.empty() ? name : JoinPath(below, name));
       const std::string path = JoinPath(weights, found.back());
       NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
-      if (info.kind == PathKind::kMissing) return NotFound("it went away meanwhile").in(path);
+      if (info.kind == PathKind::kMissing) return NotFound("it disappeared meanwhile").in(path);
       if (found.size() > kMaxForeignEntries)
         return TooMuch(fmt::format("{} in number", kMaxForeignEntries), path);
       if (info.kind == PathKind::kFolder) {

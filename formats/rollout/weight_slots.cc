@@ -147,7 +147,7 @@ Result<PinnedWeights> PinWeights(const std::string& weights) {
 }
 
 Error HalfWritten(const std::string& folder) {
-  return Corrupt("half written: a refresh of these weights was cut short")
+  return Corrupt("half written: a refresh of these weights was interrupted")
       .in(folder)
       .hint("refresh the bundle again (nxd-convert --into)");
 }
@@ -249,7 +249,7 @@ Status SlotUpdate::AdoptPlainFolder() {
   if (adopted.in_steps)
     notes_.push_back(
         "weights was a plain folder and is a link now; the file system cannot do that in one step: "
-        "who opened it just then found it missing");
+        "a program that opened it at that moment found it missing");
   return OkStatus();
 }
 

@@ -77,7 +77,7 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
     Member member{prefix + name, JoinPath(folder, name)};
     NXDKIT_ASSIGN(const PathKind kind, KindOf(member.path).in(JoinPath(given, name)));
     if (kind == PathKind::kMissing)
-      return NotFound("it went away while the folder was listed").in(JoinPath(given, name));
+      return NotFound("it disappeared while the folder was listed").in(JoinPath(given, name));
     if (kind == PathKind::kOther)
       return Unsupported("neither a file nor a folder").in(JoinPath(given, name));
     member.folder = kind == PathKind::kFolder;

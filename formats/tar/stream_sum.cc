@@ -62,7 +62,7 @@ Result<bool> StreamCheck::Finish(uint64_t end) const {
   const uint64_t after =
       has_record || AfterData(last) == 0 ? after_data_ : sum_.bytes() + AfterData(last);
   if (after > end)
-    return Corrupt("{} bytes behind the end of the archive are not zeros", after - end).at(end);
+    return Corrupt("{} bytes after the end of the archive are not zeros", after - end).at(end);
   if (!has_record) return false;
   const auto expected = sum_.Record();
   if (std::ranges::equal(last, expected)) return true;

@@ -60,10 +60,10 @@ class Input {
     const uint64_t limit = request_.max_bytes.value_or(
         std::max(kAlwaysBytes, kMaxRatio * std::max(file_.bytes(), decompressor_.bytes_taken())));
     if (bytes <= limit) return OkStatus();
-    return OverLimit("what is in the archive has {} bytes at least, over the limit of {}", bytes,
-                     limit)
+    return OverLimit("the contents of the archive have at least {} bytes, over the limit of {}",
+                     bytes, limit)
         .in(request_.archive)
-        .hint("--max-unpacked takes more");
+        .hint("--max-unpacked allows more");
   }
 
   // Reads what follows the end of the archive, which is at `end`, and checks all checksums. Returns
@@ -259,7 +259,7 @@ struct Unpacker {
       const std::span<const std::byte> part = std::span(buffer).first(static_cast<size_t>(got));
       // Holes, which are not stored, are written as zeros.
       NXDKIT_TRY(state.input.CheckSize(AddOrMost(report.bytes, at + part.size())));
-      if (part.size() > bytes - at) return Corrupt("more than the {} bytes it says", bytes);
+      if (part.size() > bytes - at) return Corrupt("more than the {} bytes it declares", bytes);
       NXDKIT_TRY(file.WriteAt(at, part));
       at += part.size();
       if (request.hooks.on_bytes) request.hooks.on_bytes(part.size());

@@ -38,7 +38,7 @@ Error NotAnArchive(std::string_view start) {
       start.substr(kTarMagicOffset, kTarMagic.size()) == kTarMagic)
     return Unsupported("a tar archive, as torch wrote them before version 0.1.10")
         .at(kTarMagicOffset)
-        .hint("load it with a torch of today, and save it again");
+        .hint("load it with a current torch, and save it again");
   std::string bytes;
   for (const char c : start.substr(0, 8))
     bytes += fmt::format("{}{:02x}", bytes.empty() ? "" : " ", static_cast<unsigned char>(c));
@@ -96,7 +96,7 @@ Result<const PickleDict*> FindStateDict(const PickleValue& root, std::string* fr
   if (others.size() == 1 && from) *from = others.front();
   if (others.size() == 1) return only;
   if (others.empty()) return Unsupported("the dict holds no tensor, and no dict in it does");
-  return Unsupported("{} dicts of tensors are in the file: {}; none has a name that weights have",
+  return Unsupported("{} dicts of tensors are in the file: {}; none has a usual name for weights",
                      others.size(), FirstNames(others, 5));
 }
 

@@ -271,7 +271,7 @@ Result<const Global*> GlobalTable::Find(std::string_view module, std::string_vie
   const auto found = std::ranges::lower_bound(globals_, full, {}, &Global::name);
   const bool known = found != globals_.end() && found->name == full;
   if (!known && keeps_others_) {
-    static const Global kOther = {"a class that is not known", GlobalKind::kInert};  // constant
+    static const Global kOther = {"an unknown class", GlobalKind::kInert};  // constant
     if (!RunsCode(full)) return &kOther;
     return Unsupported("the pickle asks for {}, with which loading it would run code", full)
         .hint("nothing was run here; do not load the file with torch");

@@ -112,7 +112,7 @@ struct ZipArchiveReader {
     if (directory.Find(Name("data.pkl"))) return OkStatus();
     return Unsupported("a zip archive without this record is not from torch.save")
         .member(Name("data.pkl"))
-        .hint("another program's: unpack it with unzip, and name what is in it");
+        .hint("it is another program's: unpack it with unzip, and name its contents");
   }
 
   Status ReadPickle(const GlobalTable& globals) {
@@ -186,8 +186,8 @@ struct ZipArchiveReader {
     }
     if (missing > 0)
       Warn(
-          fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
-                      "seen; the first is {}",
+          fmt::format("{} of {} records have no checksum (CRC 0), so damage to them cannot be "
+                      "detected; the first is {}",
                       missing, directory.records().size(), first));
   }
 };

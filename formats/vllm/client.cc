@@ -160,7 +160,7 @@ class ChecksumReader : public JsonHandler {
 
   // A value that is not a digest.
   Status Value() {
-    if (depth_ == kInChecksums) return NotADigest(key_, "a value that is no string");
+    if (depth_ == kInChecksums) return NotADigest(key_, "a value that is not a string");
     return Look();
   }
   Status Look() {

@@ -94,7 +94,7 @@ class EngineBuilder {
 
 Status CheckDivides(std::string_view what, int64_t extent, int64_t tp) {
   if (extent % tp == 0) return OkStatus();
-  return Unsupported("{} {} cannot be split over tp {}, which vLLM demands", what, extent, tp);
+  return Unsupported("{} {} cannot be split over tp {}, which vLLM requires", what, extent, tp);
 }
 
 Status CheckModel(const models::Model& model, const Geometry& geometry) {
@@ -107,7 +107,7 @@ Status CheckModel(const models::Model& model, const Geometry& geometry) {
     return Unsupported("a {} model has no experts to spread", config.model_type);
   NXDKIT_TRY(CheckDivides("query heads:", config.heads, tp));
   if (config.kv_heads > 0 && config.kv_heads % tp != 0 && tp % config.kv_heads != 0)
-    return Unsupported("key heads: {} and tp {}, one of which vLLM wants to divide the other",
+    return Unsupported("key heads: {} and tp {}, one of which must divide the other in vLLM",
                        config.kv_heads, tp);
   NXDKIT_TRY(CheckDivides("vocabulary, padded to", PaddedVocab(config.vocab), tp));
   bool dense = config.experts == 0;

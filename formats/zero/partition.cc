@@ -11,7 +11,7 @@ namespace {
 using Groups = std::vector<std::vector<NamedShape>>;
 
 constexpr char kCause[] =
-    "the files may be of two saves, or parameter_alignment was on and is not said";
+    "the files may be of two saves, or parameter_alignment was on and is not recorded";
 
 Result<int64_t> Sum(const std::vector<NamedShape>& shapes, const std::vector<int64_t>& holes) {
   std::optional<int64_t> sum = 0;

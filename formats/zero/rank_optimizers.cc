@@ -29,7 +29,7 @@ Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
 // Two files of one save agree in everything that is not a rank's own.
 Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int rank) {
   const auto differs = [&](std::string_view what) {
-    return Corrupt("rank {} has another {} than the ranks before it", rank, what)
+    return Corrupt("rank {} has another {} than the earlier ranks", rank, what)
         .rank(rank)
         .hint("the files are of two saves");
   };
@@ -108,7 +108,7 @@ Result<std::vector<OptimizerFile>> ReadRankOptimizers(TagState& tag) {
 
 Result<Partition> PartitionOf(const TagState& tag, const std::vector<OptimizerFile>& ranks) {
   if (!tag.model().groups)
-    return Corrupt("there is no param_shapes, which names what is in the flat groups")
+    return Corrupt("there is no param_shapes, which lists the contents of the flat groups")
         .in(tag.ModelPath());
   return PartitionOf(*tag.model().groups, ranks).in(tag.files.path);
 }
@@ -126,8 +126,7 @@ Status CheckLength(const GroupState& state, const StoredTensor& master, size_t g
   for (const auto& [name, tensor] : state.tensors)
     if (tensor.shape[0] < master.shape[0])
       return Unsupported(
-                 "{} of group {} has {} elements, its master weights {}: it is no state of "
-                 "Adam's",
+                 "{} of group {} has {} elements, its master weights {}: it is not Adam's state",
                  name, group, tensor.shape[0], master.shape[0])
           .in(tensor.storage->path())
           .hint("--no-optimizer leaves the optimizer's state out");

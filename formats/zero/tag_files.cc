@@ -54,8 +54,7 @@ Error Refused(std::string_view what, const std::string& name, std::string_view h
   return Unsupported("{} ({})", what, EscapeControl(name)).hint(hint);
 }
 
-constexpr char kAskTrainer[] =
-    "let the trainer write a model of Hugging Face's, or save without it";
+constexpr char kAskTrainer[] = "have the trainer write a Hugging Face model, or save without it";
 
 Status RefuseName(const std::string& name) {
   const bool model = name.ends_with("model_states.pt");

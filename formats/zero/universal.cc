@@ -31,7 +31,7 @@ class UniversalReader {
     tag_.facts.form = "universal";
     for (const auto& [name, shape] : shapes_)
       if (!files_.params.contains(name) && !tag_.IsAlias(name))
-        return Corrupt("param_shapes has the parameter, and there is no folder of it in {}",
+        return Corrupt("param_shapes has the parameter, but there is no folder for it in {}",
                        kUniversalFolder)
             .in(tag_.files.path)
             .on(name);
