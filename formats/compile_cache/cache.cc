@@ -26,7 +26,7 @@ bool IsWellNamed(std::string_view module) {
   return IsLowerHex(module.substr(0, plus)) && flags.size() == kFlagsDigits && IsLowerHex(flags);
 }
 
-// The marker is touched by us on use; the vendor's libraries only read the payload.
+// We touch the marker on use; the vendor's libraries only read the payload.
 Status FindLastUse(CacheEntry& entry) {
   NXDKIT_ASSIGN(const PathInfo folder, LookAtLink(entry.path));
   NXDKIT_ASSIGN(const PathInfo done, LookAtLink(JoinPath(entry.path, kDoneFile)));
@@ -41,7 +41,7 @@ Status FindLastUse(CacheEntry& entry) {
 
 CacheKey MakeKey(std::string graph, const std::vector<std::string>& flags) {
   CacheKey key;
-  // One line, ", " between the flags, as json.dumps without indentation.
+  // One line, ", " between the flags, as json.dumps writes without indentation.
   key.flags_json = "[";
   std::string joined;
   for (const std::string& flag : flags) {

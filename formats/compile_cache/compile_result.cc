@@ -25,7 +25,7 @@ constexpr char kNoteSchema[] = "nxdkit-compile";
 constexpr uint64_t kMaxNoteBytes = 1 << 16;
 constexpr char kLiteLogFile[] = "log-neuron-cc.txt";
 
-// A file built aside, removed unless it got its name.
+// A file built under a temporary name, removed unless renamed.
 class Aside {
  public:
   static Result<Aside> In(const FoundTree& tree, const Graph& graph) {
@@ -81,7 +81,7 @@ std::string MarkerText(uint64_t neff_bytes) {
                      neff_bytes);
 }
 
-// A lock that cannot be opened counts as held, and would be waited for: another user's, a link.
+// A lock that cannot be opened (another user's, a link) counts as held, and would be waited for.
 Status CheckLocksOpen(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   for (const std::string& name : names) {
@@ -134,7 +134,8 @@ Status PublishResult(const FoundTree& tree, const Graph& graph, const std::strin
   NXDKIT_TRY(CopyFile(neff, aside.path(), true));
   NXDKIT_ASSIGN(const PathInfo copy, LookAtLink(aside.path()));
   const bool lite = tree.kind == TreeKind::kLite;
-  // Before the result is there: whoever reads the log of a failure would not look for a result.
+  // Before the result is published: a reader that finds the log of a failure would not look for
+  // one.
   for (const char* old : {kFailureFile, kCompileLogFile})
     if (!lite) NXDKIT_TRY(RemoveFile(JoinPath(graph.path, old)));
   NXDKIT_TRY(aside.PublishAs(JoinPath(graph.path, lite ? LiteNeffName(graph.name) : kNeffFile)));

@@ -1,4 +1,5 @@
-// PRIVATE: options of neuronx-cc in a list of words. "--name=value" and "--name value" are one.
+// PRIVATE: options of neuronx-cc in a list of words. "--name=value" and "--name value" are the
+// same.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +10,7 @@
 
 namespace nxdkit::neff {
 
-// The last value of the option, under any of its names; nullopt: it is not there.
+// The last value of the option, under any of its names; nullopt if it is absent.
 std::optional<std::string> OptionValue(const std::vector<std::string>& words,
                                        std::initializer_list<std::string_view> names);
 

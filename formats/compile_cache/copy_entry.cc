@@ -14,7 +14,7 @@
 namespace nxdkit::neff {
 namespace {
 
-// As mkstemp fills in the six X.
+// A suffix like the six X that mkstemp replaces.
 std::string SixLetters() {
   constexpr std::string_view kLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -33,7 +33,7 @@ bool IsCopied(const std::string& name) {
   return name != kLiteAccessedFile && !name.ends_with(kLockSuffix) && !ParseLeftover(name);
 }
 
-// A path is copied unless it, or a folder above it, has a name that is not.
+// A path is copied unless its name, or that of a folder above it, is excluded.
 bool IsCopiedPath(const std::string& path) {
   for (std::string rest = path; rest != "."; rest = ParentPath(rest))
     if (!IsCopied(BaseName(rest))) return false;
@@ -66,7 +66,7 @@ Status CopyEntry(TreeKind kind, const CacheEntry& entry, const std::string& to) 
   }
   const std::string last = JoinPath(entry.path, marker);
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(last));
-  if (info.kind != PathKind::kFile) return Corrupt("{} is no file", marker);
+  if (info.kind != PathKind::kFile) return Corrupt("{} is not a file", marker);
   return CopyFileItself(last, JoinPath(to, marker), false);
 }
 

@@ -69,7 +69,7 @@ Status RenameTo(const std::string& path, const std::string& target) {
   return OkStatus();
 }
 
-// A folder of its own in the root, with the entry in it.
+// Moves the entry into a new trash folder in the root.
 Result<std::string> MoveFromCache(const std::string& root, const std::string& path) {
   std::string trash = JoinPath(root, std::string(kTrashPrefix) + "XXXXXX");
   if (::mkdtemp(trash.data()) == nullptr) return OutputError("make a folder", errno).in(trash);
@@ -88,8 +88,8 @@ EntryHold::~EntryHold() {
   if (!owner_.empty()) ::unlink(owner_.c_str());
   if (made_.empty()) return;
   file_.Close();
-  // Not one that somebody has opened meanwhile: who waits for its lock would hold a file that
-  // nobody else finds.
+  // Kept if somebody has opened it meanwhile: a process that waits for this lock would hold a file
+  // that nobody else finds.
   const Result<InUse> in_use = AskInUse(made_);
   if (in_use.ok() && *in_use == InUse::kNo) ::unlink(made_.c_str());
 }
@@ -133,12 +133,12 @@ Result<std::string> MoveAway(const FoundTree& tree, const std::string& name) {
   const std::string path = JoinPath(tree.root, name);
   if (tree.kind == TreeKind::kXla) return MoveFromCache(tree.root, path);
   if (tree.kind == TreeKind::kNeff) {
-    // Its folders stay: who made them may be about to write into them.
+    // Its folders stay: their maker may be about to write into them.
     NXDKIT_TRY(RemoveTree(path));
     return std::string();
   }
   std::string trash = JoinPath(tree.root, TrashName(name));
-  NXDKIT_TRY(RemoveTree(trash));  // left by a killed process of our number
+  NXDKIT_TRY(RemoveTree(trash));  // left by a killed process with our pid
   NXDKIT_TRY(RenameTo(path, trash));
   return trash;
 }

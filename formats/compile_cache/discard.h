@@ -1,4 +1,4 @@
-// PRIVATE: entries out of sight in one step, then removed; and who works on one.
+// PRIVATE: moves entries out of sight in one step, then removes them; locks on entries.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace nxdkit::neff {
 
-// Locks of the trees' own readers and makers. Released with the object; a lock's file that was made
-// for it goes too, and before it the owner's file.
+// Locks of the trees' own readers and makers, released with the object, which also removes the
+// owner's file and then a lock file that it made.
 class EntryHold {
  public:
   EntryHold() = default;
   explicit EntryHold(FolderLock folder) : folder_(std::move(folder)) {}
-  // `made`: the path of the file, when it was not there before.
+  // `made`: the path of the file, if it did not exist before.
   EntryHold(Descriptor file, std::string made) : file_(std::move(file)), made_(std::move(made)) {}
   EntryHold(EntryHold&& other) noexcept
       : folder_(std::move(other.folder_)),
@@ -28,8 +28,8 @@ class EntryHold {
   ~EntryHold();
 
   bool holds() const { return folder_ || file_.is_open(); }  // false: there was nothing to lock
-  // Writes the owner's file of an entry, as the engine does that holds the lock. A full disk, on
-  // which a prune makes room, is no reason to do without the lock.
+  // Writes the owner's file of an entry, as the engine does while it holds the lock. A failure is
+  // ignored: on a full disk, where a prune makes room, the lock is still needed.
   void TellOwner(const std::string& root, const std::string& key);
 
  private:
@@ -42,25 +42,26 @@ class EntryHold {
 struct HoldOptions {
   TreeMoment moment;
   std::string neff_tree_locks;  // the folder of TorchNeuron's locks; "" for none
-  bool ask_only = false;        // nothing is made, and so nothing held: for a dry run
+  bool ask_only = false;        // makes nothing, so holds nothing: for a dry run
 };
-// nullopt: somebody works on the entry. Of the first tree its folder is locked, if it is there; of
-// the others the file that their own processes lock (vllm-neuron: .<key>.compilation_metadata.lock,
-// with the owner's file beside it; torch-neuronx: <key>.lock), which is made where its folder is.
+// Locks an entry; nullopt: somebody works on it. In a libneuronxla tree its folder is locked, if it
+// exists; in the others the file that their own processes lock (vllm-neuron:
+// .<key>.compilation_metadata.lock, with the owner's file next to it; torch-neuronx: <key>.lock),
+// which is made where its folder exists.
 Result<std::optional<EntryHold>> HoldEntry(const FoundTree& tree, const std::string& name,
                                            const HoldOptions& options);
-// The same for the lock of a kernel, by the path of nki/<key>.json.
+// HoldEntry for the lock of a kernel, by the path of nki/<key>.json.
 Result<std::optional<EntryHold>> HoldKernel(const std::string& path, bool ask_only = false);
-// The same for the file of a lock at `path`.
+// HoldEntry for the lock file at `path`.
 Result<std::optional<EntryHold>> HoldLockFile(const std::string& path);
-// Removes a lock's file that nobody holds or has open.
+// Removes a lock file that nobody holds or has open.
 Status RemoveIdleLock(const std::string& path);
 
-// Moves an entry that is held out of sight. The path is that of its trash, to be removed when the
-// lock is released; "" when nothing is left of it.
+// Moves a locked entry out of sight. Returns the path of its trash, to be removed once the lock is
+// released; "" when nothing is left of it.
 Result<std::string> MoveAway(const FoundTree& tree, const std::string& name);
 
-// The same in a libneuronxla tree, of the folder at `path`, and its trash removed.
+// Moves the folder at `path` out of a libneuronxla tree, and removes the trash.
 Status DiscardFromCache(const std::string& root, const std::string& path);
 
 }  // namespace nxdkit::neff

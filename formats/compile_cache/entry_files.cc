@@ -64,7 +64,7 @@ Result<std::vector<std::string>> NeffFaults(const std::string& path,
 }
 
 KeepAccessTime::KeepAccessTime(std::string path) : path_(std::move(path)) {
-  // Who reads it next says why it cannot be looked at.
+  // On failure, the next reader of the file reports why.
   if (const Result<PathInfo> info = LookAt(path_); info.ok()) before_ = *info;
 }
 
@@ -72,7 +72,7 @@ KeepAccessTime::~KeepAccessTime() {
   if (before_.kind == PathKind::kMissing) return;
   const timespec times[2] = {{before_.read_ns / kSecondNs, before_.read_ns % kSecondNs},
                              {0, UTIME_OMIT}};
-  // A cache that may only be read has no times to keep.
+  // A read-only cache has no times to restore.
   static_cast<void>(::utimensat(AT_FDCWD, path_.c_str(), times, 0) == 0);
 }
 

@@ -1,5 +1,4 @@
-// Common ground of the entries of all trees: folders of their own, files that are counted and
-// checked.
+// Code common to the entries of all trees: real folders, counted and verified files.
 #pragma once
 
 #include <functional>
@@ -12,27 +11,28 @@
 
 namespace nxdkit::neff {
 
-bool IsLowerHex(std::string_view text);  // "" is
+bool IsLowerHex(std::string_view text);  // true for ""
 
-// A folder itself, not a link to one: what is listed may be removed.
+// Whether the path is a folder, not a link to one: listed entries may be removed.
 Result<bool> IsRealFolder(const std::string& path);
 
-// Sums up the files of an entry's folder. A file that goes meanwhile counts nothing.
+// Adds up the files of an entry's folder. A file that disappears meanwhile is not counted.
 Status CountFiles(CacheEntry& entry);
 
-// "<compiler>/<module>", or the module alone in trees without compilers' folders.
+// "<compiler>/<module>", or the module alone in trees without compiler folders.
 std::string EntryName(const CacheEntry& entry);
 
-// Errors of a file become faults of the entry; those of the system and of the user are handed on.
+// Turns an error of a file into a fault of the entry; errors of the system and the user are
+// returned.
 Status KeepFault(const std::string& file, const Status& checked, std::vector<EntryFault>& faults,
                  Severity severity = Severity::kDamage);
 
-// Faults of a NEFF that is a file of its own: header, size, hash of the payload.
+// Faults of a NEFF that is a separate file: header, size, hash of the payload.
 Result<std::vector<std::string>> NeffFaults(const std::string& path,
                                             const std::function<Status()>& poll);
 
-// To read a payload is no use of it: the order of eviction stays. The time of the last read is put
-// back when this goes.
+// Reading a payload to check it is not a use and must not change the order of eviction: the
+// destructor restores the time of the last access.
 class KeepAccessTime {
  public:
   explicit KeepAccessTime(std::string path);

@@ -50,7 +50,7 @@ bool IsHeld(const std::string& path) {
 
 bool AnyLockHeld(const std::string& folder) {
   const Result<std::vector<std::string>> names = ListFolder(folder);
-  // Nobody can tell of one that cannot be listed.
+  // If the folder cannot be listed, assume that one is held.
   return !names.ok() || std::ranges::any_of(*names, [&](const std::string& name) {
     return name.ends_with(".lock") && IsHeld(JoinPath(folder, name));
   });

@@ -10,20 +10,20 @@
 
 namespace nxdkit::neff {
 
-// Who reads an entry shares its lock, who makes or removes it has it alone. On file systems without
-// locks it is always granted.
+// Readers of an entry share its lock; a process that makes or removes it holds the lock alone. On
+// file systems without locks it is always granted.
 //
-// nullopt when another has it, or when the folder was replaced meanwhile; kNotFound when there is
-// no such folder.
+// nullopt when another process holds it, or when the folder was replaced meanwhile; kNotFound when
+// there is no such folder.
 Result<std::optional<FolderLock>> TryLock(const std::string& folder, FolderLock::Mode mode);
-// Waits, asking `poll` in between.
+// Waits for the lock, calling `poll` regularly.
 Result<FolderLock> WaitForLock(const std::string& folder, FolderLock::Mode mode,
                                const std::function<Status()>& poll);
 
-// Whether a living process holds the file lock `path` (a *.lock of the vendor's libraries, which
-// are flocks too); true as well when it cannot be told.
+// Whether a living process holds the lock file `path` (a *.lock of the vendor's libraries, which
+// are flocks too); also true if this is unknown.
 bool IsHeld(const std::string& path);
-// A *.lock of the vendor's libraries in the entry that a living process holds.
+// Whether a living process holds a *.lock of the vendor's libraries in the entry.
 bool AnyLockHeld(const std::string& folder);
 
 }  // namespace nxdkit::neff

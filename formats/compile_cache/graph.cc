@@ -24,7 +24,7 @@ constexpr uint64_t kMaxUnpackedBytes = uint64_t{2} << 30;  // protobuf has no la
 constexpr std::string_view kPackedSuffix = ".gz";
 constexpr std::string_view kCompile = "compile";
 
-// Hands out the bytes of the graph, unpacked.
+// Passes on the bytes of the graph, unpacked.
 Status ReadGraphBytes(const Graph& graph,
                       const std::function<Status(std::span<const std::byte>)>& take) {
   const std::string path = JoinPath(graph.path, graph.file);
@@ -54,11 +54,11 @@ Status ReadGraphBytes(const Graph& graph,
   }
 }
 
-// The last four bytes of a gzip file: the size of what is in it, below 4 GiB.
+// The last four bytes of a gzip file: its unpacked size, modulo 4 GiB.
 Result<uint64_t> UnpackedBytes(const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   std::array<std::byte, 4> tail;
-  if (file.bytes() < tail.size()) return Corrupt("{} bytes are no gzip", file.bytes()).in(path);
+  if (file.bytes() < tail.size()) return Corrupt("{} bytes are not gzip", file.bytes()).in(path);
   NXDKIT_TRY(file.ReadAt(file.bytes() - tail.size(), tail));
   uint64_t bytes = 0;
   for (size_t i = tail.size(); i-- > 0;) bytes = bytes << 8 | static_cast<uint64_t>(tail[i]);
@@ -77,7 +77,7 @@ Status FindFile(const std::vector<std::string>& names, Graph& graph) {
   const std::string path = JoinPath(graph.path, graph.file);
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
   if (info.kind != PathKind::kFile)
-    return Unsupported("it is no file, and links are not followed").in(path);
+    return Unsupported("it is not a file, and links are not followed").in(path);
   graph.bytes = info.bytes;
   return graph.packed ? UnpackedBytes(path).To(graph.bytes) : OkStatus();
 }
@@ -88,14 +88,14 @@ bool Has(const std::vector<std::string>& options, std::string_view name) {
   });
 }
 
-// The result and the log lie where we say.
+// Our caller chooses the paths of the result and the log.
 std::vector<std::string> WithoutPaths(std::vector<std::string> options) {
   for (const std::string_view name : {"--output", "-o", "--logfile"})
     options = WithoutOption(options, name);
   return options;
 }
 
-// The options as libneuronxla gives them besides those of the flags file.
+// The options that libneuronxla adds to those of the flags file.
 void AddOwnOptions(std::vector<std::string>& options) {
   if (!Has(options, "--framework")) options.insert(options.begin(), "--framework=XLA");
   if (!Has(options, "--verbose")) options.emplace_back("--verbose=35");
@@ -112,7 +112,7 @@ Status CheckName(const CacheEntry& entry, const std::string& flags) {
 struct Flags {
   std::string text;
   std::vector<std::string> words;
-  bool old = false;  // of a compiler that writes no model.done
+  bool old = false;  // the compiler writes no model.done
 };
 
 Result<std::optional<Flags>> FlagsIn(const std::string& folder) {
@@ -155,7 +155,7 @@ Result<std::optional<Graph>> XlaGraph(const CacheEntry& entry) {
   const bool old = flags && flags->old;
   graph.has_result = old && entry.payload == kNeffFile;
   if (graph.has_result) return std::optional<Graph>(std::move(graph));
-  // Without a file they are those of the empty one.
+  // Without a file, the flags of an empty one.
   NXDKIT_TRY(CheckName(entry, flags ? flags->text : "")
                  .in(JoinPath(entry.path, old ? kOldFlagsFile : kFlagsFile)));
   if (flags) graph.options = WithoutPaths(flags->words);
@@ -178,9 +178,7 @@ Result<std::vector<std::string>> OptionsOfCommand(const std::string& path) {
 Status CheckMetadata(const CacheEntry& entry) {
   const std::string path = JoinPath(entry.path, kLiteMetadataFile);
   NXDKIT_ASSIGN(const bool there, IsFile(path));
-  if (!there)
-    return Unsupported("missing: the engine writes it, and nothing else says what is in it")
-        .in(path);
+  if (!there) return Unsupported("missing: only the engine can write it").in(path);
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMaxFlagsBytes));
   NXDKIT_ASSIGN(const std::vector<std::string> faults, MetadataFaults(text, entry.module).in(path));
   if (!faults.empty()) return Corrupt("{}", faults.front()).in(path);
@@ -200,7 +198,8 @@ Result<std::optional<Graph>> LiteGraph(const CacheEntry& entry) {
   if (graph.has_result) return std::optional<Graph>(std::move(graph));
   const std::string command = JoinPath(entry.path, kLiteCommandFile);
   NXDKIT_ASSIGN(const bool there, IsFile(command));
-  if (!there) return Unsupported("missing, and nothing else says how it is compiled").in(command);
+  if (!there)
+    return Unsupported("missing: nothing else records how the graph is compiled").in(command);
   NXDKIT_TRY(OptionsOfCommand(command).To(graph.options));
   NXDKIT_TRY(CheckMetadata(entry));
   return std::optional<Graph>(std::move(graph));
@@ -226,7 +225,7 @@ Status WriteGraph(const Graph& graph, const std::string& to) {
 }
 
 Status CheckGraph(const Graph& graph) {
-  if (graph.bytes > kMaxGraphBytes) return OkStatus();  // the compiler finds what is wrong with it
+  if (graph.bytes > kMaxGraphBytes) return OkStatus();  // the compiler will report faults
   std::string bytes;
   NXDKIT_TRY(ReadGraphBytes(graph, [&](std::span<const std::byte> part) -> Status {
     if (bytes.size() + part.size() > kMaxGraphBytes)
@@ -236,7 +235,7 @@ Status CheckGraph(const Graph& graph) {
     return OkStatus();
   }));
   const Result<std::vector<BackendConfig>> walked = FindBackendConfigs(bytes);
-  // More configurations than are counted are no fault of the graph.
+  // Too many configurations to count are not a fault of the graph.
   if (walked.ok() || walked.error().code() == Errc::kUnsupported) return OkStatus();
   return Error(walked.error()).in(JoinPath(graph.path, graph.file));
 }

@@ -8,7 +8,7 @@
 namespace nxdkit::neff {
 namespace {
 
-// Messages on the way, and the text at its end.
+// The messages on the path to a configuration, and the text at its end.
 enum class Node : uint8_t { kModule, kComputation, kInstruction, kPayload, kConfig };
 
 struct Step {
@@ -35,7 +35,7 @@ std::string VarintText(uint64_t value) {
   return text + static_cast<char>(value);
 }
 
-// One field of a message, as it lies there.
+// One field of a message, as encoded.
 struct Field {
   uint64_t number = 0;
   uint64_t type = 0;
@@ -44,7 +44,7 @@ struct Field {
   size_t end = 0;
 };
 
-// The fields of one message, one after the other. Offsets of errors are those in the graph.
+// The fields of one message, in order. Offsets of errors are relative to the graph.
 class Fields {
  public:
   Fields(std::string_view message, uint64_t offset) : message_(message), offset_(offset) {}
@@ -68,7 +68,7 @@ class Fields {
   }
 
  private:
-  // Bytes of contents that follow.
+  // The number of content bytes that follow.
   Result<uint64_t> Length(const Field& field, size_t start) {
     if (field.type == kFixed64) return uint64_t{8};
     if (field.type == kFixed32) return uint64_t{4};
@@ -88,7 +88,7 @@ class Fields {
       value |= uint64_t{byte & 0x7fu} << (7 * i);
       if (byte < 0x80) return value;
     }
-    return Corrupt("a number of more than {} bytes, or one that ends outside of its message",
+    return Corrupt("a number of more than {} bytes, or one that ends outside its message",
                    kMaxVarintBytes)
         .at(offset_ + start);
   }
@@ -103,7 +103,7 @@ class Walker {
   Walker(const ReplaceConfig& replace, const std::function<Status()>& poll)
       : replace_(replace), poll_(poll) {}
 
-  // The message with its replacements; nullopt when it stays.
+  // The message with its replacements; nullopt if unchanged.
   Result<std::optional<std::string>> Walk(Node node, std::string_view message, uint64_t offset) {
     if (node == Node::kConfig) return replace_(BackendConfig{offset, message});
     std::optional<std::string> changed;
@@ -150,7 +150,8 @@ Result<std::optional<std::string>> ReplaceBackendConfigs(std::string_view graph,
   Walker walker(replace, poll);
   NXDKIT_ASSIGN(std::optional<std::string> changed, walker.Walk(Node::kModule, graph, 0));
   if (walker.computations() == 0)
-    return Corrupt("{} bytes without a computation: it is no HloModuleProto", graph.size()).at(0);
+    return Corrupt("{} bytes without a computation: it is not an HloModuleProto", graph.size())
+        .at(0);
   return changed;
 }
 

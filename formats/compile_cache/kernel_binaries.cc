@@ -15,7 +15,7 @@ namespace {
 
 using Names = std::optional<std::set<std::string>>;
 
-// A file that says nothing of what it names is no error; a disk that does not answer is one.
+// A file that does not say what it names is not an error; a disk that fails is one.
 Result<Names> NobodyKnows(const Error& error) {
   if (ExitCode(error.code()) > ExitCode(Errc::kUnsupported)) return error;
   return Names();

@@ -1,5 +1,5 @@
-// PRIVATE: the binaries of kernels that lie in a vLLM Neuron tree, nki/binaries/, and which of them
-// something in the tree names.
+// PRIVATE: the kernel binaries in a vLLM Neuron tree, nki/binaries/, and which of them something in
+// the tree names.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ struct KernelBinary {
   uint64_t bytes = 0;
   int64_t written_ns = 0;
 };
-// Links and leftovers are none; none where the folder is not there, or is a link.
+// Links and leftovers are left out; empty if the folder is missing, or a link.
 Result<std::vector<KernelBinary>> ListKernelBinaries(const std::string& root);
 
-// Base names of the binaries that the kernels of a tree and the graphs of its entries name, because
-// a share may be mounted elsewhere; nullopt when there is a file of which nobody can say what it
-// names. `goes` are names of entries and kernels that do not count.
+// Base names of the binaries that the kernels of a tree and the graphs of its entries name, since a
+// share may be mounted elsewhere; nullopt when there is a file whose names cannot be determined.
+// `goes`: entries and kernels that do not count.
 Result<std::optional<std::set<std::string>>> NamedBinaries(const CacheListing& listing,
                                                            const std::set<std::string>& goes,
                                                            const std::function<Status()>& poll);

@@ -21,7 +21,7 @@ constexpr size_t kMostKernels = 1'000'000;
 
 using GraphPoll = std::function<Status()>;
 
-// nullptr when the path leads to no string.
+// nullptr when the keys do not lead to a string.
 Json* StringAt(Json& json, const std::vector<std::string>& keys) {
   Json* at = &json;
   for (const std::string& key : keys) {
@@ -33,7 +33,7 @@ Json* StringAt(Json& json, const std::vector<std::string>& keys) {
   return at->is_string() ? at : nullptr;
 }
 
-// The JSON of a configuration and its text.
+// A configuration's text and its JSON.
 struct KernelJson {
   std::string text;
   Json json;
@@ -52,11 +52,11 @@ bool IsBase64(char c) {
          c == '/';
 }
 
-// Whether base64 of this alignment holds the words of a kernel's configuration, piece by piece.
+// Whether base64 of this alignment contains the words of a kernel's configuration, piece by piece.
 bool HoldsConfig(std::string_view run) {
   constexpr std::string_view kWords = "\"klir_binary\"";
   constexpr size_t kPiece = size_t{64} << 10;
-  constexpr size_t kOverlap = 24;  // more than the words take
+  constexpr size_t kOverlap = 24;  // longer than the words
   for (size_t at = 0; at + 4 <= run.size(); at += kPiece - kOverlap) {
     const std::string_view piece = run.substr(at, kPiece);
     const std::optional<std::string> text = ParseBase64(piece.substr(0, piece.size() / 4 * 4));
@@ -65,8 +65,9 @@ bool HoldsConfig(std::string_view run) {
   return false;
 }
 
-// Where a configuration of a kernel seems to begin; npos. Every run of base64 is read once for each
-// of the four alignments, because what stands before a configuration may look like more of it.
+// Where a kernel's configuration seems to begin; npos if nowhere. Every run of base64 is read once
+// for each of the four alignments, because the bytes before a configuration may look like base64
+// too.
 Result<size_t> FindConfigIn(std::string_view text, const GraphPoll& poll) {
   size_t at = text.find(kBase64OfObject);
   while (at != std::string_view::npos) {
@@ -85,8 +86,8 @@ Result<size_t> FindConfigIn(std::string_view text, const GraphPoll& poll) {
   return std::string_view::npos;
 }
 
-// The kernels' configurations in a graph, with their binaries. An error for one that stands
-// elsewhere, or is not as a whole what it begins like.
+// The kernels' configurations in a graph, with their binaries. An error for one in another place,
+// or one that is not completely what it begins like.
 struct FoundKernels {
   std::vector<GraphKernel> kernels;
   std::vector<size_t> ends;  // of the configurations, by kernel
@@ -101,8 +102,8 @@ Result<FoundKernels> KernelsIn(std::string_view graph, const GraphPoll& poll) {
       NXDKIT_ASSIGN(const size_t at, FindConfigIn(config.text, poll));
       if (at == 0)
         return Unsupported(
-                   "a backend_config of {} bytes begins like a kernel's configuration, and "
-                   "is none",
+                   "a backend_config of {} bytes begins like a kernel's configuration, but is not "
+                   "one",
                    config.text.size())
             .at(config.offset);
     }
@@ -117,15 +118,14 @@ Result<FoundKernels> KernelsIn(std::string_view graph, const GraphPoll& poll) {
   return found;
 }
 
-// A configuration outside of the places that are known is an error.
+// A configuration outside the known places is an error.
 Status CheckNoOthers(std::string_view graph, const FoundKernels& found, const GraphPoll& poll) {
   size_t begin = 0;
   for (size_t i = 0; i <= found.kernels.size(); ++i) {
     const size_t end = i < found.kernels.size() ? found.kernels[i].offset : graph.size();
     NXDKIT_ASSIGN(const size_t at, FindConfigIn(graph.substr(begin, end - begin), poll));
     if (at != std::string_view::npos)
-      return Unsupported("a kernel's configuration stands outside of a backend_config")
-          .at(begin + at);
+      return Unsupported("a kernel's configuration is outside a backend_config").at(begin + at);
     if (i < found.kernels.size()) begin = found.ends[i];
   }
   return OkStatus();
@@ -147,7 +147,7 @@ Result<std::string> ReplaceJsonString(std::string_view text, const std::vector<s
   const std::string before = DumpPython(*place);
   const std::string after = DumpPython(Json(value));
   *place = value;
-  // The same string may stand elsewhere too: the right one is that which gives what is wanted.
+  // The same string may also occur elsewhere: the right one gives the wanted JSON.
   size_t at = text.find(before);
   for (int i = 0; i < kMostPlaces && at != std::string_view::npos; ++i) {
     std::string changed(text);
@@ -161,7 +161,7 @@ Result<std::string> ReplaceJsonString(std::string_view text, const std::vector<s
 
 Result<std::string> ConfigWithBinary(std::string_view base64, const std::string& binary) {
   const std::optional<KernelJson> config = ParseConfig(base64);
-  if (!config) return Corrupt("{} bytes are no configuration of a kernel", base64.size());
+  if (!config) return Corrupt("{} bytes are not a kernel's configuration", base64.size());
   NXDKIT_ASSIGN(const std::string text,
                 ReplaceJsonString(config->text, {kBinaries, kBinary}, binary));
   return Base64Text(text);

@@ -21,7 +21,7 @@ std::vector<std::string> LiteRoots(const VariableReader& variable) {
   };
   add("VLLM_CACHE_ROOT", ".cache/vllm");
   add("NEURON_LIBTORCH_CACHE_ROOT", ".cache/neuron_libtorch");
-  // The engine takes this one where the home folder lies on NFS.
+  // The engine uses this one where the home folder is on NFS.
   const std::string user = variable("USER");
   if (!user.empty()) folders.push_back("/tmp/vllm_neuron_wdir_" + user);
   for (std::string& folder : folders) folder = JoinPath(folder, kBelowVariable);
@@ -41,7 +41,7 @@ Result<std::vector<FoundTree>> TreesOfThisMachine(const VariableReader& variable
   std::vector<FoundTree> found;
   for (const TreeKind kind : kTreeKinds)
     for (const std::string& root : KnownRoots(kind, variable)) {
-      // A hint, which what cannot be looked at is no part of.
+      // This is a hint, so folders that cannot be read are skipped.
       if (KindForHint(root) != PathKind::kFolder) continue;
       const Result<FoundTree> tree = FindTree(root);
       const bool known = std::ranges::find(found, root, &FoundTree::root) != found.end();

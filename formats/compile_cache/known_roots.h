@@ -1,5 +1,5 @@
-// Where the engines keep their trees by default, and where their variables say. Facts: FORMAT.md
-// beside this file, read from source, not run.
+// The default folders of the engines' trees, and those that their variables name. Facts: FORMAT.md,
+// read from source, not run.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace nxdkit::neff {
 
-// The value of a variable of the environment; "" where it is not set.
+// The value of an environment variable; "" if it is not set.
 using VariableReader = std::function<std::string(const char* name)>;
 
-// The roots of one kind, the likeliest first, whether they are there or not. None of kXla, which
+// The roots of one kind, the likeliest first, whether they exist or not. Empty for kXla, which
 // place.h finds.
 std::vector<std::string> KnownRoots(TreeKind kind, const VariableReader& variable);
-// Those that are there and hold a tree of their kind.
+// Those that exist and hold a tree of their kind.
 Result<std::vector<FoundTree>> TreesOfThisMachine(const VariableReader& variable);
 
 // The folder of TorchNeuron's locks.

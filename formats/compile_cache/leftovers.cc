@@ -18,10 +18,10 @@
 namespace nxdkit::neff {
 namespace {
 
-constexpr char kBehindHost = '~';  // no part of a host's name
+constexpr char kBehindHost = '~';  // cannot occur in a host name
 constexpr size_t kDigitsBehindHost = 8;
 
-// The rest behind the marks: "<pid>" or "<host>.<pid>".
+// Parses what follows the marks: "<pid>" or "<host>.<pid>".
 bool ParseMaker(std::string_view text, Leftover& leftover) {
   const size_t dot = text.rfind('.');
   const std::string_view pid = dot == std::string_view::npos ? text : text.substr(dot + 1);
@@ -53,7 +53,7 @@ bool IsOurs(const Leftover& leftover) {
 }
 
 std::string AsideName(std::string_view of) {
-  // Containers of one machine may have its name, and processes of the same number.
+  // Containers of one machine may share its name, and have processes with the same pid.
   return fmt::format("{}.tmp.{}{}{:08x}.{}", of, HostName(), kBehindHost,
                      static_cast<uint32_t>(RandomNumber()), ::getpid());
 }

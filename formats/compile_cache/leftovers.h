@@ -1,4 +1,4 @@
-// Leftovers of processes that died in a compile cache, and whether their maker may live.
+// Leftovers of dead processes in a compile cache, and whether their maker may be alive.
 #pragma once
 
 #include <cstdint>
@@ -10,46 +10,45 @@
 
 namespace nxdkit::neff {
 
-// A file or folder that was built aside, moved away or captured:
-//   <of>.tmp.<pid>  <of>.tmp.<host>.<pid>  <of>.trash.<pid>  <of>.capture.<pid>
+// A temporary, discarded or captured file or folder:
+// <of>.tmp.<pid>  <of>.tmp.<host>.<pid>  <of>.trash.<pid>  <of>.capture.<pid>
 struct Leftover {
-  std::string of;    // the name it was to have: a key, "nki", the name of a file
+  std::string of;    // the intended name: a key, "nki", the name of a file
   std::string what;  // "tmp", "trash" or "capture"
-  std::string host;  // "" where the name has none
+  std::string host;  // "" if not in the name
   int64_t pid = 0;
 };
 std::optional<Leftover> ParseLeftover(std::string_view name);  // a base name
 
-// Whether AsideName made the name, in whatever process.
+// Whether AsideName made the name, in any process.
 bool IsOurs(const Leftover& leftover);
 
-// "<of>.tmp.<host>~<8 hex>.<pid>" of this process, as the vendor names what it promotes but for
-// the digits, which are others each time.
+// "<of>.tmp.<host>~<8 hex>.<pid>" for this process, as the vendor names files to be promoted, plus
+// the digits, which are different each time.
 std::string AsideName(std::string_view of);
 // "<of>.trash.<pid>"
 std::string TrashName(std::string_view of);
 
-// As long as nothing changed in it for this long, nobody is taken to work on it. The first is the
-// vendor's own limit of a compilation (600 s); the second stands for processes that cannot be
-// asked: those of other machines.
+// A leftover unchanged for this long is taken to be abandoned. The first is the vendor's own limit
+// of a compilation (600 s); the second is for processes that cannot be checked: those of other
+// machines.
 inline constexpr int64_t kQuietSeconds = 600;
 inline constexpr int64_t kPatienceSeconds = 24 * 3600;
 inline constexpr int64_t kSecondNs = 1'000'000'000;
 
-// The folder of a tree, and when it is looked at.
+// A tree's folder, and the time of the check.
 struct TreeMoment {
   int64_t now_ns = 0;
-  bool shared = false;  // other machines may have the same files: a pid says little
+  bool shared = false;  // other machines may use the files: a pid proves little
 };
 TreeMoment MomentOf(const std::string& root, int64_t now_ns = 0);  // 0: the clock
 
-// Whether nobody works on it any more, so that it may go. When in doubt, no. A folder that is
-// locked has somebody, whatever its process's number says here: containers have numbers of their
-// own.
+// Whether nobody works on it any more, so that it may be removed; false when in doubt. A locked
+// folder is in use, whatever its pid means here: containers have pids of their own.
 Result<bool> IsAbandoned(const std::string& path, const Leftover& leftover,
                          const TreeMoment& moment);
 
-// When the file or folder, or anything directly in it, changed last.
+// The last change of the file or folder, or of anything directly in it.
 Result<int64_t> LastChange(const std::string& path);
 
 }  // namespace nxdkit::neff

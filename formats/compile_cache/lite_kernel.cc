@@ -16,7 +16,7 @@ constexpr uint64_t kMaxKernelBytes = uint64_t{16} << 20;
 constexpr char kConfigKey[] = "dumped_config";
 constexpr char kCopyKey[] = "kernel_binary";
 
-// A path below nki/, of plain names.
+// Whether this is a path below nki/, of plain names.
 bool StaysInside(std::string_view path) {
   return !path.empty() && std::ranges::all_of(Split(path, '/'), [](std::string_view part) {
     return !part.empty() && part != "." && part != ".." &&
@@ -78,8 +78,8 @@ Result<std::string> FindKernelBinary(const std::string& root, const std::string&
   allowed.push_back(root);
   for (const std::string& place : places) {
     const Result<PathInfo> info = LookAtLink(place);
-    // A name that cannot be one, from a file that nobody vouches for, leads to nothing; nor does
-    // one that we may not look at.
+    // An impossible name, from a file that nobody vouches for, leads to nothing; nor does a path
+    // without permission.
     if (!info.ok() || info->kind != PathKind::kFile) continue;
     NXDKIT_ASSIGN(const std::string real, RealPath(place));
     for (const std::string& each : allowed) {

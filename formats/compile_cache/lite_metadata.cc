@@ -16,8 +16,8 @@
 namespace nxdkit::neff {
 namespace {
 
-// Targets of the compiler and the most logical cores that make one, as far as they are known: an
-// unknown one is no fault.
+// Known targets of the compiler and the most logical cores per physical core; an unknown target is
+// not a fault.
 struct Target {
   std::string_view name;
   uint32_t most_lnc;
@@ -35,7 +35,7 @@ bool IsListOfIndices(const Json& value) {
          });
 }
 
-// {"0": 3}: JSON has no other keys than strings.
+// {"0": 3}: JSON keys can only be strings.
 bool IsMapOfIndices(const Json& value) {
   if (!value.is_object()) return false;
   for (const auto& [key, input] : value.items())

@@ -1,5 +1,5 @@
 // PRIVATE: the small files of an entry of a vLLM Neuron tree: marker, metadata, command. Facts:
-// FORMAT.md beside this file, read from source, not run.
+// FORMAT.md, read from source, not run.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct LiteMarker {
 // distributed. kCorrupt with the offset of the line.
 Result<LiteMarker> ParseLiteMarker(std::string_view text);
 
-// Faults of .artifact_metadata_v0.json of the entry `key`, one line each. kCorrupt for
-// what is no JSON object.
+// Faults of .artifact_metadata_v0.json of the entry `key`, one line each. kCorrupt for anything but
+// a JSON object.
 Result<std::vector<std::string>> MetadataFaults(std::string_view text, std::string_view key);
 
 // Contradictions between command.txt and the NEFF: the target and the number of logical cores, as
-// far as a header says anything of them, and the name of the NEFF. Remarks where it contradicts
-// nothing: the engine does not read it. The files of the faults are empty.
+// far as a header has them, and the name of the NEFF. Remarks where nothing is contradicted: the
+// engine does not read the file. `file` is empty in the results.
 std::vector<EntryFault> CommandFaults(const std::string& text, std::string_view key,
                                       const std::optional<Header>& neff);
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kOwnerSuffix = ".compilation_metadata";
 constexpr uint64_t kMaxOwnerBytes = 1 << 20;
-constexpr size_t kKeptNameBytes = 15;  // all that the kernel keeps of a process's name
+constexpr size_t kKeptNameBytes = 15;  // of a process's name, as kept by the kernel
 
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -27,8 +27,8 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// One string as Python's repr writes it, at the start of `text`; nullopt for escapes other than
-// those of quotes, backslash and line ends.
+// Takes one string as Python's repr writes it off the start of `text`; nullopt for escapes other
+// than those of quotes, backslash and line ends.
 std::optional<std::string> TakePythonString(std::string_view& text) {
   if (text.empty() || (text[0] != '\'' && text[0] != '"')) return std::nullopt;
   const char quote = text[0];
@@ -64,7 +64,7 @@ std::optional<std::vector<std::string>> ParsePythonList(std::string_view text) {
   return words;
 }
 
-// As Python's repr writes it, in ASCII quotes.
+// The text as Python's repr writes it, in ASCII quotes.
 std::string PythonString(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) {
@@ -150,7 +150,7 @@ Result<OwnerState> AskOwner(const std::string& root, std::string_view key,
   if (!text.ok() && text.error().code() == Errc::kNotFound) return OwnerState::kNone;
   if (!text.ok() && text.error().code() != Errc::kCorrupt) return text.error();
   const Result<LiteOwner> owner = text.ok() ? ParseOwnerFile(*text) : text.error();
-  // It may be written at this moment: what cannot be read is dead when it is old.
+  // It may just be being written: a file that cannot be read is dead only when it is old.
   if (!owner.ok())
     return (moment.now_ns - info.written_ns) / kSecondNs >= kQuietSeconds ? OwnerState::kDead
                                                                           : OwnerState::kAlive;

@@ -1,5 +1,5 @@
-// The owner of an entry of a vLLM Neuron tree, who compiles it: `.<key>.compilation_metadata`.
-// Facts: FORMAT.md beside this file.
+// The owner of an entry of a vLLM Neuron tree, which compiles it: `.<key>.compilation_metadata`.
+// Facts: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace nxdkit::neff {
 
 std::string OwnerFileName(std::string_view key);  // ".<key>.compilation_metadata"
-std::string OwnerLockName(std::string_view key);  // the same and ".lock": a flock
-// The key, of either name; nullopt for any other.
+std::string OwnerLockName(std::string_view key);  // with ".lock": a flock
+// The key in either name; nullopt for any other.
 std::optional<std::string> KeyOfOwnerFile(std::string_view name);
 std::optional<std::string> KeyOfOwnerLock(std::string_view name);
 
@@ -28,16 +28,17 @@ struct LiteOwner {
 // pid.
 Result<LiteOwner> ParseOwnerFile(std::string_view text);
 
-// The file as the engine would write it of this process.
+// The owner's file as the engine would write it for this process.
 std::string OwnerTextOfThisProcess();
 
 enum class OwnerState {
-  kNone,   // there is no such file, and nobody holds the lock
-  kAlive,  // or it cannot be told
+  kNone,   // no such file, and nobody holds the lock
+  kAlive,  // or unknown
   kDead
 };
-// The lock that is held, or, on a machine's own file system, a process of the same pid, name and
-// command line: alive. Where other machines may have the same files the file has to be a day old.
+// Alive: the lock is held, or, on a machine's own file system, there is a process with the same
+// pid, name and command line. On a file system that other machines may share, the file counts as
+// dead once it is a day old.
 Result<OwnerState> AskOwner(const std::string& root, std::string_view key,
                             const TreeMoment& moment);
 

@@ -22,7 +22,7 @@ bool IsOfLiteTree(std::string_view name) {
          (leftover && IsLiteKey(leftover->of));
 }
 
-// The engine's own note of the last hit, unix seconds; else the marker's time, else the folder's.
+// The engine's note of the last hit, unix seconds; otherwise the marker's time, then the folder's.
 Status FindLastLiteUse(CacheEntry& entry, bool done) {
   const std::string note = JoinPath(entry.path, kLiteAccessedFile);
   NXDKIT_ASSIGN(const std::string text, ReadStart(note, kMaxTimeBytes));

@@ -4,7 +4,7 @@
 //                 .compilation_complete (written last), ...
 //   ROOT/nki/<32 hex>.json, binaries/: kernels (lite_kernel.h)
 //
-// Facts: FORMAT.md beside this file, read from source, not run.
+// Facts: FORMAT.md, read from source, not run.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@
 
 namespace nxdkit::neff {
 
-// Names of files in an entry and beside entries.
+// Names of files in entries and next to them.
 inline constexpr char kLiteGraphFile[] = "graph.hlo";
 inline constexpr char kLiteMarkerFile[] = ".compilation_complete";
 inline constexpr char kLiteMetadataFile[] = ".artifact_metadata_v0.json";
@@ -34,21 +34,21 @@ inline constexpr std::string_view kLockSuffix = ".lock";
 bool IsKernelName(std::string_view base_name);      // "<key>.json", in nki/
 bool IsKernelLockName(std::string_view base_name);  // "<key>.lock", in nki/
 
-// The leftover that a path below the root is, of something that may lie there: in the root of an
-// entry or of nki/, in nki/ of a kernel or its lock; in nki/binaries/ and in entries those of ours
-// alone. Other names that look like leftovers are strangers.
+// The leftover at a path below the root, if something there can leave one: in the root an entry or
+// nki/, in nki/ a kernel or its lock; in nki/binaries/ and in entries only our own. Other names
+// that look like leftovers are strangers.
 std::optional<Leftover> LiteLeftover(const std::string& path);
-// Leftovers in all of these places that nobody works on, as paths below the root.
+// Abandoned leftovers in all of these places, as paths below the root.
 Result<std::vector<std::string>> AbandonedInLiteTree(const CacheListing& listing,
                                                      const TreeMoment& moment);
 
-// A folder named by a key, or kernels, or the owner of an entry.
+// Whether there is a folder named by a key, or kernels, or the owner of an entry.
 Result<bool> IsLiteTree(const std::string& root);
 
-// In the order of keys. kDone: all that the engine asks for is there; it compares neither sizes nor
-// contents. kLocked: not done, and somebody alive owns it.
+// Sorted by key. kDone: everything that the engine requires is there; it compares neither sizes nor
+// contents. kLocked: not done, and a living process owns it.
 Result<CacheListing> ListLiteTree(const std::string& root, const TreeMoment& moment);
-// One entry as it is now, by its key.
+// The current state of one entry, by its key.
 Result<CacheEntry> ReadLiteEntry(const std::string& root, const std::string& key,
                                  const TreeMoment& moment);
 

@@ -21,10 +21,10 @@ namespace {
 
 constexpr uint64_t kMaxSmallBytes = 1 << 20;      // marker and command
 constexpr uint64_t kMaxMetadataBytes = 64 << 20;  // its lists grow with the inputs of a graph
-// All that is said of the engine was read in its source.
-constexpr char kTakesItForAHit[] = "the engine takes it for a hit (read from its source, not run)";
+// All claims about the engine come from its source.
+constexpr char kTakesItForAHit[] = "the engine counts it as a hit (read from its source, not run)";
 constexpr char kNotThere[] =
-    "which is not there: a compilation of it ends with NCC_EVRF059 (a third party's measurement)";
+    "which does not exist: compiling it fails with NCC_EVRF059 (a third party's measurement)";
 
 class LiteVerifier {
  public:
@@ -55,14 +55,14 @@ class LiteVerifier {
   void CheckNames() {
     for (const std::string& name : names_) {
       if (name.ends_with(".neff") && name != neff_)
-        Add(name, fmt::format("the engine never asks for it, but for {}", neff_),
+        Add(name, fmt::format("the engine never looks for it, but for {}", neff_),
             Severity::kRemark);
       if (IsLiteMetadataName(name) && name != kLiteMetadataFile)
         Add(name, "the engine reads version 0 only", Severity::kRemark);
     }
   }
 
-  // One file that has to be there, a file itself.
+  // Checks one file that must exist, and not as a link.
   Status Check(const std::string& name, Severity severity, Status (LiteVerifier::*check)()) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
     if (info.kind == PathKind::kFile) return KeepFault(name, (this->*check)(), faults_, severity);
@@ -120,7 +120,7 @@ class LiteVerifier {
     if (poll_) NXDKIT_TRY(poll_());
     NXDKIT_ASSIGN(const std::string graph, ReadSmallFile(Path(kLiteGraphFile), kMaxGraphBytes));
     const Result<std::vector<GraphKernel>> kernels = KernelsOfGraph(graph, poll_);
-    // A kernel that we cannot find is one that the engine reads all the same.
+    // The engine still reads a kernel that we cannot find.
     if (!kernels.ok() && kernels.error().code() == Errc::kUnsupported)
       return KeepFault(kLiteGraphFile, kernels.error(), faults_, Severity::kRemark);
     if (!kernels.ok()) return kernels.error();
@@ -142,8 +142,8 @@ class LiteVerifier {
   std::vector<EntryFault> faults_;
 };
 
-// An owner's file in the root that is nobody's any more, of an entry that is not finished: the
-// engine leaves the file of one that is, and lets go of the lock alone.
+// An abandoned owner's file in the root, for an entry that is not finished: when one is finished,
+// the engine releases the lock and leaves the file.
 Status VerifyOwner(const CacheListing& listing, const std::string& name, const TreeMoment& moment,
                    std::vector<EntryFault>& faults) {
   const std::optional<std::string> key = KeyOfOwnerFile(name);
@@ -154,8 +154,8 @@ Status VerifyOwner(const CacheListing& listing, const std::string& name, const T
   NXDKIT_ASSIGN(const OwnerState owner, AskOwner(listing.root, *key, moment));
   if (owner == OwnerState::kDead)
     faults.push_back({name,
-                      "its process is gone: who waits for the entry is told to try again (read "
-                      "from the engine's source, not run)"});
+                      "its process is gone: programs that wait for the entry are told to try again "
+                      "(read from the engine's source, not run)"});
   return OkStatus();
 }
 
@@ -170,7 +170,7 @@ Status VerifyStranger(const std::string& root, const std::string& name,
     NXDKIT_ASSIGN(const bool there, IsThere(JoinPath(path, file)));
     if (!there) continue;
     faults.push_back(
-        {name, "the name is not 32 hexadecimal digits: the engine never asks for the entry"});
+        {name, "the name is not 32 hexadecimal digits: the engine never looks for the entry"});
     break;
   }
   return OkStatus();
@@ -212,7 +212,7 @@ Result<std::vector<EntryFault>> VerifyLiteKernel(const std::string& root, const 
   if (kernel->copy.empty()) return faults;
   NXDKIT_ASSIGN(const PathInfo copy, LookAtLink(JoinPath(KernelFolder(root), kernel->copy)));
   if (copy.kind != PathKind::kFile)
-    faults.push_back({file, fmt::format("names the copy {}, which is not there", kernel->copy)});
+    faults.push_back({file, fmt::format("names the copy {}, which does not exist", kernel->copy)});
   return faults;
 }
 
@@ -231,7 +231,7 @@ Result<std::vector<EntryFault>> VerifyBesideLite(const CacheListing& listing,
   for (const std::string& name : names) NXDKIT_TRY(VerifyOwner(listing, name, moment, faults));
   NXDKIT_ASSIGN(const std::vector<std::string> abandoned, AbandonedInLiteTree(listing, moment));
   for (const std::string& name : abandoned)
-    faults.push_back({name, "a leftover of a process that was ended"});
+    faults.push_back({name, "a leftover of a dead process"});
   for (const std::string& name : listing.strangers) NXDKIT_TRY(VerifyStranger(root, name, faults));
   return faults;
 }

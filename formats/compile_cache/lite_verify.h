@@ -1,5 +1,5 @@
-// Faults of an entry of a vLLM Neuron tree, and of what lies beside entries. Facts:
-// FORMAT.md beside this file, read from source, not run.
+// Faults of the entries of a vLLM Neuron tree, and of the other files in it. Facts: FORMAT.md, read
+// from source, not run.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace nxdkit::neff {
 
-// Faults of the paths of kernels' binaries, each asked for once: "" when a file is there.
+// Faults of the paths of kernels' binaries, each checked once: "" when the file exists.
 class BinaryLooker {
  public:
   const std::string& FaultOf(const std::string& binary);
@@ -21,21 +21,21 @@ class BinaryLooker {
   std::map<std::string, std::string> seen_;
 };
 
-// Faults of a folder with the files of an entry of key entry.module, wherever it lies: marker,
+// Faults of a folder, wherever it is, with the files of an entry of key entry.module: marker,
 // sizes, NEFF, metadata, command, and, unless `kernels` is null, the binaries that the graph names.
-// A file that an entry lacks is a fault as well, but in one that is being made (kLocked). Those of
-// marker, NEFF and metadata alone are damage; leftovers are no faults of the entry.
+// A missing file is a fault too, except in an entry that is being made (kLocked). Only faults of
+// marker, NEFF and metadata are damage; leftovers are not faults of the entry.
 Result<std::vector<EntryFault>> VerifyLiteEntry(const CacheEntry& entry,
                                                 const std::function<Status()>& poll,
                                                 BinaryLooker* kernels);
 
-// Faults of nki/<name>: the file, and binaries that it names and that are not there.
+// Faults of nki/<name>: the file, and missing binaries that it names.
 Result<std::vector<EntryFault>> VerifyLiteKernel(const std::string& root, const std::string& name,
                                                  BinaryLooker& binaries);
 
-// Kernels, owners that died before their entry was finished, leftovers in the root, in nki/, in
-// nki/binaries/ and in entries, folders that are entries and not named like one. The file
-// of a fault is below the root.
+// Faults of kernels, of owners that died before their entry was finished, of leftovers in the root,
+// in nki/, in nki/binaries/ and in entries, and of entries whose folders are not named like one.
+// The file of a fault is relative to the root.
 Result<std::vector<EntryFault>> VerifyBesideLite(const CacheListing& listing,
                                                  const TreeMoment& moment, BinaryLooker& kernels,
                                                  const std::function<Status()>& poll);

@@ -12,7 +12,7 @@ constexpr int64_t kVersion = 1;
 constexpr size_t kMaxFiles = 1000;
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 constexpr char kCompileSeconds[] = "compile_seconds";
-constexpr double kMostSeconds = 1e9;  // 30 years: such a compiler is not waited for
+constexpr double kMostSeconds = 1e9;  // 30 years: longer than any compilation
 
 Result<ManifestFile> ParseFile(const Json& json) {
   ManifestFile file;
@@ -28,7 +28,7 @@ Result<ManifestFile> ParseFile(const Json& json) {
   return file;
 }
 
-// Entries that were made before it was kept have none.
+// Entries made before this was recorded have none.
 Result<std::optional<double>> ParseSeconds(const Json& json) {
   const Json* found = JsonFind(json, kCompileSeconds);
   if (found == nullptr) return std::optional<double>();

@@ -1,4 +1,4 @@
-// PRIVATE: nxdkit-entry.json: what an entry of ours in a compile cache holds, so that a cut or
+// PRIVATE: nxdkit-entry.json: the contents of our entry in a compile cache, so that a truncated or
 // changed file is found before it is used.
 #pragma once
 
@@ -23,7 +23,7 @@ struct ManifestFile {
 struct Manifest {
   std::string summary;  // for people: "llama, tp 8, batch size 64, sequence length 4096, bfloat16"
   std::vector<ManifestFile> files;
-  // Wall-clock seconds that the compiler ran; nullopt where the maker did not say.
+  // The compiler's wall-clock time; nullopt where the maker did not record it.
   std::optional<double> compile_seconds{};
 
   bool operator==(const Manifest&) const = default;
@@ -31,11 +31,11 @@ struct Manifest {
 
 // Sorted keys, indent 2, a line feed at the end.
 std::string WriteManifest(const Manifest& manifest);
-// The file at `path`, of at most 1 MiB. kCorrupt naming the key; names with a '/', over 1000 files
-// and seconds that are no duration are refused.
+// Reads the file at `path`, of at most 1 MiB. kCorrupt naming the key; names with a '/', more than
+// 1000 files and seconds that are not a duration are refused.
 Result<Manifest> ReadManifest(const std::string& path);
 
-// "sha256:<hex>" of a file; `poll` is asked between blocks.
+// "sha256:<hex>" of a file; `poll` is called between blocks.
 Result<std::string> DigestFile(const std::string& path, const std::function<Status()>& poll = {});
 
 }  // namespace nxdkit::neff

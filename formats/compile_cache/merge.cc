@@ -23,7 +23,7 @@ bool IsDamage(const Error& error) {
          error.code() == Errc::kNotFound;
 }
 
-// State of the entry that INTO has under a name.
+// The state of INTO's entry of some name.
 enum class There { kNothing, kUnfinished, kDamaged, kWhole, kInUse };
 
 const char* ReasonToCopy(There there) {
@@ -65,7 +65,7 @@ class Merger {
   }
 
   Status MergeOne(const CacheEntry& entry) {
-    if (!entry.well_named) return Leave(entry, "damaged", "its name is not one that is asked for");
+    if (!entry.well_named) return Leave(entry, "damaged", "no reader looks for this name");
     if (entry.state == EntryState::kLocked) return Leave(entry, "in use");
     if (entry.state != EntryState::kDone) return Leave(entry, "unfinished");
     NXDKIT_ASSIGN(const There there, AskThere(EntryName(entry), false));
@@ -78,8 +78,8 @@ class Merger {
 
   static std::string Words(const Status& status) { return status.error().message(); }
 
-  // Who works on it is not asked when it is we who hold it. Without `damaged` what is finished
-  // counts as whole.
+  // With `held` the lock is ours, so nobody else works on the entry. Without options_.damaged a
+  // finished entry counts as whole.
   Result<There> AskThere(const std::string& name, bool held) const {
     const Result<CacheEntry> there = ReadEntryOf(into_, name, moment_);
     if (!there.ok() && there.error().code() == Errc::kNotFound) return There::kNothing;
@@ -93,7 +93,7 @@ class Merger {
 
   TreeCheckOptions Check() const { return {options_.poll, options_.check_blob}; }
 
-  // Errors of damage are those of the entry.
+  // An error that means damage is charged to the entry.
   Status Copy(const CacheEntry& entry, const char* reason) {
     const KeepAccessTime keep(PayloadPath(from_, entry));
     std::optional<FolderLock> reading;
@@ -159,8 +159,8 @@ class Merger {
     return ReplaceGraph(copy.path, *moved->text);
   }
 
-  // The copy is on the disk; it gets its name, unless another was quicker. Trash is removed when
-  // the lock is released.
+  // Renames the synced copy, unless another process was faster. Trash is removed when the lock is
+  // released.
   Status Publish(const std::string& aside, const std::string& name) {
     std::string trash;
     NXDKIT_TRY(PublishUnderLock(aside, name, trash));
@@ -174,7 +174,7 @@ class Merger {
     if (!hold) return TakeBack(aside, name, "in use");
     NXDKIT_ASSIGN(const bool published, PublishNew(aside, target));
     if (published) return OkStatus();
-    // A tree of libneuronxla locks the folder of an entry, which was not there a moment ago.
+    // In a libneuronxla tree the entry's folder is locked, and it did not exist a moment ago.
     std::optional<EntryHold> folder;
     if (into_.kind == TreeKind::kXla && !hold->holds()) {
       NXDKIT_ASSIGN(std::optional<EntryHold> again, Hold(name));
@@ -194,7 +194,8 @@ class Merger {
     return HoldEntry(into_, name, {moment_, options_.neff_tree_locks, false});
   }
 
-  // Somebody made the entry, or began to, since it was looked at; or took the name of its binary.
+  // Another process has made the entry, or begun to, since the check; or it has taken the name of a
+  // binary.
   Status TakeBack(const std::string& aside, const std::string& name, const std::string& reason,
                   const std::string& message = "") {
     Withdraw(report_, name, reason, message);
@@ -210,7 +211,7 @@ class Merger {
   MergeReport report_;
 };
 
-// Both roots as absolute paths without links; that of INTO as far as it is there.
+// Both roots as absolute paths without links; for INTO as far as it exists.
 Status Resolve(FoundTree& from, FoundTree& into) {
   NXDKIT_TRY(RealPath(from.root).To(from.root));
   NXDKIT_TRY(RealPath(into.root).To(into.root));
@@ -218,7 +219,7 @@ Status Resolve(FoundTree& from, FoundTree& into) {
     return a == b || b.starts_with(a + "/");
   };
   if (holds(from.root, into.root) || holds(into.root, from.root))
-    return BadUsage("{} and {} are one tree, or one holds the other", from.root, into.root);
+    return BadUsage("{} and {} are one tree, or one contains the other", from.root, into.root);
   NXDKIT_TRY(CheckNotMixed(from));
   NXDKIT_TRY(CheckNotMixed(into));
   if (from.is_empty) from.kind = into.kind;

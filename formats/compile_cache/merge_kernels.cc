@@ -21,12 +21,13 @@ constexpr std::string_view kDigestMark = "sha256:";
 constexpr size_t kPrefixOfDigest = 16;
 constexpr int kMostFolders = 100;  // each needs another process to remove the folder in between
 
-// Errors of what lies in a tree, which leave one kernel; others end the command.
+// Whether the error is one of a tree's contents, which leaves out one kernel; others end the
+// command.
 bool IsOfTheTree(const Error& error) {
   return ExitCode(error.code()) <= ExitCode(Errc::kUnsupported);
 }
 
-// "<16 hex>-k.klir": names of kernels' binaries collide, and two may bring theirs at once.
+// "<16 hex>-k.klir": names of kernels' binaries collide, and two merges may copy theirs at once.
 std::string NameWithDigest(const std::string& name, std::string_view digest) {
   const std::string prefix(digest.substr(kDigestMark.size(), kPrefixOfDigest));
   return name.starts_with(prefix + "-") ? name : prefix + "-" + name;
@@ -105,7 +106,7 @@ Status KernelMover::MergeOne(const std::string& name) {
                     [this, aside, moving] { return Publish(aside, moving); });
 }
 
-// The file is on the disk; it gets its name, unless another was quicker with it or its binary.
+// Renames the synced file, unless another process was faster with it or its binary.
 Status KernelMover::Publish(const std::string& aside, const Moving& kernel) {
   const auto withdraw = [&](const std::string& reason, const std::string& message) {
     Withdraw(report_, kernel.name, reason, message);
@@ -117,7 +118,7 @@ Status KernelMover::Publish(const std::string& aside, const Moving& kernel) {
   if (!hold) return withdraw("in use", "");
   NXDKIT_ASSIGN(const bool published, PublishNew(aside, target));
   if (published) return OkStatus();
-  digests_.clear();  // those of INTO may be others by now
+  digests_.clear();  // INTO's may have changed by now
   NXDKIT_ASSIGN(const MergeItem found, Compare(kernel));
   if (found.reason == "damaged" && kernel.replaces) return PublishOver(aside, target);
   return withdraw(found.reason == "same" ? "" : found.reason, found.message);
@@ -156,7 +157,7 @@ Result<std::string> KernelMover::Bring(const std::string& binary, const std::str
   }
   NXDKIT_TRY(LockBinaries());
   NXDKIT_ASSIGN(const std::string digest, DigestAt(source));
-  if (digest.empty()) return NotFound("it went while it was looked at").in(source);
+  if (digest.empty()) return NotFound("it disappeared while it was read").in(source);
   if (copy.empty()) {
     const std::string name = NameWithDigest(BaseName(binary), digest);
     const std::string target = JoinPath(KernelBinaryFolder(into_), name);

@@ -1,5 +1,5 @@
-// PRIVATE: the kernels of one vLLM Neuron tree brought into another, with the binaries that they
-// name. Facts: FORMAT.md beside this file, read from source, not run.
+// PRIVATE: merges the kernels of one vLLM Neuron tree into another, with the binaries that they
+// name. Facts: FORMAT.md, read from source, not run.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 
 namespace nxdkit::neff {
 
-// Takes back that an item was copied: it is left for this reason, or with "" was there already.
+// Undoes the report of a copied item: it is left for this reason, or, with "", was already there.
 void Withdraw(MergeReport& report, const std::string& name, const std::string& reason,
               const std::string& message = "");
 
@@ -23,15 +23,15 @@ struct MovedGraph {
   std::vector<std::string> binaries;  // paths in INTO that it names
 };
 
-// Binaries go to INTO/nki/binaries/, under names that begin with their digests, and the paths in
-// what is copied are those: so a tree that was merged together has all that it names. The engine's
-// own promotion leaves out what is in nki/ when there is a nki/ already.
+// Binaries are copied to INTO/nki/binaries/, under names that begin with their digests, and the
+// copied files name these paths: so a merged tree has everything that it names. The engine's own
+// promotion skips nki/ when there is one already.
 //
-// The folder of the binaries is locked for reading from the first one on, as long as this lives: no
-// prune takes one that nothing names yet.
+// The folder of the binaries is locked for reading from the first one on, during the lifetime of
+// this object: no prune removes a binary that nothing names yet.
 class KernelMover {
  public:
-  // The roots are absolute. Nothing is written in a dry run. All live longer than the batch waits.
+  // The roots are absolute. Nothing is written in a dry run. All arguments must outlive the batch.
   KernelMover(std::string from, std::string into, const MergeOptions& options, Batch& batch,
               MergeReport& report)
       : from_(std::move(from)),
@@ -42,15 +42,15 @@ class KernelMover {
 
   Status MergeAll();
 
-  // The graph of an entry with the paths of binaries as they are in INTO, which are brought there.
-  // Binaries that are nowhere go to `missing`.
+  // Copies the binaries of an entry's graph to INTO, and returns the graph with their paths there.
+  // Binaries that are missing are added to `missing`.
   Result<MovedGraph> MoveGraph(const std::string& graph, std::vector<std::string>& missing);
 
-  // One of these, published by now, at whose path another file lies; "" for none.
+  // The first of these, published by now, at whose path there is another file; "" for none.
   std::string LostOf(const std::vector<std::string>& binaries) const;
 
  private:
-  // A kernel on its way.
+  // A kernel being merged.
   struct Moving {
     std::string name;    // nki/<key>.json
     std::string ours;    // KernelWithoutPaths
@@ -60,11 +60,11 @@ class KernelMover {
   };
   Status MergeOne(const std::string& name);
   Status Publish(const std::string& aside, const Moving& kernel);
-  // The reason is "same", "differs" or "damaged": of INTO's file, beside ours.
+  // Compares INTO's file with ours. The reason is "same", "differs" or "damaged".
   Result<MergeItem> Compare(const Moving& kernel);
-  // Where the binary is in INTO; "" when it is nowhere.
+  // The binary's path in INTO; "" when it is missing.
   Result<std::string> Bring(const std::string& binary, const std::string& copy);
-  // `target` in INTO, which is to be the same as `source`.
+  // Makes `target` in INTO a copy of `source`.
   Status BringTo(const std::string& source, const std::string& target, const std::string& digest);
   Result<std::string> DigestAt(const std::string& path);  // "sha256:<hex>"; "": no file
   Status CopyAside(const std::string& source, const std::string& target, const std::string& digest);
@@ -76,10 +76,10 @@ class KernelMover {
   Batch& batch_;
   MergeReport& report_;
   std::optional<FolderLock> lock_;
-  std::map<std::string, std::string> brought_;  // from the path that is named, to that in INTO
-  std::map<std::string, std::string> copies_;   // the same of kernels' copies; "": there are two
-  std::map<std::string, std::string> digests_;  // by path; of INTO's, as they will be
-  std::set<std::string> lost_;                  // paths in INTO that another took meanwhile
+  std::map<std::string, std::string> brought_;  // path in INTO, by the path named
+  std::map<std::string, std::string> copies_;   // likewise for kernels' copies; "" if there are two
+  std::map<std::string, std::string> digests_;  // by path; in INTO, as after publication
+  std::set<std::string> lost_;                  // paths in INTO that another process took
 };
 
 }  // namespace nxdkit::neff

@@ -19,7 +19,7 @@ constexpr std::string_view kNeffAside = ".tmp.";
 bool IsPrefix(std::string_view name) { return name.size() == kPrefixDigits && IsLowerHex(name); }
 bool IsOldFolder(std::string_view name) { return name.size() == kOldKeyDigits && IsLowerHex(name); }
 
-// The real folders in one that have such names; all other names go to `strangers`.
+// The real folders in `folder` with suitable names; all other names are added to `strangers`.
 Result<std::vector<std::string>> FoldersIn(const std::string& root, const std::string& folder,
                                            bool (*takes)(std::string_view),
                                            std::vector<std::string>& strangers) {
@@ -36,7 +36,7 @@ Result<std::vector<std::string>> FoldersIn(const std::string& root, const std::s
 
 bool IsTopFolder(std::string_view name) { return IsPrefix(name) || IsOldFolder(name); }
 
-// Where the name should have led its reader; "" for one that is no key.
+// The path where a reader looks for the key; "" if it is not a key.
 std::string PathOfKey(std::string_view key) {
   if (!IsLowerHex(key)) return "";
   if (key.size() == kNeffKeyDigits)

@@ -32,7 +32,7 @@ Status TakeDays(const std::string& value, CachePlace& place) {
   return OkStatus();
 }
 
-// Flags that the wrapper of the compiler takes for itself, each with a value.
+// Flags that the compiler's wrapper handles itself, each with a value.
 struct Flag {
   std::string_view name;
   Status (*take)(const std::string& value, CachePlace& place);
@@ -49,7 +49,7 @@ const Flag* FindFlag(std::string_view name) {
   return found == std::end(kFlags) ? nullptr : found;
 }
 
-// Both "--cache_dir DIR" and "--cache_dir=DIR".
+// Handles both "--cache_dir DIR" and "--cache_dir=DIR".
 Status TakeFlags(const std::vector<std::string>& words, CachePlace& place) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -108,8 +108,8 @@ Result<std::string> RootToRead(const std::string& root) {
 
 std::string OldPlaceNote(const std::string& root) {
   return fmt::format(
-      "{} has no neuronxcc-* folder, its {} has: entries lie there as of old, and are read there; "
-      "new ones are written into {}, and from then on these alone are found",
+      "{} has no neuronxcc-* folder, but its {} has: entries are read from this older place; new "
+      "ones are written into {}, and from then on only these are found",
       root, kOldPlace, root);
 }
 

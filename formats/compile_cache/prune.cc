@@ -35,7 +35,7 @@ class Pruner {
   }
 
  private:
-  // The reason for which an entry goes whatever its age; "" when it stays.
+  // The reason to remove an entry whatever its age; "" when it stays.
   Result<std::string> ReasonOf(const CacheEntry& entry) const {
     const auto reason = [](bool goes, const char* text) { return std::string(goes ? text : ""); };
     if (options_.everything) return reason(true, "clear");
@@ -56,7 +56,7 @@ class Pruner {
     for (const CacheEntry& entry : entries) {
       if (report_.bytes_after <= options_.max_bytes) break;
       const int64_t unused_seconds = (now_ - entry.used_ns) / kSecondNs;
-      if (unused_seconds < options_.keep_seconds) break;  // and so are all that follow
+      if (unused_seconds < options_.keep_seconds) break;  // nor are any that follow
       if (options_.poll) NXDKIT_TRY(options_.poll());
       NXDKIT_TRY(Remove(entry, "least recently used"));
     }
@@ -66,8 +66,8 @@ class Pruner {
   Status Remove(const CacheEntry& entry, const std::string& reason) {
     const Pruned pruned{JoinPath(entry.compiler, entry.module), reason, entry.bytes};
     Result<std::optional<FolderLock>> lock = TryLock(entry.path, FolderLock::Mode::kExclusive);
-    if (!lock.ok() && lock.error().code() == Errc::kNotFound) return Count(pruned);  // another was
-    if (!lock.ok()) return std::move(lock).error();                                  // quicker
+    if (!lock.ok() && lock.error().code() == Errc::kNotFound) return Count(pruned);  // removed by
+    if (!lock.ok()) return std::move(lock).error();  // another prune
     const auto keep = [&] {
       report_.in_use.push_back(pruned);
       return OkStatus();
@@ -86,7 +86,7 @@ class Pruner {
     return OkStatus();
   }
 
-  // Takes what a killed prune had moved there, and what a killed merge had built aside.
+  // Removes what a killed prune had moved there, and a killed merge had begun to build.
   void EmptyTrash() const {
     const Result<std::vector<std::string>> names = ListFolder(root_);
     if (!names.ok()) return;

@@ -42,8 +42,8 @@ Result<bool> PublishNew(const std::string& aside, const std::string& target) {
   if (errno == EEXIST || errno == ENOTEMPTY) return false;
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
     return OutputError("rename it", errno).in(target);
-  // A file system without that: a folder never takes the place of one that holds something, and a
-  // file is asked for first.
+  // A file system without renameat2's flag: a folder never replaces one that is not empty, and for
+  // a file its absence is checked first.
   NXDKIT_ASSIGN(const PathInfo info, LookAtLink(target));
   if (info.kind != PathKind::kMissing) return false;
   if (::rename(aside.c_str(), target.c_str()) == 0) return true;
@@ -73,11 +73,11 @@ Status Batch::Add(std::string aside, uint64_t bytes, std::string parent,
 Status Batch::Flush() {
   if (waiting_.empty()) return OkStatus();
   NXDKIT_TRY(SyncFileSystem(folder_));
-  // Published files are no longer aside; the others are removed when an error ends this.
+  // Published files no longer have temporary names; the others are removed when an error ends this.
   for (const Waiting& each : waiting_) NXDKIT_TRY(each.publish());
   waiting_.clear();
   for (const std::string& parent : std::exchange(parents_, {})) {
-    // Another may have removed the folder, and all that was published in it.
+    // Another process may have removed the folder, and everything published in it.
     NXDKIT_ASSIGN(const bool there, IsFolder(parent));
     if (there) NXDKIT_TRY(SyncFolder(parent));
   }

@@ -1,5 +1,5 @@
-// PRIVATE: files and folders built aside in a tree, brought to the disk, and given their names in
-// one step.
+// PRIVATE: builds files and folders under temporary names in a tree, syncs them, and renames each
+// in one step.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace nxdkit::neff {
 
-// A new file aside, in the place of one that a killed process left. With `like` it has the mode and
-// owner of that file.
+// Writes a new file at `aside`, replacing one left by a killed process. With `like` it gets the
+// mode and owner of that file.
 Status WriteAside(const std::string& aside, std::string_view text, const std::string& like = "");
 
-// Gives what lies at `aside` the name `target`, unless that is taken. Whether it was free.
+// Renames `aside` to `target`, unless that exists; returns whether it did.
 Result<bool> PublishNew(const std::string& aside, const std::string& target);
-// A file takes the place of another.
+// Renames a file over another.
 Status PublishOver(const std::string& aside, const std::string& target);
 
-// Publications that wait until what they publish is on the disk: one sync for many, because one for
-// each file of ten thousand entries takes minutes. Nothing has its name before Flush has synced.
+// Publications that wait until their files are synced: one sync for many, because one for each file
+// of ten thousand entries takes minutes. Nothing gets its name before Flush has synced.
 class Batch {
  public:
-  // `folder` lies on the file system that everything is built on.
+  // `folder` is on the file system on which everything is built.
   explicit Batch(std::string folder) : folder_(std::move(folder)) {}
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
-  // Removes all that still waits: an error ended the work, and may have been a full disk.
+  // Removes everything that still waits: an error, perhaps a full disk, ended the work.
   ~Batch();
 
-  // `publish` renames what lies at `aside` and has `bytes`, under `parent`; in the order of adding.
-  // When the batch is full, all of it is published.
+  // `publish` renames the file or folder at `aside`, which has `bytes`, to a name under `parent`;
+  // in the order of adding. A full batch is published at once.
   Status Add(std::string aside, uint64_t bytes, std::string parent,
              std::function<Status()> publish);
   Status Flush();

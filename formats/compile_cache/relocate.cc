@@ -66,7 +66,7 @@ class Relocator {
     return options_.dry_run ? OkStatus() : Write(file, info, **text);
   }
 
-  // `read`: the file as it was when it was read.
+  // `read`: the file's state when it was read.
   Status Write(const std::string& file, const PathInfo& read, std::string_view text) {
     const std::string path = JoinPath(root_, file);
     const std::string aside = JoinPath(ParentPath(path), AsideName(BaseName(path)));
@@ -78,7 +78,7 @@ class Relocator {
                       [this, file, read, aside] { return Publish(file, read, aside); });
   }
 
-  // Under the lock of the entry or kernel, and only over the file that was read.
+  // Replaces the file under the lock of the entry or kernel, if it is still the one that was read.
   Status Publish(const std::string& file, const PathInfo& read, const std::string& aside) {
     const std::string path = JoinPath(root_, file);
     const bool is_kernel = ParentPath(file) == kLiteKernelFolder;
@@ -124,14 +124,14 @@ class Relocator {
     return GraphWithBinaries(graph, map, options_.poll);
   }
 
-  // The new path of a binary; nullopt when it lies elsewhere.
+  // The new path of a binary; nullopt when it is elsewhere.
   Result<std::optional<std::string>> Moved(const std::string& binary) {
     const std::string& from = options_.from;
     const auto is_in = [&](const std::string& folder) {
       return binary == folder || binary.starts_with(folder + "/");
     };
-    // Where the new folder lies in the old one, a path that was changed before stays: who was ended
-    // on the way begins again.
+    // Where the new folder is inside the old one, a path changed earlier stays: after an
+    // interruption the command is simply run again.
     const bool changed_before = options_.to.starts_with(from + "/") && is_in(options_.to);
     if (!is_in(from) || changed_before) return std::optional<std::string>();
     std::string moved = options_.to + binary.substr(from.size());

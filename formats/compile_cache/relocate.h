@@ -1,4 +1,5 @@
-// The binaries of kernels moved: their paths in nki/*.json and in the graphs of a vLLM Neuron tree.
+// Moves the binaries of kernels: changes their paths in nki/*.json and in the graphs of a vLLM
+// Neuron tree.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace nxdkit::neff {
 
 struct RelocateOptions {
-  std::string from, to;  // absolute folders, or the paths of one binary, without a slash at the end
+  std::string from, to;  // absolute folders, or one binary's paths, without a slash at the end
   bool dry_run = false;
   std::function<Status()> poll;
 };
@@ -21,15 +22,15 @@ struct Relocated {
   std::string reason;  // "" when it was changed; "in use", "gone", "changed meanwhile", its fault
 };
 struct RelocateReport {
-  std::vector<Relocated> changed;    // with dry_run: that would be
-  std::vector<Relocated> left;       // not read, or not understood: their paths are as they were
-  std::vector<std::string> missing;  // new paths at which there is no file
+  std::vector<Relocated> changed;    // with dry_run: would be changed
+  std::vector<Relocated> left;       // not read, or not understood: paths unchanged
+  std::vector<std::string> missing;  // new paths without a file
   uint64_t looked_at = 0;            // files
 };
 
-// Every file is replaced as a whole, in one rename, when it is on the disk, under the lock of its
-// entry or kernel; one that was replaced or removed since it was read is left. Keys do not change:
-// no path is part of one. kUnsupported for other trees, in which nothing names a path.
+// Every file is replaced as a whole, by one rename of a synced copy, under the lock of its entry or
+// kernel; one that was replaced or removed since it was read is left. Keys do not change: paths are
+// not part of them. kUnsupported for other trees, in which nothing names a path.
 Result<RelocateReport> RelocateKernels(const FoundTree& tree, const RelocateOptions& options);
 
 }  // namespace nxdkit::neff

@@ -13,7 +13,7 @@
 namespace nxdkit::neff {
 namespace {
 
-// The folders that have the entry, the one of the latest compiler first.
+// The compilers' folders that have the entry, the latest compiler first.
 Result<std::vector<std::string>> CompilersWith(const std::string& root, const std::string& module) {
   std::vector<std::string> found;
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
@@ -23,14 +23,14 @@ Result<std::vector<std::string>> CompilersWith(const std::string& root, const st
     if (has_module) found.push_back(name);
   }
   std::ranges::sort(found, [](const std::string& a, const std::string& b) {
-    // A version that is not known is not a late one. Runs of digits count as numbers.
+    // An unknown version is not a late one. Runs of digits count as numbers.
     if ((a == kUnknownCompiler) != (b == kUnknownCompiler)) return b == kUnknownCompiler;
     return ::strverscmp(a.c_str(), b.c_str()) > 0;
   });
   return found;
 }
 
-// The sizes alone: quick, and enough to find a file that was cut.
+// Checks sizes only: fast, and enough to find a truncated file.
 Status CheckSizes(const CacheEntry& entry) {
   NXDKIT_ASSIGN(const Manifest manifest, ReadManifest(JoinPath(entry.path, kManifestFile)));
   for (const ManifestFile& file : manifest.files) {
@@ -47,12 +47,12 @@ Status CheckSizes(const CacheEntry& entry) {
 }
 
 void MarkUsed(const CacheEntry& entry) {
-  // A cache that may only be read is used all the same.
+  // A read-only cache can still be used.
   static_cast<void>(::utimensat(AT_FDCWD, JoinPath(entry.path, kDoneFile).c_str(), nullptr, 0) ==
                     0);
 }
 
-// Other files tell whether it is finished, or has failed; a mark that stays means nothing then.
+// Other files show whether it is finished or has failed; a mark that stays then means nothing.
 void RemoveMark(const std::string& path) { ::unlink(JoinPath(path, kMakingFile).c_str()); }
 
 }  // namespace
@@ -93,7 +93,7 @@ Result<CacheSlot> CacheSlot::Make(const std::string& root, const std::string& co
 
 Status CacheSlot::RemoveAllBut(std::string_view kept) {
   NXDKIT_ASSIGN(std::vector<std::string> names, ListFolder(path()));
-  // The marker first: an entry that is half removed is no finished one.
+  // The marker first: a half-removed entry must not look finished.
   std::stable_partition(names.begin(), names.end(),
                         [](const std::string& name) { return name == kDoneFile; });
   for (const std::string& name : names)
@@ -141,7 +141,7 @@ Status CacheSlot::Finish(const CacheKey& key, const std::string& summary, const 
   NXDKIT_TRY(SyncFolder(path()));
   RemoveMark(path());
   NXDKIT_ASSIGN(entry_, ReadEntry(path()));
-  // A lock is not exchanged in one step, but nobody removes what was made this moment.
+  // Exchanging the lock takes two steps, but nobody removes an entry made a moment ago.
   lock_.Release();
   return WaitForLock(path(), FolderLock::Mode::kShared, poll).To(lock_);
 }

@@ -57,7 +57,7 @@ class Sweeper {
  private:
   std::string Path(std::string_view name) const { return JoinPath(tree_.root, name); }
 
-  // The reason for which an entry goes whatever its age; "" when it stays.
+  // The reason to remove an entry whatever its age; "" when it stays.
   Result<std::string> ReasonOf(const CacheEntry& entry) const {
     if (options_.everything) return std::string("clear");
     if (entry.state == EntryState::kEmpty) {
@@ -68,7 +68,7 @@ class Sweeper {
   }
   int64_t QuietSeconds() const { return moment_.shared ? kPatienceSeconds : kQuietSeconds; }
 
-  // A graph whose kernels' binaries are gone is no damage of the entry: it is a hit all the same.
+  // Missing kernel binaries of a graph are not damage of the entry: it still counts as a hit.
   Status FindDamage(const CacheListing& listing) {
     const TreeCheckOptions check{options_.poll, options_.check_blob};
     for (const CacheEntry& entry : listing.entries) {
@@ -124,7 +124,7 @@ class Sweeper {
     return OkStatus();
   }
 
-  // Leftovers, owners that died, and with clear the kernels.
+  // Removes leftovers, dead owners, and with clear the kernels.
   Status SweepBeside(const CacheListing& listing) {
     if (tree_.kind == TreeKind::kNeff) {
       NXDKIT_ASSIGN(const std::vector<std::string> names, AbandonedInNeffTree(listing, moment_));
@@ -158,14 +158,14 @@ class Sweeper {
     NXDKIT_ASSIGN(const OwnerState owner, AskOwner(tree_.root, key, moment_));
     if (owner != OwnerState::kDead) return OkStatus();
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
-    // The hold takes the place of the file, and removes it.
+    // The hold replaces the owner's file, and removes it.
     NXDKIT_ASSIGN(const std::optional<EntryHold> hold, HoldEntry(tree_, key, hold_));
     if (!hold) return OkStatus();
     report_.removed.push_back({name, "dead owner", info.bytes});
     return options_.dry_run ? OkStatus() : RemoveTree(Path(name));
   }
 
-  // A lock that nobody holds, of nothing that is there: a prune or merge was killed that made it.
+  // A lock that nobody holds, for something that no longer exists: left by a killed prune or merge.
   Status SweepLock(const std::string& name, const std::vector<std::string>& of) {
     for (const std::string& each : of) {
       NXDKIT_ASSIGN(const bool there, IsThere(Path(each)));
@@ -182,8 +182,8 @@ class Sweeper {
     return (moment_.now_ns - changed_ns) / kSecondNs < QuietSeconds();
   }
 
-  // Those that nothing names, and with clear all. A merge shares the lock of their folder: what it
-  // brought may not be named yet.
+  // Removes binaries that nothing names, or all with clear. A merge shares the lock of their
+  // folder: its binaries may not be named yet.
   Status SweepBinaries(const std::vector<KernelBinary>& binaries) {
     const std::string folder = JoinPath(kLiteKernelFolder, kLiteBinaryFolder);
     if (tree_.kind != TreeKind::kLite) return OkStatus();
@@ -198,7 +198,7 @@ class Sweeper {
     }
     if (clear) return RemoveCounted({folder, BytesOf(binaries), 0}, "clear");
     if (binaries.empty()) return OkStatus();
-    std::set<std::string> goes;  // in a dry run it is still there
+    std::set<std::string> goes;  // in a dry run they still exist
     for (const Pruned& removed : report_.removed) goes.insert(removed.entry);
     NXDKIT_ASSIGN(const CacheListing listing, ListTreeOf(tree_, moment_));
     NXDKIT_ASSIGN(const std::optional<std::set<std::string>> named,
@@ -223,7 +223,7 @@ class Sweeper {
     return OkStatus();
   }
 
-  // Removes something that is no entry; its bytes are not counted with theirs.
+  // Removes something that is not an entry; its bytes do not count as entries'.
   Status RemoveBeside(const std::string& name, const char* reason) {
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(Path(name)));
     if (!options_.dry_run) NXDKIT_TRY(RemoveTree(Path(name)));
@@ -245,7 +245,7 @@ Result<PruneReport> Sweep(const FoundTree& tree, const PruneOptions& options,
                           const std::string& neff_tree_locks) {
   NXDKIT_CHECK(tree.kind != TreeKind::kXla);
   if (options.only_compiler)
-    return BadUsage("a tree of {}: no entry says what compiled it", TreeName(tree.kind))
+    return BadUsage("a tree of {}: its entries do not record their compiler", TreeName(tree.kind))
         .in(tree.root);
   return Sweeper(tree, options, neff_tree_locks).Run();
 }

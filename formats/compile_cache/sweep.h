@@ -1,5 +1,4 @@
-// Making room in the trees of vLLM Neuron and of TorchNeuron, as prune.h does it in that of
-// libneuronxla.
+// Makes room in the trees of vLLM Neuron and TorchNeuron, as prune.h does in libneuronxla's.
 #pragma once
 
 #include <string>
@@ -9,15 +8,15 @@
 
 namespace nxdkit::neff {
 
-// Goes always: leftovers of processes that died and locks of nothing ("leftover"), unfinished
+// Always removed: leftovers of dead processes and locks without a purpose ("leftover"), unfinished
 // entries that nobody works on ("unfinished") and binaries that nothing names ("not named"), each
-// after it was quiet for ten minutes, or, where a process cannot be asked, a day; and files of
-// owners that died ("dead owner"), at once where a process can be asked, else after a day. With
-// `damaged` entries that IsDamaged says are, and kernels whose binary is gone; with `everything`
-// all entries and kernels. Then the least recently used, as Prune does. kUsage with
-// `only_compiler`: no entry says what compiled it.
+// after ten quiet minutes, or a day where the process cannot be checked; and files of owners that
+// died ("dead owner"), at once where the process can be checked, otherwise after a day. With
+// `damaged` also entries for which IsDamaged is true, and kernels whose binary is missing; with
+// `everything` all entries and kernels. Then the least recently used, as in Prune. kUsage with
+// `only_compiler`: entries do not record their compiler.
 //
-// Each entry goes under its lock: what others work on is left.
+// Each entry is removed under its lock: those that others work on stay.
 Result<PruneReport> Sweep(const FoundTree& tree, const PruneOptions& options,
                           const std::string& neff_tree_locks);
 

@@ -20,7 +20,7 @@ struct TreeRow {
                              const TreeMoment& moment);
   Result<std::vector<EntryFault>> (*verify)(const CacheEntry& entry,
                                             const TreeCheckOptions& options, BinaryLooker* kernels);
-  // Faults of what lies beside entries.
+  // Faults of files outside entries.
   Result<std::vector<EntryFault>> (*beside)(const CacheListing& listing, const TreeMoment& moment,
                                             const TreeCheckOptions& options, BinaryLooker& kernels);
 };
@@ -64,7 +64,7 @@ constexpr TreeRow kNeffRow = {
       std::vector<EntryFault> faults;
       NXDKIT_ASSIGN(const std::vector<std::string> names, AbandonedInNeffTree(listing, moment));
       for (const std::string& name : names)
-        faults.push_back({name, "a leftover of a process that was ended"});
+        faults.push_back({name, "a leftover of a dead process"});
       return faults;
     }};
 
@@ -131,7 +131,7 @@ Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const T
     if (entry.state == EntryState::kLocked || (kind == TreeKind::kXla && !finished)) continue;
     check.checked += finished;
     Result<std::vector<EntryFault>> faults = RowOf(kind).verify(entry, options, &kernels);
-    // It may go while others are read.
+    // It may disappear while others are read.
     if (!faults.ok() && faults.error().code() == Errc::kNotFound) continue;
     if (!faults.ok()) return std::move(faults).error();
     for (EntryFault& fault : *faults)

@@ -1,5 +1,5 @@
-// The trees in which compiled graphs are kept, and which of them a folder is. Facts: FORMAT.md
-// beside this file.
+// The kinds of trees that hold compiled graphs, and how a folder is recognised as one. Facts:
+// FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class TreeKind : uint8_t {
   kLite,  // vLLM Neuron's (lite_tree.h)
   kNeff   // TorchNeuron's (neff_tree.h)
 };
-// The root, below the folders that the variables of vLLM Neuron name.
+// The root, below the folders named by the variables of vLLM Neuron.
 inline constexpr char kBelowVariable[] = "neuron/compile_cache";
 inline constexpr TreeKind kTreeKinds[] = {TreeKind::kXla, TreeKind::kLite, TreeKind::kNeff};
 std::string_view TreeName(TreeKind kind);  // "libneuronxla", "vllm-neuron", "torch-neuronx"
@@ -28,15 +28,15 @@ std::string_view TreeName(TreeKind kind);  // "libneuronxla", "vllm-neuron", "to
 struct FoundTree {
   std::string root;
   TreeKind kind = TreeKind::kXla;
-  bool is_empty = false;  // nothing says what it is; `kind` is then kXla
-  // Another tree of which there are entries. They are strangers in one of libneuronxla.
+  bool is_empty = false;  // the kind is unknown; `kind` is then kXla
+  // Another tree with entries here, which count as strangers in a libneuronxla tree.
   std::optional<TreeKind> also{};
-  // A tree of libneuronxla in kOldPlace of the folder that was named (place.h).
+  // A libneuronxla tree in kOldPlace of the folder that was named (place.h).
   bool is_old_place = false;
 };
-// Asks what lies there. A folder that is no tree, with neuron/compile_cache in it, stands for that
-// one: the variables of the engine name the folder above. Who reads or removes finds the old place
-// of libneuronxla so (place.h). kUnsupported for entries of both other trees in one folder.
+// Recognises the tree at a path. If a folder is not a tree and contains neuron/compile_cache, that
+// one is taken: the engine's variables name the folder above. Readers and removers also find
+// libneuronxla's old place (place.h). kUnsupported for entries of both other trees in one folder.
 Result<FoundTree> FindTree(const std::string& path);
 Result<FoundTree> FindTreeToWrite(const std::string& path);
 // kUnsupported for entries of two trees in one folder.
@@ -45,8 +45,8 @@ Status CheckNotMixed(const FoundTree& tree);
 Result<CacheListing> ListTreeOf(const FoundTree& tree, const TreeMoment& moment);
 
 struct TreeFault {
-  std::string entry;  // "" for what lies beside entries
-  std::string file;   // in the entry, or below the root; "" for the entry itself
+  std::string entry;  // "" for files outside entries
+  std::string file;   // in the entry, or below the root; "" for the entry
   std::string message;
   Severity severity = Severity::kDamage;
 };
@@ -58,11 +58,12 @@ struct TreeCheckOptions {
   std::function<Status()> poll;
   BlobCheck check_blob;
 };
-// Finished entries of the first tree are checked; all of the others, and what lies beside them.
+// Checks finished entries in a libneuronxla tree; in the others all entries, and files outside
+// them.
 Result<TreeCheck> VerifyTree(TreeKind kind, const CacheListing& listing, const TreeMoment& moment,
                              const TreeCheckOptions& options);
 
-// One entry as it is now, by its name; kNotFound. And its faults, its paths aside.
+// The current state of one entry, by its name; kNotFound. Then its faults, without its paths.
 Result<CacheEntry> ReadEntryOf(const FoundTree& tree, const std::string& name,
                                const TreeMoment& moment);
 Result<std::vector<EntryFault>> VerifyEntryOf(TreeKind kind, const CacheEntry& entry,

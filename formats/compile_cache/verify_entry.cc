@@ -39,7 +39,7 @@ class Verifier {
     if (has_manifest)
       NXDKIT_TRY(Keep(kManifestFile, CheckManifest()));
     else if (entry_.payload == kBlobFile)
-      Add(kManifestFile, "missing: nothing says what model.pt has to be");
+      Add(kManifestFile, "missing: model.pt cannot be checked without it");
     return std::move(faults_);
   }
 
@@ -71,7 +71,7 @@ class Verifier {
     return OkStatus();
   }
 
-  // The graph, where it is kept compressed: its checksum.
+  // The checksum of the graph, where it is stored compressed.
   Status CheckCompressed() {
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));
     for (const std::string& name : names) {
@@ -95,7 +95,7 @@ class Verifier {
     return stream.Drain(poll_);
   }
 
-  // model.pt, and model_<part>.pt of models in several parts.
+  // model.pt, and model_<part>.pt for models in several parts.
   Status CheckBlobs() {
     if (!check_blob_) return OkStatus();
     NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(entry_.path));

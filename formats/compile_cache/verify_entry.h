@@ -10,22 +10,22 @@
 
 namespace nxdkit::neff {
 
-// Faults of a model.pt, one line each; given by the caller, because one format's folder
-// does not include another's.
+// Faults of a model.pt, one line each; passed in by the caller, because one format's folder does
+// not include another's.
 using BlobCheck = std::function<Result<std::vector<std::string>>(
     const std::string& path, const std::function<Status()>& poll)>;
 
-// How much a fault is worth.
+// The severity of a fault.
 enum class Severity : uint8_t {
-  kRemark,  // told; the engine does not mind
-  kWrong,   // a finding: the engine may be wrong with it, or does its work again
-  kDamage   // the same, and the entry is not to be kept or passed on
+  kRemark,  // reported; the engine does not mind
+  kWrong,   // a finding: the engine may fail, or repeats its work
+  kDamage   // also a finding; the entry must not be kept or passed on
 };
 
-// Faults of a finished entry, one line each: flags that the name does not follow from, a
-// damaged NEFF header, a payload without its hash, a compressed graph without its checksum, files
-// that are not those of the manifest, and what `check_blob` finds in a blob. Reads all of it;
-// leaves the time of last use alone.
+// Faults of a finished entry, one line each: flags that contradict the name, a damaged NEFF header,
+// a payload without its hash, a compressed graph without its checksum, files that differ from the
+// manifest, and faults that `check_blob` finds in a blob. Reads everything; leaves the time of last
+// use unchanged.
 struct EntryFault {
   std::string file;  // inside the entry; "" for the entry itself
   std::string message;

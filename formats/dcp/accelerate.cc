@@ -13,19 +13,19 @@ namespace {
 constexpr char kModelFolder[] = "pytorch_model_fsdp_0";
 constexpr char kOptimizerFolder[] = "optimizer_0";
 constexpr char kAcceleratesScheduler[] = "scheduler.bin";
-constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // of FULL_STATE_DICT
+constexpr char kWholeModel[] = "pytorch_model_fsdp.bin";  // written with FULL_STATE_DICT
 constexpr char kWholeOptimizer[] = "optimizer.bin";
 
 Status AddScheduler(const std::string& path, const Looker& look, Folder& out) {
   NXDKIT_ASSIGN(const bool accelerates, look.HasFile(path, kAcceleratesScheduler));
   if (accelerates)
-    AddWarning(out, "scheduler.bin is left: accelerate counts a step of every rank in it");
+    AddWarning(out, "scheduler.bin is left out: accelerate counts a step of every rank in it");
   return AddSchedulerFile(path, look, out);
 }
 
 Result<Folder> OpenWholeModel(const std::string& path) {
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
-  if (!archive.root.dict()) return Corrupt("no dict of tensors").in(path);
+  if (!archive.root.dict()) return Corrupt("not a dict of tensors").in(path);
   Folder out;
   WholeArchive whole(archive, out);
   for (const auto& [key, value] : *archive.root.dict())
@@ -39,7 +39,7 @@ Result<Folder> OpenWholeOptimizer(const std::string& path) {
   const torch::PickleValue* state = archive.root.dict() ? archive.root.Find("state") : nullptr;
   const torch::PickleValue* groups = state ? archive.root.Find("param_groups") : nullptr;
   if (!state || !state->dict() || !groups || !groups->list())
-    return Corrupt("no state of an optimizer by names").in(path);
+    return Corrupt("not an optimizer's state by names").in(path);
   Folder out;
   WholeArchive whole(archive, out);
   for (const auto& [name, kept] : *state->dict()) {
@@ -51,7 +51,7 @@ Result<Folder> OpenWholeOptimizer(const std::string& path) {
   }
   for (size_t g = 0; g < groups->list()->size(); ++g) {
     const torch::PickleDict* options = (*groups->list())[g].dict();
-    if (!options) return Corrupt("a group of options that is no dict").in(path);
+    if (!options) return Corrupt("a group of options that is not a dict").in(path);
     for (const auto& [option, value] : *options)
       if (option.string())
         whole.AddAny("optimizer.param_groups." + std::to_string(g) + "." + *option.string(), value);

@@ -11,7 +11,7 @@
 namespace nxdkit::dcp {
 namespace {
 
-constexpr char kArchiveName[] = "archive";  // as torch.save calls what it writes into a stream
+constexpr char kArchiveName[] = "archive";  // torch.save's name when it writes into a stream
 
 class ItemsEncoder : public FileEncoder {
  public:
@@ -82,7 +82,7 @@ class ItemsEncoder : public FileEncoder {
     std::unique_ptr<FileEncoder> archive;
   };
 
-  // The place of an item of so many bytes.
+  // Reserves `bytes` for an item; returns its offset.
   Result<uint64_t> Grow(uint64_t bytes) {
     constexpr uint64_t kMaxFileBytes = uint64_t{1} << 63;
     const auto end = CheckedAdd(bytes_, bytes);

@@ -1,4 +1,4 @@
-// A data file of a distributed checkpoint: torch archives, one after the other.
+// A data file of a distributed checkpoint: torch archives, one after another.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace nxdkit::dcp {
 
 std::string DataFileName(int rank);  // "__3_0.distcp"
 
-// Where an item lies in its file.
+// The place of an item in its file.
 struct ItemRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;

@@ -24,7 +24,7 @@ constexpr size_t kMaxWarnings = 20;
 
 using MaybeForm = std::optional<FolderForm>;
 
-// By the file that its reader in torch would look for; nullopt when there is none of them.
+// The form, by the file that its reader in torch would look for; nullopt when none of them exists.
 Result<MaybeForm> FormOf(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool has_metadata, look.HasFile(path, kMetadataFile));
   if (has_metadata) return MaybeForm(FolderForm::kCheckpoint);
@@ -40,7 +40,7 @@ Result<MaybeForm> FormOf(const std::string& path, const Looker& look) {
 }
 
 Error Unfinished(const std::string& path) {
-  return Corrupt("there is no .metadata: the save did not come to its end")
+  return Corrupt("there is no .metadata: the save was not completed")
       .in(path)
       .hint("torch writes it last; take an earlier checkpoint");
 }
@@ -54,7 +54,7 @@ Result<Folder> OpenAs(FolderForm form, const std::string& path, const Looker& lo
   return OpenCheckpoint(path);
 }
 
-// Copies of a number: whoever asks for it reads one of them.
+// The chunks of a number are copies: a reader takes any one of them.
 Status CheckScalar(const StoredEntry& entry) {
   std::string first;
   for (const StoredChunk& chunk : entry.chunks) {
@@ -63,7 +63,7 @@ Status CheckScalar(const StoredEntry& entry) {
                                             std::as_writable_bytes(std::span(bytes))));
     if (first.empty()) first = bytes;
     if (bytes != first)
-      return Corrupt("the number is not the one that {} has",
+      return Corrupt("the number differs from that in {}",
                      BaseName(entry.chunks[0].stored.storage->path()))
           .in(chunk.stored.storage->path());
   }
@@ -134,7 +134,7 @@ void AddWarning(Folder& folder, std::string warning) {
 
 void WarnOfDifference(Folder& folder, const std::string& key) {
   AddWarning(folder,
-             fmt::format("{}: {}: the ranks have different values; that of the lowest one is taken",
+             fmt::format("{}: {}: the ranks have different values; the lowest rank's is taken",
                          folder.path, EscapeControl(key)));
 }
 

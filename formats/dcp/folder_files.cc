@@ -55,12 +55,11 @@ Result<FolderFiles> FolderFiles::Open(const std::string& folder, const std::set<
   if (names.size() > kMaxOpenFiles)
     out.cache_ = std::make_shared<FileCache>(FileCache::Mode::kRead, kMaxOpenFiles);
   NXDKIT_ASSIGN(const std::string real_folder, RealPath(folder));
-  std::map<std::string, std::string> seen;  // names, by the file itself
+  std::map<std::string, std::string> seen;  // names, by file identity
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     NXDKIT_ASSIGN(const bool there, IsThere(path));
-    if (!there)
-      return Corrupt("the file is missing; {} says what is in it", BaseName(said_by)).in(path);
+    if (!there) return Corrupt("the file is missing, but {} names it", BaseName(said_by)).in(path);
     NXDKIT_ASSIGN(const std::string real, RealPath(path));
     if (!real.starts_with(real_folder + "/")) return LeadsOut(name).in(said_by);
     const auto [other, added] = seen.emplace(real, name);

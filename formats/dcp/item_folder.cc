@@ -20,21 +20,21 @@ namespace nxdkit::dcp {
 namespace {
 
 constexpr uint64_t kMaxObjectBytes = 64 << 20;
-// What an archive has beside the tensor, at the most; torch's have some 1.5 kB.
+// The most bytes that an archive has in addition to its tensor; torch's have some 1.5 kB.
 constexpr uint64_t kMaxArchiveFrame = 1 << 20;
-// Compressed tensors become a temporary file, and a small folder must not fill a disk. zstd takes
-// weights to less than half, a training state with many zeros to some tenth, so that together they
-// are far from 64 times what is stored. Of zeros alone it makes up to 32,000 times less: a small
-// checkpoint may be little else.
+// Compressed tensors are unpacked into a temporary file, and a small folder must not fill a disk.
+// zstd compresses weights to less than half, a training state with many zeros to about a tenth, so
+// a real checkpoint stays far below a ratio of 64. Zeros alone compress up to 32,000 times, and a
+// small checkpoint may be little else.
 constexpr uint64_t kMaxRatio = 64;
 constexpr uint64_t kMaxSmallRatio = 4096;
 constexpr uint64_t kSmallUnpacked = uint64_t{1} << 30;
 
-// An item, and the key that it belongs to.
+// An item and its key.
 struct Item {
   const ItemPlace* place;
   const std::string* key;
-  uint64_t max_bytes;  // of the archive
+  uint64_t max_bytes;  // of the archive, unpacked
   bool is_object = false;
 };
 
@@ -79,7 +79,7 @@ class ItemOpener {
     return items;
   }
 
-  // Every item inside its file, and beside the others.
+  // Checks that every item is inside its file and does not overlap another.
   Status ListArchives() {
     std::vector<Item> items = Items();
     std::ranges::stable_sort(items, {}, [](const Item& item) {
@@ -96,10 +96,11 @@ class ItemOpener {
         return wrong(Corrupt("the item of {} bytes is not inside the file, which has {}",
                              place->bytes, file.file_bytes));
       const bool same = last && *last == *place;
-      // Tensors may be one; of objects a small file would make as many as it likes.
-      if (same && item.is_object) return wrong(Corrupt("the object lies where another item does"));
+      // Tensors may share a place; objects may not: a small file could hold any number of them.
+      if (same && item.is_object)
+        return wrong(Corrupt("the object is in the place of another item"));
       if (last && !same && last->file == place->file && last->offset + last->bytes > place->offset)
-        return wrong(Corrupt("the item begins inside of another one, which ends at {}",
+        return wrong(Corrupt("the item begins inside another one, which ends at {}",
                              last->offset + last->bytes));
       if (!same && !place->zstd) out_.archives.push_back({file.path, place->offset, place->bytes});
       last = place;
@@ -107,7 +108,7 @@ class ItemOpener {
     return OkStatus();
   }
 
-  // Of the tensors that are compressed, each place once.
+  // The compressed tensors, each place once.
   std::vector<Item> CompressedItems() const {
     std::vector<Item> items;
     std::set<std::pair<std::string_view, uint64_t>> seen;
@@ -118,10 +119,10 @@ class ItemOpener {
     return items;
   }
 
-  // What they may have together, decompressed. Room for what they are said to have there must be
+  // The limit of their unpacked size in total. The disk must have room for the size they declare
   // before a byte is written.
   static Result<uint64_t> RoomFor(const std::vector<Item>& items, const File& file) {
-    uint64_t packed = 0;  // all inside the files, and so no overflow
+    uint64_t packed = 0;  // all inside the files, so it cannot overflow
     std::optional<uint64_t> tensors = 0;
     for (const Item& item : items) {
       packed += item.place->bytes;
@@ -131,15 +132,15 @@ class ItemOpener {
     if (!tensors || *tensors > room)
       return Unsupported(
                  "the compressed tensors, of which this is the largest, have {} bytes stored and "
-                 "more than the {} decompressed that are read of so many",
+                 "more than the limit of {} decompressed",
                  packed, room)
           .on(*std::ranges::max_element(items, {}, &Item::max_bytes)->key)
-          .hint("where the tensors are little but zeros, save them without compression");
+          .hint("if the tensors are mostly zeros, save them without compression");
     NXDKIT_TRY(file.Allocate(*tensors));
     return room;
   }
 
-  // Archives can only be read from a file; of a compressed tensor that is a temporary one.
+  // Archives can only be read from a file; for a compressed tensor that is a temporary one.
   Status DecompressAll() {
     const std::vector<Item> items = CompressedItems();
     if (items.empty()) return OkStatus();
@@ -180,7 +181,8 @@ class ItemOpener {
       NXDKIT_ASSIGN(const std::shared_ptr<const File> file, files_.Get(number));
       return torch::ReadArchiveAt(file, place.offset, place.bytes);
     }
-    // Its checksums are compared now: who looks later finds no archive in the file.
+    // Checksums are compared now: code that verifies files later does not find this archive in the
+    // file.
     const auto [start, bytes] = unpacked_.at({place.file, place.offset});
     Result<torch::Archive> archive =
         torch::ReadArchiveAt(temporary_, start, bytes, {.check_crc = true});
@@ -199,7 +201,7 @@ class ItemOpener {
     };
     NXDKIT_ASSIGN(const torch::Archive archive, ReadArchive(chunk.place, number));
     const torch::TensorIndex* index = archive.root.tensor();
-    if (!index) return wrong(Corrupt("the item holds something else than one tensor"));
+    if (!index) return wrong(Corrupt("the item does not hold exactly one tensor"));
     StoredTensor tensor = archive.tensors.at(index->index);
     if (tensor.shape != chunk.box.extent)
       return wrong(Corrupt("the item holds a tensor of shape {}, .metadata says {}",
@@ -219,12 +221,12 @@ class ItemOpener {
   std::string said_by_;
   Folder out_;
   FolderFiles files_;
-  // Of compressed tensors, by their place: where their archives lie in the temporary file.
+  // Where the archives of compressed tensors are in the temporary file, by the items' place.
   std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, uint64_t>> unpacked_;
   std::shared_ptr<const File> temporary_;
 };
 
-// One metadata of those of all ranks, each of which knows of its own items only.
+// Joins the metadata of all ranks, each of which lists only the rank's own items.
 struct RankJoiner {
   std::string folder;
   Metadata out = {};
@@ -243,7 +245,7 @@ struct RankJoiner {
     return std::move(out);
   }
 
-  // The item of one rank in a file of another one would be told twice, or belong to an older save.
+  // An item of one rank in a file of another would be listed twice, or belong to an older save.
   static Status CheckOwner(int64_t rank, const ItemPlace& place) {
     if (place.file.starts_with(fmt::format("__{}_", rank))) return OkStatus();
     return Corrupt("the item is in {}, which is not a file of rank {}", EscapeControl(place.file),
@@ -265,7 +267,7 @@ struct RankJoiner {
     return OkStatus();
   }
 
-  // All of them for now: FoldObjects compares them when their places have been looked at.
+  // Keeps all of them for now: FoldObjects compares them after their places have been checked.
   Status AddObject(int64_t rank, ObjectEntry& entry) {
     NXDKIT_TRY(CheckOwner(rank, entry.place));
     out.objects.push_back(std::move(entry));
@@ -273,8 +275,8 @@ struct RankJoiner {
   }
 };
 
-// Whether the two are the same bytes. Both are in their files, and beside all others: what is read
-// for all of them is no more than the files have.
+// Whether the two have the same bytes. Both are inside their files, and overlap nothing: comparing
+// all objects reads no more bytes than the files have.
 Result<bool> IsSame(const Folder& folder, const ObjectEntry& a, const ObjectEntry& b) {
   if (a.place.bytes != b.place.bytes) return false;
   NXDKIT_ASSIGN(const std::string first, ReadItem(folder, a));
@@ -282,7 +284,7 @@ Result<bool> IsSame(const Folder& folder, const ObjectEntry& a, const ObjectEntr
   return first == second;
 }
 
-// Every rank saves all objects. Where they differ, the lowest rank's is taken, and it is said.
+// Every rank saves all objects. Where they differ, the lowest rank's is taken, with a warning.
 Status FoldObjects(Folder& folder) {
   std::vector<ObjectEntry> kept;
   std::unordered_map<std::string, size_t> numbers;  // of these, by key
@@ -301,7 +303,7 @@ Status FoldObjects(Folder& folder) {
   return OkStatus();
 }
 
-// The file that the object's item is in, and inside of which it is.
+// The file that holds the object's item, which must be inside it.
 Result<std::shared_ptr<const File>> OpenItem(const Folder& folder, const ObjectEntry& entry) {
   const ItemPlace& place = entry.place;
   if (place.bytes > kMaxObjectBytes)
@@ -319,7 +321,7 @@ Result<std::shared_ptr<const File>> OpenItem(const Folder& folder, const ObjectE
 
 std::string RankMetadataName(int64_t rank) { return fmt::format("__{}{}", rank, kMetadataFile); }
 
-// Of all ranks, from 0 on without a gap.
+// The number of ranks, which must count from 0 without a gap.
 Result<int64_t> CountRanks(const std::string& folder, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
   std::set<int64_t> ranks;
@@ -328,7 +330,7 @@ Result<int64_t> CountRanks(const std::string& folder, const Looker& look) {
   const auto count = static_cast<int64_t>(ranks.size());
   for (int64_t rank = 0; rank < count; ++rank)
     if (!ranks.contains(rank))
-      return Corrupt("there is no {}, and there is {}: the save of a rank did not come to its end",
+      return Corrupt("there is no {}, and there is {}: the save of a rank was not completed",
                      RankMetadataName(rank), RankMetadataName(*ranks.rbegin()))
           .in(folder);
   return count;

@@ -1,5 +1,5 @@
-// PRIVATE: folders whose tensors and objects are items, each a torch archive inside a file, as the
-// metadata says: one .metadata of all, or one of every rank.
+// PRIVATE: folders whose tensors and objects are items, each a torch archive inside a file, as
+// listed by one .metadata for all ranks or one for each.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,16 @@
 
 namespace nxdkit::dcp {
 
-// With .metadata.
+// Opens a folder with .metadata.
 Result<Folder> OpenCheckpoint(const std::string& path);
-// With __0.metadata, __1.metadata, ...: saved without collectives, every rank by itself.
+// Opens a folder with __0.metadata, __1.metadata, ...: saved without collectives, each rank by
+// itself.
 Result<Folder> OpenRankLocal(const std::string& path, const Looker& look);
 
-// The rank whose metadata the file is, from its name "__3.metadata".
+// The rank in a metadata file's name, "__3.metadata".
 std::optional<int64_t> RankOfMetadata(std::string_view name);
 
-// The bytes of an object's archive, which lies in a file of the folder.
+// The bytes of an object's archive, in a file of the folder.
 Result<std::string> ReadItem(const Folder& folder, const ObjectEntry& entry);
 Result<torch::Archive> ReadItemArchive(
     const Folder& folder, const ObjectEntry& entry,

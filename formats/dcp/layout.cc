@@ -17,7 +17,7 @@ namespace {
 using models::Model;
 using models::Param;
 
-// The modules of transformers 5, as texts of families name that spelling.
+// The modules of transformers 5, by the name of that spelling in the families' texts.
 constexpr std::string_view kFusedSpelling = "memory";
 
 // Vectors are whole on all ranks.

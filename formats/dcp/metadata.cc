@@ -22,7 +22,7 @@ using torch::PickleValue;
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNamesBytes = 200;
 
-// The first part of a usual path of two; "": it is one of one.
+// The first part of a usual path of two parts; "" when the path has one.
 std::string_view TopOf(std::string_view key) {
   for (const std::string_view top : {"optimizer", "lr_scheduler", "train_state"})
     if (key.starts_with(top) && key.substr(top.size()).starts_with('.')) return top;
@@ -45,7 +45,7 @@ Result<const PickleValue*> StateOf(const PickleValue& value, std::string_view cl
     return Corrupt("a value is {}, expected a {}", record ? record->name : "no record", class_name);
   if (!record->arguments.empty()) return Corrupt("a {} with arguments", class_name);
   if (!record->state || !record->state->dict())
-    return Corrupt("a {} whose state is no dict", class_name);
+    return Corrupt("a {} whose state is not a dict", class_name);
   return &*record->state;
 }
 
@@ -60,16 +60,16 @@ Result<Shape> SizeOf(const PickleValue* value, std::string_view name) {
   return size->dims;
 }
 
-// Only the dtype counts: an archive has its own strides, and the rest is about memory.
+// Only the dtype counts: an archive has its own strides, and the other properties concern memory.
 Result<Dtype> DtypeOf(const PickleValue* value) {
   const PickleRecord* record = value ? value->record() : nullptr;
   if (!record || (record->name != kPropertiesClass && record->name != kOldPropertiesClass))
-    return Corrupt("properties are missing, or no TensorProperties");
+    return Corrupt("properties are missing, or not TensorProperties");
   const torch::PickleList* fields = record->state ? record->state->list() : nullptr;
   if (!fields || fields->size() < 5 || fields->size() > 6)
     return Corrupt("properties have {} fields, expected 5 or 6", fields ? fields->size() : 0);
   const auto* dtype = std::get_if<Dtype>(&fields->front().value);
-  if (!dtype) return Corrupt("the first field of properties is no dtype that is known");
+  if (!dtype) return Corrupt("the first field of properties is not a known dtype");
   if (ElementBytes(*dtype) == 0)
     return Unsupported("elements of {} are smaller than a byte", Name(*dtype));
   const PickleRecord* layout = (*fields)[1].record();
@@ -79,12 +79,12 @@ Result<Dtype> DtypeOf(const PickleValue* value) {
   return *dtype;
 }
 
-// Compared by key and offset: the number that an index also has is a hint.
+// Items are compared by key and offset: the number that an index may also have is a hint.
 std::string IndexKey(const std::string& key, const Shape& offset, bool is_tensor) {
   return fmt::format("{}\n{}", is_tensor ? ShapeText(offset) : "", key);
 }
 
-// Absent before torch 2.8. What a second major version will mean, nobody can know.
+// Absent before torch 2.8. A second major version is unknown territory.
 Status CheckVersion(const PickleValue& version) {
   if (std::holds_alternative<PickleValue::None>(version.value)) return OkStatus();
   if (!version.string()) return Corrupt("version is not a string");
@@ -95,7 +95,7 @@ Status CheckVersion(const PickleValue& version) {
 
 struct MetadataParser {
   bool whole;
-  // By IndexKey; those that nobody asked for.
+  // By IndexKey; entries are removed as chunks and objects claim them.
   std::unordered_map<std::string, ItemPlace> places = {};
   Metadata out = {};
 
@@ -131,8 +131,8 @@ struct MetadataParser {
     return OkStatus();
   }
 
-  // One descriptor is known. Of several, torch's reader undoes them in another order than its
-  // writer says.
+  // One descriptor is known. With several, torch's reader undoes them in another order than its
+  // writer records.
   static Result<bool> IsCompressed(const PickleValue* transforms) {
     if (!transforms || std::holds_alternative<PickleValue::None>(transforms->value)) return false;
     if (!transforms->list()) return Corrupt("transform_descriptors are not a list");
@@ -173,7 +173,7 @@ struct MetadataParser {
         .on(first.substr(first.find('\n') + 1));
   }
 
-  // The place of a chunk or an object, which is used up.
+  // Takes the place of a chunk or an object out of the map.
   Result<ItemPlace> TakePlace(const std::string& key, const Shape& lo, bool is_tensor) {
     const auto found = places.find(IndexKey(key, lo, is_tensor));
     if (found == places.end())
@@ -206,8 +206,8 @@ struct MetadataParser {
     return OkStatus();
   }
 
-  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, which may
-  // be that of a chunk with elements: those have their places first.
+  // A rank without rows writes an empty chunk. Before torch 2.7 it did so at any offset, possibly
+  // that of a chunk with elements: those take their places first.
   Status ReadChunk(TensorEntry& entry, const PickleValue& value, std::vector<Shape>& empty) {
     NXDKIT_ASSIGN(const PickleValue* state, StateOf(value, kChunkClass));
     Box box;
@@ -239,7 +239,7 @@ struct MetadataParser {
   Status ReadPath(const std::string& key, const PickleValue& path) {
     for (const PickleValue& part : *path.list())
       if (!part.string() && !part.integer())
-        return Corrupt("planner_data names a path of other things than strings and numbers");
+        return Corrupt("planner_data has a path with parts other than strings and numbers");
     out.SetPath(key, path);
     return OkStatus();
   }
@@ -271,7 +271,7 @@ Result<Metadata> ParsePartOfMetadata(std::string_view pickle) { return Parse(pic
 Status CheckBox(const Box& box, const Shape& shape) {
   for (size_t d = 0; d < shape.size(); ++d)
     if (box.lo[d] > shape[d] || box.extent[d] > shape[d] - box.lo[d])
-      return Corrupt("the chunk of sizes {} at {} is outside of the tensor's shape {}",
+      return Corrupt("the chunk of sizes {} at {} is outside the tensor's shape {}",
                      ShapeText(box.extent), ShapeText(box.lo), ShapeText(shape));
   return OkStatus();
 }
@@ -295,7 +295,7 @@ Status CheckCover(std::vector<Box> boxes, const Shape& shape) {
   if (covered == all) return OkStatus();
   return Corrupt("the chunks hold {} of the tensor's {} elements {}", covered, all,
                  ShapeText(shape))
-      .hint("torch loads such a file without a word, and leaves the gap as it was");
+      .hint("torch silently loads such a file, and leaves the gap as it was");
 }
 
 }  // namespace nxdkit::dcp

@@ -27,8 +27,8 @@ constexpr const char* kRecords[] = {
     "pathlib.PurePosixPath",
     "pathlib.WindowsPath",
     "pathlib._local.PosixPath",
-    "builtins.getattr",  // of an enum's member, by some versions of Python
-    // The plans of the ranks, which Megatron keeps beside it.
+    "builtins.getattr",  // used for an enum's member by some versions of Python
+    // The plans of the ranks, which Megatron stores as well.
     kMegatronClass,
     "megatron.core.dist_checkpointing.strategies.torch.MCoreSavePlan",
     "torch.distributed.checkpoint.planner.SavePlan",

@@ -1,4 +1,4 @@
-// PRIVATE to formats/dcp: the classes that a .metadata names, for reader and writer alike.
+// PRIVATE to formats/dcp: the classes that a .metadata names, for reader and writer.
 #pragma once
 
 #include "formats/torch/pickle_globals.h"
@@ -6,7 +6,7 @@
 namespace nxdkit::dcp {
 
 inline constexpr char kMetadataClass[] = "torch.distributed.checkpoint.metadata.Metadata";
-// The same, with what Megatron-Core 0.15 adds to it.
+// The metadata class of Megatron-Core 0.15, which adds fields to torch's.
 inline constexpr char kMegatronClass[] =
     "megatron.core.dist_checkpointing.strategies.torch.MCoreMetadata";
 inline constexpr const char* kMetadataClasses[] = {kMetadataClass, kMegatronClass};
@@ -24,12 +24,11 @@ inline constexpr char kGetLayout[] = "torch.serialization._get_layout";
 inline constexpr char kStrided[] = "torch.strided";
 // The only transformation of items that torch has.
 inline constexpr char kZstd[] = "stream.zstd/1";
-// As torch before 2.3 had them.
+// The class's name before torch 2.3.
 inline constexpr char kOldPropertiesClass[] =
     "torch.distributed._shard.sharded_tensor.metadata.TensorProperties";
 
-// Everything that a .metadata of torch 2.0 to 2.15 names, or one of Megatron-Core 0.11 to 0.19, and
-// nothing else.
+// The globals of a .metadata of torch 2.0 to 2.15, or of Megatron-Core 0.11 to 0.19, and no others.
 const torch::GlobalTable& MetadataGlobals();
 
 }  // namespace nxdkit::dcp

@@ -26,7 +26,7 @@ PickleValue Object(const char* class_name, PickleDict attributes) {
   return Record({class_name, false, {}, PickleValue::MakeDict(std::move(attributes))});
 }
 
-// The five that torch before 2.15 has; a sixth, strides, it would not take.
+// The five properties of torch before 2.15, which would reject the sixth, strides.
 PickleValue Properties(Dtype dtype) {
   PickleList fields;
   fields.push_back({dtype});

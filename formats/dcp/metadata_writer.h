@@ -1,4 +1,4 @@
-// Writes what metadata.h reads.
+// Writes the metadata that metadata.h reads.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace nxdkit::dcp {
 
-// A pickle of protocol 2 that torch 2.3 and newer load, without a word on where, when and by whom
-// it was written. Same metadata, same bytes.
+// A pickle of protocol 2 that torch 2.3 and newer load. It records nothing about where, when and by
+// whom it was written. Same metadata, same bytes.
 Result<std::string> WriteMetadata(const Metadata& metadata);
 
 }  // namespace nxdkit::dcp

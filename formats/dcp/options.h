@@ -1,4 +1,4 @@
-// How a PyTorch distributed checkpoint is to be written.
+// Options for writing a PyTorch distributed checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace nxdkit::dcp {
 
-// Whose names the parameters have.
+// The naming scheme of the parameters.
 enum class Style : uint8_t {
-  kHf,            // those of checkpoints of transformers, and of its modules before version 5
-  kHfFused,       // of its modules since: the experts of a layer in one tensor
+  kHf,            // names in checkpoints of transformers, and of its modules before version 5
+  kHfFused,       // names of its modules since then: the experts of a layer in one tensor
   kTitan,         // TorchTitan's: the optimizer has q, k and v of a layer as one parameter
-  kTitanUnfused,  // the same of a model that is made without `fuse_qkv`
-  kTitan2025,     // the same before April 2026, which 0.2.2 has
+  kTitanUnfused,  // for a model made without `fuse_qkv`
+  kTitan2025,     // before April 2026, as in 0.2.2
 };
 inline constexpr Style kStyles[] = {Style::kHf, Style::kHfFused, Style::kTitan,
                                     Style::kTitanUnfused, Style::kTitan2025};
@@ -23,9 +23,9 @@ inline constexpr Style kStyles[] = {Style::kHf, Style::kHfFused, Style::kTitan,
 std::string_view StyleName(Style style);
 std::optional<Style> StyleFromName(std::string_view name);
 
-// The ranks that the tensors are cut over, one file for each: `tp` parts along the dimension that
+// The ranks over which the tensors are cut, one file for each: `tp` parts along the dimension that
 // tensor parallelism cuts, and `dp` parts of the rows of each of these, as FSDP2 over tensor
-// parallelism does. Rank dp * Mesh::tp + tp.
+// parallelism does. Rank = dp * Mesh::tp + tp.
 struct Mesh {
   int dp = 1;
   int tp = 1;

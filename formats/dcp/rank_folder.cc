@@ -45,14 +45,14 @@ std::optional<NamedFile> ParseFileName(std::string_view name) {
   return NamedFile{std::string(name.substr(0, cut)), *rank};
 }
 
-// What one rank has saved of one item.
+// One rank's saved part of an item.
 struct RankFile {
   std::string item;
   int64_t rank = 0;
   std::string name;
   bool safetensors = false;
-  const RankedItem* metadata = nullptr;  // null: metadata.pkl says nothing of the item
-  int64_t ranks = 0;                     // that have a file of the item
+  const RankedItem* metadata = nullptr;  // null: the item is not in metadata.pkl
+  int64_t ranks = 0;                     // ranks that have a file of the item
 };
 
 class RankOpener {
@@ -66,8 +66,8 @@ class RankOpener {
     NXDKIT_ASSIGN(const std::string real, RealPath(out_.path));
     if (BaseName(real).starts_with(kTemporaryPrefix))
       return Corrupt(
-                 "the save did not come to its end: torch_checkpointing writes into tmp_NAME, "
-                 "which it renames when all ranks are done")
+                 "the save was not completed: torch_checkpointing writes into tmp_NAME, which it "
+                 "renames when all ranks are done")
           .in(out_.path);
     NXDKIT_TRY(ReadMetadata());
     NXDKIT_TRY(ListFiles());
@@ -91,8 +91,8 @@ class RankOpener {
     return ParseRankMetadata(text).in(SaidBy()).To(metadata_);
   }
 
-  // Those of the items that metadata.pkl has, where a rank has a tensor of one; and all others that
-  // are called like one.
+  // Lists the files of metadata.pkl's items, for ranks that have a tensor of one, and all other
+  // files whose names have this form.
   Status ListFiles() {
     NXDKIT_ASSIGN(const std::vector<std::string> names, look_.ListFolder(out_.path));
     there_.insert(names.begin(), names.end());
@@ -136,13 +136,14 @@ class RankOpener {
     return OkStatus();
   }
 
-  // A list of ranks is short where many items share it: no more is taken in than there are files.
+  // Notes a file, which must exist: many items may share one list of ranks, so a small metadata.pkl
+  // could name any number of files.
   Status Want(RankFile file) {
     const bool below = file.name.find('/') != std::string::npos;
     const std::string path = JoinPath(out_.path, file.name);
     NXDKIT_ASSIGN(const bool there,
                   below ? IsThere(path) : Result<bool>(there_.contains(file.name)));
-    if (!there) return Corrupt("the file is missing; metadata.pkl says what is in it").in(path);
+    if (!there) return Corrupt("the file is missing, but metadata.pkl names it").in(path);
     if (!names_.insert(file.name).second)
       return Corrupt("rank {} and another one, or another item, have the file {}", file.rank,
                      EscapeControl(file.name));
@@ -189,7 +190,7 @@ class RankOpener {
     NXDKIT_ASSIGN(TensorFile opened, safetensors::Open(JoinPath(out_.path, file.name)));
     RankValues values;
     for (StoredTensor& tensor : opened.tensors) {
-      ValuePath path{{tensor.name}};  // with dots, as the whole path is there
+      ValuePath path{{tensor.name}};  // its dots stay, since this is the whole path
       values.tensors.push_back({std::move(path), std::move(tensor), std::nullopt});
     }
     return values;
@@ -200,7 +201,7 @@ class RankOpener {
     return text.empty() ? file.item : file.item + "." + text;
   }
 
-  // As metadata.pkl says. What it knows and the file lacks, and the other way round, are errors.
+  // Binds as metadata.pkl says. A tensor that only the file or only metadata.pkl has is an error.
   Status BindKnown(const RankFile& file, uint32_t number, RankValues& values) {
     std::unordered_map<std::string, RankTensor*> found;
     for (RankTensor& tensor : values.tensors)
@@ -211,7 +212,8 @@ class RankOpener {
       if (!group) continue;
       const auto value = found.find(file.safetensors ? tensor.path.Text() : tensor.path.Unique());
       if (value == found.end())
-        return Corrupt("the file does not have the tensor, metadata.pkl says that it does").on(key);
+        return Corrupt("the file does not have the tensor, but metadata.pkl says that it does")
+            .on(key);
       NXDKIT_ASSIGN(LocalShard shard, group->Of(file.rank).on(key));
       NXDKIT_TRY(CheckOwnPlace(*value->second, shard).on(key));
       if (value->second->stored.dtype != group->dtype)
@@ -228,12 +230,13 @@ class RankOpener {
     return Corrupt("metadata.pkl does not know the tensor").on(KeyOf(file, first->second->path));
   }
 
-  // The group that the rank is in; nullptr: the rank has nothing of the tensor.
+  // The group of the rank; nullptr: the rank has no part of the tensor.
   static Result<const ShardGroup*> GroupOf(const RankedTensor& tensor, int64_t rank) {
     const ShardGroup* found = nullptr;
     for (const ShardGroup& group : tensor.groups) {
       if (!std::ranges::binary_search(*group.ranks, rank)) continue;
-      if (found) return Corrupt("metadata.pkl says twice what rank {} has of the tensor", rank);
+      if (found)
+        return Corrupt("metadata.pkl has two records of rank {}'s part of the tensor", rank);
       found = &group;
     }
     return found;
@@ -242,19 +245,19 @@ class RankOpener {
   static Status CheckOwnPlace(const RankTensor& tensor, const LocalShard& shard) {
     if (!tensor.place) return OkStatus();
     if (tensor.place->shard.parts == shard.parts) return OkStatus();
-    return Corrupt("the distributed tensor says another place for itself than metadata.pkl");
+    return Corrupt("the distributed tensor records another place than metadata.pkl");
   }
 
-  // Without metadata.pkl, distributed tensors know their places, and a tensor of the only rank is
-  // whole. Of others nobody can tell a part from a copy; a scalar has no parts.
+  // Without metadata.pkl, distributed tensors record their placement, and a tensor of the only rank
+  // is whole. Any other could be a part or a copy; a scalar has no parts.
   Status BindOwn(const RankFile& file, uint32_t number, RankValues& values) {
     for (RankTensor& tensor : values.tensors) {
       const std::string key = KeyOf(file, tensor.path);
       const bool whole = !tensor.place && (file.ranks == 1 || tensor.stored.shape.empty());
       if (!tensor.place && !whole)
         return Unsupported(
-                   "a plain tensor of one of {} ranks, and no metadata.pkl that says "
-                   "whether it is a part or a copy",
+                   "a plain tensor of one of {} ranks: without metadata.pkl it could be a part or "
+                   "a copy",
                    file.ranks)
             .on(key)
             .hint("save with a resharder: torch_checkpointing then writes metadata.pkl");

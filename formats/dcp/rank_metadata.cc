@@ -31,16 +31,16 @@ constexpr int64_t kMaxWorld = 100'000;
 constexpr size_t kMaxDims = 64;
 constexpr size_t kMaxPathText = 1 << 16;
 constexpr int kPathDepth = 2;  // a list of strings and numbers
-// What is read of a file may have this many numbers and letters more than the file has bytes. In a
-// file that was written by torch_checkpointing each takes a byte or more, but for short lists that
-// are shared; one that shares long lists makes much of little.
+// The numbers and letters kept from a file may exceed its bytes by this many. In a file written by
+// torch_checkpointing each takes a byte or more, except for short lists that are shared; a file
+// that shares long lists would use much memory for few bytes.
 constexpr uint64_t kFreeNumbers = 1 << 18;
 
-// The pickle has builtins only, and so no global at all.
+// The pickle has builtins only, so no global at all.
 const torch::GlobalTable& NoGlobals() {
   static const torch::GlobalTable table(
       {}, "that metadata.pkl needs: there are none",
-      "something else than torch_checkpointing may have written it; nothing of it is loaded");
+      "another program than torch_checkpointing may have written it; nothing of it is loaded");
   return table;  // constant
 }
 
@@ -115,7 +115,7 @@ Result<ValuePath> ParsePath(const std::string& text) {
     else if (part.is_number_integer())
       path.parts.emplace_back(part.get<int64_t>());
     else
-      return Corrupt("the path {} has other parts than strings and numbers",
+      return Corrupt("the path {} has parts other than strings and numbers",
                      EscapeControl(text.substr(0, 80)));
   }
   return path;
@@ -136,7 +136,7 @@ Result<Placement> ParsePlacement(const PickleValue& value) {
   return out;
 }
 
-// Where the boxes are of a tensor that says itself where it belongs: equally long lists.
+// The boxes of a tensor that records its own placement: lists of equal length.
 struct BoxLists {
   const PickleList* global = nullptr;
   const PickleList* local = nullptr;
@@ -182,7 +182,7 @@ class RankMetadataParser {
     NXDKIT_ASSIGN(out_.world_size, NumberIn(root, "world_size"));
     if (out_.world_size < 1 || out_.world_size > kMaxWorld)
       return Unsupported("a world_size of {}, expected 1 to {}", out_.world_size, kMaxWorld);
-    std::string version = "1.0";  // what its own reader takes a missing one for
+    std::string version = "1.0";  // what its own reader assumes
     if (root.Find("version")) NXDKIT_TRY(TextIn(root, "version").To(version));
     if (version == "2.0") {
       NXDKIT_TRY(ParseItems(root));
@@ -197,7 +197,7 @@ class RankMetadataParser {
   }
 
  private:
-  // Version 2.0: by item.
+  // Version 2.0: keyed by item.
   Status ParseItems(const PickleValue& root) {
     NXDKIT_ASSIGN(const PickleDict* items, DictIn(root, "metadata"));
     for (const auto& [key, value] : *items) {
@@ -226,7 +226,7 @@ class RankMetadataParser {
     return CheckRanks(ranks);
   }
 
-  // Version 1.0: by path, which begins with the item; layouts by rank, then item.
+  // Version 1.0: keyed by path, which begins with the item; layouts by rank, then item.
   Status ParsePaths(const PickleValue& root) {
     NXDKIT_ASSIGN(const PickleDict* paths, DictIn(root, "metadata"));
     for (const auto& [key, groups] : *paths) {
@@ -253,9 +253,9 @@ class RankMetadataParser {
     return CheckRanks(seen);
   }
 
-  // Counts what is kept of the file, or looked at: shared lists again for each that shares them.
+  // Counts the numbers kept or visited: a shared list counts once for each use.
   Status Count(uint64_t numbers) {
-    counted_ += numbers;  // of values in memory, and so no overflow
+    counted_ += numbers;  // in memory already, so it cannot overflow
     if (counted_ <= bytes_ + kFreeNumbers) return OkStatus();
     return Unsupported(
         "the tensors and files take more than {} numbers and letters, which is more than the {} "
@@ -327,7 +327,7 @@ class RankMetadataParser {
     return OkStatus();
   }
 
-  // Of the list that most tensors share, read once.
+  // The ranks; most tensors share one list, which is read once.
   Result<std::shared_ptr<const std::vector<int64_t>>> RanksOf(const PickleList& list) {
     std::shared_ptr<const std::vector<int64_t>>& known = ranks_[&list];
     if (known) return known;
@@ -352,7 +352,7 @@ class RankMetadataParser {
     return known;
   }
 
-  // Of the lists that tensors may share, read once.
+  // The parts; tensors may share the lists, each of which is read once.
   Result<std::shared_ptr<const std::vector<Part>>> PartsOf(const PickleValue& data,
                                                            const Shape& shape) {
     NXDKIT_ASSIGN(const BoxLists lists, ListsOfBoxes(data));
@@ -413,7 +413,7 @@ class RankMetadataParser {
                    out.places->size());
   }
 
-  // Two ranks that write one file would each undo the other.
+  // Two ranks that write one file would overwrite each other.
   Status CheckFiles() const {
     std::unordered_map<std::string_view, int64_t> seen;
     for (const RankedItem& item : out_.items)

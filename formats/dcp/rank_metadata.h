@@ -1,5 +1,5 @@
-// PRIVATE: what a folder of torch_checkpointing says of itself: the file `metadata.pkl`, one pickle
-// of plain containers that tells how the tensors of each rank's file are parts of whole ones.
+// PRIVATE: the metadata of a torch_checkpointing folder: the file `metadata.pkl`, one pickle of
+// plain containers that describes how the tensors of each rank's file are parts of whole ones.
 #pragma once
 
 #include <map>
@@ -22,18 +22,18 @@ using dtensor::ValuePath;
 
 inline constexpr char kRankMetadataFile[] = "metadata.pkl";
 
-// How one tensor is spread over some ranks.
+// The distribution of one tensor over some ranks.
 struct ShardGroup {
   std::shared_ptr<const std::vector<int64_t>> ranks;  // sorted, each once
   Dtype dtype = Dtype::kF32;
   Shape shape;  // of the whole tensor
-  // A DTensor: the mesh's ranks in its order, and what is placed on it. Else the parts are given.
+  // A DTensor: the mesh's ranks in order, and the placements on it. Otherwise the parts are given.
   std::shared_ptr<const std::map<int64_t, int64_t>> places;  // in the mesh, by rank; null: parts
   Sharding sharding;
-  std::shared_ptr<const std::vector<Part>> parts;  // where many tensors share them; null: a mesh
+  std::shared_ptr<const std::vector<Part>> parts;  // may be shared by many tensors; null: a mesh
 
-  // What this rank, one of `ranks`, has. Without `shape` where the parts are given: the rank may
-  // have more than the parts.
+  // The part of this rank, one of `ranks`. Without `shape` where the parts are given: the rank's
+  // tensor may be larger than the parts.
   Result<LocalShard> Of(int64_t rank) const;
 };
 
@@ -50,7 +50,7 @@ struct RankedFile {
 struct RankedItem {
   std::string name;
   std::vector<RankedTensor> tensors;
-  std::map<int64_t, RankedFile> files;  // of ranks whose file has another name than the usual one
+  std::map<int64_t, RankedFile> files;  // for ranks whose file does not have the usual name
 };
 
 struct RankMetadata {
@@ -60,8 +60,8 @@ struct RankMetadata {
 
 std::string RankFileName(const std::string& item, int64_t rank);  // "model_3.pt"
 
-// Versions 1.0 and 2.0. kUnsupported naming any global (none is needed), another version, another
-// kind of sharding, placement or file; kCorrupt for what contradicts itself. Errors have no path.
+// Versions 1.0 and 2.0. kUnsupported naming any global (none is needed), or another version, kind
+// of sharding, placement or file; kCorrupt for contradictions. Errors have no path.
 Result<RankMetadata> ParseRankMetadata(std::string_view pickle);
 
 }  // namespace nxdkit::dcp

@@ -46,7 +46,7 @@ Result<Offsets> ParseInfo(const std::string& text) {
     Shape numbers;
     for (const Json& number : *offsets) {
       if (!number.is_number_unsigned() || !CheckedCast<int64_t>(number.get<uint64_t>()).has_value())
-        return Corrupt("saved_offsets has something else than numbers from 0 on").on(name);
+        return Corrupt("saved_offsets are not numbers from 0 on").on(name);
       numbers.push_back(number.get<int64_t>());
     }
     out.emplace(name, std::move(numbers));
@@ -92,8 +92,10 @@ class ShardOpener {
     NXDKIT_ASSIGN(TensorFile opened, safetensors::Open(file.path));
     const std::string* info = MetadataOf(opened, kShardingInfo);
     if (!info)
-      return Corrupt("the file has no {}: it is not of this checkpoint", kShardingInfo)
-          .hint("torch reads every safetensors file of the folder; move away what is not of it");
+      return Corrupt("the file has no {}: it is not part of this checkpoint", kShardingInfo)
+          .hint(
+              "torch reads every safetensors file of the folder; move away those that are not part "
+              "of it");
     if (const std::string* version = MetadataOf(opened, kShardVersion);
         version && *version != "1.0")
       return Unsupported("{} is \"{}\", expected 1.0", kShardVersion,
@@ -120,7 +122,7 @@ class ShardOpener {
     if (added) out_.tensors.push_back({tensor.name, tensor.dtype, Shape(lo.size(), 0), {}});
     StoredEntry& entry = out_.tensors[index->second];
     if (entry.dtype != tensor.dtype || entry.shape.size() != lo.size())
-      return Corrupt("{} of {} dimensions, in a file before it {} of {}", Name(tensor.dtype),
+      return Corrupt("{} of {} dimensions, in an earlier file {} of {}", Name(tensor.dtype),
                      lo.size(), Name(entry.dtype), entry.shape.size());
     for (size_t d = 0; d < lo.size(); ++d) {
       const auto end = CheckedAdd(lo[d], tensor.shape[d]);
@@ -135,12 +137,12 @@ class ShardOpener {
     return OkStatus();
   }
 
-  // One that lies over another is of another save. The same box twice is a copy, as in other forms:
-  // whoever reads it compares the two. Whole tensors have no shape but that of their chunks.
+  // A chunk that overlaps another is from another save. The same box twice is a copy, as in other
+  // forms; readers compare the two. The shape of a whole tensor is that of its chunks together.
   Status Finish(const StoredEntry& entry) const {
     NXDKIT_TRY(PackedBytes(entry.dtype, entry.shape));
     std::vector<Box> boxes;
-    std::vector<const StoredChunk*> chunks;  // of copies the first
+    std::vector<const StoredChunk*> chunks;  // the first of each set of copies
     std::set<std::pair<Shape, Shape>> met;
     for (const StoredChunk& chunk : entry.chunks) {
       if (!met.insert({chunk.box.lo, chunk.box.extent}).second) continue;
@@ -154,7 +156,7 @@ class ShardOpener {
       return Corrupt("the chunk {} in {} and the chunk {} in {} overlap", BoxText(a.box),
                      BaseName(files_.files[a.file].path), BoxText(b.box),
                      BaseName(files_.files[b.file].path))
-          .hint("one of the files is of an older save; torch mixes them without a word");
+          .hint("one of the files is of an older save; torch silently mixes them");
     }
     return CheckCover(std::move(boxes), entry.shape);
   }

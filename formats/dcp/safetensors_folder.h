@@ -1,5 +1,6 @@
-// PRIVATE: what torch's HuggingFaceStorageWriter writes: safetensors files of chunks, each saying
-// where its chunks begin (DCP_SHARDING_INFO). Nothing says how large the whole tensors are.
+// PRIVATE: the output of torch's HuggingFaceStorageWriter: safetensors files of chunks, each
+// recording where its chunks begin (DCP_SHARDING_INFO). The shapes of the whole tensors are not
+// recorded.
 #pragma once
 
 #include <map>
@@ -12,13 +13,14 @@
 
 namespace nxdkit::dcp {
 
-// Whether the first safetensors file among these names in the folder says where it belongs.
+// Whether the first safetensors file among these names in the folder records its offsets.
 Result<bool> HasShards(const std::string& path, const std::vector<std::string>& names);
 
 Result<Folder> OpenShards(const std::string& path, const Looker& look);
 
-// How they are written: the file of a rank's chunks, "shard-00001-model-00001-of-00001.safetensors"
-// of rank 0, and its __metadata__: where each tensor begins, by name.
+// Names and metadata for writing: the file of a rank's chunks, for rank 0
+// "shard-00001-model-00001-of-00001.safetensors", and its __metadata__: where each tensor begins,
+// by name.
 std::string ShardFileName(int rank);
 std::map<std::string, std::string> ShardMetadata(
     const std::vector<std::pair<std::string, Shape>>& begins);

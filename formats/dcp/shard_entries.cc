@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kFileBytesPerPart = 8;
 constexpr uint64_t kFreeParts = 4096;
 
-// All parts lie inside the rank's tensor, which is no larger than they say.
+// All parts must be inside the rank's tensor, which must not be larger than they say.
 Status CheckShape(const Shape& shape, const dtensor::LocalShard& shard) {
   const bool as_said = shard.shape.empty() ? true : shape == shard.shape;
   bool inside = true;
@@ -23,7 +23,7 @@ Status CheckShape(const Shape& shape, const dtensor::LocalShard& shard) {
   }
   if (as_said && inside) return OkStatus();
   return Corrupt("the rank has a tensor of shape {}, expected {}", ShapeText(shape),
-                 as_said ? "one that its parts are inside of" : ShapeText(shard.shape));
+                 as_said ? "one that contains its parts" : ShapeText(shard.shape));
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Result<StoredEntry*> ShardEntries::EntryOf(const Source& source, const std::stri
     return Corrupt("two tensors have the same name").on(key);
   owner = source;
   if (entry.shape == shape && entry.dtype == dtype) return &entry;
-  return Corrupt("rank {} has it as {} {}, a rank before it as {} {}", source.rank, Name(dtype),
+  return Corrupt("rank {} has it as {} {}, an earlier rank as {} {}", source.rank, Name(dtype),
                  ShapeText(shape), Name(entry.dtype), ShapeText(entry.shape))
       .on(key);
 }

@@ -25,7 +25,7 @@ const models::Param& FirstParam(const Model& model, const TensorLayout& layout) 
   return model.params[layout.pieces.front().param];
 }
 
-// The whole parameters under TorchTitan's names, with rows as Hugging Face has them.
+// The whole parameters under TorchTitan's names, with rows in Hugging Face's order.
 Result<std::vector<TensorLayout>> PlainLayouts(const Model& model, Style style) {
   const models::Family& family = *model.config.family;
   if (family.titan == models::TitanRope::kNone)
@@ -46,7 +46,7 @@ bool IsTurned(const Model& model, uint32_t param) {
   return role == Role::kQuery || role == Role::kKey;
 }
 
-// Whole heads at row `at`, as the two halves of each: row 2 i + j is row j half + i.
+// Adds whole heads at row `at`, as the two halves of each: row 2 i + j is row j half + i.
 void AddTurned(const Piece& heads, int64_t half, TensorLayout& out) {
   const Box& box = heads.logical;
   for (int64_t row = 0; row < box.extent[0]; row += half)
@@ -57,7 +57,7 @@ void AddTurned(const Piece& heads, int64_t half, TensorLayout& out) {
          {0, 2}});
 }
 
-// Rows that keep their order: each pair of neighbours runs along the second dimension.
+// Adds rows that keep their order: each pair of neighbours runs along the second dimension.
 void AddPlain(const Piece& rows, TensorLayout& out) {
   const Box& box = rows.logical;
   for (int64_t row = 0; row < box.extent[0]; row += 2)
@@ -90,13 +90,13 @@ GlobalTensor Laid(const Model& model, TensorLayout plain, const HasTensor& store
   return {InPairs(model, std::move(plain)), shape, 0};
 }
 
-// `rows` rows of the parameter from `row` on, at row `at`.
+// `rows` rows of the parameter from `row` on, placed at row `at`.
 Piece RowsOf(const Model& model, uint32_t param, int64_t row, int64_t rows, int64_t at) {
   return {param, {{row, 0}, {rows, model.params[param].shape[1]}}, {at, 0}, {0, 1}};
 }
 
-// One tensor of three, group by group: the query heads of a key head, that head, its value head.
-// `fused` has its name and shape.
+// Makes one tensor of three, group by group: the query heads of a key head, that head, its value
+// head. `fused` has the tensor's name and shape.
 TensorLayout FuseQkv(const Model& model, std::span<const TensorLayout> qkv, TensorLayout fused) {
   const int64_t head = model.config.head_dim;
   const int64_t of_q = model.config.heads / model.config.kv_heads * head;
@@ -110,7 +110,7 @@ TensorLayout FuseQkv(const Model& model, std::span<const TensorLayout> qkv, Tens
   return fused;
 }
 
-// Without pieces where it is not stored: how many heads there are is what a configuration says.
+// Without pieces where it is not stored: the number of heads is only what a configuration claims.
 GlobalTensor FusedTensor(const Model& model, std::span<const TensorLayout> qkv,
                          const HasTensor& stored) {
   std::string name = qkv[0].name.substr(0, qkv[0].name.size() - kQueryName.size());
@@ -128,8 +128,8 @@ bool AreQkv(const Model& model, const std::vector<TensorLayout>& layouts, size_t
          FirstParam(model, layouts[at + 2]).role == Role::kValue;
 }
 
-// The pieces that a run of rows of the tensor meets. There are many for every head, one after the
-// other, and a chunk looks at its own: a hostile file has as many chunks as heads.
+// The pieces that a run of rows of the tensor meets. Each head has many, in order, and a chunk
+// visits only its own: a hostile file may have as many chunks as heads.
 TensorLayout CutPairs(const TensorLayout& layout, const Box& box) {
   const auto first = [](const Piece& piece) { return piece.stored_lo[0]; };
   const auto end = [](const Piece& piece) {
@@ -142,7 +142,7 @@ TensorLayout CutPairs(const TensorLayout& layout, const Box& box) {
   return CutBox(near, box);
 }
 
-// A chunk that begins or ends within a pair of rows: each row by itself.
+// Cuts a chunk that begins or ends within a pair of rows row by row.
 TensorLayout CutRowByRow(const GlobalTensor& tensor, const Box& box) {
   const int64_t first = box.lo[0];
   const int64_t end = first + box.extent[0];

@@ -1,13 +1,13 @@
-// PRIVATE: TorchTitan's own ways with a model's tensors.
+// PRIVATE: TorchTitan's own layout of a model's tensors.
 //
-// Its Llama turns neighbouring rows of q and k by rope, where transformers turns a row and the one
-// half a head further: in each head, row 2 i + j there is row j head_dim / 2 + i here. Seen as
-// [rows / 2, 2, columns] the two are transposed, and a head is two pieces; so that is the shape in
-// which such a tensor is laid out, and in which its bytes are seen.
+// Its Llama applies rope to neighbouring rows of q and k, transformers to a row and the one half a
+// head further: in each head, row 2 i + j there is row j head_dim / 2 + i here. Seen as [rows / 2,
+// 2, columns] the two are transposed, and a head is two pieces; such a tensor is laid out, and its
+// bytes are viewed, in that shape.
 //
-// From 0.3.0 on q, k and v of a layer are one parameter of the running model, whose rows go by key
-// head: the query heads that use it, its key head, its value head. The model's state dict splits
-// it; the optimizer's does not.
+// From 0.3.0 on q, k and v of a layer are one parameter of the running model, with its rows ordered
+// by key head: the query heads that use it, its key head, its value head. The model's state dict
+// splits it; the optimizer's does not.
 #pragma once
 
 #include <string>
@@ -25,10 +25,11 @@ Result<std::vector<GlobalTensor>> TitanTensors(const models::Model& model, Style
 Result<std::vector<GlobalTensor>> TitanParameters(const models::Model& model,
                                                   const HasTensor& stored);
 
-// Buffers of mixtures of experts, which belong to TorchTitan's model and to no other: what its load
-// balancing adds to the router's scores. `name` may have anything before it.
+// Whether the name is of a buffer that only TorchTitan's mixtures of experts have: the load
+// balancing term added to the router's scores. `name` may have any prefix.
 bool IsTitanBuffer(std::string_view name);
-// Those of the model as it begins, of zeros in F32; TorchTitan loads nothing without them.
+// These buffers of the model in their initial state, F32 zeros; TorchTitan loads nothing without
+// them.
 std::vector<TensorLayout> TitanBuffers(const models::Model& model, Style style);
 
 // The layout of the chunk that is `box` of a tensor with rows in pairs.

@@ -46,8 +46,9 @@ Status AddSchedulerFile(const std::string& path, const Looker& look, Folder& out
   if (!archive.ok() && archive.error().code() == Errc::kIo) return archive.error();
   const torch::PickleDict* dict = archive.ok() ? archive->root.dict() : nullptr;
   if (!dict || !archive->tensors.empty()) {
-    AddWarning(out, file + " is left: " +
-                        (archive.ok() ? "it is no dict of numbers" : archive.error().ToString()));
+    AddWarning(out,
+               file + " is left: " +
+                   (archive.ok() ? "it is not a dict of numbers" : archive.error().ToString()));
     return OkStatus();
   }
   for (const auto& [key, value] : *dict)

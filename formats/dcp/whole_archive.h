@@ -1,5 +1,5 @@
-// PRIVATE: torch archives of one rank beside or in the place of a distributed checkpoint, whose
-// tensors are whole.
+// PRIVATE: torch archives of one rank, in addition to a distributed checkpoint or instead of one,
+// whose tensors are whole.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace nxdkit::dcp {
 
-// Adds what an archive holds to a folder, key by key.
+// Adds the contents of an archive to a folder, key by key.
 class WholeArchive {
  public:
   WholeArchive(const torch::Archive& archive, Folder& out);
 
   void Add(std::string key, torch::TensorIndex index);
-  // A tensor, or a value of its own.
+  // Adds a tensor, or any other value.
   void AddAny(std::string key, const torch::PickleValue& value);
 
  private:
@@ -25,8 +25,8 @@ class WholeArchive {
   uint32_t file_;
 };
 
-// The Trainer's scheduler.pt beside the checkpoint, under "lr_scheduler.", where it is there. A
-// warning says why it is left, where it is no dict of numbers.
+// Adds the Trainer's scheduler.pt from the checkpoint's folder, if it exists, under
+// "lr_scheduler.". If it is not a dict of numbers it is left out, with a warning that says why.
 Status AddSchedulerFile(const std::string& path, const Looker& look, Folder& out);
 
 }  // namespace nxdkit::dcp

@@ -13,7 +13,7 @@ namespace {
 
 using Sink = std::function<Status(std::span<const std::byte>)>;
 
-// Frame after frame, until the bytes end with one.
+// Frame after frame; the last one must end with the bytes.
 Result<uint64_t> Stream(FileView packed, uint64_t max_bytes, const Sink& sink) {
   uint64_t at = 0;
   Decompressor item(

@@ -33,7 +33,7 @@ uint64_t GetWord(std::span<const std::byte> from, size_t at) {
   return word;
 }
 
-// Calls `f` with a zero of the unsigned type that is as wide as an element.
+// Calls `f` with a zero of the unsigned type of the element's width.
 template <typename F>
 auto WithWidth(Dtype dtype, const F& f) {
   const auto bytes = ElementBytes(dtype);
@@ -49,8 +49,8 @@ T Load(const std::byte* from) {
   return value;
 }
 
-// Sign and magnitude to a scale on which neighbours differ by one, and back. Its own inverse but
-// for the sign.
+// Maps sign and magnitude to a scale on which neighbours differ by one, and back. Its own inverse
+// except for the sign.
 template <typename T>
 T ToScale(T bits) {
   constexpr T kSign = static_cast<T>(T{1} << (8 * sizeof(T) - 1));
@@ -62,7 +62,7 @@ T FromScale(T scale) {
   return static_cast<T>((scale & kSign) != 0 ? scale ^ kSign : ~scale);
 }
 
-// Differences modulo 2^bits, small ones of both signs as small numbers.
+// Maps differences modulo 2^bits, so that small ones of both signs become small numbers.
 template <typename T>
 T Zigzag(T difference) {
   const T sign = static_cast<T>(-(difference >> (8 * sizeof(T) - 1)));
@@ -86,7 +86,7 @@ T Move(T base, T moved, bool floating) {
   return floating ? FromScale(to) : to;
 }
 
-// Eight bytes at a time: most are equal.
+// Compares eight bytes at a time: most are equal.
 template <typename T>
 void Find(std::span<const std::byte> base, std::span<const std::byte> result, Coding coding,
           bool floating, Changes& changes) {
@@ -176,7 +176,7 @@ Result<uint64_t> BlockEncoder::Encode(Dtype dtype, Coding coding, std::span<cons
   return uint64_t{changes_.at.size()};
 }
 
-// To section_: `bytes` bytes.
+// Unpacks `bytes` bytes to section_.
 Status BlockDecoder::Unpack(std::span<const std::byte> packed, uint64_t at, uint64_t bytes) {
   section_.resize(bytes);
   if (packed.size() == bytes) {

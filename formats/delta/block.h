@@ -1,4 +1,4 @@
-// One block of a delta: what changed in 1 MiB of one parameter. Facts: FORMAT.md beside this file.
+// One block of a delta: the changes in 1 MiB of one parameter. Facts: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,30 @@ struct ZSTD_DCtx_s;
 
 namespace nxdkit::delta {
 
-// Every block but a parameter's last stands for this many bytes: a leaf of lib/hash/tree_digest.h.
+// Every block except a parameter's last covers this many bytes: a leaf of lib/hash/tree_digest.h.
 inline constexpr uint64_t kBlockBytes = 1 << 20;
 
 // How a changed element is stored.
 enum class Coding : uint32_t {
-  kRaw = 0,  // its new bits: right whatever the base holds there
-  kUlp = 1,  // how many representable values it moved: smaller, and wrong on another base
+  kRaw = 0,  // its new bits: correct whatever the base holds
+  kUlp = 1,  // representable values it moved by: smaller, and wrong on another base
 };
 
-// Whether elements of this dtype can be told apart: they have 1, 2, 4 or 8 bytes.
+// Whether elements of this dtype can be compared: they have 1, 2, 4 or 8 bytes.
 bool CanEncode(Dtype dtype);
 
-// Decoded: the elements of a block that changed, ascending, and the stored form of each.
+// Decoded: the changed elements of a block, ascending, and the stored form of each.
 struct Changes {
   std::vector<uint32_t> at;
   std::vector<uint64_t> values;
 };
 
-// Both hold buffers: one per thread.
+// Encoder and decoder hold buffers: one per thread.
 class BlockEncoder {
  public:
   BlockEncoder();
   // `base` and `result` are the same elements, packed, little-endian; at most kBlockBytes. Returns
-  // how many differ and fills `block`, which is empty when none does.
+  // the number that differ and fills `block`, which is empty if none do.
   Result<uint64_t> Encode(Dtype dtype, Coding coding, std::span<const std::byte> base,
                           std::span<const std::byte> result, std::vector<std::byte>& block);
 
@@ -55,7 +55,7 @@ class BlockEncoder {
 class BlockDecoder {
  public:
   BlockDecoder();
-  // `elements` is how many the block stands for. kCorrupt with the offset inside the block.
+  // `elements`: the number that the block covers. kCorrupt with the offset inside the block.
   Status Decode(Dtype dtype, uint64_t elements, std::span<const std::byte> block, Changes& changes);
 
  private:
@@ -69,7 +69,7 @@ class BlockDecoder {
   std::vector<std::byte> section_;
 };
 
-// Makes result of base, in place: `elements` are those of the block from number `first` on.
+// Turns base into result, in place: `elements` are those of the block from number `first` on.
 void Apply(const Changes& changes, Dtype dtype, Coding coding, uint64_t first,
            std::span<std::byte> elements);
 

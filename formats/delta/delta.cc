@@ -51,7 +51,8 @@ Status Delta::ReadHead() {
     return Corrupt("{} bytes, a delta has {} at least", file_.bytes(), header.size()).at(0);
   NXDKIT_TRY(file_.ReadAt(0, header));
   if (std::memcmp(header.data(), kMagic, sizeof kMagic) != 0)
-    return Corrupt("the first bytes are not those of a delta (or it was cut short in writing)")
+    return Corrupt(
+               "the first bytes are not those of a delta (or it was truncated while being written)")
         .at(0);
   const uint32_t version = LoadLittle<uint32_t>(header, 8);
   const uint32_t coding = LoadLittle<uint32_t>(header, 12);

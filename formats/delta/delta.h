@@ -1,6 +1,6 @@
 // A delta: the elements in which the weights of one model, the result, differ from those of
-// another, the base. It speaks of parameters, not of stored tensors: one delta serves every layout.
-// Facts: FORMAT.md beside this file.
+// another, the base. It is defined on parameters, not on stored tensors: one delta serves every
+// layout. Facts: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct Param {
   std::string name;
   Dtype dtype = Dtype::kF32;
   Shape shape;
-  uint64_t changed = 0;  // elements; what the writer counted
+  uint64_t changed = 0;  // elements, as counted by the writer
   Sha256Bytes base{};    // TreeRoot of its bytes, lib/hash/tree_digest.h
   Sha256Bytes result{};
 
-  uint64_t elements() const;  // of a shape that was checked
+  uint64_t elements() const;  // of a validated shape
   uint64_t bytes() const;
   uint64_t blocks() const;
   uint64_t block_elements(uint64_t block) const;
@@ -30,7 +30,7 @@ struct Param {
 
 struct Head {
   Coding coding = Coding::kRaw;
-  Sha256Bytes base{};  // digest of the model that it changes
+  Sha256Bytes base{};  // digest of the base model
   Sha256Bytes result{};
   std::vector<Param> params;
 };
@@ -49,7 +49,7 @@ class Delta {
   uint64_t file_bytes() const { return file_.bytes(); }
   uint64_t payload_bytes() const { return payload_bytes_; }
 
-  // What changed in a block of a parameter; nothing when it is not in the delta. Errors name the
+  // The changes in a block of a parameter; none when it is not in the delta. Errors name the
   // parameter and the offset in the file.
   Status Read(size_t param, uint64_t block, BlockDecoder& decoder, Changes& changes) const;
 

@@ -7,7 +7,7 @@
 namespace nxdkit::delta {
 namespace {
 
-// Blocks that came before their turn: about a thousand of a usual delta.
+// Bytes in memory of blocks that came before their turn: about a thousand blocks of a usual delta.
 constexpr uint64_t kMaxEarlyBytes = 16 << 20;
 
 void Append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
@@ -39,7 +39,7 @@ Status Writer::WriteNext(std::span<const std::byte> block) {
   return OkStatus();
 }
 
-// Nobody waits for his turn: the one who is waited for may have been stopped by an error.
+// Nobody waits for a turn: the thread whose turn it is may have stopped with an error.
 Status Writer::Keep(uint64_t number, std::vector<std::byte> bytes) {
   Early& early = early_[number];
   if (early_bytes_ + bytes.size() <= kMaxEarlyBytes) {

@@ -1,4 +1,4 @@
-// PRIVATE: deltas to be written.
+// PRIVATE: writes deltas.
 #pragma once
 
 #include <map>
@@ -11,20 +11,20 @@
 
 namespace nxdkit::delta {
 
-// Writes a delta: blocks come in any order, from any thread, and are in the file in theirs.
+// Writes a delta: blocks come in any order, from any thread, and are put in order in the file.
 class Writer {
  public:
   // `head` has the parameters, without counts and digests.
   static Result<std::unique_ptr<Writer>> Create(const std::string& path, const Head& head);
 
-  // Every block exactly once. `bytes` is empty when nothing changed.
+  // Every block exactly once. `bytes` is empty for an unchanged block.
   Status Put(size_t param, uint64_t block, uint64_t changed, std::vector<std::byte> bytes);
 
-  // `head` with all digests; comes back with the counts. Makes the file valid.
+  // `head` with all digests; returned with the counts. Makes the file valid.
   Result<Head> Finish(Head head, bool sync);
 
  private:
-  // A block that came before its turn: in memory, or past kMaxEarlyBytes of those in a file.
+  // A block that came before its turn: in memory, or, beyond kMaxEarlyBytes, in a temporary file.
   struct Early {
     std::vector<std::byte> bytes;
     uint64_t spilled_at = 0;
@@ -43,7 +43,7 @@ class Writer {
   uint64_t payload_bytes_ = 0;
 
   std::mutex mutex_;
-  uint64_t next_ = 0;  // the block that is written next
+  uint64_t next_ = 0;  // the next block to write
   std::map<uint64_t, Early> early_;
   uint64_t early_bytes_ = 0;  // in memory
   File spill_;

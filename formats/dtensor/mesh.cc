@@ -55,7 +55,7 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   if (const PickleValue* list = layout.Find("axes"); list && list->list()) {
     for (const PickleValue& axis : *list->list()) {
       const PickleValue* state = StateOf(&axis, "_FlatLayout");
-      if (!state) return Corrupt("an axis of a mesh that is no _FlatLayout");
+      if (!state) return Corrupt("an axis of a mesh that is not a _FlatLayout");
       Axis one;
       NXDKIT_TRY(OneOf(state->Find("shape"), 1).To(one.size));
       NXDKIT_TRY(OneOf(state->Find("stride"), 0).To(one.stride));
@@ -66,7 +66,7 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   const PickleValue* shape = layout.Find("shape");
   const PickleValue* stride = layout.Find("stride");
   if (!shape || !stride) return Unsupported("a _MeshLayout without axes, and without a shape");
-  // Of one dimension both may be plain numbers.
+  // With one dimension both may be plain numbers.
   static const torch::PickleList kNone;
   const bool list = shape->list() && stride->list();
   if (list && shape->list()->size() != stride->list()->size())
@@ -82,8 +82,8 @@ Result<std::vector<Axis>> AxesOf(const PickleValue& layout) {
   return axes;
 }
 
-// Where the mesh begins in the list of ranks. The layout is that of all meshes that were sliced
-// from one; which of them it is follows from the rank that has saved it.
+// Where the mesh begins in the list of ranks. The layout is common to all meshes that were sliced
+// from one; which of them it is follows from the rank that saved it.
 int64_t FirstPlace(const std::vector<Axis>& axes, const std::vector<int64_t>& list,
                    const PickleValue* rank) {
   if (!rank || !rank->integer()) return 0;
@@ -96,7 +96,7 @@ int64_t FirstPlace(const std::vector<Axis>& axes, const std::vector<int64_t>& li
   return std::max<int64_t>(first, 0);
 }
 
-// The rank at each place, by the sizes and strides of the axes over a list of ranks.
+// The rank at each place, from the sizes and strides of the axes over a list of ranks.
 Result<std::vector<int64_t>> RanksAt(const std::vector<Axis>& axes,
                                      const std::vector<int64_t>& list, int64_t first) {
   std::vector<int64_t> places = {first};
@@ -127,7 +127,7 @@ std::vector<std::string> TextsIn(const PickleValue* value) {
   return texts;
 }
 
-// (tag, ranks, name) of each dimension, up to 2.7; the names alone after that.
+// (tag, ranks, name) of each dimension, up to 2.7; only the names after that.
 std::vector<std::string> GroupsIn(const PickleValue& state) {
   const PickleValue* infos = state.Find("_dim_group_infos");
   if (!infos || !infos->list()) return TextsIn(state.Find("_dim_group_names"));
@@ -181,7 +181,7 @@ Result<DeviceMesh> ReadMesh(const torch::Archive& archive, const PickleValue& st
     mesh.form = state.Find("_dim_group_infos") ? MeshForm::kGroupInfos : MeshForm::kGroupNames;
   } else {
     const PickleValue* layout = StateOf(state.Find("_layout"), "_MeshLayout");
-    if (!layout) return Unsupported("a mesh that is saved as none of torch 2.4 to 2.15 saves it");
+    if (!layout) return Unsupported("a mesh in a form that none of torch 2.4 to 2.15 saves");
     NXDKIT_ASSIGN(const std::vector<Axis> axes, AxesOf(*layout));
     NXDKIT_ASSIGN(const std::vector<int64_t> list, RanksIn(archive, state.Find("_rank_map")));
     NXDKIT_ASSIGN(mesh.ranks, RanksAt(axes, list, FirstPlace(axes, list, state.Find("_rank"))));

@@ -20,7 +20,7 @@ bool IsGlobal(const PickleValue& value, std::string_view name) {
          object->qualified_name[object->qualified_name.size() - name.size() - 1] == '.';
 }
 
-// _rebuild_from_type_v2(_rebuild_wrapper_subclass, CLASS, (...), state): the state; nullptr of
+// _rebuild_from_type_v2(_rebuild_wrapper_subclass, CLASS, (...), state): the state; nullptr for
 // another class.
 const PickleValue* WrappedState(const PickleValue& value, std::string_view class_name) {
   const PickleRecord* record = value.record();
@@ -32,7 +32,7 @@ const PickleValue* WrappedState(const PickleValue& value, std::string_view class
   return &record->arguments[3];
 }
 
-// Of an object with slots the state is (attributes, slots); nullptr for anything else than dicts.
+// With slots an object's state is (attributes, slots); nullptr unless they are dicts.
 const PickleValue* SlotsIn(const PickleValue& state) {
   const PickleValue* slots =
       state.list() && state.list()->size() == 2 ? &state.list()->back() : &state;
@@ -46,7 +46,7 @@ const PickleValue* SlotsOf(const PickleValue* value, std::string_view class_name
 
 Result<Placement> PlacementOf(const PickleValue& value) {
   const PickleRecord* record = value.record();
-  // It has no attributes, and so perhaps no state.
+  // It has no attributes, so it may have no state.
   if (record && IsOf(*record, "Replicate")) return Placement{};
   const bool strided = record && IsOf(*record, "_StridedShard");
   const PickleValue* state = StateOf(&value, strided ? "_StridedShard" : "Shard");
@@ -66,7 +66,7 @@ Result<Shape> WholeShape(const PickleValue& spec) {
   const PickleRecord* record = meta ? meta->record() : nullptr;
   const bool good = record && IsOf(*record, "TensorMeta") && !record->arguments.empty();
   const auto shape = good ? ShapeIn(&record->arguments[0]) : std::nullopt;
-  if (!shape) return Corrupt("a distributed tensor does not say its whole shape");
+  if (!shape) return Corrupt("a distributed tensor does not record its whole shape");
   return *shape;
 }
 
@@ -95,7 +95,7 @@ Result<std::shared_ptr<const DeviceMesh>> PlacedReader::MeshIn(const PickleValue
   std::shared_ptr<const DeviceMesh>& known = meshes_[value->record()];
   if (!known) {
     NXDKIT_ASSIGN(DeviceMesh mesh, ReadMesh(archive_, *state));
-    // A file of a trainer has one mesh for all of its tensors, or a few.
+    // A trainer's file has one mesh for all of its tensors, or a few.
     ranks_read_ += mesh.ranks.size();
     if (ranks_read_ > 2 * static_cast<uint64_t>(kMaxMeshRanks))
       return Unsupported("the meshes up to here have {} ranks together", ranks_read_);
@@ -120,7 +120,7 @@ Result<PlacedTensor> PlacedReader::ReadDTensor(const PickleValue& slots) {
     out.place.placements.push_back(placement);
   }
   if (!out.place.mesh->coordinate)
-    return Corrupt("a distributed tensor does not say where in its mesh the rank is");
+    return Corrupt("a distributed tensor does not record the rank's place in its mesh");
   NXDKIT_ASSIGN(out.place.shard,
                 ShardAt({out.place.shape, out.place.mesh->shape, out.place.placements},
                         *out.place.mesh->coordinate));
@@ -147,7 +147,7 @@ Result<std::vector<PlacedTensor>> PlacedReader::ReadSharded(const PickleList& st
     for (size_t d = 0; d < shape->size(); ++d)
       if ((*lo)[d] < 0 || (*extent)[d] < 0 || (*lo)[d] > (*shape)[d] ||
           (*extent)[d] > (*shape)[d] - (*lo)[d])
-        return Corrupt("a shard at {} of {} is outside of the shape {}", ShapeText(*lo),
+        return Corrupt("a shard at {} of {} is outside the shape {}", ShapeText(*lo),
                        ShapeText(*extent), ShapeText(*shape));
     PlacedTensor one;
     one.stored = archive_.tensors.at(tensor->tensor()->index);
@@ -157,7 +157,7 @@ Result<std::vector<PlacedTensor>> PlacedReader::ReadSharded(const PickleList& st
     if (box.Volume() > 0) one.place.shard.parts.push_back({box, Shape(lo->size(), 0)});
     out.push_back(std::move(one));
   }
-  // A rank without rows says what the whole is.
+  // From a rank without rows only the whole shape is known.
   if (out.empty()) {
     PlacedTensor none;
     none.place.shape = *shape;

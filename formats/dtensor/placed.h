@@ -1,5 +1,5 @@
-// A distributed tensor as a rank pickles it: the rank's own tensor, and where it belongs. DTensor
-// of torch 2.4 to 2.15, and ShardedTensor, which came before it.
+// A distributed tensor as a rank pickles it: the rank's own tensor, and its place in the whole.
+// DTensor of torch 2.4 to 2.15, and ShardedTensor, its predecessor.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@
 
 namespace nxdkit::dtensor {
 
-// What a tensor says of itself.
+// A tensor's recorded placement.
 struct Place {
   Shape shape;  // of the whole tensor
   LocalShard shard;
-  std::shared_ptr<const DeviceMesh> mesh;  // null: a ShardedTensor, which says its boxes itself
+  std::shared_ptr<const DeviceMesh> mesh;  // null: a ShardedTensor, which records its own boxes
   std::vector<Placement> placements;       // one for each dimension of the mesh
 };
 
 struct PlacedTensor {
-  StoredTensor stored;  // of the rank
+  StoredTensor stored;  // the rank's
   Place place;
 };
 
-// A mesh is read once, however many tensors lie on it.
+// A mesh is read once, however many tensors are placed on it.
 class PlacedReader {
  public:
   explicit PlacedReader(const torch::Archive& archive) : archive_(archive) {}
@@ -34,9 +34,8 @@ class PlacedReader {
   // Whether a value of the archive stands for a distributed tensor.
   static bool IsPlaced(const torch::PickleValue& value);
 
-  // The tensors that the rank has of it: one, or of a ShardedTensor as many as it says.
-  // kUnsupported naming another placement, or a mesh of another form; kCorrupt for what contradicts
-  // itself.
+  // The rank's tensors of a value: one, or for a ShardedTensor as many as it lists. kUnsupported
+  // naming another placement, or a mesh of another form; kCorrupt for contradictions.
   Result<std::vector<PlacedTensor>> Read(const torch::PickleValue& value);
 
  private:

@@ -1,4 +1,4 @@
-// What one rank has saved as one value: a nested dict as it is, its tensors plain or distributed.
+// A value saved by one rank: a nested dict as it is, its tensors plain or distributed.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace nxdkit::dtensor {
 
 struct RankTensor {
   ValuePath path;
-  StoredTensor stored;         // of the rank; without storage where it has nothing of the tensor
+  StoredTensor stored;         // the rank's; without storage where it has no part of the tensor
   std::optional<Place> place;  // nullopt: a plain tensor
 };
 
@@ -28,12 +28,12 @@ struct RankValues {
   std::vector<ValuePath> left_out;  // neither tensors nor plain data: devices, and other classes
 };
 
-// Whether a value is numbers, strings and containers of them.
+// Whether a value consists of numbers, strings and containers of them.
 bool IsPlain(const torch::PickleValue& value);
 
-// Of an archive that was read as distributed. Dicts are taken apart, and those lists and tuples
-// that have tensors or dicts in them, as torch's own checkpoints do; what is left is an object.
-// Errors have no path.
+// The values of an archive that was read with distributed tensors. Dicts are taken apart, and so
+// are lists and tuples that contain tensors or dicts, as in torch's own checkpoints; the rest are
+// objects. Errors have no path.
 Result<RankValues> ValuesOf(const torch::Archive& archive);
 
 }  // namespace nxdkit::dtensor

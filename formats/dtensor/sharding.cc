@@ -18,13 +18,13 @@ int64_t CountOf(const std::vector<Run>& runs) {
   return count;
 }
 
-// Walks along runs once, however many slices of them are taken.
+// Walks along the runs once, however many slices are taken.
 struct Slicer {
   const std::vector<Run>& runs;
   size_t at = 0;
-  int64_t before = 0;  // places in the runs before that one
+  int64_t before = 0;  // places in earlier runs
 
-  // Adds the indices at the places [first, first + count) to `to`. `first` does not go back.
+  // Adds the indices at the places [first, first + count) to `to`. `first` must not decrease.
   void Add(int64_t first, int64_t count, std::vector<Run>& to) {
     for (const int64_t end = first + count; first < end && at < runs.size();) {
       const Run& run = runs[at];

@@ -1,6 +1,6 @@
-// How a distributed tensor (DTensor) is placed on a mesh of ranks, and what a rank has of
-// it. The rule is torch's (torch/distributed/tensor/_utils.py): placements from left to right, each
-// cutting what the ones before have left, in equal parts, the last ones shorter or empty.
+// The placement of a distributed tensor (DTensor) on a mesh of ranks, and a rank's part of it. The
+// rule is torch's (torch/distributed/tensor/_utils.py): placements apply from left to right, each
+// cutting the remainder of those before it into equal parts, the last ones shorter or empty.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Placement {
   enum class Kind : uint8_t { kReplicate, kShard, kStridedShard };
   Kind kind = Kind::kReplicate;
   int64_t dim = 0;           // of the tensor, unless kReplicate
-  int64_t split_factor = 1;  // kStridedShard: the cuts that this one acts inside of
+  int64_t split_factor = 1;  // kStridedShard: this placement acts inside so many cuts
   bool operator==(const Placement&) const = default;
 };
 
@@ -25,11 +25,11 @@ std::string PlacementText(const std::vector<Placement>& placements);
 struct Sharding {
   Shape shape;                        // of the whole tensor
   Shape mesh;                         // ranks along each dimension of the mesh
-  std::vector<Placement> placements;  // one for each of these
+  std::vector<Placement> placements;  // one for each mesh dimension
   bool operator==(const Sharding&) const = default;
 };
 
-// A part of what a rank has, and the box of the whole tensor that it is.
+// A part of a rank's tensor, and its box in the whole tensor.
 struct Part {
   Box box;
   Shape local_lo;
@@ -47,14 +47,15 @@ struct Run {
   int64_t count = 0;
 };
 
-// The part `index` of `parts` of a range, as torch.chunk cuts: equal ones, the last ones shorter or
+// Part `index` of `parts` of a range, as torch.chunk cuts it: equal parts, the last ones shorter or
 // empty.
 Run PartOf(const Run& range, int64_t parts, int64_t index);
 
-// kCorrupt for numbers that do not fit each other.
+// kCorrupt for numbers that contradict each other.
 Status CheckSharding(const Sharding& sharding);
 
-// What the rank at this place of the mesh has. kUnsupported for more parts than anybody needs.
+// The shard of the rank at this place of the mesh. kUnsupported for an unreasonable number of
+// parts.
 Result<LocalShard> ShardAt(const Sharding& sharding, const Shape& coordinate);
 
 }  // namespace nxdkit::dtensor

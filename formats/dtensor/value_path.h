@@ -1,5 +1,5 @@
-// A value inside of what was saved as one: the keys of dicts and the numbers of items of lists that
-// lead to it.
+// The path to a value inside a saved value: the keys of dicts and the indices of lists that lead to
+// it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace nxdkit::dtensor {
 
 struct ValuePath {
   std::vector<std::variant<std::string, int64_t>> parts;
-  std::string Text() const;    // "state.0.exp_avg"; several paths may have the same
-  std::string Unique() const;  // no two paths have the same
+  std::string Text() const;    // "state.0.exp_avg"; not unique
+  std::string Unique() const;  // different for different paths
 };
 
 }  // namespace nxdkit::dtensor

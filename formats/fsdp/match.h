@@ -1,4 +1,4 @@
-// PRIVATE: which names stand for the numbers of an optimizer's parameters.
+// PRIVATE: which names the numbers of an optimizer's parameters stand for.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace nxdkit::fsdp {
 
-// `count` things, each of them one of `of` others, in one order: fits(i, j) says whether thing i
-// can be the other j. There is one way to choose where `first` and `last` are the same.
+// A choice, in order, of one of `of` candidates for each of `count` items: fits(i, j) says whether
+// item i can be candidate j. The choice is unique where `first` and `last` are equal.
 struct Matches {
   std::vector<size_t> first;  // each as early as it can be
   std::vector<size_t> last;   // each as late as it can be
 };
-// nullopt: there is none.
+// nullopt if there is none.
 std::optional<Matches> MatchInOrder(size_t count, size_t of,
                                     const std::function<bool(size_t, size_t)>& fits);
 

@@ -32,7 +32,7 @@ class Opener {
     NXDKIT_ASSIGN(facts_.set, FindRankSet(out_.path, look_, options_.world));
     for (const std::string& warning : facts_.set.warnings) AddWarning(out_, warning);
     NXDKIT_TRY(CheckThere(FilePart::kModel, !options_.partial));
-    // A run may have been saved without it.
+    // A run may have been saved without its optimizer.
     const bool any_optimizer = !facts_.set.of(FilePart::kOptimizer).empty();
     NXDKIT_TRY(CheckThere(FilePart::kOptimizer, options_.optimizer && any_optimizer));
     NXDKIT_TRY(OpenFiles());
@@ -64,14 +64,14 @@ class Opener {
   }
 
  private:
-  // The parts of every tensor from a number on make it up.
+  // The parts of every tensor from number `first` on must cover it.
   Status CheckFrom(size_t first) const {
     for (size_t i = first; i < out_.tensors.size(); ++i)
       NXDKIT_TRY(dcp::CheckCover(out_.tensors[i]).in(out_.path).on(out_.tensors[i].key));
     return OkStatus();
   }
 
-  // Files of a part of all ranks; of what may lack, no file at all is as good.
+  // Every rank must have a file of the part; an optional part may also have no file at all.
   Status CheckThere(FilePart part, bool must) {
     if (facts_.set.IsWhole(part)) return OkStatus();
     Status status = CheckWhole(facts_.set, part);
@@ -109,7 +109,7 @@ class Opener {
   template <typename Take>
   Status ReadOne(const RankFileName& name, uint32_t file, Allowed allowed, const Take& take) {
     Result<torch::Archive> archive = ReadRankArchive(files_, file, allowed, name, out_);
-    // An object of another class stops nobody: the files are carried as they are.
+    // An object of another class is accepted: these files are carried over as they are.
     if (!archive.ok() && name.part == FilePart::kExtraState &&
         archive.error().code() == Errc::kUnsupported) {
       AddWarning(out_, fmt::format("a rank's scheduler and random numbers are not read: {}",
@@ -129,7 +129,8 @@ class Opener {
     return reader.Finish(facts_.set.of(FilePart::kModel).size()).in(out_.path);
   }
 
-  // What is not cut where weights are; where nothing is cut, what the optimizer does not know.
+  // Buffers are the tensors that are not cut where weights are; where nothing is cut, those that
+  // the optimizer does not have.
   void FindBuffers() {
     const bool any_placed = std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
     std::set<std::string_view> trained;

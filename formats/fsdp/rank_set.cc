@@ -116,7 +116,7 @@ Result<RankSet> FindRankSet(const std::string& path, const Looker& look, std::op
   NXDKIT_ASSIGN(set.config, ReadConfig(path, look));
   if (set.config && set.config->world && *set.config->world != set.world)
     set.warnings.push_back(
-        fmt::format("{} says {} ranks, the names of the files say {}: the names are followed",
+        fmt::format("{} says {} ranks, the names of the files say {}: the names are used",
                     JoinPath(path, kFsdpConfigFile), *set.config->world, set.world));
   return set;
 }

@@ -1,6 +1,5 @@
-// The files that the ranks of an FSDP run have left in one folder, as EasyR1, verl and their forks
-// name them: model_, optim_ and extra_state_world_size_W_rank_R.pt. Format facts: FORMAT.md beside
-// this file.
+// The files of an FSDP run's ranks in one folder, as EasyR1, verl and their forks name them:
+// model_, optim_ and extra_state_world_size_W_rank_R.pt. Format facts: FORMAT.md.
 #pragma once
 
 #include <array>
@@ -29,7 +28,7 @@ struct RankFileName {
 std::optional<RankFileName> ParseFileName(std::string_view name);
 
 inline constexpr char kFsdpConfigFile[] = "fsdp_config.json";
-// What verl writes beside the files since 0.4.1.
+// The configuration that verl has written next to the files since 0.4.1.
 struct FsdpConfig {
   std::optional<int> version;  // FSDP1 or FSDP2
   std::optional<int> world;
@@ -38,7 +37,7 @@ struct FsdpConfig {
 struct RankSet {
   std::string path;
   int world = 0;
-  std::array<std::vector<int>, 3> ranks;  // that have a file, by part, sorted
+  std::array<std::vector<int>, 3> ranks;  // ranks that have a file, by part, sorted
   std::optional<FsdpConfig> config;
   std::vector<std::string> warnings;
 
@@ -46,15 +45,15 @@ struct RankSet {
   bool IsWhole(FilePart part) const { return of(part).size() == static_cast<size_t>(world); }
 };
 
-// Whether there are files called like those of ranks.
+// Whether there are files with the names of rank files.
 Result<bool> HasRankFiles(const std::string& path, const Looker& look);
 
-// What is there. `world`: which run, where the files of several are in the folder. kNotFound where
-// there is no file; kCorrupt, listing them, for files of several worlds when none was asked for,
-// and for a rank outside of its world.
+// Lists the rank files. `world` selects the run, where the folder has files of several. kNotFound
+// where there is no file; kCorrupt, listing them, for files of several worlds when `world` is not
+// given, and for a rank outside its world.
 Result<RankSet> FindRankSet(const std::string& path, const Looker& look, std::optional<int> world);
 
-// kNotFound, naming the ranks without a file of the part, and where they may be.
+// kNotFound, naming the ranks without a file of the part, and where these files may be.
 Status CheckWhole(const RankSet& set, FilePart part);
 
 // "0 to 3, 7"

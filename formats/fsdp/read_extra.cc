@@ -14,7 +14,7 @@ Status ExtraReader::Add(const torch::Archive& archive, int rank) {
   if (!scheduler || !scheduler->dict() || !dtensor::IsPlain(*scheduler)) return OkStatus();
   NXDKIT_ASSIGN(std::string text, torch::WritePickle(*scheduler, {}));
   if (!text_.empty() && text != text_)
-    return Corrupt("the scheduler of rank {} is not at the step of the ranks before it", rank)
+    return Corrupt("the scheduler of rank {} is not at the step of the earlier ranks", rank)
         .hint("the files may be of two saves");
   if (!text_.empty()) return OkStatus();
   text_ = std::move(text);

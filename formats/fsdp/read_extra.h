@@ -1,5 +1,5 @@
-// PRIVATE: the extra_state_ files of a rank set: the scheduler, and the random numbers of each
-// rank, which no other program goes on from and which are carried as they are.
+// PRIVATE: the extra_state_ files of a rank set: the scheduler, and the random number state of each
+// rank, which no other program can continue from and which is carried over as it is.
 #pragma once
 
 #include "formats/dcp/shard_entries.h"
@@ -13,7 +13,7 @@ class ExtraReader {
  public:
   explicit ExtraReader(dcp::ShardEntries& entries) : entries_(entries) {}
 
-  // The file of one rank. kCorrupt where the scheduler is not that of the ranks before it.
+  // Adds the file of one rank. kCorrupt where its scheduler differs from that of earlier ranks.
   Status Add(const torch::Archive& archive, int rank);
 
  private:

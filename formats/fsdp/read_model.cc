@@ -21,7 +21,7 @@ Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t f
   NXDKIT_ASSIGN(const std::shared_ptr<const File> opened, files.Get(file));
   NXDKIT_ASSIGN(torch::Archive archive,
                 torch::ReadArchiveAt(opened, 0, opened->bytes(), {.allowed = allowed}));
-  // A state of the run that was carried to another number of ranks is that of its rank still.
+  // State that was carried over to another number of ranks still belongs to its old rank.
   const auto saved = ParseFileName(archive.folder + ".pt");
   const bool same_world =
       name.part == FilePart::kExtraState || !saved || saved->world == name.world;
@@ -41,7 +41,7 @@ Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank) {
                      std::ranges::adjacent_find(sorted) == sorted.end();
   const auto place = mesh.PlaceOf(rank);
   if (!known || !place)
-    return Corrupt("a mesh of {} ranks, among which rank {} of {} is not", sorted.size(), rank,
+    return Corrupt("a mesh of {} ranks, which does not include rank {} of {}", sorted.size(), rank,
                    world);
   if (!mesh.coordinate || *mesh.coordinate == *place) return OkStatus();
   return Corrupt("the file says that its rank is at {} of the mesh {}, rank {} is at {}",
@@ -60,7 +60,7 @@ Result<dtensor::LocalShard> WithoutPadding(const StoredTensor& stored,
                       std::equal(stored.shape.begin() + 1, stored.shape.end(),
                                  shard.shape.begin() + 1, shard.shape.end());
   if (!longer || !place.mesh || !IsPacked(stored)) return shard;
-  // As many rows as the first rank has.
+  // The padded number of rows: that of the first rank.
   int64_t longest = place.shape[0];
   for (size_t m = 0; m < place.placements.size(); ++m)
     if (place.placements[m].kind == dtensor::Placement::Kind::kShard &&
@@ -93,7 +93,7 @@ Status ModelReader::Add(const torch::Archive& archive, uint32_t file, int rank) 
   const size_t before = facts_.tensors.size();
   for (const dtensor::RankTensor& tensor : values.tensors)
     NXDKIT_TRY(AddTensor(tensor, file, rank).on(tensor.path.Text()));
-  // A tied pair is one storage, seen twice.
+  // A tied pair is one storage under two names.
   std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
   for (const dtensor::RankTensor& tensor : values.tensors) {
     if (!tensor.stored.storage || *ElementCount(tensor.stored.shape) == 0 || before > 0) continue;
@@ -109,14 +109,14 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   const std::string name = tensor.path.Text();
   if (name.ends_with(kFlatParameter))
     return Unsupported(
-               "a flat parameter of an FSDP unit (LOCAL_STATE_DICT): no file says which parameters "
-               "are in it")
+               "a flat parameter of an FSDP unit (LOCAL_STATE_DICT): no file lists the parameters "
+               "in it")
         .hint("save with FSDP's SHARDED_STATE_DICT, as EasyR1 and verl do");
   const std::optional<dtensor::Place>& place = tensor.place;
   if (place && place->mesh) {
     if (place->mesh != checked_) NXDKIT_TRY(CheckMesh(*place->mesh, facts_.set.world, rank));
     checked_ = place->mesh;
-    // A tensor that tensor parallelism leaves out is cut over a part of the ranks, and the others
+    // A tensor that tensor parallelism does not cut is cut over some of the ranks, and the others
     // have copies.
     if (!facts_.mesh || facts_.mesh->ranks.size() < place->mesh->ranks.size())
       facts_.mesh = *place->mesh;
@@ -139,7 +139,7 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   std::vector<int>& ranks = ranks_[number->second];
   const bool again = !ranks.empty() && ranks.back() == rank;
   if (!again) ranks.push_back(rank);
-  if (!tensor.stored.storage) return OkStatus();  // the rank has nothing of it
+  if (!tensor.stored.storage) return OkStatus();  // the rank has no part of it
   if (!has_dtype_[number->second]) facts_.tensors[number->second].dtype = tensor.stored.dtype;
   has_dtype_[number->second] = true;
   const Shape& shape = place ? place->shape : tensor.stored.shape;
@@ -147,18 +147,18 @@ Status ModelReader::AddTensor(const dtensor::RankTensor& tensor, uint32_t file, 
   return entries_.Add({file, rank}, name, shape, tensor.stored, shard, again && place.has_value());
 }
 
-// Against what a rank before it has said.
+// Compares with what an earlier rank had.
 Status ModelReader::Check(const ModelTensor& known, const dtensor::RankTensor& tensor,
                           int rank) const {
   if (known.placed != tensor.place.has_value())
-    return Corrupt("rank {} has it {}, a rank before it {}", rank,
+    return Corrupt("rank {} has it {}, an earlier rank {}", rank,
                    tensor.place ? "distributed" : "plain", known.placed ? "distributed" : "plain");
   if (!tensor.place) return OkStatus();  // the entries compare shapes
   if (tensor.place->shape != known.shape)
-    return Corrupt("rank {} says the shape {}, a rank before it {}", rank,
+    return Corrupt("rank {} has the shape {}, an earlier rank {}", rank,
                    ShapeText(tensor.place->shape), ShapeText(known.shape));
   if (tensor.place->placements == known.placements) return OkStatus();
-  return Corrupt("rank {} says {}, a rank before it {}", rank,
+  return Corrupt("rank {} has {}, an earlier rank {}", rank,
                  dtensor::PlacementText(tensor.place->placements),
                  dtensor::PlacementText(known.placements));
 }

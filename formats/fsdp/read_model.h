@@ -13,27 +13,27 @@
 
 namespace nxdkit::fsdp {
 
-// The archive of one of `files`, by its number. kCorrupt where the archive says that it was saved
-// as the file of another rank.
+// The archive of one of `files`, by number. kCorrupt where the archive's folder says that it was
+// saved as another rank's file.
 Result<torch::Archive> ReadRankArchive(const dcp::FolderFiles& files, uint32_t file,
                                        torch::ReadOptions::Allowed allowed,
                                        const RankFileName& name, dcp::Folder& out);
 
-// Which parts of the whole a rank's tensor is; a plain one is a copy of all of it. Rows that FSDP
-// has padded it with are no part, and must be zero.
+// The parts of the whole that a rank's tensor has; a plain tensor is a copy of all of it. Rows
+// added by FSDP as padding are not a part, and must be zero.
 Result<dtensor::LocalShard> PartsOf(const StoredTensor& stored,
                                     const std::optional<dtensor::Place>& place);
 
-// kCorrupt where the mesh is not one of all ranks, or the file is another rank's.
+// kCorrupt where the mesh does not have all ranks, or the file is another rank's.
 Status CheckMesh(const dtensor::DeviceMesh& mesh, int world, int rank);
 
 class ModelReader {
  public:
   ModelReader(dcp::ShardEntries& entries, Facts& facts) : entries_(entries), facts_(facts) {}
 
-  // The file of one rank; the ranks come in their order.
+  // Adds the file of one rank; ranks come in order.
   Status Add(const torch::Archive& archive, uint32_t file, int rank);
-  // All ranks have the same names.
+  // Checks that all ranks have the same names.
   Status Finish(size_t ranks) const;
 
  private:
@@ -42,10 +42,10 @@ class ModelReader {
 
   dcp::ShardEntries& entries_;
   Facts& facts_;
-  std::unordered_map<std::string, size_t> numbers_;     // in facts_.tensors
-  std::vector<std::vector<int>> ranks_;                 // that have the tensor
-  std::vector<bool> has_dtype_;                         // of a tensor, by a rank with some of it
-  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last one that was good
+  std::unordered_map<std::string, size_t> numbers_;  // in facts_.tensors
+  std::vector<std::vector<int>> ranks_;              // ranks that have the tensor
+  std::vector<bool> has_dtype_;  // by tensor: whether a rank with elements set its dtype
+  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last valid one
 };
 
 }  // namespace nxdkit::fsdp

@@ -57,10 +57,11 @@ Status OptimizerReader::AddState(const torch::Archive& archive, const PickleDict
                              : key.integer() ? std::to_string(*key.integer())
                                              : "";
     if (name.empty() || !value.dict())
-      return Unsupported("the optimizer keeps something of what is no name and no number");
+      return Unsupported("a key of the optimizer's state is neither a name nor a number");
     std::vector<Kept> all;
     for (const auto& [what, item] : *value.dict()) {
-      if (!what.string()) return Unsupported("what is kept has no name").on(name);
+      if (!what.string())
+        return Unsupported("an entry of the optimizer's state has no name").on(name);
       Kept kept{*what.string(), {}, std::nullopt, std::nullopt};
       if (const torch::TensorIndex* index = item.tensor()) {
         kept.stored = archive.tensors.at(index->index);
@@ -84,7 +85,7 @@ Status OptimizerReader::AddState(const torch::Archive& archive, const PickleDict
 
 Status OptimizerReader::AddGroups(const PickleValue& groups, int rank) {
   for (const PickleValue& group : *groups.list()) {
-    if (!group.dict()) return Corrupt("a group of options that is no dict");
+    if (!group.dict()) return Corrupt("a group of options that is not a dict");
     for (const auto& [option, value] : *group.dict())
       if (value.tensor())
         return Unsupported("the option {} is a tensor, expected a number",
@@ -97,7 +98,7 @@ Status OptimizerReader::AddGroups(const PickleValue& groups, int rank) {
     return OkStatus();
   }
   if (text == groups_text_) return OkStatus();
-  return Corrupt("the options of rank {} are not those of the ranks before it", rank)
+  return Corrupt("the options of rank {} are not those of the earlier ranks", rank)
       .hint("the files may be of two saves");
 }
 
@@ -151,7 +152,7 @@ Status OptimizerReader::AddNamed() {
   return OkStatus();
 }
 
-// Parameters are distributed where anything is; of a tied pair the optimizer knows one.
+// Parameters are distributed where anything is; the optimizer has one of a tied pair.
 std::vector<size_t> OptimizerReader::Candidates() const {
   const bool any_placed = std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
   std::vector<size_t> out;
@@ -166,11 +167,11 @@ std::vector<size_t> OptimizerReader::Candidates() const {
 Result<const Unit*> OptimizerReader::UnitOf(int64_t number) const {
   const auto unit = units_.find(number);
   if (unit == units_.end())
-    return Corrupt("the optimizer keeps something of number {}, which no group has", number);
+    return Corrupt("the optimizer has state of number {}, which is in no group", number);
   return &unit->second;
 }
 
-// ": number 0 has 12 elements on each of 3 ranks, model.norm.weight has 32 in all", of slices.
+// For slices: ": number 0 has 12 elements on each of 3 ranks, model.norm.weight has 32 in all".
 std::string OptimizerReader::FirstMisfit(const std::vector<int64_t>& numbers,
                                          const std::vector<Unit>& units, const Fits& fits) const {
   for (size_t i = 0; i < std::min(numbers.size(), units.size()); ++i) {
@@ -198,23 +199,23 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
     if (!params || !params->list()) return Corrupt("a group of options without \"params\"");
     std::vector<int64_t> numbers;
     for (const PickleValue& param : *params->list()) {
-      if (!param.integer()) return Corrupt("a group of options of what is no number");
+      if (!param.integer()) return Corrupt("a group of options whose parameters are not numbers");
       numbers.push_back(*param.integer());
     }
     const auto found = MatchInOrder(numbers.size(), units.size(),
                                     [&](size_t i, size_t j) { return fits(numbers[i], units[j]); });
     if (!found)
       return Unsupported(
-                 "the optimizer has {} things in a group, and their sizes are not those of as many "
-                 "of the model's {} in its order{}",
+                 "the optimizer's groups have {} entries, whose sizes are not those of as many of "
+                 "the model's {} in order{}",
                  numbers.size(), units.size(), FirstMisfit(numbers, units, fits))
           .hint(
-              "which parameter a number is the trainer's code alone knows; --no-optimizer leaves "
+              "only the trainer's code knows which parameter a number is; --no-optimizer leaves "
               "the optimizer's state out");
     for (size_t i = 0; i < numbers.size(); ++i) {
       const size_t unit = found->first[i];
       if (unit != found->last[i])
-        return Unsupported("number {} of the optimizer may be {} or {}: the sizes do not tell",
+        return Unsupported("number {} of the optimizer may be {} or {}: the sizes do not decide",
                            numbers[i], name(unit), name(found->last[i]))
             .hint("--no-optimizer leaves the optimizer's state out");
       if (!used.insert(unit).second || !out.emplace(numbers[i], units[unit]).second)
@@ -224,8 +225,8 @@ Result<std::map<int64_t, Unit>> OptimizerReader::UnitsOfNumbers(const std::vecto
   return out;
 }
 
-// FSDP1 stores a tied head as a tensor of its own, and the optimizer does not know it. The two have
-// the same bytes; of those that are not tied the beginnings already differ.
+// FSDP1 stores a tied head as a tensor of its own, which the optimizer does not have. The two have
+// the same bytes; without tying, their first bytes already differ.
 Result<bool> OptimizerReader::HasTiedHead(const std::vector<size_t>& candidates) const {
   constexpr uint64_t kCompared = 1 << 20;
   if (candidates.size() < 2) return false;
@@ -250,8 +251,8 @@ Result<bool> OptimizerReader::HasTiedHead(const std::vector<size_t>& candidates)
   return true;
 }
 
-// Layers, whose numbers ascend in the state dict of a model: names that were sorted otherwise do
-// not tell the order of its parameters.
+// Layer numbers ascend in the state dict of a model: names sorted in another way do not show the
+// order of its parameters.
 Status OptimizerReader::CheckOrder(const std::vector<size_t>& candidates) const {
   std::map<std::string, int64_t> last;
   for (const size_t i : candidates) {
@@ -261,7 +262,9 @@ Status OptimizerReader::CheckOrder(const std::vector<size_t>& candidates) const 
     if (!added && number < known->second)
       return Unsupported("the names are not in the order of the model: {} is after layer {}",
                          facts_.tensors[i].name, known->second)
-          .hint("what a number of the optimizer is cannot be told; --no-optimizer leaves it out");
+          .hint(
+              "the parameters of the optimizer's numbers are unknown; --no-optimizer leaves its "
+              "state out");
     known->second = number;
   }
   return OkStatus();
@@ -298,7 +301,7 @@ Status OptimizerReader::AddNumbered() {
   return OkStatus();
 }
 
-// Else every rank has all of the model, as FSDP1 has it over one rank, or does not cut it.
+// If nothing is placed, every rank has the whole model, as with FSDP1 on one rank, or with no cut.
 bool OptimizerReader::AnyPlaced() const {
   return std::ranges::any_of(facts_.tensors, &ModelTensor::placed);
 }
@@ -322,7 +325,7 @@ void OptimizerReader::MeasureSlices() {
 }
 
 // FSDP1's units have slices of one length on every rank, padded with zeros at the end; with
-// use_orig_params each parameter has what the slices of its unit have of it.
+// use_orig_params each parameter has its part of its unit's slices.
 Status OptimizerReader::AddFlat() {
   MeasureSlices();
   const int64_t parts = ShardRanks();
@@ -344,7 +347,7 @@ Status OptimizerReader::AddFlat() {
   facts_.form = OptimizerForm::kFlatUnits;
   Result<std::map<int64_t, Unit>> found = TensorsOfNumbers(LayerUnits, padded);
   if (!found.ok()) {
-    // Of an adapter each module that is trained is a unit.
+    // With an adapter each trained module is a unit.
     Result<std::map<int64_t, Unit>> alone = TensorsOfNumbers(SingleUnits, padded);
     if (!alone.ok()) {
       facts_.form = OptimizerForm::kFlatParameters;
@@ -393,12 +396,12 @@ Status OptimizerReader::AddSliceOf(const RankState& rank, int64_t number, const 
                 IsZeroFrom(kept.stored, std::clamp<int64_t>(unit->elements - begin, 0, length)));
   if (zero) return OkStatus();
   return Corrupt(
-      "{} of number {} is not zero where it is padded: it is of another unit than the "
-      "parameters from {} on",
+      "{} of number {} is not zero in its padding: it belongs to another unit than the parameters "
+      "from {} on",
       kept.name, number, facts_.tensors[unit->tensors.front()].name);
 }
 
-// The options of a group, for each of its parameters.
+// Adds the options of a group, for each of its parameters.
 Status OptimizerReader::AddOptions() {
   std::set<std::string> in_group;
   if (!groups_.list()) return OkStatus();
@@ -427,8 +430,7 @@ Status OptimizerReader::AddOptions() {
   for (const RankState& rank : ranks_)
     for (const auto& [name, all] : rank.by_name)
       if (!in_group.contains(name))
-        return Corrupt("the optimizer keeps something of it, and no group of options has it")
-            .on(name);
+        return Corrupt("the optimizer has state of it, but no group of options has it").on(name);
   return OkStatus();
 }
 

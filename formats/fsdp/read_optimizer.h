@@ -18,7 +18,7 @@ namespace nxdkit::fsdp {
 inline constexpr std::string_view kStateKeys = "optimizer.state.";
 inline constexpr std::string_view kGroupKeys = "optimizer.param_groups.";
 
-// What an optimizer keeps of one thing under one name, on one rank.
+// One rank's state of one parameter or unit, under one name.
 struct Kept {
   std::string name;  // "exp_avg"
   StoredTensor stored;
@@ -35,13 +35,13 @@ struct RankState {
 
 class OptimizerReader {
  public:
-  // `proves_padding`: what FSDP1 pads its slices with is read, and must be zero.
+  // `proves_padding`: the padding of FSDP1's slices is read, and must be zero.
   OptimizerReader(dcp::ShardEntries& entries, Facts& facts, bool proves_padding)
       : entries_(entries), facts_(facts), proves_padding_(proves_padding) {}
 
-  // The file of one rank; the ranks come in their order.
+  // Adds the file of one rank; ranks come in order.
   Status Add(const torch::Archive& archive, uint32_t file, int rank);
-  // Finds out which form it is, and what each number stands for; adds all to the entries.
+  // Determines the form and the meaning of each number, and adds everything to the entries.
   Status Finish();
 
  private:
@@ -54,26 +54,27 @@ class OptimizerReader {
   Status AddNamed();
   Status AddNumbered();
   Status AddFlat();
-  // Adds one thing that is not cut as a slice: a tensor as it lies, a step, a number.
+  // Adds state that is not cut as a slice: a tensor as stored, a step, a number.
   Status AddKept(const RankState& rank, const std::string& name, const Kept& kept);
   Status AddSliceOf(const RankState& rank, int64_t number, const Kept& kept);
   Status AddOptions();
 
-  // Whether what is kept by numbers are slices: one dimension, where parameters have more.
+  // Whether the state by numbers consists of slices: one dimension, where parameters have more.
   bool HasSlices() const;
   void MeasureSlices();
-  // What each number is, one of `units` in their order; kUnsupported where there is not one answer.
+  // The unit of each number, in the order of `units`; kUnsupported unless the answer is unique.
   Result<std::map<int64_t, Unit>> UnitsOfNumbers(const std::vector<Unit>& units,
                                                  const Fits& fits) const;
   std::string FirstMisfit(const std::vector<int64_t>& numbers, const std::vector<Unit>& units,
                           const Fits& fits) const;
-  std::vector<size_t> Candidates() const;  // in facts_.tensors, that may be trained
+  std::vector<size_t> Candidates() const;  // in facts_.tensors, possibly trained
   Result<bool> HasTiedHead(const std::vector<size_t>& candidates) const;
   Status CheckOrder(const std::vector<size_t>& candidates) const;
-  // UnitsOfNumbers of the units that `make` makes of what may be trained; a tied head is left out.
+  // UnitsOfNumbers for the units that `make` makes of the candidates; a tied head is left out.
   Result<std::map<int64_t, Unit>> TensorsOfNumbers(MakeUnits make, const Fits& fits) const;
   Result<const Unit*> UnitOf(int64_t number) const;
-  // Over how many ranks a parameter is cut; the others have copies. Which part a rank has.
+  // ShardRanks: over how many ranks a parameter is cut; the others have copies. ShardOf: which part
+  // a rank has.
   bool AnyPlaced() const;
   int ShardRanks() const;
   int ShardOf(int rank) const;
@@ -82,7 +83,7 @@ class OptimizerReader {
   Facts& facts_;
   bool proves_padding_;
   std::vector<RankState> ranks_;
-  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last one that was good
+  std::shared_ptr<const dtensor::DeviceMesh> checked_;  // the last valid one
   torch::PickleValue groups_;
   std::string groups_text_;
   std::map<int64_t, Unit> units_;                      // by number

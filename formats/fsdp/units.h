@@ -1,4 +1,4 @@
-// PRIVATE: what FSDP1 flattens into one parameter.
+// PRIVATE: the units that FSDP1 flattens into one parameter each.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace nxdkit::fsdp {
 
-// Of "model.layers.3.mlp.up_proj.weight": "model.layers." and 3; "" of what is in no layer.
+// For "model.layers.3.mlp.up_proj.weight": "model.layers." and 3; "" for a name outside layers.
 std::pair<std::string, int64_t> LayerNumber(const std::string& name);
 
 struct Unit {
-  std::vector<size_t> tensors;  // in Facts::tensors, one after the other
+  std::vector<size_t> tensors;  // in Facts::tensors, one after another
   int64_t elements = 0;         // of all of them
 };
 
-// Each layer is a unit, and all that is in no layer is the first one. `candidates`: those that may
-// be trained. A layer is the first part of a name that is a number, with all before it.
+// Each layer is a unit, and everything outside the layers is the first one. `candidates`: the
+// tensors that may be trained. A layer is the first number among the parts of a name, with
+// everything before it.
 std::vector<Unit> LayerUnits(const std::vector<ModelTensor>& tensors,
                              const std::vector<size_t>& candidates);
-// Each is a unit by itself.
+// Each candidate as a unit by itself.
 std::vector<Unit> SingleUnits(const std::vector<ModelTensor>& tensors,
                               const std::vector<size_t>& candidates);
 

@@ -21,7 +21,7 @@ constexpr char kMeshLayout[] = "torch.distributed._mesh_layout._MeshLayout";
 constexpr char kFlatLayout[] = "torch.distributed._mesh_layout._FlatLayout";
 constexpr char kDefaultGroup[] = "0";
 
-// Classes by where a release has them.
+// The classes, with the modules of a release.
 struct Classes {
   const char* dtensor;
   const char* spec;
@@ -88,7 +88,7 @@ std::optional<Release> ReleaseFromName(std::string_view name) {
   return Release{*minor < 13 ? MeshForm::kLayout : MeshForm::kAxes, false};
 }
 
-// One state has what 2.5 to 2.9 ask for: each passes over what it does not know.
+// The state for 2.5 to 2.9 has everything that each of them asks for; each ignores the rest.
 Release ReleaseOf(MeshForm form) {
   return {form == MeshForm::kGroupNames ? MeshForm::kGroupInfos : form, false};
 }

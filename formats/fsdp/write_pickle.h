@@ -1,5 +1,5 @@
-// PRIVATE to formats: distributed tensors and their mesh, as a release of torch pickles them. The
-// files of one release are not loaded by others; FORMAT.md has which are.
+// PRIVATE to formats: distributed tensors and their mesh, as a release of torch pickles them. Other
+// releases may not load such files; FORMAT.md lists which do.
 #pragma once
 
 #include <optional>
@@ -13,23 +13,23 @@
 
 namespace nxdkit::fsdp {
 
-// Which releases load what is written.
+// The releases that load the output.
 struct Release {
   dtensor::MeshForm form = dtensor::MeshForm::kGroupInfos;
   bool before_2_5 = false;  // other modules
 };
-// "2.6"; nullopt for what is none of 2.4 to 2.15.
+// "2.6"; nullopt for a release outside 2.4 to 2.15.
 std::optional<Release> ReleaseFromName(std::string_view name);
-// The one that loads meshes of this form.
+// The release that loads meshes of this form.
 Release ReleaseOf(dtensor::MeshForm form);
 // "2.5 to 2.9": the releases that load it.
 std::string_view LoadedBy(const Release& release);
 
-// The pickles of one rank: its mesh of one dimension, "fsdp", over all ranks, and tensors that lie
-// on it, cut along one dimension.
+// The pickles of one rank: its mesh of one dimension, "fsdp", over all ranks, and tensors on this
+// mesh, cut along one dimension.
 class PlacedWriter {
  public:
-  // `ranks`: the tensor of int32 that lists them, of the file.
+  // `ranks`: the int32 tensor of the file that lists them.
   PlacedWriter(const Release& release, std::string device, int world, int rank,
                torch::TensorIndex ranks);
 

@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr int64_t kWarnPercent = 85;
 
-// Products of sizes that readers have bounded, but not against each other.
+// The product of sizes that readers have bounded, but not against each other.
 uint64_t Product(std::initializer_list<int64_t> factors) {
   unsigned __int128 product = 1;
   for (const int64_t factor : factors)
@@ -47,7 +47,7 @@ void JudgeMemory(Fit& fit) {
   else if (Percent(used, fit.core_bytes) > kWarnPercent ||
            Sum(used, fit.reserve_bytes) > fit.core_bytes)
     fit.warnings.push_back(fmt::format(
-        "{}: what is left may be too little for the compiled code and its scratch, about {}",
+        "{}: the rest may be too little for the compiled code and its scratch, about {}",
         FitText(fit), GibText(fit.reserve_bytes)));
 }
 
@@ -63,8 +63,9 @@ Fit JudgeRollout(const Instance& instance, const RolloutUse& use) {
     fit.problems.push_back(
         fmt::format("{} ranks, and {} has {} cores", use.tp, instance.name, instance.cores));
   else if (instance.sizes_known && !IsIn(instance.inference_tp, use.tp))
-    fit.problems.push_back(fmt::format("NxD Inference takes no tp {} on {}; it takes {}", use.tp,
-                                       instance.name, fmt::join(instance.inference_tp, ", ")));
+    fit.problems.push_back(fmt::format("NxD Inference does not accept tp {} on {}; it accepts {}",
+                                       use.tp, instance.name,
+                                       fmt::join(instance.inference_tp, ", ")));
   JudgeMemory(fit);
   return fit;
 }
@@ -95,7 +96,7 @@ std::vector<MemoryRow> RowsOf(const TrainingUse& use, int64_t data_parallel) {
   const int64_t layers = (use.layers + use.pp - 1) / use.pp;
   const int64_t row = (use.sequence + use.cp - 1) / use.cp;
   const int64_t tokens = use.micro_batch * row;
-  // Recomputed: each layer's input, and what one layer keeps.
+  // Recomputed: each layer's input, and the activations of one layer.
   const uint64_t activations = use.recompute ? Sum(over_tp({2, tokens, use.hidden, layers}),
                                                    over_tp({34, tokens, use.hidden}))
                                              : over_tp({34, tokens, use.hidden, layers});
@@ -140,7 +141,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
         use.cp > 1 ? fmt::format(" x cp {}", use.cp) : "", world, use.nodes, instance.name));
   else if (instance.sizes_known && !IsIn(instance.workers, use.tp))
     fit.problems.push_back(fmt::format(
-        "the collectives of {} take no tp {} in training (replica groups); they take {}",
+        "the collectives of {} do not accept tp {} in training (replica groups); they accept {}",
         instance.name, use.tp, fmt::join(instance.workers, ", ")));
   else if (instance.sizes_known && use.nodes == 1 && !IsIn(instance.workers, world))
     fit.warnings.push_back(fmt::format("jobs of NxD Training on {} have {} workers, not {}",
@@ -149,7 +150,7 @@ Fit JudgeTraining(const Instance& instance, const TrainingUse& use) {
   return fit;
 }
 
-// The lever of the largest row, where memory is what is missing.
+// The lever of the largest row, where memory is insufficient.
 std::string_view LeverOf(const Fit& fit, const Levers& levers) {
   if (fit.used_bytes() <= fit.core_bytes) return levers.parallel;
   const Grows grows = std::ranges::max_element(fit.rows, {}, &MemoryRow::bytes)->grows;

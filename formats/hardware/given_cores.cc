@@ -12,7 +12,7 @@
 namespace nxdkit::hardware {
 namespace {
 
-constexpr int64_t kMaxCore = 1 << 16;  // far above what one machine has
+constexpr int64_t kMaxCore = 1 << 16;  // far more than one machine has
 
 std::optional<int64_t> CoreOf(std::string_view text) {
   int64_t core = -1;
@@ -21,7 +21,7 @@ std::optional<int64_t> CoreOf(std::string_view text) {
   return whole && core >= 0 && core <= kMaxCore ? std::optional(core) : std::nullopt;
 }
 
-// One core for two sides, or twice for one, is not a division.
+// A core given to both sides, or twice to one, is an error.
 Status CheckEachOnce(std::vector<int64_t> cores) {
   std::ranges::sort(cores);
   const auto twice = std::ranges::adjacent_find(cores);

@@ -22,10 +22,10 @@ constexpr int64_t kTrn1Workers[] = {1, 2, 8, 32};
 constexpr int64_t kTrn2SmallWorkers[] = {1, 4};
 constexpr int64_t kTrn2Workers[] = {1, 4, 16, 64};
 
-constexpr uint64_t kTrn1Bytes = uint64_t{32} << 30;  // of a device; of inf2 as well
+constexpr uint64_t kTrn1Bytes = uint64_t{32} << 30;  // per device; inf2's too
 constexpr uint64_t kTrn2Bytes = uint64_t{96} << 30;
 
-// Inf2 is for inference: no workers.
+// Inf2 is for inference, so it has no workers.
 const std::vector<Instance>& Table() {
   static const std::vector<Instance> kInstances = {
       {"inf2.xlarge", "trn1", 1, 2, kTrn1Bytes, kInf2SmallTp, {}},

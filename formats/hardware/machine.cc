@@ -25,8 +25,8 @@ const Instance* InTable(const std::string& name) {
   return found.ok() ? *found : nullptr;
 }
 
-// The word for compilers, by the name's family or by a device's memory; "" when neither says it.
-// 144 GiB is trn3's (trn3-arch).
+// The compilers' word, by the name's family or by a device's memory; "" when neither shows it. 144
+// GiB is trn3's (trn3-arch).
 std::string PlatformOf(const Machine& machine) {
   if (machine.instance)
     for (const auto& [prefix, platform] :
@@ -44,7 +44,7 @@ std::string PlatformOf(const Machine& machine) {
   }
 }
 
-// The value that all devices have; nullopt with a note when they differ, or some do not tell it.
+// The value common to all devices; nullopt with a note when they differ, or some do not report it.
 template <typename T>
 Told<T> OfAll(const NeuronLs& listing, std::optional<T> NeuronDevice::*value, const std::string& by,
               std::string_view what, std::vector<std::string>& notes) {
@@ -58,7 +58,7 @@ Told<T> OfAll(const NeuronLs& listing, std::optional<T> NeuronDevice::*value, co
   }
   if (differs || (common && missing))
     notes.push_back(fmt::format("the devices {} {}: it is taken as unknown",
-                                differs ? "differ in their" : "do not all tell their", what));
+                                differs ? "differ in their" : "do not all report their", what));
   if (!common || differs || missing) return {};
   return {common, by};
 }
@@ -80,7 +80,7 @@ bool IsLike(const Instance& row, const Machine& machine) {
          row.device_bytes == *machine.device_bytes;
 }
 
-// Instances that train come first: an inf2 of the same size differs only in that it does not.
+// Instances that train come first: an inf2 of the same size differs only in not being one.
 void GuessInstance(Machine& machine) {
   if (machine.instance || !machine.devices || !machine.cores_per_device || !machine.device_bytes)
     return;
@@ -113,7 +113,7 @@ void TakeLncOfCores(Machine& machine) {
   if (!machine.lnc && kPhysicalCores % cores == 0)
     machine.lnc = {kPhysicalCores / cores, "cores per device"};
   else if (machine.lnc && *machine.lnc * cores != kPhysicalCores)
-    machine.notes.push_back(fmt::format("LNC {} does not go with {} a device, which has {}",
+    machine.notes.push_back(fmt::format("LNC {} does not match {} a device, which has {}",
                                         *machine.lnc, CountText(cores, "core"),
                                         CountText(kPhysicalCores, "physical core")));
 }
@@ -130,17 +130,17 @@ void FillFromTable(const Instance& row, Machine& machine) {
         fmt::format("{} in the table of instances, {} seen (a container, or failed devices)",
                     CountText(row.devices, "device"), *machine.devices));
   if (*machine.device_bytes != row.device_bytes)
-    machine.notes.push_back(fmt::format("a device of {} has {}, and here {} are told", row.name,
+    machine.notes.push_back(fmt::format("a device of {} has {}, but {} are reported here", row.name,
                                         GibText(row.device_bytes), GibText(*machine.device_bytes)));
 }
 
-// The sizes of a list that so many cores can hold.
+// The sizes of a list that fit on `cores`.
 std::span<const int64_t> UpTo(std::span<const int64_t> sizes, int64_t cores) {
   return sizes.first(static_cast<size_t>(
       std::ranges::count_if(sizes, [&](int64_t size) { return size <= cores; })));
 }
 
-// A fact that nobody told but the table.
+// Marks a fact that only the table supplies.
 std::string ByText(const std::string& by) {
   return by == kByTable ? fmt::format(" ({})", kByTable) : "";
 }

@@ -1,5 +1,5 @@
-// The facts of a machine with Neuron devices: what was read of it, and from where. Nothing here
-// asks the system: read_machine.h does.
+// The facts of a machine with Neuron devices: what was read, and from where. Nothing here queries
+// the system: read_machine.h does.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace nxdkit::hardware {
 
-// A fact, and who tells it: "neuron-ls", "dmi", "/dev", "sysfs", "the table of instances", "a
-// guess". Not told: no value.
+// A fact and its source: "neuron-ls", "dmi", "/dev", "sysfs", "the table of instances", "a guess".
+// Unknown: no value.
 template <typename T>
 struct Told {
   std::optional<T> value{};
@@ -32,50 +32,49 @@ struct Holder : DeviceProcess {
 
 struct Machine {
   Told<std::string> instance;      // its type, "trn1.32xlarge"
-  std::string guess_basis;         // of a type that is a guess: what it was guessed from
-  Told<int64_t> devices;           // how many this process can see: a container has some of them
+  std::string guess_basis;         // the basis of a guessed type
+  Told<int64_t> devices;           // visible to this process: a container has some of them
   Told<int64_t> cores_per_device;  // logical ones
-  Told<int64_t> lnc;               // physical cores of a logical one, of trn2 and later
+  Told<int64_t> lnc;               // physical cores per logical core, on trn2 and later
   Told<uint64_t> device_bytes;     // of memory
-  std::vector<Holder> holders;     // as far as the source tells them
+  std::vector<Holder> holders;     // as far as the source reports them
   bool tells_holders = false;      // whether it does
-  GivenCores given;                // of the environment of this process
-  std::vector<std::string> asked;  // every source, and what it said
-  std::vector<std::string> notes;  // what was not understood, or does not agree
+  GivenCores given;                // from this process's environment
+  std::vector<std::string> asked;  // every source, and its answer
+  std::vector<std::string> notes;  // what was not understood, or is inconsistent
 
   bool has_devices() const { return devices && *devices > 0; }
-  int64_t cores() const;        // of all devices; 0: not known
-  uint64_t core_bytes() const;  // of memory; 0: not known
+  int64_t cores() const;        // in total; 0: not known
+  uint64_t core_bytes() const;  // memory; 0: not known
 };
 
-// The facts of such a listing, of which every device is one of the machine.
+// The facts of a listing, each of whose devices is one of the machine's.
 Machine MachineOf(const NeuronLs& listing, const std::string& by);
 
-// Fills in what follows from what is known: the numbers of an instance of the table from its name,
-// the name, as a guess, from devices, cores and memory. Notes where they do not agree.
+// Derives further facts: the numbers of an instance from its name in the table, and a guess of the
+// name from devices, cores and memory. Adds notes where they contradict each other.
 void Complete(Machine& machine);
 
-// Whether the machine is of this instance, as far as is known: its name is, or it is a guess, and
-// the devices, cores and memory that it was guessed from are those of the row as well.
+// Whether the machine may be this instance: its name is, or, if the name is a guess, the devices,
+// cores and memory behind the guess are those of the row.
 bool MayBe(const Machine& machine, const Instance& row);
 
-// Why the cores that the environment gives are not all there; "" where they are, or nothing is
-// known of them: "NEURON_RT_VISIBLE_CORES=0-99 names core 99, and the cores here are 0 to 31".
+// Why some of the cores that the environment gives do not exist; "" if all do, or nothing is known:
+// "NEURON_RT_VISIBLE_CORES=0-99 names core 99, and the cores here are 0 to 31".
 std::string LackingCores(const Machine& machine);
 
 // "1 device", "2 devices"
 std::string CountText(int64_t count, std::string_view what);
 
-// "trn1.32xlarge", "a machine with 16 Neuron devices": what to call it.
+// "trn1.32xlarge", "a machine with 16 Neuron devices": the name for messages.
 std::string MachineName(const Machine& machine);
-// "trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"; a fact that the table of
-// instances has added is said to be its own. Without devices: "trn1.32xlarge (dmi): no Neuron
-// devices", or "no Neuron devices".
+// "trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"; facts added from the table
+// of instances are marked. Without devices: "trn1.32xlarge (dmi): no Neuron devices", or "no Neuron
+// devices".
 std::string MachineText(const Machine& machine);
 
-// The machine as an instance that something can be fitted to: its own cores and memory, and where
-// its cores are divided as they are by default, the sizes that the table has for it. kUnsupported
-// naming what is not known.
+// The machine as an instance for fitting: its own cores and memory, and, where its cores are
+// divided in the default way, the table's sizes. kUnsupported naming the unknown facts.
 Result<Instance> InstanceOf(const Machine& machine);
 
 }  // namespace nxdkit::hardware

@@ -14,7 +14,7 @@
 namespace nxdkit::hardware {
 namespace {
 
-constexpr size_t kMostDevices = 1024;  // an UltraServer of today has 144
+constexpr size_t kMostDevices = 1024;  // today's UltraServer has 144
 constexpr size_t kMostProcesses = 64;  // of a device
 constexpr size_t kMostNotes = 16;
 constexpr int64_t kMostCores = 256;  // of a device
@@ -23,7 +23,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 50;  // of a device's memory
 constexpr int64_t kMostPid = int64_t{1} << 31;
 constexpr JsonOptions kOptions{.allow_nan = true, .allow_duplicate_keys = true, .max_depth = 32};
 
-// Things that are not understood, and of which devices: 16 devices of a release have the same
+// Things that were not understood, with their devices: 16 devices of a release have the same
 // oddity.
 class Oddities {
  public:
@@ -45,13 +45,13 @@ class Oddities {
   std::map<std::string, std::vector<std::string>> devices_;
 };
 
-// An entry of the array.
+// Reads one entry of the array.
 class DeviceReader {
  public:
   DeviceReader(const Json& object, std::string name, Oddities& oddities)
       : object_(object), name_(std::move(name)), oddities_(oddities) {}
 
-  // `required`: a note when it is missing, too.
+  // `required`: adds a note when it is missing.
   std::optional<int64_t> Int(std::string_view key, int64_t least, int64_t most, bool required) {
     const Json* value = JsonFind(object_, key);
     if (!value) {
@@ -130,7 +130,7 @@ NeuronDevice ReadDevice(const Json& object, size_t index, Oddities& oddities,
   if (instance_type.empty())
     instance_type = type;
   else if (!type.empty() && type != instance_type)
-    reader.Odd(fmt::format("instance_type is {}, of others it is {}", type, instance_type));
+    reader.Odd(fmt::format("instance_type is {}, for others it is {}", type, instance_type));
   return device;
 }
 

@@ -27,7 +27,7 @@ constexpr char kProgram[] = "neuron-ls";
 constexpr char kVendorsProgram[] = "/opt/aws/neuron/bin/neuron-ls";
 constexpr char kProductName[] = "/sys/devices/virtual/dmi/id/product_name";
 constexpr char kLncVariable[] = "NEURON_LOGICAL_NC_CONFIG";
-// The first is where the driver has it up to 2.30, the second where its class is listed.
+// The first is the driver's path up to 2.30, the second the listing of its class.
 constexpr const char* kCoreCounts[] = {"/sys/devices/virtual/neuron_device/neuron0/core_count",
                                        "/sys/class/neuron_device/neuron0/core_count"};
 constexpr int64_t kMostCoreCount = 256;
@@ -35,7 +35,8 @@ constexpr size_t kMostLine = 256;
 constexpr int kMostPipeSeconds = 20;
 constexpr int kMostWaitMilliseconds = 50;
 
-// The first line of a file of /sys or /proc, which has no size to read by; "" where there is none.
+// The first line of a file in /sys or /proc, whose size cannot be used for reading; "" if there is
+// none.
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
   char line[kMostLine];
@@ -45,13 +46,13 @@ std::string FirstLine(const std::string& path) {
   return text;
 }
 
-// "trn1.32xlarge", and "inf2.xlarge"; also those that nobody has seen yet.
+// "trn1.32xlarge" or "inf2.xlarge"; also names of instances yet to come.
 bool IsNameOfOurs(const std::string& name) {
   const bool family = name.starts_with("trn") || name.starts_with("inf");
   return family && name.size() > 3 && IsDigit(name[3]) && name.find('.') != name.npos;
 }
 
-// How many /dev/neuron<N> there are.
+// The number of /dev/neuron<N>.
 int64_t CountDeviceFiles(const std::string& root) {
   const auto names = ListFolder(root + "/dev");
   if (!names.ok()) return 0;
@@ -80,7 +81,7 @@ std::vector<std::string> ProgramEnvironment() {
   return WithoutRelativePlaces(EnvironmentOf(kNames, kPrefixes));
 }
 
-// A file of this name in PATH that may not be executed: somebody will look there.
+// A file of this name in PATH that is not executable, where somebody will look.
 std::string NotExecutableInPath() {
   const std::string path = EnvironmentValue("PATH");
   for (const std::string_view folder : Split(path, ':'))
@@ -89,7 +90,7 @@ std::string NotExecutableInPath() {
   return "";
 }
 
-// A path that may be executed; else why there is none.
+// The path of an executable program, or why there is none.
 Result<std::string> ProgramInPath() {
   if (const auto program = FindProgram(kProgram)) return *program;
   const std::string file = NotExecutableInPath();
@@ -116,7 +117,7 @@ Result<Machine> MachineOfProgram(const std::string& program, const MachineSource
   return MachineOf(listing, kProgram);
 }
 
-// Adds what it said to `asked`; nullopt: the next one is asked.
+// Adds the answer to `asked`; nullopt: try the next program.
 Result<std::optional<Machine>> AskProgram(const Result<std::string>& program,
                                           const MachineSources& sources,
                                           std::vector<std::string>& asked) {
@@ -134,7 +135,7 @@ Result<std::optional<Machine>> AskProgram(const Result<std::string>& program,
   return std::optional(*std::move(machine));
 }
 
-// Physical cores, where the driver divides them: NEURON_LOGICAL_NC_CONFIG, 2 where nobody says it.
+// Physical cores, where the driver divides them by NEURON_LOGICAL_NC_CONFIG, 2 by default.
 void TakeCoreCount(const std::string& root, Machine& machine) {
   for (const char* path : kCoreCounts) {
     const auto count = ParseNumber<int64_t>(FirstLine(root + path));
@@ -184,14 +185,15 @@ Result<Machine> Ask(const MachineSources& sources, std::vector<std::string>& ask
   return machine ? *std::move(machine) : MachineOfKernel(sources.root, asked);
 }
 
-// The kernel's word for a release of neuron-ls that does not name the instance.
+// The kernel's name, for releases of neuron-ls that do not report the instance.
 void TakeNameOfKernel(const std::string& root, Machine& machine) {
   if (machine.instance) return;
   const std::string name = FirstLine(root + kProductName);
   if (IsNameOfOurs(name)) machine.instance = {name, "dmi"};
 }
 
-// "<(ssh host neuron-ls --json-output)" of a shell is one; not open where the path is none.
+// A shell's "<(ssh host neuron-ls --json-output)" is a pipe; returns a closed descriptor for any
+// other path.
 Descriptor OpenPipe(const std::string& path) {
   if (KindForHint(path) != PathKind::kOther) return {};
   Descriptor pipe(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));

@@ -33,8 +33,7 @@ Result<ResolvedInstance> Resolved(Machine machine) {
         fmt::format("{} is a guess: {}", *machine.instance, machine.guess_basis));
   if (!resolved.instance.sizes_known)
     resolved.notes.push_back(fmt::format(
-        "which tensor parallel sizes {} takes{} is not known: only its cores and memory are held "
-        "against them",
+        "the tensor parallel sizes of {}{} are not known: only its cores and memory are checked",
         resolved.instance.name, machine.lnc ? fmt::format(" at LNC {}", *machine.lnc) : ""));
   resolved.notes.insert(resolved.notes.end(), machine.notes.begin(), machine.notes.end());
   resolved.machine = std::move(machine);
@@ -60,7 +59,7 @@ void CheckAsked(const Machine& machine, const Instance& asked, std::vector<std::
   const std::string cores =
       machine.cores() > 0 ? fmt::format(" with {} cores", machine.cores()) : "";
   if (machine.instance && !MayBe(machine, asked))
-    out.push_back(fmt::format("{} was asked for, and this machine is {}{}{}", asked.name,
+    out.push_back(fmt::format("{} was requested, and this machine is {}{}{}", asked.name,
                               *machine.instance, cores,
                               machine.guess_basis.empty() ? "" : ", as far as can be guessed"));
   else if (machine.cores() > 0 && machine.cores() != asked.cores)
@@ -85,8 +84,8 @@ void CheckCores(const Machine& machine, int64_t cores, std::vector<std::string>&
     out.push_back(std::move(lacking));
 }
 
-// The word that a name was meant to be: "AUTO", and a capture in the current folder whose name has
-// no ".json", look like names. "": it is neither.
+// The probable meaning of a name: "AUTO", or a capture in the current folder whose name lacks
+// ".json", look like names of instances. "" if neither.
 std::string MeantBy(const std::string& name) {
   std::string lower = name;
   for (char& c : lower)

@@ -1,5 +1,5 @@
-// The instance that a user means: one of the table by its name, this machine, or the one that a
-// file was captured on.
+// The instance that a user means: a row of the table by its name, this machine, or the machine on
+// which a file was captured.
 #pragma once
 
 #include <optional>
@@ -12,34 +12,34 @@ namespace nxdkit::hardware {
 
 inline constexpr char kAuto[] = "auto";
 
-// "auto", or the name of a file: one with a '/' in it, or that ends in ".json".
+// True for "auto" and for a file name: one that contains '/', or ends in ".json".
 bool IsReadInstance(const std::string& name);
 
 struct ResolvedInstance {
   Instance instance;
-  std::optional<Machine> machine;  // that was read; nullopt: by its name in the table
-  std::vector<std::string> notes;  // how it was told, and what is not known of it
+  std::optional<Machine> machine;  // nullopt: by name, from the table
+  std::vector<std::string> notes;  // how it was identified, and what is unknown
 };
 
-// kUsage for a name that is not in the table, and for "auto" where there are no devices, listing
-// what was asked; kNotFound and kCorrupt of a file; kUnsupported where what was read does not tell
-// cores or memory.
+// kUsage for a name that is not in the table, and for "auto" without devices, listing the sources
+// asked; kNotFound and kCorrupt for a file; kUnsupported where the sources do not report cores or
+// memory.
 Result<ResolvedInstance> ResolveInstance(const std::string& name, const MachineSources& sources);
 
-// The same of a machine that was read for "auto".
+// ResolveInstance for a machine that was read for "auto".
 Result<ResolvedInstance> ResolveMachine(Machine machine);
 
-// This machine, where the kernel tells of devices; else nothing. Only the error of sources.poll.
-// For those who did not ask for it: neuron-ls gets 5 seconds at most.
+// This machine, if the kernel reports devices. The only error is that of sources.poll. For callers
+// whose user did not ask: neuron-ls gets 5 seconds at most.
 Result<std::optional<Machine>> MachineHere(MachineSources sources);
 
 // A run that would use devices.
 struct DeviceRun {
-  const Instance* asked = nullptr;  // by its name; nullptr: none was
-  int64_t cores = 0;                // that it wants; 0: not known
+  const Instance* asked = nullptr;  // by its name; nullptr: no name given
+  int64_t cores = 0;                // that it needs; 0: not known
 };
-// Why it cannot go on this machine as it is meant: it is another instance, has fewer cores, another
-// LNC than the instance that was asked for, or its devices are held. For warnings.
+// Why it cannot run on this machine as intended: another instance, fewer cores, another LNC than
+// that of the requested instance, or devices in use. For warnings.
 std::vector<std::string> Disagreements(const Machine& machine, const DeviceRun& run);
 
 }  // namespace nxdkit::hardware

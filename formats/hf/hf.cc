@@ -21,15 +21,15 @@
 namespace nxdkit::hf {
 namespace {
 
-// In the order in which the reference looks for them.
+// The lookup order of the reference.
 constexpr std::array<std::string_view, 4> kLookups = {
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
     "pytorch_model.bin.index.json"};
-// The same weights in Mistral's own names, which no transformers looks for.
+// The same weights under Mistral's own names, which transformers never looks for.
 constexpr std::string_view kConsolidated = "consolidated.safetensors";
 constexpr std::string_view kIndexEnd = ".index.json";
 
-// Those of the names that the folder has.
+// Those of the names that exist in the folder.
 Result<std::vector<std::string>> Present(const std::string& folder,
                                          std::span<const std::string_view> names,
                                          const Looker& look) {
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> Present(const std::string& folder,
   return present;
 }
 
-// "model-00001-of-00003.safetensors" in parts.
+// The parts of "model-00001-of-00003.safetensors".
 struct ShardName {
   std::string_view base, end;  // "model", ".safetensors"
   int number = 0, of = 0;
@@ -65,7 +65,7 @@ std::optional<ShardName> ParseShardName(std::string_view name) {
   return std::nullopt;
 }
 
-// All shards of the set that `first` is the first of; none where one is not there.
+// All shards of the set whose first is `first`; empty if one is missing.
 Result<std::vector<std::string>> NumberedShards(const std::string& folder, std::string_view first,
                                                 const Looker& look) {
   const std::optional<ShardName> shard = ParseShardName(first);
@@ -79,8 +79,8 @@ Result<std::vector<std::string>> NumberedShards(const std::string& folder, std::
   return all;
 }
 
-// "model.fp16.safetensors", "pytorch_model.bf16.bin": a variant, as the hub calls it. A shard of
-// one is none.
+// "model.fp16.safetensors", "pytorch_model.bf16.bin": a variant, in the hub's term. A shard of one
+// does not count.
 bool IsVariant(std::string_view name) {
   if (name.find("-of-") != name.npos) return false;
   for (const auto& [begin, end] :
@@ -92,8 +92,8 @@ bool IsVariant(std::string_view name) {
   return false;
 }
 
-// Where nothing lies that the reference looks for by itself: variants, and shards without an index
-// that are all there, by the first.
+// Weights in a folder where the reference's lookup finds nothing: variants, and complete sets of
+// shards without an index, by the first shard.
 Result<std::vector<std::string>> LessUsual(const std::string& folder, const Looker& look) {
   std::vector<std::string> found;
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(folder));
@@ -104,7 +104,7 @@ Result<std::vector<std::string>> LessUsual(const std::string& folder, const Look
   return found;
 }
 
-// The sets that are looked for by name, in the reference's order.
+// The sets that are looked up by name, in the reference's order.
 Result<std::vector<std::string>> LookedFor(const std::string& folder, const Looker& look) {
   NXDKIT_ASSIGN(std::vector<std::string> found, Present(folder, kLookups, look));
   return found.empty() ? LessUsual(folder, look) : Result<std::vector<std::string>>(found);
@@ -116,7 +116,7 @@ std::string_view ShardExtension(std::string_view index) {
   return index.ends_with(".bin") ? ".bin" : ".safetensors";
 }
 
-// The first shard of the folder that is not in `named`, which is sorted; "" when there is none.
+// The first shard of the folder that is not in `named`, which is sorted; "" if there is none.
 Result<std::string> FirstStray(const std::string& folder, const std::vector<std::string>& named,
                                const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListFolder(folder));
@@ -125,7 +125,7 @@ Result<std::string> FirstStray(const std::string& folder, const std::vector<std:
   return std::string();
 }
 
-// Those of WeightSets. What `read` names was read already.
+// The sets of WeightSets. A file that `read` names has been read already.
 Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* read,
                                         const Looker& look) {
   NXDKIT_ASSIGN(std::vector<std::string> sets, LookedFor(folder, look));
@@ -148,7 +148,7 @@ Result<std::vector<std::string>> SetsIn(const std::string& folder, const Index* 
   return sets;
 }
 
-// All at once, so that one message shows what a broken download lacks.
+// Checks all files at once, so that one message lists everything that a broken download lacks.
 Status CheckPresent(const std::string& folder, const Index& index, const Looker& look) {
   size_t missing = 0;
   std::string first;
@@ -164,7 +164,7 @@ Status CheckPresent(const std::string& folder, const Index& index, const Looker&
       .member(first);
 }
 
-// Holds what a file has against what the index says of it, and notes the entries that were found.
+// Compares a file with its entries in the index, and marks the entries that were found.
 Status CheckFile(const TensorFile& file, size_t number, const Index& index,
                  std::vector<bool>& found) {
   for (const StoredTensor& tensor : file.tensors) {
@@ -204,7 +204,7 @@ Result<Checkpoint> OpenSharded(const std::string& folder, const Index& index,
   return checkpoint;
 }
 
-// Shards without an index: no two may have one tensor.
+// Shards without an index; no two may have the same tensor.
 Result<Checkpoint> OpenNumbered(const std::string& folder, const std::vector<std::string>& shards,
                                 const OpenTensorFile& open) {
   Checkpoint checkpoint{folder, {}, true, {}, ""};
@@ -230,10 +230,10 @@ Result<Checkpoint> OpenSingle(const std::string& folder, const std::string& name
 }
 
 Error NoWeights(const std::string& folder) {
-  return NotFound("no weights: none of {} is there", fmt::join(kLookups, ", ")).in(folder);
+  return NotFound("no weights: none of {} exists", fmt::join(kLookups, ", ")).in(folder);
 }
 
-// The one that is read.
+// The name of the set to read.
 Result<std::string> NameOfWeights(const std::string& folder, const std::string& weights,
                                   const Looker& look) {
   if (!weights.empty()) {
@@ -276,7 +276,7 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
   std::optional<Index> index;
   if (IsIndexName(name))
     NXDKIT_TRY(ReadIndex(JoinPath(folder, name), ShardExtension(name)).To(index));
-  // Of the others nothing is asked where one is named: they may be what is broken.
+  // When one set is named, the others are not examined: they may be the broken ones.
   const Result<std::vector<std::string>> sets = SetsIn(folder, index ? &*index : nullptr, look);
   if (weights.empty() && !sets.ok()) return sets.error();
   if (weights.empty() && sets->size() > 1) return SeveralSets(folder, *sets);
@@ -297,16 +297,14 @@ Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
 
 namespace {
 
-// Sorted. Configuration, tokenizer and processor: what a loader reads beside the weights. Not
-// licences, cards or code.
-// Sorted. Configuration, tokenizer and processor: what a loader reads beside the weights. Not
-// licences, cards or code.
+// Sorted. Configuration, tokenizer and processor: the files that a loader reads along with the
+// weights. Not licences, cards or code.
 constexpr std::array<std::string_view, 26> kSideFiles = {
     "added_tokens.json", "chat_template.jinja", "chat_template.json", "config.json",
     "generation_config.json", "hf_quant_config.json", "merges.txt", "normalizer.json",
     "preprocessor_config.json", "processor_config.json", "quantization_config.json",
     "quantize_config.json", "sentencepiece.bpe.model",
-    // Tokenizers', mostly.
+    // Mostly tokenizers'.
     "source.spm", "special_tokens_map.json", "spiece.model", "target.spm", "tekken.json",
     "tiktoken.model", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
     "video_preprocessor_config.json", "vocab.bpe", "vocab.json", "vocab.txt"};

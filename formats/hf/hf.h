@@ -1,5 +1,5 @@
-// Hugging Face model folders: single or sharded weights, and the small files next to them.
-// Format facts: FORMAT.md beside this file.
+// Hugging Face model folders: single or sharded weights, and the small files next to them. Format
+// facts: FORMAT.md.
 #pragma once
 
 #include <functional>
@@ -15,46 +15,47 @@
 
 namespace nxdkit::hf {
 
-// Opens one file of tensors (safetensors or torch); given by the caller, because one format's
+// Opens one tensor file (safetensors or torch); passed in by the caller, because one format's
 // folder does not include another's.
 using OpenTensorFile = std::function<Result<TensorFile>(const std::string& path)>;
 
-// The weights of a folder, and how they are spread.
+// The weights of a folder, and their files.
 struct Checkpoint {
   std::string folder;
   std::vector<TensorFile> files;  // sorted by file name
   bool sharded = false;           // in several files
-  std::optional<Choice> choice;   // where others are beside them
-  std::string note;               // how they were found, where no loader looks for them; else ""
+  std::optional<Choice> choice;   // where the folder has other sets too
+  std::string note;               // how they were found, if no loader looks for them; else ""
 };
 
 // The sets of weights in a folder: the file or the index of each, in the reference's lookup order
 // (model.safetensors, model.safetensors.index.json, pytorch_model.bin,
-// pytorch_model.bin.index.json), then consolidated.safetensors, then the first of the shards that
-// no index names. Nothing says which of several is the model: they may be of two saves.
+// pytorch_model.bin.index.json), then consolidated.safetensors, then the first of any shards
+// without an index. Nothing shows which of several sets is the model: they may come from two saves.
 Result<std::vector<std::string>> WeightSets(const std::string& folder, const Looker& look = {});
 
-// Whether the path is an index of shards, by its name.
+// Whether the name is that of an index of shards.
 bool IsIndexName(std::string_view path);
 
-// The folder's weights: `weights` names a file or an index in it, "" the only set that there is.
+// Opens the folder's weights: `weights` names a file or an index in it, "" means the only set.
 // kUsage for several sets, naming them, and for a name that is not in the folder.
-// With an index: every file it names must be there, every tensor it names must be in the file it
-// names (a ghost entry is an error that names it), and a tensor of a file that the index does not
-// name is an error. File names are single path components (no "..", no "/", no "\").
+//
+// With an index, every file it names must exist, every tensor must be in its named file (a ghost
+// entry is an error that names it), and a tensor that the index does not name is an error. File
+// names are single path components (no "..", no "/", no "\").
 Result<Checkpoint> Open(const std::string& folder, const OpenTensorFile& open,
                         const std::string& weights = "", const Looker& look = {});
 
-// Whether Open would find weights there (by file names only).
+// Whether Open would find weights in the folder (by file names only).
 Result<bool> HasWeights(const std::string& folder, const Looker& look = {});
 
-// The files next to the weights that travel with a model byte for byte, those present in `folder`,
+// The files next to the weights that accompany a model byte for byte, those present in `folder`,
 // sorted: config.json, generation_config.json, tokenizer files, chat templates...
 Result<std::vector<std::string>> SideFiles(const std::string& folder, const Looker& look = {});
 
 // The text of a side file that a loader reads as settings (..._config.json,
-// special_tokens_map.json); nullopt of any other. kCorrupt when it begins with something else than
-// a JSON object, as one that is empty or a list.
+// special_tokens_map.json); nullopt for any other. kCorrupt unless it begins with a JSON object:
+// some are empty, or a list.
 Result<std::optional<std::string>> ReadSettings(const std::string& path);
 
 }  // namespace nxdkit::hf

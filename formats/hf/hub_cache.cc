@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kModels = "models--";
 constexpr std::string_view kDatasets = "datasets--";
-constexpr size_t kMaxName = 96;    // of the hub, each part
+constexpr size_t kMaxName = 96;    // of each part of a hub name
 constexpr uint64_t kMaxRef = 256;  // bytes of refs/main
 constexpr int kMaxDepth = 8;       // of folders in a snapshot
 
@@ -27,7 +27,7 @@ bool IsHubPart(std::string_view part) {
                              [](char c) { return IsAlnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
-// "main", "v1.0", "refs/pr/1", the start of a commit.
+// "main", "v1.0", "refs/pr/1", the first digits of a commit.
 bool IsRevision(std::string_view text) {
   while (text.find('/') != text.npos) {
     if (!IsHubPart(text.substr(0, text.find('/')))) return false;
@@ -36,7 +36,7 @@ bool IsRevision(std::string_view text) {
   return IsHubPart(text);
 }
 
-// "ORG/NAME@REVISION" in two; the revision may be left out.
+// "ORG/NAME@REVISION" in two parts; the revision may be left out.
 struct Repo {
   std::string name;
   std::string revision;
@@ -61,7 +61,7 @@ std::string RepoFolder(HubKind kind, const std::string& name) {
                               name.substr(0, slash), name.substr(slash + 1)));
 }
 
-// The commit of a branch or tag, as refs/ has it; "" where it has none.
+// The commit of a branch or tag, from refs/; "" if it has none.
 Result<std::string> CommitOf(const std::string& repo, const std::string& revision) {
   const std::string ref = JoinPath(JoinPath(repo, "refs"), revision);
   NXDKIT_ASSIGN(const bool there, IsFile(ref));
@@ -71,8 +71,8 @@ Result<std::string> CommitOf(const std::string& repo, const std::string& revisio
   return IsHubPart(commit) ? commit : std::string();
 }
 
-// The folder in snapshots/ of a revision, which may be the start of a commit; of none: of main, or
-// the only one there is.
+// The folder in snapshots/ of a revision, which may be the first digits of a commit; without a
+// revision, that of main, or the only one.
 Result<std::string> CommitIn(HubKind kind, const std::string& repo, const Repo& asked) {
   NXDKIT_ASSIGN(std::string commit,
                 CommitOf(repo, asked.revision.empty() ? "main" : asked.revision));
@@ -89,14 +89,14 @@ Result<std::string> CommitIn(HubKind kind, const std::string& repo, const Repo& 
       fmt::format("{} snapshots in the hub's cache, and no refs/main that names one", all.size()));
 }
 
-// A file of a snapshot whose blob is not there; "" when all are.
+// A file of a snapshot whose blob is missing; "" when all are there.
 Result<std::string> BrokenLink(const std::string& folder, int depth) {
   if (depth > kMaxDepth) return std::string();
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   for (const std::string& name : names) {
     const std::string path = JoinPath(folder, name);
     const Result<PathKind> kind = KindOf(path);
-    if (!kind.ok() && kind.error().code() == Errc::kCorrupt) return name;  // it leads to nothing
+    if (!kind.ok() && kind.error().code() == Errc::kCorrupt) return name;  // a dangling link
     if (!kind.ok()) return kind.error();
     if (*kind != PathKind::kFolder) continue;
     NXDKIT_ASSIGN(const std::string inside, BrokenLink(path, depth + 1));
@@ -105,7 +105,7 @@ Result<std::string> BrokenLink(const std::string& folder, int depth) {
   return std::string();
 }
 
-// What a model needs and the snapshot does not have, as far as names tell.
+// A file that a model needs and the snapshot lacks, as far as names show.
 Result<std::string> LackingFile(const std::string& snapshot) {
   NXDKIT_ASSIGN(const bool has_config, HasFile(snapshot, "config.json"));
   if (!has_config) return std::string("config.json");
@@ -113,7 +113,7 @@ Result<std::string> LackingFile(const std::string& snapshot) {
   NXDKIT_ASSIGN(const bool has_index, IsFile(index));
   if (!has_index) return std::string();
   const Result<Index> shards = ReadIndex(index, ".safetensors");
-  if (!shards.ok()) return std::string();  // who opens it says why
+  if (!shards.ok()) return std::string();  // opening it will say why
   for (const std::string& file : shards->files) {
     NXDKIT_ASSIGN(const bool there, HasFile(snapshot, file));
     if (!there) return file;
@@ -130,7 +130,7 @@ bool IsHubName(const std::string& text) {
   return slash != name.npos && IsHubPart(name.substr(0, slash)) &&
          IsHubPart(name.substr(slash + 1)) &&
          (text.find('@') == text.npos || IsRevision(repo.revision)) &&
-         KindForHint(text) == PathKind::kMissing;  // else who opens it as a path says why
+         KindForHint(text) == PathKind::kMissing;  // else opening it as a path will say why
 }
 
 std::string HubCacheFolder() {

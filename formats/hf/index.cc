@@ -47,7 +47,7 @@ std::string_view ComponentFault(std::string_view name) {
   return "";
 }
 
-// Takes the weight_map of the root object, skips the rest: metadata may hold any value.
+// Reads the weight_map of the root object and skips the rest: metadata may hold any value.
 class IndexHandler : public JsonHandler {
  public:
   IndexHandler(std::string_view extension, Index* index) : extension_(extension), index_(*index) {}
@@ -111,7 +111,7 @@ class IndexHandler : public JsonHandler {
     return Corrupt("weight_map is there twice").member(key);
   }
 
-  // `kind` where the map or one of its file names was expected.
+  // The error for `kind` where the map or one of its file names was expected.
   Status Wrong(JsonKind kind) const {
     Error error(Errc::kCorrupt, fmt::format("found {}, but weight_map is an object of file names",
                                             JsonKindName(kind)));
@@ -171,7 +171,7 @@ const Index::Entry* Find(const Index& index, std::string_view tensor) {
 
 std::string ShardFileNameFault(std::string_view name, std::string_view extension) {
   if (name.size() > kMaxNameBytes) return fmt::format("it has {} bytes", name.size());
-  // Each round is shorter, so this ends.
+  // Terminates, because each round makes the text shorter.
   for (std::optional<std::string> text(name); text; text = PercentDecoded(*text))
     if (const std::string_view fault = ComponentFault(*text); !fault.empty())
       return *text == name ? std::string(fault)

@@ -24,17 +24,17 @@ struct Index {
   std::vector<Entry> entries;      // sorted by tensor name
 };
 
-// Reads the index in bounded memory but for its names. `extension` is that of the shards:
-// ".safetensors" or ".bin". kCorrupt with the offset on JSON faults, on a weight_map that is not
-// an object of strings, on a tensor named twice and on a file name that is refused. kLimit over
-// kMaxShards files.
+// Reads the index; only its names take memory. `extension` is that of the shards: ".safetensors" or
+// ".bin". kCorrupt with the offset on JSON faults, on a weight_map that is not an object of
+// strings, on a tensor named twice and on a file name that is refused. kLimit over kMaxShards
+// files.
 Result<Index> ReadIndex(const std::string& path, std::string_view extension);
 
 // The entry of a tensor; null when the index does not name it.
 const Index::Entry* Find(const Index& index, std::string_view tensor);
 
-// Why the file name of a shard is refused, "" when it is good: it must be a single path component
-// with the extension, and stay one when percent-encoding is undone, however often it was applied.
+// Why the file name of a shard is refused, "" when it is valid: it must be a single path component
+// with the extension, and remain one when percent-encoding is undone, however often it was applied.
 std::string ShardFileNameFault(std::string_view name, std::string_view extension);
 
 }  // namespace nxdkit::hf

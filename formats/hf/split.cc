@@ -40,7 +40,7 @@ std::vector<std::vector<size_t>> SplitShards(const std::vector<uint64_t>& bytes,
   std::vector<size_t> open;
   uint64_t open_bytes = 0;  // never over the limit
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (bytes[i] > limit) {  // a shard of its own at once; the open one stays open
+    if (bytes[i] > limit) {  // gets its own shard; the open one stays open
       shards.push_back({i});
       continue;
     }

@@ -1,4 +1,4 @@
-// How a model is spread over shards when it is written: their sizes, names and index.
+// The distribution of a model over shards when written: their sizes, names and index.
 #pragma once
 
 #include <cstddef>

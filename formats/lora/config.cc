@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kBiasNames = {"none", "all", "lora_only"};
 
-// The first key that fits counts, as in PEFT.
+// The first matching key counts, as in PEFT.
 template <typename T>
 T ByPattern(const std::vector<std::pair<ModulePattern, T>>& pattern, std::string_view module,
             T otherwise) {
@@ -28,7 +28,7 @@ Json ListOrNull(const std::vector<std::string>& names) {
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
-// 16 and not 16.0, as PEFT has it from its callers.
+// 16 and not 16.0, as PEFT gets it from its callers.
 Json Number(double value) {
   constexpr double kExact = 1e15;
   if (value == std::floor(value) && std::abs(value) < kExact) return static_cast<int64_t>(value);

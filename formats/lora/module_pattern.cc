@@ -16,19 +16,19 @@ bool IsWordCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// A dot of a name is taken for a dot: no module's name has another character in its place.
+// A dot in a name is read as a plain dot: no module's name has another character in its place.
 bool IsName(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](char c) { return IsWordCharacter(c) || c == '.'; });
 }
 
-// The part after "^", which ties a key to the beginning of the module's whole name.
+// The part after "^", which anchors a key at the beginning of the module's full name.
 std::string_view WithoutAnchor(std::string_view key) {
   return key.substr(key.starts_with('^') ? 1 : 0);
 }
 
 // The first thing in a pattern that Python and ECMAScript read differently, or that could make its
-// automaton large; "" for none.
+// automaton large; "" if there is none.
 std::string_view Doubtful(std::string_view key) {
   constexpr std::string_view kEscapes = "dDwWsSbB";
   for (size_t i = 0; i < key.size(); ++i) {
@@ -67,8 +67,8 @@ Result<ModulePattern> ModulePattern::Compile(std::string key) {
   if (const std::string_view part = Doubtful(pattern.key_); !part.empty())
     return Unsupported("the regular expression {} has {}, which this program does not read",
                        JsonExcerpt(pattern.key_), JsonExcerpt(std::string(part)))
-        .hint("write the names of the modules, or their ends, in its place");
-  // The polynomial executor of libstdc++ cannot be kept busy by a pattern that was made for it.
+        .hint("write the names of the modules, or their ends, instead");
+  // A hostile pattern cannot make libstdc++'s polynomial executor run long.
   constexpr auto kFlags = std::regex_constants::ECMAScript | std::regex_constants::nosubs |
                           std::regex_constants::__polynomial;
   try {

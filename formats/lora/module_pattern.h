@@ -1,5 +1,5 @@
-// A key of rank_pattern or alpha_pattern. PEFT takes it for a regular expression of Python, which
-// fits a module when re.match(r"(.*\.)?(KEY)$", MODULE) does.
+// A key of rank_pattern or alpha_pattern. PEFT reads it as a regular expression of Python that
+// matches a module when re.match(r"(.*\.)?(KEY)$", MODULE) does.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,13 @@
 
 namespace nxdkit::lora {
 
-// Thread-safe once made; copies share what was compiled.
+// Thread-safe once made; copies share the compiled expression.
 class ModulePattern {
  public:
-  // kUnsupported for an expression that cannot be read, is longer than 1000 bytes, or has something
-  // that means one thing in Python and may mean another here: counts in braces, sets within sets,
-  // groups with options, escapes but of punctuation and \d, \w, \s, \b and their opposites.
+  // kUnsupported for an expression that cannot be parsed, is longer than 1000 bytes, or contains
+  // something that may mean one thing in Python and another here: counts in braces, sets within
+  // sets, groups with options, escapes except those of punctuation and \d, \w, \s, \b and their
+  // opposites.
   static Result<ModulePattern> Compile(std::string key);
 
   const std::string& key() const { return key_; }
@@ -25,7 +26,7 @@ class ModulePattern {
  private:
   struct Compiled;
   std::string key_;
-  std::shared_ptr<const Compiled> compiled_;  // null: a name or the end of one, by far the most
+  std::shared_ptr<const Compiled> compiled_;  // null: a name or the end of one, the usual case
 };
 
 // Whether `module` is `name` or ends in ".name", as PEFT compares them.

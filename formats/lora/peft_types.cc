@@ -6,7 +6,7 @@
 namespace nxdkit::lora {
 namespace {
 
-// PEFT 0.21, utils/peft_types.py; the form is whether the method's model has a merge.
+// PEFT 0.21, utils/peft_types.py; the form says whether the method's model has a merge.
 constexpr PeftType kTypes[] = {{"LORA", "LoRA", PeftForm::kLora},
                                {"ADALORA", "AdaLoRA", PeftForm::kWeights},
                                {"ADAMSS", "AdaMSS", PeftForm::kWeights},

@@ -1,4 +1,4 @@
-// PRIVATE: the kinds of adapters that PEFT 0.21 knows: "peft_type" of adapter_config.json.
+// PRIVATE: the kinds of adapters in PEFT 0.21: "peft_type" of adapter_config.json.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace nxdkit::lora {
 
 enum class PeftForm : uint8_t {
   kLora,
-  kWeights,  // changes weights in a way of its own; PEFT can merge it
-  kInputs,   // adds to what the model is given, or chooses as it runs: no weights have it
+  kWeights,  // changes weights in its own way; PEFT can merge it
+  kInputs,   // adds to inputs, or makes choices at run time: cannot be merged
 };
 
 struct PeftType {
@@ -19,13 +19,13 @@ struct PeftType {
   PeftForm form;
 };
 
-// nullptr: PEFT has no such kind.
+// nullptr if PEFT has no such kind.
 const PeftType* FindPeftType(std::string_view name);
 
 // The kind in words: "an adapter of PEFT of the kind LoHa".
 std::string PeftTypeText(const PeftType& type);
 
-// What to do with an adapter that this program does not merge.
+// The hint for an adapter that this program does not merge.
 inline constexpr char kMergeWithPeft[] =
     "merge it with PEFT: PeftModel.from_pretrained(base, ADAPTER).merge_and_unload(), then "
     "save_pretrained, and convert that";

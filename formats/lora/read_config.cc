@@ -11,12 +11,12 @@ namespace nxdkit::lora {
 namespace {
 
 constexpr int64_t kMaxRank = 1 << 16;
-// In each list. Every module of the file is compared with each of them.
+// In each list. Every module of the file is compared with each name.
 constexpr size_t kMaxNames = 10'000;
 constexpr size_t kMaxTokens = 1'000'000;
-constexpr size_t kMaxExpressions = 256;  // in each pattern; every module is held against them
+constexpr size_t kMaxExpressions = 256;  // in each pattern; every module is compared with them
 
-// Keys that say nothing about what the tensors mean, once an adapter is trained.
+// Keys that do not affect the meaning of the tensors once an adapter is trained.
 constexpr std::string_view kSilent[] = {
     "auto_mapping", "corda_config", "eva_config", "inference_mode", "loftq_config",
     "lora_ga_config", "megatron_core", "merge_lora", "peft_version", "qalora_group_size",
@@ -46,26 +46,27 @@ constexpr std::string_view kRead[] = {"alpha_pattern",
                                       "trainable_token_indices",
                                       "use_dora",
                                       "use_rslora"};
-// Keys that change what the tensors mean, each with what it would take.
+// Keys that change the meaning of the tensors, each with the work it would take to support it.
 struct Refused {
   std::string_view key;
   const char* why;
 };
 constexpr Refused kRefused[] = {
-    {"alora_invocation_tokens", "the adapter acts after some tokens only; weights cannot say that"},
-    {"arrow_config", "adapters are chosen as the model runs; no weight can say that"},
+    {"alora_invocation_tokens",
+     "the adapter acts after some tokens only; weights cannot express that"},
+    {"arrow_config", "adapters are chosen as the model runs; weights cannot express that"},
     {"fan_in_fan_out", "its layers store [in, out]; those of the models here store [out, in]"},
     {"layer_replication", "layers of the base are repeated; the base has fewer than the result"},
     {"lora_bias", "B has a bias of its own, which the base's layers have no place for"},
     {"megatron_config", "its layers are cut for tensor parallel ranks in a way of their own"},
     {"kasa_config", "singular values of the base's weights are cut and trained"},
-    {"monteclora_config", "A and B are drawn anew as the model is trained"},
+    {"monteclora_config", "A and B are resampled during training"},
     {"target_parameters", "parameters other than the weights of modules are adapted"},
-    {"velora_config", "what the layers are given is projected as the model is trained"},
+    {"velora_config", "the inputs of the layers are projected during training"},
     {"use_bdlora", "A or B is block diagonal"},
     {"use_qalora", "A belongs to pooled inputs of a quantised layer"},
 };
-// Ways to begin training that leave the base as it is.
+// Ways to begin training that leave the base unchanged.
 constexpr std::string_view kPlainInits[] = {"default", "gaussian", "eva", "orthogonal"};
 
 // Nothing, off, or empty: whatever the option is, it is not used.
@@ -94,8 +95,8 @@ Status CheckKey(const std::string& key, const Json& value) {
       .member(key);
 }
 
-// PiSSA, OLoRA and their like take what A and B begin with away from the base: the adapter then
-// belongs to a base that was changed.
+// PiSSA, OLoRA and similar methods subtract the initial A and B from the base: the adapter then
+// belongs to a changed base.
 Status CheckInit(const Json& json) {
   const Json* init = JsonFind(json, "init_lora_weights");
   if (!init || init->is_boolean()) return OkStatus();
@@ -103,8 +104,8 @@ Status CheckInit(const Json& json) {
   const std::string word = init->get<std::string>();
   if (std::ranges::find(kPlainInits, word) != std::end(kPlainInits)) return OkStatus();
   return Unsupported(
-             "the adapter was begun as \"{}\", which may have changed the base too: added to the "
-             "original base it would give another model",
+             "the adapter was initialised as \"{}\", which may have changed the base too: added to "
+             "the original base it would give another model",
              word)
       .member("init_lora_weights")
       .hint(
@@ -119,11 +120,11 @@ Status ReadType(const Json& json) {
   if (*type == "LORA") return OkStatus();
   const PeftType* const known = FindPeftType(type->get<std::string>());
   if (!known)
-    return Unsupported("found {}, which is no kind of adapter of PEFT; \"LORA\" is supported",
+    return Unsupported("found {}, which is not a kind of PEFT adapter; \"LORA\" is supported",
                        JsonExcerpt(*type))
         .member("peft_type");
   if (known->form == PeftForm::kInputs)
-    return Unsupported("found {}: {} adds to what the model is given, which no weights can hold",
+    return Unsupported("found {}: {} adds to the model's inputs, which weights cannot express",
                        JsonExcerpt(*type), PeftTypeText(*known))
         .member("peft_type")
         .hint("it is used with its base, by PEFT; only a model's own weights are converted");
@@ -158,7 +159,7 @@ Status ReadRank(const Json& json, Config& config) {
   if (!alpha) return Corrupt("missing; expected a number").member("lora_alpha");
   NXDKIT_ASSIGN(config.alpha, NumberIn("lora_alpha", *alpha));
   if (config.alpha != 0) return OkStatus();
-  // verl's model merger leaves 0 there, because its checkpoints do not say it.
+  // verl's model merger writes 0, because its checkpoints do not record it.
   return Corrupt("found 0, with which the adapter adds nothing")
       .member("lora_alpha")
       .hint(
@@ -252,7 +253,7 @@ Status ReadRows(const Json& list, const std::string& module, Config& config) {
   return OkStatus();
 }
 
-// A list is of the embedding's rows, an object says of which modules.
+// A list has the embedding's rows, an object the rows of each module.
 Status ReadTokens(const Json& json, Config& config) {
   const Json* value = JsonFind(json, "trainable_token_indices");
   if (!value || IsOff(*value)) return OkStatus();
@@ -267,7 +268,7 @@ Status ReadTokens(const Json& json, Config& config) {
 
 Result<Config> Read(const Json& json, const std::string& path) {
   Config config;
-  NXDKIT_TRY(ReadType(json));  // the keys of another kind are others
+  NXDKIT_TRY(ReadType(json));  // another kind has other keys
   for (const auto& [key, value] : json.items()) NXDKIT_TRY(CheckKey(key, value));
   NXDKIT_TRY(CheckInit(json));
   NXDKIT_TRY(ReadRank(json, config));
@@ -294,7 +295,7 @@ Result<Config> Read(const Json& json, const std::string& path) {
 }  // namespace
 
 Result<Config> ParseConfig(std::string_view json_text, const std::string& path) {
-  // Python writes it: NaN may stand in it, and the last of equal keys counts.
+  // Written by Python: NaN may occur, and the last of equal keys counts.
   NXDKIT_ASSIGN(const Json json, ParseJson(json_text, kLikePython).in(path));
   if (!json.is_object())
     return Corrupt("found {}, expected an object", JsonTypeText(json)).in(path);

@@ -1,5 +1,5 @@
-// PRIVATE: reads adapter_config.json: every key is read, known to say nothing, off, or refused by
-// name.
+// PRIVATE: reads adapter_config.json: every key is read, known to have no effect, off, or refused
+// by name.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace nxdkit::lora {
 
-// kCorrupt naming the key, found and expected; kUnsupported naming an option that changes what the
-// tensors mean and is not known, or known and not supported.
+// kCorrupt naming the key, found and expected; kUnsupported naming an option that changes the
+// meaning of the tensors and is unknown or not supported.
 Result<Config> ParseConfig(std::string_view json_text, const std::string& path);
 
 }  // namespace nxdkit::lora

@@ -15,7 +15,7 @@ namespace {
 constexpr char kFormat[] = "nxdkit-manifest";
 constexpr int64_t kVersion = 1;
 constexpr std::string_view kDigestPrefix = "sha256:";
-// What a digest of this kind begins with: no other text that is hashed here does.
+// The start of a digest of this kind; no other text that is hashed here begins with it.
 constexpr std::string_view kModelHeading = "nxdkit-model-digest 1\n";
 
 uint64_t BytesOf(const ParamDigest& param) {
@@ -29,7 +29,7 @@ Status CheckText(const std::string& name) {
   return Unsupported("byte {} of the name is not UTF-8, and JSON cannot hold it", *fault);
 }
 
-// One entry for each line: a manifest is read by people, too.
+// One entry per line: people read manifests, too.
 template <typename Row, typename ToJson>
 std::string Lines(const std::vector<Row>& rows, const ToJson& to_json) {
   std::string text;
@@ -50,7 +50,7 @@ Json FileJson(const FileDigest& file) {
   return {{"path", file.path}, {"bytes", file.bytes}, {"digest", DigestText(file.digest)}};
 }
 
-// Lower case only: two spellings of one digest would be two texts.
+// Lower case only: each digest has one spelling.
 int HexValue(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -1,5 +1,5 @@
 // The digest of a model, and the manifest: a file that records it, with the files of one artifact.
-// Definitions and format: FORMAT.md beside this file.
+// Definitions and format: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ParamDigest {
   bool operator==(const ParamDigest&) const = default;
 };
 
-// What a model's weights are, whatever their layout.
+// The identity of a model's weights, whatever their layout.
 struct ModelDigest {
   Sha256Bytes digest{};             // over the lines of all parameters
   std::vector<ParamDigest> params;  // sorted by the bytes of their names, which are unique
@@ -40,7 +40,7 @@ struct FileDigest {
 
 struct Manifest {
   ModelDigest model;
-  // By which text of a family the parameters were told; "" where there was none. Not compared.
+  // The family's text by which the parameters were identified; "" without one. Not compared.
   std::string family;
   std::string family_sha256;
   std::string kind;               // "hf", "nxd", ...; "" when no files are recorded
@@ -49,11 +49,11 @@ struct Manifest {
 
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{256} << 20;
 
-// The same bytes for the same manifest. kUnsupported for a name or path that is not UTF-8.
+// Same manifest, same bytes. kUnsupported for a name or path that is not UTF-8.
 Result<std::string> WriteManifest(const Manifest& manifest);
 
-// Nothing is believed: digests, shapes, order, and that the model's digest follows from its
-// parameters' are checked. kCorrupt naming the place, kUnsupported for another version.
+// Everything is checked: digests, shapes, order, and that the model's digest follows from its
+// parameters'. kCorrupt naming the place, kUnsupported for another version.
 Result<Manifest> ReadManifest(std::string_view text);
 
 std::string DigestText(const Sha256Bytes& digest);  // "sha256:<64 hexadecimal digits>"

@@ -33,12 +33,12 @@ bool IsSet(const PickleValue& group, std::string_view name) {
   return flag && *flag;
 }
 
-// As an object of the checkpoint a value is in a list.
+// A value that is an object of the checkpoint is inside a list.
 const PickleValue& Unlisted(const PickleValue& root) {
   return root.list() && root.list()->size() == 1 ? root.list()->front() : root;
 }
 
-// Adds those of an optimizer's dict.
+// Adds the groups of an optimizer's dict.
 void AddGroups(const PickleValue& optimizer, std::vector<OptionGroup>& out) {
   const PickleValue* list = optimizer.Find("param_groups");
   if (!list || !list->list()) return;
@@ -83,7 +83,7 @@ class Reader {
       if (key.string() && IsScalar(value)) out_.args.emplace(*key.string(), value);
   }
 
-  // One optimizer, or of several a dict by number.
+  // One optimizer, or, for several, a dict by number.
   Status ReadOptimizer(const PickleValue& optimizer) {
     if (!optimizer.dict()) return OkStatus();
     for (const auto& [key, value] : *optimizer.dict())
@@ -92,7 +92,7 @@ class Reader {
   }
 
   Status ReadOne(const PickleValue& optimizer) {
-    // The optimizer of a model in F32 is not inside of another one.
+    // The optimizer of an F32 model is not wrapped in another one.
     const PickleValue* inner = optimizer.Find("optimizer");
     if (!inner && optimizer.Find("param_groups")) inner = &optimizer;
     if (!inner || !inner->dict()) return OkStatus();

@@ -1,6 +1,6 @@
-// The data beside the tensors of a distributed checkpoint of Megatron-Core: the arguments of the
-// script, and the options of the optimizer. Read for its numbers; nothing of it is executed, and
-// objects of classes that nobody needs have no contents here.
+// The data of a Megatron-Core distributed checkpoint that are not tensors: the arguments of the
+// script, and the options of the optimizer. Read for its numbers; nothing in it is executed, and
+// objects of irrelevant classes have no contents here.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 
 namespace nxdkit::megatron {
 
-// A group of an optimizer's parameters, whose names were lost.
+// A group of an optimizer's parameters, without their names, which are lost.
 struct OptionGroup {
   torch::PickleDict options;  // lr, betas, eps, weight_decay
   std::optional<double> step;
   bool decays = true;      // its wd_mult is not 0
   bool experts = false;    // its parameters are those of experts
-  bool decoupled = false;  // they have a learning rate of their own: embedding and head
+  bool decoupled = false;  // they have their own learning rate: embedding and head
 };
 
 struct CommonState {
@@ -32,17 +32,17 @@ struct CommonState {
   std::map<std::string, torch::PickleValue, std::less<>> args;  // numbers, flags and texts
   std::optional<int64_t> iteration;
   std::vector<OptionGroup> groups;
-  std::optional<double> step;  // one for all: common_step
+  std::optional<double> step;  // a single one: common_step
 
   std::optional<double> CommonStep() const;  // or that of all groups
-  // nullopt: it does not say it, or as something else.
+  // nullopt if it is absent, or not a number.
   std::optional<double> Real(std::string_view name) const;
   std::optional<int64_t> Number(std::string_view name) const;
   std::optional<bool> Flag(std::string_view name) const;
 };
 
-// common.pt in the folder `path`, else the object of `folder` that 0.19 has in its place, else
-// nothing.
+// Reads common.pt in the folder `path`, otherwise the object of `folder` that replaces it in 0.19;
+// empty without either.
 Result<CommonState> ReadCommonState(const std::string& path, const dcp::Folder& folder,
                                     const Looker& look);
 

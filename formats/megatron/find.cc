@@ -23,10 +23,10 @@ constexpr char kTracker[] = "latest_checkpointed_iteration.txt";
 constexpr char kDistFolder[] = "dist_ckpt";
 constexpr char kHuggingFace[] = "huggingface";
 
-// The state of a folder, told by the names in it.
+// The state of a folder, by the names in it.
 enum class Form : uint8_t { kNone, kWhole, kUnfinished, kOther };
 
-// "torch_dist" of metadata.json; "" where there is none, or it says nothing.
+// "torch_dist" of metadata.json; "" where there is none, or it has no backend.
 Result<std::string> BackendOf(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, kMetadataJson));
   if (!there) return std::string();
@@ -37,7 +37,7 @@ Result<std::string> BackendOf(const std::string& path, const Looker& look) {
   return backend && backend->is_string() ? backend->get<std::string>() : std::string();
 }
 
-// A folder for each rank: files of such names are DeepSpeed's.
+// Whether there is a folder for each rank; files with such names are DeepSpeed's.
 Result<bool> IsOldForm(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(path));
   for (const std::string& name : names) {
@@ -72,7 +72,7 @@ Error Refusal(const std::string& path, const Looker& look) {
 }
 
 Error Unfinished(const std::string& path) {
-  return Corrupt("there is no metadata.json: the save did not come to its end")
+  return Corrupt("there is no metadata.json: the save was not completed")
       .in(path)
       .hint("Megatron writes it last; take an earlier iteration");
 }
@@ -93,7 +93,7 @@ std::optional<Iteration> IterationOf(const std::string& name) {
   return std::nullopt;
 }
 
-// The folder in a step of NeMo-RL's that has iterations in it; else the folder itself.
+// The folder in a NeMo-RL step that contains iterations; otherwise the folder itself.
 Result<std::string> WeightsIn(const std::string& path, const Looker& look) {
   for (const char* below : {"policy/weights", "weights", "policy"}) {
     std::string folder = JoinPath(path, below);
@@ -103,7 +103,7 @@ Result<std::string> WeightsIn(const std::string& path, const Looker& look) {
   return path;
 }
 
-// The iterations in a folder, by number; those that are whole, in `form`.
+// An iteration in a folder, and its form.
 struct Listed {
   Iteration iteration;
   Form form = Form::kNone;
@@ -124,7 +124,7 @@ Result<std::vector<Listed>> IterationsIn(const std::string& path, const Looker& 
   return out;
 }
 
-// The form of an iteration's folder, or of the one that NeMo-RL has inside of a step.
+// The form of an iteration's folder, or of the one inside a NeMo-RL step.
 Result<Form> FormBelow(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const Form form, FormOf(path, look));
   if (form != Form::kNone) return form;
@@ -190,7 +190,7 @@ class Finder {
         .in(out_.root);
   }
 
-  // Who names such a folder gets what is in it.
+  // The warning for a user who named such a folder: its contents are read.
   Status Doubt(const std::string& path) {
     out_.warnings.push_back(Unfinished(path).ToString());
     return OkStatus();
@@ -217,7 +217,7 @@ class Finder {
     return Take(folder, "verl");
   }
 
-  // verl's list of what it has saved, and where.
+  // verl's list of what it saved, and where.
   Result<Found> FromContents() {
     const std::string file = JoinPath(out_.root, kContents);
     NXDKIT_ASSIGN(const Json json, ReadJsonFile(file, kMaxJson));
@@ -332,7 +332,7 @@ Result<bool> HasCheckpoint(const std::string& path, const Looker& look) {
   if (!backend.empty()) return true;
   NXDKIT_ASSIGN(const bool common, look.HasFile(path, "common.pt"));
   NXDKIT_ASSIGN(const bool metadata, look.HasFile(path, ".metadata"));
-  // Megatron alone calls a folder so.
+  // Only Megatron uses this name for a folder.
   const bool named =
       metadata && IterationOf(BaseName(path)) && !BaseName(path).starts_with("step_");
   if ((common && metadata) || named) return true;

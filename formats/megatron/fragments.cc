@@ -69,7 +69,7 @@ Result<std::vector<dcp::StoredChunk>> JoinFragments(const dcp::StoredEntry& entr
   std::vector<dcp::StoredChunk> out;
   for (const dcp::StoredChunk& chunk : entry.chunks) {
     if (chunk.stored.strides.back() != 1 && chunk.stored.shape.back() > 1)
-      return Unsupported("the elements of a fragment are not in a row").on(entry.key);
+      return Unsupported("the elements of a fragment are not contiguous").on(entry.key);
     ChunkJoiner joiner(chunk, each, out);
     Shape at(whole.size(), 0);
     const Shape extent(chunk.box.extent.begin(), chunk.box.extent.end() - 1);

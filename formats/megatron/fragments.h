@@ -1,6 +1,6 @@
 // PRIVATE to formats: a tensor of the optimizer as Megatron-Core up to 0.15 stores it where it cuts
-// flat: an axis of fragments for each axis of the parameter, and after them the elements of one
-// fragment in a row, which data parallel ranks cut anywhere.
+// flat: an axis of fragments for each axis of the parameter, and then the elements of one fragment,
+// flattened, which data parallel ranks cut anywhere.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@
 
 namespace nxdkit::megatron {
 
-// Whether an entry of this shape can be one of the parameter's.
+// Whether an entry of this shape can hold the parameter.
 bool IsFragmented(const Shape& stored, const Shape& whole);
 
 // The chunks of the entry as boxes of the parameter, of shape `whole`. kCorrupt where fragments and
-// shape do not fit.
+// shape contradict each other.
 Result<std::vector<dcp::StoredChunk>> JoinFragments(const dcp::StoredEntry& entry,
                                                     const Shape& whole);
 

@@ -9,14 +9,14 @@
 namespace nxdkit::megatron {
 namespace {
 
-// Takes `text` off the front.
+// Removes `text` from the front.
 bool Take(std::string_view& rest, std::string_view text) {
   if (!rest.starts_with(text)) return false;
   rest.remove_prefix(text.size());
   return true;
 }
 
-// Takes digits off the front, and the text after them.
+// Removes digits from the front, and the text after them.
 std::optional<int64_t> TakeNumber(std::string_view& rest, std::string_view after) {
   const size_t end = rest.find_first_not_of("0123456789");
   if (end == 0 || end == std::string_view::npos || !rest.substr(end).starts_with(after))
@@ -26,7 +26,7 @@ std::optional<int64_t> TakeNumber(std::string_view& rest, std::string_view after
   return number;
 }
 
-// "chained_0." of several optimizers.
+// Removes "chained_0.", the prefix with several optimizers.
 int64_t TakeChain(std::string_view& rest) {
   std::string_view after = rest;
   const auto number = Take(after, "chained_") ? TakeNumber(after, ".") : std::nullopt;
@@ -56,7 +56,7 @@ bool ParseBucket(std::string_view rest, Key& key) {
   return true;
 }
 
-// Names of modules have their numbers taken out.
+// Parses the name of a module, taking its numbers out.
 void ParseName(std::string_view rest, Key& key) {
   constexpr std::string_view kExperts = "mlp.experts.experts.";
   key.in_layer = Take(rest, "decoder.layers.");

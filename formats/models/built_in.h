@@ -8,7 +8,7 @@ namespace nxdkit::models {
 
 struct BuiltInFamily {
   std::string_view text;
-  std::string_view sha256;  // of the text, in hex: OpenSSL, once it is used, takes 2 MB
+  std::string_view sha256;  // of the text, in hex; stored because OpenSSL takes 2 MB once used
 };
 extern const std::span<const BuiltInFamily> kBuiltInFamilies;
 

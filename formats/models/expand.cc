@@ -11,7 +11,7 @@ namespace nxdkit::models {
 namespace {
 
 constexpr size_t kMaxParams = 1'000'000;
-constexpr int64_t kMaxSteps = 3'000'000;  // rows that a text may look at, for all configs alike
+constexpr int64_t kMaxSteps = 3'000'000;  // rows that a text may visit, for all configs alike
 constexpr size_t kMaxCarried = 1000;
 
 }  // namespace
@@ -84,7 +84,7 @@ void TableRun::SetCounters(int64_t value) {
 
 Status TableRun::CheckPlainRows() {
   SetCounters(0);
-  std::vector<bool> plain = {true};  // by open loop: whether nothing decides that it is there
+  std::vector<bool> plain = {true};  // by open loop: whether it runs unconditionally
   for (const Step& step : table_.steps) {
     if (step.kind == Step::Kind::kEnd) {
       plain.pop_back();
@@ -143,7 +143,7 @@ void TableRun::AddCuts(Model& model) {
     for (const Cut::Segment& segment : line.segments) {
       const Value count = values_.Run(table_.expressions[segment.count]);
       const Value unit = values_.Run(table_.expressions[segment.unit]);
-      // Said by the row that uses it.
+      // The row that uses it reports a fault.
       cut.segments.push_back(
           {count.is_number() ? count.number : -1, unit.is_number() ? unit.number : -1, segment.of});
     }
@@ -189,7 +189,7 @@ Status TableRun::AddRow(const Row& row, Model& model) {
   const bool of_expert =
       row.role == Role::kExpertGate || row.role == Role::kExpertUp || row.role == Role::kExpertDown;
   if (of_expert && (Counter("e") < 0 || model.config.experts <= Counter("e")))
-    return Corrupt("a row of an expert stands in a loop \"each e < E\", with let E").on(name);
+    return Corrupt("a row of an expert must be in a loop \"each e < E\", with let E").on(name);
   const ParamCut& cut = model.cuts[row.cut];
   Param param{std::move(name), row.role, Counter("l"), {}, Counter("e"), row.cut, cut.axis};
   NXDKIT_TRY(ShapeOf(row).on(param.name).To(param.shape));
@@ -201,7 +201,7 @@ Status TableRun::AddRow(const Row& row, Model& model) {
 Status TableRun::Told(Status status, const Row& row) const {
   if (status.ok() || table_.origin.empty()) return status;
   return std::move(status).error().hint(
-      fmt::format("the row stands in line {} of {}", row.line, table_.origin));
+      fmt::format("the row is in line {} of {}", row.line, table_.origin));
 }
 
 Status TableRun::Expand(Model& model) {

@@ -1,4 +1,4 @@
-// PRIVATE to formats/models: a family's table run with one config.json.
+// PRIVATE to formats/models: evaluates a family's table with one config.json.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ class TableRun {
     return values_.Number(table_.expressions[expression]);
   }
   Error WhyLet(int64_t symbol) const;
-  Status CheckFlags() const;  // Those that the config has are true or false.
+  Status CheckFlags() const;  // Flags that the config has must be true or false.
 
-  // The rows that no condition depends on, outside of loops and for the first turn of each: what
-  // they ask for is there.
+  // Checks the unconditional rows, outside loops and in the first turn of each: the keys that they
+  // use must exist.
   Status CheckPlainRows();
 
-  // By layer, whether the experts of a model that has some are there.
+  // By layer, whether it has the experts of a model that has some.
   Result<std::vector<bool>> SparseLayers(int64_t layers);
   Result<std::vector<Alias>> Aliases();
-  bool HasBias(Role role);  // Whether the parameters of the role have one.
+  bool HasBias(Role role);  // Whether the parameters of the role have a bias.
 
-  // Adds the parameters, their cuts and what is carried.
+  // Adds the parameters, their cuts and the carried tensors.
   Status Expand(Model& model);
 
  private:
@@ -50,11 +50,11 @@ class TableRun {
   Result<std::string> NameOf(const NamePattern& pattern);
   Result<Shape> ShapeOf(const Row& row);
   Status AddRow(const Row& row, Model& model);
-  // With the row's line, where the text is the user's.
+  // Adds the row's line, if the text is the user's.
   Status Told(Status status, const Row& row) const;
   void AddCuts(Model& model);
   Status CheckCut(const ParamCut& cut, const Param& param) const;
-  int Counter(std::string_view name) const;  // its value in the open loops; -1: it is not open
+  int Counter(std::string_view name) const;  // its value in the open loops; -1 if it is not open
   void SetCounters(int64_t value);
 
   const Table& table_;

@@ -8,7 +8,7 @@
 namespace nxdkit::models {
 namespace {
 
-// Puts rows or columns of a matrix [out, in], transposed, at `at` of a tensor [expert, in, out].
+// Puts rows or columns of a matrix [out, in], transposed, at `at` in a tensor [expert, in, out].
 void AddTransposed(TensorLayout& tensor, uint32_t param, Box box, Shape at) {
   tensor.pieces.push_back({param, std::move(box), std::move(at), {2, 1}});
 }
@@ -34,8 +34,8 @@ Status CheckExpertParts(const ModelConfig& config, int64_t tp, int64_t ep) {
     return Unsupported("{} experts cannot be split evenly over ep {}", config.experts, ep);
   if (config.expert_intermediate % tp != 0)
     return Unsupported(
-        "the experts' intermediate size {} cannot be split evenly over tp {}; expert layers pad "
-        "nothing",
+        "the experts' intermediate size {} cannot be split evenly over tp {}; expert layers are "
+        "not padded",
         config.expert_intermediate, tp);
   return OkStatus();
 }

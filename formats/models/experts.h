@@ -1,6 +1,5 @@
-// How NxD's expert layers hold the experts of one layer: in training sets and rollout bundles
-// alike, as two tensors of rank 3, [expert, in, out], where Hugging Face has [out, in] for each
-// expert.
+// NxD's layout of the experts of one layer, in training sets and rollout bundles: two tensors of
+// rank 3, [expert, in, out], where Hugging Face has [out, in] for each expert.
 //
 //   mlp_op.gate_up_proj.weight  [E, hidden, 2 I / tp]   columns: gate of the rank, then up
 //   mlp_op.down_proj.weight     [E, I / tp, hidden]
@@ -16,7 +15,7 @@
 
 namespace nxdkit::models {
 
-// Which part of the experts one rank holds.
+// The part of the experts that one rank holds.
 struct ExpertPart {
   int64_t tp = 1;
   int64_t tp_rank = 0;

@@ -10,12 +10,12 @@ namespace nxdkit::models {
 namespace {
 
 constexpr size_t kMaxOperations = 4096;
-constexpr uint64_t kMaxLooked = 50'000'000;  // in all comparisons of one config
+constexpr uint64_t kMaxLooked = 50'000'000;  // in all comparisons with one config
 
 struct Operator {
   std::string_view word;
   Code code;
-  int binds;  // the tighter first
+  int binds;  // tighter operators first
 };
 constexpr Operator kOperators[] = {
     {"else", Code::kOtherwise, 1}, {"if", Code::kIf, 2},        {"??", Code::kElse, 3},
@@ -31,7 +31,7 @@ constexpr int kNotBinds = 6;
 bool IsWordStart(char c) { return c == '_' || (IsAlnum(c) && !IsDigit(c)); }
 bool IsWord(char c) { return c == '_' || IsAlnum(c); }
 
-// Turns the text into operations, with the operators that wait for their right side on a stack.
+// Turns the text into operations, with a stack of operators that wait for their right side.
 class Parser {
  public:
   Parser(std::string_view text, Scope& scope, const Expected& expected)
@@ -55,11 +55,11 @@ class Parser {
 
  private:
   struct Waiting {
-    char opens = 0;  // '(' or '[', which a bracket ends
+    char opens = 0;  // '(' or '[', which a bracket closes
     Code code = Code::kNumber;
     int binds = 0;
-    bool calls = false;  // code is that of a function, done when its bracket closes
-    bool comma = false;  // it has had its second argument
+    bool calls = false;  // its code is a function's, which is called when the bracket closes
+    bool comma = false;  // its second argument has begun
   };
 
   Error Wrong(std::string_view what) const { return Corrupt("{}", what).at(at_); }
@@ -112,7 +112,7 @@ class Parser {
 
   Status Quoted() {
     const size_t end = text_.find('"', at_ + 1);
-    if (end == std::string_view::npos) return Wrong("the text does not end");
+    if (end == std::string_view::npos) return Wrong("the text is not closed");
     EmitText(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     return OkStatus();
@@ -142,12 +142,12 @@ class Parser {
     return OkStatus();
   }
 
-  // What len counts is a list or an object.
+  // The operand of len is a list or an object.
   bool InLength() const {
     return !waiting_.empty() && waiting_.back().calls && waiting_.back().code == Code::kLength;
   }
 
-  // a.b.c, as long as words follow the dots.
+  // Takes a.b.c, as long as words follow the dots.
   std::string_view TakeName() {
     const size_t from = at_;
     do {
@@ -168,7 +168,7 @@ class Parser {
            After(Code::kNotIn) || After(Code::kEnds);
   }
 
-  // "a,b,c" is a list of texts; one word alone is a key that holds a list.
+  // "a,b,c" is a list of texts; a single word is a key that holds a list.
   void WordsOrKey(std::string_view word) {
     if (at_ >= text_.size() || text_[at_] != ',') {
       Emit(Code::kSymbol, scope_.Find(word, {}));
@@ -233,7 +233,7 @@ class Parser {
     NXDKIT_TRY(PopTo('('));
     Waiting& open = waiting_.back();
     if (!open.calls || open.code != Code::kAgree || open.comma)
-      return Wrong("no further argument is taken here");
+      return Wrong("no further argument is allowed here");
     open.comma = wants_operand_ = true;
     return OkStatus();
   }
@@ -322,7 +322,7 @@ Value Evaluator::Faulty(std::string member, std::string text) {
 
 namespace {
 
-// Whether it is over what 64 bits with a sign hold, and would be read as less than nothing.
+// Whether it is above the signed 64-bit range, and would be read as negative.
 bool IsOver64Bits(const Json& json) { return json.is_number_unsigned() && json.get<int64_t>() < 0; }
 
 }  // namespace
@@ -379,7 +379,7 @@ Value Evaluator::Push(const Expression& expression, const Operation& operation) 
 Value Evaluator::Run(const Expression& expression) {
   const size_t faults = faults_.size();
   const Value value = Steps(expression);
-  // One that another side of "or" made up for.
+  // A fault that the other side of "or" made irrelevant.
   if (value.kind != Value::Kind::kFault) faults_.resize(faults);
   return value;
 }
@@ -417,7 +417,7 @@ bool IsOpen(const Value& value) {
   return value.kind == Value::Kind::kMissing || value.kind == Value::Kind::kFault;
 }
 
-// The values that take no part in what is asked of them.
+// The result of operators that handle missing values themselves.
 std::optional<Value> Chosen(Code code, const Value& a, const Value& b) {
   if (code == Code::kElse) return a.kind == Value::Kind::kMissing ? b : a;
   if (code == Code::kOtherwise) return a.kind == Value::Kind::kNothing ? b : a;
@@ -426,7 +426,7 @@ std::optional<Value> Chosen(Code code, const Value& a, const Value& b) {
     return b.kind == Value::Kind::kMissing ? Value() : b;
   }
   if (code != Code::kAnd && code != Code::kOr) return std::nullopt;
-  // One side alone, where that decides.
+  // One side alone, if it decides.
   const bool decides = code == Code::kOr;
   for (const Value* side : {&a, &b})
     if (side->is_number() && (side->number != 0) == decides) return Value::Of(decides ? 1 : 0);
@@ -434,7 +434,7 @@ std::optional<Value> Chosen(Code code, const Value& a, const Value& b) {
   return IsOpen(b) ? b : Value::Of(decides ? 0 : 1);
 }
 
-// The name of the symbol that an operation pushes; "" when it does something else.
+// The name of the symbol that an operation pushes; "" for other operations.
 std::string OriginOf(const std::vector<Symbol>& symbols, const Operation& operation) {
   if (operation.code != Code::kSymbol) return "";
   return symbols[static_cast<size_t>(operation.number)].origin;
@@ -462,8 +462,8 @@ Value Evaluator::Binary(const Expression& expression, size_t step, const Value& 
                                   expression.source, b.number, a.list->size()));
   }
   if (a.is_number() && b.is_number()) return Arithmetic(expression, step, a.number, b.number);
-  return Faulty("", fmt::format("in \"{}\": {} does not fit what is on its sides",
-                                expression.source, Spelling(code)));
+  return Faulty("", fmt::format("in \"{}\": {} does not apply to its operands", expression.source,
+                                Spelling(code)));
 }
 
 namespace {
@@ -475,7 +475,7 @@ std::string TextOf(const Value& value) {
 
 }  // namespace
 
-// The one that is there; of two, whether they are the same.
+// The value of the existing side; if both exist, whether they are the same.
 Value Evaluator::Disagreement(const Expression& expression, size_t step, const Value& a,
                               const Value& b) {
   if (a.kind == Value::Kind::kMissing || b.kind == Value::Kind::kFault) return b;
@@ -584,7 +584,7 @@ Error Evaluator::Why(const Value& value, const Expression& expression) const {
     Error error = Corrupt("{}", fault.text);
     return fault.member.empty() ? error : std::move(error).member(fault.member);
   }
-  return Corrupt("\"{}\" is no number", expression.source);
+  return Corrupt("\"{}\" is not a number", expression.source);
 }
 
 }  // namespace nxdkit::models

@@ -1,14 +1,14 @@
 // PRIVATE to formats/models: the expressions of a family's table, over the keys of a config.json,
 // the table's own names and the counters of its loops.
 //
-//   A ?? B      A, or B where a key of A is missing or null
-//   X if C else Y    or and not    == != < <= > >= in not in ends    + - * / % **
-//   len(X)      how many X has
-//   agree(A, B) the one that is there; of two that are, they must be the same
-//   name, a.b.c, list[i], 12, "text", true, false, []
+// A ?? B      A, or B where a key of A is missing or null
+// X if C else Y    or and not    == != < <= > >= in not in ends    + - * / % **
+// len(X)      the number of elements in X
+// agree(A, B) the one that exists; if both do, they must be the same
+// name, a.b.c, list[i], 12, "text", true, false, []
 //
-// Numbers are integers of 64 bits, checked; / must leave nothing over; true is 1. After ==, !=, in
-// and ends a word that the table does not define is a text: layer_types[l] == full_attention.
+// Numbers are integers of 64 bits, checked; / must not leave a remainder; true is 1. After ==, !=,
+// in and ends a word that the table does not define is a text: layer_types[l] == full_attention.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace nxdkit::models {
 
-// The type and bounds that a key of config.json must keep where it is read.
+// The required type and bounds of a key of config.json.
 struct Expected {
   enum class Type : uint8_t { kAny, kInteger, kFlag } type = Type::kAny;
   int64_t least = std::numeric_limits<int64_t>::min();
@@ -36,7 +36,7 @@ struct Symbol {
   enum class Kind : uint8_t { kKey, kLet, kCounter } kind = Kind::kKey;
   std::string name;  // kKey: its path, with dots
   Expected expected;
-  std::string origin;  // the key that a let comes from, for messages
+  std::string origin;  // the key that a let is derived from, for messages
 };
 
 enum class Code : uint8_t {
@@ -83,39 +83,39 @@ struct Expression {
   std::vector<Operation> operations;
   std::vector<std::string> texts;
   std::vector<Json> lists;
-  std::string source;  // as it stands in the table
+  std::string source;  // as written in the table
 
-  // The symbol that the expression is, and nothing else; -1 when it is more.
+  // The symbol, if the expression consists of one only; otherwise -1.
   int64_t OnlySymbol() const;
 };
 
-// The names that are known where an expression stands. Keys are added as they are met.
+// The names that are defined at the place of an expression. Keys are added when first used.
 class Scope {
  public:
-  // The newest of this name: of the table, or a key that is read as `expected`.
+  // The newest symbol of this name: the table's, or a key that is read as `expected`.
   uint32_t Find(std::string_view name, const Expected& expected);
   bool Defines(std::string_view name) const;  // a let, or a counter whose loop is open
   uint32_t Add(Symbol::Kind kind, std::string name);
-  void Close(uint32_t counter);  // its loop is over
+  void Close(uint32_t counter);  // ends its loop
   void ComesFrom(uint32_t let, const Expression& expression);
 
   const std::vector<Symbol>& symbols() const { return symbols_; }
 
  private:
   std::vector<Symbol> symbols_;
-  std::vector<uint32_t> open_;  // lets and counters, the newest last
+  std::vector<uint32_t> open_;  // lets and counters, in order of definition
 };
 
-// kCorrupt, with the offset in `text` of what is wrong as its offset.
+// kCorrupt, with the offset of the fault in `text`.
 Result<Expression> ParseExpression(std::string_view text, Scope& scope, const Expected& expected);
 
 struct Value {
   enum class Kind : uint8_t { kNothing, kMissing, kFault, kNumber, kText, kList };
   Kind kind = Kind::kNothing;
-  int64_t number = 0;  // kMissing: the symbol of the key; kFault: of which fault
+  int64_t number = 0;  // kMissing: the symbol of the key; kFault: the index of the fault
   std::string_view text;
   const Json* list = nullptr;
-  bool flag = false;  // true or false of a config: a number where one is reckoned with, no extent
+  bool flag = false;  // true or false of a config: a number in arithmetic, but not an extent
 
   static Value Of(int64_t number) { return {Kind::kNumber, number, {}, nullptr, false}; }
   bool is_number() const { return kind == Kind::kNumber; }
@@ -131,9 +131,9 @@ class Evaluator {
   const Value& At(uint32_t symbol) const { return values_[symbol]; }
 
   Value Run(const Expression& expression);
-  // kCorrupt, with the key as its member, when it is missing, faulty or no integer.
+  // kCorrupt, with the key as its member, when it is missing, faulty or not an integer.
   Result<int64_t> Number(const Expression& expression);
-  // Why a value is no number.
+  // Why a value is not a number.
   Error Why(const Value& value, const Expression& expression) const;
 
  private:
@@ -152,7 +152,7 @@ class Evaluator {
   Value Disagreement(const Expression& expression, size_t step, const Value& a, const Value& b);
   Value Arithmetic(const Expression& expression, size_t step, int64_t a, int64_t b);
   Value NotWhole(const Expression& expression, size_t step, int64_t a, int64_t b);
-  // Whether all comparisons with this one look at no more than the bound.
+  // Whether all comparisons including this one stay within the bound.
   bool Affords(uint64_t elements);
   Value LooksAtTooMuch();
   Value Compare(Code code, const Value& a, const Value& b);

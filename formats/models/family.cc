@@ -15,7 +15,7 @@ namespace nxdkit::models {
 namespace {
 
 constexpr std::string_view kSuffix = ".family";
-constexpr size_t kMaxFamilies = 1000;  // of a user's folder
+constexpr size_t kMaxFamilies = 1000;  // in a user's folder
 
 Result<FamilyHead> HeadOf(std::string_view text) {
   FamilyHead head;
@@ -34,7 +34,7 @@ Result<FamilyHead> HeadOf(std::string_view text) {
   return head;
 }
 
-// The head of a built-in text: nothing after the first let belongs to it.
+// The head of a built-in text, which ends before the first let.
 FamilyHead BuiltInHead(std::string_view text) {
   Result<FamilyHead> head = HeadOf(text.substr(0, text.find("\nlet ")));
   NXDKIT_CHECK(head.ok());
@@ -45,8 +45,8 @@ bool Has(const std::vector<std::string>& list, const std::string& word) {
   return !word.empty() && std::ranges::count(list, word) > 0;
 }
 
-// A family that names types is told by them, whatever was put on top of the model; without a
-// type, and in the other families, the architecture decides.
+// A family that names types is recognised by them, whatever heads the model has; without a type,
+// and in other families, the architecture decides.
 bool Fits(const FamilyHead& head, const std::string& model_type, const std::string& architecture) {
   if (!head.types.empty() && !model_type.empty()) return Has(head.types, model_type);
   return Has(head.architectures, architecture);
@@ -57,7 +57,7 @@ Result<std::shared_ptr<const Family>> Parsed(std::string_view text, const std::s
   return std::make_shared<const Family>(std::move(family));
 }
 
-// nullptr: none of the folder's fits.
+// nullptr if none in the folder matches.
 Result<std::shared_ptr<const Family>> FindInFolder(const std::string& folder,
                                                    const std::string& model_type,
                                                    const std::string& architecture) {

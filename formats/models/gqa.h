@@ -1,7 +1,7 @@
-// Where attention heads are placed on tensor parallel ranks, for training and for rollout.
+// The placement of attention heads on tensor parallel ranks, for training and for rollout.
 //
 // Both sides pair local slots: on a rank with n query slots and c key slots, query slot s attends
-// key slot s * c / n. A placement is right when every query head meets its own key head that way.
+// key slot s * c / n. A placement is correct when every query head is paired with its own key head.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp);
 enum class GqaStrategy { kReplicateToTpDegree, kConvertToMha };
 std::string GqaStrategyName(GqaStrategy strategy);  // "replicate-to-tp-degree"
 
-// Rollout bundles (NxDI, optimum-neuron): padded head counts and what each slot holds.
+// Rollout bundles (NxDI, optimum-neuron): padded head counts and the contents of each slot.
 struct RolloutHeads {
   GqaStrategy strategy;
   int64_t padded_query = 0;  // over all ranks
@@ -47,8 +47,8 @@ struct RolloutHeads {
 };
 RolloutHeads RolloutPlacement(int64_t heads, int64_t kv_heads, int64_t tp);
 
-// kInternal naming rank, query head, its key head and the key head found in its place; zero query
-// slots may meet anything, real ones must meet the head they belong to.
+// kInternal naming rank, query head, its key head and the key head found instead; zero query slots
+// may be paired with anything, real ones must be paired with their own key head.
 Status CheckPlacement(const Placement& placement, int64_t heads, int64_t kv_heads);
 
 }  // namespace nxdkit::models

@@ -12,7 +12,7 @@
 namespace nxdkit::models {
 namespace {
 
-constexpr int64_t kMaxExpertsInAll = 1 << 18;  // of all layers: each is three parameters
+constexpr int64_t kMaxExpertsInAll = 1 << 18;  // of all layers; each has three parameters
 
 std::string Architecture(const JsonReader& reader) {
   const Json* names = reader.Find("architectures");
@@ -30,7 +30,7 @@ std::optional<Dtype> ConfigDtype(JsonReader& reader) {
   return text.empty() ? std::nullopt : DtypeFromTorchName(text);
 }
 
-// The first is that of transformers, the second that of older compressed-tensors.
+// transformers' key, and that of older compressed-tensors.
 constexpr const char* kQuantKeys[] = {"quantization_config", "compression_config"};
 
 std::string QuantMethod(const Json& json) {
@@ -43,7 +43,7 @@ std::string QuantMethod(const Json& json) {
   return "";
 }
 
-// Rows of one head, along the dimension that is cut; 0 when there are none.
+// Rows of one head, along the dimension that is cut; 0 if there are none.
 int64_t HeadRows(const Model& model, const Param& param) {
   if (param.CutDim() == kWhole) return 0;
   const ParamCut& cut = model.cuts[param.cut];
@@ -53,7 +53,7 @@ int64_t HeadRows(const Model& model, const Param& param) {
   return heads ? first.unit : 0;
 }
 
-// What the text of the family says of this config, as numbers; 0 where it has no such let.
+// The family's lets evaluated with this config, as numbers; 0 where there is no such let.
 class Facts {
  public:
   Facts(const Family& family, TableRun& run) : table_(*family.table), run_(run) {}
@@ -63,14 +63,14 @@ class Facts {
     if (symbol < 0) return fallback;
     const Value& value = run_.At(static_cast<uint32_t>(symbol));
     if (value.is_number()) return Bounded(fact, value.number);
-    // A row that needs what is missing will say so.
+    // A row that needs the missing value will report it.
     if (value.kind == Value::Kind::kFault && status_.ok()) status_ = run_.WhyLet(symbol);
     return fallback;
   }
   Status status() const { return status_; }
 
  private:
-  // A key is checked where it is read; a text may say any number.
+  // A key is checked where it is read; a text may give any number.
   int64_t Bounded(Fact fact, int64_t number) {
     const Expected& bounds = BoundsOf(fact);
     if (bounds.type != Expected::Type::kInteger || (number >= 0 && number <= bounds.most))
@@ -135,7 +135,7 @@ Status ReadFacts(ModelConfig& config, TableRun& run) {
   return OkStatus();
 }
 
-// What a config says whatever its family is.
+// The settings of a config that do not depend on the family.
 Result<ModelConfig> ReadCommon(const Json& json, const std::string& path) {
   JsonReader reader(json, path);
   ModelConfig config;
@@ -143,8 +143,7 @@ Result<ModelConfig> ReadCommon(const Json& json, const std::string& path) {
   config.architecture = Architecture(reader);
   NXDKIT_TRY(reader.status());
   if (config.model_type.empty() && config.architecture.empty())
-    return Corrupt("neither model_type nor architectures is there: it says of no model what it is")
-        .in(path);
+    return Corrupt("neither model_type nor architectures is there to identify the model").in(path);
   config.dtype = ConfigDtype(reader);
   config.quant_method = QuantMethod(json);
   NXDKIT_TRY(reader.status());
@@ -159,7 +158,7 @@ Result<Json> ReadObject(std::string_view json_text, const std::string& path) {
 }
 
 Status Complete(ModelConfig& config, Json json) {
-  // Texts ask for the architecture where a head depends on it.
+  // Texts use the architecture where a head depends on it.
   json["architecture"] = config.architecture;
   config.text = std::make_shared<const ConfigText>(std::move(json));
   TableRun run(*config.family->table, config.text->json);

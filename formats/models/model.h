@@ -26,10 +26,10 @@ struct Alias {
 };
 
 struct ModelConfig {
-  std::shared_ptr<const Family> family;  // nullptr: nobody wrote a table for this model
-  std::string model_type;                // as config.json says, "" when it says nothing
-  std::string architecture;              // the first one that it names, or ""
-  // What the family's text says of it; 0 where that says nothing.
+  std::shared_ptr<const Family> family;  // nullptr: no table exists for this model
+  std::string model_type;                // as in config.json, "" if absent
+  std::string architecture;              // the first one listed, or ""
+  // From the family's text; 0 where it has no such let.
   int64_t hidden = 0;
   int64_t intermediate = 0;
   int64_t layers = 0;
@@ -38,29 +38,29 @@ struct ModelConfig {
   int64_t head_dim = 0;
   int64_t vocab = 0;
   bool tied = false;   // the lm_head is the embedding
-  int64_t labels = 0;  // of a score head in the place of the lm_head; 0: there is none
+  int64_t labels = 0;  // labels of a score head that replaces the lm_head; 0: there is none
   bool qkv_bias = false;
   bool output_bias = false;
   bool mlp_bias = false;
   int64_t experts = 0;  // per sparse layer; 0: the family has none
   int64_t expert_intermediate = 0;
-  std::vector<bool> sparse;                // by layer: it has experts instead of one MLP
+  std::vector<bool> sparse;                // by layer: experts instead of one MLP
   std::vector<Alias> aliases;              // of this model
   std::optional<Dtype> dtype;              // "dtype" or "torch_dtype"
-  std::string quant_method;                // how the weights are quantised: "fp8"; "": they are not
-  std::shared_ptr<const ConfigText> text;  // nullptr where there is no family
+  std::string quant_method;                // of the quantised weights: "fp8"; "": not quantised
+  std::shared_ptr<const ConfigText> text;  // nullptr without a family
 
   bool IsSparse(int64_t layer) const;
 };
 
-// The units of one axis that tensor parallelism cuts, one run after the other.
+// The units of one axis that tensor parallelism cuts, one run after another.
 struct Segment {
   int64_t count = 0;
   int64_t unit = 1;  // rows, or columns, of each
   Unit of = Unit::kElement;
 };
 
-// How the parameters of some rows are cut.
+// The cut of some rows' parameters.
 struct ParamCut {
   int axis = kWhole;
   bool vocab = false;
@@ -73,13 +73,13 @@ struct Param {
   Role role = Role::kReplicated;
   int layer = -1;  // -1: none
   Shape shape;
-  int expert = -1;   // -1: of no expert
+  int expert = -1;   // -1: not an expert's
   uint32_t cut = 0;  // in Model::cuts
   int axis = kWhole;
 
   // The dimension that tensor parallelism cuts, or kWhole.
   int CutDim() const { return axis; }
-  // Whether what is fused with it is stored in its place: the first role, of the first expert.
+  // Whether fused parameters are stored at its place: the first role, of the first expert.
   bool Leads() const { return models::Leads(role) && expert <= 0; }
 };
 
@@ -87,7 +87,7 @@ struct Model {
   ModelConfig config;
   std::vector<Param> params;
   std::vector<ParamCut> cuts;
-  std::vector<std::string> carried;  // tensors beside the parameters; "*" at the end for any
+  std::vector<std::string> carried;  // tensors other than parameters; "*" at the end for any
 
   // Index of the parameter with this name; nullopt when missing.
   std::optional<uint32_t> Find(std::string_view name) const;
@@ -95,37 +95,37 @@ struct Model {
   std::vector<LogicalTensor> Logical() const;
 };
 
-// Parses config.json (also NxDI's merged neuron_config.json, whose top level holds the same keys).
-// kCorrupt naming the key, found and expected. An unknown model_type is no error: family is null.
-// `family_file`: the text of the model's family; "": it is looked for.
+// Parses config.json (also NxDI's merged neuron_config.json, whose top level has the same keys).
+// kCorrupt naming the key, found and expected. An unknown model_type is not an error: family is
+// null. `family_file`: the text of the model's family; "": find it.
 Result<ModelConfig> ParseConfig(std::string_view json_text, const std::string& path,
                                 const std::string& family_file = "");
 
-// The same for a model of this family.
+// ParseConfig for a model of this family.
 Result<ModelConfig> ParseConfigAs(std::shared_ptr<const Family> family, std::string_view json_text,
                                   const std::string& path);
 
-// The text of a config.json that ParseConfig took, with its "dtype" and "torch_dtype", where it has
-// them, saying `dtype`: a loader that asks for "auto" goes by them. Written as transformers writes.
+// The text of a config.json that ParseConfig accepted, with "dtype" and "torch_dtype", where
+// present, set to `dtype`: a loader that is given "auto" uses them. Written as transformers writes
+// it.
 Result<std::string> WithDtype(std::string_view json_text, Dtype dtype);
 
-// The text without what it says of quantised weights. Written as transformers writes.
+// The text without the settings of quantised weights. Written as transformers writes it.
 Result<std::string> WithoutQuantization(std::string_view json_text);
 
 // The parameters of a config whose family is known; kUnsupported otherwise, naming the families.
-// kCorrupt where the config lacks what the text asks for, or the text makes no sense of it.
-// Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers, every
-// extent at most 2^30, 10^6 parameters.
+// kCorrupt where the config lacks a key that the text requires, or its values make no sense in the
+// text. Bounds: at most 10,000 layers, 65,536 heads and 4,096 experts, 2^18 experts in all layers,
+// every extent at most 2^30, 10^6 parameters.
 Result<Model> MakeModel(const ModelConfig& config);
 
-// The layer that a parameter or module is of: the number after the part "layers"; -1 when there is
-// none.
+// The layer of a parameter or module: the number after the part "layers"; -1 if there is none.
 int64_t LayerOf(std::string_view name);
 
-// Whether the family says that a tensor of this name may be left out.
+// Whether a tensor of this name may be left out, according to the family.
 bool IsIgnorable(const Family& family, std::string_view name);
 
-// Whether the family says that a tensor of this name is kept as it is.
+// Whether a tensor of this name is kept as it is, according to the family.
 bool IsCarried(const Model& model, std::string_view name);
 
 // The message for a config without a family: "no parameter table for model_type "foo"; 51 families

@@ -7,7 +7,8 @@
 namespace nxdkit::models {
 namespace {
 
-// [from, from + count) along `dim` of the parameter, to `at` of the tensor: of 0 nothing.
+// Copies [from, from + count) along `dim` of the parameter to `at` in the tensor; does nothing for
+// 0.
 void AddPart(TensorLayout& tensor, const Model& model, uint32_t param, int dim, int64_t from,
              int64_t count, int64_t at) {
   if (count == 0) return;
@@ -21,13 +22,13 @@ void AddPart(TensorLayout& tensor, const Model& model, uint32_t param, int dim, 
   tensor.pieces.push_back(std::move(piece));
 }
 
-// The part of one parameter that a rank has: runs of it, and of zeros.
+// A rank's part of one parameter: runs of it, and of zeros.
 struct Run {
   int64_t from = 0;  // kZeroHead: zeros
   int64_t count = 0;
 };
 
-// An equal share of the units, with zeros for those that are not there.
+// Adds an equal share of the units, with zeros for missing ones.
 void AddShare(std::vector<Run>& runs, int64_t first, const Segment& segment, bool share,
               const RankPart& part) {
   if (share && segment.count < part.tp && part.tp % segment.count == 0) {
@@ -42,7 +43,7 @@ void AddShare(std::vector<Run>& runs, int64_t first, const Segment& segment, boo
   if (real < each) runs.push_back({kZeroHead, (each - real) * segment.unit});
 }
 
-// A segment that begins at `first`.
+// Adds the runs of a segment that begins at `first`.
 void AddRuns(std::vector<Run>& runs, int64_t first, const Segment& segment, bool share,
              const RankPart& part) {
   if (!IsHead(segment.of)) return AddShare(runs, first, segment, share, part);
@@ -78,7 +79,7 @@ std::vector<Run> RunsOf(const Model& model, const Param& param, size_t only, con
   return runs;
 }
 
-// The runs of several parameters, one after the other along the dimension that is cut.
+// The runs of several parameters, one after another along the dimension that is cut.
 TensorLayout JoinRuns(const Model& model, std::string name,
                       const std::vector<std::pair<uint32_t, Run>>& runs, uint32_t like) {
   const Param& first = model.params[like];

@@ -1,6 +1,6 @@
-// A role is what a parameter is to the formats: which of them are fused, whose heads they hold and
-// where in a pipeline they are. Layouts read it and add their own names, their order and what they
-// pad. How a parameter is cut is said by its family (family.h). A row is plain data.
+// A role is the function of a parameter in the formats: which parameters are fused, whose heads
+// they hold and where in a pipeline they are. Layouts read the table and add their own names, order
+// and padding. The cut of a parameter is defined by its family (family.h). A row is plain data.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace nxdkit::models {
 enum class Role : uint8_t {
   kEmbedding,   // [vocab, hidden]
   kLmHead,      // [vocab, hidden]
-  kScore,       // [labels, hidden], in the place of the lm_head
+  kScore,       // [labels, hidden], replaces the lm_head
   kFinalNorm,   // [hidden]
   kQuery,       // [heads * head_dim, hidden]
   kKey,         // [kv_heads * head_dim, hidden]
@@ -24,7 +24,7 @@ enum class Role : uint8_t {
   kUp,          //
   kDown,        // [hidden, intermediate]
   kRouter,      // [experts, hidden]
-  kExpertGate,  // [expert intermediate, hidden], of each expert; see experts.h
+  kExpertGate,  // [expert intermediate, hidden], for each expert; see experts.h
   kExpertUp,    //
   kExpertDown,  // [hidden, expert intermediate]
   kColumn,      // [any, hidden], column parallel
@@ -32,19 +32,19 @@ enum class Role : uint8_t {
   kReplicated,  // norms and the like
 };
 
-// The units of a cut: a rank has whole ones.
+// The units of a cut; a rank has whole ones.
 enum class Unit : uint8_t {
   kElement,       // rows or columns
-  kVocab,         // the same, of the vocabulary
-  kIntermediate,  // the same, of an MLP
+  kVocab,         // likewise, of the vocabulary
+  kIntermediate,  // likewise, of an MLP
   kQueryHead,     // head_dim of them
-  kKeyHead,       // the same; where heads are fewer than ranks, several ranks share one
+  kKeyHead,       // likewise; with fewer heads than ranks, several ranks share one
 };
 constexpr bool IsHead(Unit unit) { return unit == Unit::kQueryHead || unit == Unit::kKeyHead; }
 
 // Parameters of one layer that layouts can store as one tensor, in the order of their roles.
 enum class Fused : uint8_t { kAlone, kQkv, kGateUp, kExperts };
-// The module that holds them, "qkv_proj" or "gate_up_proj"; the experts' is the format's.
+// The module that holds them, "qkv_proj" or "gate_up_proj"; that of experts depends on the format.
 std::string_view FusedModule(Fused fused);
 
 // The stages of a pipeline that hold a parameter.
@@ -54,14 +54,14 @@ inline constexpr int kWhole = -1;
 
 struct RoleRow {
   Role role;
-  // A whole parameter that has heads for a unit is used by each rank for its own heads alone.
+  // Each rank uses only its own heads of a whole parameter whose unit is a head.
   Unit unit = Unit::kElement;
   Fused fused = Fused::kAlone;
-  Stage stage = Stage::kEvery;  // outside of the layers
+  Stage stage = Stage::kEvery;  // outside layers
 };
 
 const RoleRow& RowOf(Role role);
 
-bool Leads(Role role);  // Whether it is the first of those that are fused with it.
+bool Leads(Role role);  // Whether it is the first of the fused roles.
 
 }  // namespace nxdkit::models

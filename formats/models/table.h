@@ -1,4 +1,4 @@
-// PRIVATE to formats/models: the text of a family in parts, and what evaluates it.
+// PRIVATE to formats/models: a parsed family text, and its evaluation.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace nxdkit::models {
 
-// The lets of a text that reports and formats know.
+// The lets that reports and formats use.
 enum class Fact : uint8_t {
   kHidden,
   kIntermediate,
@@ -31,10 +31,10 @@ inline constexpr size_t kFacts = 11;
 inline constexpr int64_t kMaxExtent = int64_t{1} << 30;  // the product of two fits int64
 inline constexpr size_t kMaxNameBytes = 512;             // of a tensor, or of its pattern
 
-// What the values of a fact must be, wherever they come from.
+// The required type and bounds of a fact's values, whatever their origin.
 const Expected& BoundsOf(Fact fact);
 
-// A name with the values of expressions in it: "model.layers.{l}.mlp.{l+1}".
+// A name that contains expressions: "model.layers.{l}.mlp.{l+1}".
 struct NamePattern {
   struct Part {
     std::string text;
@@ -47,9 +47,9 @@ struct Cut {
   std::string name;
   int axis = kWhole;
   bool vocab = false;  // rows of the vocabulary, which engines pad
-  bool share = false;  // where units are fewer than ranks, several ranks share one
+  bool share = false;  // with fewer units than ranks, several ranks share one
   struct Segment {
-    uint32_t count = 0;  // expressions: how many units, and of how many rows
+    uint32_t count = 0;  // expressions: the number of units, and the rows of each
     uint32_t unit = 0;
     Unit of = Unit::kElement;
   };
@@ -62,11 +62,11 @@ struct Row {
   std::vector<uint32_t> dims;        // expressions
   std::vector<uint32_t> conditions;  // all of them must hold
   Role role = Role::kReplicated;
-  uint32_t line = 0;     // of the text
-  bool carried = false;  // no parameter: tensors that are kept as they are, "*" at the end for any
+  uint32_t line = 0;     // in the text
+  bool carried = false;  // not a parameter: tensors kept as they are, "*" at the end for any
 };
 
-// The rows and loops in their order.
+// A row, or the beginning or end of a loop, in order.
 struct Step {
   enum class Kind : uint8_t { kRow, kEach, kEnd } kind = Kind::kRow;
   uint32_t row = 0;
@@ -101,21 +101,21 @@ struct ViewLine {
 };
 struct View {
   std::string name;
-  bool spelling = false;  // of the same checkpoint, not of an engine
-  bool strict = false;    // what no line takes is not there
+  bool spelling = false;  // for another spelling of the same checkpoint, not an engine
+  bool strict = false;    // parameters that no line takes do not exist
   std::vector<ViewLine> lines;
 };
 
-// A key of the config.json that a sample model of the family has beside those that all have.
+// A key that the config.json of the family's sample model has in addition to the common ones.
 struct SampleLine {
   std::string key;  // with dots between objects
-  // Its value; "base": all the keys that all have; "": an expression over these.
+  // Its value; "base": all the common keys; "": an expression over these.
   std::string json;
   Expression expression;
 };
 
 struct Table {
-  std::string origin;  // the file of a user's text; "" of one that is in the program
+  std::string origin;  // the file of a user's text; "" for a built-in one
   std::vector<Symbol> symbols;
   std::vector<Expression> expressions;
   struct Let {

@@ -14,12 +14,12 @@
 namespace nxdkit::models {
 namespace {
 
-constexpr size_t kMaxLoops = 4;     // one in the other
-constexpr size_t kMaxNames = 1000;  // lets, counters and keys: each word of a text looks at all
+constexpr size_t kMaxLoops = 4;     // nested
+constexpr size_t kMaxNames = 1000;  // lets, counters and keys; each word is looked up in all
 constexpr size_t kMaxRows = 10'000;
 constexpr size_t kMaxDims = 8;
-constexpr size_t kMaxJoined = 64;     // of a line of a view
-constexpr size_t kMaxIgnored = 1000;  // each tensor that is no parameter looks at all
+constexpr size_t kMaxJoined = 64;     // in a line of a view
+constexpr size_t kMaxIgnored = 1000;  // each tensor that is not a parameter is compared with all
 constexpr size_t kMaxAliases = 64;
 constexpr size_t kMaxSegments = 64;
 constexpr size_t kMaxBraces = 16;  // in a name
@@ -112,7 +112,7 @@ class TableParser {
   struct Directive {
     std::string_view word;
     Handler handler;
-    size_t least;  // words
+    size_t least;  // number of words
     std::string_view form;
   };
   static std::span<const Directive> Directives();
@@ -139,7 +139,7 @@ class TableParser {
     return TakeRow(statement);
   }
 
-  // The sign that the third word of a directive has to be; "" where it can be anything.
+  // The sign required as the third word of a directive; "" if there is none.
   static std::string_view SignOf(std::string_view form) {
     const std::vector<std::string_view> words = Split(form, ' ');
     const bool sign = words.size() > 2 && (words[2] == "=" || words[2] == "<");
@@ -180,7 +180,7 @@ class TableParser {
 
   Status TakeFamily(const Statement& statement) {
     if (!family_.model_type.empty()) return Wrong(statement, 0, "the family has a name already");
-    if (!IsWord(statement.words[1].text)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(statement.words[1].text)) return Wrong(statement, 1, "this is not a word");
     family_.model_type = statement.words[1].text;
     return OkStatus();
   }
@@ -196,16 +196,16 @@ class TableParser {
     return OkStatus();
   }
 
-  // For tables of what is known alone.
+  // Only lists of the known families use it.
   Status TakeExample(const Statement&) { return OkStatus(); }
 
   Status TakeLet(const Statement& statement) { return AddLet(statement, false); }
   Status TakeFlag(const Statement& statement) { return AddLet(statement, true); }
   Status AddLet(const Statement& statement, bool flag) {
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     if (!blocks_.empty())
-      return Wrong(statement, 0, "a let is outside of loops: their counters have no value in it");
+      return Wrong(statement, 0, "a let must be outside loops, whose counters have no value in it");
     const auto fact = std::ranges::find(kFactRows, name, &FactRow::name);
     Expected expected;
     if (fact != kFactRows.end()) expected = fact->expected;
@@ -222,7 +222,7 @@ class TableParser {
   Status TakeCut(const Statement& statement) {
     Cut cut;
     cut.name = statement.words[1].text;
-    if (!IsWord(cut.name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(cut.name)) return Wrong(statement, 1, "this is not a word");
     if (std::ranges::count(table_.cuts, cut.name, &Cut::name) > 0)
       return Wrong(statement, 1, "there is such a cut already");
     const std::optional<int> axis = ParseNumber<int>(statement.words[2].text);
@@ -241,15 +241,15 @@ class TableParser {
     }
     if (statement.words.size() > 4) {
       if (statement.words[4].text != "share" || statement.words.size() > 5)
-        return Wrong(statement, 4, "\"share\" alone can follow here");
+        return Wrong(statement, 4, "only \"share\" can follow here");
       cut.share = true;
     }
     table_.cuts.push_back(std::move(cut));
     return OkStatus();
   }
 
-  // nh and nkv units are heads, of D rows or of others, which formats place; other units stay in
-  // their order.
+  // nh and nkv units are heads, of D rows or of another number, which formats place; other units
+  // stay in their order.
   Unit UnitOf(const Cut::Segment& segment) const {
     const auto is = [&](uint32_t expression, Fact fact) {
       const int64_t symbol = table_.expressions[expression].OnlySymbol();
@@ -260,9 +260,9 @@ class TableParser {
   }
 
   Status TakeEach(const Statement& statement) {
-    if (blocks_.size() == kMaxLoops) return Wrong(statement, 0, "too many loops in each other");
+    if (blocks_.size() == kMaxLoops) return Wrong(statement, 0, "too many nested loops");
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     NXDKIT_ASSIGN(const uint32_t count, AddExpression(statement, statement.From(3)));
     Step step{Step::Kind::kEach, 0, 0, count, 0, {}};
     if (when_ >= 0) step.conditions.push_back(static_cast<uint32_t>(when_));
@@ -296,7 +296,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // A number other than 0 always holds; other conditions depend on the config.
+  // Whether the condition is a number other than 0; others depend on the config.
   bool AlwaysHolds(uint32_t condition) const {
     const std::vector<Operation>& steps = table_.expressions[condition].operations;
     return steps.size() == 1 && steps[0].code == Code::kNumber && steps[0].number != 0;
@@ -348,7 +348,7 @@ class TableParser {
     return OkStatus();
   }
 
-  // Words of a line that switch something on.
+  // Words in a line that switch something on.
   struct Switch {
     std::string_view word;
     bool* on;
@@ -412,14 +412,14 @@ class TableParser {
   Status TakeSpelling(const Statement& statement) { return AddView(statement, true); }
   Status AddView(const Statement& statement, bool spelling) {
     const std::string_view name = statement.words[1].text;
-    if (!IsWord(name)) return Wrong(statement, 1, "this is no word");
+    if (!IsWord(name)) return Wrong(statement, 1, "this is not a word");
     if (std::ranges::count(table_.views, name, &View::name) > 0)
       return Wrong(statement, 1, "there is such a view already");
     if (spelling && std::ranges::count(kSpellings, name) == 0)
       return Wrong(statement, 1, "spellings are called memory, hub, v4, memory_v4 or bare");
     const bool strict = statement.words.size() > 2 && statement.words[2].text == "strict";
     if (statement.words.size() > (strict ? 3u : 2u))
-      return Wrong(statement, 2, "\"strict\" alone can follow here");
+      return Wrong(statement, 2, "only \"strict\" can follow here");
     table_.views.push_back({std::string(name), spelling, strict, {}});
     return OkStatus();
   }
@@ -428,7 +428,8 @@ class TableParser {
     for (const Word& word : statement.words)
       if (word.text.size() > kMaxNameBytes)
         return WrongAt(statement, word.column, "this is too long");
-    if (table_.views.empty()) return Wrong(statement, 0, "this line is of a view: \"view NAME\"");
+    if (table_.views.empty())
+      return Wrong(statement, 0, "this line belongs to a view: \"view NAME\"");
     table_.views.back().lines.push_back(std::move(line));
     return OkStatus();
   }
@@ -462,7 +463,7 @@ class TableParser {
     NXDKIT_ASSIGN(line.count, AddExpression(statement, statement.From(2)));
     return AddViewLine(statement, std::move(line));
   }
-  // groups NEW = COUNT OLD..
+  // Parses "groups NEW = COUNT OLD..".
   Status TakeGroups(const Statement& statement) {
     NXDKIT_TRY(TakeJoined(statement, ViewLine::Kind::kGroups));
     ViewLine& line = table_.views.back().lines.back();
@@ -470,10 +471,10 @@ class TableParser {
     line.of.erase(line.of.begin());
     return OkStatus();
   }
-  // split NEW.. = OLD
+  // Parses "split NEW.. = OLD".
   Status TakeSplit(const Statement& statement) {
     if (table_.views.empty() || table_.views.back().name != "bundle")
-      return Wrong(statement, 0, "this line is of \"view bundle\" alone");
+      return Wrong(statement, 0, "this line belongs to \"view bundle\" only");
     const size_t sign = Position(statement, "=");
     if (sign + 2 != statement.words.size() || sign < 3 || sign > kMaxJoined)
       return Wrong(statement, 1, "two names or more, \"=\" and one name are expected");
@@ -488,7 +489,7 @@ class TableParser {
         statement, {ViewLine::Kind::kRename, std::string(statement.words[1].text), {to}, "", 0});
   }
 
-  // The name with the values in its braces.
+  // The name with the expressions in its braces.
   Result<NamePattern> Pattern(const Statement& statement, size_t word, const std::string& text) {
     NamePattern pattern;
     if (text.size() > kMaxNameBytes) return Wrong(statement, word, "the name is too long");
@@ -542,11 +543,11 @@ class TableParser {
     }
     if (roles.size() == 1) roles.resize(names, roles.front());
     if (roles.size() != names)
-      return Wrong(statement, word + 1, "there are as many roles as names, or one");
+      return Wrong(statement, word + 1, "expected as many roles as names, or one");
     return roles;
   }
 
-  // CUT NAME[,NAME..] DIM.. [as ROLE[,ROLE..]] [bias COND] [if COND]
+  // Parses "CUT NAME[,NAME..] DIM.. [as ROLE[,ROLE..]] [bias COND] [if COND]".
   Status TakeRow(const Statement& statement) {
     const std::string_view cut_name = statement.words[0].text;
     const auto cut = std::ranges::find(table_.cuts, cut_name, &Cut::name);
@@ -595,7 +596,7 @@ class TableParser {
     NXDKIT_ASSIGN(row.name, Pattern(statement, 1, literal ? full : full + ".weight"));
     AddRow(row);
     if (!has_bias) return OkStatus();
-    // With the rows of its weight, and whole beside columns.
+    // A bias is cut like the rows of its weight, and is whole with columns.
     const Cut& cut = table_.cuts[row.cut];
     if (cut.axis != 0 || cut.vocab) row.cut = 0;
     row.dims.resize(1);

@@ -50,7 +50,7 @@ Result<std::vector<Statement>> ReadStatements(std::string_view text) {
     ++number;
     for (size_t i = 0; i < line.size(); ++i)
       if (!IsPlain(line[i]))
-        return Corrupt("line {}, column {}: a byte {:#04x} is no text", number, i + 1,
+        return Corrupt("line {}, column {}: a byte {:#04x} is not text", number, i + 1,
                        static_cast<unsigned char>(line[i]));
     line = line.substr(0, line.find('#'));
     for (size_t from = 0; from <= line.size();) {

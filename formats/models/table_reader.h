@@ -1,4 +1,4 @@
-// PRIVATE to formats/models: cuts the text of a family into statements and words.
+// PRIVATE to formats/models: splits the text of a family into statements and words.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct Statement {
   std::string_view text;    // from the first word to the last
   std::vector<Word> words;  // at least one
 
-  // What stands from a word on; "" past the last.
+  // The text from a word on; "" past the last.
   std::string_view From(size_t word) const;
-  // From a word to before another.
+  // The text from a word to before another.
   std::string_view Between(size_t first, size_t end) const;
   uint32_t ColumnOf(std::string_view part) const;  // of a part of the text
 };

@@ -16,15 +16,15 @@
 namespace nxdkit::models {
 namespace {
 
-// "a.b.weight": what is before the last dot, and what follows with it.
+// "a.b.weight": the part before the last dot, and the rest with it.
 std::pair<std::string_view, std::string_view> SplitLast(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {name, ""};
   return {name.substr(0, dot), name.substr(dot)};
 }
 
-// Adds what `part` holds to `tensor`, with its origin at `at`; a part of a lower rank is a slice of
-// the first dimensions.
+// Adds the contents of `part` to `tensor`, with its origin at `at`; a part of lower rank is a slice
+// of the first dimensions.
 void Place(TensorLayout& tensor, const TensorLayout& part, const Shape& at) {
   const size_t more = tensor.shape.size() - part.shape.size();
   for (Piece piece : part.pieces) {
@@ -41,7 +41,7 @@ void Place(TensorLayout& tensor, const TensorLayout& part, const Shape& at) {
   }
 }
 
-// Of every head of `rows` rows first the even ones, then the odd ones.
+// In every head of `rows` rows, puts the even ones first, then the odd ones.
 void Rope(TensorLayout& tensor, int64_t rows) {
   std::vector<Piece> pieces = std::move(tensor.pieces);
   tensor.pieces.clear();
@@ -58,7 +58,7 @@ void Rope(TensorLayout& tensor, int64_t rows) {
 }
 
 constexpr size_t kMaxRenamed = 1024;
-constexpr int64_t kMaxTurned = 1 << 20;  // rows that are pieces of their own
+constexpr int64_t kMaxTurned = 1 << 20;  // rows that become pieces of their own
 
 std::string Renamed(std::string name, const ViewLine& line) {
   const std::string& to = line.of.front();
@@ -67,7 +67,7 @@ std::string Renamed(std::string name, const ViewLine& line) {
     if (name.starts_with(head)) name.replace(0, head.size(), to);
     return name;
   }
-  // A text that makes names grow ends here.
+  // Stops a text that makes names grow.
   for (size_t at = name.find(line.name); at != std::string::npos && name.size() <= kMaxRenamed;
        at = name.find(line.name, at + to.size()))
     name.replace(at, line.name.size(), to);
@@ -97,7 +97,7 @@ class Viewer {
   // `aliases`: tensors that are renamed with the others, and come last.
   Result<std::vector<TensorLayout>> Make(std::vector<TensorLayout> aliases = {}) {
     using Kind = ViewLine::Kind;
-    // A projection of an expert is no part of a stack, and is turned before it is joined.
+    // A projection of an expert is not part of a stack, and is reordered before it is joined.
     for (const auto& [kind, method] : {std::pair{Kind::kRope, &Viewer::Turn},
                                        {Kind::kExperts, &Viewer::Experts},
                                        {Kind::kGroups, &Viewer::Stack},
@@ -135,7 +135,7 @@ class Viewer {
     return it == names_.end() ? std::nullopt : std::optional(it->second);
   }
 
-  // The indices of all `of` with this head and tail; nothing where one is missing or taken.
+  // The indices of all `of` with this head and tail; empty if one is missing or taken.
   std::vector<uint32_t> Siblings(const ViewLine& line, std::string_view head,
                                  std::string_view tail) const {
     std::vector<uint32_t> all;
@@ -165,7 +165,7 @@ class Viewer {
     return OkStatus();
   }
 
-  // One after the other along the first dimension.
+  // Joins them in order along the first dimension.
   Status Join(TensorLayout& tensor, const std::vector<uint32_t>& all) {
     tensor.shape = parts_[all.front()]->shape;
     tensor.shape[0] = 0;
@@ -173,7 +173,7 @@ class Viewer {
       const TensorLayout& part = *parts_[i];
       if (part.shape.size() != tensor.shape.size() ||
           !std::equal(part.shape.begin() + 1, part.shape.end(), tensor.shape.begin() + 1))
-        return Corrupt("the view {} joins what has another width", view_.name)
+        return Corrupt("the view {} joins tensors of different widths", view_.name)
             .on(model_.params[i].name);
       Place(tensor, part, {tensor.shape[0]});
       tensor.shape[0] += part.shape[0];
@@ -182,10 +182,10 @@ class Viewer {
     return OkStatus();
   }
 
-  // Rows that were joined, group by group: of each its part of every one.
+  // Joins rows group by group: each group has its part of every tensor.
   Status Regroup(TensorLayout& tensor, const std::vector<uint32_t>& all, const ViewLine& line) {
     NXDKIT_ASSIGN(const int64_t all_groups, run_.Number(line.count));
-    // Those that the rank has.
+    // The groups of this rank.
     const Param& last = model_.params[all.back()];
     const int64_t groups = all_groups * parts_[all.back()]->shape[0] / last.shape[0];
     const TensorLayout joined = std::move(tensor);
@@ -231,7 +231,7 @@ class Viewer {
     return OkStatus();
   }
 
-  // What is before the pattern, and the number in it.
+  // The text before the pattern, and the number in it.
   static std::optional<std::pair<std::string, int>> ExpertOf(
       std::string_view name, const std::pair<std::string, std::string>& pattern) {
     const auto& [head, tail] = pattern;
@@ -251,7 +251,7 @@ class Viewer {
       const bool here = parts_[all.front()].has_value();
       for (const uint32_t i : all)
         if (parts_[i].has_value() != here)
-          return Corrupt("the view {} joins what is on another rank", view_.name)
+          return Corrupt("the view {} joins a tensor of another rank", view_.name)
               .on(model_.params[i].name);
       TensorLayout one = EmptyTensor("", {});
       if (here) NXDKIT_TRY(Join(one, all));
@@ -288,7 +288,7 @@ class Viewer {
           tensor.fills = {{WholeBox(tensor.shape), 0}};
         }
       } else if (line.op != "same") {
-        return Unsupported("the view {} computes {} of it: nothing can be proved of its values",
+        return Unsupported("the view {} computes {} of it: its values cannot be verified",
                            view_.name, line.op)
             .on(name);
       }
@@ -297,7 +297,7 @@ class Viewer {
     return OkStatus();
   }
 
-  // As the first line that puts a parameter of this name elsewhere does.
+  // The name after the first line that moves a parameter of this name.
   std::string PutName(std::string name) const {
     for (const ViewLine& line : view_.lines)
       if (line.kind == ViewLine::Kind::kPut && name.ends_with(line.of.front()))
@@ -313,7 +313,7 @@ class Viewer {
       if (heads < 1 || param.shape[0] % heads != 0 || param.shape[0] / heads % 2 != 0)
         return Corrupt("{} rows are not {} heads of pairs", param.shape[0], heads).on(param.name);
       if (parts_[i]->shape[0] % (param.shape[0] / heads) != 0 || param.shape[0] > kMaxTurned)
-        return Unsupported("the view {} turns whole heads alone, of at most {} rows", view_.name,
+        return Unsupported("the view {} only turns whole heads, of at most {} rows", view_.name,
                            kMaxTurned)
             .on(param.name);
       Rope(*parts_[i], param.shape[0] / heads);

@@ -28,13 +28,13 @@ constexpr size_t kTarMagic = 257;  // "ustar" in the first block of a tar archiv
 constexpr size_t kProbeBytes = kHeaderBytes + kTarMagic + 5;
 constexpr size_t kBlock = 1 << 20;
 
-// Up to the first NUL, or all of the field.
+// The text up to the first NUL, or the whole field.
 std::string Text(std::span<const std::byte> bytes, size_t offset, size_t size) {
   const auto* begin = reinterpret_cast<const char*>(bytes.data() + offset);
   return std::string(begin, ::strnlen(begin, size));
 }
 
-// `bytes` from the start of the header on, as many as there are of kProbeBytes.
+// `bytes` start at the header: kProbeBytes of them, or as many as there are.
 Payload PayloadOf(std::span<const std::byte> bytes) {
   if (bytes.size() >= kHeaderBytes + 2 && bytes[kHeaderBytes] == std::byte{0x1f} &&
       bytes[kHeaderBytes + 1] == std::byte{0x8b})
@@ -45,7 +45,7 @@ Payload PayloadOf(std::span<const std::byte> bytes) {
   return Payload::kUnknown;
 }
 
-// The first 16 bytes that every header has, per package version.
+// The first 16 bytes of every header, by package version.
 using Start = std::array<std::byte, 16>;
 constexpr Start StartOf(uint8_t package) {
   Start start = {};
@@ -55,8 +55,8 @@ constexpr Start StartOf(uint8_t package) {
 }
 constexpr std::array<Start, 2> kStarts = {StartOf(1), StartOf(2)};
 
-// The first place in `block`, from `from` on, where a header may begin; block.size() for none. Goes
-// by the one byte that is not 0 in the header size, so that each byte is looked at once.
+// The first place in `block`, from `from` on, where a header may begin; block.size() for none.
+// Searches for the one byte of the header size that is not 0, so that each byte is visited once.
 size_t NextStart(std::span<const std::byte> block, size_t from) {
   constexpr size_t kMark = kHeaderSize + 1;
   for (size_t at = from; at + sizeof(Start) <= block.size(); ++at) {
@@ -71,7 +71,7 @@ size_t NextStart(std::span<const std::byte> block, size_t from) {
   return block.size();
 }
 
-// `bytes` from the header on: at least kProbeBytes, or as many as there are.
+// `bytes` start at the header: at least kProbeBytes, or as many as there are.
 Result<Located> LocatedIn(std::span<const std::byte> bytes, uint64_t offset, uint64_t end,
                           const std::string& path) {
   Result<Header> header = ParseHeader(bytes, end - offset);
@@ -137,14 +137,14 @@ Result<std::vector<Located>> Find(const File& file, uint64_t offset, uint64_t en
                                   std::vector<Error>* damaged) {
   std::vector<Located> found;
   std::vector<std::byte> block;
-  // Blocks overlap by what a look at a header needs, so that none is looked at in part.
+  // Blocks overlap by the bytes that a header's check needs, so that no header is split.
   while (offset < end && end - offset > kHeaderBytes) {
     if (poll) NXDKIT_TRY(poll());
     block.resize(std::min<uint64_t>(kBlock, end - offset));
     NXDKIT_TRY(file.ReadAt(offset, block));
     const bool last = offset + block.size() == end;
     const uint64_t looked_at = last ? block.size() : block.size() - kProbeBytes;
-    uint64_t next = looked_at;  // where to read on
+    uint64_t next = looked_at;  // where to continue
     for (uint64_t at = NextStart(block, 0); at < looked_at;) {
       const auto bytes = std::span<const std::byte>(block).subspan(static_cast<size_t>(at));
       const Result<Located> neff = LocatedIn(bytes, offset + at, end, file.path());

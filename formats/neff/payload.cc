@@ -19,7 +19,7 @@ namespace {
 
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
 
-// The payload as libarchive reads it, without its compression.
+// The payload, decompressed, as libarchive reads it.
 struct Source {
   Decompressor bytes;
   std::optional<Error> error;
@@ -37,7 +37,7 @@ la_ssize_t ReadBlock(archive* reader, void* client, const void** buffer) {
   return ARCHIVE_FATAL;
 }
 
-// The bytes of the payload, one after the other.
+// The bytes of the payload, in order.
 Decompressor::Source PartOf(const File& file, const Located& neff) {
   return [&file, at = neff.data_offset(),
           end = neff.data_offset() + neff.header.data_bytes](std::span<std::byte> to) mutable {
@@ -68,8 +68,8 @@ class Lister {
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) return Damaged();
       Add(entry);
       if (!listing_.cut_short.empty()) break;
-      // Read through here, in pieces that are counted: libarchive alone would skip terabytes of a
-      // compressed nothing in one call.
+      // Read here, in pieces that are counted: libarchive alone would skip terabytes of compressed
+      // zeros in one call.
       NXDKIT_ASSIGN(const bool whole, PassOver());
       if (!whole) return Damaged();
     }
@@ -90,7 +90,7 @@ class Lister {
           {text, static_cast<uint64_t>(std::max<la_int64_t>(0, archive_entry_size(entry)))});
   }
 
-  // What is behind the archive's end: there gzip has its checksum.
+  // Reads what follows the archive's end, where gzip has its checksum.
   Result<Listing> ReadEnd() {
     for (bool more = true; more;) {
       if (limits_.poll) NXDKIT_TRY(limits_.poll());
@@ -110,7 +110,7 @@ class Lister {
     return done > limits_.bytes;
   }
 
-  // The contents of the current member; false for damage.
+  // Skips the contents of the current member; false for damage.
   Result<bool> PassOver() {
     const void* data = nullptr;
     size_t bytes = 0;

@@ -13,18 +13,18 @@ namespace {
 using models::Param;
 using models::Role;
 
-constexpr std::string_view kView = "nkipy";  // in the texts of families
+constexpr std::string_view kView = "nkipy";  // the name in the families' texts
 constexpr std::string_view kEmbedding = "tok_embedding";
 constexpr std::string_view kHead = "lm_head_weight";
 constexpr std::string_view kBefore = "shard_", kAfter = ".safetensors";
 
-// The dimension of a parameter that is cut, or kWhole.
+// The dimension along which a parameter is cut, or kWhole.
 int CutOf(const Param& param, const Geometry& geometry) {
   if (param.role != Role::kEmbedding) return param.CutDim();
   return geometry.embedding == Embedding::kColumns ? 1 : models::kWhole;
 }
 
-// `dim`: kWhole is not cut.
+// `dim`: kWhole if not cut.
 Status CheckDivides(const Param& param, const std::string& name, int dim, int tp) {
   if (dim == models::kWhole || param.role == Role::kKey || param.role == Role::kValue)
     return OkStatus();
@@ -114,17 +114,17 @@ std::optional<Embedding> EmbeddingFromName(std::string_view name) {
   return std::nullopt;
 }
 
-// The script's rule for fewer key heads than ranks is head k r / N, rounded down, which is the
-// heads' own only where k divides N; with more of them it cuts rows, which are whole heads only
-// where N divides k.
+// With fewer key heads than ranks, the script gives rank r key head k r / N, rounded down, which is
+// that of the rank's queries only where k divides N; with more it cuts rows, which are whole heads
+// only where N divides k.
 Result<models::Placement> Heads(const models::ModelConfig& config, int tp) {
   if (config.heads % tp != 0)
     return Unsupported("{} query heads cannot be split over tp {}", config.heads, tp);
   const int64_t kv = config.kv_heads;
   if (kv % tp != 0 && tp % kv != 0)
     return Unsupported(
-        "{} key heads and tp {}: neither divides the other, so query heads would "
-        "meet key heads of others",
+        "{} key heads and tp {}: neither divides the other, so query heads would be paired with "
+        "other heads' keys",
         kv, tp);
   const int64_t multiplier = tp > kv ? tp / kv : 1;
   return models::TrainingPlacement(config.heads, kv, multiplier, tp, models::Hardware::kTrn2);

@@ -1,5 +1,5 @@
-// The rank files of vLLM with NKIPy: what shard_<r>.safetensors holds of a model. Derived from the
-// vendor's script, not run against its engine: facts and limits in FORMAT.md beside this file.
+// The rank files of vLLM with NKIPy: the tensors of a model in shard_<r>.safetensors. Derived from
+// the vendor's script, not run against its engine: facts and limits in FORMAT.md.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::nkipy {
 
-// How the embedding is stored: older scripts give every rank all of it, newer ones columns.
+// How the embedding is stored: older scripts give every rank the whole, newer ones columns.
 enum class Embedding { kColumns, kWhole };
 
 struct Geometry {
@@ -22,17 +22,17 @@ struct Geometry {
 };
 
 std::string ShardFileName(int rank);                   // "shard_3.safetensors"
-std::optional<int> RankOfFile(std::string_view name);  // of such a name
+std::optional<int> RankOfFile(std::string_view name);  // the inverse
 std::string_view EmbeddingName(Embedding embedding);   // "columns", "whole"
 std::optional<Embedding> EmbeddingFromName(std::string_view name);
 
-// The tensors of one rank, in the order of the model; matrices are stored transposed, but for the
-// embedding. kUnsupported, naming the tensor, for a dimension that tp does not divide: the script
-// would store it whole, in silence; and for heads that would meet other heads' keys.
+// The tensors of one rank, in the order of the model; matrices are stored transposed, except the
+// embedding. kUnsupported, naming the tensor, for a dimension that tp does not divide, which the
+// script would silently store whole, and for query heads that would get other heads' keys.
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank);
 
-// The heads that lie on each rank.
+// The heads on each rank.
 Result<models::Placement> Heads(const models::ModelConfig& config, int tp);
 
 }  // namespace nxdkit::nkipy

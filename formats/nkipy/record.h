@@ -1,5 +1,5 @@
-// PRIVATE to formats: nxdkit.json beside the rank files of vLLM with NKIPy, what our writer records
-// of them. Their own format says nothing of itself, and the engine passes the file over.
+// PRIVATE to formats: nxdkit.json next to the rank files of vLLM with NKIPy, our writer's record of
+// them. The format itself has no metadata, and the engine ignores this file.
 #pragma once
 
 #include <string>
@@ -19,13 +19,13 @@ struct RecordedFile {
   uint64_t bytes = 0;
 };
 
-// `source_digest`: of the model, "sha256:..."; "" when it is not known.
+// `source_digest`: the model's, "sha256:..."; "" when unknown.
 std::string RecordText(const Geometry& geometry, const models::Family& family, Dtype dtype,
                        const std::vector<RecordedFile>& files, const std::string& source_digest);
 
-// Holds `found`, the rank files of the folder in their order, against the record `json_text` of
+// Checks `found`, the rank files of the folder in order, against the record `json_text` from
 // `path`. kCorrupt, naming the file, with bytes or names as found and expected; kUnsupported for
-// another version of the record. The record of another format is not looked at.
+// another version of the record. A record of another format is ignored.
 Status CheckRecord(std::string_view json_text, const std::string& path,
                    const std::vector<RecordedFile>& found);
 

@@ -10,7 +10,7 @@ namespace {
 
 struct KeyText {
   std::string key;
-  std::string text;  // equal values have equal ones
+  std::string text;  // equal for equal values
   bool operator==(const KeyText&) const = default;
 };
 using GroupText = std::vector<KeyText>;
@@ -39,7 +39,8 @@ Status Same(const GroupText& first, const GroupText& here, const std::string& fi
   return Corrupt("the group has {} keys, in {} it has {}", here.size(), first_path, first.size());
 }
 
-// Writers that lose rows, told by what they leave. Seen in NxD 0.18.0 and NxDT 1.6.0.
+// The error for lost rows, which identifies the faulty writer by what it leaves. Seen in NxD 0.18.0
+// and NxDT 1.6.0.
 Error RowsMissing(const OptimizerSet& set, const std::string& entry, int64_t rows, int64_t whole,
                   bool others_are_whole) {
   const int dp = set.location.dp;

@@ -17,7 +17,7 @@ struct Style {
   const StoredTensor* key = nullptr;  // proves the multiplier; nullptr: it is 1
 };
 
-// Whether q, k and v lie under their own names: one of them does, or the model has none.
+// Whether q, k and v are stored under their own names: one of them is, or the model has none.
 Result<bool> StoresQueryApart(const ShardSet& set, const models::ModelConfig& config) {
   NXDKIT_ASSIGN(const models::Model model, MakeModel(config));
   bool has_query = false;
@@ -77,14 +77,14 @@ LayerRanks LayersOf(const ShardSet& set) {
 
 bool Explains(int vpp, const LayerRanks& ranks, int64_t layers, int pp) {
   for (const auto& [layer, stored] : ranks) {
-    if (layer >= layers) continue;  // of another model: binding names it
+    if (layer >= layers) continue;  // a layer of another model: binding names it
     const Result<int> rank = PipelineRank(layer, layers, pp, vpp);
     if (!rank.ok() || *rank != stored) return false;
   }
   return true;
 }
 
-// Sets vpp: the one whose cuts put every layer where it is.
+// Sets vpp, to the one whose cuts put every layer where it is.
 Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
                     const std::vector<Claims>& claims, Detected& detected) {
   const auto [claimed, origin] = FirstClaim(claims, &Claims::vpp);
@@ -109,7 +109,7 @@ Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
     vpp = other;
     return OkStatus();
   }
-  // The trainer's own pipeline_cuts: what is stored is read as it lies.
+  // The trainer's own pipeline_cuts: the set is read as stored.
   detected.warnings.push_back(fmt::format(
       "the {} layers are on the {} pipeline ranks as no vpp of NxD's own cuts puts them",
       config.layers, pp));
@@ -117,7 +117,7 @@ Status DetectStages(const ShardSet& set, const models::ModelConfig& config,
 }
 
 // NxDT's Megatron attention with megatron_legacy=False views the rows of a fused projection head by
-// head; with one key head on a rank both are the same.
+// head; with one key head on a rank the two orders are the same.
 void WarnOfBlockOrder(const models::ModelConfig& config, Detected& detected) {
   const Geometry& geometry = detected.geometry;
   if (geometry.names != NameStyle::kMegatron || config.kv_heads <= geometry.tp) return;

@@ -13,11 +13,11 @@ namespace {
 
 using models::Hardware;
 
-// At most so much of a head is in memory at a time.
+// The most of a head that is in memory at a time.
 constexpr int64_t kChunkColumns = 64 << 10;
 constexpr int64_t kChunkElements = 1 << 20;
 
-// The digest of `rows` rows from `first` on, whatever the strides.
+// The digest of `rows` rows from `first` on, independent of the strides.
 Result<Sha256Bytes> RowsDigest(const StoredTensor& tensor, int64_t first, int64_t rows) {
   const int64_t columns = tensor.shape[1];
   const int64_t width = std::min(columns, kChunkColumns);
@@ -45,7 +45,7 @@ std::string_view KeySuffix(const Geometry& geometry) {
   return geometry.qkv == QkvStyle::kFused ? ".weight_qkv" : ".weight_k";
 }
 
-// Copies that differ may be damaged ones.
+// Copies that differ may be damaged.
 Status ProveKeys(const ShardSet& set, const Geometry& geometry) {
   for (int t = 0; t < geometry.tp; ++t)
     if (const StoredTensor* key = FindOnRank(set, t, ".qkv_proj.", KeySuffix(geometry)))
@@ -54,7 +54,7 @@ Status ProveKeys(const ShardSet& set, const Geometry& geometry) {
   return OkStatus();
 }
 
-// Digest of each key slot's rows over all ranks, in slot order, of the first layer that is stored.
+// Digests of the first stored layer's key slots over all ranks, in slot order.
 Result<std::vector<Sha256Bytes>> SlotDigests(const ShardSet& set, const models::ModelConfig& config,
                                              const Geometry& geometry) {
   const bool fused = geometry.qkv == QkvStyle::kFused;
@@ -164,7 +164,7 @@ Result<ReplicaOrder> CompareReplicas(const ShardSet& set, const models::ModelCon
   const auto m = static_cast<size_t>(geometry.kv_multiplier);
   if (m == 1) return ReplicaOrder::kNone;
   NXDKIT_ASSIGN(const std::vector<Sha256Bytes> slots, SlotDigests(set, config, geometry));
-  // Copies that agree, counted: one that is damaged must not hide the order of the others. It is
+  // Copies that agree are counted: a damaged one must not hide the order of the others. It is
   // found, with its place, when replicas are compared.
   size_t tiled = 0;
   size_t adjacent = 0;

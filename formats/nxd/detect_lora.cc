@@ -7,13 +7,13 @@
 namespace nxdkit::nxd {
 namespace {
 
-// An adapter alone: base layers beside it, wrapped or not, would be lost.
+// Requires an adapter alone: base layers with it, wrapped or not, would be lost.
 Status RefuseBaseWeights(const ShardSet& set) {
   for (const Shard& shard : set.shards)
     for (const StoredTensor& tensor : shard.tensors.tensors)
       if (tensor.name.find(".lora_") == std::string::npos)
         return Unsupported(
-                   "a tensor of no adapter: base weights, biases or modules_to_save beside an "
+                   "not a tensor of an adapter: base weights, biases or modules_to_save next to an "
                    "adapter are not read")
             .in(shard.file.path)
             .on(tensor.name)
@@ -22,7 +22,7 @@ Status RefuseBaseWeights(const ShardSet& set) {
   return OkStatus();
 }
 
-// What the names say of q, k and v; nullopt when none of them is adapted.
+// The form of q, k and v according to the names; nullopt when none of them is adapted.
 struct LoraStyle {
   QkvStyle qkv = QkvStyle::kSeparate;
   const StoredTensor* rows = nullptr;  // proves the kv multiplier
@@ -42,7 +42,7 @@ std::optional<LoraStyle> StyleOf(const ShardSet& set) {
   return std::nullopt;
 }
 
-// Sets what q, k and v are like: by the names and shapes, else as it is claimed.
+// Sets the form of q, k and v: from names and shapes, otherwise from the claims.
 Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
                  const std::vector<Claims>& claims, Geometry& geometry) {
   const std::optional<LoraStyle> style = StyleOf(set);
@@ -59,16 +59,16 @@ Status DetectQkv(const ShardSet& set, const models::ModelConfig& config,
   if (known || multiplier || qkv || geometry.tp == 1 || !FindOnRank(set, 0, ".o_proj.lora_A.", ""))
     return OkStatus();
   return BadUsage(
-             "which columns of o_proj a rank has follows from how key heads are replicated, and "
-             "the adapter does not say it")
+             "the columns of o_proj on a rank depend on how key heads are replicated, which the "
+             "adapter does not record")
       .in(set.location.shard_folder)
       .hint(
           "convert the adapter to hf by itself, with --qkv, --kv-multiplier and --hw of the model "
           "that was trained");
 }
 
-// The tensor of a parameter that ranks have parts of: its end, the dimension that is cut, and what
-// that is on all ranks together.
+// A parameter's tensor that is cut over the ranks: the end of its name, the dimension that is cut,
+// and its size on all ranks together.
 struct CutTensor {
   std::string name;
   size_t dim = 0;
@@ -91,8 +91,8 @@ std::vector<CutTensor> CutTensorsOf(const models::Param& param, const models::Mo
   return tensors;
 }
 
-// merge_sharded_lora leaves whole tensors on every rank; of the queries of a set with replicated
-// key heads only a part.
+// merge_sharded_lora leaves whole tensors on every rank, but only a part of the queries of a set
+// with replicated key heads.
 Status RefuseGathered(const ShardSet& set, const models::Model& model) {
   if (set.location.tp == 1) return OkStatus();
   for (const models::Param& param : model.params)
@@ -119,10 +119,11 @@ Result<models::Hardware> HardwareOf(const std::vector<Claims>& claims,
   if (if_unknown) return *if_unknown;
   if (geometry.kv_multiplier == 1) return geometry.hardware;  // both orders are the same
   return BadUsage(
-             "key heads are stored {} times; the adapter does not say whether for trn1 or for trn2",
+             "key heads are stored {} times; the adapter does not record whether for trn1 or for "
+             "trn2",
              geometry.kv_multiplier)
       .hint(
-          "say --hw trn1 or --hw trn2, where the command line has it; else convert the adapter to "
+          "say --hw trn1 or --hw trn2, if the command accepts it; otherwise convert the adapter to "
           "hf by itself first");
 }
 

@@ -9,8 +9,8 @@
 namespace nxdkit::nxd {
 
 // The layout of a set that holds an adapter and nothing else, by its names and shapes; claims count
-// as in Detect, and say the hardware where key heads are replicated. kUnsupported for
-// base weights beside the adapter, and for shards that were gathered when they were saved.
+// as in Detect, and must give the hardware where key heads are replicated. kUnsupported for base
+// weights in addition to the adapter, and for shards that were gathered when saved.
 Result<Geometry> DetectLora(const ShardSet& set, const models::Model& model,
                             const std::vector<Claims>& claims,
                             std::optional<models::Hardware> hardware_if_unknown = std::nullopt);

@@ -17,7 +17,8 @@ std::string Text(NameStyle style) { return fmt::format("are {}", NameStyleName(s
 template <typename T>
 Status Check(const char* what, T proven, std::optional<T> claimed, const Claims& claims) {
   if (!claimed || *claimed == proven) return OkStatus();
-  // A record in the set against the set's shapes: the set is at fault, not the command line.
+  // A record in the set that contradicts the set's shapes is a fault of the set, not of the command
+  // line.
   const Errc code = claims.in_set ? Errc::kCorrupt : Errc::kUsage;
   return Error(code, fmt::format("{} {} by the set's names and shapes, but {} by {}", what,
                                  Text(proven), Text(*claimed), claims.origin));
@@ -58,7 +59,7 @@ Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& co
                         tp - 1));
 }
 
-// Ranks that are missing at the end show only by a record that is in the set.
+// Missing ranks at the end show only through a record in the set.
 Status CheckGridClaims(const ShardSet& set, const Claims& claim) {
   const SetLocation& location = set.location;
   const GridSizes recorded = {std::max(location.tp, claim.tp.value_or(0)),
@@ -78,7 +79,7 @@ Status CheckGridClaims(const ShardSet& set, const Claims& claim) {
 Status CheckClaims(const Geometry& geometry, const Claims& claim) {
   NXDKIT_TRY(Check("the kv multiplier", geometry.kv_multiplier, claim.kv_multiplier, claim));
   NXDKIT_TRY(Check("the tensor names", geometry.names, claim.names, claim));
-  // Megatron names know one form of q/k/v only.
+  // Megatron names have only one form of q/k/v.
   if (geometry.names == NameStyle::kMegatron) return OkStatus();
   return Check("the q/k/v style", geometry.qkv, claim.qkv, claim);
 }

@@ -1,4 +1,4 @@
-// PRIVATE to formats/nxd. What the layout of a set is learned with: names, shapes, claims.
+// PRIVATE to formats/nxd. The steps of layout detection: names, shapes, claims.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ const StoredTensor* FindOnRank(const ShardSet& set, int tp, std::string_view par
 // Whether the names are those of NxDT's Megatron models.
 bool HasMegatronNames(const ShardSet& set, const models::Family& family);
 
-// One claim from several sources: the first that speaks, and who it is.
+// One claim from several sources: the first one given, and its source.
 template <typename T>
 std::pair<std::optional<T>, std::string> FirstClaim(const std::vector<Claims>& claims,
                                                     std::optional<T> LayoutOptions::*field) {
@@ -28,12 +28,12 @@ std::pair<std::optional<T>, std::string> FirstClaim(const std::vector<Claims>& c
   return {std::nullopt, ""};
 }
 
-// The kv multiplier that the rows of a stored key projection, or of all three when `fused`, stand
-// for. kCorrupt when they are no whole number of heads.
+// The kv multiplier that follows from the rows of a stored key projection, or of all three when
+// `fused`. kCorrupt when they are not a whole number of heads.
 Result<int> Multiplier(const StoredTensor& tensor, const models::ModelConfig& config, int tp,
                        bool fused);
 
-// Whether what the files' names and the tensors' names and shapes prove is what is claimed.
+// Checks the claims against the grid proven by the files' names, and the tensors' names and shapes.
 Status CheckGridClaims(const ShardSet& set, const Claims& claim);
 Status CheckClaims(const Geometry& geometry, const Claims& claim);
 

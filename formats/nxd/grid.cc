@@ -24,7 +24,7 @@ std::string PlaceText(const Place& place, const GridSizes& sizes) {
   return text;
 }
 
-// The first places without a file. There are files fewer than places, so the walk ends soon.
+// The first places without a file. There are fewer files than places, so the walk ends soon.
 std::vector<std::string> Missing(const Grid& grid, const GridSizes& sizes) {
   std::vector<std::string> missing;
   Place at{};

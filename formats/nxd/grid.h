@@ -1,4 +1,4 @@
-// The grid of ranks that a set's files form.
+// The grid of ranks formed by a set's files.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ struct GridSizes {
   int dp = 0;
 };
 
-// Orders the files by tp, pp, ep, dp rank, and tells the sizes of the axes from them. kCorrupt in
-// `folder` when two files hold one place of the grid, or when it has holes (names the first).
+// Orders the files by tp, pp, ep, dp rank, and derives the sizes of the axes from them. kCorrupt in
+// `folder` when two files claim one place of the grid, or when it has holes (names the first).
 Result<GridSizes> OrderGrid(std::vector<ShardFile>& files, const std::string& folder);
 
 // kCorrupt, naming the first missing files, when there are fewer than a grid of `sizes` has. The
-// files show no larger grid; `origin` is what says that there is one.
+// files alone do not show the larger grid; `origin` is the source of `sizes`.
 Status RequireGrid(const std::vector<ShardFile>& files, const GridSizes& sizes,
                    const std::string& origin);
 

@@ -27,7 +27,7 @@ std::string WithLast(const std::string& module, std::string_view last) {
 
 struct LoraBuilder {
   struct Module {
-    LoraPair pair;  // of one of its parameters: rank and A are those of all
+    LoraPair pair;  // of one of its parameters; rank and A are common to all
     bool has_a;     // A is among the tensors
   };
 
@@ -52,7 +52,7 @@ struct LoraBuilder {
 
   const std::optional<LoraPair>& PairOf(const Piece& piece) const { return pairs[piece.param]; }
 
-  // The adapter of one of a module's weights: its B, and before the first of them the module's A.
+  // Adds the adapter of one of a module's weights: its B, and before the module's first B its A.
   void Add(const RankTensor& like, const std::string& name, Module& module) {
     const Param& param = model.params[like.layout.pieces.front().param];
     const std::string b = name + ".lora_B." + SplitName(like.layout.name).second;
@@ -79,7 +79,7 @@ struct LoraBuilder {
     return tensors.back().layout;
   }
 
-  // The layer's own pieces, with the rank in the place of the dimension that is not cut.
+  // Adds the layer's own pieces, with the rank as the dimension that is not cut.
   void AddCut(const RankTensor& like, std::string name, size_t dim, int64_t rank) {
     const size_t other = 1 - dim;
     Shape shape = like.layout.shape;

@@ -29,7 +29,7 @@ Result<MpParameter> ReadParameter(const std::string& name, const Json& json) {
   return out;
 }
 
-// What several layers say, and must say alike.
+// A value that several layers record, and must record alike.
 template <typename T>
 void Agree(JsonReader& reader, const char* key, T value, std::optional<T>& known) {
   if (known && *known != value)
@@ -41,7 +41,7 @@ void AgreeOnNumber(JsonReader& reader, const char* key, std::optional<int64_t>& 
   Agree(reader, key, reader.Int(key, std::nullopt, 1, kMaxNumber), known);
 }
 
-// One [class name, fields].
+// Reads one [class name, fields].
 Status ReadSpec(const Json& spec, const std::string& where, MpMetadata& out) {
   if (!spec.is_array() || spec.size() != 2 || !spec[0].is_string() || !spec[1].is_object())
     return Corrupt("found {}, expected a class name and its fields", JsonExcerpt(spec))
@@ -106,7 +106,7 @@ std::optional<std::pair<int, std::string>> RankOf(std::string_view name) {
   return std::pair(rank, std::string(end, name.data() + name.size()));
 }
 
-// What the files of all ranks say together; what two say differently is an error.
+// The claims of all ranks' files together; a contradiction between two is an error.
 Status AddClaims(const MpMetadata& metadata, MpRecord& record) {
   const auto say = [&](std::optional<int>& known, const std::optional<int64_t>& value,
                        const char* key) -> Status {

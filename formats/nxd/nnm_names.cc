@@ -10,7 +10,7 @@ namespace nxdkit::nxd {
 namespace {
 
 struct LayerNumber {
-  size_t at = 0;  // of its digits in the name
+  size_t at = 0;  // position of its digits in the name
   size_t size = 0;
   int64_t layer = 0;
 };

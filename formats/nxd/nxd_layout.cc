@@ -50,7 +50,7 @@ class Builder {
  private:
   const Param& param(uint32_t i) const { return model_.params[i]; }
 
-  // How it is fused in this geometry.
+  // How the parameter is fused in this geometry.
   Fused FusedHere(uint32_t i) const {
     const Fused fused = models::RowOf(param(i).role).fused;
     const bool apart = (fused == Fused::kQkv && KeepsQkvApart()) ||
@@ -98,14 +98,14 @@ class Builder {
     const int dim = param(i).CutDim();
     if (dim != models::kWhole && model_.cuts[param(i).cut].segments.empty() &&
         param(i).shape[static_cast<size_t>(dim)] % geometry_.tp != 0)
-      return Unsupported("{} cannot be split evenly over tp {}; NxD training pads nothing",
+      return Unsupported("{} cannot be split evenly over tp {}; NxD training does not pad",
                          param(i).shape[static_cast<size_t>(dim)], geometry_.tp)
           .on(param(i).name);
     return models::CheckEven(model_, i, geometry_.tp);
   }
 
   std::string NameOf(uint32_t i) const {
-    // With NxD's own layer of experts, which has the router in it.
+    // In NxD's own layer of experts, which includes the router.
     const bool in_layer = param(i).role == Role::kRouter && has_expert_layers_;
     return in_layer ? ExpertName(i, "router.linear_router") : param(i).name;
   }
@@ -219,7 +219,7 @@ Result<int> PipelineRank(int64_t layer, int64_t layers, int pp, int vpp) {
     return Unsupported("{} layers cannot fill {} pipeline stages (pp {} times vpp {})", layers,
                        stages, pp, vpp);
   const int64_t base = layers / stages;
-  const int64_t small_stages = stages - layers % stages;  // these come first
+  const int64_t small_stages = stages - layers % stages;  // the smaller stages come first
   const int64_t in_small = small_stages * base;
   const int64_t stage =
       layer < in_small ? layer / base : small_stages + (layer - in_small) / (base + 1);

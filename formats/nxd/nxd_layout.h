@@ -1,5 +1,5 @@
-// How NxD training shard sets lay a model out: tensor parallel slices, fused projections,
-// replicated key/value heads, pipeline stages. Facts and sources: FORMAT.md beside this file.
+// The layout of a model in NxD training shard sets: tensor parallel slices, fused projections,
+// replicated key/value heads, pipeline stages. Facts and sources: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ enum class NameStyle : uint8_t {
   kNxdt,      // the same, with experts in mlp.moe, as NxDT's models have them
   kMegatron,  // NxDT's Megatron models; experts in mlp.moe too
 };
-inline constexpr std::string_view kMegatronView = "nxdt_megatron";  // of families that have them
+inline constexpr std::string_view kMegatronView = "nxdt_megatron";  // in the families' texts
 std::string_view NameStyleName(NameStyle style);                    // "hf", "nxdt", "megatron"
 std::optional<NameStyle> NameStyleFromName(std::string_view name);
 
-// Properties that can be asked for or claimed of a layout; absent: nothing is said.
+// Properties of a layout that can be requested or claimed; absent: unspecified.
 struct LayoutOptions {
   std::optional<int> tp, pp, vpp, ep, kv_multiplier;
   std::optional<QkvStyle> qkv;
@@ -51,10 +51,10 @@ struct Geometry {
   QkvStyle qkv = QkvStyle::kSeparate;
   models::Hardware hardware = models::Hardware::kTrn1;
   NameStyle names = NameStyle::kHf;
-  bool fused_gate_up = true;  // gate_up_proj; false only when reading sets that keep them apart
+  bool fused_gate_up = true;  // gate_up_proj; false only when reading sets that store them apart
 };
 
-// One stored tensor of a tensor parallel rank, and which pipeline stages hold it.
+// One stored tensor of a tensor parallel rank, and the pipeline stages that hold it.
 struct RankTensor {
   using Stage = models::Stage;
   TensorLayout layout;
@@ -64,15 +64,15 @@ struct RankTensor {
 };
 
 // The tensors of tensor parallel rank `rank`, all pipeline stages, in the order of the module's
-// parameters: that of its state dict, and of what named_parameters gives an optimizer. With expert
-// parallelism those of rank `ep_rank`: its own experts, and all that is not an expert's.
-// `aliases`: those of the family too, such as the lm_head.weight of a tied model (training saves
-// both; our writer and the reference converter store it once).
-// kUnsupported with the reason when the model cannot be laid out that way.
+// parameters: that of its state dict, and of the named_parameters that an optimizer gets. With
+// expert parallelism the tensors of rank `ep_rank`: its own experts, and everything outside
+// experts. `aliases`: include the family's aliases, such as the lm_head.weight of a tied model
+// (training saves both; our writer and the reference converter store it once). kUnsupported with
+// the reason when the model cannot be laid out in this way.
 Result<std::vector<RankTensor>> RankTensors(const models::Model& model, const Geometry& geometry,
                                             int rank, bool aliases, int ep_rank = 0);
 
-// Which rank holds which heads. kUnsupported as RankTensors.
+// Which rank holds which heads. kUnsupported as in RankTensors.
 Result<models::Placement> HeadPlacement(const models::ModelConfig& config,
                                         const Geometry& geometry);
 

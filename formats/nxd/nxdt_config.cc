@@ -19,7 +19,7 @@ constexpr uint64_t kMaxYamlBytes = 1 << 20;
 constexpr int64_t kMaxSize = 4096;
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
-// One map of the document, "distributed_strategy"; errors are kept, the first counts.
+// One map of the document, "distributed_strategy"; the first error is kept.
 class Section {
  public:
   Section(const Value& root, std::string_view name, const std::string& path)
@@ -36,14 +36,14 @@ class Section {
     return std::nullopt;
   }
 
-  // Of what no layout depends on: an expression of OmegaConf says nothing.
+  // For keys that no layout depends on: an OmegaConf expression is ignored.
   std::optional<int> IntIfLiteral(std::string_view key, int64_t least, int64_t most) {
     const Value* value = Find(key);
     if (value && value->text.find("${") != std::string::npos) return std::nullopt;
     return Int(key, least, most);
   }
 
-  // Nothing for what is no number: "auto".
+  // nullopt for anything but a number: "auto".
   std::optional<int> IntIfNumber(std::string_view key) {
     const Value* value = Find(key);
     return value && value->kind == ValueKind::kInt ? Int(key, -1, 1'000'000) : std::nullopt;
@@ -96,16 +96,16 @@ class Section {
   Status status_;
 };
 
-// As the modules of NxD Training 1.6 choose it (models/hf_models). That of Mixtral does not look at
-// fuse_qkv and fuses: by the default of NxD's layer, or in a matrix of its own.
+// The choice of NxD Training 1.6's modules (models/hf_models). Mixtral's ignores fuse_qkv and
+// fuses: by the default of NxD's layer, or in a matrix of its own.
 QkvStyle QkvOf(bool linear, bool fused, bool experts) {
   const bool fuses = fused || experts;
   if (linear) return fuses ? QkvStyle::kFused : QkvStyle::kLinear;
   return fuses ? QkvStyle::kCoalesced : QkvStyle::kSeparate;
 }
 
-// Two logical cores in one (lnc) are of trn2 alone, and so are 64 and 128 devices; trn1 has 2 or
-// 32. `lnc: 1` may stand in the file of either.
+// Only trn2 has two logical cores in one (lnc), and 64 or 128 devices; trn1 has 2 or 32. `lnc: 1`
+// may occur for either.
 std::optional<models::Hardware> HardwareOf(Section& trainer) {
   const std::optional<int> lnc = trainer.IntIfLiteral("lnc", 1, 2);
   const std::optional<int> devices = trainer.IntIfNumber("devices");
@@ -146,7 +146,8 @@ Result<NxdtConfig> ParseNxdtConfig(std::string_view text, const std::string& pat
   if (!strategy.HasAny({"tensor_model_parallel_size", "pipeline_model_parallel_size",
                         "virtual_pipeline_model_parallel_size", "expert_model_parallel_size",
                         "kv_replicator", "zero1"}))
-    return BadUsage("it says nothing of a layout: expected keys such as tensor_model_parallel_size")
+    return BadUsage(
+               "it does not describe a layout: expected keys such as tensor_model_parallel_size")
         .in(path)
         .member("distributed_strategy");
   config.layout.tp = strategy.Size("tensor_model_parallel_size").value_or(1);

@@ -10,12 +10,12 @@ struct StrangerRow {
   std::string_view hint;
 };
 constexpr std::string_view kSayIt =
-    "say the layout with options: --tp, --pp, --kv-multiplier, --qkv, --hw";
+    "give the layout with options: --tp, --pp, --kv-multiplier, --qkv, --hw";
 constexpr StrangerRow kStrangers[] = {
     {"model", "tensor_model_parallel_size", "a configuration of NeMo (its sizes are in model)",
-     "say them with --tp and --pp, the names with --style megatron"},
+     "give them with --tp and --pp, the names with --style megatron"},
     {"", "tensor_model_parallel_size", "a configuration of Megatron",
-     "say it with --tp and --pp, the names with --style megatron"},
+     "give it with --tp and --pp, the names with --style megatron"},
     {"", "actor_rollout_ref", "a configuration of verl", kSayIt},
     {"", "worker", "a configuration of EasyR1 or of grpo-train", kSayIt},
     {"", "compute_environment", "a configuration of accelerate", kSayIt},

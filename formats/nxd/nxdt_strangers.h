@@ -1,4 +1,4 @@
-// PRIVATE: YAML files that are no configurations of NxD Training, by what they are.
+// PRIVATE: YAML files that are not configurations of NxD Training, by kind.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace nxdkit::nxd {
 
-// "a configuration of axolotl", "" for an unknown one, and what to do in the place of naming it.
+// "a configuration of axolotl", "" for an unknown one, and what to do instead of naming it.
 struct YamlStranger {
   std::string_view what;
   std::string_view hint;

@@ -41,7 +41,7 @@ Found FilesAmong(const std::vector<std::string>& names, const std::string& folde
   return found;
 }
 
-// The legacy form lies beside the shards, not in optim/.
+// The legacy form is stored next to the shards, not in optim/.
 Status RefuseLegacy(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   const auto legacy = std::ranges::find_if(names, IsLegacyOptimizer);
@@ -54,11 +54,11 @@ Status RefuseLegacy(const std::string& folder) {
       .hint(kLeaveOut);
 }
 
-// What a key of the file's dict means for us. Sources: torch_xla's ZeroRedundancyOptimizer, NxD
-// 0.18 NeuronZero1Optimizer and NeuronEPZero1Optimizer.
+// The meaning of a key in the file's dict. Sources: torch_xla's ZeroRedundancyOptimizer, NxD 0.18
+// NeuronZero1Optimizer and NeuronEPZero1Optimizer.
 struct KeyRow {
   std::string_view key;
-  const char* refused;  // nullptr: read
+  const char* refused;  // nullptr: accepted
 };
 constexpr KeyRow kKeys[] = {
     {"state", nullptr},
@@ -80,7 +80,7 @@ Status CheckKey(const std::string& key) {
     if (!row.refused) return OkStatus();
     return Unsupported("the key {} belongs to {}", key, row.refused);
   }
-  return Unsupported("the key {} is not known, so what it says of this layout could be lost",
+  return Unsupported("the key {} is not known, so its information about the layout could be lost",
                      EscapeControl(key));
 }
 
@@ -104,8 +104,7 @@ struct OptimizerReader {
     const bool sharded = out.Has("base_state");
     NXDKIT_TRY(ForEachPid(sharded ? "base_state" : "state", &OptimizerReader::ReadEntries));
     if (sharded && !root.Find("state")->dict()->empty())
-      return Unsupported(
-                 "the sharded optimizer's own state is not empty; what it means is not known")
+      return Unsupported("the sharded optimizer's own state is not empty; its meaning is not known")
           .member("state");
     NXDKIT_TRY(ForEachPid("shape_info", &OptimizerReader::ReadShape));
     NXDKIT_TRY(ForEachPid(kMasterWeights, &OptimizerReader::ReadMaster));
@@ -113,7 +112,7 @@ struct OptimizerReader {
   }
 
   Status ReadKeys() {
-    if (!root.dict()) return Corrupt("the file holds no dict");
+    if (!root.dict()) return Corrupt("the file does not hold a dict");
     for (const auto& [key, value] : *root.dict()) {
       if (!key.string()) return Mistyped("a key of the file's dict", "a string");
       NXDKIT_TRY(CheckKey(*key.string()));
@@ -147,7 +146,7 @@ struct OptimizerReader {
     return OkStatus();
   }
 
-  // torch takes a learning rate that is a tensor, and means the number in it.
+  // torch accepts a tensor as the learning rate; its number is what counts.
   Status AsNumber(const PickleValue& key, PickleValue& value) {
     NXDKIT_ASSIGN(const std::optional<StoredTensor> tensor, TensorOf(value));
     if (!tensor) return OkStatus();
@@ -277,7 +276,7 @@ Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_
   NXDKIT_ASSIGN(const PathKind kind, KindOf(out.folder));
   if (kind == PathKind::kMissing) return std::optional<OptimizerLocation>();
   if (kind != PathKind::kFolder)
-    return Corrupt("the optimizer's state is a folder; this is none").in(out.folder);
+    return Corrupt("the optimizer's state is a folder; this is not one").in(out.folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(out.folder));
   if (names.empty()) return std::optional<OptimizerLocation>();
   Found found = FilesAmong(names, out.folder);

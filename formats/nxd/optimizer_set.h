@@ -1,7 +1,7 @@
-// The optimizer state of an NxD tag: optim/ beside model/, one file per rank.
+// The optimizer state of an NxD tag: optim/ next to model/, one file per rank.
 //
-// Every file is a dict that knows its parameters by number only (a pid: the running index over all
-// parameters of all groups); which tensor of the model that is, param_order.h tells.
+// Every file is a dict that identifies its parameters by number only (a pid: the running index over
+// all parameters of all groups); param_order.h finds the tensor of the model for each number.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@ namespace nxdkit::nxd {
 inline constexpr char kMasterWeights[] = "sharded_master_weights";
 
 enum class OptimizerStyle : uint8_t {
-  kZero1,       // dp_rank_DD_tp_rank_TT_pp_rank_PP.pt: each data parallel rank has its rows of all
+  kZero1,       // dp_rank_DD_tp_rank_TT_pp_rank_PP.pt: each data parallel rank has its rows
   kMerged,      // full_tp_rank_TT_pp_rank_PP.pt: the rows together (nxd_convert_zero_checkpoints)
   kReplicated,  // dp_rank_00_...: a plain optimizer, the same on every data parallel rank
-  kNamed,       // in no tag: by parameter, in a torch distributed checkpoint
+  kNamed,       // not in a tag: by parameter, in a torch distributed checkpoint
 };
 // "zero1", "merged", "replicated", "dcp"
 std::string_view OptimizerStyleName(OptimizerStyle style);
@@ -30,7 +30,7 @@ std::string_view OptimizerStyleName(OptimizerStyle style);
 // "optim/dp_rank_01_tp_rank_03_pp_rank_00.pt"; kMerged: "optim/full_tp_rank_03_pp_rank_00.pt".
 std::string OptimizerFileName(OptimizerStyle style, int dp_rank, int tp_rank, int pp_rank);
 
-// Whether a path within a checkpoint is that of an optimizer's file.
+// Whether a path within a checkpoint is that of an optimizer file.
 bool IsOptimizerPath(std::string_view path);
 
 struct OptimizerLocation {
@@ -42,16 +42,16 @@ struct OptimizerLocation {
   std::vector<ShardFile> files;  // complete grid, ordered by tp, pp, dp
 };
 
-// nullopt when the tag has no optim folder, or an empty one. kUnsupported, by name, for the forms
-// that cannot be mapped: expert parallel, torch distributed checkpoint, legacy; kCorrupt when two
-// forms lie together or the grid has holes.
+// nullopt when the tag has no optim folder, or an empty one. kUnsupported, by name, for forms that
+// cannot be mapped: expert parallel, torch distributed checkpoint, legacy; kCorrupt when two forms
+// are mixed or the grid has holes.
 Result<std::optional<OptimizerLocation>> LocateOptimizer(const std::string& tag_folder);
 
-// One thing that an optimizer keeps for a parameter: "exp_avg", "step".
+// One item of an optimizer's state for a parameter: "exp_avg", "step".
 struct StateEntry {
   std::string name;
   std::optional<StoredTensor> tensor;
-  torch::PickleValue value;  // when it is no tensor
+  torch::PickleValue value;  // if it is not a tensor
 };
 
 struct ParamState {
@@ -63,9 +63,9 @@ struct ParamState {
 struct OptimizerShard {
   ShardFile file;
   std::vector<std::string> keys;  // of the file's dict, in its order
-  // param_groups; each with its key "params", whose numbers are in `params` too.
+  // param_groups; each with its key "params", whose numbers are also in `params`.
   std::vector<torch::PickleDict> groups;
-  std::set<std::string> tensor_options;  // which the file has as tensors; in `groups` as numbers
+  std::set<std::string> tensor_options;  // tensors in the file; numbers in `groups`
   std::vector<int64_t> group_sizes;      // pids count from 0 through all groups
   std::map<int64_t, ParamState> state;
   bool shapes_are_sizes = false;  // shape_info has torch.Size, not list
@@ -82,11 +82,11 @@ struct OptimizerSet {
   std::vector<OptimizerShard> shards;  // as location.files
 };
 
-// Rows that each of `dp` ranks has of a tensor of `rows`: zero rows make up for the last ones.
+// The rows of each of `dp` ranks for a tensor of `rows`; zero rows fill up the last ones.
 int64_t ZeroRows(int64_t rows, int64_t dp);
 
-// Reads the structure of every file; references are resolved. kUnsupported for keys and values that
-// have no known meaning: what is not understood is not carried over.
+// Reads the structure of every file; references are resolved. kUnsupported for keys and values
+// without a known meaning: state that is not understood is not carried over.
 Result<OptimizerSet> ReadOptimizer(OptimizerLocation location);
 
 }  // namespace nxdkit::nxd

@@ -8,15 +8,15 @@
 namespace nxdkit::nxd {
 namespace {
 
-// Its attention has the layer that stores key heads several times whenever a rank cannot have whole
-// heads of its own, and only then.
+// Its attention uses the layer that stores key heads several times if and only if a rank cannot
+// have whole heads of its own.
 bool NeedsGqaLayer(const models::ModelConfig& config, const Geometry& geometry) {
   return config.kv_heads < geometry.tp || config.kv_heads % geometry.tp != 0;
 }
 
-// How the layer that holds a parameter cuts it; a name is matched by its end. The rest is whole on
-// every rank, and so, though it is cut, says the record of weight_qkv: NxD's layer loses the
-// attributes of that parameter when it fuses it.
+// How the layer that holds a parameter cuts it; a name is matched by its end. Other tensors are
+// whole on every rank, and so, although it is cut, is weight_qkv according to the record: NxD's
+// layer loses the attributes of that parameter when it fuses it.
 struct Cut {
   std::string_view name;
   int dim;
@@ -44,7 +44,7 @@ Json SpecJson(const char* name, Json fields) {
   return Json::array({name, std::move(fields)});
 }
 
-// Of a layer whose rows are those of several projections, one behind the other.
+// For a layer whose rows are those of several projections, one after another.
 Json FusedSpec(const char* fused, const std::vector<const char*>& parts, int64_t rows, int tp) {
   return SpecJson("FusedLinearsSpec", {{"fused_linear_name", fused},
                                        {"linear_names", parts},
@@ -127,10 +127,10 @@ std::string WriteMpMetadata(const models::ModelConfig& config, const Geometry& g
                             int pp_rank, std::span<const RankTensor> tensors) {
   Json parameters = Json::object();
   for (const RankTensor& tensor : tensors)
-    // The second name of a tied pair is no parameter.
+    // The second name of a tied pair is not a parameter.
     if (!config.tied || tensor.layout.name != "lm_head.weight")
       parameters[tensor.layout.name] = ParameterJson(tensor.layout.name, geometry.tp);
-  // The modules of all layers are listed; those of other pipeline ranks say nothing.
+  // The modules of all layers are listed; those of other pipeline ranks have no fields.
   Json modules = Json::array();
   const auto add = [&](int64_t layer, const char* module, Json specs, bool here) {
     modules.push_back(
@@ -172,7 +172,7 @@ std::string WriteTrnConfig(const Geometry& geometry, bool xser, const std::strin
   config["tensor_parallel_size"] = geometry.tp;
   config["pipeline_parallel_size"] = geometry.pp;
   config["virtual_pipeline_parallel_size"] = geometry.vpp;
-  // null: found from tp and the key heads.
+  // null: derived from tp and the key heads.
   config["kv_size_multiplier"] =
       geometry.kv_multiplier > 1 ? Json(geometry.kv_multiplier) : Json(nullptr);
   config["fuse_qkv"] = Fuses(geometry.qkv);

@@ -16,9 +16,9 @@ constexpr std::string_view kTiedHead = "lm_head.weight";
 struct RuleRow {
   GroupRule rule;
   std::string_view name;
-  // A parameter whose name has one of these in it is of the second group. Sources: NxD 0.18
+  // A parameter whose name contains one of these is in the second group. Sources: NxD 0.18
   // examples/training/llama (bias, norm); NxDT 1.6.0 (bias; with do_layer_norm_weight_decay
-  // LayerNorm and norm too, and LayerNorm is in no name of these families).
+  // LayerNorm and norm too, but no name of these families contains LayerNorm).
   std::vector<std::string_view> second_group;
   size_t groups;
 };
@@ -44,7 +44,7 @@ bool RowsFit(const Shape& state, const Shape& whole) {
          std::equal(state.begin() + 1, state.end(), whole.begin() + 1);
 }
 
-// What one file has against an order; "" when nothing.
+// A file's first contradiction to an order; "" if there is none.
 std::string Objection(const OptimizerShard& shard, const std::vector<TensorLayout>& params,
                       const ParamGroups& groups, bool whole) {
   std::vector<int64_t> sizes;
@@ -82,7 +82,7 @@ std::string Objection(const OptimizerShard& shard, const std::vector<TensorLayou
 struct Candidate {
   ParamOrder order;
   std::string objection;
-  std::vector<ParamGroups> groups;  // per rank: the map itself
+  std::vector<ParamGroups> groups;  // per rank: the mapping itself
 };
 
 void Try(Candidate& candidate, const OptimizerSet& set, std::span<const RankParams> ranks,
@@ -118,8 +118,8 @@ Error NoneFits(const std::vector<Candidate>& candidates, bool tied) {
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", NameOf(candidate, tied),
                            candidate.objection);
   return Unsupported(
-             "which parameter each number stands for cannot be told, because no known order of the "
-             "parameters fits the shapes: {}",
+             "the parameters of the numbers are unknown, because no known order of the parameters "
+             "fits the shapes: {}",
              reasons)
       .hint("--no-optimizer leaves the optimizer's state out");
 }

@@ -45,7 +45,7 @@ constexpr Row kRows[] = {
     {[](const Names& names) { return Starts(names, "adapter_model."); },
      "a LoRA adapter, not a whole model", "nxd-convert --merge-lora merges it into its base"},
     {[](const Names& names) { return Has(names, "adapter_config.json"); },
-     "a LoRA adapter without its weights: adapter_config.json is there alone",
+     "a LoRA adapter without its weights: only adapter_config.json is there",
      "fetch adapter_model.safetensors, or name the folder that has it"},
     {[](const Names& names) {
        return Starts(names, "tp") && Ends(names, "_sharded_checkpoint.safetensors");

@@ -22,7 +22,7 @@
 namespace nxdkit::nxd {
 namespace {
 
-// Output that another command is still building, or was when it was killed: never a finished tag.
+// Output that another command is still building, or was building when killed: never a finished tag.
 bool IsPartial(const std::string& folder) { return BaseName(folder).ends_with(".partial"); }
 
 Result<SetLocation> MakeLocation(const std::string& tag_folder, const std::string& shard_folder,
@@ -65,7 +65,7 @@ Error NoFinishedTag(const std::string& root, const std::vector<std::string>& unf
         root, "no NxD shard set found: neither shard files, nor model/, nor tag folders", look);
   return Corrupt("no finished tag; without a `done` marker: {}", FirstNames(unfinished, 20))
       .in(root)
-      .hint("name one with --tag to read it all the same");
+      .hint("name one with --tag to read it anyway");
 }
 
 // The newest finished tag.
@@ -73,7 +73,7 @@ Result<LatestTag> FindLatestTag(const std::string& root, const Looker& look) {
   std::vector<DatedName> finished;
   std::vector<std::string> names, unfinished;
   Result<std::vector<TagFolder>> tags = ListTags(root, look);
-  if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to pass this by");
+  if (!tags.ok()) return std::move(tags).error().hint("name one with --tag to skip this one");
   for (const TagFolder& tag : *tags) {
     (tag.finished ? names : unfinished).push_back(tag.name);
     if (tag.finished) finished.push_back({tag.name, tag.done_at});
@@ -150,11 +150,12 @@ class SetReader {
 
   std::vector<std::string> skipped() const { return {skipped_.begin(), skipped_.end()}; }
   const std::string& optimizer_entry() const { return optimizer_entry_; }
-  // The tensors of zip archives that have no checksum, as a warning.
+  // A warning that lists the tensors of zip archives without a checksum.
   std::optional<std::string> Unchecked() const {
     if (unchecked_ == 0) return std::nullopt;
     return fmt::format(
-        "{} tensors have no checksum (CRC 0), so damage of them cannot be seen; the first is {}",
+        "{} tensors have no checksum (CRC 0), so damage to them cannot be detected; the first is "
+        "{}",
         unchecked_, first_unchecked_);
   }
 
@@ -168,7 +169,7 @@ class SetReader {
 
   void Skip(const std::string& name, const torch::PickleValue& value) {
     skipped_.insert(name);
-    // A count of steps or the name of the optimizer is no state.
+    // A count of steps or the name of the optimizer alone is not state.
     const bool holds =
         (value.dict() && !value.dict()->empty()) || (value.list() && !value.list()->empty());
     if (name.find("optim") != std::string::npos && holds) optimizer_entry_ = name;
@@ -180,7 +181,7 @@ class SetReader {
     return false;
   }
 
-  // The flat state dict: what the caller of save wrapped it in, or the root itself.
+  // The flat state dict: the value that the caller of save wrapped, or the root itself.
   const torch::PickleDict* StateDict(const torch::PickleValue& root) {
     const torch::PickleDict* dict = root.dict();
     if (!dict) return nullptr;
@@ -222,7 +223,7 @@ class SetReader {
     return files_.Open(path, file_bytes);
   }
 
-  // Tensors that are no experts' are written by expert parallel rank 0 only.
+  // Tensors outside experts are written by expert parallel rank 0 only.
   std::string FirstExpertRank(const ShardFile& file) const {
     for (const ShardFile& other : location_.files)
       if (other.tp == file.tp && other.pp == file.pp && other.ep == 0) return other.path;
@@ -264,7 +265,7 @@ std::string_view SetStyleName(SetStyle style) {
 
 Result<std::optional<ShardFile>> ShardOfPath(const std::string& path) {
   const std::string folder = ParentPath(path);
-  // v1 and NNM: the ranks are in the name of the folder around the file.
+  // v1 and NNM: the name of the folder that contains the file has the ranks.
   for (const std::string& shard : {path, folder}) {
     NXDKIT_ASSIGN(const MaybeShard found, ShardOf(ParentPath(shard), BaseName(shard)));
     if (!found) continue;
@@ -281,10 +282,10 @@ Result<bool> HasShards(const std::string& folder, const Looker& look) {
   return !found.files.empty();
 }
 
-// Half-made outputs; and the top of an ext4 file system has lost+found, for root alone.
+// Unfinished outputs; and lost+found, for root alone, at the top of an ext4 file system.
 bool IsNoTag(const std::string& name) { return IsPartial(name) || name == "lost+found"; }
 
-// A link to a neighbour, such as `latest`: the tag is there by its own name, if it still is.
+// A link to a neighbour, such as `latest`: the tag appears under its own name, if it still exists.
 Result<bool> IsOtherName(const std::string& root, const std::string& name) {
   NXDKIT_ASSIGN(std::string to, ReadLink(JoinPath(root, name)));
   while (to.ends_with('/')) to.pop_back();
@@ -295,7 +296,8 @@ Result<bool> IsOtherName(const std::string& root, const std::string& name) {
 
 }  // namespace
 
-// What lies beside the tags may be anybody's: it fails only where nothing else is a set.
+// Other folders next to the tags may be anybody's: an error in one counts only where no other is a
+// set.
 Result<bool> LooksLikeShardSet(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const bool folder, look.IsFolder(path));
   if (!folder) return false;
@@ -365,7 +367,7 @@ Result<SetLocation> Locate(const std::string& path, const std::optional<std::str
     if (!is_folder) return NoTag(path, *tag, look);
     NXDKIT_ASSIGN(SetLocation named, LocateTag(tag_folder, look));
     const Result<std::vector<TagFolder>> tags =
-        ListTags(path, look);  // of the others nothing is asked
+        ListTags(path, look);  // the others are not examined
     if (tags.ok() && tags->size() > 1) named.choice = Choice{tag_folder, tags->size(), "option"};
     return named;
   }

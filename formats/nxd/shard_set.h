@@ -1,4 +1,4 @@
-// Finding and reading NxD training shard sets, every style of FORMAT.md's decision table.
+// Finds and reads NxD training shard sets, in every style of FORMAT.md's decision table.
 #pragma once
 
 #include <optional>
@@ -28,47 +28,46 @@ struct ShardFile {
   int tp = 0;
   int pp = 0;
   int ep = 0;
-  int dp = 0;  // of optimizer files; model files are those of rank 0
+  int dp = 0;  // of optimizer files; model files are rank 0's
 };
 
 struct SetLocation {
   std::string shard_folder;
-  std::string tag_folder;  // holds `checkpoint` and `done`; equals shard_folder for v1
+  std::string tag_folder;  // has `checkpoint` and `done`; equals shard_folder for v1
   std::string root;        // parent of the tag folder
   std::string tag;         // name of the tag folder
   SetStyle style = SetStyle::kV2;
-  bool has_markers = false;  // styles with `done`
-  bool finished = false;     // `done` is there
+  bool has_markers = false;  // the style has `done`
+  bool finished = false;     // `done` exists
   int tp = 0;
   int pp = 0;
   int ep = 0;
   std::vector<ShardFile> files;  // complete grid, ordered by tp, pp, ep
   std::vector<std::string> warnings;
-  std::optional<Choice> choice;  // of a root with several finished tags, or one named among several
+  std::optional<Choice> choice;  // a root with several finished tags, or one named among several
 };
 
 // `path`: an NxD root (its newest finished tag, or `tag`), a tag folder, or the folder that holds
 // the shards. The newest tag has the highest number in its name; the times of `done` count where
 // names do not tell (FindNewest), and kUsage where neither does. kNotFound when there is no shard
-// set, kUnsupported when there is something else of the NxD world (refuse.h); kCorrupt when the
-// grid has holes (names the first missing files).
-// A tag named *.partial is output that is still being built, and never found.
+// set, kUnsupported for other NxD files (refuse.h); kCorrupt when the grid has holes (names the
+// first missing files). A tag named *.partial is unfinished output, and never found.
 Result<SetLocation> Locate(const std::string& path, const std::optional<std::string>& tag,
                            const Looker& look = {});
 
-// Whether Locate could find something there: by names only.
+// Whether Locate could find something at the path: by names only.
 Result<bool> LooksLikeShardSet(const std::string& path, const Looker& look = {});
 
 // The tags of an NxD root, sorted by name: the folders that have a marker, or (a converter's
 // output) shards in model/. Empty when `path` is not a root.
 struct TagFolder {
   std::string name;
-  bool finished = false;   // `done` is there
+  bool finished = false;   // `done` exists
   TimeStamp done_at = {};  // when it was written
 };
 Result<std::vector<TagFolder>> ListTags(const std::string& path, const Looker& look = {});
 
-// The ranks of one main file of a set, as its path says; nullopt when the path is not such.
+// The ranks of one main file of a set, according to its path; nullopt for any other path.
 Result<std::optional<ShardFile>> ShardOfPath(const std::string& path);
 
 struct Shard {
@@ -79,22 +78,22 @@ struct Shard {
 struct ShardSet {
   SetLocation location;
   std::vector<Shard> shards;         // as location.files
-  std::vector<std::string> skipped;  // entries beside the weights: "epoch", ...
-  // The one of these that holds an optimizer's state: "optimizer" of NxD's examples,
-  // "optimizer_states" of Lightning; "" for none.
+  std::vector<std::string> skipped;  // entries other than the weights: "epoch", ...
+  // The skipped entry that holds an optimizer's state: "optimizer" in NxD's examples,
+  // "optimizer_states" in Lightning's; "" for none.
   std::string optimizer_entry;
 };
 
 // Reads the structure of every shard; NNM names become those of NxDT's Megatron models. References
 // are resolved in "<main>.tensors/"; a tensor whose file is missing is kCorrupt with its name and
 // path, except when every file of the folder is missing (weights left out on purpose: kUnsupported,
-// says where they are).
+// saying where they are).
 Result<ShardSet> Read(SetLocation location, const Looker& look = {});
 
-// One main file by itself: any that torch_xla.utils.serialization.save wrote.
+// One main file by itself: any file written by torch_xla.utils.serialization.save.
 Result<ShardSet> ReadMainFile(const std::string& path);
 
-// ParentPath that also steps out of "." and "..".
+// ParentPath that also resolves "." and "..".
 std::string FolderAbove(const std::string& path);
 
 }  // namespace nxdkit::nxd

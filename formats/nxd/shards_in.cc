@@ -39,7 +39,7 @@ std::optional<RankName> ParseRankName(std::string_view name) {
 
 namespace {
 
-// What a main file of v2 is: its tensors may lie in a folder beside it.
+// The style of a main file of v2, whose tensors may be in a folder next to it.
 Result<SetStyle> StyleOfV2(const std::string& path, const Looker& look) {
   const std::string tensors = path + kTensorFolder;
   NXDKIT_ASSIGN(const bool has_folder, look.IsFolder(tensors));
@@ -62,7 +62,7 @@ Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name, c
     return MaybeShard({file, style});
   }
   if (!ranks->suffix.empty()) return MaybeShard();
-  // Only v1 with xser writes a file of this name: without .tensors/ beside it all tensors must be
+  // Only v1 with xser writes a file of this name: without .tensors/ next to it all tensors must be
   // inside.
   if (kind == PathKind::kFile)
     return MaybeShard({file, ranks->pp < 0 ? SetStyle::kV0 : SetStyle::kV1Xser});

@@ -1,4 +1,4 @@
-// The shard files that lie directly in a folder, told by their names.
+// The shard files directly inside a folder, recognised by their names.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ struct RankName {
   int dp = -1, ep = -1, tp = -1, pp = -1;
   std::string suffix;  // what follows the ranks: ".pt", "", ".tensors"
 };
-// Parts of a key and a number joined by '_', in any order; nullopt for any other name. Ranks are at
-// most 1,000,000.
+// Parses parts of a key and a number joined by '_', in any order; nullopt for any other name. Ranks
+// are at most 1,000,000.
 std::optional<RankName> ParseRankName(std::string_view name);
 
-// The shard that an entry of a folder is, and its style.
+// A folder entry as a shard, and its style.
 using MaybeShard = std::optional<std::pair<ShardFile, SetStyle>>;
 Result<MaybeShard> ShardOf(const std::string& folder, const std::string& name,
                            const Looker& look = {});
@@ -31,17 +31,17 @@ struct ShardsFound {
   std::set<SetStyle> styles;
 };
 
-// Empty when there is no folder, or it holds an optimizer. Files of data parallel ranks above
-// 0 are copies, and left out.
+// Empty when there is no folder, or it holds an optimizer. Files of data parallel ranks above 0 are
+// copies, and left out.
 Result<ShardsFound> ShardsIn(const std::string& folder, const Looker& look = {});
 
-// The files of an optimizer's state in `folder` (optim/ of a tag), of every rank, in the order of
-// their names.
+// The optimizer state files in `folder` (optim/ of a tag), of every rank, in the order of their
+// names.
 Result<std::vector<ShardFile>> OptimizerFilesIn(const std::string& folder, const Looker& look = {});
 
 bool IsV2(SetStyle style);
 
-// The style of the whole set; kCorrupt when files of several styles lie together. In v2 a rank may
+// The style of the whole set; kCorrupt when files of several styles are mixed. In v2 one rank may
 // have all its tensors inside and another none.
 Result<SetStyle> OneStyle(const std::set<SetStyle>& styles, const std::string& folder);
 

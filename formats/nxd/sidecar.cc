@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxSidecarBytes = 1 << 20;
 
-// One of `values`, by the word that `name` has for it.
+// Reads one of `values`, each written as the word that `name` returns for it.
 template <typename T>
 Status ReadWord(const Json& json, const char* key, std::initializer_list<T> values,
                 std::string_view (*name)(T), std::optional<T>& out) {

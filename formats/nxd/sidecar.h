@@ -1,4 +1,4 @@
-// nxdkit.json in the tag folder: what our writer records of an NxD set.
+// nxdkit.json in the tag folder: our writer's record of an NxD set.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ struct Sidecar {
   std::string family;
   std::string family_sha256;  // of its text; "" when not recorded
   std::string dtype;
-  std::string source_digest;  // of the model that the set was made from; "" when not recorded
+  std::string source_digest;  // of the model from which the set was made; "" when not recorded
 };
 // nullopt when the folder has none. kCorrupt naming the key, kUnsupported for a newer version.
 Result<std::optional<Sidecar>> ReadSidecar(const std::string& tag_folder, const Looker& look = {});

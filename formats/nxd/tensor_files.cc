@@ -36,7 +36,7 @@ Result<StoredTensor> TensorFiles::Open(const std::string& path, uint64_t& file_b
   NXDKIT_ASSIGN(const torch::Archive archive, torch::ReadArchive(path));
   const torch::TensorIndex* index = archive.root.tensor();
   if (!index)
-    return Corrupt("the archive holds something else than one tensor").in(path).member("data.pkl");
+    return Corrupt("the archive does not hold exactly one tensor").in(path).member("data.pkl");
   StoredTensor tensor = archive.tensors.at(index->index);
   tensor.storage = Reopened(std::move(tensor.storage), cache_);
   file_bytes += archive.file_bytes;

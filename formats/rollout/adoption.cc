@@ -23,7 +23,7 @@ std::string IntentOf(const std::string& weights) {
   return JoinPath(ParentPath(weights), kIntentName);
 }
 
-// The slot that an intent names; nullopt: there is none, or it says something else.
+// The slot that an intent names; nullopt if there is none, or its text is something else.
 Result<std::optional<std::string>> IntendedSlot(const std::string& weights) {
   const Result<std::string> name = ReadSmallFile(IntentOf(weights), kMaxIntentBytes);
   if (!name.ok() && name.error().code() == Errc::kIo) return name.error();
@@ -38,8 +38,8 @@ Status DropIntent(const std::string& weights, bool sync) {
   return sync ? SyncFolder(ParentPath(weights)) : OkStatus();
 }
 
-// 0, or why the file system cannot. The link leads to its own name: that is the folder's, once the
-// two have traded places.
+// 0, or why the file system cannot do it. The link points to its own name, which is the folder's
+// once the two are exchanged.
 int ExchangeWithALink(const std::string& weights, const std::string& slot) {
   if (::symlink(BaseName(slot).c_str(), slot.c_str()) != 0) return errno;
   if (::renameat2(AT_FDCWD, slot.c_str(), AT_FDCWD, weights.c_str(), RENAME_EXCHANGE) == 0)
@@ -111,7 +111,7 @@ Result<std::optional<std::string>> AdoptedAway(const std::string& weights) {
 
 Result<std::string> Repair(const std::string& weights, bool sync) {
   NXDKIT_ASSIGN(const std::optional<std::string> away, AdoptedAway(weights));
-  // A link to nothing is mended below, as if there were none.
+  // A dangling link is repaired below, like a missing one.
   NXDKIT_ASSIGN(const std::string target, ReadLink(weights));
   NXDKIT_ASSIGN(const bool there, IsThere(TargetPath(weights, target)));
   if (there) {
@@ -122,7 +122,7 @@ Result<std::string> Repair(const std::string& weights, bool sync) {
   if (away) {
     NXDKIT_TRY(PointTo(weights, *away, sync));
     NXDKIT_TRY(DropIntent(weights, sync));
-    return fmt::format("completed what a killed run began: weights leads to {}", BaseName(*away));
+    return fmt::format("completed the work of a killed run: weights leads to {}", BaseName(*away));
   }
   NXDKIT_ASSIGN(const bool has_parent, IsFolder(ParentPath(weights)));
   if (!has_parent) return std::string();

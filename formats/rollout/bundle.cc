@@ -30,7 +30,7 @@ std::optional<int64_t> RankOf(std::string_view name) {
   return good ? rank : std::nullopt;
 }
 
-// `weights`: a folder, or what Resolve knows to be one.
+// `weights`: a folder, or a path that Resolve maps to one.
 Result<std::map<int64_t, std::string>> RanksIn(const std::string& weights) {
   std::map<int64_t, std::string> ranks;
   NXDKIT_ASSIGN(const std::string folder, Resolve(weights));
@@ -40,10 +40,10 @@ Result<std::map<int64_t, std::string>> RanksIn(const std::string& weights) {
   return ranks;
 }
 
-// In the order in which optimum-neuron looks; a bare folder of shards comes last.
+// In optimum-neuron's lookup order; a bare folder of shards comes last.
 constexpr const char* kPlaces[] = {"checkpoint/weights", "weights"};
 
-// Whether there may be shards in a place: what leads to them, or is left of it, has its name.
+// Whether a place may hold shards: it exists, or something that leads to it or remains of it.
 Result<bool> MayHoldWeights(const std::string& place, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, look.ListIfThere(ParentPath(place)));
   return std::ranges::any_of(names, [](std::string_view name) {
@@ -78,8 +78,7 @@ Result<std::string> FindNamedWeights(const std::string& folder, const Looker& lo
   return std::string();
 }
 
-// The newest whole slot of a bundle, when nothing leads to it: a link that was removed, or lost in
-// copying.
+// The newest whole slot of a bundle when no link leads to one: it was removed, or lost in copying.
 Result<std::string> FindLostSlot(const std::string& folder) {
   for (const char* place : kPlaces) {
     NXDKIT_ASSIGN(const std::optional<std::string> newest, NewestWhole(JoinPath(folder, place)));
@@ -101,7 +100,7 @@ Status ChooseWeights(Bundle& bundle, const Looker& look) {
   bundle.weights_link = found.front();
   if (found.size() > 1) bundle.choice = Choice{found.front(), found.size(), "order"};
   for (size_t i = 1; i < found.size(); ++i)
-    bundle.warnings.push_back(fmt::format("{} holds shards too; they are not looked at", found[i]));
+    bundle.warnings.push_back(fmt::format("{} holds shards too; they are ignored", found[i]));
   NXDKIT_ASSIGN(PinnedWeights pinned, PinWeights(bundle.weights_link));
   bundle.weights_folder = std::move(pinned.folder);
   bundle.half_done = pinned.half_done;
@@ -184,15 +183,15 @@ Status Open(Bundle& bundle, const OpenTensorFile& open, const std::string& weigh
   return OkStatus();
 }
 
-// Whether the folder that was opened is not there by its name any more, or another one has it: some
-// shards may be of that. A retired slot of a file system without locks is removed after a while; a
-// plain folder becomes a slot with the first refresh.
+// Whether the opened folder has lost its name, so that some shards may come from another. A
+// retired slot of a file system without locks is removed after a while; a plain folder becomes a
+// slot with the first refresh.
 bool IsGone(const Bundle& bundle) {
   return bundle.lock && !bundle.lock->IsAt(bundle.weights_folder);
 }
 
-// Where no shards were found: whether a link says that there are some. A client of NFS may see an
-// old link, to a slot that was removed since. Says only whether to look again.
+// If no shards were found: whether there is a dangling link. An NFS client may see an old link, to
+// a slot that has been removed since. Only decides whether to look again.
 bool LeadsNowhere(const Bundle& bundle) {
   return bundle.weights_folder.empty() && std::ranges::any_of(kPlaces, [&](const char* place) {
            const std::string path = JoinPath(bundle.folder, place);
@@ -220,7 +219,7 @@ Result<Bundle> OpenBundle(const std::string& path, const OpenTensorFile& open,
   if (kind == PathKind::kMissing) return NotFound("no such file or folder").in(path);
   if (kind != PathKind::kFolder)
     return Unsupported("a rollout bundle is a folder; this is a file").in(path);
-  constexpr int kTries = 6;  // 3 seconds: what another client of NFS may see late
+  constexpr int kTries = 6;  // 3 seconds: the delay of an NFS client
   for (int i = 1;; ++i) {
     Bundle bundle;
     bundle.folder = path;

@@ -41,7 +41,7 @@ std::optional<uint64_t> CacheBytes(const CpuPlan& plan) {
   return CheckedCast<uint64_t>(*bytes);
 }
 
-// Ascending numbers of tokens, the last of them `most`.
+// Reads ascending numbers of tokens that end with `most`.
 std::vector<int64_t> ReadBuckets(JsonReader& reader, const char* key, int64_t most) {
   const Json* buckets = reader.Find("buckets");
   const Json* list = buckets ? JsonFind(*buckets, key) : nullptr;
@@ -75,7 +75,7 @@ Status CheckSchema(const Json& json) {
       .member("version");
 }
 
-// The parts of "kv_cache" are told by the others; one that says something else is damaged.
+// "kv_cache" follows from other fields; if it contradicts them, the file is damaged.
 void CheckCache(JsonReader& reader, CpuPlan& plan) {
   const Json* cache = reader.Find("kv_cache");
   const Json* shape = cache ? JsonFind(*cache, "shape") : nullptr;

@@ -1,6 +1,6 @@
-// nxdkit-cpu-plan.json: what stands in a rollout bundle in the place of a compiled blob when the
-// target is the CPU. Static shapes, buckets and the layout of the KV cache: everything an engine
-// has to allocate and check before it loads the shards. Nothing in it is code. Facts: FORMAT.md.
+// nxdkit-cpu-plan.json: the replacement of the compiled blob in a rollout bundle for the CPU.
+// Static shapes, buckets and the layout of the KV cache: everything that an engine must allocate
+// and check before it loads the shards. It contains no code. Facts: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct CpuPlan {
   std::string neuron_config_digest;
   int64_t tp = 1;
   int64_t batch_size = 1;
-  int64_t context_batch_size = 1;  // prompts are read one by one when sequences come and go
+  int64_t context_batch_size = 1;  // prompts are read one at a time when sequences come and go
   int64_t sequence_length = 128;
   std::string dtype;  // "bfloat16"
   bool fused_qkv = false;
@@ -38,19 +38,19 @@ struct CpuPlan {
   bool operator==(const CpuPlan&) const = default;
 };
 
-// The buckets that NxDI makes by itself: powers of two from `least` on, then `most`.
+// NxDI's automatic buckets: powers of two from `least` on, then `most`.
 std::vector<int64_t> MakeBuckets(int64_t least, int64_t most);
 
 // Derives the plan. kLimit when a cache of these shapes has more than 2^63 bytes, kUnsupported for
-// an element type that is unknown.
+// an unknown element type.
 Result<CpuPlan> MakeCpuPlan(const models::ModelConfig& model, std::string_view config_text,
                             const NeuronConfig& neuron, std::string_view neuron_text);
 
 // The file: sorted keys, indent 2, a line feed at the end.
 std::string WriteCpuPlan(const CpuPlan& plan);
 
-// kCorrupt naming the key, found and expected; kUnsupported for a later version. What follows from
-// other fields (the shape and bytes of the cache) must agree with them.
+// kCorrupt naming the key, found and expected; kUnsupported for a later version. Fields that follow
+// from others (the shape and bytes of the cache) must agree with them.
 Result<CpuPlan> ParseCpuPlan(std::string_view json_text, const std::string& path);
 
 }  // namespace nxdkit::rollout

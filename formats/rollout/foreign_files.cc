@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr char kHint[] = "move it out of the folder of the weights";
 
 Error TooMuch(const std::string& what, const std::string& path) {
-  return Unsupported("no part of the weights; each refresh copies such files, and they are over {}",
-                     what)
+  return Unsupported(
+             "not part of the weights; each refresh copies such files, and they are over {}", what)
       .in(path)
       .hint(kHint);
 }
@@ -56,7 +56,7 @@ Status FinishFolder(const std::string& from, const std::string& to, bool sync) {
 Result<std::vector<std::string>> ListForeign(const std::string& weights,
                                              const std::vector<std::string>& ours) {
   std::vector<std::string> found;
-  std::vector<std::string> folders{""};  // still to be listed, below `weights`
+  std::vector<std::string> folders{""};  // yet to be listed, below `weights`
   uint64_t bytes = 0;
   for (size_t next = 0; next < folders.size(); ++next) {
     const std::string below = folders[next];
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> ListForeign(const std::string& weights,
       found.push_back(below.empty() ? name : JoinPath(below, name));
       const std::string path = JoinPath(weights, found.back());
       NXDKIT_ASSIGN(const PathInfo info, LookAtLink(path));
-      if (info.kind == PathKind::kMissing) return NotFound("it went away meanwhile").in(path);
+      if (info.kind == PathKind::kMissing) return NotFound("it disappeared meanwhile").in(path);
       if (found.size() > kMaxForeignEntries)
         return TooMuch(fmt::format("{} in number", kMaxForeignEntries), path);
       if (info.kind == PathKind::kFolder) {
@@ -90,7 +90,7 @@ Status CopyForeign(const std::vector<std::string>& paths, const std::string& fro
                    const std::string& to, bool sync) {
   for (const std::string& path : paths)
     NXDKIT_TRY(CopyOne(JoinPath(from, path), JoinPath(to, path), sync));
-  // Their modes last, and what is inside before what is around it: either may forbid to write.
+  // Modes are set last, contents before their folder: either mode may forbid writing.
   for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
     const std::string copy = JoinPath(to, *path);
     NXDKIT_ASSIGN(const PathInfo info, LookAtLink(copy));

@@ -24,15 +24,15 @@ std::optional<std::string> VersionIn(std::string_view name, std::string_view pac
   return std::string(name.substr(1));
 }
 
-// What `pip install -e` leaves, by setuptools of today and of before. The folder beside it has the
-// version of the day of the installation.
+// Whether this is left by `pip install -e` with current or older setuptools. The folder next to it
+// has the version at the time of the installation.
 bool IsEditable(std::string_view name) {
   return name.starts_with("__editable__.optimum_neuron-") || name == "optimum-neuron.egg-link" ||
          name == "optimum_neuron.egg-link";
 }
 
-// The names of all that lies beside the packages of an environment. What cannot be looked at is
-// passed over here and below: what is found is proposed, and printed.
+// The names of all entries next to an environment's packages. Folders that cannot be read are
+// skipped, here and below: the results are proposals, and are printed.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> found;
   for (const char* lib : {"lib", "lib64"}) {
@@ -60,11 +60,11 @@ Installation Read(const std::string& folder) {
   return found;
 }
 
-// The folders around the bin folders of PATH in which one of the vendor's commands lies.
+// The folders around those bin folders in PATH that contain one of the vendor's commands.
 std::vector<std::string> OnPath(const std::string& path) {
   std::vector<std::string> folders;
   std::istringstream words(path);
-  std::set<std::string> seen;  // a shell may name a folder twice
+  std::set<std::string> seen;  // a shell may list a folder twice
   for (std::string bin; std::getline(words, bin, ':');)
     for (const char* command : {"neuronx-cc", "optimum-cli"})
       if (!bin.empty() && seen.insert(JoinPath(bin, command)).second &&
@@ -83,7 +83,7 @@ std::vector<std::string> OfTheVendor(const std::string& opt) {
   return folders;
 }
 
-// Each once, in the order in which a program of this shell would meet them.
+// Each once, in the order in which a program of this shell would find them.
 std::vector<std::string> EnvironmentsAt(const InstalledAt& at, std::span<const std::string> more) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 
-// Settings that put other tensors, or other numbers, into the shards (FORMAT.md): those
-// that no field of NeuronConfig stands for.
+// Settings that change the tensors, or the numbers, in the shards (FORMAT.md) and have no field of
+// their own in NeuronConfig.
 constexpr const char* kDegrees[] = {"pp_degree",     "ep_degree",           "cp_degree",
                                     "mlp_cp_degree", "attention_dp_degree", "moe_ep_degree"};
 constexpr const char* kFlags[] = {"quantized", "quantized_mlp_kernel_enabled",
@@ -40,7 +40,8 @@ void CollectUnsupported(JsonReader& reader, std::vector<std::string>& out) {
   if (!reader.Flag("glu_mlp", true)) out.push_back("glu_mlp: false");
 }
 
-// Of expert layers: whether they hold their rank, and a kernel that pads their columns.
+// Reads settings of expert layers: whether they hold their rank, and a kernel that pads their
+// columns.
 Status ReadBlockwise(const Json& json, const std::string& path, NeuronConfig& config) {
   constexpr const char* kKey = "blockwise_matmul_config";
   const Json* blockwise = JsonFind(json, kKey);
@@ -78,14 +79,14 @@ NeuronConfig ReadCommon(JsonReader& reader) {
 
 bool AnyFlag(JsonReader& reader, std::initializer_list<const char*> keys) {
   bool any = false;
-  // All are looked at: each may be wrong.
+  // All are read, because each may be malformed.
   for (const char* key : keys) any |= reader.Flag(key);
   return any;
 }
 
 constexpr const char* kMadeFor[] = {"target", "logical_nc_config", "checkpoint_revision"};
 
-// Other versions of the programs may have other keys, but they end alike.
+// Other versions of the programs may have other keys, but they have these endings.
 void CollectVersions(const Json& json, std::vector<std::pair<std::string, std::string>>& out) {
   const auto add = [&](const std::string& key, const Json& value) {
     if (value.is_string()) out.push_back({key, value.get<std::string>()});
@@ -97,7 +98,7 @@ void CollectVersions(const Json& json, std::vector<std::pair<std::string, std::s
     if (const Json* value = JsonFind(json, key)) add(key, *value);
 }
 
-// The kernels that want a stored matrix transposed; NxDI still takes the older names for them.
+// The kernels that want a stored matrix transposed; NxDI still accepts their older names.
 Result<NeuronConfig> ReadNxdi(const Json& top, const Json& json, const std::string& path) {
   JsonReader reader(json, path, "neuron_config.");
   NeuronConfig config = ReadCommon(reader);
@@ -120,7 +121,7 @@ Result<NeuronConfig> ReadNxdi(const Json& top, const Json& json, const std::stri
   if (expert_tp > 1 && expert_tp != config.tp)
     config.unsupported.push_back(fmt::format("moe_tp_degree: {}", expert_tp));
   NXDKIT_TRY(reader.status());
-  // Then every name has draft_model. or target_model. before it.
+  // In this case every name begins with draft_model. or target_model.
   if (JsonFind(top, "fused_spec_config")) config.unsupported.push_back("fused_spec_config is set");
   // Derived settings of models with experts, which pad or double their weights.
   JsonReader derived(top, path);
@@ -151,7 +152,7 @@ Result<NeuronConfig> ReadOptimum(const Json& json, const std::string& path) {
   return config;
 }
 
-// What its dialect has no key for.
+// Settings without a key in optimum-neuron's dialect.
 Status CheckOptimum(const NeuronConfig& config) {
   const auto refuse = [](const char* what) {
     return Unsupported("optimum-neuron knows no {}", what).hint("use --flavor nxdi");
@@ -193,7 +194,7 @@ Json OptimumJson(const NeuronConfig& config) {
   return json;
 }
 
-// NxDI takes its defaults for absent keys; these are the ones that describe shapes and shards.
+// NxDI has defaults for absent keys; these are the ones that describe shapes and shards.
 Json NxdiJson(const NeuronConfig& config, Json top) {
   top.erase("torch_dtype");
   top.erase("dtype");

@@ -62,7 +62,7 @@ class RolloutBuilder {
 
   void AddParam(uint32_t i) {
     const Fused fused = models::RowOf(param(i).role).fused;
-    if (fused == Fused::kQkv || fused == Fused::kExperts) {  // added with the first of them
+    if (fused == Fused::kQkv || fused == Fused::kExperts) {  // added with the first one
       if (!param(i).Leads()) return;
       return fused == Fused::kQkv ? AddQkv(i) : AddExperts(i);
     }
@@ -75,7 +75,7 @@ class RolloutBuilder {
     if (is_weight(i) && IsTransposed(param(i).role)) TransposeStored(tensors_.back());
   }
 
-  // A parameter that bundles hold in parts: q, k and v in one matrix, or gate and up.
+  // Adds a parameter that bundles hold in parts: q, k and v in one matrix, or gate and up.
   void AddSplit(uint32_t i, const std::vector<std::string>& names) {
     const models::ParamCut& cut = model_.cuts[param(i).cut];
     const bool heads = models::IsHead(cut.segments.front().of);
@@ -144,7 +144,7 @@ class RolloutBuilder {
   std::vector<TensorLayout> tensors_;
 };
 
-// Models with experts are built without padding, but for their heads.
+// Models with experts are built without padding, except of their heads.
 Status CheckExperts(const models::Model& model, const Geometry& geometry) {
   const models::ModelConfig& config = model.config;
   if (config.experts == 0) return OkStatus();
@@ -167,7 +167,7 @@ Status CheckExperts(const models::Model& model, const Geometry& geometry) {
   return OkStatus();
 }
 
-// What the text of the family must agree with, so that its "split" lines can be followed.
+// The text of the family must be consistent with this, or its "split" lines cannot be followed.
 Status CheckSplits(const models::Model& model) {
   for (const models::Param& param : model.params) {
     const size_t names = models::SplitBy(*model.config.family, "bundle", param.name).size();

@@ -1,5 +1,5 @@
-// How rollout bundles (NxDI and optimum-neuron) lay a model out over tensor parallel ranks.
-// Facts and sources: FORMAT.md beside this file.
+// The layout of a model in rollout bundles (NxDI and optimum-neuron) over tensor parallel ranks.
+// Facts and sources: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::rollout {
 
-// The program whose bundle it is.
+// The program that makes and reads the bundle.
 enum class Flavor : uint8_t { kOptimum, kNxdi };
 std::string_view FlavorName(Flavor flavor);  // "optimum", "nxdi"
 
@@ -30,15 +30,15 @@ struct Geometry {
   bool expert_ranks = true;
 };
 
-// The tensors of one rank, sorted as the model's state dict. Names have no leading "model.".
+// The tensors of one rank, in the order of the model's state dict. Names have no leading "model.".
 // Padding heads, vocabulary, hidden and intermediate columns are zero fills; rank tensors are I32
 // constants. A tied model stores lm_head.weight as a replica of the embedding. kUnsupported with
 // the reason when there are experts and something cannot be split evenly (such models are not
-// padded, but for their heads), or the flavor's program cannot hold the model.
+// padded, except their heads), or the flavor's program cannot hold the model.
 Result<std::vector<TensorLayout>> RankTensors(const models::Model& model, const Geometry& geometry,
                                               int rank);
 
-// kUnsupported, naming the family, when no program makes bundles of it that we know.
+// kUnsupported, naming the family, when no known program makes bundles of it.
 Status CheckFamily(const models::ModelConfig& config);
 
 std::string ShardFileName(int rank);  // "tp3_sharded_checkpoint.safetensors"

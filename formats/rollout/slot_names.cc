@@ -80,7 +80,7 @@ Status PointTo(const std::string& weights, const std::string& slot, bool sync) {
   if (::rename(next.c_str(), weights.c_str()) != 0) {
     const int failure = errno;
     ::unlink(next.c_str());
-    // Where NFS lost the answer it did rename, and says of the second try that it failed.
+    // If NFS lost the reply, the rename was done, and the retry fails.
     if (!LeadsTo(weights, slot))
       return OutputError(fmt::format("rename {} to it", next), failure).in(weights);
   }

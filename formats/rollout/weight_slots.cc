@@ -26,23 +26,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLockName[] = ".weights.lock";
-constexpr char kGivenUp[] = ".removed";  // what kHalfDone is renamed to: its writer cannot publish
+constexpr char kGivenUp[] = ".removed";  // new name of kHalfDone: its writer cannot publish
 constexpr uint64_t kMaxMarkBytes = 4096;
 
-// Seconds. A client of NFS may follow the old link for a minute (acdirmax, nfs(5)), and then loads.
+// Seconds. An NFS client may follow the old link for a minute (acdirmax, nfs(5)), and then still
+// has to load.
 constexpr int64_t kKeepRetired = 120;
-// A writer of another machine that has touched nothing for so long is taken for dead. If it lives,
-// it cannot publish any more.
+// A writer of another machine that has changed nothing for so long is considered dead. If it is
+// alive, it can no longer publish.
 constexpr int64_t kWriterIsDead = 30 * 60;
 constexpr int64_t kWriterIsAlive = 60;
 
-// A foreign folder may forbid to remove what is in it; here it is ours to remove.
+// A foreign folder may forbid the removal of its contents; here it is ours to remove.
 void AllowRemoval(const std::string& path) {
   std::error_code ignored;
   fs::permissions(path, fs::perms::owner_all, fs::perm_options::add | fs::perm_options::nofollow,
                   ignored);
   const Result<std::vector<TreeEntry>> entries = ListTree(path);
-  if (!entries.ok()) return;  // RemoveSlot says why it fails
+  if (!entries.ok()) return;  // RemoveSlot reports it
   for (const TreeEntry& entry : *entries)
     if (entry.kind == PathKind::kFolder)
       fs::permissions(JoinPath(path, entry.path), fs::perms::owner_all, fs::perm_options::add,
@@ -55,7 +56,7 @@ Status RemoveSlot(const std::string& path) {
   return RemoveTree(path);
 }
 
-// By somebody who takes no lock.
+// Whether a program without a lock uses a file of the slot.
 Result<bool> HasAFileInUse(const std::string& slot) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(slot));
   for (const std::string& name : names) {
@@ -68,13 +69,13 @@ Result<bool> HasAFileInUse(const std::string& slot) {
   return false;
 }
 
-// Who writes a slot that is not whole.
+// The writer of a slot that is not whole.
 struct Writer {
   Owner owner;
   Alive alive = Alive::kUnknown;
   int64_t last_change = 0;
 };
-// nullopt: the slot is whole. What cannot be read counts as the mark of somebody unknown.
+// nullopt: the slot is whole. A mark that cannot be read counts as an unknown writer's.
 std::optional<Writer> WriterOf(const std::string& slot) {
   const Result<std::string> mark = ReadSmallFile(JoinPath(slot, kHalfDone), kMaxMarkBytes);
   if (!mark.ok() && mark.error().code() == Errc::kNotFound) return std::nullopt;
@@ -85,21 +86,21 @@ std::optional<Writer> WriterOf(const std::string& slot) {
     writer.alive = AskAlive(*owner);
   }
   const Result<std::vector<std::string>> names = ListIfThere(slot);
-  if (!names.ok()) writer.alive = Alive::kYes;  // as far as one can see
+  if (!names.ok()) writer.alive = Alive::kYes;  // assume so
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>())
     writer.last_change = std::max(writer.last_change, ChangedAt(JoinPath(slot, name)));
   return writer;
 }
 
-// Whether nobody of this machine reads the slot, as far as locks and leases tell.
+// Whether no process of this machine reads the slot, according to locks and leases.
 bool IsUnused(const std::string& slot, FolderLock::State lock) {
   if (lock != FolderLock::State::kHeld) return false;
   const Result<bool> in_use = HasAFileInUse(slot);
   return in_use.ok() && !*in_use;
 }
 
-// Of a file system that others have mounted too: whether the slot is old enough to go. Who renames
-// the mark has it for himself: its writer, if it lives after all, finds it missing and ends.
+// For a file system that others have mounted too: whether the slot is old enough to remove. The
+// process that renames the mark owns it: its writer, if still alive, finds it missing and ends.
 bool IsForgotten(const std::string& slot, FolderLock::State lock, int64_t now) {
   if (lock == FolderLock::State::kBusy) return false;
   const std::optional<Writer> writer = WriterOf(slot);
@@ -108,7 +109,7 @@ bool IsForgotten(const std::string& slot, FolderLock::State lock, int64_t now) {
   return ::rename(JoinPath(slot, kHalfDone).c_str(), JoinPath(slot, kGivenUp).c_str()) == 0;
 }
 
-// What killed runs left: links with the names of slots, or on their way to become `weights`.
+// Removes what killed runs left: links with the names of slots, or meant to become `weights`.
 void RemoveLinks(const std::string& parent) {
   const Result<std::vector<std::string>> names = ListFolder(parent);
   if (!names.ok()) return;
@@ -127,16 +128,16 @@ std::vector<std::string> WithMark(std::vector<std::string> files) {
 }  // namespace
 
 Result<PinnedWeights> PinWeights(const std::string& weights) {
-  constexpr int kAttempts = 1000;  // each needs another switch, or removal, in between
+  constexpr int kAttempts = 1000;  // each needs another switch or removal in between
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (attempt > 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     NXDKIT_ASSIGN(const std::string folder, Resolve(weights));
     Result<FolderLock> lock = FolderLock::Try(folder, FolderLock::Mode::kShared);
     NXDKIT_ASSIGN(const std::string now, Resolve(weights));
-    // Only whether to try again.
+    // Decides only whether to try again.
     if (!lock.ok() && (KindForHint(now) == PathKind::kFolder || now != folder)) continue;
     if (!lock.ok()) return std::move(lock).error();
-    // Busy: retired since the link was read, and being overwritten.
+    // Busy: retired since the link was read, and now being overwritten.
     if (lock->state() == FolderLock::State::kBusy || !lock->IsAt(now)) continue;
     NXDKIT_ASSIGN(const bool half_done, IsThere(JoinPath(folder, kHalfDone)));
     return PinnedWeights{folder, half_done, std::make_shared<const FolderLock>(*std::move(lock))};
@@ -146,7 +147,7 @@ Result<PinnedWeights> PinWeights(const std::string& weights) {
 }
 
 Error HalfWritten(const std::string& folder) {
-  return Corrupt("half written: a refresh of these weights was cut short")
+  return Corrupt("half written: a refresh of these weights was interrupted")
       .in(folder)
       .hint("refresh the bundle again (nxd-convert --into)");
 }
@@ -177,7 +178,7 @@ Result<std::unique_ptr<SlotUpdate>> SlotUpdate::Begin(const std::string& weights
   update->parent_ = ParentPath(weights);
   update->options_ = options;
   NXDKIT_TRY(update->TakeWriterLock());
-  // Without locks nobody can tell who reads: as if they were on other machines.
+  // Without locks readers are unknown, as if they were on other machines.
   if (!update->writer_lock_is_ours_) update->options_.shared = true;
   NXDKIT_ASSIGN(std::string repaired, Repair(weights, options.sync));
   if (!repaired.empty()) update->notes_.push_back(std::move(repaired));
@@ -204,7 +205,7 @@ SlotUpdate::~SlotUpdate() {
   if (writer_lock_is_ours_) (void)!::ftruncate(writer_lock_.fd(), 0);  // our pid
 }
 
-// The file stays: to remove it would let a third process lock another file of the same name.
+// The file stays: if it were removed, a third process could lock another file of the same name.
 Status SlotUpdate::TakeWriterLock() {
   const std::string path = JoinPath(parent_, kLockName);
   NXDKIT_ASSIGN(writer_lock_, File::OpenWrite(path));
@@ -248,7 +249,7 @@ Status SlotUpdate::AdoptPlainFolder() {
   if (adopted.in_steps)
     notes_.push_back(
         "weights was a plain folder and is a link now; the file system cannot do that in one step: "
-        "who opened it just then found it missing");
+        "a program that opened it at that moment found it missing");
   return OkStatus();
 }
 
@@ -268,7 +269,7 @@ Status SlotUpdate::Choose() {
   return Make();
 }
 
-// False when readers hold it, and when nobody can tell.
+// False when readers hold it, or this is unknown.
 Result<bool> SlotUpdate::Lock(const std::string& slot) {
   NXDKIT_ASSIGN(FolderLock lock, FolderLock::Try(slot, FolderLock::Mode::kExclusive));
   if (lock.state() != FolderLock::State::kHeld) return false;
@@ -277,18 +278,18 @@ Result<bool> SlotUpdate::Lock(const std::string& slot) {
   return true;
 }
 
-// False when somebody uses it, with or without a lock.
+// False when another process uses it, with or without a lock.
 Result<bool> SlotUpdate::Take(const std::string& slot) {
   NXDKIT_ASSIGN(const bool locked, Lock(slot));
   if (!locked) return false;
-  reused_ = true;  // whatever comes now, it is not ours to remove
+  reused_ = true;  // from here on it is not ours to remove
   NXDKIT_ASSIGN(const bool in_use, HasAFileInUse(slot));
   if (in_use) lock_.reset();
   if (in_use) path_.clear();
   return !in_use;
 }
 
-// Of two writers that cannot see each other's locks, one makes the folder, the other the next.
+// If two writers cannot see each other's locks, one makes this folder, the other the next.
 Status SlotUpdate::Make() {
   constexpr int kAttempts = 100;
   reused_ = false;
@@ -304,7 +305,7 @@ Status SlotUpdate::Make() {
   return Error(Errc::kIo, "other processes keep making slots here").in(parent_);
 }
 
-// It is there before the first byte changes.
+// The mark is there before the first byte changes.
 Status SlotUpdate::Mark() {
   const std::string mark = JoinPath(path_, kHalfDone);
   const std::string owner = ThisProcess().ToText();
@@ -315,12 +316,12 @@ Status SlotUpdate::Mark() {
   return options_.sync ? SyncFolder(path_) : OkStatus();
 }
 
-// Instead of a lock. Of two that begin at once the one with the lower number goes on.
+// Replaces a lock. When two begin at once, the one with the lower number goes on.
 Status SlotUpdate::CheckNobodyWrites() const {
   const int64_t now = ChangedAt(JoinPath(path_, kHalfDone));
   NXDKIT_ASSIGN(const std::vector<std::string> slots, ListSlots(weights_));
   for (const std::string& slot : slots) {
-    if (slot == path_) return OkStatus();  // by number: those after it are younger
+    if (slot == path_) return OkStatus();  // by number: later ones are younger
     const std::optional<Writer> writer = WriterOf(slot);
     if (!writer || !MayLive(writer->alive, writer->last_change, now, kWriterIsAlive)) continue;
     return Error(Errc::kIo, fmt::format("another process is refreshing this bundle (pid {} on {})",
@@ -330,8 +331,8 @@ Status SlotUpdate::CheckNobodyWrites() const {
   return OkStatus();
 }
 
-// What will not be overwritten goes, and so do files that have a second name elsewhere: overwriting
-// them would change that one too.
+// Removes files that will not be overwritten, and files that also have a name elsewhere:
+// overwriting them would change that one too.
 Status SlotUpdate::Clear() const {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(path_));
   for (const std::string& name : names) {
@@ -350,27 +351,27 @@ Status SlotUpdate::Publish() {
   if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
   if (::unlink(mark.c_str()) != 0) return OutputError("remove the mark", errno).in(mark);
   if (options_.sync) NXDKIT_TRY(SyncFolder(path_));
-  if (lock_) lock_->Release();  // from the switch on, readers lock it
+  if (lock_) lock_->Release();  // after the switch, readers lock it
   const Status switched = PointTo(weights_, path_, options_.sync);
-  // Also when only the sync of it failed: readers have the slot.
+  // Also if only its sync failed: readers have the slot.
   done_ = switched.ok() || LeadsTo(weights_, path_);
   NXDKIT_TRY(switched);
   const std::string previous = std::exchange(current_, path_);
-  // When it was retired, by the clock that stamps files there.
+  // The time of retirement, by the clock of that file system.
   if (options_.shared) (void)!::utimensat(AT_FDCWD, previous.c_str(), nullptr, 0);
   Tidy(previous);
   return OkStatus();
 }
 
-// Retired versions go when nobody holds them, but for `keep`, the next refresh's slot. What cannot
-// be removed now is tried again by the next run.
+// Removes retired versions that nobody holds, except `keep`, the next refresh's slot. The next run
+// tries again to remove those that cannot be removed now.
 void SlotUpdate::Tidy(const std::string& keep) const {
   const Result<std::vector<std::string>> retired = Retired();
   if (!retired.ok()) return;
   const int64_t now = ChangedAt(options_.shared && !done_ ? JoinPath(path_, kHalfDone) : weights_);
   for (const std::string& slot : *retired) {
     if (slot == path_ || slot == keep) continue;
-    // Held until it is gone: a reader that comes now finds it busy.
+    // Held until the slot is removed: a new reader finds it busy.
     const Result<FolderLock> lock = FolderLock::Try(slot, FolderLock::Mode::kExclusive);
     if (!lock.ok()) continue;
     if (options_.shared ? IsForgotten(slot, lock->state(), now) : IsUnused(slot, lock->state()))

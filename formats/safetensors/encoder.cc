@@ -40,11 +40,11 @@ class Encoder : public FileEncoder {
   uint64_t file_bytes_;
 };
 
-// A JSON string: short escapes, \u00xx for the other control characters, all else raw.
-// `text` must be UTF-8.
+// A JSON string: short escapes, \u00xx for other control characters, the rest raw. `text` must be
+// UTF-8.
 std::string Json(const std::string& text) { return nlohmann::json(text).dump(); }
 
-// dtype descending, then name ascending: every tensor of 16 bits or more is aligned that way.
+// Dtype descending, then name ascending, which aligns every tensor of 16 bits or more.
 std::vector<size_t> FileOrder(const std::vector<OutputTensor>& tensors) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -71,7 +71,7 @@ Status CheckNames(const std::vector<OutputTensor>& tensors) {
   return BadUsage("two tensors of one name").on(*twin);
 }
 
-// Packed bytes of a tensor that the format can hold.
+// Packed bytes of a tensor, if the format can hold it.
 Result<uint64_t> TensorBytes(const OutputTensor& tensor) {
   if (static_cast<int>(tensor.dtype) >= kSafetensorsDtypeCount)
     return BadUsage("safetensors has no dtype {}", Name(tensor.dtype)).on(tensor.name);

@@ -1,4 +1,4 @@
-// Safetensors files to be written, byte for byte as the reference writes them.
+// Writes safetensors files, byte for byte as the reference writes them.
 #pragma once
 
 #include <map>

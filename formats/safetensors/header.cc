@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kBlockBytes = size_t{64} << 10;
 constexpr size_t kMaxShownDims = 8;
 
-// Length of the character that the last bytes of `text` begin but do not end; 0 when there is none.
+// Length of the incomplete character at the end of `text`; 0 when there is none.
 size_t OpenTail(std::string_view text) {
   for (size_t length = 1; length <= 3 && length <= text.size(); ++length) {
     const auto byte = static_cast<unsigned char>(text[text.size() - length]);
@@ -35,7 +35,7 @@ size_t OpenTail(std::string_view text) {
 
 Status CheckUtf8(const File& file, uint64_t bytes) {
   std::vector<char> block(std::min<uint64_t>(bytes, kBlockBytes));
-  size_t carried = 0;  // bytes of a character that the block before cut in two
+  size_t carried = 0;  // bytes of a character that the block boundary cut in two
   for (uint64_t done = 0; done < bytes;) {
     const auto fresh =
         static_cast<size_t>(std::min<uint64_t>(block.size() - carried, bytes - done));
@@ -55,7 +55,7 @@ Status CheckUtf8(const File& file, uint64_t bytes) {
   return OkStatus();
 }
 
-// Two tensors of one name: the reference lets the last one win, and never checks the others.
+// Rejects two tensors of one name: the reference lets the last one win and never checks the others.
 // Sorts hashes, not names: 1.5 million tensors take 24 MB and a tenth of a second.
 Status CheckUniqueNames(const Header& header) {
   struct Item {
@@ -86,7 +86,7 @@ Status CheckUniqueNames(const Header& header) {
       .at(header.places[twin[1].index].offset);
 }
 
-// Of two entries with one key the last one counts, as in the reference.
+// When two entries have one key, the last one counts, as in the reference.
 void SortMetadata(std::vector<std::pair<std::string, std::string>>& metadata) {
   std::reverse(metadata.begin(), metadata.end());
   std::stable_sort(metadata.begin(), metadata.end(),
@@ -106,7 +106,7 @@ std::string DimsText(const Shape& shape) {
   return text + "]";
 }
 
-// Brings the entries into file order, which they are in already unless the file is odd.
+// Brings the entries into file order; they are in it already unless the file is odd.
 void SortByOffsets(Header& header) {
   const size_t count = header.tensors.size();
   const auto key = [&](size_t i) {
@@ -141,7 +141,7 @@ std::optional<uint64_t> Product(const Shape& shape) {
   return product;
 }
 
-// `expected` is where the entry before it ended.
+// `expected` is where the previous entry ended.
 Status CheckEntry(const StoredTensor& tensor, uint64_t end, uint64_t expected) {
   const uint64_t begin = tensor.offset;
   if (begin != expected)

@@ -22,7 +22,7 @@ std::string Quoted(std::string_view text) {
   return fmt::format("a string of {} bytes", text.size());
 }
 
-// What the next event belongs to.
+// Where in the header the next event belongs.
 enum class Place {
   kRoot,     // the object around everything
   kTensors,  // its keys
@@ -33,13 +33,13 @@ enum class Place {
   kDims,         // its items
   kOffsets,      // the array
   kOffsetItems,  // its items
-  kUnknown,      // a field that is to be skipped, at any depth
+  kUnknown,      // a field to skip, at any depth
   kMetadata,     // null or the object
   kMetadataKeys,
   kMetadataValue,
 };
 
-// What has to be at a place.
+// The expected content of a place, for messages.
 std::string_view Expectation(Place place) {
   constexpr std::string_view kTensor = "a tensor is an object with dtype, shape and data_offsets";
   constexpr std::string_view kMetadata = "__metadata__ is null or an object of strings";

@@ -15,7 +15,7 @@
 namespace nxdkit::safetensors {
 namespace {
 
-// The header's length, held against the limit first and the file second: the reference's order.
+// The header's length, checked against the limit first and the file second: the reference's order.
 Result<uint64_t> ReadLength(const File& file) {
   if (file.bytes() < kLengthBytes)
     return Corrupt("HeaderTooSmall: the file has {} bytes, the header's length alone takes {}",
@@ -60,7 +60,7 @@ Result<TensorFile> Open(const std::string& path) {
 }
 
 Result<bool> LooksLikeSafetensors(const std::string& path) {
-  // The length alone says little: what follows has to be the start of a JSON text.
+  // The length alone says little: the start of a JSON text must follow.
   NXDKIT_ASSIGN(const std::string start, ReadStart(path, kLengthBytes + 1));
   if (start.size() <= kLengthBytes) return false;
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));

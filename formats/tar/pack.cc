@@ -24,8 +24,8 @@ namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
 constexpr int kBlockBytesOut = 256 << 10;
-// No padding after the archive: 10 KiB blocks are for tape drives, and zstd takes zeros behind its
-// last frame for damage.
+// No padding after the archive: blocks of 10 KiB are for tape drives, and zstd takes zeros after
+// its last frame for damage.
 constexpr int kLastBlockBytes = 1;
 
 // In the order of Compression.
@@ -47,11 +47,11 @@ struct Member {
 
 struct Listing {
   std::vector<Member> members;
-  // Of bundles that may be refreshed meanwhile: one version of each is listed and read.
+  // For bundles that may be refreshed meanwhile: one version of each is listed and read.
   std::vector<rollout::PinnedWeights> pinned;
 };
 
-// Where the files of a folder are listed and read.
+// The folder from which files are listed and read.
 Result<std::string> PlaceOf(const std::string& folder, Listing& out) {
   NXDKIT_ASSIGN(const bool are_weights, rollout::AreWeights(folder));
   if (!are_weights) return folder;
@@ -62,7 +62,7 @@ Result<std::string> PlaceOf(const std::string& folder, Listing& out) {
   return place;
 }
 
-// Sorted by name, folders before what is in them. Links are followed, so a depth is needed.
+// Sorted by name, folders before their contents. Links are followed, so depth is limited.
 Status List(const std::string& given, const std::string& prefix, size_t depth, Listing& out) {
   NXDKIT_ASSIGN(const std::string folder, PlaceOf(given, out));
   if (depth > kMaxDepth)
@@ -71,12 +71,13 @@ Status List(const std::string& given, const std::string& prefix, size_t depth, L
         .in(folder);
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   for (const std::string& name : names) {
-    // The slots of a refreshed bundle: the current one is packed as what `weights` leads to.
+    // The slots of a bundle that is refreshed: the current one is packed as the target of
+    // `weights`.
     if (name.starts_with(".weights.")) continue;
     Member member{prefix + name, JoinPath(folder, name)};
     NXDKIT_ASSIGN(const PathKind kind, KindOf(member.path).in(JoinPath(given, name)));
     if (kind == PathKind::kMissing)
-      return NotFound("it went away while the folder was listed").in(JoinPath(given, name));
+      return NotFound("it disappeared while the folder was listed").in(JoinPath(given, name));
     if (kind == PathKind::kOther)
       return Unsupported("neither a file nor a folder").in(JoinPath(given, name));
     member.folder = kind == PathKind::kFolder;
@@ -100,13 +101,13 @@ Status ListInput(const std::string& path, Listing& out) {
     return OkStatus();
   }
   NXDKIT_TRY(List(path, "", 0, out));
-  // One file and nothing else would be the archive of a file.
+  // A single file would look like the archive of a file.
   if (out.members.size() == 1 && !out.members.front().folder)
     out.members.insert(out.members.begin(), {".", path, true, 0});
   return OkStatus();
 }
 
-// Where the archive's bytes go: one after the other, to a file or to standard output.
+// The destination of the archive's bytes, in order: a file or standard output.
 struct Target {
   int fd = -1;
   std::string path;
@@ -124,7 +125,7 @@ struct Target {
   }
 };
 
-// What libarchive writes, on its way to the target.
+// libarchive's output, on its way to the target.
 struct Stream {
   Compressor compressor;
   StreamSum sum;
@@ -154,7 +155,7 @@ Error WriteError(archive* writer, const Stream& stream, const std::string& path)
 Result<Writer> OpenWriter(Stream& stream, const std::string& path) {
   Writer writer(archive_write_new(), archive_write_free);
   if (!writer) return OverLimit("the system gave no memory");
-  // ustar headers, with pax records only for what does not fit them.
+  // ustar headers, with pax records only for values that do not fit.
   int status = archive_write_set_format_pax_restricted(writer.get());
   status = std::min(status, archive_write_set_bytes_per_block(writer.get(), kBlockBytesOut));
   status = std::min(status, archive_write_set_bytes_in_last_block(writer.get(), kLastBlockBytes));

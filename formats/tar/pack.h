@@ -1,4 +1,4 @@
-// PRIVATE: an archive of a folder or a file.
+// PRIVATE: packs a folder or a file.
 #pragma once
 
 #include <optional>
@@ -10,25 +10,26 @@ namespace nxdkit::tar {
 
 std::optional<Compression> CompressionFromName(
     std::string_view name);  // "tar", "tar.zst", "tar.gz"
-// By how a file's name ends; also ".tgz" and ".tzst".
+// By the end of a file name; also ".tgz" and ".tzst".
 std::optional<Compression> CompressionOf(std::string_view path);
 
 struct PackRequest {
   std::string input;   // a folder, or a file
   std::string output;  // kStream: to standard output, and not atomic
   Compression compression = Compression::kNone;
-  std::optional<int> level = std::nullopt;  // of the compression; absent: its own default
+  std::optional<int> level = std::nullopt;  // of the compression; absent: its default
   bool force = false;                       // replace an existing output
   bool sync = true;
   Hooks hooks = {};
 };
 
-// An archive of a file has it as its one entry, under its own name without folders; whatever has
-// exactly that is unpacked to a file. A folder that holds one file alone is packed with an entry of
-// its own, "./", so that it comes back as a folder.
-// Links inside the folder are followed: an archive has none. kUnsupported for what is neither a
-// file nor a folder. Of a rollout bundle that is refreshed meanwhile the archive has the version
-// that it found; kCorrupt when that was never finished.
+// An archive of a file has it as its only entry, named without folders; any such archive is
+// unpacked to a file. A folder with only one file is packed with an entry for itself, "./", so that
+// it is unpacked to a folder.
+//
+// Links inside the folder are followed: an archive has none. kUnsupported for anything but a file
+// or a folder. For a rollout bundle that is refreshed meanwhile, the archive has the version found
+// at the start; kCorrupt when that was never finished.
 Result<TransportReport> Pack(const PackRequest& request);
 
 }  // namespace nxdkit::tar

@@ -62,13 +62,13 @@ Result<bool> StreamCheck::Finish(uint64_t end) const {
   const uint64_t after =
       has_record || AfterData(last) == 0 ? after_data_ : sum_.bytes() + AfterData(last);
   if (after > end)
-    return Corrupt("{} bytes behind the end of the archive are not zeros", after - end).at(end);
+    return Corrupt("{} bytes after the end of the archive are not zeros", after - end).at(end);
   if (!has_record) return false;
   const auto expected = sum_.Record();
   if (std::ranges::equal(last, expected)) return true;
   const std::string_view found = TextOf(last).substr(kRecordMagic.size());
   const std::string_view wanted = TextOf(expected).substr(kRecordMagic.size());
-  // Two lines of a few characters; of damaged ones no more is shown.
+  // Two lines of a few characters; if damaged, no more than that is shown.
   const auto shown = [](std::string_view text) {
     std::string line(text.substr(0, std::min<size_t>(text.find('\0'), 40)));
     std::ranges::replace_if(

@@ -1,6 +1,5 @@
 // PRIVATE to formats/tar: the checksum of a plain archive, which has none of its own: a record of
-// ours behind its end, where POSIX lets an archive have bytes that nobody looks at. Facts:
-// FORMAT.md beside this file.
+// ours after its end, where POSIX allows bytes that readers ignore. Facts: FORMAT.md.
 #pragma once
 
 #include <array>
@@ -19,7 +18,7 @@ class StreamSum {
  public:
   void Add(std::span<const std::byte> bytes);
   uint64_t bytes() const { return bytes_; }
-  // What is written behind all that was added.
+  // The record for everything added, to be written after it.
   std::array<std::byte, kRecordBytes> Record() const;
 
  private:
@@ -27,18 +26,19 @@ class StreamSum {
   uint64_t bytes_ = 0;
 };
 
-// An archive as it is read, uncompressed: whether what comes last is the record, and agrees.
+// Checks whether an uncompressed archive ends with the record, and whether it is right.
 class StreamCheck {
  public:
   void Add(std::span<const std::byte> bytes);
-  // After all of it: whether there was a record. `end` is where the archive ends, by its zeros.
-  // kCorrupt for another sum, and for bytes behind the end that are neither zeros nor a record.
+  // Call after all bytes: whether there was a record. `end` is the end of the archive, by its
+  // zeros. kCorrupt for another sum, and for bytes after the end that are neither zeros nor a
+  // record.
   Result<bool> Finish(uint64_t end) const;
 
  private:
   void Sum(std::span<const std::byte> bytes);
 
-  StreamSum sum_;  // of all but what may be the record
+  StreamSum sum_;  // of all bytes except a possible record
   std::array<std::byte, kRecordBytes> last_{};
   size_t held_ = 0;          // bytes of last_
   uint64_t after_data_ = 0;  // one past the last byte of sum_ that is not zero

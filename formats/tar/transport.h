@@ -1,9 +1,9 @@
-// PRIVATE: any folder or file as one .tar, .tar.zst or .tar.gz stream, and back: how an artifact
-// travels to object stores and between machines. Streaming both ways; the bytes of an archive
+// PRIVATE: any folder or file as one .tar, .tar.zst or .tar.gz stream, and back, for moving
+// artifacts to object stores and between machines. Streaming both ways; the bytes of an archive
 // depend on names, contents and options only, not on times, owners or machines.
 //
-// What is read is not trusted: only plain files and folders below the output are made; links,
-// devices, absolute names, "..", and names that come twice are kCorrupt, and nothing is left.
+// Archives are not trusted: only plain files and folders below the output are made; links, devices,
+// absolute names, "..", and duplicate names are kCorrupt, and nothing is left.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace nxdkit::tar {
 
-// A name that stands for standard output or input.
+// The name of standard output or input.
 inline constexpr std::string_view kStream = "-";
 
 struct Hooks {
@@ -25,19 +25,19 @@ struct Hooks {
 };
 
 struct TransportReport {
-  bool single_file = false;  // what is outside the archive is a file, no folder
+  bool single_file = false;  // the archive is of a file, not a folder
   uint64_t files = 0;
   uint64_t bytes = 0;          // of the files
   uint64_t archive_bytes = 0;  // of the archive
-  bool has_checksum = false;   // over every byte of it: what was read is what was written
+  bool has_checksum = false;   // of every byte: what was read is what was written
 };
 
 inline constexpr size_t kMaxNameBytes = 4096;
 inline constexpr size_t kMaxDepth = 64;
 
-// A name inside an archive as a path below the output: no "." parts, no trailing "/", `strip`
-// leading parts dropped. Empty when nothing is left (the top folder itself). kCorrupt for an
-// absolute name, "..", NUL bytes, and what is over the limits.
+// A name inside an archive as a path below the output: no "." parts, no trailing "/", the first
+// `strip` parts dropped. Empty when nothing is left (the top folder itself). kCorrupt for an
+// absolute name, "..", NUL bytes, and names over the limits.
 Result<std::string> SafeName(std::string_view name, int strip);
 
 }  // namespace nxdkit::tar

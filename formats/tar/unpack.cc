@@ -36,7 +36,7 @@ uint64_t AddOrMost(uint64_t a, uint64_t b) {
 
 using Reader = std::unique_ptr<archive, int (*)(archive*)>;
 
-// The archive's bytes, read once from the first to the last.
+// The archive's bytes, read once in order.
 class Input {
  public:
   Input(const UnpackRequest& request, const File& file)
@@ -44,30 +44,30 @@ class Input {
         file_(file),
         decompressor_([this](std::span<std::byte> to) { return Read(to); }) {}
 
-  // The next bytes of the archive without its compression; none at its end.
+  // The next bytes of the decompressed archive; empty at its end.
   Result<std::span<const std::byte>> Next() {
     if (request_.hooks.poll) NXDKIT_TRY(request_.hooks.poll());
     NXDKIT_ASSIGN(const auto bytes, decompressor_.Next().in(request_.archive));
     check_.Add(bytes);
-    // Headers and padding of as many entries as there may be are not what a limit is for.
+    // The limit leaves room for the headers and padding of the maximum number of entries.
     NXDKIT_TRY(
         CheckSize(decompressor_.bytes_made() - std::min(decompressor_.bytes_made(), kAlwaysBytes)));
     return bytes;
   }
 
-  // kLimit when so many bytes come out of what was read.
+  // kLimit when this many output bytes are too many for the bytes read.
   Status CheckSize(uint64_t bytes) const {
     const uint64_t limit = request_.max_bytes.value_or(
         std::max(kAlwaysBytes, kMaxRatio * std::max(file_.bytes(), decompressor_.bytes_taken())));
     if (bytes <= limit) return OkStatus();
-    return OverLimit("what is in the archive has {} bytes at least, over the limit of {}", bytes,
-                     limit)
+    return OverLimit("the contents of the archive have at least {} bytes, over the limit of {}",
+                     bytes, limit)
         .in(request_.archive)
-        .hint("--max-unpacked takes more");
+        .hint("--max-unpacked allows more");
   }
 
-  // What is behind the end of the archive, which is at `end`: all the checksums. Whether there is
-  // one over every byte.
+  // Reads what follows the end of the archive, which is at `end`, and checks all checksums. Returns
+  // whether there is one over every byte.
   Result<bool> Finish(uint64_t end) {
     for (;;) {
       NXDKIT_ASSIGN(const auto bytes, Next());
@@ -103,7 +103,7 @@ class Input {
   StreamCheck check_;
 };
 
-// libarchive's reader of an input, which must stay where it is.
+// The state of libarchive's reader of an input; must not move.
 struct ReadState {
   Input& input;
   Status status;
@@ -121,7 +121,7 @@ la_ssize_t ReadInput(archive* reader, void* context, const void** bytes) {
   return ARCHIVE_FATAL;
 }
 
-// What stopped libarchive: what it read, or what it found.
+// The error that stopped libarchive: the input's, or its own.
 Error ReadError(archive* reader, const ReadState& state, const std::string& path) {
   if (!state.status.ok()) return state.status.error();
   const char* text = archive_error_string(reader);
@@ -174,10 +174,10 @@ struct Unpacker {
     return report;
   }
 
-  // Of a report with single_file.
+  // For a report with single_file.
   const std::string& OnlyFile() const { return written.front(); }
 
-  // Separately, so that the disk works on all files at once.
+  // Separate from writing, so that the disk works on all files at once.
   Status Sync() const {
     for (const std::string& name : written) {
       NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder, name)));
@@ -187,7 +187,7 @@ struct Unpacker {
     return OkStatus();
   }
 
-  // libarchive takes the end of the file for the end of the archive. An archive that was cut off
+  // libarchive accepts the end of the file as the end of the archive. An archive that was truncated
   // between two files lacks the block of zeros; padding alone is less than a block.
   Status CheckEnd(la_int64_t bytes) const {
     if (bytes >= kBlockBytes) return OkStatus();
@@ -236,7 +236,7 @@ struct Unpacker {
     const la_int64_t declared = archive_entry_size(entry);
     if (declared < 0) return Corrupt("a size of {} bytes", declared);
     const uint64_t bytes = static_cast<uint64_t>(declared);
-    // Of a stream nobody knows how much is still to come.
+    // The remaining size of a stream is unknown.
     if (request.archive != kStream || request.max_bytes)
       NXDKIT_TRY(state.input.CheckSize(AddOrMost(report.bytes, bytes)));
     NXDKIT_ASSIGN(File file, File::OpenWrite(JoinPath(folder, name)));
@@ -257,9 +257,9 @@ struct Unpacker {
       if (got < 0) return ReadError(reader, state, request.archive);
       if (got == 0) break;
       const std::span<const std::byte> part = std::span(buffer).first(static_cast<size_t>(got));
-      // What is not stored, because it is zeros, is written all the same.
+      // Holes, which are not stored, are written as zeros.
       NXDKIT_TRY(state.input.CheckSize(AddOrMost(report.bytes, at + part.size())));
-      if (part.size() > bytes - at) return Corrupt("more than the {} bytes it says", bytes);
+      if (part.size() > bytes - at) return Corrupt("more than the {} bytes it declares", bytes);
       NXDKIT_TRY(file.WriteAt(at, part));
       at += part.size();
       if (request.hooks.on_bytes) request.hooks.on_bytes(part.size());
@@ -269,7 +269,7 @@ struct Unpacker {
   }
 };
 
-// A bundle comes out as one that we make does: its weights are a link to their slot, so that the
+// An unpacked bundle is like one that we make: its weights are a link to their slot, so that the
 // first refresh has nothing to rename.
 Status MakeSlotOfABundle(const std::string& folder) {
   NXDKIT_ASSIGN(const bool is_bundle, rollout::LooksLikeBundle(folder));

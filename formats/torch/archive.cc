@@ -26,7 +26,7 @@ Result<std::string> ReadStart(const File& file, uint64_t bytes) {
   return ReadBytes(file, 0, std::min(bytes, file.bytes()));
 }
 
-// PROTO and a protocol number: every pickle of protocol 2 or newer.
+// PROTO and a protocol number start every pickle of protocol 2 or newer.
 bool StartsLikePickle(std::string_view start) {
   return start.size() >= 2 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5;
 }
@@ -38,7 +38,7 @@ Error NotAnArchive(std::string_view start) {
       start.substr(kTarMagicOffset, kTarMagic.size()) == kTarMagic)
     return Unsupported("a tar archive, as torch wrote them before version 0.1.10")
         .at(kTarMagicOffset)
-        .hint("load it with a torch of today, and save it again");
+        .hint("load it with a current torch, and save it again");
   std::string bytes;
   for (const char c : start.substr(0, 8))
     bytes += fmt::format("{}{:02x}", bytes.empty() ? "" : " ", static_cast<unsigned char>(c));
@@ -57,7 +57,7 @@ Result<Archive> ReadAny(std::shared_ptr<const File> file, const ReadOptions& opt
   return NotAnArchive(*start);
 }
 
-// Where trainers keep the weights beside the rest of a checkpoint.
+// The keys under which trainers keep the weights in a checkpoint.
 constexpr const char* kWrappers[] = {"model",       "state_dict", "module", "model_state_dict",
                                      "model_state", "network",    "net",    "weights"};
 
@@ -73,8 +73,8 @@ std::string KeyText(const PickleValue& key) {
   return "(key of another type)";
 }
 
-// The state dict: the root, or one level below. A trainer's dict may hold tensors beside the
-// weights (a step counter), so what lies under a known name comes first.
+// The state dict: the root, or one level below. A trainer's dict may hold tensors that are not
+// weights (a step counter), so dicts under a known name come first.
 Result<const PickleDict*> FindStateDict(const PickleValue& root, std::string* from = nullptr) {
   const PickleDict* top = root.dict();
   if (top == nullptr)
@@ -96,7 +96,7 @@ Result<const PickleDict*> FindStateDict(const PickleValue& root, std::string* fr
   if (others.size() == 1 && from) *from = others.front();
   if (others.size() == 1) return only;
   if (others.empty()) return Unsupported("the dict holds no tensor, and no dict in it does");
-  return Unsupported("{} dicts of tensors are in the file: {}; none has a name that weights have",
+  return Unsupported("{} dicts of tensors are in the file: {}; none has a usual name for weights",
                      others.size(), FirstNames(others, 5));
 }
 
@@ -148,7 +148,7 @@ std::span<const char* const> StateDictNames() { return kWrappers; }
 Result<TensorFile> FlattenStateDict(const Archive& archive, std::vector<std::string>* skipped,
                                     std::string* from) {
   NXDKIT_ASSIGN(const PickleDict* found, FindStateDict(archive.root, from).in(archive.path));
-  // What a trainer keeps beside the weights.
+  // The other entries of a trainer's dict.
   if (skipped != nullptr && found != archive.root.dict())
     for (const auto& [key, value] : *archive.root.dict())
       if (value.dict() != found) skipped->push_back(KeyText(key));

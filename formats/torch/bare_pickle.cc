@@ -12,7 +12,7 @@ namespace {
 Result<NodeId> Run(PickleGraph& graph, const GlobalTable& globals) {
   NXDKIT_ASSIGN(const PickleResult run, RunPickle(graph, PickleFlavor::kZip, globals));
   if (!graph.storages.empty())
-    return Unsupported("the pickle names a storage of a tensor, and there are none beside it")
+    return Unsupported("the pickle names a storage of a tensor, but has none with it")
         .at(graph.storages.front().pickle_offset);
   const size_t rest = graph.pickle().size() - run.bytes;
   if (rest != 0) return Corrupt("{} bytes after the end of the pickle", rest).at(run.bytes);
@@ -40,7 +40,7 @@ Result<std::unique_ptr<BareRecord>> BareRecord::Read(std::string_view pickle,
   const PickleGraph::RecordParts& parts = graph.AsRecord(root);
   if (!graph.TupleItems(parts.arguments).empty()) return Corrupt("a {} with arguments", name);
   if (!parts.state || graph.kind(*parts.state) != NodeKind::kDict)
-    return Corrupt("a {} whose state is no dict", name);
+    return Corrupt("a {} whose state is not a dict", name);
   out->state_ = *parts.state;
   out->reader_ = std::make_unique<ValueReader>(graph);
   return out;

@@ -1,4 +1,4 @@
-// PRIVATE: a file that is one pickle, without tensors, in the words of its own allow-list.
+// PRIVATE: a file that is one pickle without tensors, with an allow-list of its own.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,24 @@
 
 namespace nxdkit::torch {
 
-// Plain containers, and records of what `globals` names. Nothing is executed: what is not on the
-// list is kUnsupported, by name, at the offset in the pickle. So are tensors. kCorrupt for bytes
-// after the pickle's end.
+// Plain containers, and records of the globals in `globals`. Nothing is executed: a global that is
+// not on the list is kUnsupported, by name, at the offset in the pickle. So are tensors. kCorrupt
+// for bytes after the pickle's end.
 Result<PickleValue> ReadBarePickle(std::string_view pickle, const GlobalTable& globals);
 
-// The same of a pickle that is one record, whose attributes are read one by one: each may be a dict
-// of very many values, of which one at a time is a tree.
+// A pickle that is one record, whose attributes are read one at a time: each may be a dict of very
+// many values, of which only one at a time is held as a tree.
 class BareRecord {
  public:
   // kCorrupt for anything but a record of one of these classes, made without arguments, with a dict
-  // for its state. `pickle` must outlive it.
+  // as its state. `pickle` must outlive it.
   static Result<std::unique_ptr<BareRecord>> Read(std::string_view pickle,
                                                   const GlobalTable& globals,
                                                   std::span<const char* const> classes);
 
   // None for an attribute that is missing.
   Result<PickleValue> Value(std::string_view attribute);
-  bool Has(std::string_view attribute) const;  // and it is not None
+  bool Has(std::string_view attribute) const;  // and is not None
   // The items of an attribute that is a dict, in its order; kCorrupt when it is not one.
   Status ForEach(std::string_view attribute, const ValueReader::OnItem& f);
 

@@ -17,21 +17,21 @@ namespace {
 
 constexpr uint64_t kZip64LocalBytes = 4 + 16;  // id, length, two sizes
 constexpr uint64_t kPaddingHeaderBytes = 4;    // id, length
-constexpr uint16_t kPlainVersion = 10;         // what it takes to extract, by the zip specification
+constexpr uint16_t kPlainVersion = 10;  // version needed to extract, by the zip specification
 constexpr uint16_t kZip64Version = 45;
 
-// A record of the archive, stored (not deflated). Where it is in the file is decided before any of
+// A record of the archive, stored (not deflated). Its place in the file is decided before any of
 // its data is known.
 struct Record {
   std::string name;
-  std::string contents;         // of a record that is no tensor's
-  std::vector<uint64_t> parts;  // bytes of the tensors that the caller writes; none: `contents`
+  std::string contents;         // for a record that does not hold a tensor
+  std::vector<uint64_t> parts;  // tensor bytes that the caller writes; empty: `contents`
   uint64_t bytes = 0;           // of the data
   uint64_t header_offset = 0;   // both set by ZipEncoder
   uint64_t data_offset = 0;     // a multiple of zip::kDataAlignment
 };
 
-// `bytes` or an offset that its 32-bit field cannot hold.
+// Whether a size or an offset does not fit into its 32-bit field.
 bool Needs64(uint64_t value) { return value >= zip::kIn64; }
 
 uint64_t LocalHeaderBytes(const Record& record) {
@@ -50,7 +50,7 @@ class Bytes {
   Bytes& U16(uint64_t value) { return Number(static_cast<uint16_t>(value)); }
   Bytes& U32(uint64_t value) { return Number(static_cast<uint32_t>(value)); }
   Bytes& U64(uint64_t value) { return Number(value); }
-  // A number of 32 bits, or the sign that it is in the zip64 field.
+  // A number of 32 bits, or the marker that it is in the zip64 field.
   Bytes& U32Or64(uint64_t value) { return U32(Needs64(value) ? zip::kIn64 : value); }
   Bytes& Text(std::string_view text) {
     bytes_ += text;
@@ -144,7 +144,7 @@ class ZipEncoder : public FileEncoder {
     NXDKIT_CHECK(crcs.size() == tensors_.size());
     std::vector<Fragment> fragments;
     Bytes directory;
-    Bytes open;  // what follows the data of the last tensor
+    Bytes open;  // follows the data of the last tensor
     uint64_t open_offset = 0;
     auto tensor_crc = crcs.begin();
     for (const Record& record : records_) {

@@ -1,5 +1,5 @@
-// Torch archives to be written, all read back by torch.load(weights_only=True): a pickle,
-// one record for each tensor, and the zip around them. Format facts: FORMAT.md beside this file.
+// Writes torch archives, all of them readable by torch.load(weights_only=True): a pickle, one
+// record for each tensor, and the zip around them. Format facts: FORMAT.md.
 #pragma once
 
 #include <memory>
@@ -23,14 +23,15 @@ Result<std::unique_ptr<FileEncoder>> EncodeTensor(OutputTensor tensor,
 Result<std::unique_ptr<FileEncoder>> EncodeValue(const PickleValue& root,
                                                  std::vector<OutputTensor> tensors,
                                                  const std::string& archive_name);
-// A storage whose bytes are those of several tensors, one after the other: what a tensor of the
-// pickle holds that is no box of one parameter.
+// A storage whose bytes are those of several tensors, one after another, for a tensor of the pickle
+// that is not a box of one parameter.
 struct JoinedTensor {
-  OutputTensor as;                  // in the pickle
-  std::vector<OutputTensor> parts;  // together as many bytes
-  std::string bytes = {};           // or they are these
+  OutputTensor as;                  // the tensor in the pickle
+  std::vector<OutputTensor> parts;  // as many bytes in total
+  std::string bytes = {};           // or these bytes instead
 };
-// The same, TensorIndex values referring to `tensors`. The encoder's tensors are all parts.
+// EncodeValue with TensorIndex values that refer to the JoinedTensors. The encoder's tensors are
+// all their parts.
 Result<std::unique_ptr<FileEncoder>> EncodeJoined(const PickleValue& root,
                                                   std::vector<JoinedTensor> tensors,
                                                   const std::string& archive_name);

@@ -23,7 +23,7 @@ enum Part { kMagicPart, kProtocolPart, kSystemPart, kObjectPart, kKeysPart, kPar
 constexpr const char* kPartNames[] = {"magic number", "protocol version", "system information",
                                       "object", "storage keys"};
 
-// The bytes of the five pickles, and where each ends.
+// The bytes of the five pickles, and the end of each.
 struct Pickles {
   std::string bytes;
   size_t begins[kPartCount + 1] = {};
@@ -33,7 +33,8 @@ struct Pickles {
   }
 };
 
-// Nothing says how long the pickles are, so twice as much is read until the fifth STOP is seen.
+// The length of the pickles is not recorded, so twice as much is read each time until the fifth
+// STOP is found.
 Result<Pickles> ReadPickles(const File& file) {
   Pickles out;
   size_t position = 0;
@@ -59,7 +60,7 @@ Result<Pickles> ReadPickles(const File& file) {
   }
 }
 
-// A part that has been run: its graph, and what it built.
+// A part that has been run: its graph, and its result.
 struct Ran {
   PickleGraph graph;
   NodeId root = 0;

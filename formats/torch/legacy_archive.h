@@ -10,7 +10,7 @@
 
 namespace nxdkit::torch {
 
-// ReadArchive of such a file; errors lack the path.
+// ReadArchive for the legacy form; errors lack the path.
 Result<Archive> ReadLegacyArchive(std::shared_ptr<const File> file);
 
 }  // namespace nxdkit::torch

@@ -45,7 +45,7 @@ Result<NodeId> CallOrderedDict(PickleGraph& graph, const Global& callee, Argumen
   return dict;
 }
 
-// Counter({value: count}): kept as the dict it is made of.
+// Counter({value: count}): kept as its dict.
 Result<NodeId> CallCounter(PickleGraph& graph, const Global& callee, Arguments arguments) {
   if (arguments.empty()) return graph.Container(NodeKind::kDict);
   if (arguments.size() == 1 && graph.kind(arguments[0]) == NodeKind::kDict) return arguments[0];
@@ -99,7 +99,7 @@ Result<NodeId> CallSize(PickleGraph& graph, const Global& callee, Arguments argu
   return graph.Size(arguments[0]);
 }
 
-// The inner class of ShardedTensor, which is named by getattr(ShardedTensor, "ProcessGroupState").
+// The inner class of ShardedTensor, named by getattr(ShardedTensor, "ProcessGroupState").
 Result<NodeId> InnerClass(PickleGraph& graph, const Global& callee, Arguments arguments) {
   static const Global kInner = {
       "torch.distributed._shard.sharded_tensor.api.ShardedTensor.ProcessGroupState",
@@ -118,7 +118,7 @@ Error NotCallable(const PickleGraph& graph, NodeId callee, std::string_view how)
   return Unsupported("{} of {} is not supported", how, graph.AsGlobal(callee).name);
 }
 
-// The attributes of a reference. Each class has these and no others.
+// The attributes of a reference. Each class has exactly these.
 constexpr std::array<std::string_view, 1> kReferenceAttributes = {"tid"};
 constexpr std::array<std::string_view, 4> kInternalAttributes = {"tid", "shape", "dtype",
                                                                  "expert_model_parallel"};
@@ -157,7 +157,7 @@ Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments) {
   if (graph.kind(arguments) != NodeKind::kTuple)
     return Corrupt("REDUCE with a {} for arguments, expected a tuple", graph.kind_name(arguments));
   const Global& global = graph.AsGlobal(callee);
-  // A copy: a call may add tuples, and so move the place where their items are.
+  // A copy: a call may add tuples, which moves the items of this one.
   const std::span<const NodeId> tuple = graph.TupleItems(arguments);
   const std::vector<NodeId> values(tuple.begin(), tuple.end());
   if (global.kind == GlobalKind::kOrderedDict) return CallOrderedDict(graph, global, values);
@@ -209,7 +209,8 @@ Status Build(PickleGraph& graph, NodeId object, NodeId state) {
     return OkStatus();
   }
   if (kind == NodeKind::kReference) return BuildReference(graph, object, state);
-  // An OrderedDict's attributes, of which torch uses one, _metadata: no tensor, so left out.
+  // The attributes of an OrderedDict; torch uses one, _metadata, which is not a tensor and is left
+  // out.
   if (kind == NodeKind::kOrderedDict && graph.kind(state) == NodeKind::kDict) return OkStatus();
   return Unsupported("BUILD of a {} from a {} is not supported", KindName(kind),
                      graph.kind_name(state));

@@ -1,5 +1,5 @@
-// PRIVATE: what a pickle's calls mean: REDUCE, NEWOBJ and BUILD on the globals of the allow-list.
-// Errors have no offset: the machine adds it.
+// PRIVATE: the meaning of a pickle's calls: REDUCE, NEWOBJ and BUILD on the globals of the
+// allow-list. Errors have no offset: the machine adds it.
 #pragma once
 
 #include "formats/torch/pickle_graph.h"
@@ -10,7 +10,7 @@ namespace nxdkit::torch {
 Result<NodeId> Call(PickleGraph& graph, NodeId callee, NodeId arguments);
 // callee.__new__(callee, *arguments)
 Result<NodeId> NewObject(PickleGraph& graph, NodeId callee, NodeId arguments);
-// A class that is not known, or a value of it: whatever is done with it is one again.
+// An unknown class, or a value of one: the result of anything done with it is another one.
 bool IsInert(const PickleGraph& graph, NodeId id);
 Status Build(PickleGraph& graph, NodeId object, NodeId state);  // object.__setstate__(state)
 

@@ -10,15 +10,15 @@
 namespace nxdkit::torch {
 namespace {
 
-// A walk of the tree may visit this much: 64 values or bytes of text for every byte of the pickle.
-// Sharing in real files is small (a name, an empty dict); nested sharing grows by powers of two.
+// The limit of a walk of the tree: 64 values or bytes of text for every byte of the pickle. Sharing
+// in real files is small (a name, an empty dict); nested sharing grows by powers of two.
 constexpr uint64_t kMaxVisitsPerByte = 64;
 constexpr uint64_t kFreeVisits = 16 << 20;
 
-// A converted node, and what a walk of it costs.
+// A converted node, and the cost of walking it.
 struct Converted {
   PickleValue value;
-  uint64_t visits = 1;  // values and bytes of text, with all below
+  uint64_t visits = 1;  // values and bytes of text, including those below
   int height = 0;       // levels of containers below
 };
 
@@ -38,7 +38,7 @@ Converted OfGlobal(const Global& global) {
   return Leaf(OpaqueObject{global.name});
 }
 
-// Which values are named more than once, or may be: only these are kept once they are converted.
+// Which values are, or may be, named more than once: only these are kept after their conversion.
 class Sharing {
  public:
   explicit Sharing(const PickleGraph& graph) : seen_(graph.size()), again_(graph.size()) {
@@ -53,7 +53,7 @@ class Sharing {
     if (kind == NodeKind::kRecord) {
       const PickleGraph::RecordParts& parts = graph.AsRecord(id);
       See(std::span(&parts.arguments, 1));
-      // The converter takes the arguments apart without a look at the tuple.
+      // The converter takes the arguments apart without looking at the tuple.
       See(graph.TupleItems(parts.arguments));
       if (parts.state) See(std::span(&*parts.state, 1));
       return;
@@ -110,8 +110,8 @@ class Converter {
         max_visits_);
   }
 
-  // Python lets a later pair replace an earlier one with an equal key. No pickler writes such, and
-  // two readers that disagree on which one counts would see two different files.
+  // Python lets a later pair replace an earlier one with an equal key. No pickler writes such a
+  // dict, and two readers that disagree on which pair counts would see two different files.
   Status CheckKeys(const std::vector<NodeId>& items) const {
     std::unordered_set<std::string_view> names;
     std::unordered_set<int64_t> numbers;
@@ -260,7 +260,7 @@ class ValueReader::Impl {
  private:
   const PickleGraph& graph_;
   Converter converter_;
-  uint64_t visits_ = 0;  // of all that was read
+  uint64_t visits_ = 0;  // of everything read
 };
 
 ValueReader::ValueReader(const PickleGraph& graph) : impl_(std::make_unique<Impl>(graph)) {}

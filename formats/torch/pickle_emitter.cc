@@ -66,7 +66,7 @@ void PickleEmitter::Long(const std::string& bytes) {
 
 void PickleEmitter::Float(double value) {
   Put(Op::kBinFloat);
-  PutNumber(__builtin_bswap64(std::bit_cast<uint64_t>(value)));  // big-endian, alone among them all
+  PutNumber(__builtin_bswap64(std::bit_cast<uint64_t>(value)));  // big-endian, unlike all others
 }
 
 uint32_t PickleEmitter::EndTuple(size_t count) {
@@ -82,7 +82,7 @@ void PickleEmitter::IntTuple(const Shape& values) {
 }
 
 // Protocol 2 has no bytes: Python encodes a string of code points below 256. For b"" it would name
-// the global bytes, which torch's weights_only refuses; the same call does it too.
+// the global bytes, which torch's weights_only refuses; the same call works for b"" too.
 void PickleEmitter::Bytes(const std::string& bytes) {
   Global("_codecs", "encode");
   std::string text;

@@ -1,4 +1,5 @@
-// PRIVATE: the words of a pickle of protocol 2, as Python's pickler spells them, and its memo.
+// PRIVATE: the instructions of a pickle of protocol 2, as Python's pickler writes them, and its
+// memo.
 #pragma once
 
 #include <concepts>
@@ -13,8 +14,8 @@
 
 namespace nxdkit::torch {
 
-// Appends to one growing pickle. Equal strings, and equal globals, are written once: after that
-// they are referred to by their memo number.
+// Appends to one growing pickle. Equal strings, and equal globals, are written once, and later
+// referred to by their memo number.
 class PickleEmitter {
  public:
   void Put(Op op) { out_.push_back(static_cast<char>(op)); }
@@ -23,21 +24,21 @@ class PickleEmitter {
     AppendLittle(value, out_);
   }
 
-  // Gives the value that was just written the next memo number; that number.
+  // Gives the value just written the next memo number, and returns it.
   uint32_t Memoize();
   void Get(uint32_t memo);
 
   void Global(const char* module, const std::string& name);
   void String(const std::string& text);
   void Int(int64_t value);
-  void Long(const std::string& bytes);  // as Int64ToLong and DecimalToLong give them
+  void Long(const std::string& bytes);  // from Int64ToLong or DecimalToLong
   void Float(double value);
   void Bytes(const std::string& bytes);
   void Size(const Shape& dims);
   void IntTuple(const Shape& values);
   void Reference(const TensorReference& reference);
-  // Ends a tuple whose `count` items were written (after a MARK when there are more than 3); the
-  // memo number it got, or 0 for the empty tuple, which gets none.
+  // Ends a tuple whose `count` items were written (after a MARK when there are more than 3).
+  // Returns its memo number, or 0 for the empty tuple, which gets none.
   uint32_t EndTuple(size_t count);
 
   std::string Take() { return std::move(out_); }

@@ -91,18 +91,18 @@ constexpr StorageRow kStorages[] = {
 };
 constexpr const char* kQuantizedStorages[] = {"QInt8Storage", "QInt32Storage", "QUInt8Storage",
                                               "QUInt4x2Storage", "QUInt2x4Storage"};
-// torch dtypes that no Dtype stands for: they may be saved as values, but no tensor has them here.
+// torch dtypes without a Dtype of ours: they may be saved as values, but no tensor has them here.
 constexpr const char* kOtherDtypes[] = {"qint8",      "qint32", "quint8",  "quint4x2", "quint2x4",
                                         "bits8",      "bits16", "bits1x8", "bits2x4",  "bits4x2",
                                         "bcomplex32", "uint1",  "uint2",   "uint3",    "uint4",
                                         "uint5",      "uint6",  "uint7",   "int1",     "int2",
                                         "int3",       "int4",   "int5",    "int6",     "int7"};
 
-// Of torch 2.4 to 2.15: classes by the modules that they were in. What is called or made here is
-// data: a name, arguments and state.
+// Classes of torch 2.4 to 2.15, by the modules that have held them. Calls of them, and objects
+// made, are data here: a name, arguments and state.
 struct ClassRow {
   const char* name;
-  std::array<const char*, 4> modules;  // with the dot after them
+  std::array<const char*, 4> modules;  // each with a dot at its end
 };
 constexpr char kTensor[] = "torch.distributed.tensor.";
 constexpr char kOldTensor[] = "torch.distributed._tensor.";
@@ -138,7 +138,7 @@ constexpr ClassRow kDistributed[] = {
     {"_remote_device", {"torch.distributed.remote_device."}},
 };
 
-// Whose attributes are looked at: the arguments of Megatron's scripts, DeepSpeed's numbers.
+// Classes whose attributes are read: the arguments of Megatron's scripts, DeepSpeed's numbers.
 constexpr ClassRow kTrainerRows[] = {
     {"Namespace", {"argparse."}},
     {"SimpleNamespace", {"types."}},
@@ -146,7 +146,7 @@ constexpr ClassRow kTrainerRows[] = {
     {"getattr", {"builtins."}},
 };
 
-// Modules, with the dot after them, and functions that run what a file says.
+// Modules, with a dot at the end, and functions that run code given in the file.
 constexpr std::string_view kRunningModules[] = {
     "os.",        "posix.", "nt.",        "sys.",    "subprocess.", "socket.", "shutil.",
     "importlib.", "runpy.", "pty.",       "pdb.",    "ctypes.",     "timeit.", "bdb.",
@@ -185,7 +185,7 @@ std::vector<Global> MakeTable() {
   return table;
 }
 
-// In the place of rows of the same names.
+// Replaces rows of the same names.
 void AddRecords(std::span<const ClassRow> rows, std::vector<Global>& table) {
   for (const ClassRow& row : rows)
     for (const char* module : row.modules) {
@@ -271,7 +271,7 @@ Result<const Global*> GlobalTable::Find(std::string_view module, std::string_vie
   const auto found = std::ranges::lower_bound(globals_, full, {}, &Global::name);
   const bool known = found != globals_.end() && found->name == full;
   if (!known && keeps_others_) {
-    static const Global kOther = {"a class that is not known", GlobalKind::kInert};  // constant
+    static const Global kOther = {"an unknown class", GlobalKind::kInert};  // constant
     if (!RunsCode(full)) return &kOther;
     return Unsupported("the pickle asks for {}, with which loading it would run code", full)
         .hint("nothing was run here; do not load the file with torch");

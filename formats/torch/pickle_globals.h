@@ -1,4 +1,4 @@
-// PRIVATE: allow-lists: every global a pickle may name, and what it stands for here.
+// PRIVATE: allow-lists: every global that a pickle may name, and its meaning here.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum class GlobalKind : uint8_t {
   kOrderedDict,
   kCounter,
   kSet,
-  kInnerClass,  // getattr(a class of the list, "NAME"): another class of the list
+  kInnerClass,  // getattr(listed class, "NAME"): another listed class
   kByteArray,
   kEncode,
   kNamedCall,  // a call gives an OpaqueObject of the global's name: complex, torch.device, ...
@@ -36,10 +36,10 @@ enum class GlobalKind : uint8_t {
   // Classes of references to tensors in other files.
   kReference,
   kInternalReference,
-  // A class or function of plain data: what it is called with, and the state that BUILD gives it,
-  // are kept under its name. Only other readers' lists have some.
+  // A class or function of plain data: its arguments, and the state that BUILD gives it, are kept
+  // under its name. Only the lists of other readers have such.
   kRecord,
-  // A class or function that nobody here knows. What it makes is a value without contents.
+  // An unknown class or function. A call of it gives a value without contents.
   kInert,
   // Known, and refused by name with a hint.
   kRefused,
@@ -52,17 +52,17 @@ struct Global {
   const char* hint = "";
 };
 
-// The list of one kind of pickle. Immutable; thread-safe.
+// The allow-list of one kind of pickle. Immutable; thread-safe.
 class GlobalTable {
  public:
-  // `needed_by`: "that plain tensors and containers need", for messages; `hint`: what to do about a
+  // `needed_by`, for messages: "that plain tensors and containers need"; `hint`: what to do about a
   // global that is not on the list.
   GlobalTable(std::vector<Global> globals, std::string needed_by, std::string hint);
-  // The same, and any other global is kInert but for those that run code when torch loads them,
+  // A table on which any other global is kInert, except those that run code when torch loads them,
   // which are refused.
   static GlobalTable OfAnything(std::vector<Global> globals);
-  // kUnsupported naming "module.name" for what is not on the list. The result lives as long as the
-  // table.
+  // kUnsupported naming "module.name" for a global that is not on the list. The result lives as
+  // long as the table.
   Result<const Global*> Find(std::string_view module, std::string_view name) const;
 
  private:
@@ -72,24 +72,24 @@ class GlobalTable {
   bool keeps_others_ = false;
 };
 
-// That of torch.load(weights_only=True) of torch 2.15, and the two reference classes of NxD's
+// The list of torch.load(weights_only=True) in torch 2.15, and the two reference classes of NxD's
 // checkpoints.
 const GlobalTable& TorchGlobals();
-// The same, and DTensor and ShardedTensor with what their pickles name, in torch 2.4 to 2.15:
-// records, of which a distributed tensor is one of kRebuildFromType, called with (kRebuildWrapper,
-// its class, arguments, state).
+// TorchGlobals, and DTensor and ShardedTensor with the globals that their pickles name, in torch
+// 2.4 to 2.15: records. A distributed tensor is a record of kRebuildFromType, called with
+// (kRebuildWrapper, its class, arguments, state).
 const GlobalTable& DistributedGlobals();
 inline constexpr char kRebuildFromType[] = "torch._tensor._rebuild_from_type_v2";
 inline constexpr char kRebuildWrapper[] = "torch._utils._rebuild_wrapper_subclass";
 inline constexpr char kDTensorClass[] = "torch.distributed.tensor.DTensor";
-// The same, and numpy's arrays as records: for what a run keeps beside its tensors.
+// DistributedGlobals, and numpy's arrays as records: for the state of a run outside its tensors.
 const GlobalTable& RunStateGlobals();
-// The same, with any other class as a value without contents: for what a trainer has put beside its
-// tensors. What is read of such a file is looked at value by value.
+// RunStateGlobals, with any other class as a value without contents: for the objects that a trainer
+// saves along with its tensors. Readers of such a file check value by value.
 const GlobalTable& AnyGlobals();
 void AddDtypes(std::vector<Global>& globals);  // All of torch's dtypes.
 
-// "FloatStorage"; nullptr for a dtype whose tensors are stored untyped.
+// "FloatStorage"; nullptr for a dtype whose storages are untyped.
 const char* StorageClassName(Dtype dtype);
 
 }  // namespace nxdkit::torch

@@ -1,4 +1,4 @@
-// PRIVATE: what the pickle machine builds: nodes in one arena, by number. A cycle does no harm
+// PRIVATE: the result of the pickle machine: nodes in one arena, by number. A cycle does no harm
 // here, and nothing recurses; pickle_convert.h turns the part that is reachable from the root into
 // a tree.
 #pragma once
@@ -43,7 +43,8 @@ enum class NodeKind : uint8_t {
 };
 const char* KindName(NodeKind kind);  // for messages: "list"
 
-// What a persistent id names. A view (legacy files only) begins `base` bytes into the storage.
+// The storage that a persistent id names. A view (legacy files only) begins `base` bytes into the
+// storage.
 struct StorageRef {
   uint32_t storage = 0;  // index into PickleGraph::storages
   uint64_t base = 0;
@@ -55,7 +56,7 @@ struct StorageRef {
 struct StorageClaim {
   std::string_view key;  // "0": the record data/0; points into the pickle
   uint64_t bytes = 0;
-  int64_t element_bytes = 1;  // of the class it was first named with
+  int64_t element_bytes = 1;  // of the class with which it was first named
   uint64_t pickle_offset = 0;
 };
 
@@ -83,7 +84,7 @@ class PickleGraph {
   NodeId Size(NodeId tuple) { return Add(NodeKind::kSize, 0, tuple); }
   NodeId Storage(const StorageRef& ref);
   NodeId Tensor(StoredTensor tensor, uint32_t storage);
-  // `called`: the result of a call (REDUCE); else an object that is only made (NEWOBJ).
+  // `called`: the result of a call (REDUCE); otherwise an object made by NEWOBJ.
   NodeId Record(const Global* global, NodeId arguments, bool called);
   NodeId Reference(bool internal) { return Add(NodeKind::kReference, internal, kNoTid); }
 
@@ -92,7 +93,7 @@ class PickleGraph {
   double AsFloat(NodeId id) const;
   std::string_view AsText(NodeId id) const;             // kString, kBytes, kOwnedBytes, kBigInt
   std::span<const NodeId> TupleItems(NodeId id) const;  // kTuple; kSize gives those of its tuple
-  // Of a list or set: the items; of a dict: key, value, key, value...
+  // The items of a list or set; for a dict: key, value, key, value...
   const std::vector<NodeId>& Items(NodeId id) const { return containers_[nodes_[id].payload]; }
   std::vector<NodeId>& Items(NodeId id) { return containers_[nodes_[id].payload]; }
   const Global& AsGlobal(NodeId id) const { return *globals_[nodes_[id].payload]; }  // or kOpaque
@@ -114,16 +115,16 @@ class PickleGraph {
   void SetTid(NodeId id, int64_t tid) { nodes_[id].payload = static_cast<uint64_t>(tid); }
 
   // Some instructions copy a whole list, string or shape, which the pickle may hold only once.
-  // Honest pickles copy each one time; false when more was copied than the pickle has bytes.
+  // Honest pickles copy each one time; false when more has been copied than the pickle has bytes.
   bool PayForCopy(size_t count) { return (copied_ += count) <= pickle_.size(); }
 
-  // The number of the storage of this key, which is added to `storages` when it is new. kCorrupt
-  // when the pickle has claimed another size for it before.
+  // The number of the storage with this key, which is added to `storages` when new. kCorrupt when
+  // the pickle claimed another size for it before.
   Result<uint32_t> Claim(std::string_view key, uint64_t bytes, int64_t element_bytes,
                          uint64_t pickle_offset);
 
-  // Tensors in the order they were built; tensors[i].storage is null, and is to be filled with
-  // the storage storages[tensor_storages[i]].
+  // Tensors in the order built; tensors[i].storage is null, and is to be filled with the storage
+  // storages[tensor_storages[i]].
   std::vector<StoredTensor> tensors;
   std::vector<uint32_t> tensor_storages;
   std::vector<StorageClaim> storages;

@@ -21,8 +21,8 @@ namespace {
 constexpr uint64_t kNewestProtocol = 5;
 constexpr NodeId kNoNode = UINT32_MAX;
 
-// A byte of a pickle can be a node of 60 bytes in memory, or a container of 250. A tensor needs 25
-// nodes, one of them a container, so that two million tensors fit.
+// A byte of a pickle can become a node of 60 bytes in memory, or a container of 250. A tensor needs
+// 25 nodes, one of them a container, so two million tensors fit.
 constexpr size_t kMaxNodes = 64 << 20;
 constexpr size_t kMaxContainers = 4 << 20;
 
@@ -91,7 +91,7 @@ struct Machine {
     return Push(graph.Int(value));
   }
 
-  // Python 2 writes booleans of protocol 1, and integers over 32 bits, in this way.
+  // Python 2 writes the booleans of protocol 1, and integers over 32 bits, this way.
   Status PushInt(std::string_view line) {
     return line == "00" || line == "01" ? Push(graph.Bool(line == "01")) : PushDecimal(line);
   }
@@ -135,8 +135,8 @@ struct Machine {
     return Push(memo[index]);
   }
 
-  // Picklers number the memo 0, 1, 2..., and every number costs them a byte, so that no pickler
-  // writes a number larger than the offset; without this check it would cost us the memory.
+  // Picklers number the memo 0, 1, 2..., and every number costs them a byte, so no pickler writes a
+  // number larger than the offset; without this check a large one would cost memory.
   Status StoreMemo(uint64_t index, size_t offset) {
     if (index > offset)
       return Unsupported(
@@ -168,7 +168,7 @@ struct Machine {
     return Push(container);
   }
 
-  // `items` go into the container on top of the stack, which must be of the instruction's kind.
+  // Adds `items` to the container on top of the stack, which must be of the instruction's kind.
   Status AddToContainer(const Instruction& in, std::span<const NodeId> items) {
     const NodeId target = Top();
     if (IsInert(graph, target)) return OkStatus();
@@ -254,11 +254,11 @@ struct Machine {
         return PushLong(in.text);
       case Op::kFloat:
         return PushFloat(in.text);
-      // The one big-endian number of a pickle.
+      // The only big-endian number of a pickle.
       case Op::kBinFloat:
         return Push(graph.Float(std::bit_cast<double>(__builtin_bswap64(in.number))));
 
-      // Python 2's str: torch.load takes it for UTF-8.
+      // Python 2's str: torch.load reads it as UTF-8.
       case Op::kBinString:
       case Op::kShortBinString:
       case Op::kBinUnicode:

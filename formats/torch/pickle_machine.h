@@ -11,7 +11,7 @@
 
 namespace nxdkit::torch {
 
-// Pickles are read into memory; this bounds them. A real one has some 250 bytes per tensor.
+// Pickles are read into memory; this bounds them. Real ones have some 250 bytes per tensor.
 inline constexpr uint64_t kMaxPickleBytes = 256 << 20;
 
 struct PickleResult {

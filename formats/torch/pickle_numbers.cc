@@ -20,7 +20,7 @@ void Negate(std::vector<uint8_t>& bytes) {
   }
 }
 
-// Without bytes at the end that only repeat the sign.
+// `bytes` without those at the end that only repeat the sign.
 std::string_view WithoutSignBytes(std::string_view bytes) {
   while (!bytes.empty()) {
     const bool sign_below = IsNegative(bytes.substr(0, bytes.size() - 1));

@@ -69,7 +69,7 @@ constexpr OpInfo kTable[] = {
     {Op::kByteArray8, "BYTEARRAY8", K::kCounted8, 0, false},
 };
 
-// Real opcodes that no torch file needs, so that a refusal can name them.
+// Real opcodes that no torch file needs, listed so that a refusal can name them.
 constexpr auto kRefused =
     std::to_array<std::pair<unsigned char, const char*>>({{'P', "PERSID"},
                                                           {'S', "STRING"},

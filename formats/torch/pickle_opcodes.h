@@ -87,7 +87,7 @@ struct OpInfo {
   Op op;
   const char* name;  // as Python's pickletools calls it
   OperandKind operand;
-  uint8_t pops;  // values it needs on the stack (below the mark, for the marked ones)
+  uint8_t pops;  // values needed on the stack (for marked ones, below the mark)
   bool marked;   // takes everything above the topmost MARK
 };
 
@@ -100,16 +100,16 @@ struct Instruction {
   std::string_view text2;
 };
 
-// kCutOff: the bytes end inside of the instruction. kUnknown: see UnknownOpcode.
+// kCutOff: the bytes end inside the instruction. kUnknown: see UnknownOpcode.
 enum class Decoded : uint8_t { kInstruction, kCutOff, kUnknown };
 Decoded DecodeInstruction(std::string_view pickle, size_t offset, Instruction& out);
 
-// What is wrong with the opcode at `offset`: kUnsupported for the opcodes of Python that no torch
-// file needs (the text forms of protocol 0, extensions), kCorrupt for what is not an opcode.
+// The error for the opcode at `offset`: kUnsupported for opcodes of Python that no torch file needs
+// (the text forms of protocol 0, extensions), kCorrupt for a byte that is not an opcode.
 Error UnknownOpcode(std::string_view pickle, size_t offset);
 
-// Moves `position` over whole instructions: true when STOP was passed, false when `bytes` ends
-// before (`position` is then that of the instruction that is not complete).
+// Moves `position` over whole instructions: true once STOP was passed, false when `bytes` ends
+// first (`position` is then at the incomplete instruction).
 Result<bool> SkipPickle(std::string_view bytes, size_t& position);
 
 }  // namespace nxdkit::torch

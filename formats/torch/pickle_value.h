@@ -1,5 +1,5 @@
-// The plain tree that a pickle of a torch archive stands for: what our machine builds, and what
-// our pickler writes. Nothing in it can execute.
+// The tree of plain values in a torch archive's pickle: the result of our machine, and the input of
+// our pickler. Nothing in it can execute.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,7 @@ struct PickleValue;
 using PickleList = std::vector<PickleValue>;
 using PickleDict = std::vector<std::pair<PickleValue, PickleValue>>;  // insertion order
 
-// A reference of torch_xla.utils.serialization: the tensor lies in
-// "<main>.tensors/tensor_<tid>.pt".
+// A reference of torch_xla.utils.serialization to a tensor in "<main>.tensors/tensor_<tid>.pt".
 struct TensorReference {
   int64_t tid = 0;
 };
@@ -31,13 +30,13 @@ struct TensorIndex {
 struct TorchSize {
   Shape dims;
 };
-// An allow-listed object that has no meaning for us (torch.device, a layout, a qscheme...),
-// kept by its qualified name, so that it can be shown; the pickler refuses it.
+// An allow-listed object without a meaning for us (torch.device, a layout, a qscheme...), kept by
+// its qualified name so that it can be shown; the pickler refuses it.
 struct OpaqueObject {
   std::string qualified_name;
 };
 
-// A class or function by its name, as an argument: only written.
+// A class or function by its name, as an argument; only written.
 struct GlobalName {
   std::string qualified_name;
 };
@@ -75,7 +74,7 @@ struct PickleValue {
   static PickleValue MakeList(PickleList items);
   static PickleValue MakeTuple(PickleList items);
 
-  const PickleDict* dict() const;  // nullptr when it is something else; same below
+  const PickleDict* dict() const;  // nullptr when it is something else; likewise below
   const PickleList* list() const;  // list or tuple
   const std::string* string() const;
   const int64_t* integer() const;
@@ -87,14 +86,14 @@ struct PickleValue {
   const PickleValue* Find(std::string_view key) const;
 };
 
-// What a pickle says of an object of a class that its reader's list names: plain data. Nothing of
-// the class is known, or run.
+// An object of a class on its reader's list, as plain data. Nothing of the class itself is known or
+// run.
 struct PickleRecord {
-  // "torch.distributed.checkpoint.metadata.Metadata"; the list's, which lives on.
+  // "torch.distributed.checkpoint.metadata.Metadata"; owned by the list.
   std::string_view name;
-  bool called = false;  // made by a call of it (REDUCE), not by NEWOBJ
+  bool called = false;  // made by a call (REDUCE), not by NEWOBJ
   PickleList arguments;
-  std::optional<PickleValue> state;  // of BUILD
+  std::optional<PickleValue> state;  // from BUILD
 };
 
 }  // namespace nxdkit::torch

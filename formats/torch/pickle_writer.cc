@@ -15,7 +15,7 @@
 namespace nxdkit::torch {
 namespace {
 
-// Python writes the items of long lists and dicts in portions.
+// Python writes the items of long lists and dicts in batches.
 constexpr size_t kBatch = 1000;
 
 template <class... Cases>
@@ -70,9 +70,9 @@ class Writer {
 
   void Remember(const void* container) { container_memo_[container] = emit_.Memoize(); }
 
-  // True when the container was written before, and is referred to now.
+  // True when the container was written before, and is now referred to.
   bool Shared(const void* container) {
-    NXDKIT_CHECK(container != nullptr);  // PickleValue::MakeList and MakeDict never leave it out
+    NXDKIT_CHECK(container != nullptr);  // PickleValue::MakeList and MakeDict always set it
     const auto found = container_memo_.find(container);
     if (found == container_memo_.end()) return false;
     emit_.Get(found->second);
@@ -173,8 +173,8 @@ class Writer {
     return OkStatus();
   }
 
-  // The portions of a plain dict of more than one item: they end with an empty one when their
-  // number is a multiple of kBatch.
+  // The batches of a plain dict of more than one item: they end with an empty one when their number
+  // is a multiple of kBatch.
   void BeginItems(size_t count) {
     if (count > 1) emit_.Put(Op::kMark);
   }
@@ -199,7 +199,7 @@ class Writer {
     return OkStatus();
   }
 
-  // An item is gone before the next is made, which may be where it was: nothing is shared.
+  // An item is destroyed before the next is made, possibly at the same address: nothing is shared.
   Status Source(const DictSource& source) {
     emit_.Put(Op::kEmptyDict);
     emit_.Memoize();
@@ -218,7 +218,7 @@ class Writer {
     return OkStatus();
   }
 
-  // Those of an OrderedDict do not, and a last portion of one item is written as SETITEM.
+  // An OrderedDict has no empty last batch, and a last batch of one item is written as SETITEM.
   Status OrderedItems(const PickleDict& items, int depth) {
     for (size_t begin = 0; begin < items.size(); begin += kBatch) {
       const size_t end = std::min(begin + kBatch, items.size());

@@ -1,5 +1,5 @@
-// Fields of persistent ids: torch/serialization.py, argument lists: torch/_utils.py, both of torch
-// 1.13 to 2.15.
+// Fields of persistent ids are as in torch/serialization.py, argument lists as in torch/_utils.py,
+// both of torch 1.13 to 2.15.
 #include "formats/torch/tensor_rebuild.h"
 
 #include <fmt/core.h>
@@ -116,8 +116,8 @@ Result<Shape> Integers(const PickleGraph& graph, const Global& function, Argumen
   return out;
 }
 
-// Metadata says whether the numbers are to be conjugated or negated on reading. Version 1.13 of
-// torch drops the bits; we neither do that nor the arithmetic.
+// Metadata says whether the numbers are to be conjugated or negated when read. torch 1.13 drops
+// these bits; we do neither that nor the arithmetic.
 Status CheckMetadata(const PickleGraph& graph, const Global& function, Arguments arguments,
                      size_t index) {
   if (index >= arguments.size() || graph.kind(arguments[index]) == NodeKind::kNone)
@@ -148,7 +148,7 @@ std::optional<uint64_t> ExtentInElements(const Shape& shape, const Shape& stride
   return extent;
 }
 
-// Places the tensor into its storage: every element must lie inside.
+// Places the tensor in its storage: every element must lie inside.
 Status Place(StoredTensor& tensor, int64_t offset, const StorageRef& storage) {
   if (tensor.shape.size() != tensor.strides.size())
     return Corrupt("a tensor has {} dimensions and {} strides", tensor.shape.size(),
@@ -174,7 +174,7 @@ Result<Dtype> DtypeArgument(const PickleGraph& graph, const Global& function, Ar
   const NodeKind kind = graph.kind(arguments[index]);
   if (kind != NodeKind::kGlobal) return WrongArgument(function, index, kind, "a dtype");
   const Global& global = graph.AsGlobal(arguments[index]);
-  // float4_e2m1fn_x2 has two numbers in one element, which no shape of ours can say.
+  // float4_e2m1fn_x2 has two numbers in one element, which no shape here can express.
   if (global.kind != GlobalKind::kDtype || ElementBytes(global.dtype) == 0)
     return Unsupported("tensors of {} are not supported", global.name);
   return global.dtype;
@@ -199,14 +199,14 @@ Result<NodeId> RebuildFromStorage(PickleGraph& graph, const Global& function, Ar
   NXDKIT_ASSIGN(tensor.shape, Integers(graph, function, arguments, 2));
   NXDKIT_ASSIGN(tensor.strides, Integers(graph, function, arguments, 3));
   NXDKIT_TRY(Place(tensor, graph.AsInt(arguments[1]), storage));
-  // The shortest spelling of a tensor has 45 bytes; one that is called again and again has 5.
+  // The shortest spelling of a tensor has 45 bytes; a repeated call has 5.
   if (!graph.PayForCopy(16 + 2 * tensor.shape.size()))
     return Unsupported("the same tensor is rebuilt over and over; no pickler does so");
   return graph.Tensor(std::move(tensor), storage.storage);
 }
 
-// Parameters, tensors with Python attributes and copies of device tensors hold a tensor; that is
-// all we keep of them.
+// Parameters, tensors with Python attributes and copies of device tensors hold a tensor; only that
+// is kept.
 Result<NodeId> InnerTensor(const PickleGraph& graph, const Global& function, Arguments arguments) {
   if (graph.kind(arguments[0]) == NodeKind::kTensor) return arguments[0];
   return WrongArgument(function, 0, graph.kind(arguments[0]), "a tensor");
@@ -221,8 +221,8 @@ Result<NodeId> RebuildFromCpuTensor(PickleGraph& graph, const Global& function,
   return Unsupported("a tensor of {} that was saved as {}", TorchName(dtype), TorchName(stored));
 }
 
-// _rebuild_from_type_v2(function, type, arguments, state) calls function(*arguments) and gives the
-// result the type. It cannot be the function itself, so this does not recurse further.
+// _rebuild_from_type_v2(function, type, arguments, state) calls function(*arguments) and sets the
+// result's type. It cannot be the function itself, so this does not recurse further.
 Result<NodeId> RebuildFromType(PickleGraph& graph, const Global& function, NodeId tuple,
                                Arguments arguments) {
   const auto is = [&](size_t index, auto... kinds) {
@@ -233,7 +233,7 @@ Result<NodeId> RebuildFromType(PickleGraph& graph, const Global& function, NodeI
   if (is(0, GlobalKind::kInert) || is(1, GlobalKind::kInert))
     return graph.OfGlobal(NodeKind::kOpaque,
                           &graph.AsGlobal(arguments[is(0, GlobalKind::kInert) ? 0 : 1]));
-  // Of a distributed tensor the reader makes sense itself.
+  // Distributed tensors are left to the reader.
   if (is(0, GlobalKind::kRecord) && is(1, GlobalKind::kRecord))
     return graph.Record(&function, tuple, true);
   if (!is(0, GlobalKind::kRebuildTensor, GlobalKind::kRebuildTensorV2, GlobalKind::kRebuildTensorV3,

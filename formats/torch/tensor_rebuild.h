@@ -7,13 +7,13 @@
 
 namespace nxdkit::torch {
 
-// How persistent ids are spelled: a zip has 5 fields, a legacy file 6.
+// The form of persistent ids: 5 fields in a zip, 6 in a legacy file.
 enum class PickleFlavor { kZip, kLegacy };
 
-// The storage that a persistent id names; `offset` is where the pickle names it.
+// The storage that a persistent id names; `offset` is that of the persistent id in the pickle.
 Result<NodeId> LoadStorage(PickleGraph& graph, NodeId id, PickleFlavor flavor, uint64_t offset);
 
-// The calls of torch._utils that make a tensor of a storage.
+// The calls of torch._utils that make a tensor from a storage.
 Result<NodeId> RebuildTensor(PickleGraph& graph, const Global& function, NodeId arguments);
 
 }  // namespace nxdkit::torch

@@ -13,7 +13,8 @@ namespace nxdkit::torch {
 namespace {
 
 constexpr uint64_t kMaxSmallRecord = 4096;
-// What torch 2.15 accepts: kMinSupportedFileFormatVersion and kMaxSupportedFileFormatVersion.
+// The versions that torch 2.15 accepts: kMinSupportedFileFormatVersion and
+// kMaxSupportedFileFormatVersion.
 constexpr int kOldestVersion = 1;
 constexpr int kNewestVersion = 10;
 
@@ -77,7 +78,7 @@ struct ZipArchiveReader {
     return OkStatus();
   }
 
-  // Torch refuses a file without a version, and one of a version it does not know.
+  // Torch refuses a file without a version, or with an unknown one.
   Status ReadVersion() {
     const ZipRecord* record = directory.Find(Name("version"));
     if (record == nullptr) record = directory.Find(Name(".data/version"));
@@ -95,7 +96,7 @@ struct ZipArchiveReader {
     return OkStatus();
   }
 
-  // Absent before torch 2.1, which was little-endian machines in practice.
+  // Absent before torch 2.1, in practice from little-endian machines.
   Status ReadByteOrder() {
     const ZipRecord* record = directory.Find(Name("byteorder"));
     if (record == nullptr) return OkStatus();
@@ -106,12 +107,12 @@ struct ZipArchiveReader {
                     Unsupported("byte order \"{:.20}\", expected \"little\" or \"big\"", order));
   }
 
-  // Before anything else is looked for: zip archives are of many programs.
+  // Comes before everything else: many programs write zip archives.
   Status CheckHasPickle() const {
     if (directory.Find(Name("data.pkl"))) return OkStatus();
     return Unsupported("a zip archive without this record is not from torch.save")
         .member(Name("data.pkl"))
-        .hint("another program's: unpack it with unzip, and name what is in it");
+        .hint("it is another program's: unpack it with unzip, and name its contents");
   }
 
   Status ReadPickle(const GlobalTable& globals) {
@@ -128,7 +129,7 @@ struct ZipArchiveReader {
     return BindStorages(graph);
   }
 
-  // Torch reads a storage that is too short without a word, and then has wrong numbers.
+  // Torch reads a storage that is too short without complaint, and then has wrong numbers.
   Result<const ZipRecord*> StorageRecord(const StorageClaim& claim) const {
     const std::string name = Name(fmt::format("data/{}", claim.key));
     const ZipRecord* record = directory.Find(name);
@@ -185,8 +186,8 @@ struct ZipArchiveReader {
     }
     if (missing > 0)
       Warn(
-          fmt::format("{} of {} records have no checksum (CRC 0), so damage of them cannot be "
-                      "seen; the first is {}",
+          fmt::format("{} of {} records have no checksum (CRC 0), so damage to them cannot be "
+                      "detected; the first is {}",
                       missing, directory.records().size(), first));
   }
 };

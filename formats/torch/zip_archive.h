@@ -6,7 +6,7 @@
 
 namespace nxdkit::torch {
 
-// ReadArchive of what lies there; errors lack the path.
+// ReadArchive of the zip archive at `place`; errors lack the path.
 Result<Archive> ReadZipArchive(const ArchivePlace& place, const ReadOptions& options);
 
 }  // namespace nxdkit::torch

@@ -1,5 +1,4 @@
-// PRIVATE: the zip structures of a torch archive, for reader and writer alike. Field tables:
-// FORMAT.md.
+// PRIVATE: the zip structures of a torch archive, for reader and writer. Field tables: FORMAT.md.
 #pragma once
 
 #include <cstdint>

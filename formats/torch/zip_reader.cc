@@ -23,7 +23,7 @@ Error InHeader(const ZipRecord& record, Error error) {
   return std::move(error).member(record.name).at(record.header_offset);
 }
 
-// What the end record says: where the central directory is.
+// The end record's fields: where the central directory is.
 struct ZipEnd {
   uint64_t entries = 0;
   uint64_t directory_bytes = 0;
@@ -58,8 +58,8 @@ Result<std::optional<uint64_t>> FindEnd64(FileView file, uint64_t end) {
   return std::optional<uint64_t>(offset);
 }
 
-// Both end records have these fields one after another, with numbers of other widths: this disk,
-// the directory's, entries on this disk, entries, bytes and offset of the directory.
+// Both end records have these fields in this order, with numbers of different widths: this disk,
+// the directory's disk, entries on this disk, entries, bytes and offset of the directory.
 template <typename Disk, typename Count, typename Size>
 Result<ZipEnd> ParseEnd(std::string_view fields, uint64_t record_offset, std::string_view name) {
   const uint64_t disk = LoadLittle<Disk>(fields);
@@ -89,7 +89,7 @@ Result<ZipEnd> ParseEnd64(FileView file, uint64_t offset) {
                                                 "zip64 end record");
 }
 
-// The directory must be before its end record, at `limit`.
+// The directory must end at or before `limit`, the offset of its end record.
 Status CheckPlace(const ZipEnd& end, uint64_t limit) {
   if (end.directory_offset > limit || end.directory_bytes > limit - end.directory_offset)
     return Corrupt(
@@ -215,8 +215,8 @@ Status ZipDirectory::Parse(uint64_t entries, uint64_t directory_offset) {
       .at(directory_offset + reader.position());
 }
 
-// The data begins after the local header, whose extra field has its own length (torch pads there);
-// everything else the local header says is repeated, or is 0, so only its name and method are met.
+// The data begins after the local header, whose extra field has its own length (torch pads there).
+// The rest of the local header is a repetition, or 0, so only its name and method are compared.
 Status ZipDirectory::ReadLocalHeaders(FileView file, uint64_t directory_offset) {
   std::vector<size_t> order(records_.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -1,5 +1,5 @@
-// PRIVATE: the directory of a zip file: where each record's bytes are. Only what torch archives
-// need.
+// PRIVATE: the directory of a zip file: where each record's bytes are. Covers only the features
+// that torch archives use.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,10 @@ struct ZipRecord {
 // Immutable once read; move-only; thread-safe.
 class ZipDirectory {
  public:
-  // Reads the central directory and every local header, and checks that the records have
-  // different names, lie inside the file and do not overlap. Bytes after the end record are
-  // allowed, as torch allows them, within the last 64 KiB + 22 of the file. kCorrupt, or
-  // kUnsupported for encrypted records and other methods; errors carry the member name and the file
-  // offset.
+  // Reads the central directory and every local header, and checks that the records have different
+  // names, are inside the file and do not overlap. Bytes after the end record are allowed, as torch
+  // allows them, within the last 64 KiB + 22 of the file. kCorrupt, or kUnsupported for encrypted
+  // records and other methods; errors carry the member name and the file offset.
   static Result<ZipDirectory> Read(FileView file);
 
   ZipDirectory(ZipDirectory&&) = default;

@@ -1,4 +1,4 @@
-// PRIVATE: the bytes of one zip record: as a random-access storage, or whole.
+// PRIVATE: the bytes of one zip record, as random-access storage or whole.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ Status StreamRecord(FileView file, const ZipRecord& record, const ByteSink& sink
 // The whole record; kUnsupported when it is over `max_bytes`.
 Result<std::string> ReadRecord(FileView file, const ZipRecord& record, uint64_t max_bytes);
 
-// Where an archive lies: in a file, or a part of one.
+// The location of an archive: a file, or a part of one.
 struct ArchivePlace {
   std::shared_ptr<const File> file;  // shared by all storages of the archive
   uint64_t start = 0;
@@ -32,9 +32,9 @@ struct ArchivePlace {
   FileView view() const { return FileView(*file, start, bytes); }
 };
 
-// Random access. A stored record is a piece of the file, and proved as it is read where it has a
-// CRC-32 (CheckedStorage); a deflated one is inflated into a temporary file at the first ReadAt,
-// whose error every later ReadAt repeats. Thread-safe.
+// Random access. A stored record is a piece of the file, verified as it is read if it has a CRC-32
+// (CheckedStorage); a deflated one is inflated into a temporary file at the first ReadAt, whose
+// error every later ReadAt repeats. Thread-safe.
 std::shared_ptr<const Storage> RecordStorage(const ArchivePlace& place, const ZipRecord& record);
 
 }  // namespace nxdkit::torch

@@ -1,4 +1,4 @@
-// PRIVATE. One question to a vLLM server, in JSON.
+// PRIVATE. One request to a vLLM server, in JSON.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace nxdkit::vllm {
 
-// Few servers say more to a question; the tree of an answer takes twenty times its bytes in memory.
+// Few servers need more for a reply; its tree takes twenty times its bytes in memory.
 inline constexpr uint64_t kMostAnswerBytes = uint64_t{1} << 20;
 
-// One question: a POST of `body`, a GET without one. kLimit for an answer of over `most_bytes`.
-// kUnsupported when the server has no such endpoint (404) or refuses the question (other 4xx), kIo
-// when it cannot be reached or fails, each with the server's own words; kCorrupt for an answer that
-// is not a JSON object. An empty answer is an empty object.
+// One request: a POST of `body`, or a GET without one. kLimit for a reply of more than
+// `most_bytes`. kUnsupported when the server has no such endpoint (404) or refuses the request
+// (other 4xx), kIo when it cannot be reached or fails, each with the server's message; kCorrupt for
+// a reply that is not a JSON object. An empty reply is an empty object.
 Result<Json> Ask(const Server& server, std::string_view path, const std::string& body = "",
                  uint64_t most_bytes = kMostAnswerBytes);
 
 // {"key": "64 digits", ..}. kCorrupt for another form, with the key as member.
 Result<std::map<std::string, std::string>> ReadDigests(const Json& digests);
 
-// Whether the endpoint is there: a POST of an empty object is refused by it (400, 422), not by the
-// server (403, 404, 405). kIo as Ask.
+// Whether the endpoint exists: a POST of an empty object is then refused by the endpoint (400,
+// 422), not by the server (403, 404, 405). kIo as in Ask.
 Result<bool> HasEndpoint(const Server& server, std::string_view path);
 
 }  // namespace nxdkit::vllm

@@ -24,10 +24,10 @@ constexpr int kNotValid = 422;
 constexpr int kTooMany = 429;
 constexpr int kMostResets = 100;
 constexpr auto kBetweenResets = std::chrono::milliseconds(50);
-constexpr size_t kMostShown = 300;  // of a server's words
+constexpr size_t kMostShown = 300;  // of a server's message
 constexpr size_t kDigits = 64;
 
-// Of the largest models that are known here a tenth of it.
+// The largest models known here need a tenth of it.
 constexpr uint64_t kMostChecksumBytes = uint64_t{32} << 20;
 constexpr size_t kMostChecksums = 200'000;
 constexpr size_t kMostVersion = 80;
@@ -61,7 +61,7 @@ HttpRequest RequestTo(const Server& server, std::string_view path, const std::st
   return request;
 }
 
-// What a server says that has understood.
+// The reply of a server that accepted the request.
 Result<std::string> GoodAnswerOf(const HttpRequest& request, std::string_view path) {
   NXDKIT_ASSIGN(HttpAnswer answer, Http(request));
   if (answer.status == kNotFound)
@@ -107,9 +107,9 @@ Error NotADigest(std::string_view key, std::string_view found) {
       .member(EscapeControl(ShortName(key)));
 }
 
-// {"checksums": {"key": "64 digits", ..}, ..} as it comes, or {"results": [{"key": ..}, ..]}: an
-// answer that holds anything else takes no memory beside itself. It stops where the time for the
-// whole question is over.
+// Parses {"checksums": {"key": "64 digits", ..}, ..} as it arrives, or {"results": [{"key": ..},
+// ..]}: other contents of a reply take no memory. Stops when the time for the whole request is
+// over.
 class ChecksumReader : public JsonHandler {
  public:
   using Clock = std::chrono::steady_clock;
@@ -158,9 +158,9 @@ class ChecksumReader : public JsonHandler {
  private:
   static constexpr int kInChecksums = -1;
 
-  // A value that is no digest.
+  // A value that is not a digest.
   Status Value() {
-    if (depth_ == kInChecksums) return NotADigest(key_, "a value that is no string");
+    if (depth_ == kInChecksums) return NotADigest(key_, "a value that is not a string");
     return Look();
   }
   Status Look() {

@@ -14,7 +14,7 @@ namespace {
 
 using models::Param;
 
-constexpr std::string_view kView = "vllm";  // in the texts of families
+constexpr std::string_view kView = "vllm";  // in the families' texts
 constexpr int64_t kVocabMultiple = 64;      // not times the ranks
 
 int64_t PaddedVocab(int64_t vocab) {
@@ -38,13 +38,13 @@ Run Share(int64_t all, int64_t ranks, int64_t rank) {
   return {rank * count, count};
 }
 
-// Fewer key heads than ranks: one on each, neighbours have the same.
+// With fewer key heads than ranks, each rank has one, and neighbours share it.
 Run KeyHeads(int64_t kv_heads, int64_t tp, int64_t rank) {
   if (kv_heads > tp || kv_heads == 0) return Share(kv_heads, tp, rank);
   return {rank / (tp / kv_heads), 1};
 }
 
-// The first ranks have one expert more where they cannot be spread evenly.
+// The first ranks have one expert more if they cannot be spread evenly.
 Run WholeExperts(int64_t experts, int64_t tp, int64_t rank) {
   const int64_t least = experts / tp;
   const int64_t more = experts % tp;
@@ -69,7 +69,7 @@ class EngineBuilder {
  private:
   const Param& param(uint32_t i) const { return model_.params[i]; }
 
-  // nullopt: of an expert on another rank.
+  // nullopt for an expert on another rank.
   std::optional<TensorLayout> Part(uint32_t i) const {
     if (model_.cuts[param(i).cut].vocab) return Vocab(i);
     if (geometry_.expert_parallel && param(i).expert >= 0) {
@@ -94,7 +94,7 @@ class EngineBuilder {
 
 Status CheckDivides(std::string_view what, int64_t extent, int64_t tp) {
   if (extent % tp == 0) return OkStatus();
-  return Unsupported("{} {} cannot be split over tp {}, which vLLM demands", what, extent, tp);
+  return Unsupported("{} {} cannot be split over tp {}, which vLLM requires", what, extent, tp);
 }
 
 Status CheckModel(const models::Model& model, const Geometry& geometry) {
@@ -107,7 +107,7 @@ Status CheckModel(const models::Model& model, const Geometry& geometry) {
     return Unsupported("a {} model has no experts to spread", config.model_type);
   NXDKIT_TRY(CheckDivides("query heads:", config.heads, tp));
   if (config.kv_heads > 0 && config.kv_heads % tp != 0 && tp % config.kv_heads != 0)
-    return Unsupported("key heads: {} and tp {}, one of which vLLM wants to divide the other",
+    return Unsupported("key heads: {} and tp {}, one of which must divide the other in vLLM",
                        config.kv_heads, tp);
   NXDKIT_TRY(CheckDivides("vocabulary, padded to", PaddedVocab(config.vocab), tp));
   bool dense = config.experts == 0;

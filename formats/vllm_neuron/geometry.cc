@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFirstQkv = "model.layers.0.self_attn.qkv_proj_weight";
 
-// Collects what breaks a rule.
+// Collects violations of rules.
 class Rules {
  public:
   Rules(const models::ModelConfig& config, const Geometry& geometry)
@@ -54,25 +54,23 @@ class Rules {
     if (each % 2 != 0)
       Advise("heads",
              fmt::format("{} query head{} on each core ({} over {}): the vendor's porting guide "
-                         "asks for an even number of query heads on a core; it is loaded all the "
-                         "same",
+                         "asks for an even number of query heads on a core; it is loaded anyway",
                          each, each == 1 ? "" : "s", config_.heads, over),
              std::to_string(each), "an even number");
   }
 
-  // Zeros in the place of heads that are not there are the rule of qwen3_moe's loader alone. That
-  // of the dense families asks for rows past the end and gets none, and its last step compares
-  // shapes.
+  // Only qwen3_moe's loader fills missing heads with zeros. That of the dense families asks for
+  // rows past the end and gets none, and its last step compares shapes.
   void KeyHeads() {
     const int64_t kv = config_.kv_heads, tp = geometry_.tp;
     if (kv % tp == 0 || tp % kv == 0) return;
     const bool zeros = tp > kv && config_.experts > 0;
     std::string meaning;
-    if (zeros) meaning = ", so query heads meet key heads of others";
+    if (zeros) meaning = ", so query heads are paired with other heads' keys";
     if (tp > kv && !zeros) {
       const int64_t first = kv * (tp / kv);  // the rank that asks for a head past the end
       meaning = fmt::format(
-          ", so the loader ends with an error on the shape of {} on rank{}", kFirstQkv,
+          ", so the loader fails with an error on the shape of {} on rank{}", kFirstQkv,
           first + 1 == tp ? fmt::format(" {}", first) : fmt::format("s {} to {}", first, tp - 1));
     }
     Add("key heads",
@@ -128,7 +126,7 @@ std::string KnownFamilies() {
 Status CheckCores(const Geometry& geometry) {
   const int64_t cores = int64_t{geometry.tp} * geometry.attention_dp;
   if (cores <= kMostCores) return OkStatus();
-  return BadUsage("{} cores are asked for, the most are {}", cores, kMostCores);
+  return BadUsage("{} cores are requested, the limit is {}", cores, kMostCores);
 }
 
 Core CoreOf(const Geometry& geometry, int number) {
@@ -164,7 +162,7 @@ std::optional<ParamPlace> ParseParamKey(std::string_view key) {
 
 std::string Assumed(const Geometry& geometry) {
   if (geometry.ep <= 1 || geometry.ep >= geometry.tp) return "";
-  return fmt::format("rank r is taken to be expert parallel rank r / {}",
+  return fmt::format("rank r is assumed to be expert parallel rank r / {}",
                      geometry.tp / geometry.ep);
 }
 

@@ -1,5 +1,5 @@
-// How a vLLM Neuron engine spreads a model over NeuronCores, and which sizes it cannot spread.
-// Derived from the sources of the 0.24 line, not run: FORMAT.md beside this file.
+// The distribution of a model over the NeuronCores of a vLLM Neuron engine, and the sizes that it
+// cannot distribute. Derived from the sources of the 0.24 line, not run: FORMAT.md.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::vllm_neuron {
 
-// Every answer about the engine says this of itself.
+// Every statement about the engine carries this note.
 inline constexpr std::string_view kDerived =
     "derived from the sources of vLLM Neuron 0.24, not run (those of 0.29 were not readable)";
 
@@ -24,18 +24,18 @@ struct Geometry {
 };
 
 inline constexpr int kMostCores = 10'000;
-// kUsage for more cores than that.
+// kUsage for more cores than the limit.
 Status CheckCores(const Geometry& geometry);
 
-// One of them: all ranks of the first data parallel group, then those of the next.
+// The cores: all ranks of the first data parallel group, then those of the next.
 struct Core {
   int dp = 0;
-  int rank = 0;  // of the tensor parallel group
+  int rank = 0;  // in the tensor parallel group
 };
 Core CoreOf(const Geometry& geometry, int number);
 std::string CoreText(const Geometry& geometry, int number);  // "rank 3", "dp 1 rank 3"
 
-// How digests name a parameter of a core: "dp0:tp3:model.norm.weight".
+// The name of a core's parameter in digests: "dp0:tp3:model.norm.weight".
 std::string ParamKey(const Geometry& geometry, int core, std::string_view name);
 
 struct ParamPlace {
@@ -51,22 +51,22 @@ struct SizeFault {
   std::string message;
   std::string found;
   std::string expected;
-  bool has_layout = true;  // the loader would load something nevertheless
-  bool is_advice = false;  // the vendor asks for it, and the loader does not look
+  bool has_layout = true;  // the loader would still load something
+  bool is_advice = false;  // the vendor's advice, which the loader does not check
 };
 
-// Whether attention data parallelism cuts K and V too, in N A parts as Q: where there are more key
-// heads than ranks, and N A divides them.
+// Whether attention data parallelism cuts K and V too, into N A parts like Q: when there are more
+// key heads than ranks, and N A divides them.
 bool CutsKeysOverDp(const models::ModelConfig& config, const Geometry& geometry);
 
 // The assumptions about core numbers that no source confirms, for these sizes; "" for none.
 std::string Assumed(const Geometry& geometry);
 
-// All of a model at these sizes, in a fixed order.
+// All faults of a model at these sizes, in a fixed order.
 std::vector<SizeFault> SizeFaults(const models::ModelConfig& config, const Geometry& geometry);
 
-// kUnsupported where it is not known how the engine holds such a model: another family, a layer
-// without experts in a model with them. Names those that are known.
+// kUnsupported where it is not known how the engine holds such a model: another family, or a layer
+// without experts in a model with them. Names the known families.
 Status CheckKnown(const models::Model& model);
 
 }  // namespace nxdkit::vllm_neuron

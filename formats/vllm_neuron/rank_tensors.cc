@@ -26,8 +26,8 @@ std::vector<int64_t> HeadsOfCore(int64_t heads, const Geometry& geometry, const 
   return Run((core.dp + int64_t{core.rank} * geometry.attention_dp) * each, each);
 }
 
-// The loader rounds the ranks of a head down where there are fewer heads than ranks: the last ranks
-// may ask for a head that is not there, and keep zeros.
+// The loader rounds the ranks per head down where there are fewer heads than ranks: the last ranks
+// may ask for a head that does not exist, and keep zeros.
 std::vector<int64_t> KeyHeads(const models::ModelConfig& config, const Geometry& geometry,
                               const Core& core) {
   const int64_t kv_heads = config.kv_heads, tp = geometry.tp;
@@ -63,8 +63,8 @@ class CoreBuilder {
   }
 
  private:
-  // nullopt: what the core does not hold, an expert of another or a bias that the engine has no
-  // parameter for.
+  // nullopt for parameters that the core does not hold: another core's expert, or a bias without a
+  // parameter in the engine.
   std::optional<TensorLayout> Part(uint32_t i) const {
     const Param& param = model_.params[i];
     if (param.name.ends_with(".bias")) return std::nullopt;
@@ -75,7 +75,7 @@ class CoreBuilder {
     return models::PartTensor(model_, {i}, param.name, {heads_, tp, core_.rank % tp});
   }
 
-  // Equal runs of experts, of which the last may be on no core.
+  // Equal runs of experts, the last of which may be on no core.
   bool HasExpert(int64_t expert) const {
     const int64_t each = model_.config.experts / geometry_.ep;
     return expert / each == core_.rank / (geometry_.tp / geometry_.ep);
@@ -86,7 +86,7 @@ class CoreBuilder {
     return CutRows(models::WholeTensor(model_, i, model_.params[i].name), core_.rank * rows, rows);
   }
 
-  // Rows that are left over are on no rank.
+  // Remaining rows are on no rank.
   TensorLayout Head(uint32_t i, const std::string& name) const {
     const int64_t rows = model_.params[i].shape[0] / geometry_.tp;
     return CutRows(models::WholeTensor(model_, i, name), core_.rank * rows, rows);

@@ -68,7 +68,7 @@ class Opener {
     return OkStatus();
   }
 
-  // A stage 3 source leaves its frozen parameters in the ranks' model files.
+  // With a stage 3 source the frozen parameters stay in the ranks' model files.
   Status AddUniversal() {
     NXDKIT_TRY(AddUniversalWeights(tag_, universal_));
     if (!tag_.files.per_rank) return OkStatus();
@@ -83,7 +83,7 @@ class Opener {
     return dcp::CheckScalars(out_);
   }
 
-  // The tensors without the optimizer's state, for a reader who does not ask for it.
+  // Notes the tensors without the optimizer's state, for a reader who does not ask for it.
   void Remember() {
     tensors_ = out_.tensors.size();
     for (const TensorFile& file : files_.files) in_files_.push_back(file.tensors.size());
@@ -116,7 +116,7 @@ class Opener {
   TagState tag_;
   UniversalFiles universal_;
   size_t tensors_ = 0;            // entries before the optimizer's
-  std::vector<size_t> in_files_;  // tensors of each file before them
+  std::vector<size_t> in_files_;  // each file's tensors before them
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// A tag of DeepSpeed's, opened as one distributed checkpoint (formats/dcp/folder.h): the weights
-// by their names, what the optimizer keeps under "optimizer.state.NAME.", master weights beside
-// weights among it (nxd::kMasterWeights), its options under "optimizer.param_groups.NAME.", the
-// scheduler under "lr_scheduler.".
+// A DeepSpeed tag, opened as one distributed checkpoint (formats/dcp/folder.h): the weights by
+// their names, the optimizer's state under "optimizer.state.NAME.", including master weights
+// (dcp::kMasterWeights), its options under "optimizer.param_groups.NAME.", the scheduler under
+// "lr_scheduler.".
 #pragma once
 
 #include <map>
@@ -25,11 +25,11 @@ struct Facts {
   std::vector<std::vector<std::string>> groups;  // names of the trained parameters of each
   std::optional<int64_t> steps;
   std::string version;              // of DeepSpeed
-  std::vector<std::string> others;  // keys that the script has added, which are left
-  // Dtypes of the module, by key, of weights that are here in F32 alone.
+  std::vector<std::string> others;  // keys that the script added, left out
+  // Dtypes of the module's weights that the checkpoint has in F32 only, by key.
   std::map<std::string, Dtype> dtypes;
-  // Lines for people on what was found to fit: "the flat groups of 3 ranks have the 8385 elements
-  // of 27 parameters".
+  // The consistency checks that passed, in lines for people: "the flat groups of 3 ranks have the
+  // 8385 elements of 27 parameters".
   std::vector<std::string> proofs;
 };
 
@@ -39,12 +39,13 @@ struct Opened {
 };
 
 struct OpenOptions {
-  // The optimizer's state, where there is some, must be understood, and its padding be zero; else
-  // what is wrong with it is a warning.
+  // The optimizer's state, if there is any, must be understood, and its padding be zero; otherwise
+  // faults in it are warnings.
   bool optimizer = false;
 };
 
-// Reads the structure of every file, never tensor data but steps, and padding that must be zero.
+// Reads the structure of every file, and no tensor data except steps, and padding that must be
+// zero.
 Result<Opened> Open(const TagFiles& files, const OpenOptions& options);
 
 }  // namespace nxdkit::zero

@@ -11,7 +11,7 @@ namespace {
 using Groups = std::vector<std::vector<NamedShape>>;
 
 constexpr char kCause[] =
-    "the files may be of two saves, or parameter_alignment was on and is not said";
+    "the files may be of two saves, or parameter_alignment was on and is not recorded";
 
 Result<int64_t> Sum(const std::vector<NamedShape>& shapes, const std::vector<int64_t>& holes) {
   std::optional<int64_t> sum = 0;
@@ -41,7 +41,7 @@ class Flattener {
   int64_t Length(size_t rank, size_t group) const { return ranks_[rank].masters[group].shape[0]; }
 
   // Stages 1 and 2 have one flat tensor, of which rank r has [r * part, (r + 1) * part); the last
-  // ranks may have less of it, or nothing.
+  // ranks may have less, or nothing.
   Status AddGroup12(size_t g) {
     const std::vector<int64_t> none;
     const auto& all_holes = ranks_.front().holes;
@@ -80,7 +80,8 @@ class Flattener {
         .hint(kCause);
   }
 
-  // The length of a rank's part with padding: that of the moments, or the one that a rank says.
+  // The length of a rank's part with padding: that of the moments, or the length that a rank
+  // records.
   Result<int64_t> PartLength(size_t g) const {
     int64_t part = 0;
     for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -127,7 +128,7 @@ class Flattener {
     }
   }
 
-  // Stage 3 cuts every parameter into equal parts; a rank has its parts one after the other.
+  // Stage 3 cuts every parameter into equal parts; a rank has its parts one after another.
   Status AddGroup3(size_t g) {
     std::optional<int64_t> at = 0;
     for (const NamedShape& shape : groups_[g]) {

@@ -1,4 +1,4 @@
-// PRIVATE: where each parameter lies in the flat groups of the ranks. Formulas: FORMAT.md.
+// PRIVATE: the place of each parameter in the flat groups of the ranks. Formulas: FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +27,19 @@ struct Place {
 struct Partition {
   std::vector<Place> places;
   int64_t elements = 0;  // of the parameters
-  int64_t padding = 0;   // all else in the flat groups of all ranks
-  // Per group and rank: how many elements come before the padding at its end (stages 1 and 2).
+  int64_t padding = 0;   // everything else in the flat groups of all ranks
+  // Per group and rank: the number of elements before the padding at its end (stages 1 and 2).
   std::vector<std::vector<int64_t>> lengths;
 };
 
 // `groups`: param_shapes; `ranks`: the optimizer's files in order. kCorrupt with both numbers where
-// the shapes do not add up to what the ranks have.
+// the shapes do not add up to the ranks' elements.
 Result<Partition> PartitionOf(const std::vector<std::vector<NamedShape>>& groups,
                               const std::vector<OptimizerFile>& ranks);
 
-// The most elements that stage 3 gives each of `world` ranks, of `count`.
+// The largest part of `count` elements that stage 3 gives to one of `world` ranks.
 constexpr int64_t PartOf(int64_t count, int64_t world) { return (count + world - 1) / world; }
-// The ranges of one parameter, at `at` of every rank's group.
+// The ranges of a parameter that begins at `at` in every rank's group.
 std::vector<Range> RangesAt(int64_t at, int64_t count, int world);
 
 }  // namespace nxdkit::zero

@@ -15,10 +15,10 @@
 namespace nxdkit::zero {
 namespace {
 
-constexpr int64_t kCompared = 256;  // elements of two ranks, where one may be the other
-constexpr size_t kDistinct = 8;     // values that a part has which is not the same everywhere
+constexpr int64_t kCompared = 256;  // elements compared to find a rank that occurs twice
+constexpr size_t kDistinct = 8;     // distinct values needed to tell two ranks apart
 
-// How many ranks there are, as one of them says; else as many as have files.
+// The number of ranks, as recorded by one of them, otherwise the number of files.
 Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
   if (head.ranks.empty()) return static_cast<int>(tag.files.optimizers.size());
   const int64_t world = *std::ranges::max_element(head.ranks);
@@ -26,10 +26,10 @@ Result<int> WorldOf(const TagState& tag, const OptimizerFile& head) {
   return Corrupt("partition_count is {}", world);
 }
 
-// Two files of one save agree in all that is not a rank's own.
+// Two files of one save agree in everything that is not a rank's own.
 Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int rank) {
   const auto differs = [&](std::string_view what) {
-    return Corrupt("rank {} has another {} than the ranks before it", rank, what)
+    return Corrupt("rank {} has another {} than the earlier ranks", rank, what)
         .rank(rank)
         .hint("the files are of two saves");
   };
@@ -53,7 +53,7 @@ Status CheckAgrees(const OptimizerFile& head, const OptimizerFile& file, int ran
   return OkStatus();
 }
 
-// The beginning of a rank's largest flat tensor; "" where it tells nothing.
+// The beginning of a rank's largest flat tensor; "" where it cannot tell ranks apart.
 Result<std::string> BeginningOf(const OptimizerFile& file) {
   const auto largest = std::ranges::max_element(
       file.masters, {}, [](const StoredTensor& flat) { return flat.shape[0]; });
@@ -67,7 +67,7 @@ Result<std::string> BeginningOf(const OptimizerFile& file) {
   return distinct.size() < kDistinct ? std::string() : bytes;
 }
 
-// A rank's file that was saved anew under another one's name.
+// Finds a rank's file saved again under another rank's name.
 Status CheckNoneTwice(const std::vector<OptimizerFile>& ranks) {
   std::map<std::string, int> seen;
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -108,7 +108,7 @@ Result<std::vector<OptimizerFile>> ReadRankOptimizers(TagState& tag) {
 
 Result<Partition> PartitionOf(const TagState& tag, const std::vector<OptimizerFile>& ranks) {
   if (!tag.model().groups)
-    return Corrupt("there is no param_shapes, which names what is in the flat groups")
+    return Corrupt("there is no param_shapes, which lists the contents of the flat groups")
         .in(tag.ModelPath());
   return PartitionOf(*tag.model().groups, ranks).in(tag.files.path);
 }
@@ -126,8 +126,7 @@ Status CheckLength(const GroupState& state, const StoredTensor& master, size_t g
   for (const auto& [name, tensor] : state.tensors)
     if (tensor.shape[0] < master.shape[0])
       return Unsupported(
-                 "{} of group {} has {} elements, its master weights {}: it is no state of "
-                 "Adam's",
+                 "{} of group {} has {} elements, its master weights {}: it is not Adam's state",
                  name, group, tensor.shape[0], master.shape[0])
           .in(tensor.storage->path())
           .hint("--no-optimizer leaves the optimizer's state out");

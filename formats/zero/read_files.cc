@@ -92,7 +92,7 @@ class ModelReader {
   explicit ModelReader(const torch::Archive& archive) : archive_(archive), root_(archive.root) {}
 
   Result<ModelFile> Read() {
-    if (!root_.dict()) return Corrupt("no dict: it is no file of DeepSpeed's engine");
+    if (!root_.dict()) return Corrupt("not a dict: it is not a file of DeepSpeed's engine");
     NXDKIT_TRY(ReadModule());
     NXDKIT_TRY(ReadShapes());
     NXDKIT_TRY(ReadShared());
@@ -110,26 +110,24 @@ class ModelReader {
     out_.version = StringAt(root_, "ds_version");
     for (const auto& [key, value] : *root_.dict())
       if (std::ranges::find(kOwnKeys, NameOf(key)) == std::end(kOwnKeys))
-        out_.others.push_back(key.string() ? *key.string() : "a key that is no name");
+        out_.others.push_back(key.string() ? *key.string() : "a key that is not a name");
     return std::move(out_);
   }
 
  private:
   Status ReadModule() {
     const PickleValue* module = root_.Find("module");
-    if (!module) return Corrupt("no module: it is no file of DeepSpeed's engine");
+    if (!module) return Corrupt("no module: it is not a file of DeepSpeed's engine");
     if (IsNone(module))
       return Unsupported("it has no module: a pipeline of DeepSpeed keeps each layer by itself")
-          .hint("let the trainer write a model of Hugging Face's");
+          .hint("have the trainer write a Hugging Face model");
     if (!module->dict()) return Wrong("module", "a dict of tensors");
     for (const auto& [name, value] : *module->dict()) {
       if (!name.string()) return Wrong("module", "a dict of names");
       if (const torch::TensorIndex* index = value.tensor())
         out_.module.push_back({*name.string(), archive_.tensors.at(index->index)});
       else if (std::holds_alternative<torch::OpaqueObject>(value.value))
-        return Unsupported("a tensor of a class that is not known")
-            .member("module")
-            .on(*name.string());
+        return Unsupported("a tensor of an unknown class").member("module").on(*name.string());
       else if (!IsNone(&value))
         out_.others.push_back("module." + *name.string());
     }
@@ -138,7 +136,7 @@ class ModelReader {
 
   Status ReadShapes() {
     if (const PickleValue* shapes = root_.Find("param_shapes"); !IsNone(shapes)) {
-      // One group in releases before 0.4.
+      // Releases before 0.4 have one group.
       PickleList list = shapes->list() ? *shapes->list() : PickleList{*shapes};
       out_.groups.emplace();
       for (const PickleValue& group : list) {
@@ -178,7 +176,7 @@ class ModelReader {
     return right ? OkStatus() : Status(Wrong("shared_params", "a dict of names"));
   }
 
-  // A module under two names is in no list: its tensors are the same bytes.
+  // A module under two names is on no list: its tensors share their storage.
   void FindShared() {
     std::map<std::tuple<const Storage*, uint64_t, Shape>, std::string> seen;
     for (const NamedTensor& tensor : out_.module) {
@@ -202,7 +200,7 @@ class OptimizerReader {
   Result<OptimizerFile> Read() {
     const PickleValue* state = archive_.root.Find("optimizer_state_dict");
     if (!state || !state->dict())
-      return Corrupt("no optimizer_state_dict: it is no file of a ZeRO optimizer");
+      return Corrupt("no optimizer_state_dict: it is not a file of a ZeRO optimizer");
     out_.version = StringAt(archive_.root, "ds_version");
     if (out_.version.empty()) out_.version = StringAt(*state, "ds_version");
     NXDKIT_TRY(ReadStage(*state));
@@ -220,8 +218,7 @@ class OptimizerReader {
     const PickleRecord* record = said->record();
     const int64_t* number = said->integer();
     if (record && record->arguments.size() == 1) number = record->arguments[0].integer();
-    if (!number || *number < 1 || *number > 3)
-      return Unsupported("zero_stage is none of 1, 2 and 3");
+    if (!number || *number < 1 || *number > 3) return Unsupported("zero_stage is not 1, 2 or 3");
     out_.stage = static_cast<int>(*number);
     out_.says_stage = true;
     return OkStatus();
@@ -239,7 +236,7 @@ class OptimizerReader {
 
   Status ReadMasters(const PickleValue* list, std::string_view key) {
     if (!list || !list->list())
-      return Unsupported("{} is missing: DeepSpeed of before 0.3.17 had another form", key);
+      return Unsupported("{} is missing: DeepSpeed before 0.3.17 had another form", key);
     for (const PickleValue& value : *list->list()) {
       NXDKIT_ASSIGN(StoredTensor flat, FlatIn(value, key));
       out_.masters.push_back(std::move(flat));
@@ -262,7 +259,7 @@ class OptimizerReader {
         NXDKIT_ASSIGN(StoredTensor tensor, FlatIn(item, key));
         out.tensors.emplace(key, std::move(tensor));
       } else if (std::holds_alternative<torch::OpaqueObject>(item.value)) {
-        return Unsupported("{} of the optimizer's state is of a class that is not known", key);
+        return Unsupported("{} of the optimizer's state is of an unknown class", key);
       }
     }
     return out;
@@ -300,7 +297,7 @@ class OptimizerReader {
     for (const auto& [number, state] : *states->dict()) {
       const int64_t* i = number.integer();
       if (!i || *i < 0 || static_cast<size_t>(*i) >= out_.states.size())
-        return Corrupt("the optimizer has a state for a group that is not there");
+        return Corrupt("the optimizer has a state for a group that does not exist");
       NXDKIT_TRY(StateIn(state).To(out_.states[static_cast<size_t>(*i)]));
     }
     return OkStatus();
@@ -361,7 +358,7 @@ Result<std::optional<double>> StepIn(const torch::Archive& archive, const Pickle
 }
 
 Result<PickleValue> WithNumbers(const torch::Archive& archive, const PickleValue& group) {
-  if (!group.dict()) return Corrupt("a group of options that is no dict");
+  if (!group.dict()) return Corrupt("a group of options that is not a dict");
   PickleDict out;
   for (const auto& [option, value] : *group.dict()) {
     PickleValue number = value;

@@ -34,7 +34,7 @@ Status CheckShapes(const TagState& tag, const Partition& partition) {
   for (const Place& place : partition.places) {
     const auto found = module.find(place.name);
     if (found == module.end())
-      return Corrupt("param_shapes has the parameter, and the module has not")
+      return Corrupt("param_shapes has the parameter, but the module does not")
           .in(tag.ModelPath())
           .on(place.name);
     if (found->second->shape != place.shape)
@@ -57,7 +57,8 @@ Status CheckZero(const StoredTensor& flat, int64_t lean, size_t rank, size_t gro
       .hint("param_shapes are of another run than these files");
 }
 
-// Padding is zeros in stages 1 and 2: else the parameters are in another order, or another run's.
+// Padding is zero in stages 1 and 2: otherwise the parameters are in another order, or another
+// run's.
 Status CheckPadding(const Partition& partition, const std::vector<OptimizerFile>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r)
     for (size_t g = 0; g < partition.lengths.size(); ++g) {
@@ -99,7 +100,7 @@ Status AddWeights12(TagState& tag) {
 Status AddState12(TagState& tag) {
   if (tag.files.optimizers.empty() && tag.model().has_optimizer)
     return Unsupported(
-               "stage 0 keeps the optimizer's state by numbers, and nothing says which "
+               "stage 0 keeps the optimizer's state by numbers, and does not record which "
                "parameter a number is")
         .in(tag.ModelPath())
         .hint("with stage 1 it has names; --no-optimizer takes the weights alone");
@@ -140,7 +141,8 @@ Status CheckFragment(const TagState& tag, const NamedShape& frozen, int rank, in
                        ShapeText(stored.shape), part));
 }
 
-// Every rank has them whole; what is empty and in no list is a second name of a module.
+// Every rank has the buffers whole; an empty tensor that is on no list is a second name of a
+// module.
 Status AddBuffers(TagState& tag) {
   std::vector<std::string> unknown;
   for (const NamedTensor& tensor : tag.model().module) {
@@ -155,8 +157,8 @@ Status AddBuffers(TagState& tag) {
   if (unknown.empty()) return OkStatus();
   const bool one = unknown.size() == 1;
   AddWarning(tag.out,
-             fmt::format("{} {} left out: stage 3 does not say which parameter {}; a "
-                         "module may have a second name",
+             fmt::format("{} {} left out: stage 3 does not record which parameter {}; a module may "
+                         "have a second name",
                          FirstNames(unknown), one ? "is" : "are", one ? "it is" : "they are"));
   return OkStatus();
 }
@@ -218,7 +220,7 @@ Result<Stage3> AddWeights3(TagState& tag) {
   CountGroups(tag, out.partition, out.ranks);
   tag.facts.proofs.push_back(
       fmt::format("the parts of {} rank{} have the {} elements of {} parameters and {} of padding, "
-                  "which is not looked at",
+                  "which is not examined",
                   tag.facts.world, Ending(tag.facts.world), out.partition.elements,
                   out.partition.places.size(), out.partition.padding));
   return out;

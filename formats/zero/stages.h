@@ -8,7 +8,7 @@
 
 namespace nxdkit::zero {
 
-// Stages 0, 1 and 2: the weights are whole in the one model's file, the state is beside them.
+// Stages 0, 1 and 2: the weights are whole in the single model file, apart from the state.
 Status AddWeights12(TagState& tag);
 Status AddState12(TagState& tag);
 
@@ -19,7 +19,7 @@ struct Stage3 {
 };
 Result<Stage3> AddWeights3(TagState& tag);
 Status AddState3(TagState& tag, const Stage3& stage);
-// The frozen parameters, of which every rank's model file has a part.
+// Adds the frozen parameters, of which every rank's model file has a part.
 Status AddFrozen3(TagState& tag, int world);
 
 }  // namespace nxdkit::zero

@@ -15,7 +15,7 @@ using torch::PickleValue;
 
 constexpr char kGroupKeys[] = "optimizer.param_groups.";
 
-// torch names an archive's folder after the file that it saves.
+// torch names an archive's folder after the file saved.
 Status CheckFolder(const torch::Archive& archive, const std::string& name) {
   const std::string& folder = archive.folder;
   const bool ours = folder.ends_with("_model_states") || folder.ends_with("_optim_states");
@@ -56,7 +56,7 @@ Status TagEntries::AddRanges(const std::map<int, std::string>& files, const Plac
                              const std::string& key, const FlatOf& flat_of) {
   for (const Range& range : place.ranges) {
     const StoredTensor* flat = flat_of(range.rank);
-    if (!flat) return Corrupt("rank {} has nothing of it", range.rank).on(key).rank(range.rank);
+    if (!flat) return Corrupt("rank {} has no part of it", range.rank).on(key).rank(range.rank);
     if (flat->shape[0] < range.at + range.count)
       return Corrupt("rank {} has {} elements of the flat group {}, expected {} or more",
                      range.rank, flat->shape[0], place.group, range.at + range.count)
@@ -81,9 +81,9 @@ Status TagEntries::AddStep(const std::string& file, const std::string& name, dou
 }
 
 Status TagEntries::AddOptions(const std::string& name, const PickleValue& group) {
-  if (!group.dict()) return Corrupt("a group of options that is no dict");
+  if (!group.dict()) return Corrupt("a group of options that is not a dict");
   for (const auto& [option, value] : *group.dict()) {
-    // FusedAdam leaves a step of 0 in its groups: that of the state counts.
+    // FusedAdam leaves a step of 0 in its groups: the one in the state counts.
     if (!option.string() || *option.string() == "params" || *option.string() == "step") continue;
     if (!dtensor::IsPlain(value)) continue;
     NXDKIT_TRY(entries_.AddObject(

@@ -21,19 +21,19 @@ class TagEntries {
   TagEntries(dcp::Folder& out, dcp::FolderFiles& files)
       : out_(out), files_(files), entries_(out, files) {}
 
-  // A file of the tag. kCorrupt where it was saved as the file of another rank.
+  // Reads a file of the tag. kCorrupt where it was saved as the file of another rank.
   Result<torch::Archive> Read(const std::string& name, int rank);
 
   bool Has(const std::string& key) const { return entries_.Find(key) != nullptr; }
   Status AddWhole(const std::string& file, const std::string& key, const StoredTensor& stored);
-  // A parameter's parts in the ranks' flat tensors. kCorrupt where `flat_of` gives nullptr for a
-  // rank that has some.
+  // Adds a parameter's parts in the ranks' flat tensors. kCorrupt where `flat_of` gives nullptr for
+  // a rank that has a part.
   using FlatOf = std::function<const StoredTensor*(int rank)>;
   Status AddRanges(const std::map<int, std::string>& files, const Place& place,
                    const std::string& key, const FlatOf& flat_of);
-  // As a tensor without dimensions, as torch keeps it.
+  // Adds the step as a tensor without dimensions, as torch keeps it.
   Status AddStep(const std::string& file, const std::string& name, double step);
-  // A group's options, for one of its parameters.
+  // Adds a group's options, for one of its parameters.
   Status AddOptions(const std::string& name, const torch::PickleValue& group);
 
  private:

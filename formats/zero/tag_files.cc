@@ -23,7 +23,7 @@ struct FileName {
   int mp = 0;
 };
 
-// Takes "NAME" and a number after it off the front.
+// Removes "NAME" and the number that follows from the front.
 std::optional<int> TakeNumber(std::string_view& text, std::string_view name) {
   if (!text.starts_with(name)) return std::nullopt;
   std::string_view rest = text.substr(name.size());
@@ -54,8 +54,7 @@ Error Refused(std::string_view what, const std::string& name, std::string_view h
   return Unsupported("{} ({})", what, EscapeControl(name)).hint(hint);
 }
 
-constexpr char kAskTrainer[] =
-    "let the trainer write a model of Hugging Face's, or save without it";
+constexpr char kAskTrainer[] = "have the trainer write a Hugging Face model, or save without it";
 
 Status RefuseName(const std::string& name) {
   const bool model = name.ends_with("model_states.pt");
@@ -95,7 +94,7 @@ Result<std::vector<std::string>> TagsIn(const std::string& path, const Looker& l
   return tags;
 }
 
-// The name in a file such as `latest`; nullopt: there is no such file.
+// The name in a file such as `latest`; nullopt if there is no such file.
 Result<std::optional<std::string>> TagOf(const std::string& path, const char* file,
                                          const Looker& look) {
   NXDKIT_ASSIGN(const bool there, look.HasFile(path, file));

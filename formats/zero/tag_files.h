@@ -1,6 +1,5 @@
-// The files of one save of DeepSpeed's engine, a folder that it calls a tag: "global_step20".
-// Beside the tags lies `latest`, a text with the name of one. Format facts: FORMAT.md beside this
-// file.
+// The files of one save of DeepSpeed's engine, a folder that it calls a tag: "global_step20". Next
+// to the tags there is `latest`, a text with the name of one. Format facts: FORMAT.md.
 #pragma once
 
 #include <map>
@@ -18,20 +17,20 @@ namespace nxdkit::zero {
 inline constexpr char kLatest[] = "latest";
 inline constexpr char kLatestUniversal[] = "latest_universal";
 inline constexpr int kMostRanks = 1 << 20;
-inline constexpr char kUniversalFolder[] = "zero";  // in a tag that ds_to_universal has made
+inline constexpr char kUniversalFolder[] = "zero";  // in a tag converted by ds_to_universal
 
 struct TagFiles {
   std::string path;
-  std::map<int, std::string> models;      // names by rank; 0 alone below stage 3
+  std::map<int, std::string> models;      // names by rank; only rank 0 below stage 3
   std::map<int, std::string> optimizers;  // by rank
   bool per_rank = false;                  // models are those of stage 3
   bool universal = false;
 };
 
-// Whether a file of this name is one of several ranks', and nothing by itself.
+// Whether the name is that of one of several ranks' files, which means nothing by itself.
 bool IsRankFile(std::string_view name);
 
-// Whether the folder is a tag, or has one in it.
+// Whether the folder is a tag, or contains one.
 Result<bool> HasTags(const std::string& path, const Looker& look);
 
 struct FoundTag {
@@ -39,17 +38,17 @@ struct FoundTag {
   std::optional<Choice> choice;
   std::vector<std::string> warnings;
 };
-// The tag that `asked` names ("20" is global_step20), else `path` itself where it is one, else that
-// of `latest`, else the newest by number. kNotFound, naming those that are there, for another one.
+// The tag that `asked` names ("20" is global_step20), else `path` itself if it is one, else that of
+// `latest`, else the newest by number. kNotFound, naming the existing tags, for any other.
 Result<FoundTag> FindTag(const std::string& path, std::optional<std::string> asked,
                          const Looker& look);
 
-// kUnsupported, by name, for files of experts, of pipeline stages, of tensor parallel ranks and
-// for what was offloaded; kNotFound for a tag without a model's file.
+// kUnsupported, by name, for files of experts, of pipeline stages, of tensor parallel ranks and for
+// offloaded state; kNotFound for a tag without a model file.
 Result<TagFiles> ListTag(const std::string& path, const Looker& look);
 
-// kNotFound naming the ranks of 0 to world - 1 that have no file in `files`. A warning for files
-// of further ranks, which are another run's.
+// kNotFound naming the ranks of 0 to world - 1 that have no file in `files`. A warning for files of
+// further ranks, which are another run's.
 Status CheckRanks(const std::map<int, std::string>& files, int64_t world, std::string_view what,
                   std::vector<std::string>& warnings);
 

@@ -1,4 +1,4 @@
-// PRIVATE: a tag as it is read, part by part: first the weights, then what the optimizer keeps.
+// PRIVATE: a tag while it is read: first the weights, then the optimizer's state.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct TagState {
   dcp::Folder& out;
   TagEntries& entries;
   Facts& facts;
-  std::vector<ModelFile> models = {};  // by rank; one alone below stage 3
+  std::vector<ModelFile> models = {};  // by rank; only one below stage 3
 
   const ModelFile& model() const { return models.front(); }
   std::string ModelPath(int rank = 0) const;

@@ -16,7 +16,7 @@ constexpr char kMaster[] = "fp32";
 constexpr char kStep[] = "step";
 constexpr char kOptions[] = "optimizer_state.pt";
 constexpr std::string_view kEnd = ".pt";
-constexpr int64_t kMostPadding = 1 << 20;  // ranks of a stage 3 source, at the most
+constexpr int64_t kMostPadding = 1 << 20;  // the most ranks of a stage 3 source
 
 class UniversalReader {
  public:
@@ -31,7 +31,7 @@ class UniversalReader {
     tag_.facts.form = "universal";
     for (const auto& [name, shape] : shapes_)
       if (!files_.params.contains(name) && !tag_.IsAlias(name))
-        return Corrupt("param_shapes has the parameter, and there is no folder of it in {}",
+        return Corrupt("param_shapes has the parameter, but there is no folder for it in {}",
                        kUniversalFolder)
             .in(tag_.files.path)
             .on(name);
@@ -43,7 +43,7 @@ class UniversalReader {
       ++(IsTrained(name) ? tag_.facts.trained : tag_.facts.frozen);
       if (!entries_.Has(name)) NXDKIT_TRY(AddTensor(name, kMaster, name));
     }
-    // A second name has a file of its own, which is made of the rounded weight.
+    // A second name has a file of its own, made from the rounded weight.
     for (const auto& [alias, name] : model_.aliases)
       if (files_.params.contains(name) && !entries_.Has(alias))
         NXDKIT_TRY(AddTensor(name, kMaster, alias));
@@ -121,8 +121,8 @@ class UniversalReader {
     return OkStatus();
   }
 
-  // param_groups without names: the groups are those of the model's file. Of a stage 3 source the
-  // steps are here too, and its flat groups name those of the options that they are of.
+  // param_groups has no names: the groups are those of the model's file. With a stage 3 source the
+  // steps are here too, and the options list the flat groups that they belong to.
   Status AddAllOptions() {
     if (!files_.has_options || !model_.groups) return OkStatus();
     const std::string name = std::string(kUniversalFolder) + "/" + kOptions;
@@ -152,7 +152,7 @@ class UniversalReader {
     return OkStatus();
   }
 
-  // In the state of a flat group, which is kept beside the files for its step.
+  // The step of a flat group, from its state in the options' file.
   static Result<std::optional<double>> StepOf(const torch::Archive& archive,
                                               const torch::PickleValue* optimizer, size_t group) {
     const torch::PickleValue* states = optimizer ? optimizer->Find("state") : nullptr;

@@ -1,5 +1,5 @@
-// PRIVATE: what ds_to_universal makes of a tag: a folder for each parameter, and in it a file for
-// its master weights and one for each of what the optimizer keeps.
+// PRIVATE: a tag converted by ds_to_universal: a folder for each parameter, with a file for its
+// master weights and one for each kind of optimizer state.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 namespace nxdkit::zero {
 
 struct UniversalFiles {
-  // By parameter: the files of its folder, without ".pt", of which fp32 is one.
+  // By parameter: the files of its folder, without ".pt", including fp32.
   std::map<std::string, std::set<std::string>> params;
   bool has_options = false;  // zero/optimizer_state.pt
 
@@ -21,8 +21,8 @@ struct UniversalFiles {
 };
 Result<UniversalFiles> ListUniversal(const std::string& tag);
 
-// Weights are those of the module where the model's file has them, else the master weights.
-// kCorrupt for a trained parameter without a folder.
+// Adds the module's weights where the model's file has them, otherwise the master weights. kCorrupt
+// for a trained parameter without a folder.
 Status AddUniversalWeights(TagState& tag, const UniversalFiles& files);
 Status AddUniversalState(TagState& tag, const UniversalFiles& files);
 

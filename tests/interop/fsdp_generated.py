@@ -260,7 +260,7 @@ def source_of(folder, role):
 
 # ------------------------------------------------------------ ours
 
-AMBIGUOUS = "the sizes do not tell"  # of an optimizer by number, as it should be
+AMBIGUOUS = "the sizes do not decide"  # of an optimizer by number, as it should be
 CONVERT = ("nxd-convert", "--quiet", "--no-sync", "--from", "fsdp")
 
 

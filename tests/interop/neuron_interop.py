@@ -386,7 +386,7 @@ class VllmNeuron(Judged):
         if short:
             ranks = f"ranks {short[0]} to {short[-1]}" if short[1:] else f"rank {short[0]}"
             messages = [row["message"] for row in answer["findings"] if row["check"] == "key heads"]
-            self.assertRegex(messages[0], f"ends with an error on the shape of .* on {ranks}$")
+            self.assertRegex(messages[0], f"fails with an error on the shape of .* on {ranks}$")
         return rows, answer["serving"]
 
     def expect(self, rows, expected):

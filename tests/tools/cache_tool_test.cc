@@ -147,7 +147,7 @@ class OldPlace : public CacheTool {
   const std::string root_ = workshop_ / "root";
   const std::string old_ = root_ + "/neuron-compile-cache";
   const Words flags_ = {"NEURON_CC_FLAGS=--cache_dir=" + root_};
-  const std::string says_ = root_ + " has no neuronxcc-* folder, its neuron-compile-cache has";
+  const std::string says_ = root_ + " has no neuronxcc-* folder, but its neuron-compile-cache has";
 };
 
 TEST_F(OldPlace, IsReadAndSaid) {

@@ -67,7 +67,7 @@ TEST(CacheTrees, AreListedAndVerified) {
   const Json cut = JsonFrom(shop, 1, "verify" + dir);
   EXPECT_EQ(cut["findings"].size(), 2u);
   EXPECT_EQ(cut["findings"][0]["entry"], key);
-  EXPECT_THAT(std::string(cut["findings"][0]["message"]), HasSubstr("takes it for a hit"));
+  EXPECT_THAT(std::string(cut["findings"][0]["message"]), HasSubstr("counts it as a hit"));
   EXPECT_EQ(JsonFrom(shop, 0, "prune --damaged -n" + dir)["removed"][0]["reason"], "damaged");
   EXPECT_EQ(JsonFrom(shop, 0, "clear" + dir)["removed"][0]["reason"], "clear");
 }
@@ -175,7 +175,7 @@ TEST(CacheTrees, RefuseWhatCannotBeMeant) {
   refused("push " + shop.root() + dir, 2, "are one tree");
   refused("pull " + shop.Path("no") + dir, 3, "there is no such folder");
   refused("pull s3://bucket/x" + dir, 4, "s3");
-  refused("prune --only-compiler 2.1" + dir, 2, "no entry says what compiled it");
+  refused("prune --only-compiler 2.1" + dir, 2, "its entries do not record their compiler");
   refused("ls --damaged" + dir, 2, "--damaged belongs to");
 }
 

@@ -125,7 +125,7 @@ TEST_P(ConvertInto, RefusesOtherFilesThatAreTooLargeToKeep) {
     const ProcessResult result =
         Workshop::Convert(std::string("--from hf --to rollout --into") + dry_run, tuned_, bundle_);
     EXPECT_EQ(result.exit_code, 4) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("dump.bin: no part of the weights"));
+    EXPECT_THAT(result.err, HasSubstr("dump.bin: not part of the weights"));
     EXPECT_THAT(result.err, HasSubstr("move it out of the folder of the weights"));
     EXPECT_EQ(fs::read_symlink(Weights()), ".weights.0");
   }
@@ -158,7 +158,7 @@ TEST_P(ConvertInto, AHalfWrittenVersionIsNotRead) {
        {Workshop::Verify(bundle_),
         Workshop::Convert("--from rollout --to hf", bundle_, workshop_ / "model")}) {
     EXPECT_EQ(result.exit_code, 3);
-    EXPECT_THAT(result.err, HasSubstr("half written: a refresh of these weights was cut short"));
+    EXPECT_THAT(result.err, HasSubstr("half written: a refresh of these weights was interrupted"));
     EXPECT_THAT(result.err, HasSubstr("refresh the bundle again"));
   }
   ExpectConverts("--from hf --to rollout --into", tuned_, bundle_);

@@ -68,7 +68,7 @@ TEST_F(DigestEngine, IsThatOfADeltasResult) {
 TEST_F(DigestEngine, RefusesWhatAnEngineRefuses) {
   const ProcessResult sizes = Digest("--as vllm --tp 3", model_);
   EXPECT_EQ(sizes.exit_code, 4);
-  EXPECT_THAT(sizes.err, HasSubstr("cannot be split over tp 3, which vLLM demands"));
+  EXPECT_THAT(sizes.err, HasSubstr("cannot be split over tp 3, which vLLM requires"));
   EXPECT_EQ(Digest("--as vllm --tensors", model_).exit_code, 2);
   EXPECT_EQ(Digest("--enable-expert-parallel", model_).exit_code, 2);
   EXPECT_EQ(Digest("--as sglang", model_).exit_code, 2);

@@ -401,10 +401,10 @@ TEST_F(GrpoInstance, WhereTheMachineIsAnotherIsSaidBeforeTheRun) {
   machine_.Kernel("trn1.2xlarge", 1);
   const ProcessResult result = DryRun(large);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(Json::parse(result.out)["warnings"].get<Words>(),
-              AllOf(Contains("trn1.32xlarge was asked for, and this machine is trn1.2xlarge with 2 "
-                             "cores"),
-                    Contains(HasSubstr("cores, and trn1.2xlarge has 2"))));
+  EXPECT_THAT(
+      Json::parse(result.out)["warnings"].get<Words>(),
+      AllOf(Contains("trn1.32xlarge was requested, and this machine is trn1.2xlarge with 2 cores"),
+            Contains(HasSubstr("cores, and trn1.2xlarge has 2"))));
   machine_.NeuronLs("cat " + CaptureOf("trn1.32xlarge"));
   EXPECT_THAT(Json::parse(DryRun(large).out)["warnings"].get<Words>(),
               Contains(HasSubstr("devices are held by other processes: pid 4711")));

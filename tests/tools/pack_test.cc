@@ -135,7 +135,7 @@ TEST_F(PackTool, AFlippedBitIsAnErrorOfTheInput) {
 TEST_F(PackTool, MoreThanWasSaidIsNotUnpacked) {
   ASSERT_EQ(Pack("@model @model.tar.zst").exit_code, 0);
   ExpectError("--unpack --max-unpacked 1k @model.tar.zst @back", 6, "over the limit of 1000");
-  ExpectError("--unpack --max-unpacked 1k @model.tar.zst @back", 6, "--max-unpacked takes more");
+  ExpectError("--unpack --max-unpacked 1k @model.tar.zst @back", 6, "--max-unpacked allows more");
   EXPECT_FALSE(Traces(workshop_ / "back"));
   EXPECT_EQ(Pack("--unpack --max-unpacked 1G @model.tar.zst @back").exit_code, 0);
   ExpectError("--max-unpacked 1G @model @model.tar", 2, "--max-unpacked is for --unpack");

@@ -526,7 +526,7 @@ TEST(PrecompileLite, LeavesWhatNothingSaysHowToComplete) {
   const Json json = shop.CcJson(1, "compile", " --cache-dir " + lite.root());
   EXPECT_THAT(json["left"][0]["reason"].get<std::string>(), HasSubstr("command.txt: missing"));
   EXPECT_THAT(json["left"][1]["reason"].get<std::string>(),
-              HasSubstr(".artifact_metadata_v0.json: missing: the engine writes it"));
+              HasSubstr(".artifact_metadata_v0.json: missing: only the engine can write it"));
   EXPECT_THAT(shop.Begun(), IsEmpty());
 }
 

@@ -51,7 +51,7 @@ TEST(Graphs, NameTheByteThatIsWrong) {
       {"field 0 found", PutField(3, "") + std::string("\x02\x00", 2), 2},
       {"wire type 3", PutField(3, "") + "\x0b", 2},
       {"a number of more than 10 bytes", PutField(3, "") + std::string(11, '\xff'), 2},
-      {"ends outside of its message", PutField(3, "") + "\x08", 3},
+      {"ends outside its message", PutField(3, "") + "\x08", 3},
       {"field 1 has 8 bytes, 3 are left", PutField(3, "") + "\x09" + "abc", 2},
   };
   for (const Case& each : cases) {

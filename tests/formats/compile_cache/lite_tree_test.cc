@@ -237,10 +237,10 @@ TEST(LiteVerifies, FindACutNeff) {
   EXPECT_THAT(
       shop.Faults(),
       ElementsAre("aa: " + LiteNeffName(key) +
-                      ": 1300 bytes found, .compilation_complete says 1367: the engine takes it "
-                      "for a hit (read from its source, not run)",
+                      ": 1300 bytes found, .compilation_complete says 1367: the engine counts it "
+                      "as a hit (read from its source, not run)",
                   AllOf(HasSubstr("offset 16: data size 343 is past the end: 276 bytes are left"),
-                        HasSubstr("takes it for a hit"))));
+                        HasSubstr("counts it as a hit"))));
   EXPECT_EQ(ListLiteTree(shop.root(), {})->entries[0].state, EntryState::kDone);
   std::string flipped = ToyNeff();
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
@@ -306,10 +306,10 @@ TEST(LiteVerifies, RemarkWhatTheEngineDoesNotMind) {
   const Case cases[] = {
       {"command.txt", "neuronx-cc compile x\n", "there is no --target"},
       {"command.txt", "neuronx-cc 'compile", "is not closed"},
-      {"graph_0.neff", "x", "aa: graph_0.neff: the engine never asks for it, but for graph_aaaa"},
+      {"graph_0.neff", "x", "aa: graph_0.neff: the engine never looks for it, but for graph_aaaa"},
       {".artifact_metadata_v1.json", "{}", "the engine reads version 0 only"},
       {"graph.hlo", GraphOf({}) + testing_util::PutField(40, KernelConfig("/a/b")),
-       "a kernel's configuration stands outside of a backend_config"},
+       "a kernel's configuration is outside a backend_config"},
   };
   for (const Case& each : cases) {
     const LiteWorkshop shop;
@@ -387,7 +387,7 @@ TEST(LiteVerifies, FindBinariesThatAreGone) {
   shop.Whole('a', graph);
   shop.Write("nki/" + LiteWorkshop::Key('b') + ".json", KernelFile(KernelConfig(binary)));
   shop.Write("nki/" + LiteWorkshop::Key('c') + ".json", KernelFile(KernelConfig("k.klir")));
-  const std::string names = "names the kernel binary " + binary + ", which is not there: ";
+  const std::string names = "names the kernel binary " + binary + ", which does not exist: ";
   EXPECT_THAT(
       shop.Faults(),
       ElementsAre(HasSubstr(fmt::format("graph.hlo: offset {}: {}", graph.find("eyJ"), names)),
@@ -410,7 +410,7 @@ TEST(LiteVerifies, KernelFilesAreNotTrusted) {
       {KernelFile(config, "\"kernel_binary\":\"../../k\","), "kernel_binary: \"../../k\" found"},
       {KernelFile(config, "\"kernel_binary\":\"/k\","), "kernel_binary: \"/k\" found"},
       {KernelFile(config, "\"kernel_binary\":\"binaries/k\","),
-       "names the copy binaries/k, which is not there"},
+       "names the copy binaries/k, which does not exist"},
   };
   for (const Case& each : cases) {
     shop.Write("nki/" + LiteWorkshop::Key('b') + ".json", each.contents);

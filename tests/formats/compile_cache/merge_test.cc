@@ -434,7 +434,7 @@ TEST(Merges, SayWhenAGraphIsNotUnderstood) {
   const MergeReport report = Merge(shop.root(), shop.Path("into"));
   EXPECT_THAT(Show(report.copied), ElementsAre("aa new"));
   EXPECT_THAT(Show(report.unlinked),
-              ElementsAre(HasSubstr("aa not understood: a kernel's configuration stands outside")));
+              ElementsAre(HasSubstr("aa not understood: a kernel's configuration is outside")));
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
 }
 
@@ -581,7 +581,7 @@ TEST(Relocations, LeaveWhatTheyDoNotUnderstand) {
   const RelocateReport report = Relocate(shop, "/old", "/new");
   ASSERT_EQ(report.left.size(), 3u);
   EXPECT_EQ(report.left[0].file, a + "/graph.hlo");
-  EXPECT_EQ(report.left[0].reason, "a kernel's configuration stands outside of a backend_config");
+  EXPECT_EQ(report.left[0].reason, "a kernel's configuration is outside a backend_config");
   EXPECT_EQ(report.left[1].file, b + "/graph.hlo");
   EXPECT_EQ(report.left[2].reason, "in use");
   EXPECT_EQ(LiteWorkshop::Contents(shop.root()), before);

@@ -266,7 +266,8 @@ TEST(Sweeps, HaveNoCompilersToTellApart) {
       Sweep({shop.root(), TreeKind::kLite, false}, {.only_compiler = "neuronxcc-1"}, "");
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.error().code(), Errc::kUsage);
-  EXPECT_EQ(report.error().message(), "a tree of vllm-neuron: no entry says what compiled it");
+  EXPECT_EQ(report.error().message(),
+            "a tree of vllm-neuron: its entries do not record their compiler");
 }
 
 }  // namespace

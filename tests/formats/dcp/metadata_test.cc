@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
                 m.tensors[0].chunks[1].box = {{3, 0}, {2, 3}};
               },
               Errc::kCorrupt,
-              "the chunk of sizes [2, 3] at [3, 0] is outside of the tensor's shape [4, 3]"},
+              "the chunk of sizes [2, 3] at [3, 0] is outside the tensor's shape [4, 3]"},
         Fault{"AnotherRank",
               [](Metadata& m) {
                 m.tensors[0].chunks[1].box = {{2}, {2}};
@@ -223,7 +223,7 @@ TEST_F(FolderFault, NoMetadataIsAnUnfinishedSave) {
   std::filesystem::remove(scratch_.Path(".metadata"));
   EXPECT_TRUE(*LooksLikeFolder(scratch_.folder()));
   const auto error =
-      ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the save did not come to its end");
+      ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the save was not completed");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.folder());
 }
@@ -314,7 +314,8 @@ TEST_F(FolderFault, ObjectsInOnePlaceAreRefused) {
   ASSERT_FALSE(metadata.objects.empty());
   metadata.objects.push_back({"again", metadata.objects[0].place});
   scratch_.Write(".metadata", Written(metadata));
-  ExpectError(Open(scratch_.folder()), Errc::kCorrupt, "the object lies where another item does");
+  ExpectError(Open(scratch_.folder()), Errc::kCorrupt,
+              "the object is in the place of another item");
 }
 
 TEST_F(FolderFault, ItemsInsideEachOtherAreRefused) {

@@ -204,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
         JsonFault{"RankOutside", kLayouts, R"({"0": null, "7": null})", Errc::kCorrupt,
                   "a rank that is not one of the 2"},
         JsonFault{"BoxOutside", kData + "/global_offsets/0", "[3, 0]", Errc::kCorrupt,
-                  "the chunk of sizes [2, 2] at [3, 0] is outside of the tensor's shape [4, 2]",
+                  "the chunk of sizes [2, 2] at [3, 0] is outside the tensor's shape [4, 2]",
                   BoxesJson},
         JsonFault{"BoxCounts", kData + "/local_sizes", "[]", Errc::kCorrupt,
                   "3 global_offsets, 3 local_offsets and 0 local_sizes", BoxesJson},

@@ -121,7 +121,7 @@ TEST_F(ZeroDamaged, ARankThatWasSavedAnewAsAnotherIsFound) {
 TEST_F(ZeroDamaged, AParameterWithoutItsFolderIsNamed) {
   CopyZero("stage2-bf16-3-universal");
   fs::remove_all(In("global_step2_universal/zero/model.norm.weight"));
-  const auto error = ExpectError(Bind({}), Errc::kCorrupt, "there is no folder of it in zero");
+  const auto error = ExpectError(Bind({}), Errc::kCorrupt, "there is no folder for it in zero");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "model.norm.weight");
 }

@@ -59,7 +59,7 @@ TEST(Zero, TheNumbersOfStage0AreNotGuessed) {
   hints.optimizer = true;
   const auto bound =
       kinds::OpenAndBind(Unpacked(kFixtures) + "/stage0-f32-2", &kinds::kZero, hints);
-  ExpectError(bound, Errc::kUnsupported, "nothing says which parameter a number is");
+  ExpectError(bound, Errc::kUnsupported, "does not record which parameter a number is");
 }
 
 // Runs of the real program, drawn by seeds (tests/interop/zero_generated.sh makes them anew).

@@ -51,13 +51,14 @@ TEST(FitRollout, WhatDoesNotFitSaysByHowMuch) {
 TEST(FitRollout, AFullCoreIsAWarning) {
   const Fit fit = FitRollout(Of("trn1.32xlarge"), Qwen3_4B(8, 192, 4096));  // 1.03 + 13.5
   EXPECT_THAT(fit.problems, IsEmpty());
-  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(91 %): what is left may be too little")));
+  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(91 %): the rest may be too little")));
 }
 
 TEST(FitRollout, KnowsTheSizesThatEnginesTake) {
   EXPECT_THAT(
       FitRollout(Of("trn1.32xlarge"), Qwen3_4B(4, 1, 128)).problems,
-      ElementsAre("NxD Inference takes no tp 4 on trn1.32xlarge; it takes 1, 2, 8, 16, 32"));
+      ElementsAre(
+          "NxD Inference does not accept tp 4 on trn1.32xlarge; it accepts 1, 2, 8, 16, 32"));
   EXPECT_THAT(FitRollout(Of("trn1.2xlarge"), Qwen3_4B(8, 1, 128)).problems,
               ElementsAre("8 ranks, and trn1.2xlarge has 2 cores"));
   EXPECT_THAT(FitRollout(Of("trn2.48xlarge"), Qwen3_4B(4, 1, 128)).problems, IsEmpty());
@@ -102,9 +103,8 @@ TEST(FitTraining, Zero1CutsTheOptimizerOverTheNodes) {
 // Its memory would do; its replica groups do not (enc_init_comm fails).
 TEST(FitTraining, RefusesTp16OnTrn1) {
   const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(16, 519'000'000));
-  EXPECT_THAT(fit.problems,
-              ElementsAre("the collectives of trn1.32xlarge take no tp 16 in training (replica "
-                          "groups); they take 1, 2, 8, 32"));
+  EXPECT_THAT(fit.problems, ElementsAre("the collectives of trn1.32xlarge do not accept tp 16 in "
+                                        "training (replica groups); they accept 1, 2, 8, 32"));
   EXPECT_EQ(fit.smallest, "trn2.48xlarge");
 }
 
@@ -114,7 +114,7 @@ TEST(FitTraining, WarnsAtTp8) {
   EXPECT_THAT(Rows(fit), ElementsAre("weights 187", "gradients 374", "optimizer 281",
                                      "activations 425", "logits 147"));
   EXPECT_THAT(fit.problems, IsEmpty());
-  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(88 %): what is left may be too little")));
+  EXPECT_THAT(fit.warnings, ElementsAre(HasSubstr("(88 %): the rest may be too little")));
 }
 
 TEST(FitTraining, NeedsCoresThatTrainAndDivide) {

@@ -108,7 +108,7 @@ TEST(Machine, TakesFromTheTableWhatNobodyTells) {
   EXPECT_EQ(odd.cores_per_device.by, "the table of instances");
   EXPECT_EQ(odd.device_bytes.by, "the table of instances");
   EXPECT_EQ(odd.devices.by, "neuron-ls");
-  EXPECT_THAT(odd.notes, Contains(HasSubstr("do not all tell their memory")));
+  EXPECT_THAT(odd.notes, Contains(HasSubstr("do not all report their memory")));
   EXPECT_EQ(Made(odd).cores, 8);
   Machine unknown;
   unknown.devices = {4, "/dev"};
@@ -126,8 +126,8 @@ TEST(Machine, NotesWhatDoesNotAgree) {
   Complete(machine);
   EXPECT_THAT(machine.notes,
               ElementsAre("trn2.3xlarge has 1 device, and 2 are there",
-                          "a device of trn2.3xlarge has 96.00 GiB, and here 32.00 GiB are told",
-                          "LNC 1 does not go with 4 cores a device, which has 8 physical cores"));
+                          "a device of trn2.3xlarge has 96.00 GiB, but 32.00 GiB are reported here",
+                          "LNC 1 does not match 4 cores a device, which has 8 physical cores"));
 }
 
 TEST(Machine, ListsAHolderOnceWithItsDevices) {

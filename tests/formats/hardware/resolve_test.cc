@@ -66,7 +66,7 @@ TEST(ResolveInstance, AFileIsRead) {
   ASSERT_TRUE(unlisted.ok()) << unlisted.error().ToString();
   EXPECT_THAT(unlisted->notes,
               ElementsAre(HasSubstr("128 cores, LNC 1, 12.00 GiB a core"),
-                          HasSubstr("sizes trn2.48xlarge takes at LNC 1 is not known")));
+                          HasSubstr("sizes of trn2.48xlarge at LNC 1 are not known")));
   EXPECT_TRUE(ExpectError(ResolveInstance("no/such.json", {}), Errc::kNotFound, "open"));
 }
 
@@ -93,9 +93,9 @@ std::vector<std::string> Of(const Machine& machine, const char* asked, int64_t c
 }
 
 TEST(Disagreements, WithTheInstanceThatWasAskedFor) {
-  EXPECT_THAT(Of(CapturedMachine("trn1.2xlarge"), "trn1.32xlarge", 2),
-              ElementsAre("trn1.32xlarge was asked for, and this machine is trn1.2xlarge with 2 "
-                          "cores"));
+  EXPECT_THAT(
+      Of(CapturedMachine("trn1.2xlarge"), "trn1.32xlarge", 2),
+      ElementsAre("trn1.32xlarge was requested, and this machine is trn1.2xlarge with 2 cores"));
   EXPECT_THAT(Of(CapturedMachine("trn1.2xlarge"), "trn1.2xlarge", 2), IsEmpty());
   EXPECT_THAT(Of(CapturedMachine("trn2.48xlarge_lnc1"), "trn2.48xlarge", 64),
               ElementsAre("trn2.48xlarge has 64 cores, and of this machine 128 can be used",
@@ -104,7 +104,7 @@ TEST(Disagreements, WithTheInstanceThatWasAskedFor) {
   EXPECT_THAT(Of(CapturedMachine("older_release"), "trn1n.32xlarge", 32), IsEmpty())
       << "as good a guess";
   EXPECT_THAT(Of(CapturedMachine("older_release"), "trn2.48xlarge", 0),
-              ElementsAre("trn2.48xlarge was asked for, and this machine is trn1.32xlarge with 32 "
+              ElementsAre("trn2.48xlarge was requested, and this machine is trn1.32xlarge with 32 "
                           "cores, as far as can be guessed"));
 }
 

@@ -389,17 +389,17 @@ INSTANTIATE_TEST_SUITE_P(
         WrongText{"family x; match X\nlet a = 99999999999999999999", "over 64 bits"},
         WrongText{"family x; match X\neach l < 2\nall a.{l} 1", "the loop of line 2 has no end"},
         WrongText{"family x; match X\neach l < 2\nlet a = l\nall a.{l} 1\nend",
-                  "line 3, column 1: a let is outside of loops"},
+                  "line 3, column 1: a let must be outside loops"},
         WrongText{"family x; match X\nsplit a b = c\nall a 1",
-                  "line 2, column 1: this line is of \"view bundle\" alone"},
+                  "line 2, column 1: this line belongs to \"view bundle\" only"},
         WrongText{"family x; match X\nend", "line 2, column 1: no loop is open"},
         WrongText{"family x; match X\nall a.{l 1 1", "a brace is not closed"},
         WrongText{"family x; match X\nr a 1", "the cut's axis is not in the shape"},
         WrongText{"family x; match X\nall a 1 as nobody", "no such role"},
         WrongText{"family x; match X\ncut q 0 2", "COUNT:UNIT is expected"},
         WrongText{"family x; match X\nput a = melt b", "no such operation"},
-        WrongText{"family x; match X\nstack a = b c", "this line is of a view"},
-        WrongText{"family x; match X\nall \x01 1", "a byte 0x01 is no text"},
+        WrongText{"family x; match X\nstack a = b c", "this line belongs to a view"},
+        WrongText{"family x; match X\nall \x01 1", "a byte 0x01 is not text"},
         WrongText{"family x; match X\nspelling mine", "spellings are called memory, hub, v4"},
         WrongText{"family x; match X\nbundle vllm", "bundles are made by optimum and nxdi"}));
 
@@ -472,7 +472,7 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   const Result<Model> missing = Expanded("# a row\nall y hiden_size");
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().member(), "hiden_size");
-  EXPECT_EQ(missing.error().hint(), "the row stands in line 3 of my.family");
+  EXPECT_EQ(missing.error().hint(), "the row is in line 3 of my.family");
   EXPECT_THAT(ExpansionError("all a/../b 1"), ::testing::HasSubstr("cannot be that of a tensor"));
   // What a cold reader of the sources made it do.
   EXPECT_THAT(ExpansionError("c a 8 8 as query"), ::testing::HasSubstr("no let nh, nkv or D"));
@@ -522,7 +522,7 @@ TEST(FamilyExpressions, RefuseElementsOver64Bits) {
   EXPECT_THAT(ExpansionError("all x 1 if 0 - 6 in list", list),
               ::testing::HasSubstr("found 18446744073709551610, expected an integer"));
   EXPECT_THAT(ExpansionError("all x list[0]+7", list),
-              ::testing::HasSubstr("+ does not fit what is on its sides"));
+              ::testing::HasSubstr("+ does not apply to its operands"));
 }
 
 }  // namespace

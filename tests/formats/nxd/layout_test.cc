@@ -454,7 +454,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"Vocab",
                 {{"vocab_size", 23}},
                 Of(2, QkvStyle::kSeparate),
-                "23 cannot be split evenly over tp 2; NxD training pads nothing",
+                "23 cannot be split evenly over tp 2; NxD training does not pad",
                 "model.embed_tokens.weight"},
         Refusal{"Intermediate",
                 {{"intermediate_size", 23}},

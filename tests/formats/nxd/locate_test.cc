@@ -392,7 +392,7 @@ TEST(Tags, WhatCannotBeLookedAtBesideANamedTagDoesNotCount) {
   const auto error = ExpectError(Locate(tree.Path(), {}), Errc::kCorrupt, "");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), tree.Path("step_200"));
-  EXPECT_EQ(error->hint(), "name one with --tag to pass this by");
+  EXPECT_EQ(error->hint(), "name one with --tag to skip this one");
   EXPECT_TRUE(*LooksLikeShardSet(tree.Path()));
   EXPECT_EQ(Found(tree.Path(), "step_100").tag, "step_100");
 }

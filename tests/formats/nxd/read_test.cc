@@ -196,7 +196,7 @@ TEST(Xser, ATensorFileThatHoldsSomethingElseIsRefused) {
   const std::string path = copy.Path(std::string(kMain) + ".tensors/tensor_0.pt");
   fs::copy_file(copy.Path(kMain), path, fs::copy_options::overwrite_existing);
   const auto error = ExpectError(ReadAt(copy.Path("")), Errc::kCorrupt,
-                                 "the archive holds something else than one tensor");
+                                 "the archive does not hold exactly one tensor");
   ASSERT_TRUE(error);
   EXPECT_TRUE(fs::equivalent(error->file(), path));
   EXPECT_EQ(error->tensor(), "model.embed_tokens.weight");

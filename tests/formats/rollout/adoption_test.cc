@@ -41,7 +41,7 @@ TEST_F(Repairs, WhileItHadNoName) {
   const Result<PinnedWeights> reader = PinWeights(weights_);
   ASSERT_TRUE(reader.ok()) << reader.error().ToString();
   EXPECT_EQ(reader->folder, Slot(0));
-  EXPECT_EQ(Repaired(), "completed what a killed run began: weights leads to .weights.0");
+  EXPECT_EQ(Repaired(), "completed the work of a killed run: weights leads to .weights.0");
   ExpectLeads(".weights.0");
 }
 

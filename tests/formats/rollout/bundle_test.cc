@@ -94,7 +94,7 @@ TEST(Places, OptimumsComesFirstAndTheOtherIsMentioned) {
   const Bundle bundle = Opened(folder);
   EXPECT_EQ(bundle.weights_folder, folder.Path("checkpoint/weights"));
   EXPECT_THAT(bundle.warnings,
-              ElementsAre(folder.Path("weights") + " holds shards too; they are not looked at"));
+              ElementsAre(folder.Path("weights") + " holds shards too; they are ignored"));
 }
 
 TEST(Places, SubModelsOfAVisionModelAreRefused) {

@@ -104,10 +104,10 @@ TEST_F(TarProof, WhatIsFoundIsSaid) {
 
 TEST_F(TarProof, OtherBytesBehindTheEndAreRefused) {
   PutSmall();
-  ExpectRefused(Packed("a.tar") + "x", "bytes behind the end of the archive are not zeros");
+  ExpectRefused(Packed("a.tar") + "x", "bytes after the end of the archive are not zeros");
   // Of the second archive nothing would come out.
   const std::string tar = Packed("a.tar");
-  ExpectRefused(tar + tar, "bytes behind the end of the archive are not zeros");
+  ExpectRefused(tar + tar, "bytes after the end of the archive are not zeros");
   ExpectRefused(Packed("a.tar.gz") + "x", "the gzip stream has other bytes after its end");
   ExpectRefused(Packed("a.tar.zst") + "x", "the zstd stream has other bytes after its end");
 }
@@ -150,7 +150,7 @@ TEST_F(TarProof, ABombIsRefusedBeforeItIsWritten) {
     EXPECT_EQ(report.error().code(), Errc::kLimit);
     EXPECT_EQ(report.error().member(), "zeros");
     EXPECT_EQ(report.error().message(),
-              "what is in the archive has 2097152 bytes at least, over the limit of 1048576");
+              "the contents of the archive have at least 2097152 bytes, over the limit of 1048576");
     EXPECT_FALSE(fs::exists(At("out")) || fs::exists(At("out.partial")));
     EXPECT_TRUE(Unpacked(Packed(kind), 2 << 20).ok());
     fs::remove_all(At("out"));
@@ -166,8 +166,8 @@ TEST_F(TarProof, WithoutALimitAHundredTimesTheArchiveIsOne) {
   const auto report = Unpacked(whole);
   ASSERT_FALSE(report.ok());
   EXPECT_EQ(report.error().code(), Errc::kLimit);
-  EXPECT_THAT(report.error().message(), HasSubstr("1073741825 bytes at least, over the limit of "
-                                                  "1073741824"));
+  EXPECT_THAT(report.error().message(),
+              HasSubstr("at least 1073741825 bytes, over the limit of 1073741824"));
   EXPECT_THAT(report.error().hint(), HasSubstr("--max-unpacked"));
 }
 

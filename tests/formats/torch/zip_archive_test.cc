@@ -169,9 +169,8 @@ TEST(ZipArchive, RecordsWithoutChecksumAreCounted) {
   }
   const Result<Archive> archive = ReadBytes(zip.Bytes());
   ASSERT_TRUE(archive.ok());
-  EXPECT_THAT(archive->warnings,
-              ElementsAre("33 of 33 records have no checksum (CRC 0), so damage of them cannot be "
-                          "seen; the first is data.pkl"));
+  EXPECT_THAT(archive->warnings, ElementsAre("33 of 33 records have no checksum (CRC 0), so damage "
+                                             "to them cannot be detected; the first is data.pkl"));
 }
 
 TEST(ZipArchive, CrcOfStoragesOnRequest) {

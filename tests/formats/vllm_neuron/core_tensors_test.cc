@@ -179,7 +179,7 @@ TEST(CoreTensors, RefusesWhatHasNoLayout) {
                   {2}, 0),
       Errc::kUnsupported, "3 key heads and tp 2: neither divides the other"));
   EXPECT_TRUE(ExpectError(CoreTensors(ModelOf(SmallConfig({{"num_attention_heads", 12}})), {6}, 0),
-                          Errc::kUnsupported, "ends with an error on the shape"));
+                          Errc::kUnsupported, "fails with an error on the shape"));
 }
 
 // The text of a family may have the view and no heads.
@@ -223,18 +223,17 @@ TEST(SizeFaults, AreTheRulesOfTheEngine) {
   EXPECT_THAT(Faults(SmallConfig(), {4}), IsEmpty());
   EXPECT_THAT(
       Faults(SmallConfig(), {8}),
-      ElementsAre("heads: 1 query head on each core (8 over tp 8): the vendor's porting "
-                  "guide asks for an even number of query heads on a core; it is loaded all "
-                  "the same (advice)"));
+      ElementsAre("heads: 1 query head on each core (8 over tp 8): the vendor's porting guide asks "
+                  "for an even number of query heads on a core; it is loaded anyway (advice)"));
   EXPECT_THAT(Faults(SmallConfig({{"num_attention_heads", 12}}), {6}),
               ElementsAre("key heads: 4 key heads and tp 6: neither divides the other, so the "
-                          "loader ends with an error on the shape of "
+                          "loader fails with an error on the shape of "
                           "model.layers.0.self_attn.qkv_proj_weight on ranks 4 to 5 (no layout)"));
   EXPECT_THAT(Faults(SmallMoeConfig("qwen3_moe",
                                     {{"num_attention_heads", 12}, {"moe_intermediate_size", 12}}),
                      {6}),
               ElementsAre("key heads: 4 key heads and tp 6: neither divides the other, so query "
-                          "heads meet key heads of others"));
+                          "heads are paired with other heads' keys"));
   EXPECT_THAT(Faults(SmallMoeConfig("qwen3_moe"), {.tp = 4, .ep = 3}),
               ElementsAre("experts: tp 4 cannot be split over ep 3 (no layout)"));
   EXPECT_THAT(Faults(SmallMoeConfig("qwen3_moe", {{"num_experts", 5}, {"num_local_experts", 5}}),
@@ -259,7 +258,7 @@ TEST(ParamKeys, AreReadAsTheyAreWritten) {
 TEST(Assumed, TellsWhatNoSourceSays) {
   EXPECT_EQ(Assumed({.tp = 4}), "");
   EXPECT_EQ(Assumed({.tp = 4, .ep = 4}), "");
-  EXPECT_EQ(Assumed({.tp = 4, .ep = 2}), "rank r is taken to be expert parallel rank r / 2");
+  EXPECT_EQ(Assumed({.tp = 4, .ep = 2}), "rank r is assumed to be expert parallel rank r / 2");
   EXPECT_EQ(Assumed({.tp = 4, .attention_dp = 2}), "");
 }
 

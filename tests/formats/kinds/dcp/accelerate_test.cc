@@ -114,7 +114,7 @@ TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsRefused) {
   const Result<dcp::Folder> folder = dcp::OpenAccelerate(scratch.folder());
   ASSERT_FALSE(folder.ok());
   EXPECT_EQ(folder.error().code(), Errc::kCorrupt);
-  EXPECT_THAT(folder.error().message(), ::testing::HasSubstr("no state of an optimizer by names"));
+  EXPECT_THAT(folder.error().message(), ::testing::HasSubstr("not an optimizer's state by names"));
   EXPECT_THAT(folder.error().hint(), ::testing::HasSubstr("folder is moved away"));
 }
 

@@ -269,7 +269,7 @@ TEST_F(FormFault, CopiesOfANumberAreCompared) {
   const std::string path = Copy("ranks");
   ChangeChunk(path, "optimizer.state.w.step", 2);
   const auto error =
-      ExpectError(Open(path), Errc::kCorrupt, "the number is not the one that optimizer_0.pt has");
+      ExpectError(Open(path), Errc::kCorrupt, "the number differs from that in optimizer_0.pt");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/optimizer_2.pt");
   EXPECT_EQ(error->tensor(), "optimizer.state.w.step");
@@ -331,7 +331,7 @@ TEST_F(FormFault, TensorsThatAreToDecompressToFarMoreAreNotBegun) {
   WriteOneTensor(scratch_, frame, {int64_t{1} << 29});
   const auto error =
       ExpectError(Open(scratch_.folder()), Errc::kUnsupported,
-                  "have 65542 bytes stored and more than the 268460032 decompressed");
+                  "have 65542 bytes stored and more than the limit of 268460032 decompressed");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), scratch_.folder());
   EXPECT_EQ(error->tensor(), "w");
@@ -416,14 +416,14 @@ TEST_F(FormFault, AFileThatIsNoShardIsNamed) {
 
 TEST_F(FormFault, AFolderThatWasNotRenamedIsUnfinished) {
   fs::copy(kForms + "ranks", scratch_.Path("tmp_step"), fs::copy_options::recursive);
-  ExpectError(Open(scratch_.Path("tmp_step")), Errc::kCorrupt, "the save did not come to its end");
+  ExpectError(Open(scratch_.Path("tmp_step")), Errc::kCorrupt, "the save was not completed");
 }
 
 TEST_F(FormFault, AMissingFileOfARankIsNamed) {
   const std::string path = Copy("ranks");
   fs::remove(path + "/model_2.pt");
-  const auto error = ExpectError(Open(path), Errc::kCorrupt,
-                                 "the file is missing; metadata.pkl says what is in it");
+  const auto error =
+      ExpectError(Open(path), Errc::kCorrupt, "the file is missing, but metadata.pkl names it");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_2.pt");
 }
@@ -437,7 +437,7 @@ TEST_F(FormFault, AMissingFileWithoutMetadataIsNamed) {
 TEST_F(FormFault, AFileOfAnotherRankIsNamed) {
   const std::string path = Copy("ranks");
   fs::copy_file(path + "/model_0.pt", path + "/model_1.pt", fs::copy_options::overwrite_existing);
-  const auto error = ExpectError(Open(path), Errc::kCorrupt, "says another place for itself");
+  const auto error = ExpectError(Open(path), Errc::kCorrupt, "records another place");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_1.pt");
   EXPECT_EQ(error->tensor(), "model.e");  // the first that the ranks have other parts of
@@ -456,7 +456,7 @@ TEST_F(FormFault, PlainTensorsOfRanksWithoutMetadataAreRefused) {
   const std::string path = Copy("ranks");
   fs::remove(path + "/metadata.pkl");
   const auto error = ExpectError(Open(path), Errc::kUnsupported,
-                                 "a plain tensor of one of 4 ranks, and no metadata.pkl");
+                                 "a plain tensor of one of 4 ranks: without metadata.pkl");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "model.r");
 }

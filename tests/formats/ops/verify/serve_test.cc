@@ -74,10 +74,11 @@ TEST_F(Serving, KeysThatADenseModelDoesNotHaveEndTheLoader) {
   config_["vocab_size"] = 60;
   request_.geometry.tp = 6;
   const auto report = Judge(All());
-  EXPECT_THAT(Texts(report),
-              ElementsAre("key heads: : 4 key heads and tp 6: neither divides the other, so the "
-                          "loader ends with an error on the shape of "
-                          "model.layers.0.self_attn.qkv_proj_weight on ranks 4 to 5"));
+  EXPECT_THAT(
+      Texts(report),
+      ElementsAre(
+          "key heads: : 4 key heads and tp 6: neither divides the other, so the loader fails with "
+          "an error on the shape of model.layers.0.self_attn.qkv_proj_weight on ranks 4 to 5"));
   EXPECT_THAT(report->loads, IsEmpty());
 }
 
@@ -85,10 +86,9 @@ TEST_F(Serving, OddHeadsAreAWarning) {
   request_.geometry.tp = 8;
   const auto report = Judge(All());
   EXPECT_THAT(Texts(report), IsEmpty());
-  EXPECT_THAT(
-      report->warnings,
-      ElementsAre("1 query head on each core (8 over tp 8): the vendor's porting guide asks "
-                  "for an even number of query heads on a core; it is loaded all the same"));
+  EXPECT_THAT(report->warnings,
+              ElementsAre("1 query head on each core (8 over tp 8): the vendor's porting guide "
+                          "asks for an even number of query heads on a core; it is loaded anyway"));
 }
 
 TEST_F(Serving, SizesWithoutALayoutAreAFindingAndNothingIsLoaded) {
@@ -263,7 +263,7 @@ TEST_F(Serving, WhatIsNotKnownIsAnError) {
   std::filesystem::remove(folder_.Path("config.json"));
   EXPECT_TRUE(ExpectError(Judge(), Errc::kNotFound, "no config.json"));
   request_.geometry.tp = 20'000;
-  EXPECT_TRUE(ExpectError(Judge(), Errc::kUsage, "20000 cores are asked for, the most are 10000"));
+  EXPECT_TRUE(ExpectError(Judge(), Errc::kUsage, "20000 cores are requested, the limit is 10000"));
 }
 
 }  // namespace
