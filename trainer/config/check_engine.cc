@@ -17,12 +17,12 @@ constexpr std::string_view kCommand = "worker.rollout.command";
 constexpr std::string_view kServers = "worker.rollout.servers";
 constexpr std::string_view kLayout = "worker.rollout.engine_layout";
 
-// Of vLLM 0.32: what is below the first is raised to it, what is above the second is refused.
+// Limits of vLLM 0.32: temperatures below the first are raised to it, above the second refused.
 constexpr double kLeastTemperature = 0.01;
 constexpr double kMostTemperature = 2;
 constexpr int64_t kMostSamples = 16384;
 
-// Keys that say something to the engines of other programs only.
+// Keys that only matter to engines of other programs.
 constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          kCommand,
                                                          kServers,
@@ -32,7 +32,7 @@ constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          "worker.rollout.enable_expert_parallel",
                                                          kLayout};
 
-// Whether a null, or an empty list, takes the key back.
+// Whether the value is null or an empty list, which undoes the key.
 bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
   return (key == kCommand && !rollout.command) || (key == kUrl && rollout.url.empty()) ||
          (key == kServers && !rollout.servers);
@@ -104,8 +104,8 @@ void CheckVllmSampling(Checker& check) {
   if (rollout.n > kMostSamples)
     check.Problem("worker.rollout.n",
                   fmt::format("vLLM makes {} samples of a prompt at most", kMostSamples));
-  // Raw log-probabilities are those at temperature 1, processed ones those of what top_k and top_p
-  // leave; the loss is about neither then.
+  // Raw log-probabilities are those at temperature 1, processed ones those of the tokens that top_k
+  // and top_p keep; the loss needs neither.
   const bool filters = rollout.top_p < 1 || rollout.top_k > 0;
   if (rollout.temperature != 1 && filters)
     check.Problem("worker.rollout.temperature",

@@ -33,9 +33,9 @@ void Flatten(const std::string& path, const Value& value, Leaves& leaves) {
     Flatten(path.empty() ? entry.key : path + "." + entry.key, entry.value, leaves);
 }
 
-// What "${a.b}" or "${oc.select:a.b,DEFAULT}" stands for; nullopt: nobody knows.
+// The value of "${a.b}" or "${oc.select:a.b,DEFAULT}"; nullopt: unknown.
 std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value value) {
-  std::string path = of;  // of the key that `value` is from: what a relative name begins at
+  std::string path = of;  // the key that `value` is from: the base of relative names
   for (int step = 0; step < kMostSteps; ++step) {
     if (value.kind != ValueKind::kString || !value.text.starts_with("${")) return value;
     if (!value.text.ends_with("}")) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value
   return std::nullopt;
 }
 
-// Keys of EasyR1 that are of that run and its machines, and not of training.
+// EasyR1 keys that describe the other run and its machines, not the training.
 std::string_view OfThatRun(std::string_view path) {
   constexpr std::string_view kOwn = "a new run has its own";
   constexpr std::string_view kMachines = "of the machines of that run";
@@ -177,22 +177,22 @@ class Reader {
     return value.text == row.harmless || ValueText(value) == row.harmless;
   }
 
-  // Values that are spelled otherwise here.
+  // Values that are spelled differently here.
   static Value Translated(const VerlKey& row, const Value& value) {
     if (row.ours.ends_with("loss_avg_mode")) {
       if (value.text == "token-mean") return ResolveScalar("token");
       if (value.text == "seq-mean-token-mean") return ResolveScalar("seq");
     }
-    // -1 stands for none.
+    // -1 means none.
     const bool counts = row.ours.ends_with("lr_warmup_steps");
     if (counts && value.kind == ValueKind::kInt && value.integer < 0) return ResolveScalar("null");
-    // Of a list of files there is one.
+    // A list of files stands for its only file.
     const bool files = row.ours.ends_with("_files");
     if (files && value.kind == ValueKind::kList && value.items.size() == 1) return value.items[0];
     return value;
   }
 
-  // Off where the file does not have it; nullopt where it refers to what nobody knows.
+  // False where the file does not have it; nullopt where it refers to an unknown value.
   std::optional<bool> IsOn(const char* path) const {
     const auto leaf = leaves_.find(path);
     if (leaf == leaves_.end()) return false;
@@ -278,7 +278,7 @@ void ApplyInherited(const Inherited& inherited, LoadedConfig& loaded) {
     const ConfigKey* key = FindConfigKey(one.ours);
     ConfigSource& source = loaded.sources[static_cast<size_t>(key - ConfigKeys().data())];
     if (source.kind != SourceKind::kDefault) continue;
-    NXDKIT_CHECK(AssignSlot(key->slot(loaded.config), one.value).empty());  // Reader::Take
+    NXDKIT_CHECK(AssignSlot(key->slot(loaded.config), one.value).empty());  // see Reader::Take
     const bool of_file = !one.theirs.starts_with("--");
     source = {SourceKind::kMachine,
               {},

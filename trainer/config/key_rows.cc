@@ -14,7 +14,7 @@ using std::string_literals::operator""s;
 #define ROLLOUT(path) MEMBER(Config, #path, worker.rollout.path)
 #define REWARD(path) MEMBER(Config, #path, worker.reward.path)
 #define TRAINER(path) MEMBER(Config, #path, trainer.path)
-// Of actor and critic, and of one of them.
+// Members of actor and critic both, and of one of them.
 #define UPDATER(path) MEMBER(UpdaterConfig, #path, path)
 #define ACTOR(path) MEMBER(ActorConfig, #path, path)
 #define CRITIC(path) MEMBER(CriticConfig, #path, path)
@@ -22,8 +22,8 @@ using std::string_literals::operator""s;
 template <typename Section>
 using SlotOf = ConfigSlot (*)(Section& section);
 
-// A key as it is written below, with the part of its path after the section. Its value is a member
-// of the section, or an unread one, which starts as this.
+// A key as written below, with its path after the section. Its value is a member of the section, or
+// an unread one with this default.
 struct Row {
   std::string_view path;
   std::variant<SlotOf<Config>, SlotOf<UpdaterConfig>, SlotOf<ActorConfig>, SlotOf<CriticConfig>,
@@ -43,7 +43,7 @@ Row NoEffect(std::string_view path, UnreadValue standard, std::string_view why,
   return {path, std::move(standard), why, limit, words, kEasyR1, kNoEffect};
 }
 
-// A key that may have the value `word` only.
+// A key that may only have the value `word`.
 Row Only(std::string_view path, UnreadValue standard, std::string_view word, std::string_view why,
          KeyLimit limit = kNone) {
   return {path, std::move(standard), why, limit, word, kEasyR1, kOnly};
@@ -65,7 +65,7 @@ class Table {
   std::vector<ConfigKey> Take() { return std::move(keys_); }
 
  private:
-  // A row of another section is passed over.
+  // Skips the rows of another section.
   template <typename Section>
   void AddRow(std::string_view prefix, const Row& row, Section& (*of)(Config&)) {
     ConfigKey key = {
@@ -147,7 +147,7 @@ void AddAlgorithm(Table& table) {
   table.Add("algorithm.", rows);
 }
 
-// Of actor, critic and ref: nothing but enable_cpu_offload, which is `cpu_offload`, has an effect.
+// Keys of actor, critic and ref: only enable_cpu_offload, which is `cpu_offload`, has an effect.
 std::vector<Row> Sharding(const Row& cpu_offload) {
   return {
       NoEffect("fsdp.enable_full_shard", true, kNoFsdp),

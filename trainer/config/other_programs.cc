@@ -14,13 +14,13 @@ constexpr std::string_view kOurForm =
 
 struct OtherProgram {
   std::string_view name;
-  size_t least;                           // how many of the keys have to be there
-  std::array<std::string_view, 12> keys;  // names at the top that only this program has, or few
+  size_t least;                           // the least number of keys that must match
+  std::array<std::string_view, 12> keys;  // top-level names that few or no other programs have
   std::string_view advice;
-  bool lists_keys = false;  // whether README.md has its keys
+  bool lists_keys = false;  // whether README.md lists its keys
 };
 
-// The first that fits is it: LLaMA-Factory has TRL's keys too.
+// The first match wins: LLaMA-Factory has TRL's keys too.
 constexpr OtherProgram kPrograms[] = {
     {"a configuration of verl",
      1,
@@ -89,7 +89,7 @@ Status RefuseOtherPrograms(std::span<const std::string> keys) {
       return !key.empty() && std::ranges::find(program.keys, key) != program.keys.end();
     });
     if (static_cast<size_t>(known) < program.least) continue;
-    // With this key it is EasyR1's form with words of another in it.
+    // With this key it is EasyR1's form, with words of another program in it.
     if (program.least > 1 && std::ranges::find(keys, "worker") != keys.end()) continue;
     std::string hint(program.lists_keys ? kOurForm : "");
     return Unsupported("this is {}", program.name).hint(hint.append(program.advice));

@@ -55,7 +55,7 @@ std::vector<float> Normal(int64_t count, double deviation, uint64_t seed) {
   return values;
 }
 
-// The tensors of the parameters that both have, under the numbers that they have now.
+// The tensors of the parameters that both models have, under their new numbers.
 void KeepKnown(const models::Model& before, CriticModel& critic) {
   std::vector<std::optional<uint32_t>> now;
   for (const models::Param& param : before.params) {

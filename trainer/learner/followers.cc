@@ -18,7 +18,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The next order comes when it comes.
+// The next order may take any time.
 const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
 
 Transport::Waiting Patient(const Transport& transport,
@@ -26,7 +26,7 @@ Transport::Waiting Patient(const Transport& transport,
   return {nullptr, transport.patience(), pace};
 }
 
-// What a follower holds of one model of the run.
+// A follower's part of one model of the run.
 struct Followed {
   artifact::BoundArtifact base;
   std::unique_ptr<const CriticModel> critic;
@@ -59,7 +59,7 @@ class Follower {
     return SendMessage(transport_, 0, kAnswerChannel, {{"error", ErrorMessage(answer.error())}});
   }
 
-  // From several threads, whose messages must not come in between each other.
+  // Called from several threads, whose messages must not interleave.
   Status Working() {
     if (!tells_.Passed()) return OkStatus();
     const std::scoped_lock lock(telling_);
@@ -144,7 +144,7 @@ class Follower {
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
     NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Patient(transport_)));
-    // It could not be computed there: no rank takes the step.
+    // The leader could not compute it: no rank takes the step.
     if (!answer.contains("gradient")) {
       std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
       return OkStatus();
@@ -191,7 +191,7 @@ void EachOption(Options& o, const Visit& visit) {
 
 }  // namespace
 
-// What goes wrong on the way leaves messages behind that the next one would be taken for.
+// A failure on the way leaves messages behind that would be taken for later answers.
 Status Leader::Talk(const std::function<Status()>& talk) {
   const std::scoped_lock lock(mutex_);
   if (!in_order_)

@@ -21,11 +21,11 @@ namespace {
 constexpr uint64_t kMostAtOnce = uint64_t{4} << 20;
 constexpr uint64_t kMostSeen = 1 << 20;
 
-// Beside what it becomes.
+// The archive, next to the folder that it becomes.
 std::string ArchiveOf(const std::string& folder) { return folder + ".sent.tar"; }
 std::string DeltaOf(const std::string& bundle) { return bundle + ".sent.delta"; }
 
-// A file that goes with the object.
+// A file that is deleted with the object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
@@ -154,7 +154,7 @@ Status Deliveries::SendFile(int machine, const std::string& from, const std::str
   return OkStatus();
 }
 
-// All of it is received, whatever becomes of it: what is sent next comes after it.
+// Receives all of it even after an error: the next transfer follows it.
 Result<Json> DeliveryHost::TakeFile(const Json& order) {
   const std::string path = order["path"].get<std::string>();
   const auto bytes = order["bytes"].get<uint64_t>();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kThinkEnd = "</think>";
 
-// Whether the tag comes out of its own ids. Some tokenizers put a space before a text.
+// Whether decoding its ids gives the tag back. Some tokenizers put a space before a text.
 bool IsWritten(const Tokenizer& tokenizer, std::string_view tag, bool skips_special) {
   const auto ids = tokenizer.Encode(tag, false);
   return ids.ok() && Strip(tokenizer.Decode(*ids, skips_special)) == Strip(tag);

@@ -23,7 +23,7 @@ void Set(const std::string& ours, const std::string& value, Inherited& inherited
   inherited.keys.push_back({kInitFrom, ours, std::move(said), ""});
 }
 
-// From the checkpoint up to the folder that the run's folder is in.
+// The folders from the checkpoint up to the one that contains the run's folder.
 std::vector<std::string> FoldersAbove(std::string folder) {
   std::vector<std::string> folders;
   for (int level = 0; level < 4 && !folder.empty(); ++level) {
@@ -33,7 +33,7 @@ std::vector<std::string> FoldersAbove(std::string folder) {
   return folders;
 }
 
-// Whether the state of the optimizer is there, and can be read; else a line says why not.
+// Whether the optimizer's state exists and can be read; if not, a line gives the reason.
 Result<bool> HasState(const std::string& path, const std::string& who,
                       std::vector<std::string>& lines) {
   artifact::InputHints hints;

@@ -57,7 +57,7 @@ Result<std::vector<Sample>> FilterSamples(const AlgorithmConfig& algorithm,
   return out;
 }
 
-// One call of the engines. `options` and `prompts_seen` go on to the prompts of the next one.
+// One call of the engines. `options` and `prompts_seen` advance to the prompts of the next call.
 Result<std::vector<Sample>> CallEngines(const SampleMaking& making, GenerateOptions& options,
                                         int64_t& prompts_seen) {
   const AlgorithmConfig& algorithm = making.run.config.algorithm;
@@ -83,7 +83,7 @@ std::string Excerpt(std::string_view text) {
   return EscapeControl(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
 
-// The reward is the user's: what it was asked, and what can be done.
+// The reward is the user's code: the error says what was asked of it, and gives advice.
 Error WithAdvice(const Error& error, const Sample* asked) {
   if (error.code() == Errc::kInterrupted) return error;
   std::string hint = error.code() == Errc::kLimit

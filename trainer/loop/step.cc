@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Between what the engine and the trainer say of the same tokens.
+// The difference between the engine's and the trainer's log-probabilities of the same tokens.
 Status AddGap(double most_gap, std::span<const Sample> samples, Metrics& metrics) {
   double sum = 0, worst = 0, kl = 0;
   int64_t tokens = 0;
