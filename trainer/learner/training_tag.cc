@@ -161,8 +161,7 @@ Status LoadTraining(const std::string& folder, const models::Model& model,
   artifact::InputHints hints;
   hints.optimizer = true;
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
-  NXDKIT_ASSIGN(const artifact::BoundArtifact source,
-                kinds::OpenAndBind(folder, nullptr, hints));
+  NXDKIT_ASSIGN(const artifact::BoundArtifact source, kinds::OpenAndBind(folder, nullptr, hints));
   if (!source.optimizer)
     return Corrupt("there is no optimizer state: training cannot go on from it")
         .in(folder)

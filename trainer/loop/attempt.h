@@ -2,7 +2,7 @@
 // again while it still runs: on another machine, on a file system without locks. Each start claims
 // the next number, and publishes only while no later one has been claimed.
 //
-//   RUN/attempts/7   {"host": ..., "process": ..., "job": ...}, of attempt 7; older ones are deleted
+//   RUN/attempts/7   {"host": ..., "process": ..., "job": ...}, of attempt 7; older: deleted
 //   RUN/DONE         {"step": ..., "attempt": ...}: the run has made all its steps, and saved them.
 //                    Removed when a run with steps left begins. Job scripts should check it:
 //                    srun has been seen to return 0 after the failure of a machine.

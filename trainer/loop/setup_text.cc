@@ -189,8 +189,7 @@ Status OpenTextAndData(const SetupContext& setup, const RunModels& models,
                        const std::optional<FoundCheckpoint>& continued, RunData& data,
                        RunRecord& record) {
   NXDKIT_ASSIGN(const RunText text, OpenText(setup, models, record.text_files));
-  if (models.critic_model)
-    NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models));
+  if (models.critic_model) NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models));
   data.stop_tokens = text.special.eos_ids;
   data.decode = [tokenizer = text.tokenizer, skip = setup.config.worker.reward.skip_special_tokens](
                     std::span<const int32_t> ids) { return tokenizer->Decode(ids, skip); };

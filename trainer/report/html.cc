@@ -21,8 +21,8 @@ using SeriesMap = std::map<std::string, std::vector<Point>>;
 struct ChartRow {
   const char* title;
   const char* help;
-  std::vector<const char*> names;  // metrics; "reward/*" all of a group
-  bool band = false;               // each ".../mean" has its min and max around it
+  std::vector<const char*> names;  // metrics; "reward/*": a whole group
+  bool band = false;               // each ".../mean" is shown with its min and max
 };
 
 const std::vector<ChartRow>& Charts() {
@@ -73,7 +73,7 @@ const std::vector<ChartRow>& Charts() {
 
 struct Summary {
   double low = 0, high = 0, last = 0;
-  int64_t count = 0;  // of finite values
+  int64_t count = 0;  // number of finite values
 };
 
 Summary Summarize(const std::vector<Point>& points) {
@@ -88,7 +88,7 @@ Summary Summarize(const std::vector<Point>& points) {
   return result;
 }
 
-// Whole, wrapped after "/" and "." only.
+// The whole name, which may wrap after "/" and "." only.
 std::string NameText(std::string_view name) {
   std::string out;
   for (size_t at = 0; at < name.size();) {
@@ -115,7 +115,7 @@ const std::vector<Point>* Find(const SeriesMap& all, const std::string& name) {
 // "response_length/mean" -> "response_length/"
 std::string StemOf(const std::string& mean) { return mean.substr(0, mean.rfind('/') + 1); }
 
-// Those that have a finite value.
+// The curves that have a finite value.
 std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>& names,
                             bool band = false) {
   std::vector<Curve> curves;
@@ -173,7 +173,7 @@ auto PhasePlace(const Curve& curve) {
   return std::ranges::find(kPhaseOrder, curve.name) - std::begin(kPhaseOrder);
 }
 
-// Parts of the weight sync, which is itself a part of gen.
+// Parts of the weight sync, which is itself part of gen.
 bool IsSyncTime(std::string_view name) { return name.starts_with("timing_s/sync_"); }
 
 std::string SyncFigure(const SeriesMap& all) {
@@ -221,7 +221,7 @@ std::string ValueAt(const SeriesMap& all, const std::string& name, int64_t step)
   return "-";
 }
 
-// One row for each step: which weights it generated with, and what proves that.
+// One row for each step: the weights used for generation, and their proof.
 std::string SyncTable(const SeriesMap& all) {
   const std::vector<Point>* syncs = Find(all, "sync/serial");
   if (!syncs) return "";

@@ -40,7 +40,7 @@ Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
       .hint("export the bundle again: its configuration was changed after the plan was made");
 }
 
-// What the configuration of the training says, where it says something.
+// Checks the values that the training configuration requires, if any.
 Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan) {
   const auto refuse = [&](const char* key, const std::string& wanted, const std::string& made) {
     return Unsupported("neuron_override_config.{} is {}, the bundle was made for {}", key, wanted,
@@ -57,7 +57,7 @@ Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan) 
   return OkStatus();
 }
 
-// What the engine's own layout has must be what the plan says.
+// Compares the values in the engine's own layout with the plan.
 Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan) {
   const rollout::NeuronConfig& neuron = *kinds::BundleOf(opened.artifact.artifact)->config;
   const ParamTable& table = opened.tables.front();

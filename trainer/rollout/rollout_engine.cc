@@ -10,7 +10,7 @@ namespace {
 
 class OwnEngine : public RolloutEngine {
  public:
-  // Destroyed first: two engines would need twice the memory.
+  // The old one is destroyed first: two engines would need twice the memory.
   Result<EngineFacts> Load(const EngineOptions& options,
                            const std::function<Status()>& poll) override {
     const Stopwatch watch;

@@ -17,16 +17,16 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr int kPollMilliseconds = 100;
-constexpr int kMaxRestarts = 3;  // of a worker in one call
+constexpr int kMaxRestarts = 3;  // of one worker in one call
 
 enum class Work { kNone, kLoading, kGenerating };
 
 struct Worker {
   std::optional<WorkerProcess> process;
   Work work = Work::kNone;
-  std::set<size_t> pending;          // requests that it has to answer
-  std::optional<EngineFacts> facts;  // of its last loading
-  int restarts = 0;                  // in the call under way
+  std::set<size_t> pending;          // unanswered requests
+  std::optional<EngineFacts> facts;  // from its last loading
+  int restarts = 0;                  // in the current call
 };
 
 bool SameWeights(const EngineFacts& a, const EngineFacts& b) {
@@ -71,19 +71,19 @@ struct WorkerPool::State {
 
   WorkerPoolOptions options;
   std::vector<Worker> workers;
-  std::vector<EngineOptions> loads;  // what workers load, also when they are started again
-  std::optional<EngineFacts> facts;  // of the first worker that loaded
+  std::vector<EngineOptions> loads;  // the options that workers load, also after a restart
+  std::optional<EngineFacts> facts;  // from the first worker that loaded
 
-  // Of the call under way.
+  // The current call:
   std::span<const RolloutRequest> requests;
   const GenerateHooks* hooks = nullptr;
   Generated out;
 
   int64_t all_restarts = 0;
-  std::vector<WorkerProcess> ending;  // let go of
+  std::vector<WorkerProcess> ending;  // released, but still ending
 
   Status StartProcess(size_t index) {
-    EndLetGo();  // of another machine: what the last one said comes the same way
+    EndLetGo();  // on another machine its last output arrives the same way
     NXDKIT_ASSIGN(StartedWorker started,
                   options.start ? options.start(index) : StartWorkerHere(options, index, index));
     workers[index].process.emplace(std::move(started));
@@ -109,7 +109,7 @@ struct WorkerPool::State {
     worker.process->Queue(FrameKind::kGenerate, EncodeRequests(part));
   }
 
-  // Until no worker has anything to do.
+  // Runs until no worker has anything to do.
   Status Drive(const std::function<Status()>& poll) {
     while (AnyBusy()) {
       if (poll) NXDKIT_TRY(poll());
@@ -126,7 +126,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // Reads and writes what can be; starts a worker again that is gone, silent or not understood.
+  // Reads and writes as far as possible; restarts a worker that is gone, silent or sends nonsense.
   Status Attend(size_t index) {
     Worker& worker = workers[index];
     const bool there = worker.process->Pump();
@@ -137,7 +137,7 @@ struct WorkerPool::State {
       const int before = worker.restarts;
       if (understood) NXDKIT_TRY(Handle(index, **frame, understood));
       if (!understood) return Restart(index, "cannot be understood");
-      if (worker.restarts != before) return OkStatus();  // another process by now
+      if (worker.restarts != before) return OkStatus();  // a new process by now
     }
     if (worker.work == Work::kNone) return OkStatus();
     if (!there) return Restart(index, "is gone");
@@ -170,7 +170,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // The error ends the call. A frame that is not `understood` ends the worker.
+  // An error ends the call. A frame that is not `understood` ends the worker.
   Status Handle(size_t index, const Frame& frame, bool& understood) {
     Worker& worker = workers[index];
     const auto decoded = [&](Status status) -> Status {
@@ -205,7 +205,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // The engine behind a worker has failed: what is left of it ends with the worker.
+  // The engine behind a worker has failed: its remains end with the worker.
   Status Rebuild(size_t index, const Error& error) {
     const Status status = Restart(index, "has an engine that failed (" + error.ToString() + ")");
     if (status.ok() || error.hint().empty()) return status;
@@ -264,8 +264,8 @@ struct WorkerPool::State {
     }
   }
 
-  // What takes its time to end is waited for when nothing else is left to do: who was interrupted
-  // wants to save first.
+  // Releases a process that takes its time to end; it is waited for when nothing else is left to
+  // do, because an interrupted run wants to save first.
   void LetGo(WorkerProcess process) {
     process.HangUp();
     if (options.grace.count() > 0)
@@ -276,7 +276,7 @@ struct WorkerPool::State {
 
   void EndAll() {
     for (Worker& worker : workers)
-      if (worker.process) worker.process->HangUp();  // all of them end at the same time
+      if (worker.process) worker.process->HangUp();  // so that all end at the same time
     for (Worker& worker : workers)
       if (worker.process) worker.process->End(options.grace);
     EndLetGo();
@@ -287,7 +287,7 @@ struct WorkerPool::State {
     ending.clear();
   }
 
-  // Of the first worker, with what all of them took and proved.
+  // Those of the first worker, with the times and proofs of all.
   EngineFacts AllFacts() const {
     EngineFacts all = *facts;
     all.proved = all.not_covered = 0;

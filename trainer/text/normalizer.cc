@@ -11,7 +11,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr size_t kMaxNormalized = size_t{1} << 31;
-constexpr size_t kMaxReplacement = 256;  // bytes that one place becomes at most
+constexpr size_t kMaxReplacement = 256;  // maximum number of bytes that one match becomes
 
 }  // namespace
 
