@@ -201,8 +201,8 @@ Error CannotLoad(const std::string& plugin, std::string_view why) {
   return Error(Errc::kUnsupported, fmt::format("MPI cannot be used: {}", why))
       .in(plugin)
       .hint(
-          "a launcher has started several processes; install Open MPI (libopenmpi3) and the "
-          "plugin of nxdkit that was built with it");
+          "a launcher has started several processes; install Open MPI (libopenmpi3) and nxdkit's "
+          "plugin for it");
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ void CheckMachines(Checker& check, const RunPlan& plan, bool rollout_elsewhere) 
   const int64_t first = plan.separate ? plan.train_cores : 0;
   if (!rollout_elsewhere && AreOnTwoMachines(first, plan.cores, plan.rollout_tp, plan))
     check.Problem(kRolloutTp,
-                  fmt::format("a rollout worker with TP {} is not within one of {} machines of {} "
-                              "cores",
+                  fmt::format("a rollout worker with TP {} does not fit within one of {} "
+                              "machines of {} cores",
                               plan.rollout_tp, plan.nodes, each),
                   LegalTp(each));
 }
@@ -229,8 +229,8 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   CheckCompiled(check, plan, engine.tp_degree, engine.seq_len);
   if (!check.config().worker.rollout.model_path && !engine.others.entries.empty())
     check.Note(
-        "worker.rollout.neuron_override_config: of other keys than tp_degree, batch_size and "
-        "seq_len nothing is taken when the run makes its own bundle (worker.rollout.model_path)");
+        "worker.rollout.neuron_override_config: only tp_degree, batch_size and seq_len have an "
+        "effect when the run makes its own bundle (without worker.rollout.model_path)");
   CheckContext(check);
 }
 

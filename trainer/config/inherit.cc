@@ -66,9 +66,9 @@ std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value
 // EasyR1 keys that describe the other run and its machines, not the training.
 std::string_view OfThatRun(std::string_view path) {
   constexpr std::string_view kOwn = "a new run has its own";
-  constexpr std::string_view kMachines = "of the machines of that run";
+  constexpr std::string_view kMachines = "depends on the machines of that run";
   constexpr std::string_view kOfItsCheckpoint =
-      "the weights and the tokenizer are those of the checkpoint";
+      "the weights and the tokenizer come from the checkpoint";
   for (const std::string_view key :
        {"trainer.save_checkpoint_path", "trainer.load_checkpoint_path",
         "trainer.find_last_checkpoint", "trainer.experiment_name", "trainer.logger"})
@@ -138,7 +138,7 @@ class Reader {
     const std::optional<bool> of_reward = IsOn("algorithm.use_kl_in_reward");
     if (!of_loss || !of_reward)
       Leave("actor_rollout_ref.actor.use_kl_loss", ResolveScalar("true"),
-            "whether there is KL is not in the file: say algorithm.disable_kl and use_kl_loss");
+            "the file does not show whether there is KL: set algorithm.disable_kl and use_kl_loss");
     else if (*of_loss || *of_reward)
       rows.insert(rows.end(), VerlKlKeys(*of_loss).begin(), VerlKlKeys(*of_loss).end());
     else
@@ -159,7 +159,7 @@ class Reader {
   void TakeVerlKey(const VerlKey& row, const Value& said) {
     const std::string path(row.theirs);
     const std::optional<Value> value = Resolved(leaves_, path, said);
-    if (!value) return Leave(path, said, "what it refers to is not in the file");
+    if (!value) return Leave(path, said, "the value it refers to is not in the file");
     if (!IsSet(*value)) return;
     if (row.ours.empty()) {
       if (!IsHarmless(row, *value)) Leave(path, *value, row.left);
@@ -223,7 +223,7 @@ class Reader {
       return;
     }
     if (key->use == KeyUse::kOnly)
-      return Leave(path, value, fmt::format("{} alone is built: {}", key->words, key->text));
+      return Leave(path, value, fmt::format("only {} is supported: {}", key->words, key->text));
     const std::vector<std::string> words = SplitWords(key->words);
     const bool is_word = words.empty() || key->limit == KeyLimit::kDtype ||
                          std::ranges::count(words, value.text) > 0;
@@ -266,7 +266,7 @@ std::vector<std::string> InheritedLines(const Inherited& inherited) {
       lines.push_back(
           fmt::format("taken  {}={} (its {})", key.ours, value, EscapeControl(key.theirs)));
   }
-  lines.push_back(fmt::format("{}: {} keys say what is the default here, {} are {}'s own",
+  lines.push_back(fmt::format("{}: {} keys have the default value here, {} are {}'s own",
                               EscapeControl(inherited.file), inherited.same, inherited.others,
                               inherited.program));
   return lines;

@@ -125,13 +125,14 @@ InterpolationFault FaultOf(const Unresolved& left) {
   if (resolver == "oc.env" || resolver == "env") {
     fault.message = fmt::format("${{{}}}: variables of the environment are not read here",
                                 EscapeControl(inside));
-    fault.fix = fmt::format("write the value, or give it to the command: \"{}={}\"", key,
+    fault.fix = fmt::format("write the value, or pass it to the command: \"{}={}\"", key,
                             EscapeControl(ShellText(left.text)));
   } else if (resolver == "now") {
-    fault.message =
-        fmt::format("${{{}}}: the time is not read here, a run that goes on needs its name",
-                    EscapeControl(inside));
-    fault.fix = fmt::format("write it, or give it to the command: \"{}={}\"", key,
+    fault.message = fmt::format(
+        "${{{}}}: the time is not read here, because a continued run needs the same "
+        "name",
+        EscapeControl(inside));
+    fault.fix = fmt::format("write it, or pass it to the command: \"{}={}\"", key,
                             EscapeControl(ShellText(left.text)));
   } else {
     fault.message = fmt::format("{}: {}", EscapeControl(left.text), left.reason);

@@ -137,13 +137,12 @@ void Merger::Finish() {
   if (score_name) TakeRewardName(*score_name);
   if (reward_name) TakeRewardName(*reward_name);
   if (!taken_.empty())
-    loaded_.notes.push_back(
-        fmt::format("names of EasyR1's earlier releases are taken as those of today: {}",
-                    fmt::join(taken_, ", ")));
+    loaded_.notes.push_back(fmt::format(
+        "names of EasyR1's earlier releases are read as today's: {}", fmt::join(taken_, ", ")));
   if (!gone_.empty())
     loaded_.notes.push_back(
-        fmt::format("keys of EasyR1's earlier releases, or that it works out, have nothing to say "
-                    "here and may go: {}",
+        fmt::format("keys of EasyR1's earlier releases, or that it computes, have no effect here "
+                    "and can be removed: {}",
                     fmt::join(gone_, ", ")));
   if (is_first_release) NoteFirstRelease();
   FoldUnknown();
@@ -225,7 +224,9 @@ void Merger::FoldUnknown() {
   ConfigProblem all = problems_[unknown_.front()];
   all.key.clear();
   all.message = fmt::format("{} keys are not known: {}", names.size(), FirstNames(names, kShown));
-  all.fix = "they may be of a program made from EasyR1: what they ask for is not done here";
+  all.fix =
+      "they may belong to a program derived from EasyR1, whose additions are not supported "
+      "here";
   for (auto at = unknown_.rbegin(); at != unknown_.rend(); ++at)
     problems_.erase(problems_.begin() + static_cast<ptrdiff_t>(*at));
   problems_.push_back(std::move(all));
@@ -238,8 +239,8 @@ void Merger::TakeOld(const Said& said) {
   if (row->becomes.empty()) {
     if (MayGo(*row, said.value)) return gone_.push_back(said.path);
     return Problem(said.path, said.place,
-                   fmt::format("EasyR1 has no such key today, and the run would not be the one "
-                               "that {} asks for",
+                   fmt::format("EasyR1 no longer has this key, and the run would differ from the "
+                               "one that {} asks for",
                                EscapeControl(ValueText(said.value))),
                    std::string(row->advice));
   }
@@ -373,8 +374,8 @@ void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& use,
   const bool says_other = loaded_.SourceOf(kKlCoef).kind == SourceKind::kFile;
   if (!coef && says_other)
     return Problem(first.path, first.place,
-                   fmt::format("in EasyR1's first releases {} was the weight of KL in the reward, "
-                               "and that in the loss, {}, is not said",
+                   fmt::format("in EasyR1's first releases {} was the weight of KL in the "
+                               "reward, and that in the loss, {}, is not set",
                                kKlCoef, kOldKlCoef),
                    fmt::format("set {}=true and {} in its place", kUseKl, kKlCoef));
   const std::string other =

@@ -127,8 +127,8 @@ Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
 
 Status ReadTableRows(const std::string& path, const TableColumns& columns, const EachRow& each) {
   constexpr std::string_view kHint =
-      "python3 -m pip install pyarrow (it is looked for in the packages of the system or of the "
-      "virtual environment, in ~/.local, and in absolute places of PYTHONPATH), or name a program "
+      "python3 -m pip install pyarrow (it is searched in the packages of the system or of the "
+      "virtual environment, in ~/.local, and in absolute paths of PYTHONPATH), or name a program "
       "that prints the rows as JSON Lines: exec:COMMAND";
   // Isolated: otherwise a json.py in the working directory would replace Python's own.
   RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},

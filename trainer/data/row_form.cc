@@ -86,7 +86,8 @@ Result<ChatMessage> MessageOf(const Json& message, std::string_view key) {
     const auto* known =
         std::ranges::find(kRoles, who->get_ref<const std::string&>(), &RoleWord::word);
     if (known == std::end(kRoles))
-      return Unsupported("a message of {}, expected system, user or assistant", JsonExcerpt(*who))
+      return Unsupported("a message of role {}, expected system, user or assistant",
+                         JsonExcerpt(*who))
           .member(key);
     NXDKIT_ASSIGN(std::string text, ContentOf(*what, key));
     return ChatMessage{std::string(known->role), std::move(text)};

@@ -72,7 +72,7 @@ class Array {
   Status AfterEnd() {
     ++at_;
     Skip();
-    return at_ == text_.size() ? OkStatus() : Status(Fail("something follows the array"));
+    return at_ == text_.size() ? OkStatus() : Status(Fail("there is text after the array"));
   }
 
   // Advances to the ',' or ']' after the element, or to the end of the text.

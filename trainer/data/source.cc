@@ -117,10 +117,9 @@ std::string SplitsText(const std::map<std::string, std::vector<std::string>>& sp
 Error NoSuchSplit(const DataSource& source,
                   const std::map<std::string, std::vector<std::string>>& splits) {
   return Error(Errc::kNotFound,
-               splits.empty()
-                   ? fmt::format("no data files are there: .jsonl, .json, .parquet, .arrow")
-                   : fmt::format("nothing is of the split '{}'; there are {}", source.split,
-                                 SplitsText(splits)))
+               splits.empty() ? fmt::format("found no data files: .jsonl, .json, .parquet, .arrow")
+                              : fmt::format("there is no split '{}'; there are {}", source.split,
+                                            SplitsText(splits)))
       .in(source.path);
 }
 

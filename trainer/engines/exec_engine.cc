@@ -70,7 +70,8 @@ class Talk {
   static Result<Json> Parse(const std::string& line) {
     Result<Json> json = ParseJson(line);
     if (json.ok() && json->is_object()) return json;
-    return Failed("says what is not a JSON object: " + EscapeControl(line.substr(0, kMostShown)));
+    return Failed("writes something that is not a JSON object: " +
+                  EscapeControl(line.substr(0, kMostShown)));
   }
 
   // False when there is nothing more to read.
@@ -245,7 +246,7 @@ class ExecEngine : public RolloutEngine {
       const Result<int64_t> id = JsonInt(answer, "id");
       if (!id.ok() || *id < 0 || *id >= std::ssize(groups) || answered[static_cast<size_t>(*id)])
         return Unusable(
-            Corrupt("an answer to a request that was not asked: {}", JsonExcerpt(answer)));
+            Corrupt("an answer to a request that was not sent: {}", JsonExcerpt(answer)));
       const RequestGroup& group = groups[static_cast<size_t>(*id)];
       answered[static_cast<size_t>(*id)] = true;
       auto responses = ReadSamples(answer, requests.subspan(group.first, group.count));

@@ -204,8 +204,8 @@ class VllmEngine : public RolloutEngine {
       return Unsupported("the server cannot be given new weights while it runs")
           .in(server_.url)
           .hint(
-              "start it with VLLM_SERVER_DEV_MODE=1, or give worker.rollout.command, which is "
-              "started anew for every version of the weights");
+              "start it with VLLM_SERVER_DEV_MODE=1, or set worker.rollout.command, which is "
+              "restarted for every version of the weights");
     Stopwatch watch;
     NXDKIT_TRY(vllm::Pause(server_));
     facts_.seconds["pause"] = watch.Lap();

@@ -104,7 +104,7 @@ void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) 
 
 Result<CriticModel> MakeCriticModel(artifact::BoundArtifact opened, uint64_t seed) {
   if (opened.base || opened.merged || opened.lora)
-    return Unsupported("a critic begins with a model of its own, whole")
+    return Unsupported("a critic starts from a complete model of its own")
         .in(opened.artifact.path)
         .hint("convert it to a Hugging Face folder first");
   CriticModel critic;

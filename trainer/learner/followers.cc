@@ -71,7 +71,7 @@ class Follower {
     Followed made;
     NXDKIT_ASSIGN(made.base, kinds::OpenAndBind(path, nullptr, {}));
     if (made.base.artifact.config_text != order["config"].get<std::string>())
-      return Corrupt("process {} finds another configuration of the model than process 0",
+      return Corrupt("process {} finds a different configuration of the model than process 0",
                      transport_.process())
           .in(made.base.artifact.config_path);
     MeshOptions options = OptionsOfMessage(order["options"]);
@@ -150,7 +150,8 @@ class Follower {
       return OkStatus();
     }
     const std::vector<float> found = Values<float>(answer["gradient"]);
-    if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
+    if (found.size() != gradient.size())
+      return Error(Errc::kInternal, "the loss covers other tokens than were sent");
     std::ranges::copy(found, gradient.begin());
     return OkStatus();
   }
@@ -195,9 +196,8 @@ void EachOption(Options& o, const Visit& visit) {
 Status Leader::Talk(const std::function<Status()>& talk) {
   const std::scoped_lock lock(mutex_);
   if (!in_order_)
-    return Error(
-        Errc::kLost,
-        "after an earlier failure the other processes of the run cannot be asked any more");
+    return Error(Errc::kLost,
+                 "after an earlier failure the other processes of the run can no longer be asked");
   Status talked = talk();
   if (!talked.ok()) in_order_ = false;
   return talked;
@@ -277,7 +277,7 @@ Status Follow(Transport& transport, const OrderHandlers& handlers) {
   try {
     return Follower(transport, handlers).Run();
   } catch (const std::bad_alloc&) {
-    return OverLimit("not enough memory for what process 0 has sent");
+    return OverLimit("not enough memory for the message of process 0");
   } catch (const std::exception& error) {
     return Error(Errc::kInternal, fmt::format("internal error: {}", error.what()));
   }

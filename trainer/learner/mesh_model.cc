@@ -80,7 +80,7 @@ Result<std::vector<int>> RanksOfProcesses(const MeshOptions& options) {
   if (of_process.empty()) of_process.assign(static_cast<size_t>(processes), ranks / processes);
   if (std::ssize(of_process) != processes || of_process.front() < 1 ||
       std::reduce(of_process.begin(), of_process.end()) != ranks)
-    return Error(Errc::kInternal, "the ranks of the processes are not those of the mesh");
+    return Error(Errc::kInternal, "the ranks of the processes do not add up to the mesh");
   if (const int most = std::ranges::max(of_process); processes > 1 && most > kMostRanksOfProcess)
     return Unsupported("{} ranks in one of {} processes, {} are supported", most, processes,
                        kMostRanksOfProcess);
@@ -487,7 +487,7 @@ Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std:
     memory = entry < entries.size() ? entries[entry].memory : *rank.optimizer->masters();
   }
   if (static_cast<size_t>(name.part) >= memory.parts.size())
-    return Error(Errc::kInternal, "a part that is not there");
+    return Error(Errc::kInternal, "there is no such part");
   const RankMemory::Part& part = memory.parts[static_cast<size_t>(name.part)];
   const auto bytes = static_cast<uint64_t>(part.range.size() * ElementBytes(memory.dtype));
   if (offset > bytes || to.size() > bytes - offset)

@@ -56,7 +56,7 @@ Status PeerReads::Read(int process, const PeerRead& what, std::span<std::byte> t
                                          {process, kReadAnswerChannel, to}};
   NXDKIT_TRY(transport_.Run({&send, 1}, receives, waiting));
   if (good != 0) return OkStatus();
-  return Error(Errc::kInternal, "another process does not have what is read from it");
+  return Error(Errc::kInternal, "another process does not have the part that was requested");
 }
 
 Status PeerReads::End() {

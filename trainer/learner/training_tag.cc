@@ -163,9 +163,9 @@ Status LoadTraining(const std::string& folder, const models::Model& model,
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
   NXDKIT_ASSIGN(const artifact::BoundArtifact source, kinds::OpenAndBind(folder, nullptr, hints));
   if (!source.optimizer)
-    return Corrupt("there is no optimizer state: training cannot go on from it")
+    return Corrupt("there is no optimizer state: training cannot continue from it")
         .in(folder)
-        .hint("name its weights as the model path to begin a new run with them");
+        .hint("use its weights as the model path of a new run");
   NXDKIT_TRY(CheckRecords(source.artifact, run));
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
   // A run in f32 that continues one in bf16 uses the full precision that was kept.

@@ -85,7 +85,7 @@ Result<Attempt> Attempt::Claim(const std::string& run_folder) {
     return Attempt(run_folder, mine);
   }
   return Error(Errc::kIo,
-               fmt::format("{} attempts after the last one that is listed are there", kMostTries))
+               fmt::format("there are {} attempts after the last one listed", kMostTries))
       .in(folder)
       .hint("remove the files of attempts that have ended");
 }

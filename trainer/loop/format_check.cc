@@ -29,7 +29,7 @@ std::string FormatWarning(const FormatQuestion& question) {
   const std::string_view first = question.tags.front();
   const std::string_view prompt = Strip(question.prompt);
   constexpr std::string_view kTemplate =
-      "name a template that leaves it to the response (data.override_chat_template)";
+      "use a template that leaves it to the response (data.override_chat_template)";
   if (prompt.ends_with(first))
     return Told(question,
                 fmt::format("the prompt ends with {}, so no response begins with it", first),
@@ -40,14 +40,14 @@ std::string FormatWarning(const FormatQuestion& question) {
         fmt::format("the prompt ends with {}: the thinking is over before the response begins, "
                     "which has no {}",
                     kThinkEnd, first),
-        fmt::format("set data.enable_thinking=true where the template knows it, {}", kTemplate));
+        fmt::format("set data.enable_thinking=true if the template supports it, {}", kTemplate));
   for (const std::string_view tag : question.tags) {
     if (!IsWritten(*question.tokenizer, tag, false))
       return Told(question, fmt::format("the tokenizer has no tokens for {}", tag),
                   "use a model that has them");
     if (question.skips_special && !IsWritten(*question.tokenizer, tag, true))
       return Told(question,
-                  fmt::format("{} is a special token, which is taken out of what is scored", tag),
+                  fmt::format("{} is a special token, which is removed before scoring", tag),
                   "set worker.reward.skip_special_tokens=false");
   }
   return "";

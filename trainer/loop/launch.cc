@@ -33,8 +33,8 @@ class Deadline {
   Deadline(std::chrono::seconds most, const std::function<void(const Error&, bool)>& on_lost,
            std::string_view what)
       : thread_([=, this,
-                 error = Error(Errc::kLost, fmt::format("{} has not come to its end after {} s",
-                                                        what, most.count()))](std::stop_token) {
+                 error = Error(Errc::kLost, fmt::format("{} has not finished after {} s", what,
+                                                        most.count()))](std::stop_token) {
           std::unique_lock lock(mutex_);
           if (!changed_.wait_for(lock, most, [this] { return over_; }) && on_lost)
             on_lost(error, true);
@@ -71,8 +71,8 @@ Status CheckLauncher() {
   const bool by_torch = is_set("RANK") && (is_set("LOCAL_RANK") || is_set("MASTER_ADDR"));
   if (processes < 2 || !(by_torchrun || (by_torch && LaunchedProcesses() == 1))) return OkStatus();
   return BadUsage(
-             "{} has started {} processes (WORLD_SIZE), and this is RANK {}: each would "
-             "train a run of its own",
+             "{} has started {} processes (WORLD_SIZE), and this is RANK {}: each would train a "
+             "separate run",
              by_torchrun ? "torchrun" : "a launcher of torch.distributed", processes,
              EscapeControl(EnvironmentValue("RANK")))
       .member("WORLD_SIZE")

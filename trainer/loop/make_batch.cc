@@ -92,7 +92,7 @@ Error WithAdvice(const Error& error, const Sample* asked) {
                          : "fix worker.reward.reward_function";
   hint += "; the same command continues from the last checkpoint";
   if (asked)
-    hint += fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
+    hint += fmt::format(". The sample was: prompt \"{}\", response \"{}\", ground truth \"{}\"",
                         Excerpt(asked->prompt_text), Excerpt(asked->response_text),
                         Excerpt(asked->ground_truth));
   return Error(error).hint(hint);
@@ -182,8 +182,8 @@ Result<std::vector<Sample>> MakeBatch(const SampleMaking& making, int64_t step,
                                "algorithm.online_filtering",
                                made, batch.size(), wanted))
           .hint(
-              "all samples of the other prompts score alike; other data, another temperature, or "
-              "a larger trainer.max_try_make_batch may help");
+              "all samples of the other prompts have the same score; other data, another "
+              "temperature, or a larger trainer.max_try_make_batch may help");
     run.Note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step,
                          batch.size(), wanted, made + 1));
   }

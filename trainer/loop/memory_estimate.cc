@@ -276,11 +276,11 @@ Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit) {
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, largest.size()); ++i)
     if (!largest[i].keys.empty())
-      hint += fmt::format("{}{}: {}", hint.empty() ? "what lowers it: " : "; ", largest[i].name,
+      hint += fmt::format("{}{}: {}", hint.empty() ? "to lower it: " : "; ", largest[i].name,
                           largest[i].keys);
   return OverLimit("the run may take {} GiB, and there are {}: {}", Gib(estimate.bytes()),
                    Gib(limit), PartsText(estimate))
-      .hint(hint + "; trainer.check_memory=false tries it all the same");
+      .hint(hint + "; trainer.check_memory=false tries it anyway");
 }
 
 }  // namespace nxdkit::trainer

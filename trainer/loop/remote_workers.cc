@@ -139,7 +139,7 @@ struct WorkerHost::State {
                   DivideNeuronVariables(taken, split, order["instance_cores"].get<int64_t>()));
     own.insert(own.end(), divided.all.begin(), divided.all.end());
     const auto place = order["place"].get<size_t>();
-    if (place >= divided.of.size()) return Error(Errc::kInternal, "a worker that has no cores");
+    if (place >= divided.of.size()) return Error(Errc::kInternal, "a worker without cores");
     own.insert(own.end(), divided.of[place].begin(), divided.of[place].end());
     return WorkerEnvironment(own);
   }

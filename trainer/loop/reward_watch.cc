@@ -84,9 +84,9 @@ std::string RewardWatch::Warning() const {
   const bool all = alike_ == steps_;
   const bool by_group = ComparesGroups(estimator_);
   return fmt::format(
-      "nothing has been learnt from the rewards in {} {} steps{}: {} scored the same ({}){}; look "
-      "at the answers (data.answer_key), at the reward, and whether responses differ "
-      "(worker.rollout.temperature), or the task is learnt",
+      "nothing has been learnt from the rewards in {} {} steps{}: {} scored the same ({}){}; "
+      "check the answers (data.answer_key), the reward, and whether responses differ "
+      "(worker.rollout.temperature), unless the task is learnt",
       all ? "all" : "the last", alike_, all && resumed_ ? " of this process" : "",
       by_group ? "all responses to each prompt" : "all responses", scores,
       by_group && !kl_in_rewards_ ? ", so that all advantages are 0" : "");

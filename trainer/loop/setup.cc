@@ -169,10 +169,10 @@ Status RestoreState(const SetupContext& setup, const UpdaterConfig& section, Mes
   Status restored = model.Restore(path, run);
   if (!restored.ok())
     return std::move(restored).error().hint(
-        "worker.actor.optim.from_model=false begins with an optimizer of zeros; a state of another "
-        "worker.actor.optim.strategy cannot be taken");
-  setup.Note(
-      fmt::format("the optimizer goes on from {}, after {} updates", path, model.optimizer().step));
+        "worker.actor.optim.from_model=false starts the optimizer from zeros; the state of "
+        "another worker.actor.optim.strategy cannot be used");
+  setup.Note(fmt::format("the optimizer continues from {}, after {} updates", path,
+                         model.optimizer().step));
   return OkStatus();
 }
 

@@ -44,13 +44,13 @@ Status CheckLogProbs(const SetupContext& setup, const EngineShape& engine) {
   if (engine.tells_log_probs) return OkStatus();
   if (setup.config.algorithm.rollout_is != "off")
     return BadUsage(
-               "the bundle samples on the device and tells no log-probabilities, and importance "
-               "weights are made of them")
+               "the bundle samples on the device and returns no log-probabilities, which "
+               "importance weights need")
         .member("algorithm.rollout_is")
         .hint("set it to off, or make the bundle with neuron-export --no-on-device-sampling");
   setup.Warn(
-      "the bundle samples on the device and tells no log-probabilities: that the engine has the "
-      "weights of the step is not shown by them (worker.rollout.max_log_prob_gap)");
+      "the bundle samples on the device and returns no log-probabilities, so they cannot show "
+      "that the engine has the weights of the step (worker.rollout.max_log_prob_gap)");
   return OkStatus();
 }
 

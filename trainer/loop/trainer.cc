@@ -70,8 +70,8 @@ class Steps {
     synced_step_ = state_.now.step;
     if (loaded_.not_covered > 0 && syncs_ == 1)
       run_.Note(
-          fmt::format("{} of {} parameters cannot be proved: the engine's kernels keep them in "
-                      "another form only (trainer/engines/README.md)",
+          fmt::format("{} of {} parameters cannot be proved: the engine's kernels keep them only "
+                      "in another form (trainer/engines/README.md)",
                       loaded_.not_covered, loaded_.proved + loaded_.not_covered));
     NXDKIT_TRY(TellSync(metrics));
     // The times are counted once; a later step that generates with the same weights takes none.

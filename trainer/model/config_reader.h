@@ -51,7 +51,7 @@ class ConfigReader {
     NotBuilt(key, JsonExcerpt(*found));
   }
   void NotBuilt(const char* key, const std::string& what) {
-    Fail(Errc::kUnsupported, key, fmt::format("{} is not built into this trainer", what));
+    Fail(Errc::kUnsupported, key, fmt::format("{} is not supported by this trainer", what));
   }
   void Fail(Errc code, const char* key, std::string what) {
     if (!error_) error_ = Error(code, std::move(what)).in(path_).member(key);

@@ -91,7 +91,7 @@ std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig
       reader.NotBuilt("layer_types", JsonExcerpt(type));
     if (slides && window == 0)
       reader.Fail(Errc::kCorrupt, "layer_types",
-                  fmt::format("layer {} slides, and there is no sliding_window in use", l));
+                  fmt::format("layer {} slides, but no sliding_window is in use", l));
     windows[l] = slides ? window : 0;
   }
   return windows;
@@ -117,8 +117,8 @@ void RefuseUnknownKeys(ConfigReader& reader) {
   for (const auto& [key, value] : reader.json().items())
     if (!IsKnown(key) && !IsOff(value))
       reader.Fail(Errc::kUnsupported, key.c_str(),
-                  fmt::format("this trainer does not know what {} changes: if nothing, take the "
-                              "key out of config.json",
+                  fmt::format("this trainer does not know the effect of {}: if it has none, "
+                              "remove the key from config.json",
                               JsonExcerpt(value)));
 }
 
@@ -144,12 +144,12 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   reader.Require("is_causal", {true});
   if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0, Json()});
   if (shapes.labels > 1)
-    reader.Fail(Errc::kUnsupported, "id2label",
-                fmt::format("{} scores of each token are not built into this trainer: 1 is",
-                            shapes.labels));
+    reader.Fail(
+        Errc::kUnsupported, "id2label",
+        fmt::format("{} scores per token are not supported by this trainer: 1 is", shapes.labels));
   if (shapes.head_dim % 2 != 0)
     reader.Fail(Errc::kCorrupt, "head_dim",
-                fmt::format("{} is odd: rotary embedding turns pairs", shapes.head_dim));
+                fmt::format("{} is odd: rotary embedding rotates pairs", shapes.head_dim));
   config.rms_eps = static_cast<float>(reader.Number("rms_norm_eps", 1e-6));
   const double positions = reader.Number("max_position_embeddings", type == "llama" ? 2048 : 32768);
   if (positions > static_cast<double>(kMaxPositions))

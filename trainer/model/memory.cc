@@ -52,7 +52,7 @@ class MemoryStorage : public Storage {
     };
     NXDKIT_ASSIGN(const uint64_t read, ForParts(memory_, offset, to.size(), copy));
     if (read == to.size()) return OkStatus();
-    return Error(Errc::kInternal, "read of memory that is not there").in(path_).at(offset);
+    return Error(Errc::kInternal, "read of memory that does not exist").in(path_).at(offset);
   }
 
  private:

@@ -52,7 +52,7 @@ class Rope {
                    fmt::format("found {}, expected an object", JsonExcerpt(*rules)));
     for (const auto& [key, value] : rules_->items())
       if (value.is_object())
-        reader_.NotBuilt(source_, fmt::format("a rotary embedding of its own for {}", key));
+        reader_.NotBuilt(source_, fmt::format("a separate rotary embedding for {}", key));
     constexpr char kTheta[] = "rope_theta";
     theta_ = reader_.Number(rules_->contains(kTheta) ? *rules_ : json_, kTheta, 10000);
   }
@@ -61,7 +61,7 @@ class Rope {
     const std::string type = Type();
     if (std::ranges::find(kTypes, type) == kTypes.end())
       reader_.Fail(Errc::kUnsupported, source_,
-                   fmt::format("rope type {} is not built into this trainer: {} are", type,
+                   fmt::format("rope type {} is not supported by this trainer: {} are", type,
                                fmt::join(kTypes, ", ")));
     if (type != "default") RequireWholeHeads();
     RopeRule rule;
@@ -176,7 +176,7 @@ class Rope {
                                                   : reader_.NumberOrNull(json_, kShare, 1);
     if (share != 1)
       reader_.Fail(Errc::kUnsupported, kShare,
-                   fmt::format("{} is not built into this trainer: 1 is", share));
+                   fmt::format("{} is not supported by this trainer: 1 is", share));
   }
 
   static inline const Json kNone = Json::object();

@@ -189,7 +189,7 @@ Result<RunFiles> ReadRunFiles(const std::string& folder) {
   run.generations = std::move(generations.records);
   ReadConfig(run);
   if (run.metrics.records == 0 && run.generations.empty() && run.config.empty())
-    return NotFound("no run: neither {}, {} nor {} says anything", kMetricsFile,
+    return NotFound("not a run: {}, {} and {} are missing or empty", kMetricsFile,
                     kGenerationRecordsFile, kConfigFile)
         .in(folder);
   return run;

@@ -208,7 +208,7 @@ class ExecReward : public Reward {
   Error TimedOut(const Exchange& exchange) {
     child_->process.Kill();
     return WithWords(
-        OverLimit("the reward program gave {} of {} answers within {} seconds, and was ended",
+        OverLimit("the reward program gave {} of {} answers within {} seconds, and was killed",
                   exchange.lines.size(), exchange.expected, timeout_));
   }
 

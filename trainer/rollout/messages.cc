@@ -284,7 +284,7 @@ Error ErrorFrom(std::string_view payload) {
   std::string texts[5];
   get(code, texts[0], texts[1], texts[2], texts[3], texts[4]);
   if (!get.Finish().ok() || code > static_cast<uint32_t>(Errc::kInternal))
-    return Corrupt("a rollout worker failed and did not say how");
+    return Corrupt("a rollout worker failed without an error message");
   return Error(static_cast<Errc>(code), texts[0])
       .in(texts[1])
       .member(texts[2])

@@ -71,8 +71,8 @@ Status CheckGroups(std::span<const int64_t> cores, int64_t tp, std::string_view 
         group, [](int64_t core, int64_t next) { return next != core + 1; });
     if (gap == group.end() && group.front() % tp == 0) continue;
     return BadUsage(
-               "a group of {} with tp {} gets the cores {}: the collectives take {} that "
-               "follow one another from a multiple of {} on",
+               "a group of {} with tp {} gets the cores {}: the collectives need {} consecutive "
+               "ones from a multiple of {} on",
                of, tp, CoresText({group.begin(), group.end()}), tp, tp)
         .member(kVisible)
         .hint("cores are divided in their order: those of training first, then those of rollout");

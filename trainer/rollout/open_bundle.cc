@@ -25,7 +25,7 @@ Status CheckBlob(const rollout::Bundle& bundle) {
   return Unsupported("{} is compiled for Neuron devices; this engine runs bundles with a {}",
                      bundle.blobs.front(), rollout::kCpuPlanFile)
       .hint(
-          "worker.rollout.engine=vllm or exec has it run by a program for the devices "
+          "worker.rollout.engine=vllm or exec runs it in a program for the devices "
           "(trainer/engines/README.md); for this engine make one with neuron-export --target cpu");
 }
 
@@ -86,7 +86,7 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
   if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
-    return Unsupported("torch_dtype {} is not built into this engine: float32 and bfloat16 are",
+    return Unsupported("torch_dtype {} is not supported by this engine: float32 and bfloat16 are",
                        plan.dtype)
         .in(options.bundle);
   OpenedBundle opened;

@@ -57,7 +57,7 @@ class WorkerLoop {
 
   Status Generate(const std::string& payload) {
     NXDKIT_ASSIGN(const DecodedRequests decoded, DecodeRequests(payload));
-    if (!engine_) return Error(Errc::kInternal, "nothing is loaded that could generate");
+    if (!engine_) return Error(Errc::kInternal, "no engine is loaded");
     GenerateHooks hooks;
     Status sent;
     hooks.poll = [&] { return sent.ok() ? Beat() : sent; };

@@ -159,7 +159,7 @@ struct WorkerPool::State {
     if (++worker.restarts > kMaxRestarts)
       return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed",
                                           what, worker.restarts, kMaxRestarts))
-          .hint(log.empty() ? "" : "what it said is in " + log);
+          .hint(log.empty() ? "" : "its output is in " + log);
     if (options.on_warning)
       options.on_warning(fmt::format(
           "{}; it is restarted{}", what,
@@ -233,7 +233,7 @@ struct WorkerPool::State {
     NXDKIT_ASSIGN(NumberedResponse one, DecodeResponse(payload));
     const auto found = worker.pending.find(static_cast<size_t>(one.number));
     if (found == worker.pending.end())
-      return Corrupt("a response to request {}, which was not asked", one.number);
+      return Corrupt("a response to request {}, which was not sent", one.number);
     NXDKIT_TRY(CheckResponse(one.response, requests[*found], *facts));
     RolloutResponse& response = out.responses[*found] = std::move(one.response);
     out.stats.response_tokens += std::ssize(response.ids);
@@ -246,7 +246,7 @@ struct WorkerPool::State {
   Status TakeDone(Worker& worker, const std::string& payload) {
     NXDKIT_ASSIGN(const GenerateStats stats, Decode<GenerateStats>(payload));
     if (!worker.pending.empty())
-      return Corrupt("done, with {} requests that are not answered", worker.pending.size());
+      return Corrupt("done, with {} unanswered requests", worker.pending.size());
     out.stats.passes += stats.passes;
     out.stats.prompt_tokens += stats.prompt_tokens;
     out.stats.copied_tokens += stats.copied_tokens;

@@ -40,7 +40,7 @@ Status ReadSeparators(const Value* value, JsonStyle* style) {
   const List* list = value->list();
   if (list == nullptr || list->size() != 2 || (*list)[0].text() == nullptr ||
       (*list)[1].text() == nullptr || (*list)[0].text()->empty() || (*list)[1].text()->empty())
-    return Unsupported("separators that are not two texts");
+    return Unsupported("separators that are not two strings");
   style->item_separator = *(*list)[0].text();
   style->key_separator = *(*list)[1].text();
   return OkStatus();

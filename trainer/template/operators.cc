@@ -316,7 +316,7 @@ Result<List> Iterate(const Value& value, Budget& budget) {
     items = *list;
   } else if (Iterator* iterator = value.iterator()) {
     if (std::exchange(iterator->is_used, true))
-      return Unsupported("an iterator that something has gone through before");
+      return Unsupported("an iterator that was already used");
     items = std::move(iterator->items);
   } else if (const Dict* dict = value.dict()) {
     NXDKIT_TRY(budget.Charge(dict->size() * Budget::kOwnerBytes));

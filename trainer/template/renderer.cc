@@ -539,7 +539,7 @@ class Renderer {
 
   Result<Value> CallMacro(const Function& function, const Arguments& arguments) {
     if (function.scope >= scopes_.size() || scopes_[function.scope].number != function.scope_number)
-      return Unsupported("the macro '{}' outside of the block that made it", function.name);
+      return Unsupported("the macro '{}' outside of the block that defined it", function.name);
     PushScope(function.scope);
     NXDKIT_TRY(BindParameters(*function.macro, arguments));
     NXDKIT_ASSIGN(std::string text, Captured(function.macro->body));

@@ -76,7 +76,7 @@ Result<std::string> Normalizer::Apply(std::string_view text) const {
   std::string now(text);
   for (const Step& step : steps_) {
     if (now.size() > kMaxNormalized / kMaxReplacement && step.kind == Kind::kReplace)
-      return OverLimit("a text of {} bytes is too long to replace in", now.size());
+      return OverLimit("a text of {} bytes is too long for a replacement", now.size());
     if (step.kind == Kind::kNfc)
       NXDKIT_TRY(ToNfc(now).To(now));
     else if (step.kind == Kind::kReplace)

@@ -132,9 +132,9 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
   if (byte_levels > 1)
     return Unsupported("ByteLevel {} times, expected once", byte_levels).member(kDecoderKey);
   if (byte_levels + others == 0)
-    return Unsupported("ByteLevel 0 times, and nothing in its place").member(kDecoderKey);
+    return Unsupported("ByteLevel 0 times, and nothing instead").member(kDecoderKey);
   if (byte_levels > 0 && others > 0)
-    return Unsupported("ByteLevel beside other steps").member(kDecoderKey);
+    return Unsupported("ByteLevel together with other steps").member(kDecoderKey);
   // The joined token is outside the alphabet if any part of it is.
   if (byte_levels > 0 && made.steps_.front().kind == Kind::kFuse)
     return Unsupported("Fuse before ByteLevel").member(kDecoderKey);
