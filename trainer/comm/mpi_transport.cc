@@ -28,7 +28,7 @@ constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
 // The time that transfers under way get to finish while the other process still responds, and when
 // it is lost.
-constexpr std::chrono::milliseconds kLetGo(5000), kLetGoOfTheLost(100);
+constexpr std::chrono::milliseconds kReleaseWait(5000), kReleaseWaitWhenLost(100);
 
 void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
   if (pace == Transport::Pace::kEager && waited < kSpin) {
@@ -82,8 +82,9 @@ class MpiTransport : public Transport {
     // Nothing more comes from a process that was silent for so long, and people wait for the
     // message.
     const bool cancelled = status.error().code() == Errc::kInterrupted;
-    const bool let_go = LetGo(traffic.requests, cancelled ? kLetGo : kLetGoOfTheLost);
-    if (!let_go || !cancelled) broken_ = true;
+    const bool released =
+        ReleaseBuffers(traffic.requests, cancelled ? kReleaseWait : kReleaseWaitWhenLost);
+    if (!released || !cancelled) broken_ = true;
     return status;
   }
 
@@ -156,7 +157,7 @@ class MpiTransport : public Transport {
 
   // Returns the buffers to the caller: transfers that have begun may go on for a while, unless the
   // other process is gone. False if one does not finish; then this process is about to end.
-  bool LetGo(std::vector<Request>& requests, std::chrono::milliseconds most) const {
+  bool ReleaseBuffers(std::vector<Request>& requests, std::chrono::milliseconds most) const {
     for (const Request& request : requests)
       if (request.receives) mpi_.cancel(request.handle);
     const Clock::time_point begin = Clock::now();

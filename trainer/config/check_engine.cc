@@ -33,14 +33,14 @@ constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          kLayout};
 
 // Whether the value is null or an empty list, which undoes the key.
-bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
+bool IsUnsetValue(const RolloutConfig& rollout, std::string_view key) {
   return (key == kCommand && !rollout.command) || (key == kUrl && rollout.url.empty()) ||
          (key == kServers && !rollout.servers);
 }
 
 void CheckOwn(Checker& check) {
   for (const std::string_view key : kOthersKeys)
-    if (check.IsSet(key) && !SaysNothing(check.config().worker.rollout, key))
+    if (check.IsSet(key) && !IsUnsetValue(check.config().worker.rollout, key))
       check.Problem(key, "this program's own engine takes none",
                     fmt::format("set {} to vllm or exec, or leave it out", kEngine));
 }

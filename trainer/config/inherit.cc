@@ -64,7 +64,7 @@ std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value
 }
 
 // EasyR1 keys that describe the other run and its machines, not the training.
-std::string_view OfThatRun(std::string_view path) {
+std::string_view WhyNotInherited(std::string_view path) {
   constexpr std::string_view kOwn = "a new run has its own";
   constexpr std::string_view kMachines = "depends on the machines of that run";
   constexpr std::string_view kOfItsCheckpoint =
@@ -114,7 +114,7 @@ class Reader {
 
  private:
   void TakeEasyR1(const std::string& path, const Value& value) {
-    const std::string_view left = OfThatRun(path);
+    const std::string_view left = WhyNotInherited(path);
     if (!left.empty() && IsDefault(path, value)) return;
     if (!left.empty()) return Leave(path, value, left);
     if (path.find(".fsdp.") != path.npos || path.find(".offload.") != path.npos) {
@@ -123,7 +123,7 @@ class Reader {
     }
     if (FindConfigKey(path)) return Take(path, path, value);
     const OldName* old = FindOldName(path);
-    if (!old || MayGo(*old, value)) {
+    if (!old || IsDroppable(*old, value)) {
       ++out_.others;
     } else if (old->becomes.empty()) {
       Leave(path, value, old->advice);

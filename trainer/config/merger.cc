@@ -237,7 +237,7 @@ void Merger::TakeOld(const Said& said) {
   const OldName* row = FindOldName(said.path);
   if (row == nullptr) return CheckDerived(said);
   if (row->becomes.empty()) {
-    if (MayGo(*row, said.value)) return gone_.push_back(said.path);
+    if (IsDroppable(*row, said.value)) return gone_.push_back(said.path);
     return Problem(said.path, said.place,
                    fmt::format("EasyR1 no longer has this key, and the run would differ from the "
                                "one that {} asks for",

@@ -115,7 +115,7 @@ bool IsOldGroup(std::string_view path) {
   });
 }
 
-bool MayGo(const OldName& row, const Value& value) {
+bool IsDroppable(const OldName& row, const Value& value) {
   if (row.harmless == kNoValue) return false;
   if (row.harmless.empty()) return true;
   const std::vector<std::string_view> words = Split(row.harmless, '|');

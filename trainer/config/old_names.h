@@ -27,6 +27,6 @@ const OldName* FindOldName(std::string_view path);
 // Whether there are old names below `path`: "algorithm.kl_ctrl".
 bool IsOldGroup(std::string_view path);
 // Whether a row with this value may be dropped.
-bool MayGo(const OldName& row, const Value& value);
+bool IsDroppable(const OldName& row, const Value& value);
 
 }  // namespace nxdkit::trainer

@@ -23,7 +23,8 @@ constexpr int kPollMilliseconds = 100;
 constexpr std::chrono::milliseconds kProgramGrace{15000};
 constexpr std::chrono::milliseconds kHungGrace{200};
 constexpr size_t kMostShown = 300;
-constexpr double kUntold = 0.1;  // least seconds outside the reported parts of a reload to report
+constexpr double kLeastUnreported =
+    0.1;  // least seconds outside the reported parts of a reload to report
 
 std::string LineOf(const Json& message) {
   return message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
@@ -209,7 +210,7 @@ class ExecEngine : public RolloutEngine {
       facts_.seconds[part] = seconds;
       rest -= seconds;
     }
-    if (told->empty() || rest > kUntold) facts_.seconds["reload"] += std::max(rest, 0.0);
+    if (told->empty() || rest > kLeastUnreported) facts_.seconds["reload"] += std::max(rest, 0.0);
     return OkStatus();
   }
 

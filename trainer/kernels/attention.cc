@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "trainer/kernels/attention_parts.h"
+#include "trainer/kernels/attention_family.h"
 
 namespace nxdkit::trainer {
 namespace {

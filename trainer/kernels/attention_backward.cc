@@ -5,7 +5,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "trainer/kernels/attention_parts.h"
+#include "trainer/kernels/attention_family.h"
 
 namespace nxdkit::trainer {
 namespace {

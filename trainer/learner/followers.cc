@@ -19,10 +19,10 @@ namespace nxdkit::trainer {
 namespace {
 
 // The next order may take any time.
-const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
+const Transport::Waiting kWaitForOrder{nullptr, std::nullopt, Transport::Pace::kIdle};
 
-Transport::Waiting Patient(const Transport& transport,
-                           Transport::Pace pace = Transport::Pace::kMoving) {
+Transport::Waiting PeerWait(const Transport& transport,
+                            Transport::Pace pace = Transport::Pace::kMoving) {
   return {nullptr, transport.patience(), pace};
 }
 
@@ -41,7 +41,7 @@ class Follower {
 
   Status Run() {
     while (true) {
-      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kHowever));
+      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kWaitForOrder));
       const std::string call = order.value("call", "");
       if (call == "end") return OkStatus();
       const auto handler = handlers_.find(call);
@@ -121,7 +121,7 @@ class Follower {
         {order["rank"].get<int>(), order["array"].get<int>(), order["part"].get<int>()},
         order["begin"].get<uint64_t>(), bytes));
     const Transport::Send send{0, kAnswerChannel, bytes};
-    return transport_.Run({&send, 1}, {}, Patient(transport_));
+    return transport_.Run({&send, 1}, {}, PeerWait(transport_));
   }
 
   Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
@@ -143,7 +143,7 @@ class Follower {
     const int channel = kLossChannel + dp_rank;
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
-    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Patient(transport_)));
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, PeerWait(transport_)));
     // The leader could not compute it: no rank takes the step.
     if (!answer.contains("gradient")) {
       std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
@@ -215,7 +215,7 @@ Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
   return Talk([&]() -> Status {
     NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
     const Transport::Receive receive{process, kAnswerChannel, to};
-    return transport_.Run({}, {&receive, 1}, Patient(transport_));
+    return transport_.Run({}, {&receive, 1}, PeerWait(transport_));
   });
 }
 
@@ -226,7 +226,7 @@ Result<Json> Leader::Ask(int process, const Json& order, const std::function<Sta
     if (then) NXDKIT_TRY(then());
     do {
       NXDKIT_ASSIGN(answer, ReceiveMessage(transport_, process, kAnswerChannel,
-                                           Patient(transport_, Transport::Pace::kIdle)));
+                                           PeerWait(transport_, Transport::Pace::kIdle)));
     } while (answer.contains("working"));
     return OkStatus();
   });

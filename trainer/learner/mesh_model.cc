@@ -281,8 +281,8 @@ struct MeshModel::State {
   }
 
   // All shares are written; a network file system may show them only after a while.
-  Status PutTogether(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
-                     ops::Part part) {
+  Status CombineShares(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
+                       ops::Part part) {
     part.puts_together = true;
     const auto begin = std::chrono::steady_clock::now();
     while (true) {
@@ -530,7 +530,7 @@ Status MeshModel::WriteShare(const artifact::Artifact& base, const TagRequest& r
   NXDKIT_TRY(written);
   NXDKIT_TRY(peers.End());
   whole.poll = nullptr;
-  return process == 0 ? s.PutTogether(*this, base, whole, part) : OkStatus();
+  return process == 0 ? s.CombineShares(*this, base, whole, part) : OkStatus();
 }
 
 std::vector<int> MeshModel::OthersWithRanks() const {

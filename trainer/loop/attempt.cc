@@ -41,7 +41,7 @@ Result<std::vector<int64_t>> NumbersIn(const std::string& folder) {
   return numbers;
 }
 
-std::string WhoWeAre() {
+std::string AttemptText() {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof host - 1);
   Json json = {{"host", host}, {"process", ::getpid()}};
@@ -78,7 +78,7 @@ Result<Attempt> Attempt::Claim(const std::string& run_folder) {
   for (int tried = 0; tried < kMostTries; ++tried) {
     NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(folder));
     mine = std::max(numbers.empty() ? 0 : std::ranges::max(numbers), mine) + 1;
-    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, mine), WhoWeAre()));
+    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, mine), AttemptText()));
     if (!made) continue;
     // Only the newest attempt is ever read: the others can go.
     for (const int64_t number : numbers) ::unlink(FileOf(run_folder, number).c_str());
@@ -114,6 +114,6 @@ Status Attempt::Done(int64_t step) const {
   return WriteFileAtomic(JoinPath(run_folder_, kDone), json.dump() + "\n");
 }
 
-Status Attempt::NotDone() const { return Remove(JoinPath(run_folder_, kDone)); }
+Status Attempt::ClearDone() const { return Remove(JoinPath(run_folder_, kDone)); }
 
 }  // namespace nxdkit::trainer

@@ -26,7 +26,7 @@ class Attempt {
   Status Check() const;
   // Does Check, then writes the marker.
   Status Done(int64_t step) const;
-  Status NotDone() const;
+  Status ClearDone() const;
 
  private:
   Attempt(std::string run_folder, int64_t number)

@@ -182,7 +182,7 @@ std::optional<BestScore> BestOf(const std::optional<kinds::RunTracker>& tracker)
 Result<bool> IsWholeCheckpoint(const std::string& folder) { return HasFile(folder, kState); }
 
 // For a folder without checkpoints: then the tracker must not name one.
-Result<std::optional<FoundCheckpoint>> FindNone(const std::string& root) {
+Result<std::optional<FoundCheckpoint>> FindInEmptyRun(const std::string& root) {
   constexpr const char* kHint =
       "there is no other checkpoint: remove the tracker to begin a new run, or name one with "
       "trainer.load_checkpoint_path";
@@ -199,8 +199,8 @@ Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel
   Leader* leader = models.empty() ? nullptr : models.front().model->options().leader;
   if (leader == nullptr) return OkStatus();
   NXDKIT_ASSIGN(const std::optional<int> without,
-                FirstWithout(*leader, models.front().model->OthersWithRanks(),
-                             JoinPath(found.folder, kState)));
+                FirstProcessWithoutFile(*leader, models.front().model->OthersWithRanks(),
+                                        JoinPath(found.folder, kState)));
   if (!without) return OkStatus();
   return NotFound("process {} of the run does not have this checkpoint", *without)
       .in(found.folder)
@@ -210,7 +210,7 @@ Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel
 }
 
 // The last checkpoint of a run that is named as a whole.
-Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
+Result<FoundCheckpoint> OpenLastCheckpoint(const std::string& run) {
   NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(run));
   if (!last)
     return BadUsage("{} is not named {}N, and holds none that is", BaseName(run),
@@ -226,7 +226,7 @@ Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
 // A checkpoint, or the last one of a run.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
-  if (!step) return OpenLastOf(folder);
+  if (!step) return OpenLastCheckpoint(folder);
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
   if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
@@ -242,7 +242,7 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
 
 // Whether the state is damaged or gone; if the system failed to deliver it, it might have had an
 // answer.
-bool SaysNothing(const Error& error) {
+bool IsUnreadable(const Error& error) {
   return error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound;
 }
 
@@ -250,7 +250,7 @@ bool SaysNothing(const Error& error) {
 Result<std::string> StartedFrom(const FoundCheckpoint& found) {
   Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
   if (state.ok()) return state->started_from;
-  if (SaysNothing(state.error())) return std::string();
+  if (IsUnreadable(state.error())) return std::string();
   return std::move(state).error();
 }
 
@@ -306,8 +306,9 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
   bool together = false;
   if (Leader* leader = models.front().model->options().leader) {
-    NXDKIT_ASSIGN(const std::vector<int> blind,
-                  BlindFor(*leader, models.front().model->OthersWithRanks(), staging.path()));
+    NXDKIT_ASSIGN(
+        const std::vector<int> blind,
+        ProcessesWithoutFolder(*leader, models.front().model->OthersWithRanks(), staging.path()));
     together = blind.empty();
   }
   for (const TrainedModel& model : models)
@@ -323,7 +324,7 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
 
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
-  if (steps.empty()) return FindNone(root);
+  if (steps.empty()) return FindInEmptyRun(root);
   std::map<int64_t, bool> whole;
   for (const int64_t step : steps)
     NXDKIT_TRY(IsWholeCheckpoint(CheckpointFolder(root, step)).To(whole[step]));
@@ -352,7 +353,7 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
   if (find_last) {
     // A damaged tracker does not prevent loading a named checkpoint.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
-    if (!last.ok() && !SaysNothing(last.error())) return last;
+    if (!last.ok() && !IsUnreadable(last.error())) return last;
     if (last.ok() && *last) {
       NXDKIT_ASSIGN(const std::string from, StartedFrom(**last));
       if (from == loaded.started_from) return last;

@@ -5,7 +5,7 @@
 
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
-#include "trainer/loop/run_parts.h"
+#include "trainer/loop/run_inputs.h"
 
 namespace nxdkit::trainer {
 

@@ -82,8 +82,8 @@ Result<Json> Apply(const Json& order, const Working& working) {
   return Json::object();
 }
 
-Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& processes,
-                                     const std::string& path, const std::string& text) {
+Result<std::vector<int>> ProcessesThatLack(Leader& leader, const std::vector<int>& processes,
+                                           const std::string& path, const std::string& text) {
   std::vector<int> lacking;
   for (const int process : processes) {
     const Json order = {{"call", "sees"}, {"path", path}, {"text", text}};
@@ -95,24 +95,25 @@ Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& pro
 
 }  // namespace
 
-Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
-                                  const std::string& folder) {
+Result<std::vector<int>> ProcessesWithoutFolder(Leader& leader, const std::vector<int>& processes,
+                                                const std::string& folder) {
   const std::string who = std::to_string(::getpid());
   const TemporaryFile mark(JoinPath(folder, ".seen-" + who));
   const std::string text = "process " + who + "\n";
   NXDKIT_TRY(WriteFileAtomic(mark.path(), text));
-  return AskWhoLacks(leader, processes, mark.path(), text);
+  return ProcessesThatLack(leader, processes, mark.path(), text);
 }
 
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
-                                        const std::string& path) {
+Result<std::optional<int>> FirstProcessWithoutFile(Leader& leader,
+                                                   const std::vector<int>& processes,
+                                                   const std::string& path) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMostSeen));
-  NXDKIT_ASSIGN(const std::vector<int> lacking, AskWhoLacks(leader, processes, path, text));
+  NXDKIT_ASSIGN(const std::vector<int> lacking, ProcessesThatLack(leader, processes, path, text));
   return lacking.empty() ? std::nullopt : std::optional(lacking.front());
 }
 
 Status Deliveries::Look(const std::string& folder) {
-  NXDKIT_ASSIGN(machines_, BlindFor(leader_, machines_, folder));
+  NXDKIT_ASSIGN(machines_, ProcessesWithoutFolder(leader_, machines_, folder));
   return OkStatus();
 }
 

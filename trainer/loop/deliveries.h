@@ -15,11 +15,12 @@
 namespace nxdkit::trainer {
 
 // Those of the processes that do not see the folder, which exists.
-Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
-                                  const std::string& folder);
+Result<std::vector<int>> ProcessesWithoutFolder(Leader& leader, const std::vector<int>& processes,
+                                                const std::string& folder);
 // The first of the processes that does not have this small file, either the same one or a copy.
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
-                                        const std::string& path);
+Result<std::optional<int>> FirstProcessWithoutFile(Leader& leader,
+                                                   const std::vector<int>& processes,
+                                                   const std::string& path);
 
 // Process 0's side.
 class Deliveries {

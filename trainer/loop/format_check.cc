@@ -15,7 +15,8 @@ bool IsWritten(const Tokenizer& tokenizer, std::string_view tag, bool skips_spec
   return ids.ok() && Strip(tokenizer.Decode(*ids, skips_special)) == Strip(tag);
 }
 
-std::string Told(const FormatQuestion& question, std::string_view why, std::string_view mend) {
+std::string FormatProblem(const FormatQuestion& question, std::string_view why,
+                          std::string_view mend) {
   return fmt::format(
       "{}: the format of reward {} is never right, and nothing is learnt from it; {}, or set "
       "worker.reward.reward_function_kwargs.format_weight=0",
@@ -31,11 +32,11 @@ std::string FormatWarning(const FormatQuestion& question) {
   constexpr std::string_view kTemplate =
       "use a template that leaves it to the response (data.override_chat_template)";
   if (prompt.ends_with(first))
-    return Told(question,
-                fmt::format("the prompt ends with {}, so no response begins with it", first),
-                kTemplate);
+    return FormatProblem(
+        question, fmt::format("the prompt ends with {}, so no response begins with it", first),
+        kTemplate);
   if (prompt.ends_with(kThinkEnd))
-    return Told(
+    return FormatProblem(
         question,
         fmt::format("the prompt ends with {}: the thinking is over before the response begins, "
                     "which has no {}",
@@ -43,12 +44,12 @@ std::string FormatWarning(const FormatQuestion& question) {
         fmt::format("set data.enable_thinking=true if the template supports it, {}", kTemplate));
   for (const std::string_view tag : question.tags) {
     if (!IsWritten(*question.tokenizer, tag, false))
-      return Told(question, fmt::format("the tokenizer has no tokens for {}", tag),
-                  "use a model that has them");
+      return FormatProblem(question, fmt::format("the tokenizer has no tokens for {}", tag),
+                           "use a model that has them");
     if (question.skips_special && !IsWritten(*question.tokenizer, tag, true))
-      return Told(question,
-                  fmt::format("{} is a special token, which is removed before scoring", tag),
-                  "set worker.reward.skip_special_tokens=false");
+      return FormatProblem(
+          question, fmt::format("{} is a special token, which is removed before scoring", tag),
+          "set worker.reward.skip_special_tokens=false");
   }
   return "";
 }

@@ -161,7 +161,7 @@ Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool m
   return OkStatus();
 }
 
-void RunState::SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs) {
+void RunState::SaveOnError(const Error& error, std::string_view phase, RunLogs& logs) {
   const char* continues = run_.config.trainer.find_last_checkpoint
                               ? "the same command continues from it"
                               : "the command with trainer.find_last_checkpoint=true continues from "

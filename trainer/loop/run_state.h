@@ -7,7 +7,7 @@
 
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_parts.h"
+#include "trainer/loop/run_inputs.h"
 #include "trainer/loop/step.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/report/event_file.h"
@@ -64,7 +64,7 @@ class RunState {
   // Saves before the run ends with an error: a run that is interrupted, or whose reward or workers
   // fail, loses the current step, but not those since the last checkpoint from which a run can
   // continue. `phase`: where the error occurred.
-  void SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs);
+  void SaveOnError(const Error& error, std::string_view phase, RunLogs& logs);
 
  private:
   std::string ResumeNote(const std::string& folder, const StepRules& rules) const;

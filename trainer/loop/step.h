@@ -9,7 +9,7 @@
 #include "trainer/algo/kl.h"
 #include "trainer/algo/schedule.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_parts.h"
+#include "trainer/loop/run_inputs.h"
 #include "trainer/loop/sample.h"
 #include "trainer/loop/update_policy.h"
 #include "trainer/loop/weight_sync.h"

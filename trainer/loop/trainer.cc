@@ -31,7 +31,7 @@ class Steps {
   Status RunAll() {
     const bool only = config_.trainer.val_only;
     if (parts_.record.attempt && (only || state_.now.step < parts_.record.training_steps))
-      NXDKIT_TRY(parts_.record.attempt->NotDone());
+      NXDKIT_TRY(parts_.record.attempt->ClearDone());
     if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
     if (only)
       return parts_.record.attempt ? parts_.record.attempt->Done(state_.now.step) : OkStatus();
@@ -176,7 +176,7 @@ class Steps {
     if (parts_.data.validation.empty()) return OkStatus();
     if (synced_step_ != state_.now.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
-    // A fault of its reward is not a fault of the weights either: see SaveBeforeLeaving.
+    // A fault of its reward is not a fault of the weights either: see SaveOnError.
     NXDKIT_ASSIGN(const ValidationResult result,
                   RunValidation({run_, parts_.data, parts_.engines, metrics,
                                  [&](const char* phase) { return Begin(phase, "validation"); }},
@@ -266,7 +266,7 @@ class Steps {
 
 // A batch system sends its signal to every process of a job: a reward program or an engine ended by
 // it is not at fault, and the signal may reach this process a moment later.
-Error WhatEndedIt(const Error& error, const TrainHooks& hooks) {
+Error InterruptionOr(const Error& error, const TrainHooks& hooks) {
   if (error.code() == Errc::kInterrupted || !hooks.poll) return error;
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const Status stopped = hooks.poll();
@@ -285,8 +285,8 @@ Result<TrainResult> Train(const LoopContext& run, RunParts parts, const std::str
   Steps steps(run, parts, rules, state, logs);
   const Status ran = steps.RunAll();
   if (!ran.ok()) {
-    const Error error = WhatEndedIt(ran.error(), run.hooks);
-    state.SaveBeforeLeaving(error, steps.phase(), logs);
+    const Error error = InterruptionOr(ran.error(), run.hooks);
+    state.SaveOnError(error, steps.phase(), logs);
     return error;
   }
   return TrainResult{first_step, state.now.step, steps.last()};

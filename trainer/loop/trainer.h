@@ -6,7 +6,7 @@
 
 #include "trainer/loop/generators.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_parts.h"
+#include "trainer/loop/run_inputs.h"
 #include "trainer/report/metrics.h"
 
 namespace nxdkit::trainer {

@@ -126,7 +126,7 @@ void AddTimes(int64_t count, const std::optional<double>& each, double& seconds,
     uncounted = count;
 }
 
-void Foretell(Bill& bill) {
+void EstimateRest(Bill& bill) {
   if (!bill.steps_left) return;
   const auto left = static_cast<double>(*bill.steps_left);
   if (left == 0) {
@@ -196,7 +196,7 @@ Bill MakeBill(const BillTerms& terms, const BillProgress& progress, const Metric
   Measure(steps, bill);
   SumUp(steps, bill);
   CountLeft(bill);
-  Foretell(bill);
+  EstimateRest(bill);
   bill.cost_so_far = CostOf(terms, bill.seconds_so_far);
   bill.cost_left = CostOf(terms, bill.seconds_left);
   return bill;

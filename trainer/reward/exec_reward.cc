@@ -103,8 +103,8 @@ class ExecReward : public Reward {
       exchange.written = 0;
       NXDKIT_TRY(Run(exchange, until, hooks));
     }
-    if (exchange.scores.size() < samples.size()) return Died(exchange);
-    if (!exchange.rest.empty()) return TooMuch(samples.size());
+    if (exchange.scores.size() < samples.size()) return EndedEarly(exchange);
+    if (!exchange.rest.empty()) return TooManyAnswers(samples.size());
     return std::move(exchange.scores);
   }
 
@@ -113,7 +113,7 @@ class ExecReward : public Reward {
     if (child_) {
       Exchange before;
       Read(before);
-      if (before.heard()) return TooMuch(0);
+      if (before.heard()) return TooManyAnswers(0);
       if (before.ended || child_->process.HasEnded()) End();
     }
     if (child_) return false;
@@ -154,7 +154,7 @@ class ExecReward : public Reward {
 
   Status ReadAnswers(Exchange& exchange, const ScoreHooks& hooks) {
     for (size_t i = exchange.scores.size(); i < exchange.lines.size(); ++i) {
-      if (i == exchange.expected) return TooMuch(exchange.expected);
+      if (i == exchange.expected) return TooManyAnswers(exchange.expected);
       Result<Scores> answer = ReadAnswer(exchange.lines[i]);
       if (!answer.ok()) return BadAnswer(std::move(answer).error(), i, hooks);
       exchange.scores.push_back(*std::move(answer));
@@ -187,38 +187,39 @@ class ExecReward : public Reward {
   }
 
   // The error, with the end of the program's standard error.
-  Error WithWords(const Error& error) {
+  Error WithLastOutput(const Error& error) {
     if (child_) last_words_.Read(*child_);
     return last_words_.AddTo(error).in(program_);
   }
 
   Error BadAnswer(Error error, size_t sample, const ScoreHooks& hooks) {
     if (hooks.bad) hooks.bad(sample);
-    return WithWords(std::move(error).member(fmt::format("sample {}", sample)));
+    return WithLastOutput(std::move(error).member(fmt::format("sample {}", sample)));
   }
 
-  Error Died(const Exchange& exchange) {
+  Error EndedEarly(const Exchange& exchange) {
     last_words_.Read(*child_);
     child_->End();
-    return WithWords(Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
-                                                  child_->process.EndText(), exchange.lines.size(),
-                                                  exchange.expected)));
+    return WithLastOutput(
+        Error(Errc::kIo,
+              fmt::format("the reward program {} after {} of {} answers", child_->process.EndText(),
+                          exchange.lines.size(), exchange.expected)));
   }
 
   Error TimedOut(const Exchange& exchange) {
     child_->process.Kill();
-    return WithWords(
+    return WithLastOutput(
         OverLimit("the reward program gave {} of {} answers within {} seconds, and was killed",
                   exchange.lines.size(), exchange.expected, timeout_));
   }
 
-  Error TooMuch(size_t expected) {
-    return WithWords(Error(Errc::kCorrupt,
-                           expected == 0
-                               ? "the reward program wrote something between two batches"
-                               : fmt::format("the reward program wrote more than {} answers to {} "
-                                             "samples",
-                                             expected, expected)));
+  Error TooManyAnswers(size_t expected) {
+    return WithLastOutput(Error(
+        Errc::kCorrupt, expected == 0
+                            ? "the reward program wrote something between two batches"
+                            : fmt::format("the reward program wrote more than {} answers to {} "
+                                          "samples",
+                                          expected, expected)));
   }
 
   std::string program_;

@@ -83,7 +83,7 @@ struct WorkerPool::State {
   std::vector<WorkerProcess> ending;  // released, but still ending
 
   Status StartProcess(size_t index) {
-    EndLetGo();  // on another machine its last output arrives the same way
+    EndReleased();  // on another machine its last output arrives the same way
     NXDKIT_ASSIGN(StartedWorker started,
                   options.start ? options.start(index) : StartWorkerHere(options, index, index));
     workers[index].process.emplace(std::move(started));
@@ -258,7 +258,7 @@ struct WorkerPool::State {
     for (Worker& worker : workers) {
       worker.pending.clear();
       if (worker.work == Work::kNone) continue;
-      if (worker.process) LetGo(*std::move(worker.process));
+      if (worker.process) ReleaseProcess(*std::move(worker.process));
       worker.process.reset();
       worker.work = Work::kNone;
     }
@@ -266,7 +266,7 @@ struct WorkerPool::State {
 
   // Releases a process that takes its time to end; it is waited for when nothing else is left to
   // do, because an interrupted run wants to save first.
-  void LetGo(WorkerProcess process) {
+  void ReleaseProcess(WorkerProcess process) {
     process.HangUp();
     if (options.grace.count() > 0)
       ending.push_back(std::move(process));
@@ -279,10 +279,10 @@ struct WorkerPool::State {
       if (worker.process) worker.process->HangUp();  // so that all end at the same time
     for (Worker& worker : workers)
       if (worker.process) worker.process->End(options.grace);
-    EndLetGo();
+    EndReleased();
   }
 
-  void EndLetGo() {
+  void EndReleased() {
     for (WorkerProcess& process : ending) process.End(options.grace);
     ending.clear();
   }

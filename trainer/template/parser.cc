@@ -43,7 +43,7 @@ class TemplateParser {
         NXDKIT_ASSIGN(Stmt print, Print(token.offset));
         body.push_back(std::move(print));
       } else {
-        if (AtOneOf(ends)) break;
+        if (IsAtAny(ends)) break;
         NXDKIT_ASSIGN(Stmt statement, Statement());
         body.push_back(std::move(statement));
       }
@@ -61,7 +61,7 @@ class TemplateParser {
     return body;
   }
 
-  bool AtOneOf(Words words) const {
+  bool IsAtAny(Words words) const {
     return std::ranges::any_of(words, [&](std::string_view word) { return cursor_.IsName(word); });
   }
 

@@ -15,7 +15,7 @@
 #include "trainer/text/normalizer.h"
 #include "trainer/text/pre_tokenizer.h"
 #include "trainer/text/token_decoder.h"
-#include "trainer/text/tokenizer_parts.h"
+#include "trainer/text/tokenizer_sections.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/text/tokenizer_parts.h"
+#include "trainer/text/tokenizer_sections.h"
 
 #include <fmt/core.h>
 
