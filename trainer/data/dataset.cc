@@ -106,7 +106,7 @@ class DatasetLoader {
   Result<Dataset> Finish() {
     if (rows_ == 0) return Corrupt("there are no rows");
     if (data_.size() == 0)
-      return BadUsage("none of {} rows remain: {} are longer than {} tokens", rows_, data_.dropped_,
+      return BadUsage("no row remains of {}: {} are longer than {} tokens", rows_, data_.dropped_,
                       options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
