@@ -77,7 +77,7 @@ def extrapolate():
     params, tp, slots = 8.2e9, 8, 64
     sequences, prompt, response = 1024, 1024, 1024
     tokens = sequences * (prompt + response)
-    print("\n| machines | update and old | sums, gathers | of them hidden | gen | sync | step | speed against 2 | with sums by machine |")
+    print("\n| machines | update and old | sums, gathers | hidden | gen | sync | step | speedup over 2 | step with sums by machine |")
     print("|---|---|---|---|---|---|---|---|---|")
     first = None
     for machines in (2, 4, 8, 16, 32, 64):

@@ -202,9 +202,9 @@ Json MetricsJson(const trainer::MetricRecord& record) {
 
 // mpirun takes the exit code of the process that ends first, and ends the others: that is to be the
 // one that saw why the run is over; one that was told waits so long. srun takes the highest code.
-constexpr auto kAfterYou = std::chrono::seconds(10);
+constexpr auto kOriginHeadStart = std::chrono::seconds(10);
 
-constexpr auto kToTellIt = std::chrono::seconds(5);
+constexpr auto kReportTime = std::chrono::seconds(5);
 
 // Not by way of MPI, which needs the network that has failed. `tell` gets a while: a terminal may
 // be stopped, and a file system gone.
@@ -212,11 +212,11 @@ constexpr auto kToTellIt = std::chrono::seconds(5);
   const bool by_srun = EnvironmentValue("OMPI_COMM_WORLD_SIZE").empty();
   const int code = !own && by_srun ? 0 : ExitCode(error.code());
   std::thread([code] {
-    std::this_thread::sleep_for(kToTellIt + kAfterYou);
+    std::this_thread::sleep_for(kReportTime + kOriginHeadStart);
     ::_exit(code);
   }).detach();
   tell();
-  if (!own && !by_srun) std::this_thread::sleep_for(kAfterYou);
+  if (!own && !by_srun) std::this_thread::sleep_for(kOriginHeadStart);
   ::_exit(code);
 }
 

@@ -100,7 +100,7 @@ class Tables(unittest.TestCase):
         os.environ["HF_HUB_CACHE"] = self.path("hub")
         self.assertEqual(self.ask("org/rows@train")[0], self.as_lines(ROWS))
         self.assertEqual(self.ask("org/rows@test")[0], self.as_lines(ROWS[:3]))
-        self.assertIn("nothing is of the split 'dev'; there are test: 1 file, train: 2 files",
+        self.assertIn("there is no split 'dev'; there are test: 1 file, train: 2 files",
                       self.ask("org/rows@dev")[1])
 
     def test_answers_are_taken_as_python_prints_them(self):

@@ -162,8 +162,9 @@ TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
     const char* hint;
   } rows[] = {
       {"while read -r l; do echo '{\"overall\": NaN}'; done", 3, "its overall is nan",
-       "It was asked: prompt \""},
-      {"while read -r l; do echo oops; done", 3, "its answer is not JSON", "It was asked: prompt"},
+       "The sample was: prompt \""},
+      {"while read -r l; do echo oops; done", 3, "its answer is not JSON",
+       "The sample was: prompt"},
       {"read -r l; echo 'no such module' >&2; exit 3", 5, "no such module",
        "fix worker.reward.reward_function; the same command continues from the last checkpoint"},
       {"sleep 100", 6, "within 1 seconds", "raise timeout_s"},

@@ -46,7 +46,7 @@ TEST_F(Trainium, TheShippedConfigurationRunsOnACompiledBundle) {
   const Json answer = Json::parse(result.out);
   EXPECT_EQ(answer["last_step"], 2);
   EXPECT_THAT(answer["warnings"],
-              Contains(HasSubstr("samples on the device and tells no log-probabilities")));
+              Contains(HasSubstr("samples on the device and returns no log-probabilities")));
   EXPECT_EQ(Steps("run")[1]["critic"]["score"]["equal_groups"], 1);
 }
 

@@ -81,7 +81,7 @@ void SetAll(const AdvantageRow& row, double advantage) {
   std::ranges::fill(row.returns, static_cast<float>(advantage));
 }
 
-// What each sample of a group is worth, from the scores of all: two or more, not all equal.
+// The worth of each sample of a group, from the scores of all: at least two, not all equal.
 using Array = Eigen::ArrayXd;
 using GroupRule = Array (*)(const Array& scores);
 
@@ -94,7 +94,7 @@ Array Grpo(const Array& scores) {
   return (scores - scores.mean()) / (Deviation(scores) + kGroupEpsilon);
 }
 
-// The first of the best gets how far it is ahead of the next.
+// The best sample gets its lead over the second best.
 Array GrpoPassk(const Array& scores) {
   Eigen::Index best = 0;
   const double highest = scores.maxCoeff(&best);
@@ -141,7 +141,7 @@ void Remax(Rows rows) {
   }
 }
 
-// An array with a place for each token of all rows, one row after the other.
+// An array with one element per token of all rows, row after row.
 Array ForTokens(Rows rows) {
   size_t count = 0;
   for (const AdvantageRow& row : rows) count += row.rewards.size();

@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Rows with the sum of their lengths, in the order in which they came together.
+// Rows and the sum of their lengths, in the order in which they were combined.
 struct RowSet {
   int64_t sum = 0;
   std::vector<int64_t> rows;
@@ -34,7 +34,7 @@ struct State {
     if (spread() != other.spread()) return spread() < other.spread();
     return sets.front() < other.sets.front();
   }
-  // Its largest set gets the other's smallest.
+  // Gives the largest set here the smallest of the other, and so on.
   void Merge(State other) {
     for (size_t i = 0; i < sets.size(); ++i) {
       RowSet& from = other.sets[sets.size() - 1 - i];
@@ -132,14 +132,14 @@ int64_t MicroBatchCount(std::span<const int64_t> lengths, int64_t max_tokens) {
 Result<std::vector<Part>> PackMicroBatches(std::span<const int64_t> lengths, int64_t count) {
   NXDKIT_ASSIGN(std::vector<Part> parts, PartitionAny(lengths, count));
   const auto cost = [&](const Part& part) {
-    double squares = 0;  // exact: below 2^53 for all lengths there are
+    double squares = 0;  // exact: below 2^53 for all realistic lengths
     for (const int64_t row : part) {
       const double length = static_cast<double>(lengths[static_cast<size_t>(row)]);
       squares += length * length;
     }
     return squares;
   };
-  // As there: descending by cost, and by the first row where that is equal.
+  // Same order as the reference: descending by cost, ties by the first row.
   std::ranges::sort(parts, [&](const Part& a, const Part& b) {
     return std::pair(cost(a), a.front()) > std::pair(cost(b), b.front());
   });

@@ -1,5 +1,5 @@
-// How far a policy is from the reference policy, token by token, and what keeps it near: a term of
-// the loss, or a penalty in the rewards.
+// The divergence of a policy from the reference policy, token by token, and the two ways to limit
+// it: a term of the loss, or a penalty in the rewards.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace nxdkit::trainer {
 //             clamped, so a token that drifted far (d > 2.61 or d < -11) is not pulled back
 enum class KlEstimator { kKl, kAbs, kMse, kLowVariance };
 
-// `full` of the reference wants the log-probabilities of the whole vocabulary and is kUnsupported.
+// `full` in the reference needs the log-probabilities of the whole vocabulary: kUnsupported here.
 Result<KlEstimator> ParseKlEstimator(std::string_view name);
 
 struct KlToken {
@@ -28,11 +28,11 @@ KlToken EstimateKl(KlEstimator estimator, double log_prob, double ref_log_prob);
 
 // One response; a span has one element per valid token.
 struct KlRow {
-  std::span<const float> log_probs;  // of the policy that sampled
+  std::span<const float> log_probs;  // from the policy that sampled
   std::span<const float> ref_log_probs;
   std::span<float> rewards;  // -= beta * kl
 };
-// Takes the penalty from every row; returns the mean over rows of the mean over tokens of the
+// Subtracts the penalty from every row; returns the mean over rows of the mean over tokens of the
 // divergence (actor/kl_penalty). kInternal when the spans of a row differ in length.
 Result<double> PenalizeRewards(KlEstimator estimator, double beta, std::span<const KlRow> rows);
 
@@ -45,8 +45,8 @@ struct KlController {
   double beta = 0;
   double target = 0.1;
   double horizon = 10000;
-  // After a step with this mean divergence over `rows` responses. Adaptive: beta grows or shrinks
-  // by at most a fifth of rows / horizon.
+  // Called after a step with this mean divergence over `rows` responses. Adaptive: beta grows or
+  // shrinks by at most a fifth of rows / horizon.
   void Update(double divergence, int64_t rows);
 };
 

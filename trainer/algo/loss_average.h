@@ -1,5 +1,5 @@
-// How the losses of tokens become one number: the weight of every token of a mini-batch. The same
-// for policy, KL and value losses.
+// The weights with which the losses of all tokens of a mini-batch are averaged into one number, for
+// policy, KL and value losses alike.
 //
 // A mini-batch is one optimizer update; micro-batches are the parts of it that fit into memory, on
 // any rank. The gradients of all micro-batches of all data-parallel ranks are summed (not
@@ -22,7 +22,7 @@ namespace nxdkit::trainer {
 enum class LossAverage { kToken, kSequence, kSequenceMean };
 Result<LossAverage> ParseLossAverage(std::string_view name);
 
-// Of the whole mini-batch, over all data-parallel ranks.
+// Totals of the whole mini-batch, over all data-parallel ranks.
 struct MiniBatch {
   int64_t tokens = 0;  // T
   int64_t rows = 0;    // N
@@ -36,9 +36,9 @@ class LossWeights {
  public:
   LossWeights(LossAverage average, const MiniBatch& mini_batch, int64_t rows, int64_t tokens);
 
-  // Of a token of a row of `row_tokens`, in the gradient of the mini-batch.
+  // The weight of a token in a row of `row_tokens`, in the gradient of the mini-batch.
   double gradient(int64_t row_tokens) const;
-  // The same in the average over this micro-batch alone, which the metrics show.
+  // Its weight in the average over this micro-batch alone, which the metrics show.
   double average(int64_t row_tokens) const;
 
  private:

@@ -1,4 +1,4 @@
-// Words of the configuration and what they stand for: one table per setting.
+// Words of the configuration and their values: one table per setting.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ struct Named {
   T value;
 };
 
-// The value called `name`. kUsage with the setting as member, all names, and a near miss.
+// The value called `name`. kUsage naming the setting as member, with all valid names and a near
+// miss.
 template <typename T, size_t N>
 Result<T> FindNamed(const Named<T> (&table)[N], std::string_view setting, std::string_view name) {
   std::vector<std::string> names;

@@ -38,7 +38,7 @@ size_t CountPieces(const ParamTable& table) {
   return static_cast<size_t>(count);
 }
 
-// Those that begin in `range`.
+// The pieces that begin in `range`.
 std::vector<Piece> PiecesIn(const ParamTable& table, const FlatRange& range) {
   std::vector<Piece> pieces;
   size_t number = 0;
@@ -56,7 +56,7 @@ std::vector<Piece> PiecesIn(const ParamTable& table, const FlatRange& range) {
   return pieces;
 }
 
-// The pieces in `range`, with their places in it.
+// Calls `body` for the pieces in `range`, with their places in it.
 template <typename Body>
 void ForPieces(const ParamTable& table, const FlatRange& range, const Body& body) {
   const std::vector<Piece> pieces = PiecesIn(table, range);
@@ -67,7 +67,7 @@ void ForPieces(const ParamTable& table, const FlatRange& range, const Body& body
   });
 }
 
-// The scalars of one update, as the reference makes them: in f64, used in f32.
+// The scalars of one update, computed as in the reference: in f64, used in f32.
 struct Factors {
   float keep = 1;   // 1 - lr * weight_decay
   float decay = 0;  // lr * weight_decay
@@ -95,7 +95,7 @@ Factors MakeFactors(const AdamOptions& options, const AdamStep& step, int64_t co
           .scale = step.scale};
 }
 
-// The reference's bf16 optimizer counts its steps in an f32 tensor, so that torch makes the bias
+// The reference's bf16 optimizer counts its steps in an f32 tensor, so torch computes the bias
 // corrections in f32, each operation rounded: reciprocal() * lr for lr / tensor.
 void MakeF32Corrections(const AdamStep& step, int64_t count, Factors& f) {
   const auto t = static_cast<float>(count);
@@ -109,14 +109,14 @@ NXDKIT_INLINE float Wide(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// To nearest even; the only NaN that arithmetic makes stays one.
+// Rounds to nearest even; the only NaN that arithmetic produces stays one.
 NXDKIT_INLINE uint16_t Nearest(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 NXDKIT_INLINE float Rounded(float value) { return Wide(Nearest(value)); }
 
-// Away from zero with the probability of what is cut off; `random` of 16 bits.
+// Rounds away from zero with a probability equal to the fraction cut off; `random` has 16 bits.
 NXDKIT_INLINE uint16_t Stochastic(float value, uint32_t random) {
   return static_cast<uint16_t>((std::bit_cast<uint32_t>(value) + random) >> 16);
 }
@@ -138,7 +138,7 @@ NXDKIT_CLONES void NarrowRange(int64_t count, const float* __restrict from,
   for (int64_t i = 0; i < count; ++i) to[i] = Nearest(from[i]);
 }
 
-// One f32 operation per Rounded, in the order of the reference.
+// One f32 operation per Rounded, in the reference's order.
 NXDKIT_CLONES void StepBf16(Factors f, int64_t count, const float* __restrict gradient,
                             uint16_t* __restrict m, uint16_t* __restrict v, uint16_t* __restrict c,
                             uint16_t* __restrict weight) {
@@ -158,8 +158,8 @@ NXDKIT_CLONES void StepBf16(Factors f, int64_t count, const float* __restrict gr
   }
 }
 
-// Random words for a group of elements: element j gets word j / kWidth of the counter
-// group * kWidth + j % kWidth, so that the words of neighbours lie side by side.
+// Random words for a group of elements: element j gets word j / kWidth of the counter group *
+// kWidth + j % kWidth, so that the words of neighbours are adjacent.
 constexpr int64_t kWidth = 64;
 constexpr int64_t kGroup = 4 * kWidth;
 
@@ -207,7 +207,7 @@ NXDKIT_CLONES void StepBf16Fixed(Factors f, int64_t first, int64_t count, Philox
       const float m1 = f.beta1 * Wide(m[i]) + f.rest1 * g;
       const float v1 = f.beta2 * Wide(v[i]) + f.rest2 * g * g;
       const float old = Wide(c[i]);
-      // Into c, not into p + c: that sum would lose the low bits of the change.
+      // Added to c, not to p + c: that sum would lose the low bits of the change.
       const float change =
           f.rate * (m1 / (std::sqrt(v1) / f.correction + f.epsilon)) + f.decay * (p + old);
       const float carry = old - change;
@@ -239,7 +239,7 @@ Result<OptimizerType> ParseOptimizerType(std::string_view name) {
   return FindNamed(kOptimizerNames, "worker.actor.optim.strategy", name);
 }
 
-// In whole pieces, so that every element is treated as if nothing were cut.
+// Cuts between whole pieces, so that every element is treated as if nothing were cut.
 std::vector<FlatRange> CutForOptimizer(const ParamTable& table, const FlatRange& part, int ranks) {
   const std::vector<Piece> pieces = PiecesIn(table, part);
   std::vector<FlatRange> ranges;
@@ -248,7 +248,7 @@ std::vector<FlatRange> CutForOptimizer(const ParamTable& table, const FlatRange&
     const int64_t begin = ranges.empty() ? part.begin : ranges.back().end;
     const int64_t wanted =
         part.begin + part.size() / ranks * (r + 1) + part.size() % ranks * (r + 1) / ranks;
-    // A piece belongs to the rank that its middle falls to.
+    // A piece belongs to the rank that contains its middle.
     while (next < pieces.size() && pieces[next].offset + pieces[next].count / 2 < wanted) ++next;
     const bool is_last = r + 1 == ranks || next == pieces.size();
     ranges.push_back({begin, is_last ? part.end : pieces[next].offset});
@@ -296,7 +296,7 @@ void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, c
   const Factors factors = MakeFactors(options, step, ++state.step);
   const PhiloxKey key = MakeKey(seed, RandomUse::kRounding);
   ForPieces(table, state.range, [&](const Piece& piece) {
-    // Ranks that hold copies have the same cut, and with it the same bits.
+    // Ranks that hold copies make the same cut, so their bits are the same.
     const Slot& slot = table.slots[piece.slot];
     const PhiloxCounter place = {0, static_cast<uint32_t>(slot.cut_begin), slot.param,
                                  static_cast<uint32_t>(state.step)};

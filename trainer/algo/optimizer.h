@@ -9,7 +9,7 @@
 //                   nothing
 // adamw_bf16_fixed  the same 8 bytes of state, arithmetic in f32: m is rounded to nearest, v and c
 //                   stochastically, so that they are right on average; decay goes into c
-// In the bf16 ones the weight is p + c; p is what the model computes with.
+// In the bf16 variants the weight is p + c; p is what the model computes with.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ struct AdamOptions {
   double weight_decay = 1e-2;
 };
 
-// A part of the flat array, which does not cut a slot, cut over data-parallel ranks (ZeRO-1), each
-// of which keeps the state of its range and updates its weights. The ranges follow one another;
-// some may be empty. An update of the ranges, whatever their number, has the bits of one of the
-// whole.
+// Cuts a part of the flat array over data-parallel ranks (ZeRO-1), each of which keeps the state of
+// its range and updates its weights. The part does not cut a slot. The ranges are consecutive; some
+// may be empty. Updating the ranges one by one, however many, gives the same bits as one update of
+// the whole.
 std::vector<FlatRange> CutForOptimizer(const ParamTable& table, const FlatRange& part, int ranks);
 
-// What a checkpoint saves: `step` counts the updates made, arrays are [range.size()].
+// The state that a checkpoint saves: `step` counts the updates made, arrays are [range.size()].
 struct AdamState {
   FlatRange range;
   int64_t step = 0;
@@ -49,18 +49,18 @@ struct AdamBf16State {
   int64_t step = 0;
   std::vector<uint16_t> m, v, c;
 };
-// `range`: one of CutForOptimizer.
+// `range`: one of those that CutForOptimizer returned.
 AdamState MakeAdamState(const FlatRange& range);
 AdamBf16State MakeAdamBf16State(const FlatRange& range);
 
-// One update. `lr`: this step's rate; `scale`: what gradients are multiplied by (GradientClip).
+// One update. `lr`: this step's rate; `scale`: the factor of the gradients (GradientClip).
 struct AdamStep {
   double lr = 0;
   float scale = 1;
 };
 
-// All arrays are those of the state's range. `master` is updated; where `narrow` is not empty it
-// becomes master in bf16.
+// All arrays cover the state's range. `master` is updated; `narrow`, if not empty, is set to master
+// in bf16.
 void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                  std::span<const float> gradient, AdamState& state, std::span<float> master,
                  std::span<uint16_t> narrow = {});
@@ -68,15 +68,15 @@ void UpdateAdamW(const ParamTable& table, const AdamOptions& options, const Adam
 void UpdateAdamWBf16(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                      std::span<const float> gradient, AdamBf16State& state,
                      std::span<uint16_t> weights);
-// Random bits are those of (seed, step, parameter, place in it): trainer/base/rng.h.
+// The random bits depend on (seed, step, parameter, place in it): trainer/base/rng.h.
 void UpdateAdamWBf16Fixed(const ParamTable& table, const AdamOptions& options, const AdamStep& step,
                           uint64_t seed, std::span<const float> gradient, AdamBf16State& state,
                           std::span<uint16_t> weights);
 
-// The squared norm of a tensor-parallel rank's gradient, in f64, as terms that are added up in
-// their order: those of `ranges`, the others 0. `gradients` is the whole flat array. A slot that
-// `copies` ranks hold counts a share each: the sum over the tensor parallel ranks is the square of
-// the global norm. A gradient that is not finite makes it infinite or not a number.
+// The squared norm of a tensor-parallel rank's gradient, in f64, as terms to be added in order:
+// those of `ranges`; the others are 0. `gradients` is the whole flat array. A slot that `copies`
+// ranks hold counts as one share on each: the sum over the tensor-parallel ranks is the square of
+// the global norm. A gradient that is not finite makes it infinite or NaN.
 std::vector<double> SquaredNormTerms(const ParamTable& table, std::span<const FlatRange> ranges,
                                      std::span<const float> gradients);
 double SumOfTerms(std::span<const double> terms);

@@ -137,7 +137,7 @@ class MicroBatch {
   std::vector<double> gradient_;
 };
 
-// A gradient can be 0 where what it was made from is not finite.
+// A gradient can be 0 although its inputs are not finite.
 Status CheckFinite(size_t index, const PolicyRow& row) {
   for (size_t t = 0; t < row.gradient.size(); ++t)
     if (!std::isfinite(row.gradient[t]) || !std::isfinite(row.log_probs[t]) ||

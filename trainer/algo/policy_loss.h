@@ -23,7 +23,7 @@
 namespace nxdkit::trainer {
 
 enum class LossType { kDefault, kGspo, kGspoToken, kCispo, kSapo };
-// Unknown names are errors (in the reference they mean `default`).
+// Unknown names are errors (the reference takes them for `default`).
 Result<LossType> ParseLossType(std::string_view name);
 
 struct PolicyLossOptions {
@@ -42,7 +42,7 @@ struct PolicyLossOptions {
 // 1, tau > 0, all finite.
 Status CheckPolicyLossOptions(const PolicyLossOptions& options);
 
-// One token, before it is weighted. `log_ratio` is D, or the row's mean of it for gspo.
+// The loss of one token before weighting. `log_ratio` is D, or its mean over the row for gspo.
 struct TokenLoss {
   double loss = 0;
   double gradient = 0;        // by log_ratio; for cispo by log_prob
@@ -52,31 +52,31 @@ struct TokenLoss {
 TokenLoss PolicyTokenLoss(const PolicyLossOptions& options, double advantage, double log_prob,
                           double log_ratio);
 
-// One response; every span has one element per valid token. Nothing is owned.
+// One response; every span has one element per valid token. The spans are not owned.
 struct PolicyRow {
   std::span<const float> log_probs;
   std::span<const float> old_log_probs;
   std::span<const float> ref_log_probs;  // with a KL term only
   std::span<const float> advantages;
-  std::span<float> gradient;  // set: of the mini-batch's loss, by log_probs
+  std::span<float> gradient;  // set: gradient of the mini-batch's loss by log_probs
 };
 
-// Means over the micro-batch: losses by options.average, the others over its tokens.
+// Means over the micro-batch: losses by options.average, the rest over its tokens.
 struct PolicyMetrics {
   double pg_loss = 0;
   double kl_loss = 0;
-  double entropy_loss = 0;          // mean of -log_prob: a surrogate, and no part of the loss
+  double entropy_loss = 0;          // mean of -log_prob: a surrogate, not part of the loss
   double ppo_kl = 0;                // mean of old_log_prob - log_prob
   double clip_fraction_higher = 0;  // 0 for cispo and sapo
   double clip_fraction_lower = 0;
-  // This micro-batch's part of the loss of the mini-batch, whose gradient the rows got.
+  // This micro-batch's share of the mini-batch's loss, whose gradient the rows got.
   double loss = 0;
   int64_t tokens = 0;
 };
 
-// One micro-batch. kInternal when spans of a row differ in length, or the mini-batch is smaller
-// than the micro-batch; kCorrupt, naming row and token, when a log-probability or a gradient is
-// not finite.
+// One micro-batch. kInternal when the spans of a row differ in length, or the mini-batch is smaller
+// than the micro-batch; kCorrupt, naming row and token, when a log-probability or a gradient is not
+// finite.
 Result<PolicyMetrics> ComputePolicyLoss(const PolicyLossOptions& options,
                                         const MiniBatch& mini_batch,
                                         std::span<const PolicyRow> rows);

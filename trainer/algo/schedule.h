@@ -1,4 +1,4 @@
-// Learning rates over the run. `step` counts the updates of the schedule so far: 0 at the first
+// Learning rates over a run. `step` counts the updates of the schedule so far: 0 at the first
 // training step, and one more after each training step that updated the actor.
 #pragma once
 
@@ -19,12 +19,13 @@ struct Schedule {
   double min_ratio = 0;        // floor of the cosine
 };
 
-// What the base learning rate is multiplied by. With warm-up the first step has rate 0, as in the
+// The factor of the base learning rate. With warm-up the first step has rate 0, as in the
 // reference: step / warmup_steps until the warm-up is over, then 1, or half a cosine down to
 // min_ratio at training_steps (and min_ratio after that).
 double ScheduleFactor(const Schedule& schedule, int64_t step);
 
-// Warm-up by `steps`, or where that is negative by a share of all training steps, rounded down.
+// The number of warm-up steps: `steps`, or if that is negative a share of all training steps,
+// rounded down.
 int64_t WarmupSteps(int64_t steps, double ratio, int64_t training_steps);
 
 }  // namespace nxdkit::trainer

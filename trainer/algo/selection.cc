@@ -11,8 +11,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-// As numpy adds (np.add.reduce of contiguous f64): eight sums side by side from 8 values on, halves
-// from 129 on. A group whose mean is a bound to the last bit depends on it.
+// Adds like numpy (np.add.reduce of contiguous f64): eight partial sums from 8 values on, halves
+// from 129 on. Whether a group is kept can depend on the last bit of its mean.
 double PairwiseSum(std::span<const double> values) {
   constexpr size_t kLanes = 8, kBlock = 128;
   const size_t count = values.size();

@@ -23,9 +23,8 @@ Status CheckRow(size_t index, const ValueRow& row) {
 
 enum class Side { kValue, kTie, kClipped };
 
-// Which of the two squares is the larger, in f32 as the reference compares them. At a tie of a
-// value that is clipped, torch.max gives half of the gradient to either side, and that of the
-// clipped one goes nowhere.
+// The larger of the two squares, compared in f32 as in the reference. At a tie with a clipped
+// value, torch.max gives half of the gradient to either side, and the clipped side passes none on.
 Side SideOf(const ValueLossOptions& options, float value, float old, float wanted) {
   const auto range = static_cast<float>(options.clip_range);
   const float clipped = std::clamp(value, old - range, old + range);

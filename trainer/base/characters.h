@@ -1,6 +1,6 @@
 // Characters as Python and the tokenizers of models see them: classes of code points, and text by
-// its code points. Bytes that are not UTF-8 count one each and stay as they are. All of it is
-// linear in the length of the text.
+// code points. Bytes that are not UTF-8 count one each and are kept. Everything is linear in the
+// length of the text.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@
 
 namespace nxdkit::trainer {
 
-// The property White_Space.
+// The Unicode property White_Space.
 bool IsWhiteSpace(uint32_t point);
 // str.isspace(): White_Space, and U+001C to U+001F.
 bool IsPythonSpace(uint32_t point);
-// \w of Unicode's regular expressions: letters, marks, decimal digits, connectors, joiners.
+// \w in Unicode's regular expressions: letters, marks, decimal digits, connectors, joiners.
 bool IsWordCharacter(uint32_t point);
 
-// Bytes of the character at `at` (< text.size()).
+// The size of the character at `at` (< text.size()), in bytes.
 size_t CharBytes(std::string_view text, size_t at);
-// Bytes of the character at `at` where Python takes it for white space; else, and at the end, 0.
+// The size of the character at `at` if Python takes it for white space; otherwise, and at the end,
+// 0.
 size_t SpaceBytes(std::string_view text, size_t at);
 size_t CountChars(std::string_view text);
-// Where the character begins that the byte at `at` (< text.size()) is part of.
+// The beginning of the character that contains the byte at `at` (< text.size()).
 size_t CharBegin(std::string_view text, size_t at);
 std::string_view Strip(std::string_view text);  // str.strip()
 
 void AppendUtf8(uint32_t point, std::string* out);
-// What `map(code point, its place, &out)` appends for each.
+// Concatenates what `map(code point, its place, &out)` appends for each character.
 template <typename Map>
 std::string MapEach(std::string_view text, const Map& map) {
   std::string out;

@@ -17,8 +17,9 @@ namespace {
 constexpr CoreShare::Time kLook = std::chrono::milliseconds(10);
 constexpr CoreShare::Time kShortHold = std::chrono::milliseconds(500);
 constexpr CoreShare::Time kLongHold = std::chrono::milliseconds(4000);
-// Threads that wait. A program that never rests takes a third of a core and more (measured: 0.3 to
-// 1, over windows of 10 ms); on a quiet machine it is 0 to 0.3, twice in a row never.
+// The average number of waiting threads that is too much. A program that never rests takes a third
+// of a core or more (measured: 0.3 to 1, over windows of 10 ms); on a quiet machine the average is
+// 0 to 0.3, and never that much twice in a row.
 constexpr double kMuch = 0.3;
 
 // The second number of schedstat, in nanoseconds.
@@ -59,14 +60,14 @@ CoreShare::CoreShare(int threads, Probe probe)
   if (all_ == 1) return;
   looked_ = probe_.now();
   waited_ = probe_.waited();
-  if (waited_ < Time(0)) all_ = 1;  // nothing can be judged: now_ stays
+  if (waited_ < Time(0)) all_ = 1;  // nothing to judge: now_ stays
 }
 
 int CoreShare::Threads() {
   if (all_ == 1) return now_;
   const Time time = probe_.now();
   const Time since = time - looked_;
-  // With one thread there is nothing to judge until all are tried again.
+  // With one thread there is nothing to judge until all threads are tried again.
   if (since < kLook || (now_ == 1 && time < held_until_)) return now_;
   const Time waited = probe_.waited();
   const double waiting =
@@ -74,14 +75,14 @@ int CoreShare::Threads() {
   looked_ = time;
   waited_ = waited;
   if (now_ < all_ && time >= held_until_) {
-    now_ = all_;  // tried again; judged at the next look
+    now_ = all_;  // a new try, judged at the next look
     return now_;
   }
   Judge(waiting);
   return now_;
 }
 
-// `waiting`: threads of ours that waited for a processor, in the mean since the last look.
+// `waiting`: the average number of our threads waiting for a processor since the last look.
 void CoreShare::Judge(double waiting) {
   const bool all = now_ == all_;
   const bool again = std::exchange(much_, waiting > kMuch);

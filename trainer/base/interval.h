@@ -1,4 +1,4 @@
-// What is said now and then: by one of the threads that ask whether it is time again.
+// A timer for messages that appear now and then, shared by threads that all ask whether it is time.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ class Interval {
   using Clock = std::chrono::steady_clock;
   explicit Interval(Clock::duration length) : length_(length), last_(Clock::now()) {}
 
-  // True for one of the threads that ask when it has passed; then it begins again. Thread-safe.
+  // True for exactly one of the asking threads each time the interval has passed. Thread-safe.
   bool Passed() {
     const Clock::time_point now = Clock::now();
     Clock::time_point last = last_.load();

@@ -1,6 +1,5 @@
-// PRIVATE to trainer. Element functions and reductions that vectorise without changing the
-// order of additions: sums are kept in lanes that are spelled out, so that every instruction set
-// gives the same bits.
+// PRIVATE to trainer. Element functions and reductions that vectorise without changing the order of
+// additions: sums are kept in explicit lanes, so that every instruction set gives the same bits.
 #pragma once
 
 #include <bit>
@@ -11,7 +10,7 @@
 
 namespace nxdkit::trainer {
 
-// e^x for all finite x, to about two units in the last place; 0 below -87.3, capped above 88.7.
+// e^x for all finite x, to about two units in the last place; 0 below -87.3, saturated above 88.7.
 NXDKIT_INLINE float Exp(float x) {
   constexpr float kLog2e = 1.44269504f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -27,7 +26,7 @@ NXDKIT_INLINE float Exp(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n in two steps: n = 128 has no exponent of its own.
+  // Scales by 2^n in two steps: n = 128 does not fit one exponent.
   const int32_t half = static_cast<int32_t>(n) >> 1;
   const int32_t rest = static_cast<int32_t>(n) - half;
   const float a = std::bit_cast<float>((half + 127) << 23);
@@ -37,7 +36,7 @@ NXDKIT_INLINE float Exp(float x) {
 
 NXDKIT_INLINE float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
 
-// A result as it is, or rounded to bf16 as ConvertElements does.
+// Stores a result as it is, or rounded to bf16 like ConvertElements.
 NXDKIT_INLINE void Put(float value, float* to) { *to = value; }
 NXDKIT_INLINE void Put(float value, uint16_t* to) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -46,7 +45,7 @@ NXDKIT_INLINE void Put(float value, uint16_t* to) {
   *to = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded);
 }
 
-// Values that are worked on together. A vector wider than the machine's registers is not merely
+// The values that are processed together. A vector wider than the machine's registers is not merely
 // split: g++ 12 keeps its sums in memory, at a sixth of the speed.
 struct Wide {
   static constexpr int64_t kWidth = 16;
@@ -65,7 +64,7 @@ struct Narrow {
 using Lanes = Wide::Floats;
 constexpr int64_t kLanes = Wide::kWidth;
 
-// By reference: how a vector is returned depends on the instruction set.
+// By reference: the ABI for returning a vector depends on the instruction set.
 NXDKIT_INLINE void Load(const float* from, Lanes& to) { std::memcpy(&to, from, sizeof to); }
 
 NXDKIT_INLINE float Fold(const Lanes& lanes) {

@@ -1,5 +1,5 @@
-// PRIVATE to the trainer's .cc files: loops over independent tasks on this rank's threads. How many
-// those are is said once per rank with SetThreads; results never depend on it.
+// PRIVATE to the trainer's .cc files: loops over independent tasks on this rank's threads. Their
+// number is set once per rank with SetThreads; results never depend on it.
 #pragma once
 
 #include <omp.h>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::trainer {
 
-// For the calling thread: how many threads its loops and matrix products use.
+// Sets the number of threads that the calling thread's loops and matrix products use.
 inline void SetThreads(int threads) { omp_set_num_threads(threads); }
 inline int MaxThreads() { return omp_get_max_threads(); }
 
@@ -21,7 +21,7 @@ inline int MaxThreads() { return omp_get_max_threads(); }
 inline thread_local int loop_thread = 0;
 #endif
 
-// In a loop's body: the number of the thread that runs it, below the one said with SetThreads.
+// In a loop's body: the index of the thread that runs it, below the number set with SetThreads.
 inline int LoopThread() {
 #if defined(__SANITIZE_THREAD__)
   return loop_thread;
@@ -30,7 +30,7 @@ inline int LoopThread() {
 #endif
 }
 
-// body(i) for i in [0, count), in any order. `grain` tasks are worth a thread of their own.
+// Runs body(i) for i in [0, count), in any order. `grain` tasks justify a thread of their own.
 template <typename Body>
 void ParallelFor(int64_t count, int64_t grain, const Body& body) {
 #if defined(__SANITIZE_THREAD__)  // it cannot see that OpenMP's threads wait for each other
@@ -52,7 +52,7 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
 #endif
 }
 
-// body(first, end) for pieces of [0, count) of `piece` elements.
+// Runs body(first, end) for pieces of [0, count) of `piece` elements.
 template <typename Body>
 void ParallelPieces(int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = (count + piece - 1) / piece;

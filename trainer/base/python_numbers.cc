@@ -16,8 +16,8 @@ namespace {
 
 bool IsDecimal(int32_t point) { return utf8proc_category(point) == UTF8PROC_CATEGORY_ND; }
 
-// The digits of a script stand in rows of ten that begin with its zero; several rows may follow
-// each other.
+// The digits of a script form blocks of ten that begin with its zero; several blocks may be
+// adjacent.
 std::string WithAsciiDigits(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -36,7 +36,7 @@ std::string WithAsciiDigits(std::string_view text) {
   return out;
 }
 
-// In ASCII, without the white space around it and the underscores inside.
+// The number in ASCII, without surrounding white space and inner underscores.
 std::optional<std::string> PlainNumber(std::string_view text) {
   const std::string ascii = WithAsciiDigits(Strip(text));
   std::string plain;
@@ -72,7 +72,7 @@ std::optional<double> ParsePythonFloat(std::string_view text) {
   const std::optional<std::string> plain = PlainNumber(text);
   if (!plain) return std::nullopt;
   if (const std::optional<double> special = SpecialFloat(*plain)) return special;
-  // Also keeps out what only C reads: "0x10".
+  // Also rejects syntax that only C accepts: "0x10".
   if (plain->find_first_not_of("0123456789.eE+-") != std::string::npos) return std::nullopt;
   return ParseDouble(*plain);
 }

@@ -1,5 +1,5 @@
-// Texts as numbers, as Python reads them: white space around them, a sign, digits of all scripts,
-// underscores between digits; whatever the locale.
+// Parses numbers from text with Python's rules: surrounding white space, a sign, digits of all
+// scripts, underscores between digits; in any locale.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace nxdkit::trainer {
 
-// The number that all of the text is, as strtod reads it; infinite or 0 beyond the range of f64.
+// The number that the whole text spells, as strtod reads it; infinite or 0 beyond the range of f64.
 std::optional<double> ParseDouble(const std::string& text);
 
 // float(text); "inf" and "nan" under all their names.
@@ -17,7 +17,7 @@ std::optional<double> ParsePythonFloat(std::string_view text);
 
 struct PythonInt {
   int64_t value = 0;
-  bool fits = true;  // in 64 bits; `value` means nothing when it does not
+  bool fits = true;  // into 64 bits; otherwise `value` is meaningless
 };
 // int(text)
 std::optional<PythonInt> ParsePythonInt(std::string_view text);

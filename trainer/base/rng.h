@@ -1,6 +1,6 @@
 // Random numbers by position, not by order: Philox 4x32-10 (Salmon et al., "Parallel random
-// numbers: as easy as 1, 2, 3", 2011). A draw depends on what it is for and on nothing else, so
-// results are the same for any batching, any worker, any number of threads, and after a resume.
+// numbers: as easy as 1, 2, 3", 2011). A draw depends only on its purpose and position, so results
+// are the same for any batching, worker and number of threads, and after a resume.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ constexpr PhiloxCounter Philox(PhiloxCounter counter, PhiloxKey key) {
   return counter;
 }
 
-// What random numbers are used for: each use of one seed has numbers of its own.
+// The purposes of random numbers: each use of a seed has its own sequence.
 enum class RandomUse : uint32_t { kSampling = 1, kShuffle = 2, kRounding = 3, kInit = 4 };
 
 constexpr PhiloxKey MakeKey(uint64_t seed, RandomUse use) {
@@ -46,8 +46,8 @@ constexpr double UniformDouble(uint32_t high, uint32_t low) {
   return static_cast<double>((uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
 }
 
-// The draw for one token of one rollout. `prompt` counts within the step, `sample` within the
-// prompt, `position` from the first token of the response.
+// The position of the draw for one token of one rollout. `prompt` counts within the step, `sample`
+// within the prompt, `position` from the first token of the response.
 struct SamplingPoint {
   uint32_t step = 0;
   uint32_t prompt = 0;

@@ -24,15 +24,15 @@ void Copy(std::span<std::byte> to, std::span<const std::byte> from) {
 
 }  // namespace
 
-// What the ranks of one group share that are in this process. Buffers are posted, a barrier lets
-// all see them, each rank copies what it needs, a second barrier gives the buffers back.
+// State shared by the ranks of one group that are in this process. Buffers are posted, a barrier
+// makes them visible to all, each rank copies what it needs, a second barrier returns the buffers.
 class Comm::Group {
  public:
   struct Member {
     int process = 0;
-    int thread = 0;  // of the process
+    int thread = 0;  // within the process
   };
-  // `failed` is set once by the first rank that fails; every wait of every group looks at it.
+  // `failed` is set once by the first rank that fails; every wait of every group checks it.
   Group(std::vector<Member> members_in, int process, bool background_in,
         const std::atomic<bool>& failed)
       : posts(members_in.size()),
@@ -42,7 +42,7 @@ class Comm::Group {
     here_ = static_cast<int>(std::ranges::count(members, process, &Member::process));
   }
 
-  // `to_the_end`: a failure elsewhere does not cut the wait short, for places that every rank of
+  // `to_the_end`: a failure elsewhere does not cut the wait short, for points that every rank of
   // the group is sure to reach.
   Status Wait(bool to_the_end = false) {
     std::unique_lock lock(mutex_);
@@ -67,10 +67,10 @@ class Comm::Group {
   bool is_local() const { return here_ == size(); }
   bool is_here(size_t rank, int process) const { return members[rank].process == process; }
 
-  std::vector<std::span<const std::byte>> posts;  // of each rank of this process
+  std::vector<std::span<const std::byte>> posts;  // for each rank of this process
   const std::vector<Member> members;
   const bool background;
-  // The groups that are being split off, by color.
+  // The groups being split off, by color.
   void PutChild(int color, std::shared_ptr<Group> child) {
     const std::scoped_lock lock(mutex_);
     children_[color] = std::move(child);
@@ -94,7 +94,7 @@ struct Comm::World {
   World(const std::vector<int>& ranks_of_process, int threads_per_rank, Transport* transport_in)
       : transport(transport_in), most_of_process(std::ranges::max(ranks_of_process)) {
     std::vector<Group::Member> members;
-    int first = 0;  // of this process
+    int first = 0;  // in this process
     for (int p = 0; p < static_cast<int>(ranks_of_process.size()); ++p) {
       if (p == process()) first = static_cast<int>(members.size());
       for (int thread = 0; thread < ranks_of_process[static_cast<size_t>(p)]; ++thread)
@@ -128,7 +128,7 @@ struct Comm::World {
         std::make_shared<Group>(std::move(members), process(), background, failed));
   }
 
-  // The life of one rank's thread.
+  // The main loop of one rank's thread.
   void Serve(Comm& comm, size_t thread) {
     for (uint64_t done = 0;;) {
       const std::function<Status(Comm&)>* mine = nullptr;
@@ -163,16 +163,16 @@ struct Comm::World {
   }
 
   Transport* const transport;
-  const int most_of_process;  // ranks of the process that has most
+  const int most_of_process;  // the number of ranks of the largest process
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::shared_ptr<Group>> groups;  // all, so that a failure wakes who waits in any
+  std::vector<std::shared_ptr<Group>> groups;  // all groups: a failure wakes the waiters of each
   const std::function<Status(Comm&)>* body = nullptr;
   uint64_t job = 0;
   int running = 0;
   std::vector<Status> results;
-  std::vector<std::jthread> threads;  // last: they use all of the above
+  std::vector<std::jthread> threads;  // last: they use everything above
 };
 
 Comm::Comm(std::shared_ptr<Group> group, int rank, World& world)
@@ -194,7 +194,7 @@ Status Comm::Post(std::span<const std::byte> mine, const Take& take) {
   group_->posts[static_cast<size_t>(rank_)] = mine;
   if (size() > 1) NXDKIT_TRY(group_->Wait());
   Status taken = take();
-  // Others may still read what this rank has posted: even a failed run must not free it yet.
+  // Others may still be reading what this rank posted: even a failed run must not free it yet.
   if (size() > 1) NXDKIT_TRY(group_->Wait(true));
   return taken;
 }
@@ -240,8 +240,8 @@ Status Comm::Exchange(std::span<const std::span<const std::byte>> in,
   });
 }
 
-// Two threads talk on one channel, whatever the group: both make the same calls in the same order.
-// What goes on in the background has channels of its own.
+// Each pair of threads shares one channel, whatever the group: both make the same calls in the same
+// order. Background communicators have channels of their own.
 Status Comm::ExchangeRemote(std::span<const std::span<const std::byte>> in,
                             std::span<const std::span<std::byte>> out) {
   const std::vector<Group::Member>& members = group_->members;
@@ -271,14 +271,14 @@ Result<std::unique_ptr<Comm>> Comm::Split(int color, int key, bool background) {
   std::vector<Wish> wishes(static_cast<size_t>(size()));
   NXDKIT_TRY(AllGather(std::as_bytes(std::span(&mine, size_t{1})),
                        std::as_writable_bytes(std::span(wishes))));
-  std::vector<size_t> chosen;  // ranks here of the group that is split off, in its order
+  std::vector<size_t> chosen;  // the ranks in this process of the new group, in its order
   for (size_t r = 0; r < wishes.size(); ++r)
     if (wishes[r].color == color) chosen.push_back(r);
   std::ranges::stable_sort(chosen, {}, [&](size_t r) { return wishes[r].key; });
   const auto found = std::ranges::find(chosen, static_cast<size_t>(rank_));
   const int rank = static_cast<int>(found - chosen.begin());
 
-  // The first of this process makes what they share.
+  // The first rank of this process creates the shared state.
   const auto is_here = [&](size_t r) { return group_->is_here(r, world_->process()); };
   const bool makes = *std::ranges::find_if(chosen, is_here) == static_cast<size_t>(rank_);
   std::vector<Group::Member> members;

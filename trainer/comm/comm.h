@@ -1,5 +1,5 @@
-// The ranks of a run as threads of one process or of several, and bytes between them: a
-// communicator knows nothing of numbers. Sums are made by trainer/comm/reduce.h, in one fixed
+// The ranks of a run as threads of one process or of several, and the exchange of bytes between
+// them: a communicator knows nothing of numbers. trainer/comm/reduce.h adds them up, in one fixed
 // order, so that a layout gives the same bits in every run, on one machine or many.
 //
 // A ThreadWorld runs the ranks; Split makes the groups of a mesh from its communicators. A
@@ -19,7 +19,7 @@
 
 namespace nxdkit::trainer {
 
-// Of one process of several: so many of them have channels of their own.
+// The most ranks in one of several processes: the channels are numbered for so many.
 inline constexpr int kMostRanksOfProcess = 512;
 
 class Comm {
@@ -31,15 +31,15 @@ class Comm {
   Status Barrier();
   // out = [rank 0's in, rank 1's in, ...]; out.size() == in.size() * size().
   Status AllGather(std::span<const std::byte> in, std::span<std::byte> out);
-  // Part r of `in` goes to rank r; part r of `out` came from rank r. Both have size() equal parts.
+  // Part r of `in` goes to rank r; part r of `out` comes from rank r. Both have size() equal parts.
   Status AllToAll(std::span<const std::byte> in, std::span<std::byte> out);
-  // in[r] goes to rank r; out[r] came from rank r, whose in[rank()] has its size. Sizes differ from
-  // rank to rank, and what is given and what is taken may be one place.
+  // in[r] goes to rank r; out[r] comes from rank r, whose in[rank()] has its size. Sizes may differ
+  // between ranks, and in[r] and out[r] may be the same memory.
   Status Exchange(std::span<const std::span<const std::byte>> in,
                   std::span<const std::span<std::byte>> out);
-  // The group of all ranks with the same color, numbered by key, then by rank here. In the
-  // background: for a thread of this rank's own that communicates while its first one does so too,
-  // on other communicators; where it waits for other processes it leaves the core to others.
+  // The group of all ranks with the same color, numbered by key, then by rank here. Background: for
+  // a second thread of this rank that communicates while the first one does so on other
+  // communicators; while waiting for other processes it yields the core.
   Result<std::unique_ptr<Comm>> Split(int color, int key, bool background = false);
 
  private:
@@ -57,25 +57,26 @@ class Comm {
   World* world_;
 };
 
-// Threads that stay, one per rank, each with its communicator of the world.
+// Persistent threads, one per rank, each with its communicator of the world.
 class ThreadWorld {
  public:
-  // `threads_per_rank`: for the loops and products of each rank (trainer/base/parallel.h).
+  // `threads_per_rank`: used by the loops and matrix products of each rank
+  // (trainer/base/parallel.h).
   explicit ThreadWorld(int ranks, int threads_per_rank = 1);
-  // Over the processes of a transport, which must outlive it: how many ranks each has, or none;
-  // those of process p follow those of process p - 1. All processes make their worlds, and call
-  // Run, in the same order.
+  // A world over the processes of a transport, which must outlive it: the number of ranks of each
+  // process, possibly 0; the ranks of process p follow those of process p - 1. All processes create
+  // their worlds, and call Run, in the same order.
   ThreadWorld(const std::vector<int>& ranks_of_process, int threads_per_rank, Transport* transport);
   ~ThreadWorld();
   ThreadWorld(const ThreadWorld&) = delete;
   ThreadWorld& operator=(const ThreadWorld&) = delete;
 
-  // Runs `body` on every rank and waits for all. When a body returns an error, collectives that
-  // other ranks wait in (or enter later) fail with kInterrupted instead of waiting forever, and
-  // so does everything that this world is asked afterwards. Returns the error of the lowest rank
-  // that is not such an echo; kLimit where memory ran out. Called from one thread at a time. The
-  // communicators live as long as the world. What fails in another process is not told here: that
-  // is the heartbeats' (trainer/comm/heartbeat.h), and Transport bounds the wait.
+  // Runs `body` on every rank and waits for all. When a body returns an error, collectives in which
+  // other ranks wait (or which they enter later) fail with kInterrupted instead of waiting forever,
+  // and so do all later calls on this world. Returns the error of the lowest rank that is not such
+  // an echo; kLimit when memory ran out. Called from one thread at a time. The communicators live
+  // as long as the world. Failures of other processes are reported by the heartbeat
+  // (trainer/comm/heartbeat.h), not here; Transport bounds the wait.
   Status Run(const std::function<Status(Comm& world)>& body);
 
  private:
@@ -87,7 +88,7 @@ class ThreadWorld {
 struct Mesh {
   std::unique_ptr<Comm> tp;
   std::unique_ptr<Comm> dp;
-  std::unique_ptr<Comm> dp_background;  // the group of dp once more, for a thread beside
+  std::unique_ptr<Comm> dp_background;  // a second group of dp, for a background thread
   int tp_rank() const { return tp->rank(); }
   int dp_rank() const { return dp->rank(); }
 

@@ -15,9 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Before process 0 has said how long a silence may be; MPI may start later there.
+// The limit before process 0 has sent its own; MPI may start later there.
 constexpr auto kFirstBeat = std::chrono::minutes(10);
-// So many periods the others may take to learn that the run is over.
+// The number of periods that other processes have to learn that the run is over.
 constexpr int kFarewell = 6;
 
 }  // namespace
@@ -32,7 +32,7 @@ struct Heartbeat::State {
     if (transport.process() != 0) threads.emplace_back([this] { Follow(); });
   }
 
-  // One after the other: something said, something heard.
+  // Alternates between sending and receiving.
   void Lead(int peer) {
     while (true) {
       const Json said = ToSay();
@@ -82,22 +82,22 @@ struct Heartbeat::State {
     changed.wait_for(lock, options.period, [&] { return failure || ending; });
   }
 
-  // Of one link. `own`: this process saw the error.
+  // Called at the end of one link. `own`: this process saw the error.
   void Ended(std::optional<Error> error, bool own = true) {
     std::unique_lock lock(mutex);
     ++ended;
     changed.notify_all();
-    // Others of this process, or who called Fail or End, are at it already.
+    // Another link of this process, or the caller of Fail or End, is already handling it.
     if (!error || failure || ending || cut_off) return;
     failure = error;
     changed.notify_all();
-    // The others learn it from here; those that cannot be reached find out by themselves.
+    // The others learn of it from here; those that cannot be reached find out by themselves.
     if (transport.process() == 0) WaitForLinks(lock);
     lock.unlock();
     if (options.on_lost) options.on_lost(*error, own);
   }
 
-  // Until all links have said what there is to say, for a while.
+  // Waits, for a limited time, until all links have sent what they have to send.
   void WaitForLinks(std::unique_lock<std::mutex>& lock) {
     changed.wait_for(lock, options.period * kFarewell, [&] { return ended == links; });
   }
@@ -116,8 +116,8 @@ struct Heartbeat::State {
   std::condition_variable changed;
   std::optional<Error> failure;
   bool ending = false;
-  int ended = 0;                      // links
-  std::vector<std::jthread> threads;  // last: they use all of the above
+  int ended = 0;                      // number of links that ended
+  std::vector<std::jthread> threads;  // last: they use everything above
 };
 
 Heartbeat::Heartbeat(Transport& transport, Options options)

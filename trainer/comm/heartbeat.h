@@ -1,10 +1,10 @@
-// The processes of a run hear of each other all the time, whatever they are doing: process 0 and
-// each of the others exchange a message now and then. So one that is dead, stopped or cut off is
-// found out within a stated time, in a phase too in which nobody waits for it; a process that fails
-// tells the others why; and a signal that only one of them gets reaches process 0.
+// Heartbeats between the processes of a run, whatever they are doing: process 0 and each of the
+// others exchange a message at intervals. A process that is dead, stopped or cut off is thus
+// detected within a stated time, even in a phase in which nobody waits for it; a failing process
+// tells the others why; and a signal that reaches only one of them is passed to process 0.
 //
-//   process 0   a thread for each other process: says something, waits for the answer, sleeps
-//   the others  one thread: waits for process 0, answers
+//  process 0   a thread for each other process: sends, waits for the answer, sleeps
+//  the others  one thread: waits for process 0, answers
 #pragma once
 
 #include <chrono>
@@ -19,29 +19,30 @@ class Heartbeat {
  public:
   struct Options {
     std::chrono::milliseconds period{500};
-    // Of process 0, which tells the others: so long nothing is heard of a process that is lost.
+    // Set in process 0, which sends it to the others: the silence after which a process is lost.
     std::chrono::milliseconds silence = std::chrono::seconds(60);
-    // The run cannot go on, and why: kLost, or what another process has failed with. `own`: this
-    // process saw it, and is the one to tell people; when it is process 0, the others know by then,
-    // those that can be reached. Called once, from a thread of the heartbeat; it may end the
-    // process.
+    // Called when the run cannot go on, with the reason: kLost, or the error of another process.
+    // `own`: this process saw it and should report it; if it is process 0, all reachable processes
+    // know by then. Called once, from a heartbeat thread; it may end the process.
     std::function<void(const Error& error, bool own)> on_lost;
-    // Of the others: a signal that came since this was asked last, 0 for none. Process 0 gets it.
+    // Set in the other processes: the signal received since the last call, 0 for none. It is passed
+    // to process 0.
     std::function<int()> take_signal = nullptr;
     std::function<void(int signal)> on_signal = nullptr;
   };
 
   // `transport` must outlive it.
   Heartbeat(Transport& transport, Options options);
-  // As End when that was not called, but for at most a few periods.
+  // Does what End does if that was not called, but waits for at most a few periods.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // The other processes (of one that is not the first: process 0, and through it all) are told that
-  // this one ends with an error; not longer than a few periods. Nothing is heard after it.
+  // Tells the other processes that this one ends with an error (process 0 tells all; another one
+  // tells process 0, which tells the rest). Takes at most a few periods. Nothing is received after
+  // it.
   void Fail(const Error& error);
-  // The end of a run, in order: called by all. Process 0 tells the others, which wait for it.
+  // The orderly end of a run, called by all. Process 0 tells the others, which wait for it.
   void End();
 
  private:

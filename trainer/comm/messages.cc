@@ -24,7 +24,7 @@ Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
   if (size > kMaxMessage) return Error(Errc::kInternal, "a message between processes is too long");
   std::vector<uint8_t> bytes(size);
   receive.bytes = std::as_writable_bytes(std::span(bytes));
-  Transport::Waiting rest = waiting;  // it has begun to arrive
+  Transport::Waiting rest = waiting;  // the message has begun to arrive
   if (!rest.limit) rest.limit = transport.patience();
   rest.pace = Transport::Pace::kMoving;
   NXDKIT_TRY(transport.Run({}, {&receive, 1}, rest));

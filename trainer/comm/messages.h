@@ -1,5 +1,5 @@
-// Messages between the processes of a run: JSON, as CBOR, over a transport; and who talks on which
-// channel. PRIVATE: it takes parsed JSON; include it from .cc files only.
+// Messages between the processes of a run: JSON, encoded as CBOR, over a transport; and the
+// assignment of channels. PRIVATE: it uses parsed JSON; include it from .cc files only.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::trainer {
 
-// From 0 on: the collectives of a mesh (comm.cc).
+// Channels from 0 on: the collectives of a mesh (comm.cc).
 inline constexpr int kLossChannel = Transport::kChannels / 2;        // + the data-parallel rank
 inline constexpr int kWorkerChannel = Transport::kChannels / 4 * 3;  // + the rollout worker
 inline constexpr int kReadChannel = Transport::kChannels - 6;
@@ -27,11 +27,11 @@ Status SendMessage(Transport& transport, int to, int channel, const Json& messag
 Result<Json> ReceiveMessage(Transport& transport, int from, int channel,
                             const Transport::Waiting& waiting);
 
-// {"code", "text"}: what a process tells another one of an error.
+// {"code", "text"}: an error as one process reports it to another.
 Json ErrorMessage(const Error& error);
 Error ErrorOfMessage(const Json& message);
 
-// Numbers as bytes of a message, and back.
+// Numbers as the bytes of a message, and back.
 template <typename T>
 Json Bytes(std::span<const T> values) {
   const auto bytes = std::as_bytes(values);

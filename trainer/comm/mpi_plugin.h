@@ -1,6 +1,6 @@
-// What trainer/mpi/plugin.c offers: MPI behind a table of functions, so that no binary needs MPI
-// that was not started by it. C, as it crosses a library boundary. PRIVATE to trainer/comm and
-// trainer/mpi.
+// The interface of trainer/mpi/plugin.c: MPI behind a table of functions, so that a binary needs
+// MPI only when it was started by it. It is in C because it crosses a library boundary. PRIVATE to
+// trainer/comm and trainer/mpi.
 #pragma once
 
 #include <stddef.h>

@@ -19,15 +19,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What is cut off half-way must be through soon, so long messages go in parts, some at a time.
+// A cancelled transfer must finish quickly, so long messages are sent in parts, a few at a time.
 constexpr size_t kPart = size_t{16} << 20;
 constexpr ptrdiff_t kMostUnderWay = 8;
-// Ranks that share a core must let each other run; after a while a wait is a long one.
+// Ranks that share a core must let each other run; after this time a wait counts as long.
 constexpr auto kSpin = std::chrono::milliseconds(2);
 constexpr std::chrono::microseconds kShortestNap(30), kLongestNap(1000);
 
-// What is under way takes no longer, where there is still somebody to send or take it.
-constexpr std::chrono::milliseconds kLetGo(5000), kLetGoOfTheLost(100);
+// The time that transfers under way get to finish while the other process still responds, and when
+// it is lost.
+constexpr std::chrono::milliseconds kReleaseWait(5000), kReleaseWaitWhenLost(100);
 
 void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
   if (pace == Transport::Pace::kEager && waited < kSpin) {
@@ -42,7 +43,7 @@ void Pause(Transport::Pace pace, std::chrono::steady_clock::duration waited) {
 // A message under way.
 struct Request {
   void* handle = nullptr;
-  size_t received = 0;  // how many bytes are to come; 0 of a send
+  size_t received = 0;  // bytes to be received; 0 for a send
   bool receives = false;
   int peer = 0;
 };
@@ -78,10 +79,12 @@ class MpiTransport : public Transport {
       for (const Send& send : sends) sent_bytes_ += send.bytes.size();
       return status;
     }
-    // Of one that was not heard of for so long nothing comes any more, and people wait to be told.
+    // Nothing more comes from a process that was silent for so long, and people wait for the
+    // message.
     const bool cancelled = status.error().code() == Errc::kInterrupted;
-    const bool let_go = LetGo(traffic.requests, cancelled ? kLetGo : kLetGoOfTheLost);
-    if (!let_go || !cancelled) broken_ = true;
+    const bool released =
+        ReleaseBuffers(traffic.requests, cancelled ? kReleaseWait : kReleaseWaitWhenLost);
+    if (!released || !cancelled) broken_ = true;
     return status;
   }
 
@@ -90,7 +93,7 @@ class MpiTransport : public Transport {
     return error == nullptr ? OkStatus() : Status(Error(Errc::kLost, std::string("MPI: ") + error));
   }
 
-  // One part of nothing.
+  // An empty message is one empty part.
   template <typename Bytes, typename Take>
   static void ForParts(Bytes bytes, const Take& take) {
     do {
@@ -100,7 +103,7 @@ class MpiTransport : public Transport {
     } while (!bytes.empty());
   }
 
-  // Before anything is sent, so that nothing arrives unexpected.
+  // Posts receives before anything is sent, so that nothing arrives unexpected.
   Status Receives(std::span<const Receive> receives, std::vector<Request>& requests) const {
     Status status = OkStatus();
     for (const Receive& receive : receives)
@@ -114,7 +117,7 @@ class MpiTransport : public Transport {
     return status;
   }
 
-  // As many as may be under way, in their order.
+  // Sends as many parts as may be under way, in order.
   Status SendSome(Traffic& traffic) const {
     const auto sends = std::ranges::count(traffic.requests, false, &Request::receives);
     for (auto left = kMostUnderWay - sends; left > 0 && !traffic.to_send.empty(); --left) {
@@ -152,9 +155,9 @@ class MpiTransport : public Transport {
     }
   }
 
-  // The buffers are the caller's again: what has begun to arrive or to leave goes on for a while,
-  // unless the other process is gone. False when it does not; then this process is about to end.
-  bool LetGo(std::vector<Request>& requests, std::chrono::milliseconds most) const {
+  // Returns the buffers to the caller: transfers that have begun may go on for a while, unless the
+  // other process is gone. False if one does not finish; then this process is about to end.
+  bool ReleaseBuffers(std::vector<Request>& requests, std::chrono::milliseconds most) const {
     for (const Request& request : requests)
       if (request.receives) mpi_.cancel(request.handle);
     const Clock::time_point begin = Clock::now();
@@ -170,7 +173,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  // Takes out what is done.
+  // Removes the finished requests.
   Status TestAll(std::vector<Request>& requests) const {
     for (size_t i = 0; i < requests.size();) {
       int done = 0;
@@ -191,7 +194,7 @@ class MpiTransport : public Transport {
   const NxdkitMpi& mpi_;
   const int process_, processes_;
   const std::chrono::milliseconds patience_;
-  std::atomic<bool> broken_{false};  // the end that waits for the others would wait for ever
+  std::atomic<bool> broken_{false};  // waiting for the others at the end would never return
   std::atomic<uint64_t> sent_bytes_{0};
 };
 
@@ -199,14 +202,14 @@ Error CannotLoad(const std::string& plugin, std::string_view why) {
   return Error(Errc::kUnsupported, fmt::format("MPI cannot be used: {}", why))
       .in(plugin)
       .hint(
-          "a launcher has started several processes; install Open MPI (libopenmpi3) and the "
-          "plugin of nxdkit that was built with it");
+          "a launcher has started several processes; install Open MPI (libopenmpi3) and nxdkit's "
+          "plugin for it");
 }
 
 }  // namespace
 
 int LaunchedProcesses() {
-  // Of Open MPI, of srun with PMIx (Slurm's own count), of PMI.
+  // Open MPI; srun with PMIx (Slurm's own count); PMI.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
     if (const char* value = std::getenv(name))
       return static_cast<int>(std::max(1, ParseNumber<int>(value).value_or(1)));
@@ -222,7 +225,7 @@ int LaunchedProcess() {
 }
 
 Result<std::unique_ptr<Transport>> StartMpi(const MpiOptions& options) {
-  // Global: Open MPI's own parts look its symbols up.
+  // Global: Open MPI's own components look up its symbols.
   void* library = ::dlopen(options.plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return CannotLoad(options.plugin, ::dlerror());
   const auto table = reinterpret_cast<NxdkitMpiTable>(::dlsym(library, NXDKIT_MPI_SYMBOL));

@@ -1,4 +1,4 @@
-// Open MPI (or another MPI-3) as a transport, from a plugin that is loaded when a launcher has
+// Open MPI (or another MPI-3) as a transport, from a plugin that is loaded only if a launcher
 // started this process: ordinary runs need no MPI.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace nxdkit::trainer {
 
-// How many processes a launcher (mpirun, srun) says that it started; 1 without one, and where only
-// one was started.
+// The number of processes that a launcher (mpirun, srun) reports; 1 without a launcher, or if it
+// started only one.
 int LaunchedProcesses();
-// Which of them this is, as the launcher says.
+// The number of this process among them, as the launcher reports it.
 int LaunchedProcess();
 
 struct MpiOptions {
@@ -22,9 +22,9 @@ struct MpiOptions {
   std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
 
-// Once per process. kUnsupported when the plugin cannot be loaded or MPI does not start, with what
-// to install. When the transport is freed, it waits for the other processes to free theirs, unless
-// a Run has failed: then the process has to end by _exit.
+// Called once per process. kUnsupported when the plugin cannot be loaded or MPI does not start,
+// with the package to install. Destroying the transport waits for the other processes to destroy
+// theirs, unless a Run has failed: then the process has to end with _exit.
 Result<std::unique_ptr<Transport>> StartMpi(const MpiOptions& options);
 
 }  // namespace nxdkit::trainer

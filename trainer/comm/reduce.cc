@@ -6,11 +6,11 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Few values: every rank gathers all and adds all, one collective. Many: each rank adds up its
-// slice, two collectives of 1/size of the bytes each.
+// Below it, every rank gathers all values and adds them up: one collective. Above, each rank adds
+// up its slice: two collectives of 1/size of the bytes each.
 constexpr size_t kSmall = 4096;
-// Of many, so many in one go: a copy of a whole gradient would take its memory again. Over
-// processes more: each message begins with a handshake, which takes as long as megabytes do.
+// The block size for long arrays: a copy of a whole gradient would double its memory. Larger
+// between processes: each message begins with a handshake that takes as long as megabytes do.
 constexpr size_t kBlock = size_t{1} << 20, kRemoteBlock = size_t{4} << 20;
 size_t BlockOf(const Comm& comm) { return comm.is_local() ? kBlock : kRemoteBlock; }
 
@@ -24,7 +24,7 @@ Status SumSmall(Comm& comm, std::span<T> values) {
   return OkStatus();
 }
 
-// `values` is a multiple of the ranks, so that it can be sent from and received into in place.
+// `values` is a multiple of the number of ranks, so it can be sent from and received into in place.
 template <typename T>
 Status SumSlices(Comm& comm, std::span<T> values, std::vector<T>& parts) {
   const size_t ranks = static_cast<size_t>(comm.size());
@@ -51,7 +51,7 @@ Status Sum(Comm& comm, std::span<T> values) {
   return values.empty() ? OkStatus() : SumSmall(comm, values);
 }
 
-// The block of a part in the round that begins `done` elements into each.
+// The block of a part in the round that starts `done` elements into each part.
 std::pair<size_t, size_t> BlockOf(const FlatCut& cut, int rank, size_t done, size_t most) {
   const size_t begin = std::min(cut.begin(rank) + done, cut.end(rank));
   return {begin, std::min(cut.end(rank) - begin, most)};

@@ -17,7 +17,7 @@ std::span<std::byte> BytesOf(uint64_t& value) {
   return std::as_writable_bytes(std::span(&value, size_t{1}));
 }
 
-// False when nobody reads any more.
+// False when nobody reads any longer.
 bool WriteAll(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -62,7 +62,7 @@ void Relay::Out() {
   } while (size > 0);
 }
 
-// What nobody reads any more is thrown away: the end still has to come.
+// Data that nobody reads any longer is discarded: the end marker is still to come.
 void Relay::In() {
   std::vector<std::byte> some(kMostBytes);
   bool read = true;

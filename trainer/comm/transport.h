@@ -1,5 +1,5 @@
-// Bytes between the processes of a run: what a communicator needs where its ranks are not all
-// threads of one process. Moves bytes only; sums are made by trainer/comm/reduce.h.
+// Transfer of bytes between the processes of a run, for a communicator whose ranks are not all
+// threads of one process. It moves bytes only; trainer/comm/reduce.h adds them up.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace nxdkit::trainer {
 class Transport {
  public:
   struct Send {
-    int to = 0;       // a process, another one than this
+    int to = 0;       // a process other than this one
     int channel = 0;  // 0 to kChannels - 1
     std::span<const std::byte> bytes;
   };
@@ -27,16 +27,15 @@ class Transport {
   };
   static constexpr int kChannels = 1 << 20;
 
-  // How a thread looks for what comes. MPI moves bytes only while it is asked.
+  // How a waiting thread polls. MPI moves bytes only while it is polled.
   enum class Pace {
-    kIdle,    // it may be long in coming: sleeps for a sixteenth of the wait so far, up to 1 ms
+    kIdle,    // it may take long: sleeps for a sixteenth of the wait so far, up to 1 ms
     kMoving,  // bytes are on their way: sleeps for microseconds
-    kEager,   // a rank that others wait for as it does for them: looks again and again at first
+    kEager,   // a rank that others wait for as it does for them: polls without a pause at first
   };
   struct Waiting {
     const std::atomic<bool>* cancelled = nullptr;  // ends the wait when it becomes true
-    // How long nothing may arrive; nullopt: however long it takes, as for the next order of a
-    // leader.
+    // The longest silence; nullopt: unlimited, as for the next order of a leader.
     std::optional<std::chrono::milliseconds> limit;
     Pace pace = Pace::kMoving;
   };
@@ -44,18 +43,18 @@ class Transport {
   virtual ~Transport() = default;
   virtual int process() const = 0;
   virtual int processes() const = 0;
-  // How long the ranks of a mesh wait for one another: Waiting::limit of their collectives.
+  // The time that ranks of a mesh wait for one another: Waiting::limit of their collectives.
   virtual std::chrono::milliseconds patience() const = 0;
 
-  // Posts all, and waits until all are through. Messages of two processes and one channel arrive in
-  // the order in which they were sent; a message of another size than is received is kInternal.
-  // Called by several threads at once, each with channels of its own. kInterrupted when cancelled;
-  // when nothing has arrived for the limit the other process is dead, hangs or cannot be
-  // reached, and the run cannot go on: kLost.
+  // Posts all transfers and waits for all. Messages between two processes on one channel arrive in
+  // the order in which they were sent; a message of another size than expected is kInternal. May be
+  // called by several threads at once, each with its own channels. kInterrupted when cancelled.
+  // kLost when nothing has arrived for the limit: the other process is dead, hangs or cannot be
+  // reached, and the run cannot go on.
   virtual Status Run(std::span<const Send> sends, std::span<const Receive> receives,
                      const Waiting& waiting) = 0;
 
-  // Of all messages so far, from any thread.
+  // The bytes of all messages so far; from any thread.
   virtual uint64_t sent_bytes() const = 0;
 };
 

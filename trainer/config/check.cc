@@ -51,7 +51,7 @@ constexpr LimitRow kLimits[] = {
     {KeyLimit::kUnlimited, [](double x) { return x == -1 || x > 0; }, "-1 or more than 0"},
 };
 
-// The numbers of a slot; none for other types and for null.
+// The numbers in a slot; empty for other types and for null.
 std::vector<double> Numbers(const ConfigSlot& slot, bool* integers) {
   *integers = true;
   if (const auto* value = std::get_if<int64_t*>(&slot)) return {static_cast<double>(**value)};
@@ -118,7 +118,7 @@ void CheckUse(Checker& check, const ConfigKey& key, const ConfigSlot& slot,
     check.Note(fmt::format("{} = {} has no effect: {}", key.path, text, key.text));
 }
 
-// False when a number is outside its limits, so that arithmetic with it would mean nothing.
+// False when a number is outside its limits, so that computing with it would be meaningless.
 bool CheckTable(Checker& check) {
   Config config = check.config();
   Config defaults;
@@ -132,7 +132,7 @@ bool CheckTable(Checker& check) {
   return good;
 }
 
-// "PATH", "PATH@SPLIT", or "exec:COMMAND", which is tried when it is run.
+// "PATH", "PATH@SPLIT", or "exec:COMMAND", which is not tried before it runs.
 void CheckData(Checker& check, std::string_view key, const std::string& source) {
   if (source.empty())
     return check.Problem(key, "no data is named", "set it to PATH, PATH@SPLIT or exec:COMMAND");
@@ -152,7 +152,7 @@ void CheckData(Checker& check, std::string_view key, const std::string& source) 
   }
 }
 
-// A folder, or the name of a model that the hub's cache has.
+// A folder, or the name of a model in the hub's cache.
 void CheckModelPath(Checker& check, std::string_view key, const std::optional<std::string>& path) {
   const bool by_name = path && hf::IsHubName(*path);
   if (!by_name) CheckPath(check, key, path, PathKind::kFolder);
@@ -172,7 +172,7 @@ void CheckModelFolder(Checker& check, std::string_view section, const ModelSecti
     CheckModelPath(check, fmt::format("{}.tokenizer_path", section), model.tokenizer_path);
 }
 
-// Whether the files and folders that are named are there.
+// Checks that the named files and folders exist.
 void CheckFiles(Checker& check) {
   Config config = check.config();
   for (const ConfigKey& key : ConfigKeys()) {
@@ -214,7 +214,7 @@ ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options)
   if (options.files) CheckFiles(check);
   result.problems = std::move(check.problems);
   const std::optional<std::string>& bundle = loaded.config.worker.rollout.model_path;
-  // Whatever else is at that path has been told above.
+  // Anything else at that path was reported above.
   if (in_limits && options.files && bundle && KindForHint(*bundle) == PathKind::kFolder)
     for (ConfigProblem& problem : CheckBundle(loaded, *bundle))
       result.problems.push_back(std::move(problem));

@@ -1,5 +1,5 @@
-// The rules a configuration must keep, all checked before anything is loaded, all violations
-// reported together, each with its numbers and what would be right.
+// The rules of a configuration, all checked before anything is loaded; all violations are reported
+// together, each with its numbers and the correct values.
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 namespace nxdkit::trainer {
 
 struct CheckOptions {
-  // Whether files and folders that are named must be there: format_prompt, model_path, ...
+  // Check that named files and folders exist: format_prompt, model_path, ...
   bool files = true;
 };
 
 struct ConfigCheck {
   std::vector<ConfigProblem> problems;
-  // What the user should know: keys that are set and have no effect, traps of the algorithm.
+  // Remarks for the user: keys that are set but have no effect, traps of the algorithm.
   std::vector<std::string> notes;
   RunPlan plan;  // exact when there are no problems
 
   Status status() const;  // ProblemsError when there are any
 };
 
-// Words, limits, core allocation, batch arithmetic, and what this trainer does not do. Problems of
-// what is not built are kUnsupported, of missing files kNotFound, all others kUsage.
+// Checks words, limits, core allocation, batch arithmetic, and features that this trainer lacks.
+// Problems with unsupported features are kUnsupported, missing files kNotFound, all others kUsage.
 ConfigCheck CheckConfig(const LoadedConfig& loaded, const CheckOptions& options = {});
 
 }  // namespace nxdkit::trainer

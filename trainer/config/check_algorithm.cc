@@ -67,7 +67,7 @@ void CheckFilter(Checker& check) {
                               algorithm.filter_high));
 }
 
-// `of`: "worker.actor".
+// `of`: the section, "worker.actor".
 void CheckOptimizer(Checker& check, std::string_view of, const OptimConfig& optim) {
   if (KeepsWeightsInBf16(optim) && ComputeDtype(check.config()) != Dtype::kBF16)
     check.Problem(

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/config. Keys of the algorithm, optimizer and logs that do not go together.
+// PRIVATE to trainer/config. Conflicts between keys of the algorithm, the optimizers and the logs.
 #pragma once
 
 #include "trainer/config/checker.h"

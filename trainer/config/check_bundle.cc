@@ -19,7 +19,7 @@ constexpr uint64_t kMaxBytes = 16 << 20;
 
 std::string Leaf(std::string_view name) { return fmt::format("{}.{}", kOverride, name); }
 
-// "set it to 32, or make the bundle again: neuron-export --bs 64"
+// "set it to 32, or export the bundle again: neuron-export --bs 64"
 template <typename T>
 std::string Fix(const T& made, std::string_view option, const T& asked) {
   std::string fix = fmt::format("set it to {}, or make the bundle again", made);
@@ -46,13 +46,13 @@ void CheckSizes(Checker& check, const rollout::NeuronConfig& made) {
                   fmt::format("{} is over the {} positions that the bundle is made for",
                               *rollout.max_model_len, made.sequence_length),
                   Fix(made.sequence_length, "--seq", *rollout.max_model_len));
-  // What the configuration does not repeat must fit all the same.
+  // Values that the configuration does not repeat must still fit.
   CheckCompiled(check, MakeRunPlan(check.config()),
                 asked.tp_degree ? std::nullopt : std::optional<int64_t>(made.tp),
                 asked.seq_len ? std::nullopt : std::optional(made.sequence_length));
 }
 
-// A default asks for nothing: the dtype of the bundle counts then.
+// A default requires nothing: the dtype of the bundle applies then.
 void CheckDtype(Checker& check, const rollout::NeuronConfig& made) {
   constexpr std::string_view kKey = "worker.rollout.dtype";
   if (!check.IsSet(kKey)) return;
@@ -65,20 +65,20 @@ void CheckDtype(Checker& check, const rollout::NeuronConfig& made) {
         Fix(made.torch_dtype, "--dtype", std::string(asked == Dtype::kF32 ? "f32" : "bf16")));
 }
 
-// optimum-neuron has a flag, NxDI a group that is there or not.
+// optimum-neuron has a flag, NxDI a group that is present or absent.
 bool SamplesOnDevice(const Json& neuron) {
   const Json* flag = JsonFind(neuron, "on_device_sampling");
   if (flag && flag->is_boolean()) return flag->get<bool>();
   return JsonFind(neuron, "on_device_sampling_config") != nullptr;
 }
 
-// Names of one element type are the same: bf16, bfloat16.
+// Names of the same element type are equal: bf16, bfloat16.
 bool IsSameText(const std::string& asked, const std::string& made) {
   const auto dtype = DtypeFromTorchName(asked);
   return asked == made || (dtype && DtypeFromTorchName(made) == dtype);
 }
 
-// A map asks for the entries that it has; a number is the same as 1 and as 1.0.
+// A map requires the entries that it has; a number equals its other types: 1 and 1.0.
 bool IsAsAsked(const Value& asked, const Json& made) {
   switch (asked.kind) {
     case ValueKind::kNull:

@@ -1,4 +1,4 @@
-// A rollout bundle is compiled for its sizes: the configuration must ask for what it is.
+// A rollout bundle is compiled for fixed sizes: the configuration must ask for those.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace nxdkit::trainer {
 
-// worker.rollout must ask for what neuron_config.json in `folder` says. Part of CheckConfig.
+// Checks worker.rollout against neuron_config.json in `folder`. Part of CheckConfig.
 std::vector<ConfigProblem> CheckBundle(const LoadedConfig& loaded, const std::string& folder);
 
 }  // namespace nxdkit::trainer

@@ -17,12 +17,12 @@ constexpr std::string_view kCommand = "worker.rollout.command";
 constexpr std::string_view kServers = "worker.rollout.servers";
 constexpr std::string_view kLayout = "worker.rollout.engine_layout";
 
-// Of vLLM 0.32: what is below the first is raised to it, what is above the second is refused.
+// Limits of vLLM 0.32: temperatures below the first are raised to it, above the second refused.
 constexpr double kLeastTemperature = 0.01;
 constexpr double kMostTemperature = 2;
 constexpr int64_t kMostSamples = 16384;
 
-// Keys that say something to the engines of other programs only.
+// Keys that only matter to engines of other programs.
 constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          kCommand,
                                                          kServers,
@@ -32,23 +32,23 @@ constexpr std::array<std::string_view, 8> kOthersKeys = {kUrl,
                                                          "worker.rollout.enable_expert_parallel",
                                                          kLayout};
 
-// Whether a null, or an empty list, takes the key back.
-bool SaysNothing(const RolloutConfig& rollout, std::string_view key) {
+// Whether the value is null or an empty list, which undoes the key.
+bool IsUnsetValue(const RolloutConfig& rollout, std::string_view key) {
   return (key == kCommand && !rollout.command) || (key == kUrl && rollout.url.empty()) ||
          (key == kServers && !rollout.servers);
 }
 
 void CheckOwn(Checker& check) {
   for (const std::string_view key : kOthersKeys)
-    if (check.IsSet(key) && !SaysNothing(check.config().worker.rollout, key))
-      check.Problem(key, "the engine of this program takes none",
+    if (check.IsSet(key) && !IsUnsetValue(check.config().worker.rollout, key))
+      check.Problem(key, "this program's own engine takes none",
                     fmt::format("set {} to vllm or exec, or leave it out", kEngine));
 }
 
 void CheckCommand(Checker& check, const std::string& command, bool serves) {
   const auto words = SplitCommand(command);
   if (!words.ok()) return check.Problem(kCommand, words.error().message());
-  if (words->empty()) return check.Problem(kCommand, "it is empty");
+  if (words->empty()) return check.Problem(kCommand, "the command is empty");
   const auto has = [&](std::string_view name) {
     return std::ranges::any_of(
         *words, [&](const std::string& word) { return word.find(name) != word.npos; });
@@ -68,11 +68,11 @@ void CheckUrls(Checker& check) {
       check.Problem(kUrl, fmt::format("{} is not the URL of a server", shown),
                     "such as: [http://127.0.0.1:8000]");
     if (std::ranges::count(rollout.url, url) > 1)
-      return check.Problem(kUrl, fmt::format("{} is there twice", shown));
+      return check.Problem(kUrl, fmt::format("{} is listed twice", shown));
   }
   if (!rollout.url.empty() && rollout.model_path)
     check.Problem(kUrl,
-                  "a server that runs takes Hugging Face folders, not the bundle of "
+                  "a running server takes Hugging Face folders, not the bundle of "
                   "worker.rollout.model_path",
                   "leave one of them out");
   if (!rollout.url.empty() && rollout.temperature != 1)
@@ -81,11 +81,10 @@ void CheckUrls(Checker& check) {
                     "with --logprobs-mode processed_logprobs",
                     rollout.temperature));
   if (!rollout.url.empty() && rollout.command)
-    check.Problem(kCommand, fmt::format("{} names servers that run", kUrl),
-                  "leave one of them out");
+    check.Problem(kCommand, fmt::format("{} names running servers", kUrl), "leave one of them out");
   if (!rollout.url.empty() && rollout.engine_layout == "vllm-neuron")
-    check.Problem(kUrl, "a vLLM Neuron server that runs takes no new weights",
-                  fmt::format("name what starts one with {}", kCommand));
+    check.Problem(kUrl, "a running vLLM Neuron server cannot load new weights",
+                  fmt::format("name the command that starts one with {}", kCommand));
   if (!rollout.url.empty() && rollout.servers)
     check.Problem(kServers, fmt::format("{} names them", kUrl), "leave it out");
 }
@@ -103,14 +102,14 @@ void CheckVllmSampling(Checker& check) {
                 *rollout.val_override_config.temperature);
   if (rollout.n > kMostSamples)
     check.Problem("worker.rollout.n",
-                  fmt::format("vLLM makes {} samples of a prompt at most", kMostSamples));
-  // Raw log-probabilities are those at temperature 1, processed ones those of what top_k and top_p
-  // leave; the loss is about neither then.
+                  fmt::format("vLLM generates at most {} samples of a prompt", kMostSamples));
+  // Raw log-probabilities are those at temperature 1, processed ones those of the tokens that top_k
+  // and top_p keep; the loss needs neither.
   const bool filters = rollout.top_p < 1 || rollout.top_k > 0;
   if (rollout.temperature != 1 && filters)
     check.Problem("worker.rollout.temperature",
-                  fmt::format("with top_k or top_p vLLM has the log-probabilities that are trained "
-                              "on at temperature 1 only, found {}",
+                  fmt::format("with top_k or top_p vLLM has the log-probabilities for training "
+                              "only at temperature 1, found {}",
                               rollout.temperature),
                   "set it to 1, or top_p to 1 and top_k to -1");
 }
@@ -125,7 +124,7 @@ void CheckEngine(Checker& check) {
     check.Problem(kCommand, fmt::format("{} is exec, and no program is named", kEngine),
                   "set it to the command, with its words");
   if (!serves && !rollout.url.empty())
-    check.Problem(kUrl, "a program of engine exec is spoken to over its standard streams",
+    check.Problem(kUrl, "the program of engine exec is used over its standard streams",
                   fmt::format("set {} to vllm, or leave it out", kEngine));
   if (rollout.command) CheckCommand(check, *rollout.command, serves);
   if (serves) CheckUrls(check);

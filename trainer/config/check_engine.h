@@ -1,5 +1,5 @@
-// PRIVATE to trainer/config. Rules of worker.rollout's engine: what belongs together, and what the
-// engines of other programs cannot do.
+// PRIVATE to trainer/config. Rules for worker.rollout's engine: keys that belong together, and
+// limits of the engines of other programs.
 #pragma once
 
 #include "trainer/config/checker.h"

@@ -7,7 +7,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// `of`: " of the critic", or nothing.
+// `of`: " of the critic", or empty.
 void CheckTp(Checker& check, std::string_view key, int64_t tp, const ModelFacts& model,
              std::string_view of = "") {
   if (tp < 1) return;

@@ -1,4 +1,4 @@
-// Rules of a configuration that wait for the model.
+// Rules of a configuration that need the model.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace nxdkit::trainer {
 
-// What of a model's config.json the parallelism depends on.
+// The facts of a model's config.json on which the parallelism depends.
 struct ModelFacts {
   int64_t heads = 0;
   int64_t kv_heads = 0;
@@ -17,8 +17,8 @@ struct ModelFacts {
   int64_t max_positions = 0;  // 0: not known
 };
 
-// Rules that need the model: heads, vocabulary and intermediate size over both tensor-parallel
-// sizes, and P + R within its positions. The critic has those of training only.
+// Checks that need the model: heads, vocabulary and intermediate size against both tensor-parallel
+// sizes, and P + R within its positions. For the critic only those of training apply.
 std::vector<ConfigProblem> CheckModel(const LoadedConfig& loaded, const ModelFacts& model);
 std::vector<ConfigProblem> CheckCriticModel(const LoadedConfig& loaded, const ModelFacts& model);
 

@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kRolloutTp = "worker.rollout.tensor_parallel_size";
 constexpr std::string_view kRatio = "trainer.training_core_ratio";
 
-// Ratios that divide the cores without a rest.
+// Ratios that divide the cores without a remainder.
 std::string LegalRatios(const RunPlan& plan) {
   constexpr int64_t kTried = 1 << 16;
   std::string text;
@@ -26,7 +26,7 @@ std::string LegalRatios(const RunPlan& plan) {
                       : fmt::format("legal values of {}: {}", kRatio, text);
 }
 
-// The key that says how many cores there are: "trainer.cores 4 (config.yaml line 12)".
+// The key that sets the number of cores: "trainer.cores 4 (config.yaml line 12)".
 std::string CoresText(const Checker& check) {
   const TrainerConfig& trainer = check.config().trainer;
   const std::string key = trainer.cores ? "trainer.cores" : "trainer.n_gpus_per_node";
@@ -55,7 +55,7 @@ std::string LegalTp(int64_t cores) {
          LegalValues(std::min<int64_t>(cores, 1024), [&](int64_t tp) { return cores % tp == 0; });
 }
 
-// Whether one of the groups of `tp` cores from `first` to `end` is on two machines.
+// Whether one of the groups of `tp` cores from `first` to `end` spans two machines.
 bool AreOnTwoMachines(int64_t first, int64_t end, int64_t tp, const RunPlan& plan) {
   const int64_t each = plan.cores / plan.nodes;
   for (int64_t border = each; border < end; border += each)
@@ -73,8 +73,8 @@ void CheckMachines(Checker& check, const RunPlan& plan, bool rollout_elsewhere) 
   const int64_t first = plan.separate ? plan.train_cores : 0;
   if (!rollout_elsewhere && AreOnTwoMachines(first, plan.cores, plan.rollout_tp, plan))
     check.Problem(kRolloutTp,
-                  fmt::format("a rollout worker with TP {} is not within one of {} machines of {} "
-                              "cores",
+                  fmt::format("a rollout worker with TP {} does not fit within one of {} "
+                              "machines of {} cores",
                               plan.rollout_tp, plan.nodes, each),
                   LegalTp(each));
 }
@@ -97,9 +97,9 @@ void CheckContext(Checker& check) {
 
 constexpr std::string_view kPrompts = "data.rollout_batch_size";
 
-// What is updated: the actor or the critic.
+// A model that is updated: the actor or the critic.
 struct Updater {
-  std::string_view name;  // of its section: "worker.actor"
+  std::string_view name;  // its section: "worker.actor"
   const UpdaterConfig& config;
   int64_t batch = config.global_batch_size;
   int64_t micro = config.micro_batch_size_per_device_for_update;
@@ -110,7 +110,7 @@ struct Updater {
 constexpr std::string_view kGlobal = "global_batch_size";
 constexpr std::string_view kUpdate = "micro_batch_size_per_device_for_update";
 
-// Whether an update of `batch` prompts can be cut as it must be.
+// Whether an update of `batch` prompts divides as required.
 bool Fits(const Updater& updater, const RunPlan& plan, int64_t batch) {
   const int64_t rows = batch * plan.samples;
   if (plan.prompts % batch != 0 || rows % plan.data_parallel != 0) return false;
@@ -126,7 +126,7 @@ std::string LegalBatches(const Updater& updater, const RunPlan& plan) {
                      kPrompts);
 }
 
-// The last rule of the chain that fails is the one to show: the others follow from it.
+// The last rule of the chain that fails is the one to report: the others follow from it.
 void CheckGlobalBatch(Checker& check, const Updater& updater, const RunPlan& plan) {
   const int64_t batch = updater.batch, micro = updater.micro, ranks = plan.data_parallel;
   const std::string key = updater.Key(kGlobal);
@@ -229,15 +229,15 @@ void CheckCores(Checker& check, const RunPlan& plan) {
   CheckCompiled(check, plan, engine.tp_degree, engine.seq_len);
   if (!check.config().worker.rollout.model_path && !engine.others.entries.empty())
     check.Note(
-        "worker.rollout.neuron_override_config: of other keys than tp_degree, batch_size and "
-        "seq_len nothing is taken when the run makes its own bundle (worker.rollout.model_path)");
+        "worker.rollout.neuron_override_config: only tp_degree, batch_size and seq_len have an "
+        "effect when the run makes its own bundle (without worker.rollout.model_path)");
   CheckContext(check);
 }
 
 void CheckBatches(Checker& check, const RunPlan& plan) {
   const ActorConfig& actor = check.config().worker.actor;
   if (plan.rollout_workers > 0) CheckEngines(check, plan);
-  if (plan.data_parallel < 1) return;  // CheckCores has told
+  if (plan.data_parallel < 1) return;  // CheckCores has reported it
   CheckRanks(check, plan);
   CheckUpdater(check, {"worker.actor", actor}, plan);
   if (NeedsCritic(check.config()))

@@ -1,5 +1,5 @@
-// PRIVATE to trainer/config. Which cores train and which generate; whether batches divide evenly
-// over updates, ranks, micro-batches and engines; the compiled engine's sizes.
+// PRIVATE to trainer/config. The allocation of cores to training and generation; even division of
+// batches over updates, ranks, micro-batches and engines; the compiled engine's sizes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 
 void CheckCores(Checker& check, const RunPlan& plan);
-// `tp` and `positions`: what the engine is compiled for; nullopt: not known.
+// `tp` and `positions`: the sizes the engine is compiled for; nullopt: unknown.
 void CheckCompiled(Checker& check, const RunPlan& plan, std::optional<int64_t> tp,
                    std::optional<int64_t> positions);
 void CheckBatches(Checker& check, const RunPlan& plan);

@@ -55,7 +55,7 @@ RewardChoice ResolveReward(const std::string& text) {
   const std::string rule = BaseName(file).substr(0, BaseName(file).size() - 3);
   const std::string folder = BaseName(ParentPath(file));
   const std::string function = text.substr(text.rfind(':') + 1);
-  // In a release before, examples/score_function/math.py:math_compute_score.
+  // An earlier release had examples/score_function/math.py:math_compute_score.
   const bool example = (folder == "reward_function" || folder == "score_function") &&
                        (function == "compute_score" || function == rule + "_compute_score") &&
                        std::ranges::find(kBuiltIn, rule) != std::end(kBuiltIn);

@@ -1,4 +1,4 @@
-// worker.reward.reward_function: a rule that is built in, or a command that scores.
+// worker.reward.reward_function: a built-in rule, or a command that scores.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ enum class RewardKind { kBuiltIn, kCommand, kPython, kUnknown };
 struct RewardChoice {
   RewardKind kind = RewardKind::kUnknown;
   std::string name;  // "math"; the command line; or the text as given
-  // Given as a file of EasyR1's examples, ".../reward_function/math.py:compute_score".
+  // Whether it names a file of EasyR1's examples, ".../reward_function/math.py:compute_score".
   bool from_example = false;
 };
 RewardChoice ResolveReward(const std::string& text);

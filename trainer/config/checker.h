@@ -1,4 +1,4 @@
-// PRIVATE to trainer/config. Collects what the rules find.
+// PRIVATE to trainer/config. Collects the findings of the rules.
 #pragma once
 
 #include <fmt/core.h>
@@ -30,7 +30,7 @@ class Checker {
     problems.push_back(
         {code, std::string(key), std::move(message), std::move(fix), std::move(place)});
   }
-  // Whether the file or an override says it.
+  // Whether the file or an override sets it.
   bool IsSet(std::string_view key) const {
     return loaded_.SourceOf(key).kind != SourceKind::kDefault;
   }
@@ -53,7 +53,7 @@ class Checker {
   const LoadedConfig& loaded_;
 };
 
-// Adds a problem where `path` is said and is no `wanted`, a file or a folder.
+// Adds a problem if `path` is set and is not the `wanted` kind, a file or a folder.
 inline void CheckPath(Checker& check, std::string_view key, const std::optional<std::string>& path,
                       PathKind wanted) {
   if (!path) return;
@@ -69,7 +69,7 @@ inline void CheckPath(Checker& check, std::string_view key, const std::optional<
                 "", Errc::kNotFound);
 }
 
-// Up to 8 of the numbers from `most` down to 1 that pass, as "64, 32, 16, ..."; "" when none does.
+// Up to 8 of the numbers from `most` down to 1 that pass, as "64, 32, 16, ..."; "" if none does.
 template <typename Passes>
 std::string LegalValues(int64_t most, Passes passes) {
   constexpr int kShown = 8;

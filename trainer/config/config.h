@@ -1,7 +1,7 @@
 // The configuration of a training run: the schema of EasyR1, the keys of its Trainium port, and a
-// few of our own, as plain structs with the default values in place. What each key means, which
-// are ours, and which have no effect here is in key_rows.cc and README.md. A path through these
-// structs is the key's name: config.worker.actor.optim.lr is worker.actor.optim.lr.
+// few of our own, as plain structs with the default values in place. key_rows.cc and README.md
+// describe each key, and list those that are ours and those without effect here. A path through
+// these structs is the key's name: config.worker.actor.optim.lr is worker.actor.optim.lr.
 #pragma once
 
 #include <array>
@@ -71,14 +71,14 @@ struct OptimConfig {
   std::optional<int64_t> lr_warmup_steps;
   std::optional<double> min_lr_ratio;
   std::string lr_scheduler_type = "constant";
-  bool from_model = false;  // begins with the state that lies beside the weights of model_path
+  bool from_model = false;  // starts from the state next to the weights of model_path
 };
 
 struct FsdpConfig {
   bool enable_cpu_offload = false;
 };
 
-// A model that is updated: what actor and critic have in common.
+// A model that is updated: the keys that actor and critic share.
 struct UpdaterConfig {
   int64_t global_batch_size = 256;  // G, prompts per update
   int64_t micro_batch_size_per_device_for_update = 4;
@@ -109,7 +109,7 @@ struct CriticConfig : UpdaterConfig {
   bool padding_free = false;  // not read
 };
 
-// Sampling of validation; what is not set is as in training, but n, which is 1.
+// Sampling in validation; unset values are as in training, except n, which is 1.
 struct ValOverrideConfig {
   std::optional<int64_t> n;
   std::optional<double> temperature;
@@ -120,7 +120,7 @@ struct ValOverrideConfig {
   std::optional<int64_t> max_tokens;
 };
 
-// What the compiled engine of worker.rollout.model_path was built for.
+// The parameters that the compiled engine of worker.rollout.model_path was built with.
 struct NeuronOverrideConfig {
   std::optional<int64_t> tp_degree;
   std::optional<int64_t> batch_size;
@@ -143,7 +143,7 @@ struct RolloutConfig {
   ValOverrideConfig val_override_config;
   std::optional<std::string> model_path;        // the port's
   NeuronOverrideConfig neuron_override_config;  // the port's
-  // Ours: whose engine, and where it is.
+  // Ours: the program that is the engine, and its address.
   std::string engine = "cpu";
   std::vector<std::string> url;
   std::optional<std::string> command;
@@ -200,7 +200,7 @@ struct TrainerConfig {
   std::optional<std::string> tensorboard_dir;  // ours
 };
 
-// The value of a key that nothing reads: kept to be checked and printed.
+// The value of a key without effect: kept for checks and printing.
 using UnreadValue = std::variant<bool, int64_t, double, std::string, std::optional<int64_t>,
                                  std::optional<std::string>, Value>;
 // Their defaults, in the order of the table.
@@ -218,22 +218,23 @@ struct Config {
 // from project and experiment, where they are not set. LoadConfig calls it.
 void DeriveConfig(Config& config);
 
-// "2026-11-23" as the Unix time of its midnight in UTC; nullopt for what is not a day from 1970 on.
+// "2026-11-23" as the Unix time of its midnight in UTC; nullopt for anything but a day from 1970
+// on.
 std::optional<int64_t> MidnightOf(std::string_view date);
-// The day that it is here, in local time as transformers takes it: "2026-11-23".
+// Today's date in local time, as transformers takes it: "2026-11-23".
 std::string Today();
 
-// Models that are named as on the hub become the folders where its cache has them
-// (formats/hf/hub_cache.h); for a configuration that CheckConfig found good.
+// Replaces hub names of models with the folders of its cache (formats/hf/hub_cache.h); for a
+// configuration that CheckConfig accepted.
 void UseHubCache(Config& config);
 
-// Whether this optimizer is one for weights in bf16: adamw_bf16 and adamw_bf16_fixed.
+// Whether this optimizer keeps weights in bf16: adamw_bf16 and adamw_bf16_fixed.
 bool KeepsWeightsInBf16(const OptimConfig& optim);
 
-// Of the weights and operands of actor, critic and reference, after DeriveConfig.
+// The dtype of the weights and operands of actor, critic and reference, after DeriveConfig.
 Dtype ComputeDtype(const Config& config);
 
-// Whether the advantages are made with the values of a critic: adv_estimator gae.
+// Whether the advantages need the values of a critic: adv_estimator gae.
 bool NeedsCritic(const Config& config);
 
 }  // namespace nxdkit::trainer

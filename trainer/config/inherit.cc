@@ -33,9 +33,9 @@ void Flatten(const std::string& path, const Value& value, Leaves& leaves) {
     Flatten(path.empty() ? entry.key : path + "." + entry.key, entry.value, leaves);
 }
 
-// What "${a.b}" or "${oc.select:a.b,DEFAULT}" stands for; nullopt: nobody knows.
+// The value of "${a.b}" or "${oc.select:a.b,DEFAULT}"; nullopt: unknown.
 std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value value) {
-  std::string path = of;  // of the key that `value` is from: what a relative name begins at
+  std::string path = of;  // the key that `value` is from: the base of relative names
   for (int step = 0; step < kMostSteps; ++step) {
     if (value.kind != ValueKind::kString || !value.text.starts_with("${")) return value;
     if (!value.text.ends_with("}")) return std::nullopt;
@@ -63,12 +63,12 @@ std::optional<Value> Resolved(const Leaves& leaves, const std::string& of, Value
   return std::nullopt;
 }
 
-// Keys of EasyR1 that are of that run and its machines, and not of training.
-std::string_view OfThatRun(std::string_view path) {
+// EasyR1 keys that describe the other run and its machines, not the training.
+std::string_view WhyNotInherited(std::string_view path) {
   constexpr std::string_view kOwn = "a new run has its own";
-  constexpr std::string_view kMachines = "of the machines of that run";
+  constexpr std::string_view kMachines = "depends on the machines of that run";
   constexpr std::string_view kOfItsCheckpoint =
-      "the weights and the tokenizer are those of the checkpoint";
+      "the weights and the tokenizer come from the checkpoint";
   for (const std::string_view key :
        {"trainer.save_checkpoint_path", "trainer.load_checkpoint_path",
         "trainer.find_last_checkpoint", "trainer.experiment_name", "trainer.logger"})
@@ -114,7 +114,7 @@ class Reader {
 
  private:
   void TakeEasyR1(const std::string& path, const Value& value) {
-    const std::string_view left = OfThatRun(path);
+    const std::string_view left = WhyNotInherited(path);
     if (!left.empty() && IsDefault(path, value)) return;
     if (!left.empty()) return Leave(path, value, left);
     if (path.find(".fsdp.") != path.npos || path.find(".offload.") != path.npos) {
@@ -123,7 +123,7 @@ class Reader {
     }
     if (FindConfigKey(path)) return Take(path, path, value);
     const OldName* old = FindOldName(path);
-    if (!old || MayGo(*old, value)) {
+    if (!old || IsDroppable(*old, value)) {
       ++out_.others;
     } else if (old->becomes.empty()) {
       Leave(path, value, old->advice);
@@ -138,7 +138,7 @@ class Reader {
     const std::optional<bool> of_reward = IsOn("algorithm.use_kl_in_reward");
     if (!of_loss || !of_reward)
       Leave("actor_rollout_ref.actor.use_kl_loss", ResolveScalar("true"),
-            "whether there is KL is not in the file: say algorithm.disable_kl and use_kl_loss");
+            "the file does not show whether there is KL: set algorithm.disable_kl and use_kl_loss");
     else if (*of_loss || *of_reward)
       rows.insert(rows.end(), VerlKlKeys(*of_loss).begin(), VerlKlKeys(*of_loss).end());
     else
@@ -159,7 +159,7 @@ class Reader {
   void TakeVerlKey(const VerlKey& row, const Value& said) {
     const std::string path(row.theirs);
     const std::optional<Value> value = Resolved(leaves_, path, said);
-    if (!value) return Leave(path, said, "what it refers to is not in the file");
+    if (!value) return Leave(path, said, "the value it refers to is not in the file");
     if (!IsSet(*value)) return;
     if (row.ours.empty()) {
       if (!IsHarmless(row, *value)) Leave(path, *value, row.left);
@@ -177,22 +177,22 @@ class Reader {
     return value.text == row.harmless || ValueText(value) == row.harmless;
   }
 
-  // Values that are spelled otherwise here.
+  // Values that are spelled differently here.
   static Value Translated(const VerlKey& row, const Value& value) {
     if (row.ours.ends_with("loss_avg_mode")) {
       if (value.text == "token-mean") return ResolveScalar("token");
       if (value.text == "seq-mean-token-mean") return ResolveScalar("seq");
     }
-    // -1 stands for none.
+    // -1 means none.
     const bool counts = row.ours.ends_with("lr_warmup_steps");
     if (counts && value.kind == ValueKind::kInt && value.integer < 0) return ResolveScalar("null");
-    // Of a list of files there is one.
+    // A list of files stands for its only file.
     const bool files = row.ours.ends_with("_files");
     if (files && value.kind == ValueKind::kList && value.items.size() == 1) return value.items[0];
     return value;
   }
 
-  // Off where the file does not have it; nullopt where it refers to what nobody knows.
+  // False where the file does not have it; nullopt where it refers to an unknown value.
   std::optional<bool> IsOn(const char* path) const {
     const auto leaf = leaves_.find(path);
     if (leaf == leaves_.end()) return false;
@@ -223,7 +223,7 @@ class Reader {
       return;
     }
     if (key->use == KeyUse::kOnly)
-      return Leave(path, value, fmt::format("{} alone is built: {}", key->words, key->text));
+      return Leave(path, value, fmt::format("only {} is supported: {}", key->words, key->text));
     const std::vector<std::string> words = SplitWords(key->words);
     const bool is_word = words.empty() || key->limit == KeyLimit::kDtype ||
                          std::ranges::count(words, value.text) > 0;
@@ -266,7 +266,7 @@ std::vector<std::string> InheritedLines(const Inherited& inherited) {
       lines.push_back(
           fmt::format("taken  {}={} (its {})", key.ours, value, EscapeControl(key.theirs)));
   }
-  lines.push_back(fmt::format("{}: {} keys say what is the default here, {} are {}'s own",
+  lines.push_back(fmt::format("{}: {} keys have the default value here, {} are {}'s own",
                               EscapeControl(inherited.file), inherited.same, inherited.others,
                               inherited.program));
   return lines;
@@ -278,7 +278,7 @@ void ApplyInherited(const Inherited& inherited, LoadedConfig& loaded) {
     const ConfigKey* key = FindConfigKey(one.ours);
     ConfigSource& source = loaded.sources[static_cast<size_t>(key - ConfigKeys().data())];
     if (source.kind != SourceKind::kDefault) continue;
-    NXDKIT_CHECK(AssignSlot(key->slot(loaded.config), one.value).empty());  // Reader::Take
+    NXDKIT_CHECK(AssignSlot(key->slot(loaded.config), one.value).empty());  // see Reader::Take
     const bool of_file = !one.theirs.starts_with("--");
     source = {SourceKind::kMachine,
               {},

@@ -9,8 +9,8 @@ constexpr std::string_view kWithoutEntropy = "there is no entropy in the loss";
 constexpr std::string_view kMergedLora = "LoRA is not trained here; the adapter is merged";
 constexpr std::string_view kOfCheckpoint = "the weights are those of the checkpoint";
 
-// From verl's ppo_trainer.yaml and what it is made of, v0.2 to v0.9. What is about devices, Ray,
-// memory and logging is not in the table: it is counted, and left.
+// From verl's ppo_trainer.yaml and the files it includes, v0.2 to v0.9. Keys about devices, Ray,
+// memory and logging are not in the table: they are counted and left.
 constexpr VerlKey kVerlKeys[] = {
     {"data.train_files", "data.train_files"},
     {"data.val_files", "data.val_files"},
@@ -90,7 +90,7 @@ constexpr VerlKey kVerlKeys[] = {
     {"trainer.max_actor_ckpt_to_keep", "trainer.save_limit"},
 };
 
-// Of the two places where verl may have KL, the one that is on.
+// verl may have KL in two places: the one that is on.
 constexpr VerlKey kKlOfLoss[] = {
     {"actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_loss"},
     {"actor_rollout_ref.actor.kl_loss_coef", "algorithm.kl_coef"},

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/config. What keys of verl's configuration are here.
+// PRIVATE to trainer/config. The counterparts of verl's keys here.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@ namespace nxdkit::trainer {
 
 struct VerlKey {
   std::string_view theirs;
-  std::string_view ours = "";      // the key that means the same; "": there is none
-  std::string_view left = "";      // why it is not taken then
-  std::string_view harmless = "";  // the value that nobody misses
+  std::string_view ours = "";      // the key with the same meaning; "": none
+  std::string_view left = "";      // the reason why it is not taken then
+  std::string_view harmless = "";  // the value whose loss changes nothing
 };
 
 std::span<const VerlKey> VerlKeys();
-// Those of KL in the loss, or in the reward.
+// The keys of KL in the loss, or in the reward.
 std::span<const VerlKey> VerlKlKeys(bool of_loss);
 
 }  // namespace nxdkit::trainer

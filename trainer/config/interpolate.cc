@@ -24,7 +24,7 @@ const Value* ValueAt(const Value& root, std::string_view path) {
   return at;
 }
 
-// A group that is none of a map is left: the merger will say so.
+// A group that is not a map is left alone: the merger will report it.
 void AddDefault(Value& root, std::string_view path, const Value& value) {
   Value* at = &root;
   for (const std::string_view part : Split(path, '.')) {
@@ -39,7 +39,7 @@ void AddDefault(Value& root, std::string_view path, const Value& value) {
   *at = value;
 }
 
-// What is said under an older name is there under today's too.
+// A value under an older name is also set under today's.
 void AddTodaysNames(Value& root) {
   for (const OldName& old : OldNames()) {
     const Value* found = ValueAt(root, old.path);
@@ -59,7 +59,7 @@ Value WithDefaults(Value root) {
     NXDKIT_CHECK(written.ok());
     AddDefault(root, key.path, *written);
   }
-  // As in a shell, for lib/system/user_path.h.
+  // $HOME as in a shell, for lib/system/user_path.h.
   AddDefault(root, kHome, ResolveScalar("$HOME"));
   return root;
 }
@@ -76,7 +76,7 @@ std::string_view ResolverIn(std::string_view text) {
 
 bool IsOfName(char c) { return IsAlnum(c) || c == '_'; }
 
-// "oc.env:X,0" is $X, before what would be taken for more of its name ${X}.
+// "oc.env:X,0" is $X, or ${X} before a character that would be read as part of the name.
 std::string ShellVariable(std::string_view inside, char next) {
   const std::string_view rest = inside.substr(inside.find(':') + 1);
   const std::string name = std::string(rest.substr(0, rest.find(',')));
@@ -92,8 +92,8 @@ std::string ShellDate(std::string_view inside) {
   return fmt::format("$(date {0}+{1}{0})", quote, format);
 }
 
-// All of the value, to stand between double quotes of a shell, which replaces what is not replaced
-// here.
+// The whole value, to stand between a shell's double quotes: the shell replaces what is not
+// replaced here.
 std::string ShellText(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -125,13 +125,14 @@ InterpolationFault FaultOf(const Unresolved& left) {
   if (resolver == "oc.env" || resolver == "env") {
     fault.message = fmt::format("${{{}}}: variables of the environment are not read here",
                                 EscapeControl(inside));
-    fault.fix = fmt::format("write the value, or give it to the command: \"{}={}\"", key,
+    fault.fix = fmt::format("write the value, or pass it to the command: \"{}={}\"", key,
                             EscapeControl(ShellText(left.text)));
   } else if (resolver == "now") {
-    fault.message =
-        fmt::format("${{{}}}: the time is not read here, a run that goes on needs its name",
-                    EscapeControl(inside));
-    fault.fix = fmt::format("write it, or give it to the command: \"{}={}\"", key,
+    fault.message = fmt::format(
+        "${{{}}}: the time is not read here, because a continued run needs the same "
+        "name",
+        EscapeControl(inside));
+    fault.fix = fmt::format("write it, or pass it to the command: \"{}={}\"", key,
                             EscapeControl(ShellText(left.text)));
   } else {
     fault.message = fmt::format("{}: {}", EscapeControl(left.text), left.reason);
@@ -144,7 +145,7 @@ bool IsPathKey(std::string_view path) {
   return key != nullptr && IsPathLimit(key->limit);
 }
 
-// Only a path has a home folder.
+// A home folder is possible in paths only.
 void RefuseHome(const std::string& path, const Value& value,
                 std::vector<InterpolationFault>& faults) {
   const size_t at = IsInterpolated(value) ? value.text.rfind(kHomeWord) : std::string::npos;

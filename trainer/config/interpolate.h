@@ -9,18 +9,18 @@
 namespace nxdkit::trainer {
 
 struct InterpolationFault {
-  std::string path;  // of the key whose value it is
+  std::string path;  // the key whose value it is
   Place place;
   std::string message;
   std::string fix;
 };
 
-// The merged configuration with every ${a.b} replaced, keys that it does not say by their defaults
-// too. ${HOME} at the front of a path stays, as $HOME. What cannot be had is a fault: names that
-// are no keys, cycles, and resolvers (${oc.env:X}, ${now:...}), with what to write.
+// The merged configuration with every ${a.b} replaced, also by the default of a key that is not
+// set. ${HOME} at the front of a path stays, as $HOME. Faults: names that are not keys, cycles, and
+// resolvers (${oc.env:X}, ${now:...}), with the text to write instead.
 Value Interpolated(const Value& merged, std::vector<InterpolationFault>& faults);
 
-// Where `value`, which stands at `path`, has interpolations: what `interpolated` has there.
+// Where `value`, at `path`, has interpolations, it becomes the value `interpolated` has there.
 void TakeInterpolated(const Value& interpolated, const std::string& path, Value& value);
 
 }  // namespace nxdkit::trainer

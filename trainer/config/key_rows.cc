@@ -14,7 +14,7 @@ using std::string_literals::operator""s;
 #define ROLLOUT(path) MEMBER(Config, #path, worker.rollout.path)
 #define REWARD(path) MEMBER(Config, #path, worker.reward.path)
 #define TRAINER(path) MEMBER(Config, #path, trainer.path)
-// Of actor and critic, and of one of them.
+// Members of actor and critic both, and of one of them.
 #define UPDATER(path) MEMBER(UpdaterConfig, #path, path)
 #define ACTOR(path) MEMBER(ActorConfig, #path, path)
 #define CRITIC(path) MEMBER(CriticConfig, #path, path)
@@ -22,8 +22,8 @@ using std::string_literals::operator""s;
 template <typename Section>
 using SlotOf = ConfigSlot (*)(Section& section);
 
-// A key as it is written below, with the part of its path after the section. Its value is a member
-// of the section, or an unread one, which starts as this.
+// A key as written below, with its path after the section. Its value is a member of the section, or
+// an unread one with this default.
 struct Row {
   std::string_view path;
   std::variant<SlotOf<Config>, SlotOf<UpdaterConfig>, SlotOf<ActorConfig>, SlotOf<CriticConfig>,
@@ -43,7 +43,7 @@ Row NoEffect(std::string_view path, UnreadValue standard, std::string_view why,
   return {path, std::move(standard), why, limit, words, kEasyR1, kNoEffect};
 }
 
-// A key that may have the value `word` only.
+// A key that may only have the value `word`.
 Row Only(std::string_view path, UnreadValue standard, std::string_view word, std::string_view why,
          KeyLimit limit = kNone) {
   return {path, std::move(standard), why, limit, word, kEasyR1, kOnly};
@@ -65,7 +65,7 @@ class Table {
   std::vector<ConfigKey> Take() { return std::move(keys_); }
 
  private:
-  // A row of another section is passed over.
+  // Skips the rows of another section.
   template <typename Section>
   void AddRow(std::string_view prefix, const Row& row, Section& (*of)(Config&)) {
     ConfigKey key = {
@@ -107,7 +107,7 @@ void AddData(Table& table) {
       {DATA(format_prompt), "template around each question", kFile},
       {DATA(override_chat_template), "template used in place of the tokenizer's", kFile},
       {DATA(shuffle), "a new order each epoch"},
-      {DATA(seed), "of the order"},
+      {DATA(seed), "seed of that order"},
       NoEffect("min_pixels", std::optional<int64_t>(262144), "images are not read"),
       NoEffect("max_pixels", std::optional<int64_t>(4194304), "images are not read"),
       {DATA(filter_overlong_prompts), "drop rows longer than P"},
@@ -115,8 +115,8 @@ void AddData(Table& table) {
       {DATA(template_date),
        "day that templates print with strftime_now, YYYY-MM-DD; else the day the run began", kNone,
        "", kOurs},
-      {DATA(enable_thinking), "of the chat template; null: not passed, the template's own choice",
-       kNone, "", kOurs},
+      {DATA(enable_thinking),
+       "passed to the chat template; null: not passed, the template's default", kNone, "", kOurs},
   };
   table.Add("data.", rows);
 }
@@ -124,19 +124,19 @@ void AddData(Table& table) {
 void AddAlgorithm(Table& table) {
   const Row rows[] = {
       {ALGORITHM(gamma), "discount", kFraction},
-      {ALGORITHM(lam), "of generalized advantage estimation", kFraction},
-      {ALGORITHM(adv_estimator), "how advantages are made", kNone,
+      {ALGORITHM(lam), "lambda of generalized advantage estimation", kFraction},
+      {ALGORITHM(adv_estimator), "the advantage estimator", kNone,
        "grpo|grpo_passk|rloo|reinforce_plus_plus|remax|gae"},
       {ALGORITHM(disable_kl), "no reference model, no KL"},
-      {ALGORITHM(use_kl_loss), "KL in the loss; else it is taken off the reward"},
+      {ALGORITHM(use_kl_loss), "KL in the loss; else it is subtracted from the reward"},
       {ALGORITHM(kl_penalty), "the KL estimator", kNone, "kl|abs|mse|low_var_kl"},
       {ALGORITHM(kl_coef), "weight of KL", kNotNegative},
-      {ALGORITHM(kl_type), "of the weight in the reward", kNone, "fixed|adaptive"},
-      {ALGORITHM(kl_horizon), "of the adaptive weight, in sequences"},
-      {ALGORITHM(kl_target), "of the adaptive weight"},
+      {ALGORITHM(kl_type), "type of the weight in the reward", kNone, "fixed|adaptive"},
+      {ALGORITHM(kl_horizon), "horizon of the adaptive weight, in sequences"},
+      {ALGORITHM(kl_target), "target of the adaptive weight"},
       {ALGORITHM(online_filtering),
        "drop prompts whose mean score is outside filter_low..filter_high"},
-      {ALGORITHM(filter_key), "which score the filter looks at"},
+      {ALGORITHM(filter_key), "the score that the filter uses"},
       {ALGORITHM(filter_low), "exclusive"},
       {ALGORITHM(filter_high), "exclusive"},
       {ALGORITHM(rollout_is),
@@ -147,7 +147,7 @@ void AddAlgorithm(Table& table) {
   table.Add("algorithm.", rows);
 }
 
-// Of actor, critic and ref: nothing but enable_cpu_offload, which is `cpu_offload`, has an effect.
+// Keys of actor, critic and ref: only enable_cpu_offload, which is `cpu_offload`, has an effect.
 std::vector<Row> Sharding(const Row& cpu_offload) {
   return {
       NoEffect("fsdp.enable_full_shard", true, kNoFsdp),
@@ -194,24 +194,24 @@ void AddUpdaters(Table& table) {
       {UPDATER(dynamic_batching),
        "micro-batches of nearly equal token counts, at most micro_batch_size * (P + R)"},
       Only("ulysses_size", 1, "1",
-           "sequence parallelism is not built; use worker.actor.tensor_parallel_size"),
+           "sequence parallelism is not supported; use worker.actor.tensor_parallel_size"),
       NoEffect("use_torch_compile", true, "there is nothing to compile"),
       {ACTOR(tau_positive), "of sapo", kPositive},
       {ACTOR(tau_negative), "of sapo", kPositive},
       {ACTOR(tensor_parallel_size), "ranks that share one model in training", kPositive, "", kPort},
       {ACTOR(compute_dtype),
-       "of weights and operands in forward and backward, sums are f32; null: bf16 with an "
+       "dtype of weights and operands in forward and backward, sums are f32; null: bf16 with an "
        "adamw_bf16 optimizer, otherwise f32",
        kDtype, "f32|bf16", kOurs},
       {UPDATER(model.model_path),
-       "Hugging Face folder of the weights; the critic may have its head of one score already",
+       "Hugging Face folder of the weights; the critic's may already have a head with one score",
        kPath},
       {UPDATER(model.tokenizer_path),
        "folder of the tokenizer, which is the same for both; null: model_path", kPath},
       Only("model.override_config", Value::Map(), "{}",
            "the model is what its config.json says; edit that"),
       {UPDATER(model.enable_gradient_checkpointing),
-       "keep each layer's input only, and run the layer again going back"},
+       "keep only each layer's input, and run the layer again in the backward pass"},
       NoEffect("model.trust_remote_code", true, "code in a model folder is never run"),
       NoEffect("model.freeze_vision_tower", false, "there is no vision tower"),
       Only("model.lora.rank", 0, "0", kNoLora),
@@ -220,7 +220,7 @@ void AddUpdaters(Table& table) {
       NoEffect("model.lora.exclude_modules", kNull, kNoLora),
       {UPDATER(optim.lr), "learning rate", kNotNegative},
       {UPDATER(optim.betas), "of AdamW", kBeta},
-      {UPDATER(optim.weight_decay), "of every parameter", kNotNegative},
+      {UPDATER(optim.weight_decay), "weight decay of every parameter", kNotNegative},
       {UPDATER(optim.strategy),
        "adamw: f32 state; adamw_bf16: bf16 state with Kahan sums, rounded as the original does; "
        "adamw_bf16_fixed (ours): v and weight decay also work",
@@ -230,12 +230,12 @@ void AddUpdaters(Table& table) {
       {UPDATER(optim.min_lr_ratio), "floor of the cosine; null: 0", kFraction},
       {UPDATER(optim.lr_scheduler_type), "after the warm-up", kNone, "constant|cosine"},
       {UPDATER(optim.from_model),
-       "begin with the optimizer's state that lies beside the weights of model_path: an FSDP run, "
-       "a distributed checkpoint, an NxD tag",
+       "start with the optimizer's state next to the weights of model_path: an FSDP run, a "
+       "distributed checkpoint, an NxD tag",
        kNone, "", kOurs},
   };
   const Row offload = {UPDATER(fsdp.enable_cpu_offload),
-                       "only its rule is kept: no gradient accumulation with it"};
+                       "only its rule applies: no gradient accumulation with it"};
   for (Row& row : Sharding(offload)) rows.push_back(std::move(row));
   table.Add<ActorConfig>("worker.actor.", rows,
                          [](Config& c) -> ActorConfig& { return c.worker.actor; });
@@ -251,22 +251,22 @@ void AddRef(Table& table) {
 
 void AddRollout(Table& table) {
   const Row rows[] = {
-      NoEffect("name", "vllm"s, "worker.rollout.engine says which"),
+      NoEffect("name", "vllm"s, "see worker.rollout.engine"),
       {ROLLOUT(n), "responses per prompt", kPositive},
-      {ROLLOUT(temperature), "of sampling; log-probs are divided by it too", kTemperature},
+      {ROLLOUT(temperature), "sampling temperature; log-probs are divided by it too", kTemperature},
       {ROLLOUT(top_p), "sample from the most likely tokens of this mass", kMass},
       {ROLLOUT(top_k), "sample from this many most likely tokens; -1: all", kUnlimited},
-      {ROLLOUT(seed), "of sampling; each prompt, sample and token draws its own number from it"},
+      {ROLLOUT(seed), "sampling seed; each prompt, sample and token draws its own number from it"},
       NoEffect("limit_images", 0, "images are not read, and a row with some is refused"),
-      {ROLLOUT(dtype), "of the engine's weights", kDtype, "bf16|fp32"},
+      {ROLLOUT(dtype), "dtype of the engine's weights", kDtype, "bf16|fp32"},
       NoEffect("gpu_memory_utilization", 0.6, "the engine takes the memory that its batch needs",
                kFraction),
       {ROLLOUT(ignore_eos), "do not stop at an end token"},
       NoEffect("enforce_eager", false, "there are no graphs to capture"),
-      NoEffect("enable_chunked_prefill", false, "long prompts are always read in pieces"),
+      NoEffect("enable_chunked_prefill", false, "long prompts are always processed in pieces"),
       {ROLLOUT(tensor_parallel_size), "ranks that share one model in an engine", kPositive},
       {ROLLOUT(max_model_len), "context of the engine; null: P + R", kPositive},
-      {ROLLOUT(max_num_batched_tokens), "only its rule is kept: at least P + R", kPositive},
+      {ROLLOUT(max_num_batched_tokens), "only its rule applies: at least P + R", kPositive},
       NoEffect("disable_log_stats", true, "the engine prints nothing"),
       NoEffect("disable_tqdm", false, "progress is the command's -q"),
       {ROLLOUT(val_override_config.n), "responses per validation prompt; null: 1", kPositive},
@@ -276,36 +276,38 @@ void AddRollout(Table& table) {
       {ROLLOUT(val_override_config.top_k), "in validation", kUnlimited},
       {ROLLOUT(val_override_config.seed), "in validation"},
       {ROLLOUT(val_override_config.ignore_eos), "in validation"},
-      {ROLLOUT(val_override_config.max_tokens), "of a validation response; null: R", kPositive},
+      {ROLLOUT(val_override_config.max_tokens), "tokens of a validation response; null: R",
+       kPositive},
       {ROLLOUT(model_path), "compiled rollout bundle; null: the actor's weights", kPath, "", kPort},
       {ROLLOUT(neuron_override_config.tp_degree), "that the bundle was compiled for", kPositive, "",
        kPort},
       {ROLLOUT(neuron_override_config.batch_size),
-       "that the bundle was compiled for: slots of an engine", kPositive, "", kPort},
+       "slots of an engine that the bundle was compiled for", kPositive, "", kPort},
       {ROLLOUT(neuron_override_config.seq_len),
-       "that the bundle was compiled for: prompt and response", kPositive, "", kPort},
+       "prompt and response that the bundle was compiled for", kPositive, "", kPort},
       {ROLLOUT(neuron_override_config.on_device_sampling), "that the bundle was compiled for",
        kNone, "", kPort},
       {MEMBER(Config, "neuron_override_config", worker.rollout.neuron_override_config.others),
        "other keys of the bundle's neuron_config.json, which must have these values", kNone, "",
        kPort},
-      {ROLLOUT(engine), "whose engine generates: this program's, a vLLM server, any program", kNone,
-       "cpu|vllm|exec", kOurs},
-      {ROLLOUT(url), "vLLM servers that run, http://HOST:PORT each", kNone, "", kOurs},
+      {ROLLOUT(engine), "the engine that generates: this program's, a vLLM server, any program",
+       kNone, "cpu|vllm|exec", kOurs},
+      {ROLLOUT(url), "running vLLM servers, http://HOST:PORT each", kNone, "", kOurs},
       {ROLLOUT(command),
-       "vllm: what starts a server, with {model} and {port}, null: vllm serve; exec: the program",
+       "vllm: the command that starts a server, with {model} and {port}, null: vllm serve; exec: "
+       "the program",
        kNone, "", kOurs},
-      {ROLLOUT(servers), "that are started; null: one, or one for each rollout worker's cores",
-       kPositive, "", kOurs},
-      {ROLLOUT(max_in_flight), "sequences that a server or program makes at a time", kPositive, "",
-       kOurs},
-      {ROLLOUT(start_timeout_s), "until a server or program answers", kPositive, "", kOurs},
-      {ROLLOUT(answer_timeout_s), "until one request is answered", kPositive, "", kOurs},
+      {ROLLOUT(servers),
+       "number of servers to start; null: one, or one for each rollout worker's cores", kPositive,
+       "", kOurs},
+      {ROLLOUT(max_in_flight), "sequences that a server or program generates at a time", kPositive,
+       "", kOurs},
+      {ROLLOUT(start_timeout_s), "seconds until a server or program answers", kPositive, "", kOurs},
+      {ROLLOUT(answer_timeout_s), "seconds until one request is answered", kPositive, "", kOurs},
       {ROLLOUT(enable_expert_parallel), "the vLLM server keeps whole experts", kNone, "", kOurs},
       {ROLLOUT(engine_layout),
-       "of the weights in a server or program, by which digests are predicted; vllm-neuron: "
-       "derived "
-       "from its sources, and it is started anew for new weights",
+       "layout of the weights in a server or program, for predicting digests; vllm-neuron: "
+       "derived from its sources, and restarted for new weights",
        kNone, "vllm|vllm-neuron", kOurs},
       {ROLLOUT(max_log_prob_gap),
        "a step with a larger mean distance of engine and trainer stops the run", kPositive, "",
@@ -319,8 +321,7 @@ void AddReward(Table& table) {
       {REWARD(reward_function), "math, r1v, dapo, exact, or exec:COMMAND"},
       {REWARD(reward_function_kwargs), "numbers, passed to each call"},
       {REWARD(skip_special_tokens), "when responses are turned into text"},
-      NoEffect("num_cpus", 1,
-               "rules that are built in need no more; a command brings its own processes",
+      NoEffect("num_cpus", 1, "built-in rules need no more; a command brings its own processes",
                kPositive),
   };
   table.Add("worker.reward.", rows);
@@ -333,21 +334,21 @@ void AddTrainer(Table& table) {
       {TRAINER(project_name), "of the run"},
       {TRAINER(experiment_name), "of the run"},
       {TRAINER(logger),
-       "what is told: `console` prints steps and phases, `tensorboard` writes event files; "
+       "outputs: `console` prints steps and phases, `tensorboard` writes event files; "
        "experiment_log.jsonl (`file`) is always written, a resumed run needs it",
        kNone, "console|file|tensorboard|wandb|mlflow|swanlab"},
       {TRAINER(nnodes), "machines, each with a process that mpirun or srun has started", kPositive},
-      {TRAINER(n_gpus_per_node), "cores (ranks) of a machine, where trainer.cores does not say",
+      {TRAINER(n_gpus_per_node), "cores (ranks) of a machine, if trainer.cores is not set",
        kPositive},
       {TRAINER(max_try_make_batch),
-       "generations until a filtered batch is full; 0 and less: no limit"},
+       "generations until a filtered batch is full; 0 or less: no limit"},
       {TRAINER(critic_warmup), "steps before the actor is updated", kNotNegative},
       {TRAINER(val_freq), "steps between validations; -1: none", kUnlimited},
       {TRAINER(val_before_train), "validate first"},
       {TRAINER(val_only), "validate and stop"},
       {TRAINER(val_generations_to_log), "samples per validation in the logs", kNotNegative},
       {TRAINER(save_freq), "steps between checkpoints; -1: at the end only", kUnlimited},
-      {TRAINER(save_limit), "checkpoints that are kept; -1: all", kUnlimited},
+      {TRAINER(save_limit), "checkpoints to keep; -1: all", kUnlimited},
       {TRAINER(save_model_only), "checkpoints without optimizer: they cannot be resumed"},
       {TRAINER(save_checkpoint_path), "folder of the run; null: checkpoints/<project>/<experiment>",
        kPath},
@@ -363,19 +364,20 @@ void AddTrainer(Table& table) {
       {TRAINER(max_skipped_steps),
        "stop after this many steps in a row with gradients that are not finite", kPositive, "",
        kOurs},
-      {TRAINER(peak_tflops), "of one core, for perf/mfu_*; null: not reported", kPositive, "",
-       kOurs},
-      {TRAINER(check_memory), "refuse to start when the run may take more memory than there is",
+      {TRAINER(peak_tflops), "peak TFLOP/s of one core, for perf/mfu_*; null: not reported",
+       kPositive, "", kOurs},
+      {TRAINER(check_memory), "refuse to start if the run may take more memory than is available",
        kNone, "", kOurs},
       {TRAINER(peer_timeout),
-       "seconds after which a process of several that is not heard of is lost, and the run ends "
-       "with exit code 75",
+       "seconds of silence after which one of several processes is lost, and the run ends with "
+       "exit code 75",
        kSeconds, "", kOurs},
       {TRAINER(overlap_gradients),
        "over several processes: gradients are summed while the backward pass runs", kNone, "",
        kOurs},
       {TRAINER(tensorboard_dir),
-       "of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and experiment",
+       "folder of the event files; null: $TENSORBOARD_DIR or tensorboard_log, then project and "
+       "experiment",
        kPath, "", kOurs},
   };
   table.Add("trainer.", rows);

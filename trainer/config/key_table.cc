@@ -16,7 +16,7 @@ struct DerivedRow {
   std::string_view from;
 };
 
-// Keys that a config dump of EasyR1 shows, but that only the program sets.
+// Keys in a config dump of EasyR1 that only the program sets.
 constexpr DerivedRow kDerived[] = {
     {"worker.actor.global_batch_size_per_device", "worker.actor.global_batch_size"},
     {"worker.actor.disable_kl", "algorithm.disable_kl"},

@@ -1,5 +1,5 @@
 // One row per key of the configuration. Parsing, type checks, defaults, merging, printing and the
-// table in README.md are all made from it.
+// table in README.md are all derived from it.
 #pragma once
 
 #include <array>
@@ -33,52 +33,52 @@ enum class KeyLimit {
   kInside,       // between 0 and 1, both excluded
   kBeta,         // 0 <= x < 1
   kUnlimited,    // -1 (no limit) or > 0
-  kSeconds,      // 1 to those of a day
+  kSeconds,      // 1 to the seconds of a day
   kMass,         // more than 0 as a float, at most 1
   kTemperature,  // as the engine takes it; kTemperatureOrZero: 0 too
   kTemperatureOrZero,
-  kDtype,   // the name of an element type; one that `words` has under another name is that word
+  kDtype,   // an element type; an alias of one in `words` becomes that word
   kFile,    // an existing file, when set
   kFolder,  // an existing folder, when set
-  kPath,    // of what is made, or of what is looked at by a rule of its own
+  kPath,    // an output, or a path with a rule of its own
   kData,    // PATH, PATH@SPLIT, exec:COMMAND
 };
 
 enum class KeyUse {
   kUsed,
   kNoEffect,  // accepted; a note says why it changes nothing here
-  kOnly,      // only the value in `words` is built; others are refused with the note
+  kOnly,      // only the value in `words` is supported; others are refused with the note
 };
 
 struct ConfigKey {
   std::string path;
   KeyUse use;
   KeyLimit limit;
-  std::string_view words;  // "a|b": the values there are; "" for any
-  std::string_view text;   // what it means; of kNoEffect and kOnly why
+  std::string_view words;  // "a|b": the accepted values; "" for any
+  std::string_view text;   // its meaning; the reason for kNoEffect and kOnly
   KeyOwner owner;
   std::function<ConfigSlot(Config&)> slot = nullptr;
-  std::optional<UnreadValue> unread = std::nullopt;  // the default of one that nothing reads
+  std::optional<UnreadValue> unread = std::nullopt;  // the default of a key that nothing reads
 };
 
-// Whether the value is a path, where ~ is the home folder and a URL is refused.
+// Whether the value is a path, so that ~ is the home folder and a URL is refused.
 bool IsPathLimit(KeyLimit limit);
 
-// In the order in which they are printed.
+// In print order.
 std::span<const ConfigKey> ConfigKeys();
-// The row of a full path; nullptr when there is none.
+// The row of a full path; nullptr if there is none.
 const ConfigKey* FindConfigKey(std::string_view path);
 // Whether there are keys below `path`: "worker.actor".
 bool IsConfigGroup(std::string_view path);
-// Where a key that cannot be set comes from ("data.max_prompt_length"); "" for other names.
+// The origin of a key that cannot be set ("data.max_prompt_length"); "" for other names.
 std::string_view DerivedFrom(std::string_view path);
 
 std::string_view TypeText(const ConfigSlot& slot);  // "int", "float?", "list of str"
 std::string SlotText(const ConfigSlot& slot);       // as YAML on one line
-// Puts a value into a slot. "" when done, else what is wrong: "expected int, found the string
-// \"x\"". The slot is unchanged then. A float takes an integer; an integer takes no fraction; a
-// string takes any scalar but null, as it is written; null is for optional keys; quoted text is a
-// string, whatever it looks like. An open map is merged key by key.
+// Puts a value into a slot. "" on success, else the fault: "expected int, found the string \"x\"".
+// The slot is then unchanged. A float takes an integer; an integer takes no fraction; a string
+// takes any scalar but null, as written; null is for optional keys; quoted text is a string,
+// whatever it looks like. An open map is merged key by key.
 std::string AssignSlot(const ConfigSlot& slot, const Value& value);
 std::vector<std::string> SplitWords(std::string_view words);
 

@@ -21,14 +21,14 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 20;
-constexpr size_t kShownProblems = 3;  // of many: one line each, below the one that counts them
+constexpr size_t kShownProblems = 3;  // more than one: a line each, below their count
 constexpr std::string_view kCores = "trainer.cores";
 
 bool NamesFile(std::string_view override_text) { return override_text.starts_with("config="); }
 
 YamlLimits LimitsOfConfig() { return {.interpolations = true}; }
 
-// "key=value", with the value as YAML; what is none is a problem.
+// "key=value", with the value as YAML; anything else is a problem.
 std::optional<Said> ReadOverride(const std::string& text, Merger& merger) {
   const auto refuse = [&](const std::string& key, std::string message) {
     merger.Refuse({key, {}, {}, text}, std::move(message));
@@ -46,7 +46,7 @@ std::optional<Said> ReadOverride(const std::string& text, Merger& merger) {
   return Said{key, std::move(value).value(), {}, text};
 }
 
-// The maps that the path names, the value in the innermost.
+// Nested maps for the path, with the value in the innermost.
 Value Nested(std::string_view path, const Place& place, Value value) {
   for (std::string_view at = path; !at.empty(); at = ParentKey(at)) {
     Value outer = Value::Map();
@@ -56,7 +56,7 @@ Value Nested(std::string_view path, const Place& place, Value value) {
   return value;
 }
 
-// Keys of a file with dots in them, "data.seed", as the maps that they name.
+// Keys of a file that contain dots, "data.seed", as nested maps.
 Value WithoutDots(const Value& value) {
   if (value.kind != ValueKind::kMap) return value;
   Value out = Value::Map();
@@ -74,7 +74,7 @@ Value WithoutDots(const Value& value) {
   return out;
 }
 
-// All that is said, what is nearer in the place of what is farther.
+// All sources merged; nearer ones replace farther ones.
 Value Merged(std::span<const Said> all) {
   Value merged = Value::Map();
   for (const Said& said : all) {
@@ -90,7 +90,7 @@ Status RefuseOthers(const Value& said) {
   return RefuseOtherPrograms(keys);
 }
 
-// The faults are told as what says the key last.
+// Reports each fault at the place that last set the key.
 void RefuseFaults(std::span<const InterpolationFault> faults, std::span<const Said> all,
                   Merger& merger) {
   for (const InterpolationFault& fault : faults) {
@@ -103,7 +103,7 @@ void RefuseFaults(std::span<const InterpolationFault> faults, std::span<const Sa
   }
 }
 
-// Paths as a shell has them; what is none is a problem.
+// Expands paths as a shell does; an invalid one is a problem.
 void TakePaths(LoadedConfig& loaded, std::vector<ConfigProblem>& problems) {
   for (const ConfigKey& key : ConfigKeys()) {
     if (!IsPathLimit(key.limit)) continue;
@@ -168,7 +168,7 @@ std::string LoadedConfig::PlaceOf(std::string_view key) const {
 }
 
 void LoadedConfig::SetCores(int64_t cores, const std::string& from) {
-  if (config.trainer.cores) return;  // null is as if it were not there
+  if (config.trainer.cores) return;  // null counts as absent
   config.trainer.cores = cores;
   sources[static_cast<size_t>(FindConfigKey(kCores) - ConfigKeys().data())] = {
       SourceKind::kMachine, {}, from};

@@ -31,7 +31,7 @@ std::string Join(std::string_view prefix, std::string_view name) {
   return prefix.empty() ? std::string(name) : fmt::format("{}.{}", prefix, name);
 }
 
-// All keys, and all groups they are in.
+// All keys and all groups that contain them.
 std::vector<std::string> KeysAndGroups() {
   std::vector<std::string> paths;
   for (const ConfigKey& key : ConfigKeys())
@@ -40,7 +40,7 @@ std::vector<std::string> KeysAndGroups() {
   return paths;
 }
 
-// A misspelt key of the same group; the same key in another group; any key that is near.
+// A misspelt key of the same group, else the same key in another group, else any similar key.
 std::string NearestKey(std::string_view path) {
   const std::vector<std::string> all = KeysAndGroups();
   std::vector<std::string> siblings;
@@ -74,7 +74,7 @@ bool IsOf(const std::vector<Said>& old, std::string_view path) {
   return std::ranges::find(old, path, &Said::path) != old.end();
 }
 
-// Whether there is what files of EasyR1's first release say, and none of later ones.
+// Whether there are keys of EasyR1's first release and none of later ones.
 bool IsOfFirstRelease(const std::vector<Said>& old) {
   if (IsOf(old, "trainer.total_episodes") && IsOf(old, "worker.reward.compute_score")) return true;
   return std::ranges::any_of(old, [](const Said& said) {
@@ -83,11 +83,11 @@ bool IsOfFirstRelease(const std::vector<Said>& old) {
   });
 }
 
-// A default of the first releases that is another today.
+// A default of the first releases that has changed since.
 struct OldDefault {
   std::string_view path;
   std::string_view then;
-  bool in_february = false;  // until 5 March 2025, as the key of validation was
+  bool in_february = false;  // until 5 March 2025, like the key of validation
 };
 constexpr OldDefault kOldDefaults[] = {
     {"worker.actor.entropy_coeff", "0.001 of the entropy in the loss"},
@@ -98,7 +98,7 @@ constexpr OldDefault kOldDefaults[] = {
     {"data.system_prompt", "a system message that asks for steps and a boxed answer", true},
 };
 
-// The function's name in FILE:NAME; "" where there is none.
+// The function's name in FILE:NAME; "" if there is none.
 std::string_view NameInFunction(std::string_view function) {
   const size_t colon = function.rfind(':');
   const size_t slash = function.rfind('/');
@@ -137,19 +137,18 @@ void Merger::Finish() {
   if (score_name) TakeRewardName(*score_name);
   if (reward_name) TakeRewardName(*reward_name);
   if (!taken_.empty())
-    loaded_.notes.push_back(
-        fmt::format("names of EasyR1's earlier releases are taken as those of today: {}",
-                    fmt::join(taken_, ", ")));
+    loaded_.notes.push_back(fmt::format(
+        "names of EasyR1's earlier releases are read as today's: {}", fmt::join(taken_, ", ")));
   if (!gone_.empty())
     loaded_.notes.push_back(
-        fmt::format("keys of EasyR1's earlier releases, or that it works out, have nothing to say "
-                    "here and may go: {}",
+        fmt::format("keys of EasyR1's earlier releases, or that it computes, have no effect here "
+                    "and can be removed: {}",
                     fmt::join(gone_, ", ")));
   if (is_first_release) NoteFirstRelease();
   FoldUnknown();
 }
 
-// The value of `path`, a key or a group, "" being the root. `where` is the place of the key.
+// Applies the value of `path`, a key or a group; "" is the root. `where` is the place of the key.
 void Merger::ApplyAt(const std::string& path, const Value& value, const Place& where) {
   if (std::ranges::find(refused_, path) != refused_.end()) return;
   const ConfigKey* key = FindConfigKey(path);
@@ -184,8 +183,8 @@ void Merger::Set(const ConfigKey& key, const Value& value, const Place& where) {
   source.override_text = override_;
 }
 
-// Not in the table: an older name, a key that only the program sets, part of an open map, or a
-// mistake.
+// Handles a key outside the table: an older name, a key that only the program sets, part of an open
+// map, or a mistake.
 void Merger::Unknown(const std::string& path, const Value& value, const Place& where) {
   if (FindOldName(path) != nullptr || IsOfKlLoss(path) || !DerivedFrom(path).empty()) {
     std::erase_if(old_, [&](const Said& said) { return said.path == path; });
@@ -208,7 +207,7 @@ bool Merger::SetInOpenMap(const std::string& path, const Value& value, const Pla
     const ConfigKey* key = FindConfigKey(ParentKey(at));
     if (key == nullptr) continue;
     if (!std::holds_alternative<Value*>(key->slot(loaded_.config))) return false;
-    // A misspelt key of a group that also takes others is a mistake all the same.
+    // A misspelt key in a group that accepts other keys is still a mistake.
     if (IsConfigGroup(key->path) && IsNearKeyOf(*key, LastKey(at))) return false;
     Set(*key, inner, where);
     return true;
@@ -216,7 +215,7 @@ bool Merger::SetInOpenMap(const std::string& path, const Value& value, const Pla
   return false;
 }
 
-// A configuration of a program that was made of EasyR1 has many.
+// The configuration of a program derived from EasyR1 has many.
 void Merger::FoldUnknown() {
   constexpr size_t kShown = 3;
   if (unknown_.size() <= kShown) return;
@@ -225,7 +224,9 @@ void Merger::FoldUnknown() {
   ConfigProblem all = problems_[unknown_.front()];
   all.key.clear();
   all.message = fmt::format("{} keys are not known: {}", names.size(), FirstNames(names, kShown));
-  all.fix = "they may be of a program made from EasyR1: what they ask for is not done here";
+  all.fix =
+      "they may belong to a program derived from EasyR1, whose additions are not supported "
+      "here";
   for (auto at = unknown_.rbegin(); at != unknown_.rend(); ++at)
     problems_.erase(problems_.begin() + static_cast<ptrdiff_t>(*at));
   problems_.push_back(std::move(all));
@@ -236,10 +237,10 @@ void Merger::TakeOld(const Said& said) {
   const OldName* row = FindOldName(said.path);
   if (row == nullptr) return CheckDerived(said);
   if (row->becomes.empty()) {
-    if (MayGo(*row, said.value)) return gone_.push_back(said.path);
+    if (IsDroppable(*row, said.value)) return gone_.push_back(said.path);
     return Problem(said.path, said.place,
-                   fmt::format("EasyR1 has no such key today, and the run would not be the one "
-                               "that {} asks for",
+                   fmt::format("EasyR1 no longer has this key, and the run would differ from the "
+                               "one that {} asks for",
                                EscapeControl(ValueText(said.value))),
                    std::string(row->advice));
   }
@@ -249,7 +250,7 @@ void Merger::TakeOld(const Said& said) {
   if (!as.empty()) taken_.push_back(fmt::format("{} as {}", said.path, fmt::join(as, " and ")));
 }
 
-// FILE and NAME were two keys, and are in a dump.
+// FILE and NAME used to be two keys, and are in a dump.
 void Merger::TakeRewardName(const Said& said) {
   override_ = said.override_text;
   std::optional<std::string>& function = loaded_.config.worker.reward.reward_function;
@@ -267,7 +268,7 @@ void Merger::TakeRewardName(const Said& said) {
       fmt::format("{} as {}={}", said.path, kRewardFunction, EscapeControl(*function)));
 }
 
-// What such a file leaves out was another thing then.
+// The defaults for keys that such a file leaves out were different then.
 void Merger::NoteFirstRelease() {
   const bool is_of_february = IsOf(old_, kOldValFreq);
   std::vector<std::string> others;
@@ -285,8 +286,8 @@ void Merger::NoteFirstRelease() {
                   fmt::join(others, ", ")));
 }
 
-// Whether the value is that of `key` from now on. An override of either name wins over the file;
-// beside one another they have to say the same.
+// Whether the value becomes that of `key`. An override of either name wins over the file; values
+// from the same source have to agree.
 bool Merger::TakeAs(const Said& said, const ConfigKey& key, const Value& value) {
   const SourceKind source = loaded_.SourceOf(key.path).kind;
   const bool is_override = !said.override_text.empty();
@@ -307,7 +308,7 @@ bool Merger::TakeAs(const Said& said, const ConfigKey& key, const Value& value) 
   return false;
 }
 
-// A dump of EasyR1's configuration has these keys, with what follows from others.
+// A dump of EasyR1's configuration contains these keys, derived from others.
 void Merger::CheckDerived(const Said& said) {
   const std::string_view from = DerivedFrom(said.path);
   const bool is_outvoted =
@@ -335,13 +336,12 @@ bool Merger::IsOn(std::string_view key) {
   return SlotText(FindConfigKey(key)->slot(loaded_.config)) == "true";
 }
 
-// Until March 2025 the KL of the loss had a weight and an estimator of its own, and was on unless
-// something else was said; algorithm.kl_coef and kl_penalty were those of the KL in the reward,
-// which it took the place of.
+// Until March 2025 the KL of the loss had its own weight and estimator, and was on by default;
+// algorithm.kl_coef and kl_penalty belonged to the KL in the reward, which it replaced.
 void Merger::TakeKlLoss() {
   const bool says_more = std::ranges::any_of(
       old_, [](const Said& said) { return said.path == kOldKlCoef || said.path == kOldKlType; });
-  if (!says_more && loaded_.SourceOf(kUseKl).kind != SourceKind::kDefault) return;  // of a dump
+  if (!says_more && loaded_.SourceOf(kUseKl).kind != SourceKind::kDefault) return;  // from a dump
   const std::optional<Said> use = TakeOut(kOldUseKl);
   const std::optional<Said> coef = TakeOut(kOldKlCoef);
   const std::optional<Said> type = TakeOut(kOldKlType);
@@ -352,7 +352,7 @@ void Merger::TakeKlLoss() {
   const bool is_todays = loaded_.SourceOf(kUseKl).kind == SourceKind::kFile;
   const bool taken = TakeAs(first, *FindConfigKey(kUseKl), on);
   if (IsOn(kUseKl) && is_todays) {
-    // Beside today's switch today's names are those of the loss too.
+    // Together with today's switch, today's names apply to the loss too.
     if (coef) TakeToday(*coef, kKlCoef);
     if (type) TakeToday(*type, kKlPenalty);
     return;
@@ -374,8 +374,8 @@ void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& use,
   const bool says_other = loaded_.SourceOf(kKlCoef).kind == SourceKind::kFile;
   if (!coef && says_other)
     return Problem(first.path, first.place,
-                   fmt::format("in EasyR1's first releases {} was the weight of KL in the reward, "
-                               "and that in the loss, {}, is not said",
+                   fmt::format("in EasyR1's first releases {} was the weight of KL in the "
+                               "reward, and that in the loss, {}, is not set",
                                kKlCoef, kOldKlCoef),
                    fmt::format("set {}=true and {} in its place", kUseKl, kKlCoef));
   const std::string other =
@@ -391,7 +391,7 @@ void Merger::TakeKlOfLoss(const Said& first, const std::optional<Said>& use,
                                EscapeControl(algorithm.kl_penalty)));
 }
 
-// In the place of what the file says; an override stays. `standard`: where nothing is said.
+// Replaces the file's value; an override stays. `standard`: the value if nothing is set.
 void Merger::TakeKlOfReward(std::string_view key, const std::optional<Said>& said,
                             const Value& standard, const Said& first) {
   override_ = said ? said->override_text : first.override_text;

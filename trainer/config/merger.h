@@ -1,4 +1,4 @@
-// PRIVATE to trainer/config. What a file and overrides say becomes a Config, key by key.
+// PRIVATE to trainer/config. Merges a file and overrides into a Config, key by key.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ namespace nxdkit::trainer {
 std::string_view ParentKey(std::string_view path);  // "a.b.c" -> "a.b"; "a" -> ""
 std::string_view LastKey(std::string_view path);    // "a.b.c" -> "c"
 
-// Under one key; "" is all of the file.
+// The value set under one key; "" is the whole file.
 struct Said {
   std::string path;
   Value value;
   Place place;
-  std::string override_text;  // "": the file says it
+  std::string override_text;  // "": set by the file
 };
 
 class Merger {
@@ -29,9 +29,9 @@ class Merger {
   std::vector<ConfigProblem>& problems() { return problems_; }
 
   void Apply(const Said& said);
-  // The value is not one: it is a problem, and not applied.
+  // The value is invalid: this adds a problem, and the value is not applied.
   void Refuse(const Said& said, std::string message, std::string fix = "");
-  // Once all is applied: what older names say, unless today's say it.
+  // After everything is applied: takes the values of older names, unless today's are set.
   void Finish();
 
  private:
@@ -58,11 +58,11 @@ class Merger {
   bool IsOn(std::string_view key);
 
   LoadedConfig& loaded_;
-  std::string override_;  // whose values are applied; "": the file's
+  std::string override_;  // the override being applied; "": the file
   std::vector<ConfigProblem> problems_;
-  std::vector<size_t> unknown_;       // of the problems: keys that nothing is like
-  std::vector<std::string> refused_;  // their values are no values
-  std::vector<Said> old_;             // what no key of today is, for Finish
+  std::vector<size_t> unknown_;       // those problems that are keys without a similar name
+  std::vector<std::string> refused_;  // keys with invalid values
+  std::vector<Said> old_;             // keys that are no longer keys today, for Finish
   std::vector<std::string> taken_, gone_;
 };
 

@@ -16,16 +16,16 @@ constexpr std::string_view kNoRewardModel =
     "there is no reward model here: worker.reward.reward_function scores";
 constexpr std::string_view kNoEntropy =
     "set it to 0: there is no entropy in the loss, nor in EasyR1's since March 2025";
-// Read by nobody until 3 November 2025, and the schedule constant.
+// Not read until 3 November 2025: the schedule was constant.
 constexpr std::string_view kNoSchedule =
     "it had no effect then; say worker.actor.optim.lr_scheduler_type=cosine if you want it";
 constexpr std::string_view kNoScheduleOfCritic =
     "it had no effect then; say worker.critic.optim.lr_scheduler_type=cosine if you want it";
 constexpr std::string_view kSamples = "leave it out: training always samples";
 
-// From the history of the dataclasses of hiyouga/EasyR1, February 2025 to July 2026: all that were
-// read from a file once and are not today. The KL of the loss and the name of the reward's
-// function are in merger.cc, since these keys are about others.
+// From the history of the dataclasses of hiyouga/EasyR1, February 2025 to July 2026: all keys that
+// were once read from a file and no longer are. The KL of the loss and the name of the reward's
+// function are in merger.cc, since they involve other keys.
 constexpr OldName kOldNames[] = {
     {"data.format_prompt_path", "data.format_prompt"},
     {"data.system_prompt", "", "null|", kSystemPrompt},
@@ -48,7 +48,7 @@ constexpr OldName kOldNames[] = {
     {"worker.critic.optim.lr_warmup_steps_ratio", "worker.critic.optim.lr_warmup_ratio"},
     {"worker.actor.optim.warmup_style", "", "constant|null", kNoSchedule},
     {"worker.critic.optim.warmup_style", "", "constant|null", kNoScheduleOfCritic},
-    {"worker.actor.optim.training_steps"},  // of a dump: EasyR1 has worked it out
+    {"worker.actor.optim.training_steps"},  // from a dump: EasyR1 computed it
     {"worker.critic.optim.training_steps"},
     {"worker.actor.fsdp.param_offload"},
     {"worker.actor.fsdp.optimizer_offload"},
@@ -71,7 +71,7 @@ constexpr OldName kOldNames[] = {
     {"worker.reward.score_function_name", "", "null", kNameOfFunction},
     {"worker.reward.reward_function_name", "", "null", kNameOfFunction},
     {"worker.reward.reward_type", "", "function|batch|sequential|custom|null", kNoRewardModel},
-    // verl's, which EasyR1's own comments name.
+    // verl's names, which EasyR1's own comments mention.
     {"data.train_batch_size", "", kNoValue, "the key is data.rollout_batch_size"},
     {"data.gen_batch_size", "", kNoValue, "the key is data.mini_rollout_batch_size"},
     {"algorithm.kl_ctrl.kl_coef", "", kNoValue, "the key is algorithm.kl_coef"},
@@ -87,7 +87,7 @@ constexpr OldName kOldNames[] = {
     {"trainer.total_training_steps", "", kNoValue, "the key is trainer.max_steps"},
 };
 
-// As the table has it: a boolean in any spelling is true or false.
+// The form used in the table: a boolean in any spelling is true or false.
 std::string PlainText(const Value& value) {
   switch (value.kind) {
     case ValueKind::kString:
@@ -115,7 +115,7 @@ bool IsOldGroup(std::string_view path) {
   });
 }
 
-bool MayGo(const OldName& row, const Value& value) {
+bool IsDroppable(const OldName& row, const Value& value) {
   if (row.harmless == kNoValue) return false;
   if (row.harmless.empty()) return true;
   const std::vector<std::string_view> words = Split(row.harmless, '|');

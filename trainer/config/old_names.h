@@ -1,5 +1,5 @@
-// PRIVATE to trainer/config. Keys of EasyR1's earlier releases, and of verl in a configuration of
-// EasyR1's form.
+// PRIVATE to trainer/config. Keys of EasyR1's earlier releases, and verl's keys in a configuration
+// of EasyR1's form.
 #pragma once
 
 #include <span>
@@ -12,20 +12,21 @@ namespace nxdkit::trainer {
 
 struct OldName {
   std::string_view path;
-  // Keys of today that mean the same, '|' between them: the value is theirs. "" where it may go.
+  // Today's keys of the same meaning, separated by '|': they get the value. "" if it may be
+  // dropped.
   std::string_view becomes = "";
-  // The values with which it may go, '|' between them; "" for any, kNoValue for none.
+  // The values with which it may be dropped, separated by '|'; "" for any, kNoValue for none.
   std::string_view harmless = "";
-  std::string_view advice = "";  // what to do about another value
+  std::string_view advice = "";  // advice for any other value
 };
 inline constexpr std::string_view kNoValue = "|";
 
 std::span<const OldName> OldNames();
-// The row of a full path; nullptr when there is none.
+// The row of a full path; nullptr if there is none.
 const OldName* FindOldName(std::string_view path);
 // Whether there are old names below `path`: "algorithm.kl_ctrl".
 bool IsOldGroup(std::string_view path);
-// Whether the row may go with this value.
-bool MayGo(const OldName& row, const Value& value);
+// Whether a row with this value may be dropped.
+bool IsDroppable(const OldName& row, const Value& value);
 
 }  // namespace nxdkit::trainer

@@ -1,5 +1,5 @@
-// PRIVATE to trainer/config. Configurations of other programs, known by their keys: what they are
-// is said, in place of all the keys that are not known.
+// PRIVATE to trainer/config. Recognises configurations of other programs by their keys: the program
+// is named, instead of every unknown key.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace nxdkit::trainer {
 
-// `keys`: the first names of what the configuration says, "actor_rollout_ref", "data". kUnsupported
-// with the program's name and what to do; OkStatus for EasyR1's form, and for what nobody knows.
+// `keys`: the top-level names of the configuration, "actor_rollout_ref", "data". kUnsupported with
+// the program's name and advice; OkStatus for EasyR1's form and for unknown ones.
 Status RefuseOtherPrograms(std::span<const std::string> keys);
 
-// The same of a text that is no configuration at all: a shell script.
+// The same for text that is not a configuration at all: a shell script.
 Status RefuseOtherTexts(std::string_view text);
 
 }  // namespace nxdkit::trainer

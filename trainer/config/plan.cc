@@ -16,7 +16,8 @@ namespace nxdkit::trainer {
 namespace {
 
 int64_t Quotient(int64_t a, int64_t b) { return b == 0 ? 0 : a / b; }
-// Of our own engine as many as the cores allow; a server of another one may take all of them.
+// Our own engine gets as many workers as the cores allow; a server of another program may use all
+// cores.
 int64_t RolloutWorkers(const RolloutConfig& rollout, const RunPlan& plan) {
   const int64_t by_cores = Quotient(plan.rollout_cores, plan.rollout_tp);
   const bool in_turn = plan.nodes > 1 && !plan.separate;
@@ -25,9 +26,9 @@ int64_t RolloutWorkers(const RolloutConfig& rollout, const RunPlan& plan) {
   return rollout.servers.value_or(plan.separate ? by_cores : plan.nodes);
 }
 
-// Those with an URL are spoken to from where the loop is.
+// Workers with a URL are addressed from the machine of the loop.
 void PlaceOnMachines(const RolloutConfig& rollout, RunPlan& plan) {
-  constexpr int64_t kMost = 1 << 16;  // of a configuration that is refused anyway
+  constexpr int64_t kMost = 1 << 16;  // in a configuration that is refused anyway
   const int64_t each = Quotient(plan.cores, plan.nodes);
   for (int64_t m = 0; m < std::min(plan.nodes, kMost); ++m)
     plan.ranks_of_machine.push_back(std::clamp<int64_t>(plan.train_cores - m * each, 0, each));
@@ -79,7 +80,7 @@ RunPlan MakeRunPlan(const Config& config) {
   plan.nodes = trainer.nnodes;
   plan.cores = cores_of_each * plan.nodes;
   plan.separate = trainer.separate_rollout_workers;
-  // 0.7 is a little less than it says, and a third is written with six digits.
+  // 0.7 is a little less in binary, and a third is written with six digits.
   const double share = static_cast<double>(plan.cores) * (trainer.training_core_ratio + 1e-6);
   plan.train_cores = plan.separate ? static_cast<int64_t>(std::floor(share)) : plan.cores;
   plan.rollout_cores = plan.separate ? plan.cores - plan.train_cores : plan.cores;
@@ -152,7 +153,7 @@ Result<int64_t> TrainingSteps(const Config& config, int64_t train_rows, int64_t 
         .member("data.val_files")
         .hint("set data.val_files, or trainer.val_freq=-1 and trainer.val_before_train=false");
   if (trainer.max_steps) return *trainer.max_steps;
-  // For batches = rows / B both rules give the same.
+  // For batches = rows / B both rules agree.
   const int64_t per_epoch = batches * batch / wanted;
   if (per_epoch < 1)
     return BadUsage("{} batches of {} prompts are less than one step of {}", batches, batch, wanted)

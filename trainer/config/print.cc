@@ -20,7 +20,7 @@ std::string SourceText(const LoadedConfig& loaded, const ConfigKey& key, bool is
   return is_default ? "default" : "derived";
 }
 
-// Writes the group headings that differ from those of the line before.
+// Writes those group headings that differ from the previous line's.
 class YamlLines {
  public:
   void Add(std::string_view path, std::string_view value, std::string_view comment) {
@@ -32,7 +32,7 @@ class YamlLines {
     open_.assign(parts.begin(), parts.end() - 1);
     Line(parts.size() - 1, parts.back(), value, comment);
   }
-  // One more entry of the group that is open.
+  // Adds another entry to the open group.
   void AddEntry(std::string_view name, std::string_view value, std::string_view comment) {
     Line(open_.size(), QuotedText(name), value, comment);
   }
@@ -48,7 +48,7 @@ class YamlLines {
   std::vector<std::string_view> open_;
 };
 
-// Where the value of a key goes in nested objects.
+// The place of a key's value in nested objects.
 Json& MemberAt(Json& root, std::string_view path) {
   Json* at = &root;
   for (const std::string_view part : Split(path, '.')) at = &(*at)[std::string(part)];

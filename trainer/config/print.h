@@ -8,12 +8,12 @@
 
 namespace nxdkit::trainer {
 
-// The merged configuration as YAML, every key with a comment where its value came from:
-// "# default", "# config.yaml:12", "# command line", "# derived". Reading it again with LoadConfig
-// gives the same configuration.
+// The merged configuration as YAML, every key with its source in a comment: "# default", "#
+// config.yaml:12", "# command line", "# derived". Reading it again with LoadConfig gives the same
+// configuration.
 std::string PrintConfig(const LoadedConfig& loaded);
 
-// Nested JSON of all keys that can be set, indented by 2, keys in the order of the table.
+// Nested JSON of all settable keys, indented by 2, in the order of the table.
 std::string ConfigJson(const Config& config);
 
 // The table of README.md: a Markdown row per key, "key | type | default | meaning".

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes what arithmetic.yaml trains on: a small Qwen3 with random weights and a tokenizer of 16 tokens (and
-# a bigger one for arithmetic_vllm.yaml),
-# and all sums of two digits that are one digit again.
+# Makes the inputs of arithmetic.yaml: a small Qwen3 with random weights and a tokenizer of 16 tokens (and a
+# bigger one for arithmetic_vllm.yaml),
+# and all sums of two digits with a result of one digit.
 #
 # usage: bash trainer/configs/arithmetic.sh [--build DIR] [FOLDER]
 #   --build DIR   where the commands are (build/release, build/dev, or where they are installed)
-# FOLDER is build/arithmetic unless it is given; arithmetic.yaml looks there.
+# FOLDER is build/arithmetic by default, where arithmetic.yaml expects it.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=trainer/configs/find_tools.sh

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# The run of config_trainium.yaml from nothing but a model and data: looks at the machine, compiles the rollout
-# bundle where there is none, checks that the run fits, and trains. The same command goes on with a run.
+# Runs config_trainium.yaml from a model and data alone: detects the machine, compiles the rollout bundle if
+# there is none, checks that the run fits, and trains. The same command continues a run.
 #
 # usage: bash trainer/configs/config_trainium.sh [OPTION...] [config=FILE] [KEY=VALUE...]
 #   --build DIR      where the commands are (build/release, build/dev, or where they are installed)
-#   --instance NAME  the machine that the run has to fit (auto, this one; where it has no devices trn1.32xlarge)
-#   --compiler CMD   of the bundle, as neuron-export takes it (optimum-cli)
-#   --bundle-only    stop where the training begins: a job in front of the training job, which needs no device
-#   --dry-run        say what would be done, and whether it fits
-# config=FILE (or --config FILE) is your own configuration in the place of config_trainium.yaml, one for the EasyR1 port
-# too: the engine that such a file does not name is config_trainium.yaml's. MODEL_PATH, where it is set, is
+#   --instance NAME  the machine that the run must fit (auto: this one, or trn1.32xlarge if it has no devices)
+#   --compiler CMD   compiles the bundle; see neuron-export (optimum-cli)
+#   --bundle-only    stop before training: for a job before the training job that needs no device
+#   --dry-run        show what would be done, and whether it fits
+# config=FILE (or --config FILE) replaces config_trainium.yaml with your own configuration, possibly one for the EasyR1
+# port: if it names no engine, that of config_trainium.yaml is used. MODEL_PATH, if set, is
 # worker.actor.model.model_path. KEY=VALUE wins over both.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,7 +22,7 @@ usage() {
   exit 2
 }
 
-# A word of another launcher: what is there instead.
+# Refuses an option of another launcher, and names the replacement.
 refuse_launcher() {
   say "$1 belongs to a launcher of other programs. Here one process has all cores of a machine (trainer.cores=N);"
   say "several machines are started by mpirun or srun: trainer/README.md, \"On several machines\""
@@ -56,7 +56,7 @@ done
   say "NEURON_COMPILED_ARTIFACTS is not used: the bundle is worker.rollout.model_path's"
 tools=$(find_tools "${build[@]}")
 
-# The devices are read where the commands read them. Without any the run is for the instance of the port.
+# The commands' own view of the devices. Without any, the run is for the port's instance.
 machine=$("$tools/nxdkit-env" --quiet | sed -n 's/^machine  *//p')
 case $machine in
   'no Neuron devices'*) instance=${instance:-trn1.32xlarge} ;;
@@ -64,7 +64,7 @@ case $machine in
 esac
 say "this machine: $machine; the run is for $instance"
 
-# setting TEXT KEY: the value of KEY in what --print-config has printed; setting TEXT KEY source: where it is from.
+# setting TEXT KEY: the value of KEY in the output of --print-config; setting TEXT KEY source: its source.
 setting() {
   awk -v key="$2" -v what="${3:-value}" '
     { depth = match($0, /[^ ]/) - 1; name = $1; sub(/:$/, "", name); path[depth / 2] = name
@@ -82,7 +82,7 @@ engine=$(setting "$shown" worker.rollout.engine)
 command=$(setting "$shown" worker.rollout.command)
 url=$(setting "$shown" worker.rollout.url)
 own_command() { setting "$(print --config "$here/config_trainium.yaml")" worker.rollout.command; }
-# The port's files name no engine: there is one there.
+# The port's files name no engine: the port has only one.
 if [ "$(setting "$shown" worker.rollout.engine source)" = default ]; then
   say "worker.rollout.engine is not named; taken are vllm and the command of config_trainium.yaml"
   if [ "$command $url" = "null []" ]; then
@@ -103,13 +103,13 @@ case $engine,$(compiled on_device_sampling) in
   *,false) target=(--no-on-device-sampling) ;;
 esac
 train=("$tools/grpo-train" --config "$config" --instance "$instance" "${words[@]}")
-# The engine's program is a matter of the training job alone: one that env starts is not looked for.
+# Only the training job needs the engine's program: a command that begins with env is not looked up.
 unsought=()
 if [ -n "$bundle_only" ] && [ "$engine" != cpu ] && [ "$url" = "[]" ]; then
   [ "$command" != null ] || command=$(own_command)
   unsought=("worker.rollout.command=env $command")
 fi
-# Whether the run fits but for its bundle, and its engine's program is there.
+# Checks that the run fits apart from its bundle, and that its engine's program exists.
 check_run() { "${train[@]}" "${unsought[@]}" worker.rollout.model_path=null --dry-run; }
 make_bundle() {
   local option value words=("${target[@]}" "${compiler[@]}" "${dry[@]}")
@@ -130,7 +130,7 @@ elif [ ${#dry[@]} -gt 0 ]; then
   make_bundle
   exit 0
 else
-  # It says all again when it begins.
+  # Its output is repeated when training begins.
   said=$(check_run 2>&1) || { code=$?; echo "$said" >&2; exit "$code"; }
   say "$bundle is not there and is made first, which may take hours"
   make_bundle

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Sourced by the scripts of this folder: where the commands of nxdkit are.
+# Sourced by the scripts of this folder: finds the commands of nxdkit.
 
-# find_tools [BUILD]: prints the folder of the commands: of BUILD, else of build/release or build/dev,
-# whichever is there first, else where grpo-train is installed.
+# find_tools [BUILD]: prints the folder of the commands: in BUILD, else in build/release or build/dev,
+# the first that exists, else where grpo-train is installed.
 find_tools() {
   local root place
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

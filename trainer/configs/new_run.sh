@@ -5,14 +5,14 @@
 # usage: bash trainer/configs/new_run.sh [OPTION...] MODEL DATA FOLDER
 #   --build DIR    where the commands are (build/release, build/dev, or where they are installed)
 #   --tp N         tensor parallel size of training and of rollout (1)
-#   --bs N         responses that the engine makes at once (16)
+#   --bs N         responses that the engine generates at once (16)
 #   --prompt N     longest prompt, tokens (512)
 #   --response N   longest response, tokens (512)
 #   --dtype D      bf16 or f32 (bf16)
 #   --reward R     math, r1v, dapo, exact, or exec:PROGRAM (math)
 #   --prompt-key K, --answer-key K  columns of the data (prompt, answer)
-# MODEL is a folder, or a name of the hub that its cache has. DATA is a .jsonl, .json, .parquet or .arrow file, a
-# folder of them, such a name (each with @SPLIT, or the split "train"), or exec:COMMAND, which prints JSON Lines.
+# MODEL is a folder, or a hub name in the hub's cache. DATA is a .jsonl, .json, .parquet or .arrow file, a
+# folder of them, a hub name (each with @SPLIT, or the split "train"), or exec:COMMAND, which prints JSON Lines.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=trainer/configs/find_tools.sh
@@ -40,7 +40,7 @@ while [ $# -gt 3 ]; do
 done
 if [ $# -ne 3 ] || [ "${1#-}" != "$1" ]; then usage; fi
 tools=$(find_tools "${build[@]}")
-# The run may begin in another folder: what is here gets its whole path.
+# The run may start in another folder: local paths become absolute.
 whole() {
   if [ -e "${1%%@*}" ]; then
     printf '%s' "$(realpath "${1%%@*}")"

@@ -17,7 +17,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int kPollMilliseconds = 100;  // how late an interruption is seen at most
+constexpr int kPollMilliseconds = 100;  // the latest that an interruption is noticed
 constexpr int kNoPyarrow = 69;          // the exit code of table_rows.py
 
 class Lines {
@@ -35,7 +35,7 @@ class Lines {
       if (waiting[0].revents != 0) NXDKIT_TRY(Read(child));
     }
     if (!rest_.empty()) NXDKIT_TRY(Take(rest_));
-    // Its output has ended: so will it.
+    // Its output has ended: the program will end too.
     while (!child.process.WaitForEnd(std::chrono::milliseconds(kPollMilliseconds)))
       NXDKIT_TRY(Patient(child));
     child.End();
@@ -127,10 +127,10 @@ Status ReadCommandRows(const RowCommand& command, const EachRow& each) {
 
 Status ReadTableRows(const std::string& path, const TableColumns& columns, const EachRow& each) {
   constexpr std::string_view kHint =
-      "python3 -m pip install pyarrow (it is looked for in the packages of the system or of the "
-      "virtual environment, in ~/.local, and in absolute places of PYTHONPATH), or name a program "
+      "python3 -m pip install pyarrow (it is searched in the packages of the system or of the "
+      "virtual environment, in ~/.local, and in absolute paths of PYTHONPATH), or name a program "
       "that prints the rows as JSON Lines: exec:COMMAND";
-  // Isolated: else a json.py of the working directory would run in the place of Python's own.
+  // Isolated: otherwise a json.py in the working directory would replace Python's own.
   RowCommand command = {.words = {"python3", "-I", "-B", "-c", std::string(kTableProgram), path},
                         .source = path,
                         .what = "row"};

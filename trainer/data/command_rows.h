@@ -12,28 +12,28 @@ namespace nxdkit::trainer {
 
 struct RowCommand {
   std::vector<std::string> words;  // words[0]: a path, or a name to find in PATH
-  std::string source;              // what errors are about
-  std::string_view what = "line";  // what a row is there
-  // The time that it may say nothing, or take to end once it has closed its output.
+  std::string source;              // the source named in errors
+  std::string_view what = "line";  // the word for a row of it
+  // The longest time without output, and between closing its output and ending.
   std::chrono::milliseconds patience = std::chrono::hours(1);
 };
 
-// Runs the program with nothing to read, and calls `each` for every line of its output: JSON Lines.
-// It is ended when `each` fails, on Ctrl-C, and with us. kNotFound where there is no such program,
-// kIo with the end of its standard error when it fails or is silent for too long, kLimit for rows
-// of over kMaxRowBytes.
+// Runs the program with empty input, and calls `each` for every line of its output: JSON Lines. The
+// program is killed when `each` fails, on Ctrl-C, and when we end. kNotFound if there is no such
+// program, kIo with the end of its standard error when it fails or is silent for too long, kLimit
+// for rows over kMaxRowBytes.
 Status ReadCommandRows(const RowCommand& command, const EachRow& each);
 
-// The columns of a table that are asked for.
+// The columns to read from a table.
 struct TableColumns {
   std::string prompt, answer;
-  std::vector<std::string> media;   // of these only whether they hold something
+  std::vector<std::string> media;   // tested only for being empty
   std::vector<std::string> others;  // read where the prompt or the answer is missing
 };
 
-// Rows of a parquet or arrow file: a program of ours for python3, which has to have pyarrow. Where
-// the prompt or the answer is missing, all names stand in the rows. kUnsupported without python3 or
-// pyarrow, with what to install.
+// Rows of a parquet or arrow file, read by an embedded python3 program that needs pyarrow. Where
+// the prompt or the answer is missing, all names are in the rows. kUnsupported without python3 or
+// pyarrow, with the packages to install.
 Status ReadTableRows(const std::string& path, const TableColumns& columns, const EachRow& each);
 
 }  // namespace nxdkit::trainer

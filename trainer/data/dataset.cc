@@ -24,7 +24,7 @@ Status RefuseMedia(const Json& row, const std::string& key) {
   return Unsupported("a row with images or videos").member(key);
 }
 
-// `empty`: texts that have no rows are added to it. Tables say how many they have.
+// `empty`: texts without rows are added to it. Tables know their number of rows.
 Status ReadAll(const DataSource& source, const DatasetOptions& options, const EachRow& each,
                std::vector<std::string>& empty) {
   if (source.is_command) {
@@ -32,7 +32,7 @@ Status ReadAll(const DataSource& source, const DatasetOptions& options, const Ea
     return ReadCommandRows({.words = std::move(words), .source = source.path}, each);
   }
   NXDKIT_ASSIGN(const std::vector<std::string> files, ResolveFiles(source));
-  bool any = false;  // of the file's rows
+  bool any = false;  // the file has a row
   const EachRow noted = [&](const Json& row, uint64_t line) {
     any = true;
     return each(row, line);
@@ -106,7 +106,7 @@ class DatasetLoader {
   Result<Dataset> Finish() {
     if (rows_ == 0) return Corrupt("there are no rows");
     if (data_.size() == 0)
-      return BadUsage("no row is left of {}: {} are longer than {} tokens", rows_, data_.dropped_,
+      return BadUsage("no row remains of {}: {} are longer than {} tokens", rows_, data_.dropped_,
                       options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
     data_.fingerprint_ = Fingerprint();
@@ -127,9 +127,8 @@ class DatasetLoader {
     data_.longest_ = std::max(data_.longest_, static_cast<int64_t>(ids.size()));
   }
 
-  // The ids with the longest tail of the last message that fits, found by halving: fewer
-  // characters may now and then take more tokens, so it may be a little shorter than it could be,
-  // never longer.
+  // The ids with the longest tail of the last message that fits, found by bisection: now and then
+  // fewer characters take more tokens, so it may be a little shorter than possible, never longer.
   Result<std::vector<int32_t>> Truncated(std::vector<ChatMessage> messages) const {
     const std::string text = std::move(messages.back().content);
     const auto with = [&](std::string_view content) {
@@ -145,7 +144,7 @@ class DatasetLoader {
                  "{}",
                  best.size(), options_.max_prompt_tokens)
           .hint("raise data.max_prompt_length");
-    size_t fits = points.size(), too_long = 0;  // how many characters are taken off
+    size_t fits = points.size(), too_long = 0;  // characters cut from the front
     while (fits - too_long > 1) {
       const size_t middle = too_long + (fits - too_long) / 2;
       const auto begin = static_cast<size_t>(points[middle].data() - text.data());

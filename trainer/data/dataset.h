@@ -1,4 +1,4 @@
-// Prompts as token ids, and the answers they are graded by.
+// Prompts as token ids, with the answers used to grade them.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace nxdkit::trainer {
 
-// What becomes of a prompt with more than max_prompt_tokens ids. None of them cuts what the chat
-// template puts around the prompt: a prompt without its end is one the model was never shown.
+// The treatment of a prompt with more than max_prompt_tokens ids. None of them cuts the chat
+// template's text around the prompt: the model has never seen a prompt without its end.
 enum class Overlong {
   kDrop,      // the row is left out (filter_overlong_prompts)
   kError,     // the first one is an error, with its line
@@ -23,7 +23,7 @@ enum class Overlong {
 struct DatasetOptions {
   std::string prompt_key = "prompt";
   std::string answer_key = "answer";
-  // Rows in which these hold something are refused: there is text only.
+  // Rows with content in these columns are refused: only text is supported.
   std::string image_key = "images";
   std::string video_key = "videos";
   int64_t max_prompt_tokens = 512;
@@ -31,30 +31,31 @@ struct DatasetOptions {
   ChatOptions chat = {};
 };
 
-// What makes ids of a text. Nothing is owned.
+// The parts that turn text into ids. Nothing is owned.
 struct PromptMaker {
   const Tokenizer* tokenizer = nullptr;
   const ChatTemplate* chat_template = nullptr;
   const PromptFormat* format = nullptr;  // nullptr: the text is the message
 };
 
-// Messages, the last of which is the user's, ready for a response, as the model sees them: the
-// format is around the last one, the chat template around all.
+// Messages, of which the last is the user's, as the model sees them, ready for a response: the
+// format is applied to the last one, the chat template to all.
 Result<std::string> PromptText(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                const ChatOptions& chat);
 // Their ids.
 Result<std::vector<int32_t>> MakePrompt(const PromptMaker& maker, std::vector<ChatMessage> messages,
                                         const ChatOptions& chat);
 
-// Rows in the order of the files. Only ids and answers are kept. Thread-safe once made; move-only.
+// Rows in the order of the files. Only ids and answers are kept. Thread-safe once loaded;
+// move-only.
 class Dataset {
  public:
   // `source` is "PATH", "PATH@SPLIT" or "exec:COMMAND" (source.h). Rows have the columns of the
-  // options, or one of the forms of row_form.h. Errors have file and line, or row. kNotFound for
-  // missing files; kCorrupt where there are no rows at all, for rows without the prompt or the
-  // answer, for NaN, for text or ids that cannot be made, for prompts of no tokens; kUnsupported
-  // for pictures; kLimit for overlong prompts as above, and when the chat template alone is too
-  // long; kUsage when no row is left.
+  // options, or a form of row_form.h. Errors have file and line, or row. kNotFound for missing
+  // files; kCorrupt where there are no rows at all, for rows without the prompt or the answer, for
+  // NaN, for text or ids that cannot be made, for prompts without tokens; kUnsupported for images;
+  // kLimit for overlong prompts as above, and when the chat template alone is too long; kUsage when
+  // no rows remain.
   static Result<Dataset> Load(std::string_view source, const PromptMaker& maker,
                               const DatasetOptions& options);
 
@@ -67,13 +68,13 @@ class Dataset {
   int64_t dropped() const { return dropped_; }      // rows that were too long
   int64_t truncated() const { return truncated_; }  // rows that lost characters
   int64_t longest() const { return longest_; }      // ids of the longest prompt
-  // "Alpaca's: instruction, ... as the prompt": how rows were read that have not the columns of the
-  // options, or whose other columns say otherwise (row_form.h); "" for the others.
+  // "Alpaca's: instruction, ... as the prompt": the form in which rows were read that lack the
+  // columns of the options, or whose other columns contradict them (row_form.h); "" for the others.
   const std::string& read_as() const { return read_as_; }
-  // Texts without rows, among others that have some: the download of one may have been cut short.
+  // Texts without rows, next to others with rows: the download of one may have been cut short.
   const std::vector<std::string>& empty_files() const { return empty_files_; }
-  // "sha256:...", of all ids and answers in their order: two data sets with the same one give the
-  // same training, whatever files they came from.
+  // "sha256:...", over all ids and answers in order: data sets with the same fingerprint give the
+  // same training, whatever their files.
   const std::string& fingerprint() const { return fingerprint_; }
 
  private:

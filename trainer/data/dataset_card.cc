@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kMaxCard = uint64_t{4} << 20;  // bytes
 constexpr std::string_view kFence = "---\n";
 
-// The YAML at its beginning; "" where there is none.
+// The YAML at its beginning; "" if there is none.
 std::string_view FrontMatter(std::string_view text) {
   if (!text.starts_with(kFence)) return "";
   text.remove_prefix(kFence.size());
@@ -66,7 +66,7 @@ Result<std::vector<CardSplit>> SplitsOfCard(const std::string& folder) {
   if (!there) return std::vector<CardSplit>();
   const Result<std::string> text = ReadSmallFile(card, kMaxCard);
   if (!text.ok() && text.error().code() == Errc::kIo) return text.error();
-  // A page that is not the hub's says nothing of splits.
+  // A page that is not a hub card describes no splits.
   if (!text.ok()) return std::vector<CardSplit>();
   const Result<Value> yaml = ParseYaml(FrontMatter(*text));
   const Value* configs =

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/data. What the README.md of a data set of the hub says of its files.
+// PRIVATE to trainer/data. The splits described by the README.md of a data set of the hub.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct CardSplit {
   std::vector<std::string> patterns;  // of paths below the folder: "data/train-*"
 };
 
-// The splits of the configuration named "default", or of the only one; none where there is no card,
-// or it does not say. Source: the YAML between two lines of "---", `configs`, as the hub writes it:
+// The splits of the configuration named "default", or of the only one; empty without a card, or if
+// it lists none. Source: the YAML between two lines of "---", `configs`, as the hub writes it:
 //
 //   configs:
 //   - config_name: default
@@ -24,7 +24,7 @@ struct CardSplit {
 //     - split: train
 //       path: data/train-*
 //
-// kUnsupported for several configurations of which none is the default.
+// kUnsupported for several configurations without a default.
 Result<std::vector<CardSplit>> SplitsOfCard(const std::string& folder);
 
 // The split that a path below the folder belongs to.

@@ -10,7 +10,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr std::string_view kPrompt = "prompt", kAnswer = "answer";  // unless another one is said
+constexpr std::string_view kPrompt = "prompt", kAnswer = "answer";  // unless others are set
 
 Error BadValue(const Json& value, std::string_view key, std::string_view expected) {
   return Corrupt("found {}, expected {}", JsonExcerpt(value), expected).member(key);
@@ -32,7 +32,7 @@ Result<std::string> TextOf(const Json& value, std::string_view key) {
   return value.get<std::string>();
 }
 
-// Answers are texts; numbers are taken as Python would print them.
+// Answers are text; numbers are printed as Python would.
 Result<std::string> AnswerOf(const Json& value, std::string_view key) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer()) return value.dump();
@@ -86,7 +86,8 @@ Result<ChatMessage> MessageOf(const Json& message, std::string_view key) {
     const auto* known =
         std::ranges::find(kRoles, who->get_ref<const std::string&>(), &RoleWord::word);
     if (known == std::end(kRoles))
-      return Unsupported("a message of {}, expected system, user or assistant", JsonExcerpt(*who))
+      return Unsupported("a message of role {}, expected system, user or assistant",
+                         JsonExcerpt(*who))
           .member(key);
     NXDKIT_ASSIGN(std::string text, ContentOf(*what, key));
     return ChatMessage{std::string(known->role), std::move(text)};
@@ -130,7 +131,7 @@ Result<std::string> LastIsAnswer(std::vector<ChatMessage> messages, std::string_
       .member(key);
 }
 
-// A solution at the end is none of the prompt.
+// A solution at the end is not part of the prompt.
 Result<std::vector<ChatMessage>> WithoutSolution(std::vector<ChatMessage> messages,
                                                  std::string_view key) {
   if (messages.back().role == "assistant") messages.pop_back();
@@ -138,7 +139,7 @@ Result<std::vector<ChatMessage>> WithoutSolution(std::vector<ChatMessage> messag
   return messages;
 }
 
-// LLaMA-Factory's column beside the others.
+// LLaMA-Factory's separate column.
 Status AddSystem(const Json& row, std::vector<ChatMessage>& messages) {
   const Json* system = JsonFind(row, "system");
   if (system == nullptr || *system == "") return OkStatus();
@@ -194,7 +195,7 @@ Result<std::string> CompletionAnswer(const Json& row, const RowKeys&) {
   return std::move(messages[0].content);
 }
 
-// Whether the column of prompts is nobody's, and not there.
+// Whether no column of prompts was chosen, and the default one is missing.
 bool HasNoPrompt(const Json& row, const RowKeys& keys) {
   return keys.prompt == kPrompt && !Has(row, kPrompt);
 }
@@ -254,7 +255,7 @@ Result<std::string> AlpacaAnswer(const Json& row, const RowKeys&) {
   return AnswerIn(row, "output");
 }
 
-// The first that fits; the first of all where none does, whose fault is then told.
+// The first match wins; if there is none, the fault of the first form is reported.
 constexpr RowForm kForms[] = {
     {"", "the column of prompts", "", HasColumns, ColumnPrompt, ColumnAnswer},
     {"verl", "prompt as the prompt", "reward_model.ground_truth", IsVerl, ColumnPrompt, VerlAnswer},
@@ -269,12 +270,12 @@ constexpr RowForm kForms[] = {
      AlpacaAnswer},
 };
 
-// Who names a column of answers means no other.
+// A chosen column of answers excludes all others.
 bool MayHave(const Json& row, const RowKeys& keys) {
   return keys.answer == kAnswer || Has(row, keys.answer);
 }
 
-// "" where the columns of the options do not contradict the others of the row.
+// "" if the columns of the options do not contradict the others of the row.
 std::string OtherAnswer(const Json& row, const RowKeys& keys) {
   const Json* truth = GroundTruth(row);
   if (truth == nullptr) return "";

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/data. What a row asks and what its answer is, in the forms that rows have.
+// PRIVATE to trainer/data. The question of a row and its answer, in the known forms of rows.
 #pragma once
 
 #include <string>
@@ -20,25 +20,24 @@ struct RowKeys {
 };
 
 struct RowForm {
-  std::string_view name;         // "Alpaca", as a row of it is called; "" for the columns
-  std::string_view prompt_text;  // how they are had
+  std::string_view name;         // "Alpaca", the name of a form; "" for the columns
+  std::string_view prompt_text;  // how they are formed
   std::string_view answer_text;
   bool (*fits)(const Json& row, const RowKeys& keys);
   Result<std::vector<ChatMessage>> (*prompt)(const Json& row, const RowKeys& keys);
   Result<std::string> (*answer)(const Json& row, const RowKeys& keys);
 };
 
-// How the rows of a data set are read, by its first one: the columns of the options where they are
-// there, and where the column of prompts is not said (it is "prompt") nor there, a form that
-// programs of others have. The column of answers, where the first row has it, is the answer in
-// every form.
+// How the rows of a data set are read, decided by its first row: by the columns of the options if
+// present; if the column of prompts was not chosen (it is "prompt") and is missing, in a form of
+// other programs. The column of answers, if the first row has it, is the answer in every form.
 class RowReading {
  public:
   RowReading(const Json& first_row, const RowKeys& keys);
 
   Result<RowText> Read(const Json& row) const;
-  // "Alpaca's: instruction, ... as the prompt, output as the answer"; "" where the columns are read
-  // and no other of the row says otherwise.
+  // "Alpaca's: instruction, ... as the prompt, output as the answer"; "" if the columns are read
+  // and nothing else in the row contradicts them.
   const std::string& text() const { return text_; }
   std::string_view name() const { return form_->name; }
 
@@ -49,7 +48,7 @@ class RowReading {
   std::string text_;
 };
 
-// The columns that these forms have beside those of the options.
+// The columns that these forms use in addition to those of the options.
 std::vector<std::string> ColumnsOfForms();
 
 }  // namespace nxdkit::trainer

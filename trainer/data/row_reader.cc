@@ -16,13 +16,13 @@ namespace {
 constexpr uint64_t kMaxArrayBytes = uint64_t{4} << 30;
 constexpr size_t kBlockBytes = size_t{1} << 20;
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::string_view kBom = "\xEF\xBB\xBF";  // that some editors write first
+constexpr std::string_view kBom = "\xEF\xBB\xBF";  // some editors write it first
 
 std::string_view WithoutBom(std::string_view text) {
   return text.starts_with(kBom) ? text.substr(kBom.size()) : text;
 }
 
-// A brace alone: the object goes on in the lines below.
+// A brace alone: the object continues on the following lines.
 Status CheckOneLine(std::string_view text, uint64_t line) {
   const size_t first = text.find_first_not_of(kSpace);
   if (text[first] != '{' || text.find_first_not_of(kSpace, first + 1) != std::string_view::npos)
@@ -35,15 +35,15 @@ Status OneRow(std::string_view text, uint64_t line, const EachRow& each) {
   return ReadRow(text, "line", line, each);
 }
 
-// The elements of an array are found by their brackets and quotes, then parsed one by one; what is
-// not JSON in them their parser finds.
+// The elements of an array are located by brackets and quotes, then parsed one by one; their parser
+// finds what is not JSON in them.
 class Array {
  public:
   Array(std::string_view text, const EachRow& each) : text_(text), each_(each) {}
 
   Status Run() {
     Skip();
-    ++at_;  // '[', as the caller has seen
+    ++at_;  // '[', seen by the caller
     Skip();
     if (Peek() == ']') return AfterEnd();
     for (;;) {
@@ -72,10 +72,10 @@ class Array {
   Status AfterEnd() {
     ++at_;
     Skip();
-    return at_ == text_.size() ? OkStatus() : Status(Fail("something follows the array"));
+    return at_ == text_.size() ? OkStatus() : Status(Fail("there is text after the array"));
   }
 
-  // To the ',' or ']' after the element, or the end of the text.
+  // Advances to the ',' or ']' after the element, or to the end of the text.
   void FindEnd() {
     int64_t depth = 0;
     for (; at_ < text_.size(); Step()) {
@@ -87,7 +87,7 @@ class Array {
       if (c == ']' || c == '}') --depth;
     }
   }
-  // To the closing quote.
+  // Advances to the closing quote.
   void SkipString() {
     for (Step(); at_ < text_.size() && text_[at_] != '"'; Step())
       if (text_[at_] == '\\' && at_ + 1 < text_.size()) Step();
@@ -99,7 +99,7 @@ class Array {
   uint64_t line_ = 1;
 };
 
-// The first character that is not white space; 0 when there is none.
+// The first character that is not white space; 0 if there is none.
 Result<char> FirstCharacter(const File& file) {
   std::string block;
   for (uint64_t offset = 0; offset < file.bytes(); offset += block.size()) {
@@ -141,7 +141,7 @@ Status ReadRow(std::string_view text, std::string_view what, uint64_t number, co
         .member(error.member())
         .hint(error.hint());
   };
-  // NaN in a column that is not used is not an error.
+  // NaN in an unused column is not an error.
   const Result<Json> row = ParseJson(text, {.allow_nan = true});
   if (!row.ok()) return at(row.error());
   if (!row->is_object())

@@ -1,5 +1,5 @@
-// Rows of JSON Lines and of JSON arrays, one after the other.
-// PRIVATE header: it gives parsed JSON; include it from .cc files only.
+// Rows of JSON Lines and of JSON arrays, one after the other. PRIVATE header: it exposes parsed
+// JSON; include it from .cc files only.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace nxdkit::trainer {
 
-// Calls `each(row, line)` for every row: a JSON object, and the line it begins in (from 1). A file
-// whose first character is '[' is an array of objects, any other has one object on each line; empty
-// lines count as lines and nothing more. One row is in memory at a time, and of an array the text.
+// Calls `each(row, line)` for every row: a JSON object and the line where it begins (from 1). A
+// file whose first character is '[' is an array of objects, any other file has one object per line;
+// empty lines are only counted. One row is in memory at a time, and the whole text of an array.
 //
-// Errors are in the file with "line N" in the message, those of `each` too. kCorrupt for text that
+// Errors, those of `each` too, name the file, with "line N" in the message. kCorrupt for text that
 // is not JSON and for rows that are not objects, kLimit for rows over 64 MiB and arrays over 4 GiB.
 using EachRow = std::function<Status(const Json& row, uint64_t line)>;
 Status ReadRows(const std::string& path, const EachRow& each);

@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kMaxRows = std::numeric_limits<uint32_t>::max();
 constexpr size_t kMaxJsonBytes = 4096;
 
-// Uniform in [0, bound), by Lemire's method; what would favour some numbers is drawn again.
+// Uniform in [0, bound), by Lemire's method; draws that would favour some numbers are repeated.
 uint32_t DrawBelow(PhiloxKey key, uint64_t epoch, uint32_t place, uint32_t bound) {
   const uint32_t unfair = -bound % bound;
   for (uint32_t attempt = 0;; ++attempt) {
@@ -55,7 +55,7 @@ std::vector<uint32_t> EpochOrder(uint32_t rows, uint64_t seed, uint64_t epoch) {
 }
 
 std::string PositionToJson(const DataPosition& position) {
-  // The seed as text: JSON numbers are not good for 64 bits everywhere.
+  // The seed as text: not all JSON readers keep 64 bits of a number.
   return DumpPython({{"seed", std::to_string(position.seed)},
                      {"shuffle", position.shuffle},
                      {"epoch", position.epoch},

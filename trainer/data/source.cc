@@ -16,7 +16,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr size_t kMaxFiles = 100'000;
-constexpr int kMaxDepth = 3;  // of folders in a data set
+constexpr int kMaxDepth = 3;  // nesting of folders in a data set
 
 struct SplitWord {
   std::string_view word;
@@ -28,13 +28,13 @@ constexpr SplitWord kSplitWords[] = {
     {"valid", "validation"}, {"dev", "validation"}, {"validation", "validation"},
 };
 
-// The name that stands for all words of a split; other names stand for themselves.
+// The canonical name of a split with several names; other names stand for themselves.
 std::string_view SplitOf(std::string_view word) {
   const auto* row = std::ranges::find(kSplitWords, word, &SplitWord::word);
   return row == std::end(kSplitWords) ? word : row->split;
 }
 
-// The split that a file name tells, by a word of its own: "gsm8k-test-0.jsonl", not "latest.jsonl".
+// The split in a file name, as a word of its own: "gsm8k-test-0.jsonl", not "latest.jsonl".
 std::optional<std::string_view> SplitInName(std::string_view name, std::string_view wanted) {
   name = name.substr(0, name.rfind('.'));
   for (size_t i = 0; i < name.size();) {
@@ -72,7 +72,7 @@ Status CheckKind(const std::string& path) {
           "exec:COMMAND");
 }
 
-// Hidden files, documentation, and what `datasets` writes beside its files are not data.
+// Hidden files, documentation, and the files that `datasets` adds are not data.
 bool IsAside(const std::string& name) {
   constexpr std::string_view kBeside[] = {"dataset_info.json", "dataset_infos.json",
                                           "dataset_dict.json", "state.json"};
@@ -80,7 +80,7 @@ bool IsAside(const std::string& name) {
          std::ranges::find(kBeside, name) != std::end(kBeside);
 }
 
-// Names below the folder: its own files, and, `deep`, those of the folders in it.
+// Names below the folder: its own files and, up to depth `deep`, those of its subfolders.
 Status AddNames(const std::string& folder, const std::string& prefix, int deep,
                 std::vector<std::string>& names) {
   NXDKIT_ASSIGN(const std::vector<std::string> here, ListFolder(JoinPath(folder, prefix)));
@@ -105,7 +105,7 @@ Result<std::vector<std::string>> Names(const std::string& folder) {
   return names;
 }
 
-// What lies there, for a message: "train: 3 files, test: 1 file".
+// The splits found, for a message: "train: 3 files, test: 1 file".
 std::string SplitsText(const std::map<std::string, std::vector<std::string>>& splits) {
   std::vector<std::string> parts;
   for (const auto& [split, files] : splits)
@@ -117,10 +117,9 @@ std::string SplitsText(const std::map<std::string, std::vector<std::string>>& sp
 Error NoSuchSplit(const DataSource& source,
                   const std::map<std::string, std::vector<std::string>>& splits) {
   return Error(Errc::kNotFound,
-               splits.empty()
-                   ? fmt::format("no data files are there: .jsonl, .json, .parquet, .arrow")
-                   : fmt::format("nothing is of the split '{}'; there are {}", source.split,
-                                 SplitsText(splits)))
+               splits.empty() ? fmt::format("found no data files: .jsonl, .json, .parquet, .arrow")
+                              : fmt::format("there is no split '{}'; there are {}", source.split,
+                                            SplitsText(splits)))
       .in(source.path);
 }
 
@@ -131,11 +130,11 @@ Result<std::vector<std::string>> FolderFiles(const DataSource& source, const std
   NXDKIT_ASSIGN(const auto card, SplitsOfCard(folder));
   for (const std::string& name : names) {
     const auto said = card.empty() ? SplitInName(name, source.split) : SplitOfCard(card, name);
-    if (!card.empty() && !said) continue;  // of no split that the card tells
+    if (!card.empty() && !said) continue;  // in no split of the card
     NXDKIT_TRY(CheckKind(JoinPath(folder, name)));
     splits[std::string(SplitOf(said.value_or("")))].push_back(JoinPath(folder, name));
   }
-  // Files without a word for it are of the split "train", where no file has one.
+  // If no file name contains a split, all files belong to "train".
   if (splits.size() == 1 && splits.contains("")) {
     auto plain = splits.extract("");
     plain.key() = "train";
@@ -165,7 +164,7 @@ Result<DataSource> ParseDataSource(std::string_view text) {
     source.path = text.substr(0, at);
     source.split = text.substr(at + 1);
   }
-  // What is left of several is a path with one, or a name of the hub with its revision.
+  // With several '@', the rest must be an existing path, or a hub name with its revision.
   const bool one = source.path.find('@') == std::string::npos || !IsMissing(source.path) ||
                    hf::IsHubName(source.path);
   if (source.path.empty() || source.split.empty() || !one)

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/data. The text of table_rows.py, so that it is wherever this program is.
+// PRIVATE to trainer/data. The text of table_rows.py, embedded so that this program needs no file.
 #pragma once
 
 namespace nxdkit::trainer {

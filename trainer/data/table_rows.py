@@ -1,13 +1,13 @@
 """The rows of a parquet or arrow file as JSON Lines, for the trainer:
 python3 -I -c TEXT FILE PROMPT ANSWER COUNT MEDIA... OTHER...
 
-Only the columns that are named are read: the prompt, the answer, COUNT that may hold pictures, and, where the
-prompt or the answer is missing, the others; the rows have the names of all that is there too then. Exit code
-69: there is no pyarrow.
+Only the named columns are read: the prompt, the answer, COUNT that may hold images, and, if the prompt or the
+answer is missing, the others; then the rows also contain the names of all existing columns. Exit code 69: there
+is no pyarrow.
 
-Isolated (-I), so that no module of the working directory is taken for one of these. What -I leaves out beside
-that is where pyarrow may be, and is looked at last: absolute places of PYTHONPATH, and the user's own packages
-unless PYTHONNOUSERSITE is set. Relative places (of PYTHONUSERBASE too) are of the working directory.
+Isolated (-I), so that no module of the working directory replaces one of these. -I also leaves out places where
+pyarrow may be; they are searched last: absolute paths of PYTHONPATH, and the user's own packages unless
+PYTHONNOUSERSITE is set. Relative paths (in PYTHONUSERBASE too) would be in the working directory.
 """
 
 import decimal
@@ -17,7 +17,7 @@ import site
 import sys
 
 sys.path += [place for place in os.environ.get("PYTHONPATH", "").split(":") if place.startswith("/")]
-# In a virtual environment they count only where it says so.
+# In a virtual environment they are used only if it is configured so.
 if sys.prefix == sys.base_prefix and not os.environ.get("PYTHONNOUSERSITE"):
     if os.path.isabs(site.getuserbase()):
         site.addsitedir(site.getusersitepackages())
@@ -41,7 +41,7 @@ def arrow_batches(path):
 
 
 def batches(path, wanted):
-    """The names of all columns, and batches that have those that are wanted."""
+    """The names of all columns, and batches with the wanted ones."""
     if path.endswith(".parquet"):
         file = pyarrow.parquet.ParquetFile(path)
         names = file.schema_arrow.names
@@ -51,7 +51,7 @@ def batches(path, wanted):
 
 
 def plain(value):
-    """What JSON has no form for: a picture's bytes, a date."""
+    """Values that JSON cannot represent: an image's bytes, a date."""
     return str(value) if isinstance(value, decimal.Decimal) else {"type": type(value).__name__}
 
 
@@ -70,7 +70,7 @@ def main(path, prompt, answer, count, *more):
             row = {name: None for name in others}
             for name, column in columns.items():
                 value = column[i].as_py()
-                # Of pictures only whether there are any is asked for.
+                # For images, only whether there are any.
                 row[name] = value if name not in media else [0] if value else None
             print(json.dumps(row, default=plain))
     sys.stdout.flush()

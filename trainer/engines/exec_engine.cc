@@ -23,13 +23,14 @@ constexpr int kPollMilliseconds = 100;
 constexpr std::chrono::milliseconds kProgramGrace{15000};
 constexpr std::chrono::milliseconds kHungGrace{200};
 constexpr size_t kMostShown = 300;
-constexpr double kUntold = 0.1;  // seconds of a reload that no told part has, and that are told
+constexpr double kLeastUnreported =
+    0.1;  // least seconds outside the reported parts of a reload to report
 
 std::string LineOf(const Json& message) {
   return message.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
-// The program, and what is said and heard.
+// The program, and the messages exchanged with it.
 class Talk {
  public:
   explicit Talk(Child child) : child_(std::move(child)) {}
@@ -41,7 +42,8 @@ class Talk {
     watch_ = Stopwatch();
   }
 
-  // The next line. kIo when the program ends, is silent for `seconds`, or says what is not JSON.
+  // The next line. kIo when the program ends, is silent for `seconds`, or writes something that is
+  // not JSON.
   Result<Json> Hear(double seconds, const std::function<Status()>& poll) {
     while (true) {
       if (const size_t end = heard_.find('\n', looked_); end != std::string::npos) {
@@ -69,10 +71,11 @@ class Talk {
   static Result<Json> Parse(const std::string& line) {
     Result<Json> json = ParseJson(line);
     if (json.ok() && json->is_object()) return json;
-    return Failed("says what is not a JSON object: " + EscapeControl(line.substr(0, kMostShown)));
+    return Failed("writes something that is not a JSON object: " +
+                  EscapeControl(line.substr(0, kMostShown)));
   }
 
-  // False when there is nothing more to hear.
+  // False when there is nothing more to read.
   bool Exchange() {
     pollfd waiting[] = {{child_.out.fd(), POLLIN, 0},
                         {said_.empty() ? -1 : child_.in.fd(), POLLOUT, 0}};
@@ -80,7 +83,7 @@ class Talk {
     if (waiting[1].revents != 0) {
       const ssize_t written = WriteQuietly(child_.in.fd(), said_);
       if (written > 0) said_.erase(0, static_cast<size_t>(written));
-      // It does not listen any more; what it still says is heard.
+      // It no longer reads its input; its remaining output is read.
       if (written < 0 && errno == EPIPE) said_.clear();
     }
     if (waiting[0].revents == 0) return true;
@@ -96,8 +99,8 @@ class Talk {
   Child child_;
   std::string said_, heard_;
   bool hung_ = false;
-  size_t looked_ = 0;  // bytes of heard_ without the end of a line
-  Stopwatch watch_;    // since something was said or heard
+  size_t looked_ = 0;  // bytes of heard_ searched without a line's end
+  Stopwatch watch_;    // since the last bytes written or read
 };
 
 class ExecEngine : public RolloutEngine {
@@ -124,7 +127,7 @@ class ExecEngine : public RolloutEngine {
     if (!talk_) return Error(Errc::kInternal, "nothing is loaded that could generate");
     NXDKIT_TRY(CheckRequests(requests, facts_));
     Result<Generated> generated = AskAll(requests, hooks);
-    // What it still has to say would be taken for answers to the next requests.
+    // The rest of its output would be taken for answers to the next requests.
     if (!generated.ok()) talk_.reset();
     return generated;
   }
@@ -147,7 +150,7 @@ class ExecEngine : public RolloutEngine {
     return OkStatus();
   }
 
-  // One question, one answer.
+  // One request, one answer.
   Result<Json> Ask(const Json& question, double seconds, const std::function<Status()>& poll) {
     talk_->Say(question);
     return Hear(seconds, poll);
@@ -184,14 +187,14 @@ class ExecEngine : public RolloutEngine {
     if (other().parameters.empty()) return OkStatus();
     NXDKIT_ASSIGN(const Json said, Ask({{"op", "digests"}}, other().answer_seconds, poll));
     const Json* digests = JsonFind(said, "digests");
-    if (!digests || digests->is_null()) return OkStatus();  // it cannot tell
+    if (!digests || digests->is_null()) return OkStatus();  // it cannot report them
     NXDKIT_ASSIGN(const auto answered, vllm::ReadDigests(*digests));
     NXDKIT_TRY(ProveParameters(other(), answered, facts_));
     facts_.seconds["check"] = watch.Lap();
     return OkStatus();
   }
 
-  // The parts of a reload that the program tells; what is left of `all` is "reload".
+  // The parts of a reload that the program reports; the rest of `all` is "reload".
   Status TakeSeconds(const Json& loaded, double all) {
     const Json* told = JsonFind(loaded, "seconds");
     const Json none = Json::object();
@@ -207,7 +210,7 @@ class ExecEngine : public RolloutEngine {
       facts_.seconds[part] = seconds;
       rest -= seconds;
     }
-    if (told->empty() || rest > kUntold) facts_.seconds["reload"] += std::max(rest, 0.0);
+    if (told->empty() || rest > kLeastUnreported) facts_.seconds["reload"] += std::max(rest, 0.0);
     return OkStatus();
   }
 
@@ -244,7 +247,7 @@ class ExecEngine : public RolloutEngine {
       const Result<int64_t> id = JsonInt(answer, "id");
       if (!id.ok() || *id < 0 || *id >= std::ssize(groups) || answered[static_cast<size_t>(*id)])
         return Unusable(
-            Corrupt("an answer to a request that was not asked: {}", JsonExcerpt(answer)));
+            Corrupt("an answer to a request that was not sent: {}", JsonExcerpt(answer)));
       const RequestGroup& group = groups[static_cast<size_t>(*id)];
       answered[static_cast<size_t>(*id)] = true;
       auto responses = ReadSamples(answer, requests.subspan(group.first, group.count));

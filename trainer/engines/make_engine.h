@@ -5,7 +5,7 @@
 
 namespace nxdkit::trainer {
 
-// Of this project, of a vLLM server, of any program that speaks JSON Lines; README.md here.
+// This project's engine, a vLLM server, or any program that speaks JSON Lines; README.md here.
 Result<std::unique_ptr<RolloutEngine>> MakeEngine(EngineKind kind);
 
 }  // namespace nxdkit::trainer

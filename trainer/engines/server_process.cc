@@ -18,7 +18,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr auto kServerGrace = std::chrono::seconds(30);
-constexpr auto kServerRest = std::chrono::seconds(2);  // for what it has left
+constexpr auto kServerRest = std::chrono::seconds(2);  // for its remaining output
 
 void Fill(std::string& word, std::string_view name, const std::string& value) {
   for (size_t at = word.find(name); at != std::string::npos; at = word.find(name, at)) {
@@ -87,8 +87,8 @@ Result<ServerProcess> ServerProcess::Start(const std::vector<std::string>& comma
   return ServerProcess(std::move(process), std::move(keeper));
 }
 
-// Only the server itself is asked: its own processes, asked at the same time, would be gone when it
-// wants to end them in order, and it would leave shared memory behind (vLLM 0.32).
+// Only the server itself is asked: its own processes, asked at the same time, would be gone before
+// it could stop them in order, and it would leave shared memory behind (vLLM 0.32).
 ServerProcess::~ServerProcess() {
   if (process_.pid() < 0) return;  // moved from
   if (!process_.HasEnded()) ::kill(process_.pid(), SIGTERM);

@@ -21,16 +21,16 @@ namespace {
 constexpr auto kBetweenAsking = std::chrono::milliseconds(200);
 constexpr double kHealthSeconds = 10;
 constexpr int64_t kMostThreads = 256;
-constexpr int kMostTries = 2;  // of one group of requests, while the server is healthy
+constexpr int kMostTries = 2;  // per group of requests, while the server is healthy
 
-// What a server can do, found by asking: the same version may have been started in several ways.
+// Features of a server, found by asking: the same version may have been started in several ways.
 struct Abilities {
   std::string version;
   bool reloads = false;
   VllmEndpoint endpoint = VllmEndpoint::kCompletions;
 };
 
-// A token with its log-probability has some 100 bytes, and its text.
+// A token with its log-probability takes some 100 bytes, plus its text.
 uint64_t MostAnswerBytes(std::span<const RolloutRequest> requests, int64_t seq_len) {
   constexpr uint64_t kOfAToken = 512;
   return vllm::kMostAnswerBytes + requests.size() * static_cast<uint64_t>(seq_len) * kOfAToken;
@@ -49,7 +49,7 @@ class VllmEngine : public RolloutEngine {
     facts_.seq_len = other().seq_len;
     const Status taken = Take();
     server_.poll = nullptr;  // it is the caller's
-    // A server whose answers make no sense has failed as one that gives none.
+    // A server whose answers are invalid has failed like one that does not answer.
     if (!taken.ok() && taken.error().code() == Errc::kCorrupt)
       return Error(Errc::kIo, taken.error().ToString());
     NXDKIT_TRY(taken);
@@ -86,7 +86,7 @@ class VllmEngine : public RolloutEngine {
   const OtherEngine& other() const { return options_.other; }
   bool is_ours() const { return other().url.empty(); }
 
-  // Requests, so that not more than in_flight sequences are made at a time.
+  // The number of concurrent requests that keeps the sequences within in_flight.
   int AtATime(const std::vector<RequestGroup>& groups) const {
     size_t largest = 1;
     for (const RequestGroup& group : groups) largest = std::max(largest, group.count);
@@ -94,7 +94,7 @@ class VllmEngine : public RolloutEngine {
     return static_cast<int>(std::clamp<int64_t>(requests, 1, kMostThreads));
   }
 
-  // The weights of options_ into the server, and the proof.
+  // Loads the weights of options_ into the server, with proof.
   Status Take() {
     started_ = false;
     if (process_ && (!abilities_.reloads || process_->HasEnded())) {
@@ -105,14 +105,13 @@ class VllmEngine : public RolloutEngine {
     if (!process_) NXDKIT_TRY(BringUp());
     if (started_) return Prove();
     const Status replaced = Replace();
-    // Whatever it was: what such a server answers from now on means nothing, and a new one may be
-    // right.
+    // For any other failure the server cannot be trusted from now on, and a new one may work.
     if (!is_ours() || replaced.ok() || replaced.error().code() == Errc::kInterrupted)
       return replaced;
     return Error(Errc::kIo, replaced.error().ToString());
   }
 
-  // A server that answers, with the weights of options_ if it is ours.
+  // Makes sure that a server answers, with the weights of options_ if it is ours.
   Status BringUp() {
     const Stopwatch watch;
     if (is_ours()) {
@@ -160,7 +159,7 @@ class VllmEngine : public RolloutEngine {
     NXDKIT_ASSIGN(const bool tokens, vllm::HasEndpoint(server_, PathOf(VllmEndpoint::kTokens)));
     abilities_.endpoint = tokens ? VllmEndpoint::kTokens : VllmEndpoint::kCompletions;
     NXDKIT_ASSIGN(abilities_.reloads, vllm::CanReload(server_));
-    // What cannot be proved, a bundle among it, is not exchanged while the server runs.
+    // Weights that cannot be proved, such as a bundle, are not replaced while the server runs.
     const bool predicted = !other().parameters.empty();
     abilities_.reloads = abilities_.reloads && predicted && !other().starts_anew;
     if (abilities_.reloads) NXDKIT_TRY(LookAtParameters());
@@ -179,8 +178,8 @@ class VllmEngine : public RolloutEngine {
     return lacks && other().starts_anew ? vllm::AskChecksumsOfWorkers(server_) : answered;
   }
 
-  // Before anything is changed in it: another number of ranks or another model is not stale
-  // weights.
+  // Called before anything in it is changed: another number of ranks or another model is not the
+  // same as stale weights.
   Status LookAtParameters() {
     const auto answered = vllm::AskChecksums(server_);
     abilities_.reloads = answered.ok();
@@ -199,14 +198,14 @@ class VllmEngine : public RolloutEngine {
     return OkStatus();
   }
 
-  // New weights into a server that runs.
+  // Loads new weights into a running server.
   Status Replace() {
     if (!abilities_.reloads)
       return Unsupported("the server cannot be given new weights while it runs")
           .in(server_.url)
           .hint(
-              "start it with VLLM_SERVER_DEV_MODE=1, or give worker.rollout.command, which is "
-              "started anew for every version of the weights");
+              "start it with VLLM_SERVER_DEV_MODE=1, or set worker.rollout.command, which is "
+              "restarted for every version of the weights");
     Stopwatch watch;
     NXDKIT_TRY(vllm::Pause(server_));
     facts_.seconds["pause"] = watch.Lap();
@@ -215,8 +214,8 @@ class VllmEngine : public RolloutEngine {
     return Prove();
   }
 
-  // What the server can show, and what it is called from now on. A paused one is resumed only after
-  // that.
+  // Proves the parameters that the server can show, and sets its new name. A paused one is resumed
+  // only after that.
   Status Prove() {
     Stopwatch watch;
     if (abilities_.reloads || other().starts_anew) {
@@ -244,7 +243,7 @@ class VllmEngine : public RolloutEngine {
     return ProveParameters(other(), *answered, facts_);
   }
 
-  // Of a server that was started on the weights, where its command says what it is to be called.
+  // Checks the name of a server that was started on the weights, if its command sets it.
   Status CheckName() {
     const auto says = [](const std::string& word) { return word.find("{name}") != word.npos; };
     if (std::ranges::none_of(other().command, says)) return OkStatus();
@@ -256,8 +255,9 @@ class VllmEngine : public RolloutEngine {
         .in(server_.url);
   }
 
-  // The first request takes seconds; and it tells the version that tokens carry. It asks for what
-  // the others will ask for: a server that refuses that is not found out after a step's waiting.
+  // The first request takes seconds, and it reveals the version that tokens carry. It asks for
+  // everything that later requests ask for: a server that refuses it is found now, not after a
+  // step's wait.
   Status AskOneToken() {
     RolloutRequest request{.prompt = {0}, .sampling = {.max_tokens = 1}};
     request.sampling.log_probs = other().tells_log_probs;
@@ -273,7 +273,7 @@ class VllmEngine : public RolloutEngine {
     const Json body = GenerateBody(abilities_.endpoint, requests, other().seq_len, id);
     NXDKIT_ASSIGN(const Json answer, vllm::Ask(server, PathOf(abilities_.endpoint), body.dump(),
                                                MostAnswerBytes(requests, other().seq_len)));
-    // A server whose answers make no sense has failed as one that gives none.
+    // A server whose answers are invalid has failed like one that does not answer.
     const auto failed = [&](const Error& error) {
       return Error(Errc::kIo, "the server's answer cannot be used: " + error.ToString())
           .in(server.url);
@@ -289,8 +289,8 @@ class VllmEngine : public RolloutEngine {
     return responses;
   }
 
-  // Tried again only while the server says that it is healthy; else it is a matter for who started
-  // it.
+  // Repeated only while the server reports that it is healthy; otherwise whoever started it
+  // decides.
   Result<std::vector<RolloutResponse>> AskGroup(std::span<const RolloutRequest> requests,
                                                 const std::function<Status()>& poll) const {
     vllm::Server server = server_;
@@ -309,7 +309,7 @@ class VllmEngine : public RolloutEngine {
   vllm::Server server_;
   std::optional<ServerProcess> process_;
   bool probed_ = false;   // the server, for abilities_
-  bool started_ = false;  // by the loading under way: on its weights
+  bool started_ = false;  // by the load in progress: on its weights
   Abilities abilities_;
   EngineFacts facts_;
 };

@@ -1,5 +1,5 @@
-// PRIVATE to trainer/engines. Rollout by a vLLM server: one that runs, or one that is started and
-// ended here. How weights get into it, and what proves that they did, is in README.md here.
+// PRIVATE to trainer/engines. Rollout by a vLLM server: a running one, or one that is started and
+// stopped here. README.md here explains how weights get into it, and what proves it.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// What both endpoints call by the same names.
+// The fields with the same names at both endpoints.
 Json SamplingFields(const RolloutRequest& first, size_t samples, int64_t seq_len) {
   const SamplingParams& sampling = first.sampling;
   const int64_t most = std::min(sampling.max_tokens, seq_len - std::ssize(first.prompt));
@@ -60,7 +60,7 @@ Result<std::vector<float>> LogProbsOfTokens(const Json& choice) {
 Status CheckVersions(const Json& choice, const std::string& version) {
   if (version.empty()) return OkStatus();
   const Json* versions = JsonFind(choice, "weight_versions");
-  if (!versions || versions->is_null()) return OkStatus();  // it does not tell
+  if (!versions || versions->is_null()) return OkStatus();  // it does not report them
   if (!versions->is_array()) return Corrupt("weight_versions are {}", JsonTypeText(*versions));
   for (const Json& span : *versions) {
     NXDKIT_ASSIGN(const std::string made, JsonString(span, "version"));

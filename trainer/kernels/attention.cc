@@ -2,13 +2,13 @@
 
 #include <cmath>
 
-#include "trainer/kernels/attention_parts.h"
+#include "trainer/kernels/attention_family.h"
 
 namespace nxdkit::trainer {
 namespace {
 
-// One row. Scores become exponents, then weights: zero up to `end` where the row sees nothing.
-// Returns the log of the sum.
+// One row. Scores become exponentials, then weights, with zeros up to `end` where the row sees
+// nothing. Returns the log of the sum.
 NXDKIT_CLONES float Weigh(float* scores, const Seen& seen, int64_t end, float scale) {
   float* const before = scores + seen.prefix_from;
   float* const own = scores + seen.own_from;
@@ -52,7 +52,7 @@ struct Workspace {
   }
 };
 
-// Rows [first, first + rows) of a member, of one head.
+// Rows [first, first + rows) of a member, for one head.
 template <typename Type>
 void ForwardTile(const AttentionShape& shape, const Workspace<Type>& w, const Member& member,
                  int64_t head, int64_t first, int64_t rows, const float* q, float* out,

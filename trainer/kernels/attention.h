@@ -1,8 +1,9 @@
 // Causal grouped-query attention over packed sequences, without dropout: softmax(q k^T / sqrt(D))
-// v. A sequence may continue another one: so the answers to one prompt share a single copy of it.
+// v. A sequence may continue another one, so that the answers to one prompt share a single copy of
+// it.
 //
 // Scores are computed a few rows at a time, and again in the backward pass; nothing of size T x T
-// is kept, and of the future only what shares a tile with the past is computed.
+// is kept, and future tokens are computed only where they share a tile with the past.
 #pragma once
 
 #include <cstddef>
@@ -14,37 +15,37 @@
 
 namespace nxdkit::trainer {
 
-// scores [count]: all that a query may see. Leaves exp(score - lse) and returns lse, the log of the
-// sum of exponents.
+// scores [count]: those of all visible tokens. Leaves exp(score - lse) and returns lse, the log of
+// the sum of exponentials.
 float Softmax(float* scores, int64_t count);
 
 struct AttentionShape {
   int64_t heads = 0;     // query heads of this rank
   int64_t kv_heads = 0;  // divides heads; query head h meets key head h / (heads / kv_heads)
   int64_t width = 0;     // D, even
-  // Floats from token to token.
+  // Distance between tokens, in floats.
   int64_t q_stride = 0;
   int64_t k_stride = 0;
   int64_t v_stride = 0;
   int64_t out_stride = 0;
-  // kBF16: the operands of the products are rounded to it; sums and softmax are f32.
+  // kBF16: the operands of the products are rounded to bf16; sums and softmax are f32.
   Dtype compute = Dtype::kF32;
-  // A token sees this many tokens of the past, itself included; 0: all.
+  // The number of past tokens that a token sees, itself included; 0: all.
   int64_t window = 0;
 };
 
 // Sequence s holds tokens [starts[s], starts[s + 1]). They also see all tokens of sequence
-// parents[s], unless that is -1: an earlier one, without a parent of its own. Empty: all are -1.
+// parents[s], an earlier one without a parent of its own, unless that is -1. Empty: all are -1.
 struct Sequences {
   std::span<const int32_t> starts;   // [sequences + 1]
   std::span<const int32_t> parents;  // [sequences]
 };
 
-// Memory of the loops, kept between calls: a part for each thread.
+// Memory of the loops, kept between calls: one buffer per thread.
 using AttentionScratch = std::vector<std::vector<std::byte>>;
 
-// q, k, v point to the first head of the first token. out [T, heads, D]; lse [T, heads] (log of the
-// sum of exponents of the scaled scores) is kept for the backward pass.
+// q, k, v point to the first head of the first token. out [T, heads, D]; lse [T, heads] (the log of
+// the sum of exponentials of the scaled scores) is kept for the backward pass.
 void AttentionForward(const AttentionShape& shape, const Sequences& sequences, const float* q,
                       const float* k, const float* v, float* out, float* lse,
                       AttentionScratch& scratch);

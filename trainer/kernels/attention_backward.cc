@@ -5,14 +5,14 @@
 #include <cmath>
 #include <tuple>
 
-#include "trainer/kernels/attention_parts.h"
+#include "trainer/kernels/attention_family.h"
 
 namespace nxdkit::trainer {
 namespace {
 
 constexpr int64_t kBlock = 96;  // query rows whose weights are held at once: whole tiles
 
-// scores -> weights, dweights -> gradient of the scores, of the columns that the row sees.
+// scores -> weights, dweights -> gradient of the scores, for the columns that the row sees.
 NXDKIT_CLONES void Gradient(float* scores, float* dweights, int64_t count, float scale, float lse,
                             float dot) {
   for (int64_t i = 0; i < count; ++i) {
@@ -25,7 +25,7 @@ NXDKIT_CLONES float RowDot(const float* a, const float* b, int64_t count) {
   return Dot(a, b, count);
 }
 
-// Rows of a product as the transposed side of another: pairs of rows, column by column.
+// Rows of a product in the layout of another's transposed operand: pairs of rows, column by column.
 void Transpose(F32, const float* rows, int64_t, int64_t columns, float* to) {
   std::copy_n(rows, columns, to);
 }
@@ -49,7 +49,7 @@ struct Workspace {
   Element *q_panels = nullptr, *dout_panels = nullptr;  // [panel of D]: b [block, D]
   float *scores = nullptr, *dweights = nullptr;         // [6, stride]
   Element *weights = nullptr, *dscores = nullptr;       // the same, as operands
-  // The same of all rows of the block, as the transposed side of dv and dk.
+  // The same for all rows of the block, as transposed operands of dv and dk.
   Element *weights_t = nullptr, *dscores_t = nullptr;
   float* dq = nullptr;  // [6, wide]
   int64_t stride = 0;
@@ -113,8 +113,8 @@ class HeadBackward {
     AddTransposed(member, first, rows, w_.weights_t, w_.dout_panels, w_.dvalues);
   }
 
-  // Rows [r, r + rows) of the block that begins at `first`; what is not seen is zero up to
-  // `columns`.
+  // Rows [r, r + rows) of the block that begins at `first`; zero up to `columns` where nothing is
+  // seen.
   void Tile(const Member& member, int64_t first, int64_t r, int64_t rows, int64_t columns) {
     const int64_t visible = first + r + rows;
     const int64_t t = member.start + first + r;
@@ -165,7 +165,7 @@ class HeadBackward {
     }
   }
 
-  // Of rows [from, rows), the first that see these columns.
+  // Adds rows [from, rows), of which `from` is the first that sees these columns.
   void AddColumns(int64_t column, int64_t to, int64_t count, int64_t from, int64_t rows,
                   const Element* rows_t, const Element* panels, float* sums) {
     const TileRows<Type> a{rows_t + from * w_.stride + column * Type::kStep, Type::kStep,

@@ -21,7 +21,7 @@ void AddRowSums(int64_t tokens, int64_t width, int64_t stride, const uint16_t* b
 void Narrow(int64_t size, const float* from, uint16_t* to);  // to bf16, to nearest even
 
 // SwiGLU: act [T, I] = silu(gate) * up; gate_up [T, 2 I] holds [gate | up] per token. Out is float,
-// or uint16_t: rounded to bf16, for what is an operand of a product next.
+// or uint16_t: rounded to bf16, for operands of a following product.
 template <typename Out>
 void SwigluForward(int64_t tokens, int64_t width, const float* gate_up, Out* act);
 // dact [T, I] -> dgate_up [T, 2 I], set.
@@ -29,9 +29,9 @@ template <typename Out>
 void SwigluBackward(int64_t tokens, int64_t width, const float* dact, const float* gate_up,
                     Out* dgate_up);
 
-// Vocabulary-parallel token embedding: this rank holds rows [first_row, first_row + rows) of it.
-// out [T, H]: the token's row where this rank holds it, zero elsewhere; the sum over the ranks is
-// the embedding. weight [rows, H], f32 or bf16.
+// Vocabulary-parallel token embedding: this rank holds its rows [first_row, first_row + rows). out
+// [T, H]: the token's row where this rank holds it, zero elsewhere; the sum over the ranks is the
+// embedding. weight [rows, H], f32 or bf16.
 void EmbeddingForward(std::span<const int32_t> ids, int64_t first_row, int64_t rows, int64_t width,
                       Dtype dtype, const void* weight, float* out);
 

@@ -35,11 +35,12 @@ NXDKIT_INLINE void LoadElements(const uint16_t* from, typename V::Floats& to) {
   std::memcpy(&to, &words, sizeof to);
 }
 
-// Vectors of positions, or of values, at once: kMaxRows rows of them fit the registers.
+// Vectors of positions, or of values, processed at once: kMaxRows rows of them fit the registers.
 template <typename V>
 constexpr int64_t kAtOnce = std::is_same_v<V, Wide> ? 4 : 2;
 
-// scores of kVectors vectors of positions, whole blocks, for each row: a chain over D for each.
+// Scores of kVectors vectors of positions, whole blocks, for each row: one chain over D per
+// position.
 template <typename V, int64_t kRows, int64_t kVectors, typename Element>
 NXDKIT_INLINE void ScoreVectors(const QueryRow* rows, const Element* keys, int64_t width,
                                 float scale, float* scores, int64_t stride) {
@@ -99,7 +100,7 @@ NXDKIT_INLINE void Mix(const float* probabilities, int64_t stride, const Element
     MixVectors<V, kRows, 1>(probabilities, stride, values + d, wide, first, end, sums + d);
 }
 
-// As many rows as `rows` says, as a constant.
+// Passes the number of rows as a constant.
 template <typename V, int64_t kRows = 1, typename Element>
 NXDKIT_INLINE void ScoreRows(int64_t rows, const QueryRow* row, const Element* keys, int64_t blocks,
                              int64_t width, float scale, float* scores, int64_t stride) {
@@ -134,7 +135,7 @@ NXDKIT_CLONES void MixTail(const float* probabilities, const Element* values, in
   Mix<V, 1>(probabilities, 0, values, wide, first, end, sums);
 }
 
-// A few query rows that meet the same keys and values.
+// A few query rows that share keys and values.
 template <typename V, typename Element>
 void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Element* values,
                 int64_t width, int64_t wide) {
@@ -160,12 +161,13 @@ void AttendTile(std::span<const QueryRow> rows, const Element* keys, const Eleme
     Softmax(first + (row.begin - skipped), row.end - row.begin);
     std::fill(first, first + (row.begin - skipped), 0.0f);
   }
-  // A zero adds nothing to a chain: so what a row does not see changes none of its bits.
+  // A zero adds nothing to a chain, so the positions that a row does not see change none of its
+  // bits.
   MixValues<V>(count, scores.data(), stride, values, wide, shortest - skipped, sums.data());
   for (int64_t r = 0; r < count; ++r) {
     const QueryRow& row = rows[static_cast<size_t>(r)];
     float* sum = sums.data() + r * wide;
-    // What the others do not see is added to the same chain.
+    // Positions after the shortest row are added to the same chain.
     MixTail<V>(scores.data() + r * stride, values, wide, shortest - skipped, row.end - skipped,
                sum);
     std::copy_n(sum, width, row.out);
@@ -187,7 +189,7 @@ std::vector<Run> Runs(std::span<const CachePlace> places) {
   return runs;
 }
 
-// Some tokens of a run, for one key head: what one thread does in one piece.
+// Tokens of a run, for one key head: the work of one thread in one piece.
 constexpr size_t kTokens = 32;
 struct Task {
   size_t first;

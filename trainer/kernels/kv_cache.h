@@ -1,9 +1,9 @@
 // Keys and values of one layer of one rank, for a fixed number of sequences of a fixed length, and
 // the attention of single tokens over them.
 //
-// What a token's heads get depends on its queries and on the keys and values up to its own
-// position alone, bit for bit: not on the other rows of the call, slots or threads. So a prompt may
-// be read in any pieces, and what it left in one slot may be copied to another.
+// A token's results depend only on its queries and on the keys and values up to its own position,
+// bit for bit: not on the other rows of the call, slots or threads. So a prompt may be processed in
+// any pieces, and its keys and values may be copied from one slot to another.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace nxdkit::trainer {
 
-// A token at its place: it sees positions [0, position] of its slot, or the last of them.
+// A token's position in a slot: it sees positions [0, position], or the last `window` of them.
 struct CachePlace {
   int32_t slot = 0;
   int32_t position = 0;
@@ -32,18 +32,19 @@ class KvCache {
     Dtype dtype = Dtype::kBF16;  // or kF32
     int64_t window = 0;          // positions that a token sees, its own included; 0: all
   };
-  // Memory is allocated, not touched. kLimit when it is short.
+  // Memory is allocated, not touched. kLimit when there is too little.
   static Result<KvCache> Make(const Shape& shape);
 
   int64_t bytes() const;
 
   // k, v: [places, kv_heads, D], rows `stride` floats apart.
   void Store(std::span<const CachePlace> places, const float* k, const float* v, int64_t stride);
-  // Positions [0, positions) of slot `from` to slot `to`.
+  // Copies positions [0, positions) of slot `from` to slot `to`.
   void CopyPrefix(int32_t from, int32_t to, int64_t positions);
 
-  // out [places, heads, D] = softmax(q k^T / sqrt(D)) v, over what Store has stored. Query head h
-  // meets key head h / (heads / kv_heads). Consecutive places of one slot read its cache together.
+  // out [places, heads, D] = softmax(q k^T / sqrt(D)) v, over the stored keys and values. Query
+  // head h meets key head h / (heads / kv_heads). Consecutive places of one slot read its cache
+  // together.
   void Attend(std::span<const CachePlace> places, int64_t heads, const float* q, int64_t q_stride,
               float* out, int64_t out_stride) const;
 

@@ -7,7 +7,7 @@
 
 namespace nxdkit::trainer {
 
-// What one shard knows of one token's logits. CombineShards combines them, in rank order.
+// The statistics of one shard for one token's logits. CombineShards combines them, in rank order.
 struct ShardStatistics {
   float max = 0;    // of u over the shard
   float sum = 0;    // of exp(u - max)
@@ -36,9 +36,9 @@ void LogProbBackward(int64_t tokens, int64_t columns, const float* logits, const
                      int64_t first_row, float temperature, const TokenStatistics* statistics,
                      Out* out);
 
-// Parts of a softmax over a long row, for drawing from it.
+// Parts of a softmax over a long row, for sampling from it.
 float MaxOf(const float* values, int64_t count);
-// out [count] = exp(values * factor - shift); the sum of them.
+// out [count] = exp(values * factor - shift); returns their sum.
 void ExpOf(const float* values, int64_t count, float factor, float shift, float* out);
 float SumOfExp(const float* values, int64_t count, float factor, float shift);
 

@@ -11,13 +11,13 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Shapes of one run are few when rows are packed to a budget, but not bounded: when there are this
-// many, all are dropped.
+// A run has few shapes when rows are packed to a budget, but there is no bound: at this number, all
+// are dropped.
 constexpr size_t kMaxPrimitives = 512;
 
 // In the layout that the library prefers, b is 5 to 7 percent faster to multiply with: worth it
-// where enough rows of a use it, and it takes more of them where b has to be transposed on the way.
-// (For a transposed a the reordering costs what it brings.)
+// when enough rows of a use it, more of them if b has to be transposed on the way. (For a
+// transposed a, reordering costs what it gains.)
 constexpr int64_t kRowsToPack = 512;
 constexpr int64_t kRowsToPackTransposed = 2048;
 constexpr int64_t kMaxPackedBytes = int64_t{64} << 20;
@@ -51,7 +51,7 @@ struct MatrixEngine::State {
   dnnl::stream stream{engine};
   struct Product {
     dnnl::matmul multiply;
-    dnnl::reorder pack;  // empty unless the key says so
+    dnnl::reorder pack;  // empty unless the key asks for it
   };
   std::map<Key, Product> primitives;
   std::vector<std::byte> packed;  // b

@@ -8,7 +8,7 @@
 
 namespace nxdkit::trainer {
 
-// A row-major matrix, not owned; `stride` elements from row to row.
+// A row-major matrix, not owned; its rows are `stride` elements apart.
 struct Matrix {
   const void* data = nullptr;
   Dtype dtype = Dtype::kF32;  // or kBF16
@@ -21,7 +21,7 @@ inline Matrix Transposed(Matrix matrix) {
   return matrix;
 }
 
-// Not thread-safe: one per thread. Uses the thread's ParallelFor threads.
+// Not thread-safe: use one per thread. Uses the thread's ParallelFor threads.
 class MatrixEngine {
  public:
   MatrixEngine();
@@ -30,7 +30,7 @@ class MatrixEngine {
 
   // c [m, n] = a [m, k] * b [k, n], or += with `add`. c's rows are `c_stride` floats apart. Both
   // operands have the same dtype. bf16 without hardware or library support is widened first: the
-  // same result except for the order of the sums. kInternal when the library refuses.
+  // same result except for the order of the sums. kInternal when the library fails.
   Status Multiply(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c,
                   int64_t c_stride, bool add);
 
@@ -39,7 +39,8 @@ class MatrixEngine {
   std::unique_ptr<State> state_;
 };
 
-// f32 only, on the calling thread's share when called inside a parallel loop. Thread-safe.
+// f32 only, on the calling thread's share of threads when called inside a parallel loop.
+// Thread-safe.
 Status MultiplyF32(int64_t m, int64_t n, int64_t k, const Matrix& a, const Matrix& b, float* c,
                    int64_t c_stride, bool add, float scale = 1.0f);
 

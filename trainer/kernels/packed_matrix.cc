@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// All rows through one panel, which stays in the cache of its core: tiles of nearly equal height.
+// All rows times one panel, which stays in the cache of its core: tiles of nearly equal height.
 template <typename Type>
 void MultiplyPanel(int64_t m, const typename Type::Element* a, int64_t a_stride,
                    const typename Type::Element* panel, int64_t depth, int64_t columns, float* c,

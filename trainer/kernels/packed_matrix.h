@@ -1,8 +1,8 @@
-// The weights of a product, laid out once for many products with few rows: decoding.
+// The weights of a product, laid out once for many products with few rows, as in decoding.
 //
 // Every element of a result is one chain of multiply-adds over k, in order, in one accumulator. So
 // a row of the result has the same bits whatever the other rows are, however many there are,
-// wherever it is among them and however many threads work: no library of products promises that.
+// wherever it is among them, and however many threads work: no BLAS library promises that.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace nxdkit::trainer {
 class PackedMatrix {
  public:
   PackedMatrix() = default;
-  // `weight` [n, k] as a checkpoint stores it: b is its transpose. f32 or bf16. kLimit when memory
-  // is short.
+  // `weight` [n, k] as a checkpoint stores it: b is its transpose. f32 or bf16. kLimit when there
+  // is too little memory.
   static Result<PackedMatrix> Make(int64_t n, int64_t k, const Matrix& weight);
 
   int64_t bytes() const { return bytes_; }
 
-  // c [m, n] = a [m, k] * b, rows of a `a_stride` and of c `c_stride` floats apart. A matrix of
-  // bf16 rounds a to bf16 first, in `narrow`; sums are f32. On this rank's threads.
+  // c [m, n] = a [m, k] * b; rows of a are `a_stride` and rows of c `c_stride` floats apart. A bf16
+  // matrix first rounds a to bf16, into `narrow`; sums are f32. Runs on this rank's threads.
   void Multiply(int64_t m, const float* a, int64_t a_stride, float* c, int64_t c_stride,
                 std::vector<uint16_t>& narrow) const;
 

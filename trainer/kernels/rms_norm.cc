@@ -62,7 +62,7 @@ template void RmsNormForward(const Rows&, const float*, const float*, float, uin
 
 void RmsNormBackward(const Rows& rows, const float* dy, const float* x, const float* weight,
                      const float* rstd, float* dx, bool set, float* dweight) {
-  // By columns, so that every sum runs over the tokens in order.
+  // By columns, so that every sum adds the tokens in order.
   ParallelPieces(rows.width, 64, [&](int64_t first, int64_t end) {
     for (int64_t t = 0; t < rows.tokens; ++t)
       for (int64_t g = 0; g < rows.groups; ++g) {

@@ -1,7 +1,7 @@
 // RMSNorm: y = w * x / sqrt(mean(x^2) + eps), over the last dimension.
 //
 // Dimension letters of trainer/: T tokens (packed, no padding), H hidden, I intermediate, V
-// vocabulary rows, D head dimension, E rows of q, k and v together; all of this rank's share.
+// vocabulary rows, D head dimension, E rows of q, k and v together; all for this rank's share.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Rotary position embedding with half-rotation pairing: dimensions i and i + D/2 of a head turn by
-// position * frequency[i].
+// Rotary position embedding with half-rotation pairing: dimensions i and i + D/2 of a head are
+// rotated by position * frequency[i].
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace nxdkit::trainer {
 
 struct RopeRule {
   std::vector<float> frequencies;  // [D/2], radians per position
-  float scale = 1;                 // of cosines and sines (YaRN's attention factor)
+  float scale = 1;                 // factor of cosines and sines (YaRN's attention factor)
 };
 
 // cos and sin of every position's angles, [positions, D/2] each; angles in f32 as in the reference.
@@ -30,10 +30,10 @@ class RopeTable {
   std::vector<float> cos_, sin_;
 };
 
-// Turns every head in place. `positions` [tokens], each below table.positions(); rows.width == D.
+// Rotates every head in place. `positions` [tokens], each below table.positions(); rows.width == D.
 void RopeForward(const Rows& rows, std::span<const int32_t> positions, const RopeTable& table,
                  float* x);
-// The gradient turns back by the same angles, scaled as forward.
+// The gradient is rotated back by the same angles, scaled as in the forward pass.
 void RopeBackward(const Rows& rows, std::span<const int32_t> positions, const RopeTable& table,
                   float* dx);
 

@@ -14,7 +14,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Sums of kRows x kVectors vectors: as many as there are registers for.
+// Sums of kRows x kVectors vectors: as many as the registers hold.
 template <typename V, int64_t kRows, int64_t kVectors>
 NXDKIT_INLINE void Store(const typename V::Floats (&sums)[kRows][kVectors], float* c,
                          int64_t c_stride, bool add) {
@@ -46,7 +46,7 @@ NXDKIT_INLINE void Tile(F32, const TileRows<F32>& a, const float* panel, int64_t
   Store<V>(sums, c, c_stride, add);
 }
 
-// Without an instruction for it: each pair is two floats, the even one first.
+// On machines without the instruction: each pair is two floats, the even one first.
 template <typename V, int64_t kRows, int64_t kVectors>
 NXDKIT_INLINE void Tile(Bf16, const TileRows<Bf16>& a, const uint16_t* panel, int64_t depth,
                         float* c, int64_t c_stride, bool add) {
@@ -83,7 +83,7 @@ NXDKIT_INLINE void AnyTile(Type type, int64_t rows, const TileRows<Type>& a,
   Tile<V, kRows, kVectors>(type, a, panel, depth, c, c_stride, add);
 }
 
-// With 32 wide registers the whole panel in one go; with 16 narrow ones two at a time.
+// With 32 wide registers the whole panel at once; with 16 narrow ones two vectors at a time.
 NXDKIT_CLONES void RunWide(int64_t rows, const TileRows<F32>& a, const float* panel, int64_t depth,
                            float* c, int64_t c_stride, bool add) {
   AnyTile<Wide, 4>(F32(), rows, a, panel, depth, c, c_stride, add);
@@ -144,7 +144,7 @@ constexpr bool kHasBf16Kernel = false;
 void RunDot(int64_t, const TileRows<Bf16>&, const uint16_t*, int64_t, float*, int64_t, bool) {}
 #endif
 
-// What oneDNN may use, so that DNNL_MAX_CPU_ISA holds for these products, too.
+// Whether oneDNN may use the instructions, so that DNNL_MAX_CPU_ISA applies to these products too.
 bool May(dnnl_cpu_isa_t isa) {
   static const dnnl_cpu_isa_t may = dnnl_get_effective_cpu_isa();
   return (may & isa) == isa;

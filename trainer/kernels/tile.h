@@ -1,6 +1,6 @@
 // PRIVATE to trainer/kernels. The inner loop of our own products: up to six rows by a panel of 64
-// columns, whose sums stay in registers. A panel holds b [depth, 64] as the loop reads it: all
-// columns of one k together, with bf16 of one pair of k.
+// columns, whose sums stay in registers. A panel holds b [depth, 64] in the order of the loop: all
+// columns of one k together, or of a pair of k with bf16.
 //
 // Every element of a result is one chain of multiply-adds over k, in order, in one accumulator.
 #pragma once
@@ -13,7 +13,7 @@ namespace nxdkit::trainer {
 constexpr int64_t kPanel = 64;   // columns: four vectors
 constexpr int64_t kMaxRows = 6;  // 6 x 4 accumulators, of 32 registers
 
-// What differs between the two types of elements.
+// The differences between the two types of elements.
 struct F32 {
   using Element = float;
   static constexpr int64_t kStep = 1;  // of k
@@ -43,7 +43,7 @@ void RunTile(Bf16, int64_t rows, const TileRows<Bf16>& a, const uint16_t* panel,
              float* c, int64_t c_stride, bool add);
 
 // A panel of `columns` rows of a row-major matrix: b is its transpose. `depth` elements of each,
-// zeros after and beside them.
+// padded with zeros in both directions.
 template <typename Type>
 void PackTransposed(int64_t columns, int64_t depth, const typename Type::Element* from,
                     int64_t stride, typename Type::Element* panel) {

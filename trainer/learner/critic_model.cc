@@ -55,7 +55,7 @@ std::vector<float> Normal(int64_t count, double deviation, uint64_t seed) {
   return values;
 }
 
-// The tensors of the parameters that both have, under the numbers that they have now.
+// The tensors of the parameters that both models have, under their new numbers.
 void KeepKnown(const models::Model& before, CriticModel& critic) {
   std::vector<std::optional<uint32_t>> now;
   for (const models::Param& param : before.params) {
@@ -104,7 +104,7 @@ void AddScore(uint32_t i, double deviation, uint64_t seed, CriticModel& critic) 
 
 Result<CriticModel> MakeCriticModel(artifact::BoundArtifact opened, uint64_t seed) {
   if (opened.base || opened.merged || opened.lora)
-    return Unsupported("a critic begins with a model of its own, whole")
+    return Unsupported("a critic starts from a complete model of its own")
         .in(opened.artifact.path)
         .hint("convert it to a Hugging Face folder first");
   CriticModel critic;

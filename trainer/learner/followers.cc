@@ -18,15 +18,15 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The next order comes when it comes.
-const Transport::Waiting kHowever{nullptr, std::nullopt, Transport::Pace::kIdle};
+// The next order may take any time.
+const Transport::Waiting kWaitForOrder{nullptr, std::nullopt, Transport::Pace::kIdle};
 
-Transport::Waiting Patient(const Transport& transport,
-                           Transport::Pace pace = Transport::Pace::kMoving) {
+Transport::Waiting PeerWait(const Transport& transport,
+                            Transport::Pace pace = Transport::Pace::kMoving) {
   return {nullptr, transport.patience(), pace};
 }
 
-// What a follower holds of one model of the run.
+// A follower's part of one model of the run.
 struct Followed {
   artifact::BoundArtifact base;
   std::unique_ptr<const CriticModel> critic;
@@ -41,7 +41,7 @@ class Follower {
 
   Status Run() {
     while (true) {
-      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kHowever));
+      NXDKIT_ASSIGN(const Json order, ReceiveMessage(transport_, 0, kOrderChannel, kWaitForOrder));
       const std::string call = order.value("call", "");
       if (call == "end") return OkStatus();
       const auto handler = handlers_.find(call);
@@ -59,7 +59,7 @@ class Follower {
     return SendMessage(transport_, 0, kAnswerChannel, {{"error", ErrorMessage(answer.error())}});
   }
 
-  // From several threads, whose messages must not come in between each other.
+  // Called from several threads, whose messages must not interleave.
   Status Working() {
     if (!tells_.Passed()) return OkStatus();
     const std::scoped_lock lock(telling_);
@@ -71,7 +71,7 @@ class Follower {
     Followed made;
     NXDKIT_ASSIGN(made.base, kinds::OpenAndBind(path, nullptr, {}));
     if (made.base.artifact.config_text != order["config"].get<std::string>())
-      return Corrupt("process {} finds another configuration of the model than process 0",
+      return Corrupt("process {} finds a different configuration of the model than process 0",
                      transport_.process())
           .in(made.base.artifact.config_path);
     MeshOptions options = OptionsOfMessage(order["options"]);
@@ -121,7 +121,7 @@ class Follower {
         {order["rank"].get<int>(), order["array"].get<int>(), order["part"].get<int>()},
         order["begin"].get<uint64_t>(), bytes));
     const Transport::Send send{0, kAnswerChannel, bytes};
-    return transport_.Run({&send, 1}, {}, Patient(transport_));
+    return transport_.Run({&send, 1}, {}, PeerWait(transport_));
   }
 
   Status Update(MeshModel& model, std::span<const Row> rows, const Json& order) {
@@ -143,14 +143,15 @@ class Follower {
     const int channel = kLossChannel + dp_rank;
     NXDKIT_TRY(SendMessage(transport_, 0, channel,
                            Json{{"micro", Bytes(micro)}, {"outputs", Bytes(outputs)}}));
-    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, Patient(transport_)));
-    // It could not be computed there: no rank takes the step.
+    NXDKIT_ASSIGN(const Json answer, ReceiveMessage(transport_, 0, channel, PeerWait(transport_)));
+    // The leader could not compute it: no rank takes the step.
     if (!answer.contains("gradient")) {
       std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
       return OkStatus();
     }
     const std::vector<float> found = Values<float>(answer["gradient"]);
-    if (found.size() != gradient.size()) return Error(Errc::kInternal, "a loss of other tokens");
+    if (found.size() != gradient.size())
+      return Error(Errc::kInternal, "the loss covers other tokens than were sent");
     std::ranges::copy(found, gradient.begin());
     return OkStatus();
   }
@@ -191,13 +192,12 @@ void EachOption(Options& o, const Visit& visit) {
 
 }  // namespace
 
-// What goes wrong on the way leaves messages behind that the next one would be taken for.
+// A failure on the way leaves messages behind that would be taken for later answers.
 Status Leader::Talk(const std::function<Status()>& talk) {
   const std::scoped_lock lock(mutex_);
   if (!in_order_)
-    return Error(
-        Errc::kLost,
-        "after an earlier failure the other processes of the run cannot be asked any more");
+    return Error(Errc::kLost,
+                 "after an earlier failure the other processes of the run can no longer be asked");
   Status talked = talk();
   if (!talked.ok()) in_order_ = false;
   return talked;
@@ -215,7 +215,7 @@ Status Leader::Ask(int process, const Json& order, std::span<std::byte> to) {
   return Talk([&]() -> Status {
     NXDKIT_TRY(SendMessage(transport_, process, kOrderChannel, order));
     const Transport::Receive receive{process, kAnswerChannel, to};
-    return transport_.Run({}, {&receive, 1}, Patient(transport_));
+    return transport_.Run({}, {&receive, 1}, PeerWait(transport_));
   });
 }
 
@@ -226,7 +226,7 @@ Result<Json> Leader::Ask(int process, const Json& order, const std::function<Sta
     if (then) NXDKIT_TRY(then());
     do {
       NXDKIT_ASSIGN(answer, ReceiveMessage(transport_, process, kAnswerChannel,
-                                           Patient(transport_, Transport::Pace::kIdle)));
+                                           PeerWait(transport_, Transport::Pace::kIdle)));
     } while (answer.contains("working"));
     return OkStatus();
   });
@@ -277,7 +277,7 @@ Status Follow(Transport& transport, const OrderHandlers& handlers) {
   try {
     return Follower(transport, handlers).Run();
   } catch (const std::bad_alloc&) {
-    return OverLimit("not enough memory for what process 0 has sent");
+    return OverLimit("not enough memory for the message of process 0");
   } catch (const std::exception& error) {
     return Error(Errc::kInternal, fmt::format("internal error: {}", error.what()));
   }

@@ -7,8 +7,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The optimizer cuts in pieces of 2^16 elements, or of one parameter; of 32 a rank's share is off
-// by a sixty-fourth at most.
+// The optimizer cuts between pieces of 2^16 elements or of one parameter; with 32 pieces, a rank's
+// share is off by a sixty-fourth at most.
 constexpr int64_t kLeastOfRank = int64_t{32} << 16;
 
 }  // namespace

@@ -61,13 +61,13 @@ Status LossServers::ServeAll(int process, int dp_rank) {
   }
 }
 
-// Without a gradient the follower makes one that skips the step.
+// Without a gradient the follower uses one that skips the step.
 Json LossServers::AnswerTo(const Json& asked, int dp_rank) {
   try {
     const std::vector<size_t> micro = Values<size_t>(asked["micro"]);
     const std::vector<float> outputs = Values<float>(asked["outputs"]);
     std::vector<float> gradient(outputs.size());
-    static_cast<void>(loss_(dp_rank, true, micro, outputs, gradient));  // it holds what fails
+    static_cast<void>(loss_(dp_rank, true, micro, outputs, gradient));  // it keeps the failure
     return {{"gradient", Bytes(std::span<const float>(gradient))}};
   } catch (const std::bad_alloc&) {
     loss_.Fail(OverLimit("not enough memory for the losses of another process"));

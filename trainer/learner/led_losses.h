@@ -1,5 +1,5 @@
 // The losses of an update that several processes make together: they are closures of the training
-// loop, and so of process 0. PRIVATE: it takes parsed JSON; include it from .cc files only.
+// loop, and so live in process 0. PRIVATE: it exposes parsed JSON; include it from .cc files only.
 #pragma once
 
 #include <atomic>
@@ -14,15 +14,15 @@
 
 namespace nxdkit::trainer {
 
-// One that fails does so when the update is over: until then no process leaves the others, and its
-// gradient, not a number, makes all of them skip the step. A MeshModel::Loss that is always good.
+// Delays the failure of a loss until the update is over: until then no process leaves the others,
+// and a NaN gradient makes all of them skip the step. It is a MeshModel::Loss that always succeeds.
 class HeldLoss {
  public:
   explicit HeldLoss(const MeshModel::Loss& loss) : loss_(loss) {}
   Status operator()(int dp_rank, bool record, std::span<const size_t> rows,
                     std::span<const float> outputs, std::span<float> gradient);
   void Fail(Status failed);
-  // The first that failed; when nobody calls it any more.
+  // The first failure; to be asked when no more calls come.
   const Status& first() const { return first_; }
 
  private:
@@ -31,14 +31,14 @@ class HeldLoss {
   Status first_ = OkStatus();
 };
 
-// In process 0: computes what followers ask for while an update runs.
+// In process 0: computes losses for followers while an update runs.
 class LossServers {
  public:
   LossServers(Transport& transport, HeldLoss& loss) : transport_(transport), loss_(loss) {}
   ~LossServers() { cancelled_ = true; }
 
   void Serve(int process, int dp_rank);
-  // After the update; a failed one is not waited for.
+  // Called after the update; a failed one is not waited for.
   Status End(bool ran);
 
  private:
@@ -50,7 +50,7 @@ class LossServers {
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;
   Status result_ = OkStatus();
-  std::vector<std::jthread> threads_;  // last: they use all of the above
+  std::vector<std::jthread> threads_;  // last: they use everything above
 };
 
 }  // namespace nxdkit::trainer

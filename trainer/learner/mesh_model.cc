@@ -23,7 +23,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Clients of NFS believe for up to a minute that what was not there is not there.
+// An NFS client may not see a new file for up to a minute.
 constexpr auto kLongestLook = std::chrono::seconds(90);
 constexpr auto kLookAgain = std::chrono::milliseconds(200);
 
@@ -32,12 +32,12 @@ struct Rank {
   Mesh mesh;
   std::unique_ptr<Decoder> decoder;
   std::unique_ptr<RankOptimizer> optimizer;
-  std::vector<Bucket> buckets;  // of weights and gradients, as the optimizer is cut
+  std::vector<Bucket> buckets;  // for weights and gradients, in the optimizer's cut
   std::unique_ptr<GradientReducer> reducer;
-  int64_t open_end = 0;  // of the gradients of the update under way that are not final yet
+  int64_t open_end = 0;  // the end of the gradients not yet final in this update
 };
 
-// Values of the tokens of a micro-batch, each row's to its place.
+// Copies the values of a micro-batch's tokens to the places of their rows.
 void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<const float> values,
             RowValues& to) {
   for (const size_t r : micro) {
@@ -47,7 +47,7 @@ void Unpack(std::span<const Row> rows, std::span<const size_t> micro, std::span<
   }
 }
 
-// Each rank of the group has the values of its share of the rows; all get all.
+// Each rank of the group has the values of its share of the rows; afterwards all have all.
 Status GatherRows(Comm& dp, std::span<const Row> rows, RowValues& values) {
   if (rows.empty()) return OkStatus();
   const size_t share = rows.size() / static_cast<size_t>(dp.size());
@@ -71,7 +71,7 @@ int Processes(const MeshOptions& options) {
   return options.transport == nullptr ? 1 : options.transport->processes();
 }
 
-// kUsage when they are not those of the mesh.
+// kUsage when they do not match the mesh.
 Result<std::vector<int>> RanksOfProcesses(const MeshOptions& options) {
   const int ranks = options.tp * options.dp, processes = Processes(options);
   std::vector<int> of_process = options.ranks_of_process;
@@ -80,7 +80,7 @@ Result<std::vector<int>> RanksOfProcesses(const MeshOptions& options) {
   if (of_process.empty()) of_process.assign(static_cast<size_t>(processes), ranks / processes);
   if (std::ssize(of_process) != processes || of_process.front() < 1 ||
       std::reduce(of_process.begin(), of_process.end()) != ranks)
-    return Error(Errc::kInternal, "the ranks of the processes are not those of the mesh");
+    return Error(Errc::kInternal, "the ranks of the processes do not add up to the mesh");
   if (const int most = std::ranges::max(of_process); processes > 1 && most > kMostRanksOfProcess)
     return Unsupported("{} ranks in one of {} processes, {} are supported", most, processes,
                        kMostRanksOfProcess);
@@ -99,12 +99,12 @@ struct MeshModel::State {
         world(ranks_of_process, 1, options.transport) {
     std::partial_sum(ends_of_process.begin(), ends_of_process.end(), ends_of_process.begin());
   }
-  // Their threads communicate in the world.
+  // The ranks' threads communicate in the world.
   ~State() {
     for (Rank& rank : ranks) rank.reducer.reset();
   }
 
-  // Of the ranks of this process.
+  // The index of a rank of the mesh among those of this process.
   size_t IndexOf(int mesh_rank) const {
     const int end = ends_of_process[static_cast<size_t>(Process())];
     return static_cast<size_t>(mesh_rank) + ranks.size() - static_cast<size_t>(end);
@@ -148,7 +148,7 @@ struct MeshModel::State {
     return OkStatus();
   }
 
-  // Every data-parallel rank has changed its range.
+  // Collects the weights after every data-parallel rank has changed its range.
   Status GatherWeights(Rank& rank) {
     Weights& weights = rank.decoder->weights();
     const auto element = static_cast<size_t>(ElementBytes(weights.dtype()));
@@ -189,7 +189,7 @@ struct MeshModel::State {
     return OkStatus();
   }
 
-  // Every rank of a tensor-parallel group has the same outputs, and needs the same gradient.
+  // Every rank of a tensor-parallel group has the same outputs and needs the same gradient.
   Status LossOf(Rank& rank, std::span<const size_t> micro, std::span<const float> outputs,
                 std::span<float> gradient, const Loss& loss) const {
     const bool first = rank.mesh.tp_rank() == 0;
@@ -205,7 +205,7 @@ struct MeshModel::State {
     return static_cast<int>(std::ranges::upper_bound(ends_of_process, mesh_rank) -
                             ends_of_process.begin());
   }
-  // All of the tensor-parallel group are in process 0.
+  // Whether all of the tensor-parallel group is in process 0.
   bool IsOfLeader(int dp_rank) const { return ProcessOf((dp_rank + 1) * options.tp - 1) == 0; }
   bool IsHere(int mesh_rank) const { return ProcessOf(mesh_rank) == Process(); }
   Rank& Own(int mesh_rank) { return ranks[IndexOf(mesh_rank)]; }
@@ -226,7 +226,7 @@ struct MeshModel::State {
     return UpdateResult{clip.norm, clip.skip};
   }
 
-  // What a call of all ranks has come to.
+  // The error of a call in which all ranks took part.
   Error Failed(const Status& status) const {
     if (options.leader != nullptr) options.leader->CallFailed();
     return status.error();
@@ -237,7 +237,7 @@ struct MeshModel::State {
             rank.decoder->weights().dtype()};
   }
 
-  // What a part of an array of a rank of the mesh is here, or how it is read from there.
+  // Part of an array of a rank of the mesh: its memory here, or a way to read it from its process.
   RankMemory::Part PartOf(const ArrayName& name, const FlatRange& range, std::byte* here) {
     if (IsHere(name.rank)) return {range, here};
     const auto read = [this, name](uint64_t offset, std::span<std::byte> to) -> Status {
@@ -257,7 +257,7 @@ struct MeshModel::State {
     return {range, nullptr, read};
   }
 
-  // All, or one part of what several processes write.
+  // Writes all files, or this process's share of what several processes write.
   Status WriteFiles(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
                     const std::optional<ops::Part>& part) {
     OptimizerMemory optimizer = model.optimizer();
@@ -280,9 +280,9 @@ struct MeshModel::State {
     return OkStatus();
   }
 
-  // All shares are written, which a file system over a network may show only after a while.
-  Status PutTogether(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
-                     ops::Part part) {
+  // All shares are written; a network file system may show them only after a while.
+  Status CombineShares(MeshModel& model, const artifact::Artifact& base, const TagRequest& request,
+                       ops::Part part) {
     part.puts_together = true;
     const auto begin = std::chrono::steady_clock::now();
     while (true) {
@@ -307,12 +307,12 @@ struct MeshModel::State {
 
   const DecoderConfig& config;
   const MeshOptions options;
-  int64_t id = 0;                    // among the models of the leader
-  std::vector<ParamTable> tables;    // of all tensor-parallel ranks
-  std::vector<int> ends_of_process;  // of each, the rank of the mesh after its last one
-  std::vector<Rank> ranks;           // of this process
+  int64_t id = 0;                    // among the leader's models
+  std::vector<ParamTable> tables;    // for all tensor-parallel ranks
+  std::vector<int> ends_of_process;  // for each process, the rank of the mesh after its last one
+  std::vector<Rank> ranks;           // the ranks of this process
   PeerReads* peers = nullptr;        // while all processes write a tag together
-  ThreadWorld world;                 // last: its threads hold what the ranks use
+  ThreadWorld world;                 // last: its threads use the ranks
 };
 
 Result<std::unique_ptr<MeshModel>> MeshModel::Make(const DecoderConfig& config,
@@ -356,7 +356,7 @@ Result<RowOutputs> MeshModel::Evaluate(std::span<const Row> rows) {
   RowOutputs out;
   out.outputs.resize(rows.size());
   if (has_entropies) out.entropies.resize(rows.size());
-  // Over processes every rank gathers what its data-parallel group has.
+  // Over processes every rank gathers the outputs of its data-parallel group.
   std::vector<RowOutputs> partial(s.options.transport == nullptr ? 0 : s.ranks.size(), out);
   const Status ran = s.world.Run([&](Comm& comm) -> Status {
     Rank& rank = s.of(comm);
@@ -436,7 +436,7 @@ std::vector<RankMemory> MeshModel::weights() {
   return memory;
 }
 
-// The arrays of every rank of the mesh, by its own names for them: see ReadOwn.
+// The arrays of every rank of the mesh, by their ArrayName: see ReadOwn.
 OptimizerMemory MeshModel::optimizer() {
   State& s = *state_;
   OptimizerMemory memory;
@@ -487,7 +487,7 @@ Status MeshModel::ReadOwn(const ArrayName& name, uint64_t offset, std::span<std:
     memory = entry < entries.size() ? entries[entry].memory : *rank.optimizer->masters();
   }
   if (static_cast<size_t>(name.part) >= memory.parts.size())
-    return Error(Errc::kInternal, "a part that is not there");
+    return Error(Errc::kInternal, "there is no such part");
   const RankMemory::Part& part = memory.parts[static_cast<size_t>(name.part)];
   const auto bytes = static_cast<uint64_t>(part.range.size() * ElementBytes(memory.dtype));
   if (offset > bytes || to.size() > bytes - offset)
@@ -512,7 +512,7 @@ Status MeshModel::WriteTag(const artifact::Artifact& base, const TagRequest& req
 
 Status MeshModel::WriteShare(const artifact::Artifact& base, const TagRequest& request) {
   State& s = *state_;
-  // Cores are given out in order: processes without ranks come last.
+  // Cores are assigned in order: processes without ranks come last.
   const int processes = s.ProcessOf(s.options.tp * s.options.dp - 1) + 1;
   const int process = s.Process();
   if (process >= processes) return OkStatus();
@@ -530,7 +530,7 @@ Status MeshModel::WriteShare(const artifact::Artifact& base, const TagRequest& r
   NXDKIT_TRY(written);
   NXDKIT_TRY(peers.End());
   whole.poll = nullptr;
-  return process == 0 ? s.PutTogether(*this, base, whole, part) : OkStatus();
+  return process == 0 ? s.CombineShares(*this, base, whole, part) : OkStatus();
 }
 
 std::vector<int> MeshModel::OthersWithRanks() const {
@@ -549,15 +549,15 @@ std::vector<int> MeshModel::LedDataParallelRanks(int process) const {
   return led;
 }
 
-// Every process fills what it holds. Its files are read once; the other data-parallel ranks of the
-// process copy the weights that the first ones got.
+// Every process fills the arrays it holds. Files are read once per process; its other data-parallel
+// ranks copy the weights that the first ones got.
 Status MeshModel::Restore(const std::string& tag_folder, const artifact::RunOptions& run) {
   State& s = *state_;
   if (s.options.leader != nullptr)
     NXDKIT_TRY(
         s.options.leader->TellAll({{"call", "restore"}, {"id", s.id}, {"folder", tag_folder}}));
   if (s.ranks.empty()) return OkStatus();
-  // Of the tensor-parallel ranks that are here, the first of each.
+  // The first rank here of each tensor-parallel rank.
   std::map<int, Rank*> firsts;
   for (Rank& rank : s.ranks) firsts.emplace(rank.mesh.tp_rank(), &rank);
   std::vector<RankMemory> weights_here;

@@ -7,10 +7,10 @@
 namespace nxdkit::trainer {
 namespace {
 
-// On the wire between equal programs.
+// Sent as bytes: all processes run the same program.
 struct Asked {
   PeerRead what;
-  uint64_t bytes = 0;  // 0: nothing more is asked; kNothingYet: the process works
+  uint64_t bytes = 0;  // 0: no more requests; kNothingYet: the process works
 };
 constexpr uint64_t kNothingYet = UINT64_MAX;
 
@@ -36,7 +36,7 @@ Status PeerReads::Working() {
   for (int p = 0; p < processes_; ++p) {
     if (p == transport_.process()) continue;
     const std::unique_lock lock(reading_[static_cast<size_t>(p)], std::try_to_lock);
-    if (!lock.owns_lock()) continue;  // it is being read from
+    if (!lock.owns_lock()) continue;  // a read is in progress
     Asked nothing{{}, kNothingYet};
     const Transport::Send send{p, kReadChannel, BytesOf(nothing)};
     NXDKIT_TRY(transport_.Run({&send, 1}, {}, {&cut_, transport_.patience()}));
@@ -56,7 +56,7 @@ Status PeerReads::Read(int process, const PeerRead& what, std::span<std::byte> t
                                          {process, kReadAnswerChannel, to}};
   NXDKIT_TRY(transport_.Run({&send, 1}, receives, waiting));
   if (good != 0) return OkStatus();
-  return Error(Errc::kInternal, "another process does not have what is read from it");
+  return Error(Errc::kInternal, "another process does not have the part that was requested");
 }
 
 Status PeerReads::End() {
@@ -76,8 +76,8 @@ void PeerReads::Failed(Status status) {
   if (failed_.ok()) failed_ = std::move(status);
 }
 
-// Until that process has read all. One that says nothing for so long hangs, or its disk does: the
-// others cannot go on without it.
+// Serves until that process has read everything. If it is silent for so long, it or its disk hangs,
+// and the others cannot go on without it.
 void PeerReads::Serve(int process) {
   std::vector<std::byte> bytes;
   while (true) {

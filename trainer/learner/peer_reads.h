@@ -1,5 +1,6 @@
-// While all processes of a mesh write a checkpoint together, each reads from the others what its
-// files have of their arrays. Every process makes one, at the same time.
+// Reads between processes while all processes of a mesh write a checkpoint together: each reads the
+// parts of the others' arrays that belong into its files. Every process creates one, at the same
+// time.
 #pragma once
 
 #include <atomic>
@@ -23,20 +24,20 @@ struct PeerRead {
 class PeerReads {
  public:
   using ReadOwn = std::function<Status(const PeerRead& what, std::span<std::byte> to)>;
-  // Of the first `processes`, of which this is one. `own`: of this process, from any thread.
-  // `transport` must outlive it.
+  // Between the first `processes` processes, of which this is one. `own`: reads this process's
+  // memory; called from any thread. `transport` must outlive it.
   PeerReads(Transport& transport, int processes, ReadOwn own);
-  ~PeerReads();  // at once: whoever reads still is left waiting
+  ~PeerReads();  // at once: processes that still read are left waiting
   PeerReads(const PeerReads&) = delete;
   PeerReads& operator=(const PeerReads&) = delete;
 
-  // To be called now and then while this process has nothing to read, or else the others take it to
-  // hang. Thread-safe.
+  // Call it now and then while this process has nothing to read, or the others assume that it
+  // hangs. Thread-safe.
   Status Working();
   // Thread-safe.
   Status Read(int process, const PeerRead& what, std::span<std::byte> to);
-  // This process reads no more. Returns when no other one does either: all that they serve may
-  // change from then on. kLost when one of them hangs.
+  // Ends this process's reads. Returns when no other process reads either: the memory that they
+  // serve may change from then on. kLost when one of them hangs.
   Status End();
 
  private:
@@ -48,9 +49,9 @@ class PeerReads {
   const ReadOwn own_;
   std::atomic<bool> cut_{false};
   Interval tells_;                   // several times within the others' patience
-  std::vector<std::mutex> reading_;  // of each process
+  std::vector<std::mutex> reading_;  // for each process
   std::mutex mutex_;
-  Status failed_ = OkStatus();  // the first one of a server
+  Status failed_ = OkStatus();  // the first failure of a server
   std::vector<std::jthread> servers_;
 };
 

@@ -6,7 +6,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Empty of an empty one: of weights in the other dtype.
+// Empty if the array is: for weights in the other dtype.
 template <typename T>
 std::span<T> In(const FlatRange& range, std::span<T> whole) {
   if (whole.empty()) return whole;

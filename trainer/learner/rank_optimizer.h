@@ -1,6 +1,6 @@
-// The optimizer of one rank: which arrays it keeps, by the names that checkpoints give them. Over
+// The optimizer of one rank, and its arrays under the names that checkpoints use. Over
 // data-parallel ranks it is cut (ZeRO-1): each keeps the state of its ranges of the flat array, and
-// updates those of the weights.
+// updates the weights in those.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,25 @@ namespace nxdkit::trainer {
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdamW;
   AdamOptions adam;
-  uint64_t seed = 1;  // of stochastic rounding
+  uint64_t seed = 1;  // for stochastic rounding
 };
 
 class RankOptimizer {
  public:
-  // `table` and `weights` must outlive it; `ranges`, one or more, are of CutForOptimizer. kUsage
+  // `table` and `weights` must outlive it; `ranges`, one or more, come from CutForOptimizer. kUsage
   // for bf16 optimizers over weights that are not.
   static Result<RankOptimizer> Make(const OptimizerOptions& options, const ParamTable& table,
                                     std::vector<FlatRange> ranges, Weights& weights);
 
   const std::vector<FlatRange>& ranges() const { return ranges_; }
   // Updates the weights of the ranges from their gradients, multiplied by step.scale; `gradients`
-  // is the whole flat array. When the other ranks' weights are there too, Weights::Changed must be
-  // told.
+  // is the whole flat array. Call Weights::Changed once the other ranks' weights have arrived too.
   void Step(const AdamStep& step, std::span<const float> gradients);
 
-  // The ranges' weights at full precision, where they are kept beside the ones that the model uses.
+  // The ranges' weights at full precision, if they are kept next to those that the model uses.
   std::optional<RankMemory> masters();
-  // To be called when masters() was filled from outside: the model's weights of the ranges follow,
-  // and Weights::Changed is to be told as after Step.
+  // Call it after filling masters() from outside: it updates the model's weights in the ranges.
+  // Call Weights::Changed afterwards as after Step.
   void MastersChanged();
   struct Entry {
     const char* name;  // "exp_avg", ...
@@ -60,7 +59,7 @@ class RankOptimizer {
   const ParamTable* table_;
   std::vector<FlatRange> ranges_;
   Weights* weights_;
-  // For each range:
+  // One for each range:
   std::vector<AdamState> f32_;              // kAdamW
   std::vector<AdamBf16State> bf16_;         // the others
   std::vector<std::vector<float>> master_;  // kAdamW over bf16 weights

@@ -11,7 +11,7 @@ namespace {
 
 class Packer {
  public:
-  // The answers to one prompt: alone they are one sequence with it, several continue it.
+  // Adds the answers to one prompt: a single one forms one sequence with it, several continue it.
   void Add(std::span<const Row> rows, std::span<const size_t> answers) {
     const std::span<const int32_t> prompt = rows[answers.front()].prompt;
     Append(prompt, 0);
@@ -46,24 +46,24 @@ class Packer {
   Batch batch_{.ids = {}, .positions = {}, .starts = {0}, .parents = {}, .targets = {}};
 };
 
-// How many of `chosen` begin with the prompt of the first.
+// The number of `chosen` rows that begin with the first one's prompt.
 size_t SamePrompts(std::span<const Row> rows, std::span<const size_t> chosen) {
   size_t end = 1;
   while (end < chosen.size() && rows[chosen[end]].prompt == rows[chosen[0]].prompt) ++end;
   return end;
 }
 
-// As few parts as it takes for each to be at most `most` long, or one item.
+// The fewest parts that are all at most `most` long, or one item each.
 std::vector<Part> PartsWithin(std::span<const int64_t> lengths, int64_t most) {
   const int64_t items = std::ssize(lengths);
   if (items == 0) return {};
   for (int64_t count = MicroBatchCount(lengths, most);;) {
     Result<std::vector<Part>> parts = PackMicroBatches(lengths, count);
-    NXDKIT_CHECK(parts.ok());  // the count is from 1 to the number of items
+    NXDKIT_CHECK(parts.ok());  // the count is between 1 and the number of items
     int64_t largest = 0;
     for (const Part& part : *parts) largest = std::max(largest, LengthOf(lengths, part));
     if (largest <= most || count == items) return *std::move(parts);
-    // Parts are nearly equal, so as many times more as the largest is too long.
+    // Parts are nearly equal: scale their number by the excess of the largest.
     count = std::min(items, std::max(count + 1, count * largest / most));
   }
 }

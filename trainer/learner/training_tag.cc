@@ -54,9 +54,9 @@ struct Binder {
     out.optimizer = std::move(optimizer);
   }
 
-  // One number, and every parameter's own.
+  // Adds one number for all, and one for every parameter.
   void AddStep() {
-    // As torch keeps it: a tensor without dimensions.
+    // In torch's form: a tensor without dimensions.
     const std::shared_ptr<const Storage> storage = StorageOf({static_cast<float>(memory.step)});
     const uint32_t file = static_cast<uint32_t>(out.bound.layout.files.size());
     out.bound.layout.files.push_back({"memory of the optimizer", -1, -1});
@@ -101,7 +101,7 @@ struct Binder {
   }
 };
 
-// The one step that all parameters have made.
+// The number of steps, which must be the same for all parameters.
 Result<int64_t> ReadStep(const artifact::BoundArtifact& source, const models::Model& model) {
   std::optional<int64_t> found;
   for (uint32_t i = 0; i < model.params.size(); ++i) {
@@ -125,7 +125,7 @@ Result<int64_t> ReadStep(const artifact::BoundArtifact& source, const models::Mo
   return found.value_or(0);
 }
 
-// Nothing else tells a damaged element: of most there is one copy.
+// Nothing else reveals a damaged element: most have only one copy.
 Status CheckRecords(const artifact::Artifact& tag, const artifact::RunOptions& run) {
   NXDKIT_ASSIGN(const std::vector<artifact::Finding> damaged, ops::CheckChecksums(tag, run));
   if (damaged.empty()) return OkStatus();
@@ -161,21 +161,21 @@ Status LoadTraining(const std::string& folder, const models::Model& model,
   artifact::InputHints hints;
   hints.optimizer = true;
   hints.Set("param-order", std::string(nxd::GroupRuleName(nxd::GroupRule::kOne)));
-  NXDKIT_ASSIGN(const artifact::BoundArtifact source,
-                kinds::OpenAndBind(folder, nullptr, hints));
+  NXDKIT_ASSIGN(const artifact::BoundArtifact source, kinds::OpenAndBind(folder, nullptr, hints));
   if (!source.optimizer)
-    return Corrupt("there is no optimizer state: training cannot go on from it")
+    return Corrupt("there is no optimizer state: training cannot continue from it")
         .in(folder)
-        .hint("name its weights as the model path to begin a new run with them");
+        .hint("use its weights as the model path of a new run");
   NXDKIT_TRY(CheckRecords(source.artifact, run));
   NXDKIT_TRY(LoadWeights(source, model, weights, run));
-  // A run in f32 that continues one in bf16 takes the full precision that was kept.
+  // A run in f32 that continues one in bf16 uses the full precision that was kept.
   const bool kept = source.optimizer->Find(0, nxd::kMasterWeights) != nullptr;
   if (kept && optimizer.masters.empty() && weights.front().dtype == Dtype::kF32)
     NXDKIT_TRY(LoadEntry(source, model, nxd::kMasterWeights, weights, run));
   for (const OptimizerMemory::Entry& entry : optimizer.entries)
     NXDKIT_TRY(LoadEntry(source, model, entry.name, entry.ranks, run));
-  // Where the state is kept by names, the weights are the master weights, if none are beside them.
+  // If the state is kept by names, the weights are the master weights, unless there are separate
+  // ones.
   const bool named = source.optimizer->style == nxd::OptimizerStyle::kNamed && !kept;
   if (!optimizer.masters.empty())
     NXDKIT_TRY(named ? LoadWeights(source, model, optimizer.masters, run)

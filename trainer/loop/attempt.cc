@@ -31,7 +31,7 @@ std::string FileOf(const std::string& run_folder, int64_t number) {
   return JoinPath(FolderOf(run_folder), std::to_string(number));
 }
 
-// In no order.
+// The numbers of all attempts, unordered.
 Result<std::vector<int64_t>> NumbersIn(const std::string& folder) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(folder));
   std::vector<int64_t> numbers;
@@ -41,7 +41,7 @@ Result<std::vector<int64_t>> NumbersIn(const std::string& folder) {
   return numbers;
 }
 
-std::string WhoWeAre() {
+std::string AttemptText() {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof host - 1);
   Json json = {{"host", host}, {"process", ::getpid()}};
@@ -50,7 +50,7 @@ std::string WhoWeAre() {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// False when somebody else has made it meanwhile.
+// False if another process has created it meanwhile.
 Result<bool> MakeFile(const std::string& path, const std::string& text) {
   const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.is_open() && errno == EEXIST) return false;
@@ -73,19 +73,19 @@ Status Remove(const std::string& path) {
 Result<Attempt> Attempt::Claim(const std::string& run_folder) {
   const std::string folder = FolderOf(run_folder);
   NXDKIT_TRY(MakeFolders(folder));
-  // Each number once: a listing over a network may not show yet what is there.
+  // Tries each number once: a listing over a network may be out of date.
   int64_t mine = 0;
   for (int tried = 0; tried < kMostTries; ++tried) {
     NXDKIT_ASSIGN(const std::vector<int64_t> numbers, NumbersIn(folder));
     mine = std::max(numbers.empty() ? 0 : std::ranges::max(numbers), mine) + 1;
-    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, mine), WhoWeAre()));
+    NXDKIT_ASSIGN(const bool made, MakeFile(FileOf(run_folder, mine), AttemptText()));
     if (!made) continue;
-    // None of them is asked about any more: the newest one is.
+    // Only the newest attempt is ever read: the others can go.
     for (const int64_t number : numbers) ::unlink(FileOf(run_folder, number).c_str());
     return Attempt(run_folder, mine);
   }
   return Error(Errc::kIo,
-               fmt::format("{} attempts after the last one that is listed are there", kMostTries))
+               fmt::format("there are {} attempts after the last one listed", kMostTries))
       .in(folder)
       .hint("remove the files of attempts that have ended");
 }
@@ -114,6 +114,6 @@ Status Attempt::Done(int64_t step) const {
   return WriteFileAtomic(JoinPath(run_folder_, kDone), json.dump() + "\n");
 }
 
-Status Attempt::NotDone() const { return Remove(JoinPath(run_folder_, kDone)); }
+Status Attempt::ClearDone() const { return Remove(JoinPath(run_folder_, kDone)); }
 
 }  // namespace nxdkit::trainer

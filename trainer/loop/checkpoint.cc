@@ -34,7 +34,7 @@ constexpr std::string_view kAttemptMark = ".attempt-";
 constexpr int kVersion = 1;
 constexpr uint64_t kMaxJson = 16 << 20;
 
-// The names of folders may be any bytes.
+// Names of folders may contain any bytes.
 std::string Text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -59,7 +59,7 @@ Result<Json> ReadJson(const std::string& path) {
   return json;
 }
 
-// 0 to `most`.
+// A count from 0 to `most`.
 Result<int64_t> Count(const Json& json, const char* key, const std::string& path,
                       int64_t most = INT64_MAX) {
   NXDKIT_ASSIGN(const int64_t count, JsonInt(json, key).in(path));
@@ -104,7 +104,7 @@ Status WriteTracker(const SaveRequest& request) {
   return WriteFileAtomic(JoinPath(request.root, kTracker), Text(json));
 }
 
-// Of the checkpoints in a folder, if it is there.
+// The steps of the checkpoints in a folder; none if it does not exist.
 Result<std::vector<int64_t>> StepsIn(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(root));
   std::vector<int64_t> steps;
@@ -117,7 +117,7 @@ Status DeleteObsolete(const SaveRequest& request) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(request.root));
   const auto best = request.best ? std::optional(request.best->step) : std::nullopt;
   for (const int64_t step : ObsoleteSteps(steps, request.state.step, best, request.limit)) {
-    // The command that named it must still find it.
+    // The command that named it must be able to find it again.
     if (StepFolder(step) == request.state.started_from) continue;
     const std::string folder = CheckpointFolder(request.root, step);
     NXDKIT_TRY(RemoveTree(folder));
@@ -126,7 +126,7 @@ Status DeleteObsolete(const SaveRequest& request) {
   return OkStatus();
 }
 
-// An NxD tag, and in it a model folder.
+// Writes an NxD tag, and a model folder inside it.
 Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
                   const std::string& folder, bool together, const artifact::RunOptions& run) {
   MeshModel& model = *trained.model;
@@ -146,7 +146,7 @@ Status WriteModel(const SaveRequest& request, const TrainedModel& trained,
   return WriteTextFiles(request.text, convert.output);
 }
 
-// What is left to do with a damaged one.
+// Advice on what can be done about a damaged one.
 std::string EarlierHint(const FoundCheckpoint& damaged) {
   const std::string root = ParentPath(damaged.folder);
   const Result<std::vector<int64_t>> steps = StepsIn(root);
@@ -159,7 +159,7 @@ std::string EarlierHint(const FoundCheckpoint& damaged) {
                      CheckpointFolder(root, earlier));
 }
 
-// An error of a file of the checkpoint, with what is left to do after the hint that it has.
+// The error of a damaged file, with advice added to its hint.
 Error WithEarlier(const Error& error, const FoundCheckpoint& damaged) {
   if (error.code() != Errc::kCorrupt && error.code() != Errc::kNotFound) return error;
   const std::string own = error.hint().empty() ? "" : error.hint() + "; ";
@@ -178,11 +178,11 @@ std::optional<BestScore> BestOf(const std::optional<kinds::RunTracker>& tracker)
   return BestScore{*tracker->best_step, *tracker->best_score};
 }
 
-// A state is the last that a checkpoint gets.
+// The state is the last file that a checkpoint gets.
 Result<bool> IsWholeCheckpoint(const std::string& folder) { return HasFile(folder, kState); }
 
-// Without any checkpoint the tracker has nothing to name.
-Result<std::optional<FoundCheckpoint>> FindNone(const std::string& root) {
+// For a folder without checkpoints: then the tracker must not name one.
+Result<std::optional<FoundCheckpoint>> FindInEmptyRun(const std::string& root) {
   constexpr const char* kHint =
       "there is no other checkpoint: remove the tracker to begin a new run, or name one with "
       "trainer.load_checkpoint_path";
@@ -194,13 +194,13 @@ Result<std::optional<FoundCheckpoint>> FindNone(const std::string& root) {
       .hint(kHint);
 }
 
-// Every process that holds ranks reads what it holds.
+// Every process that holds ranks checks the files of its own.
 Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel> models) {
   Leader* leader = models.empty() ? nullptr : models.front().model->options().leader;
   if (leader == nullptr) return OkStatus();
   NXDKIT_ASSIGN(const std::optional<int> without,
-                FirstWithout(*leader, models.front().model->OthersWithRanks(),
-                             JoinPath(found.folder, kState)));
+                FirstProcessWithoutFile(*leader, models.front().model->OthersWithRanks(),
+                                        JoinPath(found.folder, kState)));
   if (!without) return OkStatus();
   return NotFound("process {} of the run does not have this checkpoint", *without)
       .in(found.folder)
@@ -210,7 +210,7 @@ Status CheckElsewhere(const FoundCheckpoint& found, std::span<const TrainedModel
 }
 
 // The last checkpoint of a run that is named as a whole.
-Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
+Result<FoundCheckpoint> OpenLastCheckpoint(const std::string& run) {
   NXDKIT_ASSIGN(std::optional<FoundCheckpoint> last, FindLastCheckpoint(run));
   if (!last)
     return BadUsage("{} is not named {}N, and holds none that is", BaseName(run),
@@ -226,7 +226,7 @@ Result<FoundCheckpoint> OpenLastOf(const std::string& run) {
 // A checkpoint, or the last one of a run.
 Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   const std::optional<int64_t> step = StepOfFolder(BaseName(folder));
-  if (!step) return OpenLastOf(folder);
+  if (!step) return OpenLastCheckpoint(folder);
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
   if (!is_folder) return NotFound("no such checkpoint").in(folder);
   FoundCheckpoint found{folder, *step, std::nullopt};
@@ -240,20 +240,21 @@ Result<FoundCheckpoint> OpenCheckpoint(const std::string& folder) {
   return found;
 }
 
-// What is damaged or gone says nothing; what the system does not give might have said it.
-bool SaysNothing(const Error& error) {
+// Whether the state is damaged or gone; if the system failed to deliver it, it might have had an
+// answer.
+bool IsUnreadable(const Error& error) {
   return error.code() == Errc::kCorrupt || error.code() == Errc::kNotFound;
 }
 
-// "" too when its state says nothing.
+// "" too when its state is unreadable.
 Result<std::string> StartedFrom(const FoundCheckpoint& found) {
   Result<TrainerState> state = ReadState(JoinPath(found.folder, kState));
   if (state.ok()) return state->started_from;
-  if (SaysNothing(state.error())) return std::string();
+  if (IsUnreadable(state.error())) return std::string();
   return std::move(state).error();
 }
 
-// `or_else`: what to do but to name another folder.
+// `or_else`: the alternative to naming another folder.
 Status CheckNoOther(const std::string& root, std::string_view or_else) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
   if (steps.empty()) return OkStatus();
@@ -269,8 +270,8 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// A checkpoint that is set aside while another one takes its place. Where that place is empty it is
-// the only one of its step.
+// A checkpoint set aside while another one takes its place. If that place is empty, it is the only
+// one of its step.
 Result<bool> IsReplaced(std::string_view name, const std::string& root) {
   const std::optional<std::string_view> output = OutputOfAside(name);
   const std::optional<int64_t> step = output ? StepOfFolder(*output) : std::nullopt;
@@ -305,8 +306,9 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
   NXDKIT_ASSIGN(Staging staging, Staging::Begin(folder, {.replace = true, .mark = request.mark}));
   bool together = false;
   if (Leader* leader = models.front().model->options().leader) {
-    NXDKIT_ASSIGN(const std::vector<int> blind,
-                  BlindFor(*leader, models.front().model->OthersWithRanks(), staging.path()));
+    NXDKIT_ASSIGN(
+        const std::vector<int> blind,
+        ProcessesWithoutFolder(*leader, models.front().model->OthersWithRanks(), staging.path()));
     together = blind.empty();
   }
   for (const TrainedModel& model : models)
@@ -314,7 +316,7 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
   NXDKIT_TRY(WriteFileAtomic(JoinPath(staging.path(), kState), StateText(request.state)));
   if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(staging.Publish());
-  // Publishing may have waited for a file system that hung.
+  // The file system may have hung before publishing.
   if (request.may_publish) NXDKIT_TRY(request.may_publish());
   NXDKIT_TRY(WriteTracker(request));
   return DeleteObsolete(request);
@@ -322,7 +324,7 @@ Status SaveCheckpoint(const SaveRequest& request, std::span<const TrainedModel> 
 
 Result<std::optional<FoundCheckpoint>> FindLastCheckpoint(const std::string& root) {
   NXDKIT_ASSIGN(const std::vector<int64_t> steps, StepsIn(root));
-  if (steps.empty()) return FindNone(root);
+  if (steps.empty()) return FindInEmptyRun(root);
   std::map<int64_t, bool> whole;
   for (const int64_t step : steps)
     NXDKIT_TRY(IsWholeCheckpoint(CheckpointFolder(root, step)).To(whole[step]));
@@ -349,9 +351,9 @@ Result<std::optional<FoundCheckpoint>> ChooseCheckpoint(const std::string& root,
   NXDKIT_ASSIGN(loaded.started_from,
                 beside ? Result<std::string>(BaseName(loaded.folder)) : RealPath(loaded.folder));
   if (find_last) {
-    // A damaged tracker does not stop what is named from loading.
+    // A damaged tracker does not prevent loading a named checkpoint.
     Result<std::optional<FoundCheckpoint>> last = FindLastCheckpoint(root);
-    if (!last.ok() && !SaysNothing(last.error())) return last;
+    if (!last.ok() && !IsUnreadable(last.error())) return last;
     if (last.ok() && *last) {
       NXDKIT_ASSIGN(const std::string from, StartedFrom(**last));
       if (from == loaded.started_from) return last;

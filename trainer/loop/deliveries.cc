@@ -21,11 +21,11 @@ namespace {
 constexpr uint64_t kMostAtOnce = uint64_t{4} << 20;
 constexpr uint64_t kMostSeen = 1 << 20;
 
-// Beside what it becomes.
+// The archive, next to the folder that it becomes.
 std::string ArchiveOf(const std::string& folder) { return folder + ".sent.tar"; }
 std::string DeltaOf(const std::string& bundle) { return bundle + ".sent.delta"; }
 
-// A file that goes with the object.
+// A file that is deleted with the object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
@@ -82,8 +82,8 @@ Result<Json> Apply(const Json& order, const Working& working) {
   return Json::object();
 }
 
-Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& processes,
-                                     const std::string& path, const std::string& text) {
+Result<std::vector<int>> ProcessesThatLack(Leader& leader, const std::vector<int>& processes,
+                                           const std::string& path, const std::string& text) {
   std::vector<int> lacking;
   for (const int process : processes) {
     const Json order = {{"call", "sees"}, {"path", path}, {"text", text}};
@@ -95,24 +95,25 @@ Result<std::vector<int>> AskWhoLacks(Leader& leader, const std::vector<int>& pro
 
 }  // namespace
 
-Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
-                                  const std::string& folder) {
+Result<std::vector<int>> ProcessesWithoutFolder(Leader& leader, const std::vector<int>& processes,
+                                                const std::string& folder) {
   const std::string who = std::to_string(::getpid());
   const TemporaryFile mark(JoinPath(folder, ".seen-" + who));
   const std::string text = "process " + who + "\n";
   NXDKIT_TRY(WriteFileAtomic(mark.path(), text));
-  return AskWhoLacks(leader, processes, mark.path(), text);
+  return ProcessesThatLack(leader, processes, mark.path(), text);
 }
 
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
-                                        const std::string& path) {
+Result<std::optional<int>> FirstProcessWithoutFile(Leader& leader,
+                                                   const std::vector<int>& processes,
+                                                   const std::string& path) {
   NXDKIT_ASSIGN(const std::string text, ReadSmallFile(path, kMostSeen));
-  NXDKIT_ASSIGN(const std::vector<int> lacking, AskWhoLacks(leader, processes, path, text));
+  NXDKIT_ASSIGN(const std::vector<int> lacking, ProcessesThatLack(leader, processes, path, text));
   return lacking.empty() ? std::nullopt : std::optional(lacking.front());
 }
 
 Status Deliveries::Look(const std::string& folder) {
-  NXDKIT_ASSIGN(machines_, BlindFor(leader_, machines_, folder));
+  NXDKIT_ASSIGN(machines_, ProcessesWithoutFolder(leader_, machines_, folder));
   return OkStatus();
 }
 
@@ -154,7 +155,7 @@ Status Deliveries::SendFile(int machine, const std::string& from, const std::str
   return OkStatus();
 }
 
-// All of it is received, whatever becomes of it: what is sent next comes after it.
+// Receives all of it even after an error: the next transfer follows it.
 Result<Json> DeliveryHost::TakeFile(const Json& order) {
   const std::string path = order["path"].get<std::string>();
   const auto bytes = order["bytes"].get<uint64_t>();

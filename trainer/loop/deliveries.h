@@ -1,8 +1,8 @@
-// Weights for the rollout workers of machines that do not see the folders of process 0: sent as
-// they are, or, once a bundle is there, as a delta from the version that is there. Every file is
-// proved by its digest when it has arrived, a delta's result by the model's, and then the engine
-// looks for the weights that it expects as it does everywhere. PRIVATE: it takes parsed JSON;
-// include it from .cc files only.
+// Delivers weights to the rollout workers of machines that do not see the folders of process 0:
+// whole, or, where a bundle was already sent, as a delta from that version. Every file is verified
+// by its digest on arrival, a delta's result by the model's; the engine then checks the weights
+// that it expects as it does everywhere. PRIVATE: it exposes parsed JSON; include it from .cc files
+// only.
 #pragma once
 
 #include <optional>
@@ -14,29 +14,30 @@
 
 namespace nxdkit::trainer {
 
-// Which of the processes do not see the folder, which is there.
-Result<std::vector<int>> BlindFor(Leader& leader, const std::vector<int>& processes,
-                                  const std::string& folder);
-// The first of the processes that has no such small file, whether it is this one or a copy.
-Result<std::optional<int>> FirstWithout(Leader& leader, const std::vector<int>& processes,
-                                        const std::string& path);
+// Those of the processes that do not see the folder, which exists.
+Result<std::vector<int>> ProcessesWithoutFolder(Leader& leader, const std::vector<int>& processes,
+                                                const std::string& folder);
+// The first of the processes that does not have this small file, either the same one or a copy.
+Result<std::optional<int>> FirstProcessWithoutFile(Leader& leader,
+                                                   const std::vector<int>& processes,
+                                                   const std::string& path);
 
-// Of process 0.
+// Process 0's side.
 class Deliveries {
  public:
   // `machines`: those with rollout workers, other than machine 0. `leader` must outlive it.
   Deliveries(Leader& leader, std::vector<int> machines)
       : leader_(leader), machines_(std::move(machines)) {}
 
-  // Asks the machines whether they see `folder`, which is there; those that do get nothing.
+  // Asks the machines whether they see `folder`, which exists; those that do are sent nothing.
   Status Look(const std::string& folder);
   const std::vector<int>& blind() const { return machines_; }
 
-  // To the same path there, whole, in the place of what is there.
+  // Sends it whole to the same path, where it replaces whatever exists.
   Status SendFolder(const std::string& folder);
-  // Whether SendFolder has sent it: then it can be changed.
+  // Whether SendFolder has sent it: then it can be updated.
   bool HasSent(const std::string& folder) const { return sent_ == folder; }
-  // Applies the file to the bundle there, which is as `bundle` was before; its weights become
+  // Applies the file to the bundle there, which equals the previous `bundle`; its weights become
   // version `label`.
   Status SendDelta(const std::string& delta, const std::string& bundle, const std::string& label);
 
@@ -47,7 +48,7 @@ class Deliveries {
   std::string sent_;
 };
 
-// Of the others: takes what is sent.
+// The receiving side, in the other processes.
 class DeliveryHost {
  public:
   explicit DeliveryHost(Transport& transport) : transport_(transport) {}

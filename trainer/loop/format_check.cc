@@ -9,13 +9,14 @@ namespace {
 
 constexpr std::string_view kThinkEnd = "</think>";
 
-// Whether the tag comes out of its own ids. Some tokenizers put a space before a text.
+// Whether decoding its ids gives the tag back. Some tokenizers put a space before a text.
 bool IsWritten(const Tokenizer& tokenizer, std::string_view tag, bool skips_special) {
   const auto ids = tokenizer.Encode(tag, false);
   return ids.ok() && Strip(tokenizer.Decode(*ids, skips_special)) == Strip(tag);
 }
 
-std::string Told(const FormatQuestion& question, std::string_view why, std::string_view mend) {
+std::string FormatProblem(const FormatQuestion& question, std::string_view why,
+                          std::string_view mend) {
   return fmt::format(
       "{}: the format of reward {} is never right, and nothing is learnt from it; {}, or set "
       "worker.reward.reward_function_kwargs.format_weight=0",
@@ -29,26 +30,26 @@ std::string FormatWarning(const FormatQuestion& question) {
   const std::string_view first = question.tags.front();
   const std::string_view prompt = Strip(question.prompt);
   constexpr std::string_view kTemplate =
-      "name a template that leaves it to the response (data.override_chat_template)";
+      "use a template that leaves it to the response (data.override_chat_template)";
   if (prompt.ends_with(first))
-    return Told(question,
-                fmt::format("the prompt ends with {}, so no response begins with it", first),
-                kTemplate);
+    return FormatProblem(
+        question, fmt::format("the prompt ends with {}, so no response begins with it", first),
+        kTemplate);
   if (prompt.ends_with(kThinkEnd))
-    return Told(
+    return FormatProblem(
         question,
         fmt::format("the prompt ends with {}: the thinking is over before the response begins, "
                     "which has no {}",
                     kThinkEnd, first),
-        fmt::format("set data.enable_thinking=true where the template knows it, {}", kTemplate));
+        fmt::format("set data.enable_thinking=true if the template supports it, {}", kTemplate));
   for (const std::string_view tag : question.tags) {
     if (!IsWritten(*question.tokenizer, tag, false))
-      return Told(question, fmt::format("the tokenizer has no tokens for {}", tag),
-                  "use a model that has them");
+      return FormatProblem(question, fmt::format("the tokenizer has no tokens for {}", tag),
+                           "use a model that has them");
     if (question.skips_special && !IsWritten(*question.tokenizer, tag, true))
-      return Told(question,
-                  fmt::format("{} is a special token, which is taken out of what is scored", tag),
-                  "set worker.reward.skip_special_tokens=false");
+      return FormatProblem(
+          question, fmt::format("{} is a special token, which is removed before scoring", tag),
+          "set worker.reward.skip_special_tokens=false");
   }
   return "";
 }

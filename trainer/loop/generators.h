@@ -14,22 +14,22 @@
 
 namespace nxdkit::trainer {
 
-// How much of the phase under way is done: responses, scores, rows. Called from any thread.
+// The progress of the current phase: responses, scores, rows. Called from any thread.
 using ProgressHook = std::function<void(int64_t done, int64_t units)>;
 
-// Used and destroyed by the thread that makes it. What `options` say of the weights is set at every
-// Reload. `poll` as in Engine; `progress` of the responses, may be empty.
+// Used and destroyed by the thread that creates it. Every Reload sets the weights in `options`.
+// `poll` as in Engine; `progress` of the responses, may be empty.
 class Generator {
  public:
   Generator(std::unique_ptr<RolloutEngine> here, std::optional<WorkerPool> workers,
             std::vector<EngineOptions> options, std::function<Status()> poll,
             ProgressHook progress);
 
-  // New weights are there: engines are destroyed, made again and loaded, or take them where they
-  // can; they must find these weights.
+  // Takes new weights: engines are destroyed, created and loaded again, or reload if they can; they
+  // must find these weights.
   Result<EngineFacts> Reload(const SyncedWeights& weights);
   Result<std::vector<RolloutResponse>> Generate(std::span<const RolloutRequest> requests);
-  // Workers that had to be started again so far.
+  // The number of worker restarts so far.
   int64_t restarts() const { return workers_ ? workers_->restarts() : 0; }
 
  private:
@@ -40,7 +40,7 @@ class Generator {
   const ProgressHook progress_;
 };
 
-// Who generates, and where the weights for it are written.
+// The engines of a run, and the place where weights are written for them.
 struct RunEngines {
   EngineShape shape;
   SyncTarget sync;

@@ -23,7 +23,7 @@ void Set(const std::string& ours, const std::string& value, Inherited& inherited
   inherited.keys.push_back({kInitFrom, ours, std::move(said), ""});
 }
 
-// From the checkpoint up to the folder that the run's folder is in.
+// The folders from the checkpoint up to the one that contains the run's folder.
 std::vector<std::string> FoldersAbove(std::string folder) {
   std::vector<std::string> folders;
   for (int level = 0; level < 4 && !folder.empty(); ++level) {
@@ -33,7 +33,7 @@ std::vector<std::string> FoldersAbove(std::string folder) {
   return folders;
 }
 
-// Whether the state of the optimizer is there, and can be read; else a line says why not.
+// Whether the optimizer's state exists and can be read; if not, a line gives the reason.
 Result<bool> HasState(const std::string& path, const std::string& who,
                       std::vector<std::string>& lines) {
   artifact::InputHints hints;
@@ -43,7 +43,7 @@ Result<bool> HasState(const std::string& path, const std::string& who,
   const auto source = kinds::OpenAndBind(path, nullptr, hints);
   if (source.ok() && source->optimizer) return true;
   lines.push_back(
-      fmt::format("left   the optimizer's state of the {}, which begins with zeros: {}", who,
+      fmt::format("left   the optimizer's state of the {}, which starts from zeros: {}", who,
                   source.ok() ? "there is none" : EscapeControl(source.error().ToString())));
   return false;
 }
@@ -66,8 +66,8 @@ Result<InitFrom> ReadInitFrom(const std::string& run) {
     for (std::string& line : InheritedLines(out.inherited)) out.lines.push_back(std::move(line));
   } else {
     out.lines.push_back(
-        "neither experiment_config.json (EasyR1) nor .hydra/config.yaml (verl) lies beside the "
-        "checkpoint: the configuration is what --config and the command line say");
+        "neither experiment_config.json (EasyR1) nor .hydra/config.yaml (verl) is next to the "
+        "checkpoint: the configuration comes from --config and the command line alone");
   }
   NXDKIT_ASSIGN(const bool state, HasState(found.path, "actor", out.lines));
   Set(kModel, found.path, out.inherited);
@@ -83,7 +83,7 @@ Result<InitFrom> ReadInitFrom(const std::string& run) {
       fmt::format("taken  {}={}, {}", kModel, EscapeControl(found.path),
                   state ? "with its optimizer's state" : "without an optimizer's state"));
   out.lines.push_back(
-      "new    the steps, the schedule of the learning rate and the order of the data begin again; "
+      "new    the steps, the schedule of the learning rate and the order of the data start anew; "
       "the reference policy of KL is this checkpoint");
   return out;
 }

@@ -1,5 +1,5 @@
-// Whether a run fits the cores of a Neuron instance, told before anything is loaded: training with
-// what lies beside it, and the rollout engine, on the same cores or on others.
+// Whether a run fits the cores of a Neuron instance, checked before anything is loaded: training
+// with the models next to it, and the rollout engine, on the same cores or on others.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace nxdkit::trainer {
 
-// The fit of training comes first, then that of an engine, unless that is elsewhere: the number
-// that neuron-export says of its bundle. `critic`: nullptr when there is none. kUnsupported as
+// The fit of training, then that of the engine unless it is elsewhere: the number that
+// neuron-export reports for its bundle. `critic`: nullptr if there is none. kUnsupported as
 // MakeParamTable and RolloutUseOf.
 Result<std::vector<hardware::Fit>> FitInstance(const hardware::Instance& instance,
                                                const Config& config, const RunPlan& plan,

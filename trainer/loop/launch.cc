@@ -20,21 +20,21 @@
 namespace nxdkit::trainer {
 namespace {
 
-// So long no rank of a mesh is waited for: one may have far more to compute than another.
+// The longest wait for a rank of a mesh: one may have much more to compute than another.
 constexpr auto kPatience = std::chrono::minutes(10);
 constexpr auto kLast = std::chrono::milliseconds(300);
-// MPI begins when all processes have come, and ends when all have ended.
+// MPI begins when all processes have arrived, and ends when all have ended.
 constexpr auto kToBegin = std::chrono::minutes(10);
 constexpr auto kToEnd = std::chrono::minutes(1);
 
-// Where a call of MPI cannot be cut short, what is to happen when it takes too long.
+// Calls a function when a call of MPI, which cannot be cut short, takes too long.
 class Deadline {
  public:
   Deadline(std::chrono::seconds most, const std::function<void(const Error&, bool)>& on_lost,
            std::string_view what)
       : thread_([=, this,
-                 error = Error(Errc::kLost, fmt::format("{} has not come to its end after {} s",
-                                                        what, most.count()))](std::stop_token) {
+                 error = Error(Errc::kLost, fmt::format("{} has not finished after {} s", what,
+                                                        most.count()))](std::stop_token) {
           std::unique_lock lock(mutex_);
           if (!changed_.wait_for(lock, most, [this] { return over_; }) && on_lost)
             on_lost(error, true);
@@ -61,9 +61,9 @@ Result<std::unique_ptr<Transport>> Begin(const LaunchOptions& options) {
 
 }  // namespace
 
-// RANK and WORLD_SIZE alone may be of whoever likes; with one of the others they are torchrun's, or
-// of an operator for torch.distributed. Job scripts export them for other steps too, so where MPI
-// or srun has started the processes only torchrun's own name counts.
+// RANK and WORLD_SIZE alone may come from anywhere; with one of the others they come from torchrun,
+// or from an operator for torch.distributed. Job scripts export them for other steps too, so if MPI
+// or srun has started the processes, only torchrun's own variable counts.
 Status CheckLauncher() {
   const int64_t processes = ParseNumber<int64_t>(EnvironmentValue("WORLD_SIZE")).value_or(1);
   const auto is_set = [](const char* name) { return !EnvironmentValue(name).empty(); };
@@ -71,8 +71,8 @@ Status CheckLauncher() {
   const bool by_torch = is_set("RANK") && (is_set("LOCAL_RANK") || is_set("MASTER_ADDR"));
   if (processes < 2 || !(by_torchrun || (by_torch && LaunchedProcesses() == 1))) return OkStatus();
   return BadUsage(
-             "{} has started {} processes (WORLD_SIZE), and this is RANK {}: each would "
-             "train a run of its own",
+             "{} has started {} processes (WORLD_SIZE), and this is RANK {}: each would train a "
+             "separate run",
              by_torchrun ? "torchrun" : "a launcher of torch.distributed", processes,
              EscapeControl(EnvironmentValue("RANK")))
       .member("WORLD_SIZE")
@@ -101,7 +101,7 @@ Result<Launch> Launch::Start(const RunPlan& plan, const LaunchOptions& options) 
   return launch;
 }
 
-// MPI's own end waits for the others, who may be gone.
+// Ending MPI waits for the others, which may be gone.
 Launch::~Launch() {
   if (heartbeat_ != nullptr) heartbeat_->Fail(Error(Errc::kInternal, "process 0 has ended"));
   heartbeat_.reset();
@@ -122,13 +122,13 @@ void Launch::Fail(const Error& error) {
   if (transport_ == nullptr) return;
   if (leader_->in_order() && End().ok()) return;
   if (heartbeat_ != nullptr) heartbeat_->Fail(error);
-  // Where a scheduler takes the highest exit code of all, and has processes killed when one ends
-  // with an error, the others are to be gone first.
+  // A scheduler may take the highest exit code of all and kill the rest when one process fails: let
+  // the others end first.
   std::this_thread::sleep_for(kLast);
 }
 
 Status FollowLaunch(const FollowOptions& options) {
-  std::optional<Deadline> deadline;  // longer there than the transport
+  std::optional<Deadline> deadline;  // there it may take longer than the transport
   NXDKIT_ASSIGN(std::unique_ptr<Transport> transport, Begin(options.launch));
   Heartbeat heartbeat(*transport, options.launch.heartbeat);
   WorkerHost workers(*transport, options.worker_command, options.neuron_variables);

@@ -1,6 +1,5 @@
-// The processes of a run that a launcher has started, one on each machine: process 0 leads, the
-// others follow (trainer/learner/followers.h), and all hear of each other
-// (trainer/comm/heartbeat.h).
+// The processes of a run that a launcher has started, one per machine: process 0 leads, the others
+// follow (trainer/learner/followers.h), and all exchange heartbeats (trainer/comm/heartbeat.h).
 #pragma once
 
 #include <functional>
@@ -16,8 +15,8 @@ namespace nxdkit::trainer {
 
 class Leader;
 
-// kUsage where this process is one of several that torchrun has started, or a launcher that sets
-// what torch.distributed reads, and no MPI: each of them would train a run of its own.
+// kUsage when torchrun, or a launcher that sets torch.distributed's variables but does not use MPI,
+// has started several processes: each of them would train a separate run.
 Status CheckLauncher();
 
 struct LaunchOptions {
@@ -25,22 +24,22 @@ struct LaunchOptions {
   Heartbeat::Options heartbeat;
 };
 
-// Of process 0. Without a launcher there is nothing in it.
+// Process 0's side. Empty without a launcher.
 class Launch {
  public:
-  // kUsage when there are not as many processes as machines.
+  // kUsage when the number of processes is not that of machines.
   static Result<Launch> Start(const RunPlan& plan, const LaunchOptions& options);
   Launch(Launch&&) noexcept;
-  ~Launch();  // without End: as after Fail, without a reason
+  ~Launch();  // without End: like Fail, without a reason
 
   Transport* transport() const { return transport_.get(); }  // nullptr: this process is alone
   Leader* leader() const { return leader_.get(); }
 
-  // In order: the others end, and this returns when they have. Nothing of the run may be left that
-  // uses the transport.
+  // The orderly end: returns when the other processes have ended. No part of the run may still use
+  // the transport.
   Status End();
-  // The others end: in order where they can, else they are told why and end at once. Nothing of the
-  // run may be left that uses the transport.
+  // Ends the other processes: in order if possible, otherwise they are told the reason and end at
+  // once. No part of the run may still use the transport.
   void Fail(const Error& error);
 
  private:
@@ -57,8 +56,8 @@ struct FollowOptions {
   std::vector<std::string> neuron_variables;  // TakeNeuronVariables of this process
 };
 
-// The life of another process, until the run is over: good, or the error that this process is to
-// end with at once, by _exit: it has been told to the others.
+// Runs another process until the run is over. Returns success, or an error with which this process
+// must end at once, by _exit: the others have been told.
 Status FollowLaunch(const FollowOptions& options);
 
 }  // namespace nxdkit::trainer

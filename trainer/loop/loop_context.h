@@ -1,4 +1,4 @@
-// The run that the parts of the training loop serve, and who hears of it.
+// The run that the parts of the training loop serve, and the hooks through which it reports.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,18 @@
 namespace nxdkit::trainer {
 
 struct TrainHooks {
-  std::function<Status()> poll;  // asked between phases; its error ends the run
-  std::function<bool()> save;    // asked after each step: true saves a checkpoint beyond save_freq
-  // A phase begins ("gen", "old", ...), of this step.
+  std::function<Status()> poll;  // called between phases; its error ends the run
+  std::function<bool()> save;    // called after each step; true saves an extra checkpoint
+  // A phase of this step begins ("gen", "old", ...).
   std::function<void(int64_t step, int64_t steps, const std::string& phase)> phase;
-  // A step is done, with its metrics; also validation before training, as step 0 or where the run
-  // was resumed.
+  // A step is done, with its metrics; also validation before training, as step 0 or as the step
+  // from which the run continues.
   std::function<void(int64_t step, int64_t steps, const MetricRecord& metrics)> step;
-  // How much of the phase that began last is done: responses, scores, rows. Called from any thread.
+  // The progress of the current phase: responses, scores, rows. Called from any thread.
   std::function<void(int64_t done, int64_t units)> progress;
   std::function<void(const std::string& line)> note;    // for people
-  std::function<void(const std::string& line)> warn;    // for them, and for who reads the answer
-  std::function<void(const std::string& line)> record;  // for whoever looks later
+  std::function<void(const std::string& line)> warn;    // also for readers of the result
+  std::function<void(const std::string& line)> record;  // for the log alone
 };
 
 struct LoopContext {

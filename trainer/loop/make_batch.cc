@@ -57,7 +57,7 @@ Result<std::vector<Sample>> FilterSamples(const AlgorithmConfig& algorithm,
   return out;
 }
 
-// One call of the engines. `options` and `prompts_seen` go on to the prompts of the next one.
+// One call of the engines. `options` and `prompts_seen` advance to the prompts of the next call.
 Result<std::vector<Sample>> CallEngines(const SampleMaking& making, GenerateOptions& options,
                                         int64_t& prompts_seen) {
   const AlgorithmConfig& algorithm = making.run.config.algorithm;
@@ -83,7 +83,7 @@ std::string Excerpt(std::string_view text) {
   return EscapeControl(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
 
-// The reward is the user's: what it was asked, and what can be done.
+// The reward is the user's code: the error says what was asked of it, and gives advice.
 Error WithAdvice(const Error& error, const Sample* asked) {
   if (error.code() == Errc::kInterrupted) return error;
   std::string hint = error.code() == Errc::kLimit
@@ -92,7 +92,7 @@ Error WithAdvice(const Error& error, const Sample* asked) {
                          : "fix worker.reward.reward_function";
   hint += "; the same command continues from the last checkpoint";
   if (asked)
-    hint += fmt::format(". It was asked: prompt \"{}\", response \"{}\", ground truth \"{}\"",
+    hint += fmt::format(". The sample was: prompt \"{}\", response \"{}\", ground truth \"{}\"",
                         Excerpt(asked->prompt_text), Excerpt(asked->response_text),
                         Excerpt(asked->ground_truth));
   return Error(error).hint(hint);
@@ -182,8 +182,8 @@ Result<std::vector<Sample>> MakeBatch(const SampleMaking& making, int64_t step,
                                "algorithm.online_filtering",
                                made, batch.size(), wanted))
           .hint(
-              "all samples of the other prompts score alike; other data, another temperature, or "
-              "a larger trainer.max_try_make_batch may help");
+              "all samples of the other prompts have the same score; other data, another "
+              "temperature, or a larger trainer.max_try_make_batch may help");
     run.Note(fmt::format("step {}: {} of {} samples kept, generating more (try {})", step,
                          batch.size(), wanted, made + 1));
   }

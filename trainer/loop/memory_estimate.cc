@@ -13,25 +13,25 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-// Of a process before it holds a model: code, libraries, stacks.
+// A process before it holds a model: code, libraries, stacks.
 constexpr double kProcess = 48.0 * (1 << 20);
-// Of a rank of the mesh, beside what it computes with: block buffers of sums, and what the
-// allocator keeps for its thread (the peaks of 1, 2 and 4 ranks, measured).
+// A rank of the mesh, apart from its computation: block buffers of sums, and memory that the
+// allocator keeps for its thread (from the measured peaks of 1, 2 and 4 ranks).
 constexpr double kRank = 8.0 * (1 << 20);
-// Of one over processes: trainer/comm/reduce.cc.
+// A rank in a mesh over processes: trainer/comm/reduce.cc.
 constexpr double kRemoteBlock = 16.0 * (1 << 20);
-// Of Open MPI in a process (12 MiB measured), and of its messages.
+// Open MPI in a process (12 MiB measured), and its messages.
 constexpr double kMpi = 16.0 * (1 << 20);
-// Of a thread that converts: two buffers of the executor.
+// A converting thread: two buffers of the executor.
 constexpr double kFileBuffers = 32.0 * (1 << 20);
-// Of one pass of an engine, as EngineOptions has it.
+// One pass of an engine, as in EngineOptions.
 constexpr int64_t kPassTokens = 256;
 
 // Doubles: exact up to 8 PiB, and sizes from a configuration cannot wrap.
 double D(int64_t value) { return static_cast<double>(value); }
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// The keys that lower a part, but those that are set so already.
+// The keys that lower a part, except those already set that way.
 std::string Keys(std::initializer_list<std::pair<bool, std::string>> rows) {
   std::string text;
   for (const auto& [helps, key] : rows)
@@ -39,7 +39,7 @@ std::string Keys(std::initializer_list<std::pair<bool, std::string>> rows) {
   return text;
 }
 
-// What one rank's passes over a micro-batch leave in memory (model/decoder.cc, model/layer.cc).
+// The memory that one rank's passes over a micro-batch use (model/decoder.cc, model/layer.cc).
 class Activations {
  public:
   Activations(const DecoderConfig& model, const ParamTable& table, Dtype compute)
@@ -51,7 +51,7 @@ class Activations {
         layers_(D(std::ssize(table.layers))),
         narrow_(compute == Dtype::kBF16) {}
 
-  // Of log-probabilities alone.
+  // A pass for log-probabilities alone.
   double Forward(double tokens, double targets) const {
     return 4 * tokens * 3 * hidden_ + Layer(tokens) + Head(targets);
   }
@@ -72,7 +72,7 @@ class Activations {
   double KeptLogitGradients(double targets) const {
     return std::min(D(DecoderOptions().kept_bytes), targets * vocab_ * (narrow_ ? 2 : 4));
   }
-  // Rows whose distribution is asked, and logits of as many as the decoder holds at once.
+  // Rows whose distribution is needed, and logits of as many as the decoder holds at once.
   double Head(double targets) const {
     const double chunk = std::clamp(8.0 * (1 << 20) / vocab_, 16.0, 1024.0);
     return 4 * targets * hidden_ + Narrow(targets, hidden_) +
@@ -137,7 +137,7 @@ class Estimator {
     const models::ModelConfig& shapes = model_.model.config;
     const double ranks = engines * D(engine.tp);
     const double element = D(ElementBytes(engine.dtype));
-    // The embedding is kept for look-ups and, packed, for the logits.
+    // The embedding is kept both for look-ups and, packed, for the logits.
     const double packed = D(table.size) + D(table.vocab) * D(shapes.hidden);
     Add("rollout weights", ranks * packed * element,
         Keys({{engine.dtype != Dtype::kBF16, "worker.rollout.dtype=bf16"},
@@ -184,13 +184,13 @@ class Estimator {
   }
   bool wide() const { return compute() != Dtype::kBF16; }
   Dtype compute() const { return ComputeDtype(config_); }
-  // Of this machine.
+  // The ranks of this machine.
   double ranks() const { return D(plan_.ranks_of_machine[static_cast<size_t>(machine_)]); }
   Result<ParamTable> TableOf(const DecoderConfig& model) const {
     return MakeParamTable(model.model, static_cast<int>(plan_.train_tp), 0);
   }
 
-  // Of one model, on all ranks.
+  // The sizes of one model, on all ranks.
   struct Sizes {
     double weights = 0, gradients = 0, optimizer = 0;
   };
@@ -204,7 +204,8 @@ class Estimator {
                  state * elements / D(plan_.data_parallel)};
   }
 
-  // Of one rank. Buffers stay from pass to pass, so it ends with the larger of both kinds.
+  // The passes of one rank. Buffers are kept between passes, so it ends with the larger of both
+  // kinds.
   struct Passes {
     double forward = 0, backward = 0;
   };
@@ -217,7 +218,7 @@ class Estimator {
     const double experience =
         D(std::min(section.micro_batch_size_per_device_for_experience,
                    plan_.sequences / std::max<int64_t>(1, plan_.data_parallel)));
-    // Packed by tokens, short prompts leave room for more responses.
+    // When packing by tokens, short prompts leave room for more responses.
     const double targets = section.dynamic_batching ? row : response;
     return {
         rank.Forward(experience * row, experience * targets),
@@ -275,11 +276,11 @@ Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit) {
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, largest.size()); ++i)
     if (!largest[i].keys.empty())
-      hint += fmt::format("{}{}: {}", hint.empty() ? "what lowers it: " : "; ", largest[i].name,
+      hint += fmt::format("{}{}: {}", hint.empty() ? "to lower it: " : "; ", largest[i].name,
                           largest[i].keys);
   return OverLimit("the run may take {} GiB, and there are {}: {}", Gib(estimate.bytes()),
                    Gib(limit), PartsText(estimate))
-      .hint(hint + "; trainer.check_memory=false tries it all the same");
+      .hint(hint + "; trainer.check_memory=false tries it anyway");
 }
 
 }  // namespace nxdkit::trainer

@@ -1,5 +1,5 @@
-// What a run takes of the machine's memory, told before anything is loaded: sums over all ranks and
-// rollout workers, with micro-batches and caches as full as the configuration lets them become.
+// The memory that a run takes, estimated before anything is loaded: sums over all ranks and rollout
+// workers, with micro-batches and caches as full as the configuration allows.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,38 @@
 
 namespace nxdkit::trainer {
 
-// Where an engine's weights and cache are.
+// The place of an engine's weights and cache.
 enum class EnginePlace {
   kHost,       // the memory of the machines of the run
   kDevice,     // Neuron devices of these machines: their cores hold it, their memory does not
   kElsewhere,  // with servers that run
 };
 
-// What a rollout engine is made for.
+// The sizes that a rollout engine is made for.
 struct EngineShape {
   int64_t tp = 1;
-  int64_t slots = 1;  // sequences that its cache holds
+  int64_t slots = 1;  // sequences in its cache
   int64_t positions = 1;
   Dtype dtype = Dtype::kBF16;
   EnginePlace place = EnginePlace::kHost;
-  rollout::Geometry layout{};  // of its bundle, if it has one; but for `tp`
-  // Whether it says how likely its tokens were: a graph that samples on the device does not.
+  rollout::Geometry layout{};  // of its bundle, if it has one; except `tp`
+  // Whether it returns log-probabilities: a graph that samples on the device does not.
   bool tells_log_probs = true;
 };
 
 struct MemoryPart {
   std::string name;
   uint64_t bytes = 0;
-  std::string keys;  // of the configuration, that lower it and are not set so already
+  std::string keys;  // keys of the configuration that lower it and are not already set that way
 };
 
 struct MemoryEstimate {
-  std::vector<MemoryPart> parts;  // those that are 0 are left out
+  std::vector<MemoryPart> parts;  // without those that are 0
   uint64_t bytes() const;         // of all
 };
 
-// Of one machine of the run. `critic`: nullptr when there is none. kUnsupported as MakeParamTable.
+// The estimate for one machine of the run. `critic`: nullptr if there is none. kUnsupported as
+// MakeParamTable.
 Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
                                       const DecoderConfig& model, const EngineShape& engine,
                                       const DecoderConfig* critic = nullptr, int64_t machine = 0);
@@ -52,7 +53,7 @@ Result<MemoryEstimate> EstimateMemory(const Config& config, const RunPlan& plan,
 // "memory: at most 3.41 GiB of 24.0: weights 0.18, gradients 0.36, ..."
 std::string MemoryText(const MemoryEstimate& estimate, uint64_t limit);
 
-// kLimit with the numbers and the keys of the largest parts, when it is over `limit`.
+// kLimit with the numbers, and the keys of the largest parts, when it is over `limit`.
 Status CheckMemory(const MemoryEstimate& estimate, uint64_t limit);
 
 }  // namespace nxdkit::trainer

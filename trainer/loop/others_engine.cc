@@ -19,16 +19,16 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Token ids in and out; all sampling is said in each request; weights are exchanged, and digests
-// told, while it runs (VLLM_SERVER_DEV_MODE). A server on CPUs dies of a request with a seed whose
-// prompt it reads in pieces (0.32). Facts: formats/vllm/FORMAT.md.
+// Token ids in and out; every request sets all sampling options; weights are replaced, and digests
+// reported, while it runs (VLLM_SERVER_DEV_MODE). A server on CPUs crashes on a request with a seed
+// whose prompt it reads in pieces (0.32). Facts: formats/vllm/FORMAT.md.
 constexpr const char* kServe =
     "vllm serve {model} --host 127.0.0.1 --port {port} --dtype {dtype} --tensor-parallel-size {tp} "
     "--max-model-len {max_model_len} --max-num-seqs {max_num_seqs} --logprobs-mode {logprobs_mode} "
     "--skip-tokenizer-init --enable-scale-out --generation-config vllm --shutdown-timeout 20 "
     "--no-enable-chunked-prefill";
-// With the last one, from Python 3.11 on, what it starts takes no module of the working directory
-// for one of its own.
+// The last one, from Python 3.11 on, stops its processes from importing modules of the working
+// directory instead of its own.
 const std::vector<std::string> kServeVariables = {"VLLM_SERVER_DEV_MODE=1", "HF_HUB_OFFLINE=1",
                                                   "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",
                                                   "PYTHONSAFEPATH=1"};
@@ -67,7 +67,7 @@ Result<EngineShape> OthersShape(const Config& config, const RunPlan& plan, bool 
                     .dtype = RolloutDtype(rollout)};
   if (!rollout.url.empty()) shape.place = EnginePlace::kElsewhere;
   if (on_devices && rollout.url.empty()) shape.place = EnginePlace::kDevice;
-  shape.layout.flavor = rollout::Flavor::kNxdi;  // of vLLM Neuron, which compiles by itself
+  shape.layout.flavor = rollout::Flavor::kNxdi;  // for vLLM Neuron, which compiles by itself
   if (!rollout.model_path) return shape;
   NXDKIT_ASSIGN(const artifact::Artifact opened,
                 kinds::OpenArtifact(*rollout.model_path, &kinds::kRollout, {}));

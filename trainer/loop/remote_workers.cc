@@ -17,7 +17,7 @@ using Time = std::chrono::milliseconds;
 
 int ChannelOf(size_t worker) { return kWorkerChannel + static_cast<int>(worker); }
 
-// In process 0: a worker elsewhere.
+// In process 0: a worker on another machine.
 class RemoteWorker : public RunningWorker {
  public:
   RemoteWorker(Leader& leader, int process, size_t worker, pid_t pid, Descriptor relayed)
@@ -51,7 +51,7 @@ class RemoteWorker : public RunningWorker {
   Relay relay_;
 };
 
-// Among the workers of its machine.
+// Its index among the workers of its machine.
 int64_t PlaceOnMachine(const RunPlan& plan, size_t worker) {
   const auto begin = plan.machine_of_worker.begin();
   return std::count(begin, begin + static_cast<ptrdiff_t>(worker), plan.machine_of_worker[worker]);
@@ -89,9 +89,9 @@ Result<StartedWorker> StartThere(Leader& leader, const RemoteWorkers& workers, i
 CoreSplit SplitOfMachine(const RunPlan& plan, int64_t machine, bool workers_have_cores) {
   CoreSplit split;
   split.train_cores = workers_have_cores && !plan.separate
-                          ? 0  // those of training and rollout are the same
+                          ? 0  // training and rollout share them
                           : plan.ranks_of_machine[static_cast<size_t>(machine)];
-  // Of a group that is on several machines this one has a part.
+  // A group that spans several machines has only a part here.
   split.train_tp = split.train_cores % plan.train_tp == 0 ? plan.train_tp : split.train_cores;
   split.workers =
       workers_have_cores ? std::ranges::count(plan.machine_of_worker, machine) : int64_t{0};
@@ -139,7 +139,7 @@ struct WorkerHost::State {
                   DivideNeuronVariables(taken, split, order["instance_cores"].get<int64_t>()));
     own.insert(own.end(), divided.all.begin(), divided.all.end());
     const auto place = order["place"].get<size_t>();
-    if (place >= divided.of.size()) return Error(Errc::kInternal, "a worker that has no cores");
+    if (place >= divided.of.size()) return Error(Errc::kInternal, "a worker without cores");
     own.insert(own.end(), divided.of[place].begin(), divided.of[place].end());
     return WorkerEnvironment(own);
   }
@@ -148,7 +148,7 @@ struct WorkerHost::State {
     const auto found = hosted.find(order["worker"].get<size_t>());
     if (found == hosted.end()) return Error(Errc::kInternal, "no such rollout worker");
     const std::string end = found->second.running->End(Time(order["grace"].get<int64_t>()));
-    found->second.relay->Wait();  // the leader's side ends as well
+    found->second.relay->Wait();  // the leader's end closes as well
     hosted.erase(found);
     return Json{{"end", end}};
   }

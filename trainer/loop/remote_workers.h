@@ -1,6 +1,6 @@
-// Rollout workers on the machines of a run: their processes are started by the process of the run
-// that is there, and speak to the pool of process 0 through a relay. PRIVATE: it takes parsed JSON;
-// include it from .cc files only.
+// Rollout workers on the machines of a run: the process of the run on each machine starts them, and
+// they speak to the pool in process 0 through a relay. PRIVATE: it exposes parsed JSON; include it
+// from .cc files only.
 #pragma once
 
 #include <functional>
@@ -16,29 +16,29 @@
 
 namespace nxdkit::trainer {
 
-// How the cores of one machine are divided: its ranks of the mesh, then its rollout workers.
+// The division of one machine's cores: its ranks of the mesh, then its rollout workers.
 CoreSplit SplitOfMachine(const RunPlan& plan, int64_t machine, bool workers_have_cores);
 
 struct RemoteWorkers {
   const RunPlan& plan;
-  WorkerPoolOptions pool;      // of machine 0; environment_of is that of its workers
+  WorkerPoolOptions pool;      // for machine 0; environment_of is that of its workers
   bool others = false;         // engines of other programs
-  bool have_cores = false;     // of their own, which no other worker has
+  bool have_cores = false;     // not shared with another worker
   int64_t instance_cores = 0;  // 0: no instance was named
 
-  // For WorkerPoolOptions::start: on machine 0 as StartLocalWorker, elsewhere by order. `leader`
-  // and `plan` must outlive what it starts.
+  // For WorkerPoolOptions::start: as StartLocalWorker on machine 0, by order elsewhere. `leader`
+  // and `plan` must outlive the started workers.
   std::function<Result<StartedWorker>(size_t index)> StarterOf(Leader& leader) const;
 };
 
-// Of another process than the first: starts and ends workers as it is told. Its handlers must not
+// In a process other than the first: starts and ends workers as ordered. Its handlers must not
 // outlive it.
 class WorkerHost {
  public:
-  // `command`: what runs a worker; `taken`: TakeNeuronVariables of this process.
+  // `command`: runs a worker; `taken`: TakeNeuronVariables of this process.
   WorkerHost(Transport& transport, std::vector<std::string> command,
              std::vector<std::string> taken);
-  ~WorkerHost();  // ends all, and what is spoken with them
+  ~WorkerHost();  // ends all workers and their connections
   void AddHandlers(OrderHandlers& handlers);
 
  private:

@@ -8,7 +8,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kFirstTold = 5;
+constexpr int64_t kFirstWarning = 5;
 constexpr int64_t kLeastAtEnd = 2;
 
 struct Range {
@@ -28,8 +28,8 @@ bool ComparesGroups(AdvantageEstimator estimator) {
          estimator == AdvantageEstimator::kRloo;
 }
 
-bool IsTimeToTell(int64_t steps) {
-  int64_t at = kFirstTold;
+bool IsWarningDue(int64_t steps) {
+  int64_t at = kFirstWarning;
   while (at < steps) at *= 10;
   return at == steps;
 }
@@ -68,7 +68,7 @@ std::string RewardWatch::Take(std::span<const Sample> samples, Metrics& metrics)
   }
   least_ = alike_ == 0 ? all.least : std::min(least_, all.least);
   most_ = alike_ == 0 ? all.most : std::max(most_, all.most);
-  if (!IsTimeToTell(++alike_)) return "";
+  if (!IsWarningDue(++alike_)) return "";
   told_ = true;
   return Warning();
 }
@@ -84,9 +84,9 @@ std::string RewardWatch::Warning() const {
   const bool all = alike_ == steps_;
   const bool by_group = ComparesGroups(estimator_);
   return fmt::format(
-      "nothing has been learnt from the rewards in {} {} steps{}: {} scored the same ({}){}; look "
-      "at the answers (data.answer_key), at the reward, and whether responses differ "
-      "(worker.rollout.temperature), or the task is learnt",
+      "nothing has been learnt from the rewards in {} {} steps{}: {} scored the same ({}){}; "
+      "check the answers (data.answer_key), the reward, and whether responses differ "
+      "(worker.rollout.temperature), unless the task is learnt",
       all ? "all" : "the last", alike_, all && resumed_ ? " of this process" : "",
       by_group ? "all responses to each prompt" : "all responses", scores,
       by_group && !kl_in_rewards_ ? ", so that all advantages are 0" : "");

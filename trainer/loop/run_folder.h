@@ -1,4 +1,4 @@
-// The folder of a run, before there is anything in it.
+// The folder of a run, before it has contents.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace nxdkit::trainer {
 
-// Whether files can be made in `folder`, or where it is missing in the one that it would be made
-// in. Makes nothing. kIo with the system's reason.
+// Checks that files can be created in `folder` or, if it is missing, in the one that would contain
+// it. Creates nothing. kIo with the system's reason.
 Status CheckFolderWritable(const std::string& folder);
 
-// Makes it where it is missing. kIo when another process has it: two in one run would each continue
-// from the other's checkpoints.
+// Creates it if it is missing. kIo when another process has it: two runs in one folder would each
+// continue from the other's checkpoints.
 Result<FolderLock> LockRunFolder(const std::string& folder);
 
 }  // namespace nxdkit::trainer

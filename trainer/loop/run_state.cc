@@ -65,7 +65,7 @@ Status RunState::Resume(const StepRules& rules) {
   NXDKIT_ASSIGN(now, RestoreCheckpoint(*found, Models(), run_.FileOptions(run_.hooks.poll)));
   NXDKIT_TRY(train_.Seek(now.data));
   best_ = found->best;
-  // Of another branch of the run, of another run, or gone.
+  // From another branch of the run, from another run, or gone.
   if (best_) {
     NXDKIT_ASSIGN(const bool ours, SamePath(ParentPath(found->folder), run_.root()));
     NXDKIT_ASSIGN(const bool there, IsFolder(CheckpointFolder(run_.root(), best_->step)));
@@ -132,7 +132,7 @@ bool RunState::IsToBeSaved() const {
 }
 
 Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool model_only) {
-  // Only what is saved can be the best one.
+  // Only a saved step can be the best one.
   if (IsBetter()) best_ = score_;
   NXDKIT_TRY(logs.metrics.Sync());  // before the checkpoint is published
   const auto record = [&](const std::string& line) {
@@ -163,20 +163,21 @@ Status RunState::Save(RunLogs& logs, const std::function<Status()>& poll, bool m
   return OkStatus();
 }
 
-void RunState::SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs) {
+void RunState::SaveOnError(const Error& error, std::string_view phase, RunLogs& logs) {
   const char* continues = run_.config.trainer.find_last_checkpoint
                               ? "the same command continues from it"
                               : "the command with trainer.find_last_checkpoint=true continues from "
                                 "it";
   const bool interrupted = error.code() == Errc::kInterrupted;
-  // Weights of a run whose numbers went wrong push no good checkpoint out, nor do half updates.
+  // Weights from a run whose numbers went wrong must not displace a good checkpoint, and neither
+  // must half an update.
   const bool suspect = stuck() || error.code() == Errc::kInternal ||
                        (error.code() == Errc::kCorrupt && phase != "reward");
-  // Where a call of the models has failed, other processes cannot give what they hold.
+  // After a failed call of the models, other processes cannot send their memory.
   const Leader* leader = models_.actor->options().leader;
   const bool held = leader == nullptr || leader->in_order();
   const bool wanted = held && whole_ && whole_->step > resumable_.value_or(0);
-  // What could not be saved a moment ago cannot be saved now.
+  // A save that failed a moment ago would fail again now.
   if (wanted && !suspect && (interrupted || phase != "save_checkpoint")) {
     const Status saved = Save(logs, {}, false);
     if (saved.ok()) return run_.Note(fmt::format("step {} is saved: {}", whole_->step, continues));

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/loop. How far a run is, and what of it is in checkpoints.
+// PRIVATE to trainer/loop. The progress of a run, and the part of it that is in checkpoints.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/loop_context.h"
-#include "trainer/loop/run_parts.h"
+#include "trainer/loop/run_inputs.h"
 #include "trainer/loop/step.h"
 #include "trainer/loop/weight_sync.h"
 #include "trainer/report/event_file.h"
@@ -15,15 +15,15 @@
 
 namespace nxdkit::trainer {
 
-// The logs of a run: metrics and samples (report/metric_log.h), which weights generated what, and
-// TensorBoard's events.
+// The logs of a run: metrics and samples (report/metric_log.h), the weights used for each
+// generation, and TensorBoard's events.
 struct RunLogs {
-  // Continued after step `resumed`, without one begun.
+  // Continues after step `resumed`, or starts new logs.
   static Result<RunLogs> Open(const LoopContext& run, std::optional<int64_t> resumed,
                               const std::string& config_json);
 
   Status Write(int64_t step, const MetricRecord& record);
-  // `step`: the one that the weights were synced for.
+  // `step`: the one for which the weights were synced.
   Status WriteSync(int64_t step, const SyncedWeights& synced, const EngineFacts& loaded);
 
   MetricLog metrics;  // and samples
@@ -33,37 +33,38 @@ struct RunLogs {
 
 class RunState {
  public:
-  // The actor and the critic are saved and restored, and the place in `train`.
+  // Saves and restores the actor, the critic, and the place in `train`.
   RunState(const LoopContext& run, const RunModels& models, PromptFeed& train,
            const RunRecord& record)
       : run_(run), models_(models), train_(train), record_(record) {}
 
-  TrainerState now;              // after the last step; within one, as far as it has come
-  double lr = 0, critic_lr = 0;  // of the last updates
+  TrainerState now;              // after the last step; during one, its progress so far
+  double lr = 0, critic_lr = 0;  // in the last updates
 
-  // From the checkpoint that the configuration chooses, if it chooses one.
+  // Resumes from the checkpoint that the configuration chooses, if any.
   Status Resume(const StepRules& rules);
   std::optional<int64_t> resumed() const { return resumed_; }  // the step of that checkpoint
-  double LearningRate(const StepRules& rules) const;           // of the next update
+  double LearningRate(const StepRules& rules) const;           // for the next update
 
-  // From here to EndStep the weights are of no step.
+  // From here to EndStep the weights belong to no step.
   void BeginUpdate() { whole_.reset(); }
   void EndStep();
-  // Counts steps in a row in which a model ("actor", "critic") had no finite gradient: kFindings
-  // when they are trainer.max_skipped_steps.
+  // Counts consecutive steps in which a model ("actor", "critic") had no finite gradient: kFindings
+  // when there are trainer.max_skipped_steps.
   Status CountSkips(const UpdateSummary& summary, std::string_view model);
-  // Steps that updated nothing push no good checkpoint out.
+  // Steps without an update must not displace a good checkpoint.
   bool stuck() const { return actor_skips_ > 0 || critic_skips_ > 0; }
 
-  void SetScore(double score) { score_ = BestScore{now.step, score}; }  // of a validation
-  // The checkpoint that is written last is missing, or is not yet known to be the best.
+  void SetScore(double score) { score_ = BestScore{now.step, score}; }  // from a validation
+  // Whether the last checkpoint is still to be written, or not yet known to be the best.
   bool IsToBeSaved() const;
 
-  // Of the last whole step.
+  // Saves the last complete step.
   Status Save(RunLogs& logs, const std::function<Status()>& poll, bool model_only);
-  // A run that is interrupted, or whose reward or workers fail, loses the step under way, not those
-  // since the last checkpoint that a run can continue from. `phase`: in which the error occurred.
-  void SaveBeforeLeaving(const Error& error, std::string_view phase, RunLogs& logs);
+  // Saves before the run ends with an error: a run that is interrupted, or whose reward or workers
+  // fail, loses the current step, but not those since the last checkpoint from which a run can
+  // continue. `phase`: where the error occurred.
+  void SaveOnError(const Error& error, std::string_view phase, RunLogs& logs);
 
  private:
   std::string ResumeNote(const std::string& folder, const StepRules& rules) const;
@@ -76,12 +77,12 @@ class RunState {
   const RunModels& models_;
   PromptFeed& train_;
   const RunRecord& record_;
-  std::optional<BestScore> best_;      // of a checkpoint that is there
-  std::optional<BestScore> score_;     // of the last validation
-  std::optional<TrainerState> whole_;  // of which weights and log are; nullopt: amid an update
+  std::optional<BestScore> best_;      // with a checkpoint that exists
+  std::optional<BestScore> score_;     // from the last validation
+  std::optional<TrainerState> whole_;  // matches weights and log; nullopt: during an update
   std::optional<int64_t> resumed_;
   std::optional<int64_t> saved_;      // by this process
-  std::optional<int64_t> resumable_;  // the last checkpoint that a run can continue from
+  std::optional<int64_t> resumable_;  // the last checkpoint from which a run can continue
   int64_t actor_skips_ = 0, critic_skips_ = 0;
 };
 

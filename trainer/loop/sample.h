@@ -13,19 +13,19 @@ namespace nxdkit::trainer {
 
 struct Sample {
   Row row;
-  uint64_t group = 0;  // the samples of one prompt have one number, which no other prompt has
+  uint64_t group = 0;  // equal for the samples of one prompt, and for no others
   std::string prompt_text;
   std::string response_text;
   std::string ground_truth;
-  bool cut = false;  // it ended at the limit, not with an end token
+  bool cut = false;  // it ended at the limit, without an end token
 
-  Scores scores;        // of the reward; "overall" is what counts
+  Scores scores;        // from the reward; "overall" is the one that counts
   double baseline = 0;  // remax: the score of the prompt's greedy sample
-  // Of the tokens of the response.
+  // One for each token of the response:
   std::vector<float> engine_log_probs;  // as the engine sampled; empty: not known
   std::vector<float> old_log_probs;
   std::vector<float> ref_log_probs;
-  std::vector<float> values;  // of the critic before the step's updates
+  std::vector<float> values;  // from the critic, before the step's updates
   std::vector<float> rewards;
   std::vector<float> advantages;
   std::vector<float> returns;

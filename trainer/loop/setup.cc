@@ -19,7 +19,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The run itself will choose; what it would refuse is told before anything is loaded.
+// The run itself will choose; its refusals are reported here, before anything is loaded.
 Result<std::optional<FoundCheckpoint>> FindContinued(const SetupContext& setup) {
   const TrainerConfig& trainer = setup.config.trainer;
   NXDKIT_ASSIGN(
@@ -47,7 +47,7 @@ Status CheckInstance(const SetupContext& setup, const std::vector<hardware::Fit>
   return OkStatus();
 }
 
-// Before minutes are spent on weights.
+// Checked before minutes are spent on weights.
 Status CheckRoom(const SetupContext& setup, const RunModels& models, const EngineShape& engine) {
   const auto& [config, plan, hooks] = static_cast<const LoopContext&>(setup);
   const DecoderConfig* critic = models.critic_model ? &models.critic_model->config : nullptr;
@@ -57,7 +57,7 @@ Status CheckRoom(const SetupContext& setup, const RunModels& models, const Engin
     NXDKIT_TRY(CheckInstance(setup, fits));
   }
   const std::optional<uint64_t> limit = MemoryLimitBytes();
-  // The others are taken to have as much as this machine.
+  // The other machines are assumed to have as much as this one.
   for (int64_t machine = 0; machine < plan.nodes; ++machine) {
     NXDKIT_ASSIGN(const MemoryEstimate estimate,
                   EstimateMemory(config, plan, *models.config, engine, critic, machine));
@@ -81,8 +81,8 @@ Result<artifact::BoundArtifact> OpenSource(const SetupContext& setup, const std:
   return opened;
 }
 
-// What is stored nowhere would be missed only when the weights are read. What is merged has its
-// own places: its base's, and its adapter's.
+// Tensors that are stored nowhere would only be missed when the weights are read. A merged model is
+// stored in two places: its base's, and its adapter's.
 Status CheckComplete(const artifact::BoundArtifact& source, const ModelSection& section) {
   if (source.base || source.merged || source.lora) return OkStatus();
   const auto places = PrimaryPlaces::Find(source.params, source.bound.layout);
@@ -148,8 +148,8 @@ Result<MeshOptions> MeshOf(const SetupContext& setup, const UpdaterConfig& secti
   return options;
 }
 
-// The weights are read once, each from one place: a damaged element would be trained from, and of
-// copies that differ, as of a head beside tied embeddings, one would be taken.
+// Weights are read once, each from one place: otherwise training would use a damaged element, or an
+// arbitrary one of two copies that differ, such as a head next to tied embeddings.
 Status CheckWeights(const SetupContext& setup, const artifact::BoundArtifact& source) {
   artifact::RunOptions run = setup.FileOptions(setup.hooks.poll);
   run.max_memory = artifact::RunOptions().max_memory;
@@ -159,8 +159,8 @@ Status CheckWeights(const SetupContext& setup, const artifact::BoundArtifact& so
   return ops::FirstAsError(damaged);
 }
 
-// The optimizer's state that lies beside the weights, where it is asked for. What is begun is a new
-// run: its steps and its schedule are counted from 0, the optimizer's own steps go on.
+// Restores the optimizer's state from next to the weights, if it is asked for. The run is new: its
+// steps and its schedule are counted from 0, but the optimizer's own steps continue.
 Status RestoreState(const SetupContext& setup, const UpdaterConfig& section, MeshModel& model) {
   if (!section.optim.from_model) return OkStatus();
   artifact::RunOptions run = setup.FileOptions(setup.hooks.poll);
@@ -169,21 +169,21 @@ Status RestoreState(const SetupContext& setup, const UpdaterConfig& section, Mes
   Status restored = model.Restore(path, run);
   if (!restored.ok())
     return std::move(restored).error().hint(
-        "worker.actor.optim.from_model=false begins with an optimizer of zeros; a state of another "
-        "worker.actor.optim.strategy cannot be taken");
-  setup.Note(
-      fmt::format("the optimizer goes on from {}, after {} updates", path, model.optimizer().step));
+        "worker.actor.optim.from_model=false starts the optimizer from zeros; the state of "
+        "another worker.actor.optim.strategy cannot be used");
+  setup.Note(fmt::format("the optimizer continues from {}, after {} updates", path,
+                         model.optimizer().step));
   return OkStatus();
 }
 
-// Opens the models that the configuration names, and holds their shapes against it.
+// Opens the models that the configuration names, and checks their shapes against it.
 Status OpenModels(const SetupContext& setup, RunModels& models) {
   NXDKIT_TRY(OpenActor(setup, models));
   return NeedsCritic(setup.config) ? OpenCritic(setup, models) : OkStatus();
 }
 
-// Reads the weights, and checks every element of them, into meshes of ranks. A run that continues
-// has an optimizer's state of its own.
+// Reads the weights into meshes of ranks, and checks every element. A continued run has its own
+// optimizer state.
 Status LoadModels(const SetupContext& setup, bool continues, RunModels& models) {
   NXDKIT_TRY(CheckWeights(setup, models.base));
   if (models.critic_model) {
@@ -204,7 +204,7 @@ Status LoadModels(const SetupContext& setup, bool continues, RunModels& models) 
   return OkStatus();
 }
 
-// All that needs no weights. Changes no files.
+// All checks that need no weights. Changes no files.
 Status CheckAll(const SetupContext& setup, RunParts& parts) {
   NXDKIT_ASSIGN(const std::optional<FoundCheckpoint> continued, FindContinued(setup));
   parts.record.continues = continued.has_value();

@@ -1,4 +1,4 @@
-// From a checked configuration to the parts of a run: model, tokenizer, data, reward, actor,
+// Makes the parts of a run from a checked configuration: model, tokenizer, data, reward, actor,
 // engines.
 #pragma once
 
@@ -21,16 +21,16 @@ struct SetupOptions {
   // The words that run a rollout worker (rollout/worker.h); [0] is a path.
   std::vector<std::string> worker_command;
   RolloutEnvironment rollout_environment;  // for the workers: `of` empty, or one for each
-  // The instance that the run is to fit; nullptr: only this machine's memory is asked.
+  // The instance that the run must fit; nullptr: only this machine's memory is checked.
   const hardware::Instance* instance = nullptr;
-  // The wire of a run on several machines, led by this process; nullptr: it is alone.
+  // The transport of a run on several machines, led by this process; nullptr: it is alone.
   Transport* transport = nullptr;
   Leader* leader = nullptr;
-  std::vector<std::string> worker_logs;  // where their standard error goes: empty, or a file each
-  std::function<void(const Choice&)> on_choice;  // told what was taken of several
+  std::vector<std::string> worker_logs;  // for their standard error: empty, or one file each
+  std::function<void(const Choice&)> on_choice;  // told which of several files was taken
 };
 
-// Setup asks the hooks poll, progress, note and warn, no others.
+// Setup calls the hooks poll, progress, note and warn, no others.
 struct SetupContext : LoopContext {
   const LoadedConfig& loaded;
   const SetupOptions& options;
@@ -41,13 +41,13 @@ struct SetupContext : LoopContext {
   }
 };
 
-// The plan is that of the configuration; the folder of the run is there, and locked by the caller.
-// Without worker.rollout.model_path the bundle is made: into save_checkpoint_path/rollout_bundle,
-// for the CPU. Errors name the file or the key.
+// The plan is that of the configuration; the folder of the run exists and is locked by the caller.
+// Without worker.rollout.model_path a bundle for the CPU is created in
+// save_checkpoint_path/rollout_bundle. Errors name the file or the key.
 //
-// CheckParts: what MakeParts would refuse before it loads weights, with nothing made: the run's
-// folder, the models' shapes, memory, tokenizer, data, reward.
-// Its answer is how long the run is.
+// CheckParts: the checks that MakeParts makes before it loads weights, without creating anything:
+// the run's folder, the models' shapes, memory, tokenizer, data, reward. It returns the length of
+// the run.
 struct CheckedRun {
   int64_t done = 0;            // the step of the checkpoint that the run continues from; 0: none
   int64_t training_steps = 0;  // of the whole run

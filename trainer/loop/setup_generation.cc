@@ -21,8 +21,8 @@ namespace {
 
 using Predicted = std::optional<ops::EngineGeometry>;
 
-// How another program's engine lays the model out; nullopt: nothing is known of it. kUnsupported
-// when vLLM itself would refuse the model, and when a layout that is asked for is not known.
+// The layout of the model in another program's engine; nullopt: unknown. kUnsupported when vLLM
+// itself would refuse the model, and when the requested layout is unknown.
 Result<Predicted> PredictsEngine(const SetupContext& setup, const DecoderConfig& model) {
   const RolloutConfig& rollout = setup.config.worker.rollout;
   if (rollout.model_path) return Predicted();
@@ -30,7 +30,7 @@ Result<Predicted> PredictsEngine(const SetupContext& setup, const DecoderConfig&
   const bool whole = rollout.enable_expert_parallel;
   const bool neuron = OnVllmNeuron(rollout);
   ops::EngineGeometry geometry = vllm::Geometry{.tp = tp, .expert_parallel = whole};
-  // Expert parallelism is over all ranks unless its degree is said (read in the engine's sources).
+  // Expert parallelism is over all ranks unless its degree is set (from the engine's source code).
   if (neuron) geometry = vllm_neuron::Geometry{.tp = tp, .ep = whole ? tp : 1};
   const Status known = ops::CheckPredictable(model.model, geometry, RolloutDtype(rollout));
   if (known.ok()) return Predicted(geometry);
@@ -40,19 +40,18 @@ Result<Predicted> PredictsEngine(const SetupContext& setup, const DecoderConfig&
   return Predicted();
 }
 
-// Without the engine's log-probabilities nothing shows by the tokens with which weights they were
-// made.
+// Without the engine's log-probabilities, the tokens do not show which weights produced them.
 Status CheckLogProbs(const SetupContext& setup, const EngineShape& engine) {
   if (engine.tells_log_probs) return OkStatus();
   if (setup.config.algorithm.rollout_is != "off")
     return BadUsage(
-               "the bundle samples on the device and tells no log-probabilities, and importance "
-               "weights are made of them")
+               "the bundle samples on the device and returns no log-probabilities, which "
+               "importance weights need")
         .member("algorithm.rollout_is")
         .hint("set it to off, or make the bundle with neuron-export --no-on-device-sampling");
   setup.Warn(
-      "the bundle samples on the device and tells no log-probabilities: that the engine has the "
-      "weights of the step is not shown by them (worker.rollout.max_log_prob_gap)");
+      "the bundle samples on the device and returns no log-probabilities, so they cannot show "
+      "that the engine has the weights of the step (worker.rollout.max_log_prob_gap)");
   return OkStatus();
 }
 
@@ -88,7 +87,7 @@ Status MakeBundle(const SetupContext& setup, const kinds::Kind* from, const Engi
   return OkStatus();
 }
 
-// The bundle of the configuration, one that is made now, or where folders will be.
+// The bundle of the configuration, a newly created one, or a place for folders.
 Status MakeSyncTarget(const SetupContext& setup, const RunModels& models, const EngineShape& engine,
                       SyncTarget& sync) {
   const RolloutConfig& rollout = setup.config.worker.rollout;
@@ -101,12 +100,13 @@ Status MakeSyncTarget(const SetupContext& setup, const RunModels& models, const 
   sync.dtype = engine.dtype;
   NXDKIT_ASSIGN(sync.engine, PredictsEngine(setup, *models.config));
   NXDKIT_TRY(MakeFolders(sync.folder));
-  // A server has a working folder of its own.
+  // A server has its own working folder.
   NXDKIT_ASSIGN(sync.folder, RealPath(sync.folder));
   return OkStatus();
 }
 
-// Rollout workers on other machines read the weights where they are written here, or get them.
+// Rollout workers on other machines read the weights from where they are written here, or receive
+// them.
 Status LookElsewhere(const SetupContext& setup, SyncTarget& sync) {
   Leader* leader = setup.options.leader;
   if (leader == nullptr || !setup.config.worker.rollout.url.empty()) return OkStatus();
@@ -141,17 +141,17 @@ WorkerPoolOptions PoolFor(const SetupContext& setup) {
     for (std::string& variable : OthersVariables()) pool.environment.push_back(std::move(variable));
   }
   if (options.leader == nullptr) return pool;
-  // On several machines: the starter has a copy, so all else is said by now.
+  // On several machines: the starter has a copy, so everything else is set by now.
   const bool have_cores =
       (setup.plan.separate || others) && setup.config.worker.rollout.url.empty();
   const int64_t cores = options.instance ? options.instance->cores : 0;
   const RemoteWorkers workers{setup.plan, pool, others, have_cores, cores};
   pool.start = workers.StarterOf(*options.leader);
-  pool.environment_of.clear();  // it was that of this machine's workers
+  pool.environment_of.clear();  // it was for this machine's workers
   return pool;
 }
 
-// Our own engine, with all cores of the machine while it generates where it has none of its own.
+// Our own engine; without cores of its own, it has all cores of the machine while it generates.
 EngineOptions OwnEngine(const SetupContext& setup, const std::string& bundle, int64_t tp) {
   const RunPlan& plan = setup.plan;
   EngineOptions engine = EngineFor(setup, bundle);

@@ -37,7 +37,7 @@ Status CheckVocabulary(const Tokenizer& tokenizer, const DecoderConfig& config,
       .in(folder);
 }
 
-// Where the model's own small files lie: of another trainer's checkpoint below it.
+// The folder of the model's own small files: in another trainer's checkpoint, a folder below it.
 std::string ModelFolder(const ModelSection& section, const artifact::Artifact& model) {
   return model.side_folder.empty() ? *section.model_path : model.side_folder;
 }
@@ -66,7 +66,7 @@ Status CheckCriticTokens(const SetupContext& setup, const Tokenizer& tokenizer,
   return OkStatus();
 }
 
-// For templates that print a date: the configured one, else the day on which the run began.
+// For templates that print a date: the configured one, else the day the run began.
 Result<std::string> TemplateDate(const SetupContext& setup, const ChatTemplate& chat,
                                  const std::optional<FoundCheckpoint>& continued) {
   std::string date;
@@ -136,7 +136,7 @@ Status LookAtFormat(const SetupContext& setup, const RunText& text, const ChatOp
   if (choice.kind != RewardKind::kBuiltIn) return OkStatus();
   NXDKIT_ASSIGN(const RewardOptions numbers, RewardNumbers(reward));
   const auto prompt = PromptText(text.maker(), {{"user", "1 + 1"}}, chat);
-  if (!prompt.ok()) return OkStatus();  // the first row of the data will tell
+  if (!prompt.ok()) return OkStatus();  // the first row of the data will show it
   setup.Warn(FormatWarning({.reward = choice.name,
                             .tags = FormatTags(choice.name, numbers),
                             .prompt = *prompt,
@@ -191,8 +191,7 @@ Status OpenTextAndData(const SetupContext& setup, const RunModels& models,
                        const std::optional<FoundCheckpoint>& continued, RunData& data,
                        RunRecord& record) {
   NXDKIT_ASSIGN(const RunText text, OpenText(setup, models, record.text_files));
-  if (models.critic_model)
-    NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models));
+  if (models.critic_model) NXDKIT_TRY(CheckCriticTokens(setup, *text.tokenizer, models));
   data.stop_tokens = text.special.eos_ids;
   data.decode = [tokenizer = text.tokenizer, skip = setup.config.worker.reward.skip_special_tokens](
                     std::span<const int32_t> ids) { return tokenizer->Decode(ids, skip); };

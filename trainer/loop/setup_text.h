@@ -9,14 +9,14 @@
 
 namespace nxdkit::trainer {
 
-// Fills all of `data` but its second scorer, and of `record` what goes into checkpoints and how
-// long the run is. `continued`: what it goes on from. kCorrupt for a tokenizer with more ids than a
-// model has rows.
+// Fills `data` except for its second scorer, and those parts of `record` that go into checkpoints
+// or give the length of the run. `continued`: the checkpoint from which the run continues. kCorrupt
+// for a tokenizer with more ids than a model has rows.
 Status OpenTextAndData(const SetupContext& setup, const RunModels& models,
                        const std::optional<FoundCheckpoint>& continued, RunData& data,
                        RunRecord& record);
 
-// Starts the program that scores, if the reward is one.
+// Starts the scoring program, if the reward is one.
 Result<Scorer> MakeScorer(const SetupContext& setup);
 
 }  // namespace nxdkit::trainer

@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Between what the engine and the trainer say of the same tokens.
+// The difference between the engine's and the trainer's log-probabilities of the same tokens.
 Status AddGap(double most_gap, std::span<const Sample> samples, Metrics& metrics) {
   double sum = 0, worst = 0, kl = 0;
   int64_t tokens = 0;
@@ -29,12 +29,11 @@ Status AddGap(double most_gap, std::span<const Sample> samples, Metrics& metrics
   metrics.Set("rollout/log_prob_gap_max", worst);
   metrics.Set("rollout/kl", kl / static_cast<double>(tokens));
   if (mean <= most_gap) return OkStatus();
-  return Error(
-             Errc::kFindings,
-             fmt::format("the engine's log-probabilities are {:.3g} from the trainer's of the same "
-                         "{} tokens in the mean (at most {:.3g}), over the bound of {}: it "
-                         "generates with other weights, or at another temperature",
-                         mean, tokens, worst, most_gap))
+  return Error(Errc::kFindings,
+               fmt::format("the engine's log-probabilities differ from the trainer's by {:.3g} in "
+                           "the mean over the same {} tokens (at most {:.3g}), over the bound of "
+                           "{}: it generates with other weights, or at another temperature",
+                           mean, tokens, worst, most_gap))
       .member("worker.rollout.max_log_prob_gap");
 }
 

@@ -11,7 +11,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-// Of hf::SideFiles those that are no tokenizer's.
+// The files of hf::SideFiles that do not belong to a tokenizer.
 constexpr std::string_view kOfModel[] = {"config.json",           "generation_config.json",
                                          "hf_quant_config.json",  "preprocessor_config.json",
                                          "processor_config.json", "quantization_config.json",

@@ -31,7 +31,7 @@ class Steps {
   Status RunAll() {
     const bool only = config_.trainer.val_only;
     if (parts_.record.attempt && (only || state_.now.step < parts_.record.training_steps))
-      NXDKIT_TRY(parts_.record.attempt->NotDone());
+      NXDKIT_TRY(parts_.record.attempt->ClearDone());
     if (config_.trainer.val_before_train || only) NXDKIT_TRY(ValidateAlone());
     if (only)
       return parts_.record.attempt ? parts_.record.attempt->Done(state_.now.step) : OkStatus();
@@ -40,11 +40,11 @@ class Steps {
     NXDKIT_TRY(Finish());
     return parts_.record.attempt ? parts_.record.attempt->Done(state_.now.step) : OkStatus();
   }
-  const std::string& phase() const { return phase_; }  // that began last
+  const std::string& phase() const { return phase_; }  // the last one begun
   const MetricRecord& last() const { return last_; }
 
  private:
-  // `timed_as`: the name of its time where that is another one's part; nullptr: its own.
+  // `timed_as`: the name of its time if that is part of another phase; nullptr: its own.
   Status Begin(const char* phase, const char* timed_as = nullptr) {
     if (hooks_.poll) NXDKIT_TRY(hooks_.poll());
     phase_ = phase;
@@ -56,11 +56,11 @@ class Steps {
     if (hooks_.step) hooks_.step(state_.now.step, parts_.record.training_steps, record);
   }
 
-  // What is generated next, in this phase, is generated with the weights as they are now.
+  // Generation in this phase uses the weights as they are now.
   Status Sync(const char* phase, Metrics& metrics) {
     if (synced_step_ == state_.now.step) return TellSync(metrics);
     NXDKIT_TRY(Begin("sync", phase));
-    // One that has taken the run over writes to the same place.
+    // A later attempt of the run writes to the same place.
     if (parts_.record.attempt) NXDKIT_TRY(parts_.record.attempt->Check());
     NXDKIT_ASSIGN(synced_, SyncWeights(*parts_.models.actor, *parts_.models.config,
                                        parts_.models.base.artifact, parts_.engines.sync,
@@ -70,11 +70,11 @@ class Steps {
     synced_step_ = state_.now.step;
     if (loaded_.not_covered > 0 && syncs_ == 1)
       run_.Note(
-          fmt::format("{} of {} parameters cannot be proved: the engine's kernels keep them in "
-                      "another form only (trainer/engines/README.md)",
+          fmt::format("{} of {} parameters cannot be proved: the engine's kernels keep them only "
+                      "in another form (trainer/engines/README.md)",
                       loaded_.not_covered, loaded_.proved + loaded_.not_covered));
     NXDKIT_TRY(TellSync(metrics));
-    // They were taken once; a step that generates with the same weights took none.
+    // The times are counted once; a later step that generates with the same weights takes none.
     synced_.seconds.clear();
     loaded_.seconds.clear();
     return OkStatus();
@@ -98,7 +98,7 @@ class Steps {
     const Status validated = IsDue(config_.trainer.val_freq) ? Validate(metrics) : OkStatus();
     const bool saves = validated.ok() && IsSaveWanted();
     // Before the checkpoint: a run that continues from it must find the step in its log. The times
-    // follow when they are known: saving is a part of the step.
+    // follow when they are known: saving is part of the step.
     if (!saves) AddTimes(samples, started, metrics);
     NXDKIT_TRY(logs_.Write(current_, metrics.Means()));
     state_.EndStep();
@@ -108,7 +108,7 @@ class Steps {
     return ended;
   }
 
-  // Generated, scored, and with all that the updates ask of them.
+  // Samples, generated and scored, with everything that the updates need.
   Result<std::vector<Sample>> MakeSamples(Metrics& metrics) {
     NXDKIT_TRY(Sync("gen", metrics));
     NXDKIT_ASSIGN(std::vector<Sample> samples,
@@ -154,7 +154,7 @@ class Steps {
     return state_.CountSkips(summary, "actor");
   }
 
-  // The critic is updated in every step, so the steps are those of its schedule too.
+  // The critic is updated in every step, so its schedule counts steps.
   Status UpdateValues(const std::vector<Sample>& samples, Metrics& metrics) {
     state_.critic_lr =
         config_.worker.critic.optim.lr * ScheduleFactor(rules_.critic_schedule, state_.now.step);
@@ -176,7 +176,7 @@ class Steps {
     if (parts_.data.validation.empty()) return OkStatus();
     if (synced_step_ != state_.now.step) NXDKIT_TRY(Sync("validation", metrics));
     NXDKIT_TRY(Begin("validation"));
-    // A fault of its reward is not one of the weights either: see SaveBeforeLeaving.
+    // A fault of its reward is not a fault of the weights either: see SaveOnError.
     NXDKIT_ASSIGN(const ValidationResult result,
                   RunValidation({run_, parts_.data, parts_.engines, metrics,
                                  [&](const char* phase) { return Begin(phase, "validation"); }},
@@ -188,7 +188,7 @@ class Steps {
     return OkStatus();
   }
 
-  // Phases that are part of no step.
+  // Times of phases outside steps.
   void TakeTimes(Metrics& metrics) {
     for (const auto& [phase, seconds] : timer_.Take()) metrics.Set("timing_s/" + phase, seconds);
   }
@@ -221,7 +221,7 @@ class Steps {
     return saved.ok() ? written : saved;
   }
 
-  // The times of the step so far.
+  // Adds the times of the step so far.
   void AddTimes(const std::vector<Sample>& samples, double started, Metrics& metrics) {
     const double seconds = timer_.Now() - started;
     AddStepTimes(run_, parts_.models, samples, timer_.Take(), seconds, metrics);
@@ -264,9 +264,9 @@ class Steps {
   MetricRecord last_;
 };
 
-// A batch system sends its signal to every process of a job: a reward program or an engine that it
-// has ended is no fault of theirs, and the signal may come to this process a moment later.
-Error WhatEndedIt(const Error& error, const TrainHooks& hooks) {
+// A batch system sends its signal to every process of a job: a reward program or an engine ended by
+// it is not at fault, and the signal may reach this process a moment later.
+Error InterruptionOr(const Error& error, const TrainHooks& hooks) {
   if (error.code() == Errc::kInterrupted || !hooks.poll) return error;
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const Status stopped = hooks.poll();
@@ -285,8 +285,8 @@ Result<TrainResult> Train(const LoopContext& run, RunParts parts, const std::str
   Steps steps(run, parts, rules, state, logs);
   const Status ran = steps.RunAll();
   if (!ran.ok()) {
-    const Error error = WhatEndedIt(ran.error(), run.hooks);
-    state.SaveBeforeLeaving(error, steps.phase(), logs);
+    const Error error = InterruptionOr(ran.error(), run.hooks);
+    state.SaveOnError(error, steps.phase(), logs);
     return error;
   }
   return TrainResult{first_step, state.now.step, steps.last()};

@@ -9,20 +9,21 @@
 namespace nxdkit::trainer {
 namespace {
 
-// One sample of a micro-batch, with the model's outputs for its tokens and where their gradient
-// goes.
+// One sample of a micro-batch, with the model's outputs for its tokens and the places for their
+// gradient.
 struct SampleOutputs {
   const Sample& sample;
   std::span<const float> outputs;
   std::span<float> gradient;
 };
 
-// Sets the gradients of one micro-batch of a mini-batch and adds to `metrics` what it finds. Called
-// from the threads of several ranks at the same time.
+// Sets the gradients of one micro-batch of a mini-batch and adds to `metrics`. Called from the
+// threads of several ranks at the same time.
 using SampleLoss = std::function<Status(const MiniBatch& mini_batch,
                                         std::span<const SampleOutputs> rows, Metrics& metrics)>;
 
-// Adds to `metrics` what the losses add, micro-batch by micro-batch, whose rows `count` is told.
+// One update; the losses of its micro-batches add to `metrics`. `count` is called with the rows of
+// each.
 Result<UpdateResult> UpdateOnce(MeshModel& model, std::span<const Sample> samples,
                                 std::span<const Row> rows,
                                 const std::vector<std::vector<size_t>>& shares,
@@ -53,7 +54,7 @@ Result<UpdateResult> UpdateOnce(MeshModel& model, std::span<const Sample> sample
   return updated;
 }
 
-// And <group>/grad_norm, lr and skipped_updates.
+// Also adds <group>/grad_norm, lr and skipped_updates.
 Result<UpdateSummary> UpdateInMiniBatches(MeshModel& model, const std::string& group,
                                           std::span<const Sample> samples,
                                           const MiniBatchOptions& options, const SampleLoss& loss,
@@ -93,14 +94,14 @@ void Record(const PolicyMetrics& found, const PolicyLossOptions& options, Metric
   metrics.Add("actor/pg_loss", found.pg_loss);
   metrics.Add("actor/ppo_kl", found.ppo_kl);
   metrics.Add("actor/entropy_loss", found.entropy_loss);
-  // The others gate nothing.
+  // The other losses gate nothing.
   if (options.type != LossType::kCispo && options.type != LossType::kSapo) {
     metrics.Add("actor/pg_clipfrac_higher", found.clip_fraction_higher);
     metrics.Add("actor/pg_clipfrac_lower", found.clip_fraction_lower);
   }
   if (!options.kl) return;
-  // So weighted it is the KL term of the loss that was minimised, whatever the micro-batches are.
-  // EasyR1 logs the last micro-batch alone.
+  // Weighted like this it is the KL term of the loss that was minimised, however the micro-batches
+  // are cut. EasyR1 logs only the last micro-batch.
   metrics.Add("actor/kl_loss", found.kl_loss, static_cast<double>(found.tokens));
   metrics.Add("actor/kl_coef", options.kl_coef);
 }

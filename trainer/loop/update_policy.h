@@ -1,5 +1,5 @@
-// The updates that one training step makes of the policy and of its critic: mini-batches in order,
-// each one optimizer step over all data-parallel ranks.
+// The updates of the policy and its critic in one training step: mini-batches in order, each one
+// optimizer step over all data-parallel ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 namespace nxdkit::trainer {
 
 struct MiniBatchOptions {
-  int64_t rows_per_update = 0;  // of each data-parallel rank
+  int64_t rows_per_update = 0;  // on each data-parallel rank
   int64_t epochs = 1;
   double lr = 0;
-  std::function<void(int64_t done, int64_t rows)> progress = nullptr;  // in all epochs
+  std::function<void(int64_t done, int64_t rows)> progress = nullptr;  // over all epochs
 };
 
 struct UpdateSummary {
   int64_t updates = 0;
   int64_t skipped = 0;  // their gradient was not finite
-  bool moved = false;   // one had a gradient that was finite and not zero
+  bool moved = false;   // at least one had a finite gradient other than zero
 };
 
 // `samples` in the order in which the ranks take them: data-parallel rank d has the d-th of equal
-// consecutive shares. Adds actor/*: means over the micro-batches, kl_loss weighed by their tokens.
+// consecutive shares. Adds actor/*: means over the micro-batches, kl_loss weighted by their tokens.
 Result<UpdateSummary> UpdatePolicy(MeshModel& actor, std::span<const Sample> samples,
                                    const PolicyLossOptions& loss, const MiniBatchOptions& options,
                                    Metrics& metrics);

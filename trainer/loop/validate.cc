@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Validation draws other numbers than training at the same step.
+// Separates the random draws of validation from those of training at the same step.
 constexpr uint32_t kValidation = 0x80000000u;
 
 GenerateOptions Options(const SampleMaking& making, int64_t step) {
@@ -29,7 +29,7 @@ GenerateOptions Options(const SampleMaking& making, int64_t step) {
   return options;
 }
 
-// The same ones every time, in an order that does not depend on the data's.
+// The same samples every time, in an order that does not depend on the data's.
 std::vector<Generation> Some(const std::vector<Sample>& samples, int64_t count) {
   std::vector<size_t> order(samples.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -13,8 +13,8 @@ struct ValidationResult {
   std::vector<Generation> samples;  // some of them, for people
 };
 
-// Adds val/*. Sampled as worker.rollout.val_override_config says; its n is 1 when it
-// says none. making.begin("reward") is called when all is generated.
+// Adds val/*. Samples as in worker.rollout.val_override_config; n is 1 if that does not set it.
+// making.begin("reward") is called when generation is finished.
 Result<ValidationResult> RunValidation(const SampleMaking& making, int64_t step);
 
 }  // namespace nxdkit::trainer

@@ -13,14 +13,14 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Of the weights that the bundle takes; nullopt: as they are.
+// The dtype of the weights in the bundle; nullopt: unchanged.
 Result<std::optional<Dtype>> BundleDtype(const std::string& bundle) {
   NXDKIT_ASSIGN(const artifact::Artifact opened, kinds::OpenArtifact(bundle, &kinds::kRollout, {}));
   const std::optional<rollout::NeuronConfig>& config = kinds::BundleOf(opened)->config;
   return config ? DtypeFromTorchName(config->torch_dtype) : std::nullopt;
 }
 
-// Of the model as a whole, or of every parameter of the engine's ranks.
+// Predicts the digests of the whole model, or of every parameter of the engine's ranks.
 Status Predict(const SyncTarget& target, artifact::BoundArtifact actors,
                const artifact::RunOptions& run, SyncedWeights& synced) {
   if (target.engine) {
@@ -53,14 +53,15 @@ ops::ConvertRequest RequestFor(const SyncTarget& target, const std::string& labe
   return request;
 }
 
-// A folder is looked at as an engine would: names, shapes and sizes; engines do not find out.
+// A folder is checked as an engine would see it, names, shapes and sizes, because engines do not
+// check.
 Status FinishFolder(const SyncTarget& target, const std::string& folder) {
   NXDKIT_TRY(WriteTextFiles(target.text, folder));
   NXDKIT_TRY(kinds::OpenAndBind(folder, &kinds::kHf, {}));
   return OkStatus();
 }
 
-// What changes a bundle elsewhere from the version that is current into the one that comes.
+// Writes the difference between the current version of a bundle elsewhere and the next.
 Status WriteDelta(const ops::ConvertRequest& sync, const std::string& path) {
   ops::ConvertRequest request;
   request.source = sync.source;

@@ -11,7 +11,7 @@ namespace nxdkit::trainer {
 template <typename T>
 class Array {
  public:
-  // Room for `size` elements; what was there is gone when it has to grow.
+  // Room for `size` elements; growing discards the contents.
   T* Take(int64_t size) {
     if (static_cast<size_t>(size) > capacity_) {
       data_.reset();

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/model. The keys of a config.json; the first failure is kept.
+// PRIVATE to trainer/model. Reads keys of a config.json; keeps the first failure.
 #pragma once
 
 #include <fmt/core.h>
@@ -22,7 +22,7 @@ class ConfigReader {
 
   const Json& json() const { return json_; }
 
-  // A positive number where the key is there; null is none, as for transformers.
+  // A positive number if the key is present; null is an error, as in transformers.
   double Number(const Json& object, const char* key, double fallback) {
     const auto found = object.find(key);
     if (found == object.end()) return fallback;
@@ -33,7 +33,7 @@ class ConfigReader {
     return fallback;
   }
   double Number(const char* key, double fallback) { return Number(json_, key, fallback); }
-  // For the keys that transformers may find null, as if they were not there.
+  // For keys that may be null in transformers, which then count as missing.
   double NumberOrNull(const Json& object, const char* key, double fallback) {
     return JsonFind(object, key) ? Number(object, key, fallback) : fallback;
   }
@@ -44,14 +44,14 @@ class ConfigReader {
     Fail(Errc::kCorrupt, key, fmt::format("found {}, expected true or false", JsonExcerpt(*found)));
     return fallback;
   }
-  // What must not be there, or be one of the harmless values.
+  // Requires that the key is missing or has one of the harmless values.
   void Require(const char* key, std::initializer_list<Json> harmless) {
     const auto found = json_.find(key);
     if (found == json_.end() || std::ranges::find(harmless, *found) != harmless.end()) return;
     NotBuilt(key, JsonExcerpt(*found));
   }
   void NotBuilt(const char* key, const std::string& what) {
-    Fail(Errc::kUnsupported, key, fmt::format("{} is not built into this trainer", what));
+    Fail(Errc::kUnsupported, key, fmt::format("{} is not supported by this trainer", what));
   }
   void Fail(Errc code, const char* key, std::string what) {
     if (!error_) error_ = Error(code, std::move(what)).in(path_).member(key);

@@ -12,7 +12,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Targets whose logits [targets, V] are held at once, at most about 32 MiB of them.
+// The number of targets whose logits [targets, V] are held at once, at most about 32 MiB.
 int64_t ChunkTargets(int64_t vocab) {
   return std::clamp<int64_t>((int64_t{8} << 20) / vocab, 16, 1024);
 }
@@ -87,7 +87,7 @@ struct Decoder::State {
   int64_t hidden() const { return config.model.config.hidden; }
   int64_t first_row() const { return table.rank * table.vocab; }
 
-  // The residual stream before layer l; kept for every layer when Backward follows.
+  // The residual stream before layer l; kept for every layer if Backward follows.
   float* Stream(size_t layer) { return streams[keeping ? layer : layer % 2].data(); }
 
   Status RunLayers(const Batch& batch) {
@@ -106,7 +106,7 @@ struct Decoder::State {
     return OkStatus();
   }
 
-  // What the head reads: the last hidden states of the targets.
+  // Gathers the head's input: the last hidden states of the targets.
   void GatherRows(const Batch& batch) {
     const int64_t targets = std::ssize(batch.targets);
     float* gathered = rows.Take(targets * hidden());
@@ -150,10 +150,11 @@ struct Decoder::State {
                  scores.data());
   }
 
-  // drow [targets, H]: set to the gradient by the rows.
+  // Sets drow [targets, H] to the gradient by the rows.
   Status HeadBackward(std::span<const float> gradient, float* drow) {
     const int64_t targets = std::ssize(gradient);
-    // The gradient of the loss scales whole rows: of what the products take, the narrower side.
+    // The gradient of the loss scales whole rows, applied to the narrower of the products'
+    // operands.
     ScaleRows(targets, hidden(), gradient.data(), rows.data(), scaled.Take(targets * hidden()));
     scaled_operand.Make(options.compute, scaled.data(), targets, hidden());
     const int64_t chunk = ChunkTargets(table.vocab);
@@ -194,7 +195,7 @@ struct Decoder::State {
     return part;
   }
 
-  // Of the log-probabilities, by the logits that have just been made.
+  // The gradient of the log-probabilities by the logits just computed.
   Matrix LogitGradient(Operand& to, int64_t first, int64_t count) {
     return to.Make(options.compute, count, table.vocab, [&](auto* out) {
       LogProbBackward(count, table.vocab, logits.data(), labels.data() + first, first_row(),
@@ -219,7 +220,7 @@ struct Decoder::State {
   std::vector<LayerState> states;
   Array<float> normed, final_rstd, rows, scaled, logits, drows, dnormed, dstream;
   Operand rows_operand, scaled_operand, dlogits_operand;
-  std::vector<Operand> dlogits_kept;  // of the first chunks of targets
+  std::vector<Operand> dlogits_kept;  // for the first chunks of targets
   size_t kept = 0;
   std::vector<int32_t> labels;
   std::vector<ShardStatistics> mine, all;
@@ -296,7 +297,7 @@ Status Decoder::Backward(const Batch& batch, std::span<const float> gradient,
     const LayerContext context = s.Context(batch, l);
     const LayerWeights weights = s.WeightsOf(s.table.layers[l]);
     LayerState& state = s.states[s.options.recompute ? 0 : l];
-    const bool last = l + 1 == s.table.layers.size();  // its state is still there
+    const bool last = l + 1 == s.table.layers.size();  // its state is still in the buffers
     if (s.options.recompute && !last)
       NXDKIT_TRY(LayerForward(context, weights, s.Stream(l), nullptr, state));
     NXDKIT_TRY(

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
-// These are read by formats/models or by this folder.
+// Keys read by formats/models or by this folder.
 constexpr std::string_view kRead =
     "architectures attention_bias attention_dropout classifier_dropout dtype head_dim hidden_act "
     "hidden_size id2label intermediate_size is_causal layer_types max_position_embeddings "
@@ -21,8 +21,8 @@ constexpr std::string_view kRead =
     "rms_norm_eps rope_parameters rope_scaling rope_theta sliding_window tie_word_embeddings "
     "torch_dtype use_sliding_window vocab_size";
 
-// PreTrainedConfig and the three families of transformers 4 and 5 have these: without effect on the
-// distribution of a causal model that is called with token ids.
+// Keys of PreTrainedConfig and the three families in transformers 4 and 5 that do not change the
+// distribution of a causal model called with token ids.
 constexpr std::string_view kHarmless =
     "add_cross_attention auto_map bad_words_ids begin_suppress_tokens bos_token_id "
     "chunk_size_feed_forward cross_attention_hidden_size decoder_start_token_id "
@@ -36,11 +36,11 @@ constexpr std::string_view kHarmless =
     "tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torchscript "
     "transformers_version typical_p use_bfloat16 use_cache";
 
-// NxDI's merged neuron_config.json has these; its own settings are read by formats/rollout.
+// Keys of NxDI's merged neuron_config.json; formats/rollout reads its own settings.
 constexpr std::string_view kNeuron =
     "fused_spec_config metadata neuron_config num_cores_per_group o_bias qkv_bias";
 
-// One name for each layer; nullptr: none are given.
+// One name for each layer; nullptr if there are none.
 const Json* LayerTypes(ConfigReader& reader, size_t layers) {
   const Json* types = JsonFind(reader.json(), "layer_types");
   if (!types || (types->is_array() && types->size() == layers)) return types;
@@ -49,7 +49,7 @@ const Json* LayerTypes(ConfigReader& reader, size_t layers) {
   return nullptr;
 }
 
-// A llama has no windows: a size is not used, and a layer that is called one of them has none.
+// A llama has no windows: a size is unused, and no layer type may ask for one.
 void RequireFullAttention(ConfigReader& reader, size_t layers) {
   reader.NumberOrNull(reader.json(), "sliding_window", 1);
   const Json* types = LayerTypes(reader, layers);
@@ -69,7 +69,7 @@ int64_t FirstWindow(ConfigReader& reader) {
   return 0;
 }
 
-// For every layer, of how many tokens a token sees; 0: all. Only qwen's models have windows: a
+// The number of tokens that a token sees in every layer; 0: all. Only qwen's models have windows: a
 // llama with their keys sees everything.
 std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig& shapes) {
   std::vector<int64_t> windows(static_cast<size_t>(shapes.layers));
@@ -91,7 +91,7 @@ std::vector<int64_t> ReadWindows(ConfigReader& reader, const models::ModelConfig
       reader.NotBuilt("layer_types", JsonExcerpt(type));
     if (slides && window == 0)
       reader.Fail(Errc::kCorrupt, "layer_types",
-                  fmt::format("layer {} slides, and there is no sliding_window in use", l));
+                  fmt::format("layer {} slides, but no sliding_window is in use", l));
     windows[l] = slides ? window : 0;
   }
   return windows;
@@ -111,14 +111,14 @@ bool IsOff(const Json& value) {
          ((value.is_array() || value.is_object()) && value.empty());
 }
 
-// A key that nobody knows here may change the arithmetic, as those of newer models do:
-// kUnsupported, naming it, unless what it asks for is off (null, false, nothing).
+// An unknown key may change the arithmetic, like those of newer models: kUnsupported, naming it,
+// unless its value turns the feature off (null, false, empty).
 void RefuseUnknownKeys(ConfigReader& reader) {
   for (const auto& [key, value] : reader.json().items())
     if (!IsKnown(key) && !IsOff(value))
       reader.Fail(Errc::kUnsupported, key.c_str(),
-                  fmt::format("this trainer does not know what {} changes: if nothing, take the "
-                              "key out of config.json",
+                  fmt::format("this trainer does not know the effect of {}: if it has none, "
+                              "remove the key from config.json",
                               JsonExcerpt(value)));
 }
 
@@ -137,19 +137,19 @@ Result<DecoderConfig> ParseDecoderConfig(std::string_view json_text, const std::
   ConfigReader reader(json, path);
   reader.Require("hidden_act", {"silu"});
   reader.Require("attention_dropout", {0, 0.0});
-  // Read by formats/models, where a null is as if it were not there; for transformers it is none.
+  // formats/models takes a null here for a missing key; transformers takes it for false.
   for (const char* flag : {"attention_bias", "mlp_bias", "tie_word_embeddings"})
     reader.Flag(json, flag, false);
-  // Where it is not true, or is null, transformers makes a model that sees what follows.
+  // If it is false or null, transformers makes a model that sees later tokens.
   reader.Require("is_causal", {true});
   if (shapes.labels > 0) reader.Require("classifier_dropout", {0, 0.0, Json()});
   if (shapes.labels > 1)
-    reader.Fail(Errc::kUnsupported, "id2label",
-                fmt::format("{} scores of each token are not built into this trainer: 1 is",
-                            shapes.labels));
+    reader.Fail(
+        Errc::kUnsupported, "id2label",
+        fmt::format("{} scores per token are not supported by this trainer: 1 is", shapes.labels));
   if (shapes.head_dim % 2 != 0)
     reader.Fail(Errc::kCorrupt, "head_dim",
-                fmt::format("{} is odd: rotary embedding turns pairs", shapes.head_dim));
+                fmt::format("{} is odd: rotary embedding rotates pairs", shapes.head_dim));
   config.rms_eps = static_cast<float>(reader.Number("rms_norm_eps", 1e-6));
   const double positions = reader.Number("max_position_embeddings", type == "llama" ? 2048 : 32768);
   if (positions > static_cast<double>(kMaxPositions))

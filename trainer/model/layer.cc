@@ -45,7 +45,7 @@ Status SumIntoStream(const LayerContext& context, const Sizes& s, const float* b
   return OkStatus();
 }
 
-// q, k, v of n1; `rotated` gets [q k] normed and turned, beside v.
+// q, k, v of n1; `rotated` gets the normed and rotated [q k], and v after it.
 Status MakeQkv(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                LayerState& state) {
   float* qkv = state.qkv.Take(s.tokens * s.wide);
@@ -102,7 +102,7 @@ Status MlpPart(const LayerContext& context, const LayerWeights& weights, const S
   return OkStatus();
 }
 
-// dx: gradient of out, becomes that of x2.
+// dx: the gradient of out, becomes that of x2.
 Status MlpBackward(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                    LayerState& state, float* dx, const LayerGradients& gradients) {
   LayerScratch& scratch = context.scratch;
@@ -131,7 +131,7 @@ Status MlpBackward(const LayerContext& context, const LayerWeights& weights, con
   return OkStatus();
 }
 
-// Gradient of the turned q and k -> of what the projections gave.
+// Gradient of the rotated q and k -> gradient of the projections' outputs.
 void HeadsBackward(const LayerContext& context, const LayerWeights& weights, const Sizes& s,
                    const LayerState& state, float* dqkv, const LayerGradients& gradients) {
   float* dk = dqkv + s.query;
@@ -152,7 +152,7 @@ void BiasBackward(const Sizes& s, const float* dqkv, const LayerGradients& gradi
   AddRowSums(s.tokens, s.key, s.wide, dqkv + s.query + s.key, gradients.v_bias);
 }
 
-// dx: gradient of x2, becomes that of x.
+// dx: the gradient of x2, becomes that of x.
 Status AttentionPartBackward(const LayerContext& context, const LayerWeights& weights,
                              const Sizes& s, const float* x, LayerState& state, float* dx,
                              const LayerGradients& gradients) {

@@ -3,10 +3,10 @@
 //   x2  = x  + o(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of RMSNorm(x)
 //   out = x2 + down(silu(gate) * up)                             gate, up of RMSNorm(x2)
 //
-// each projection with its bias where the model has one: those of o and down are added once, after
-// the sum over the ranks. The two sums over the tensor-parallel ranks follow o and down; backward
-// they follow the products with gate/up and with q/k/v. Residual stream and sums are f32, operands
-// of products f32 or bf16.
+// with the bias of each projection if the model has one: those of o and down are added once, after
+// the sum over the ranks. The two sums over the tensor-parallel ranks follow o and down; in the
+// backward pass they follow the products with gate/up and with q/k/v. Residual stream and sums are
+// f32, operands of products f32 or bf16.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace nxdkit::trainer {
 
-// An operand of a product, packed: f32, or narrowed to bf16 in a buffer of its own.
+// An operand of a product, packed: f32, or narrowed to bf16 in its own buffer.
 class Operand {
  public:
   // `values` [rows, columns]; must outlive the use.
@@ -46,20 +46,20 @@ class Operand {
   Matrix matrix_;
 };
 
-// Pointers to this rank's weights of one layer. Vectors are f32 always.
+// Pointers to this rank's weights of one layer. Vectors are always f32.
 struct LayerWeights {
   Matrix qkv, o, gate_up, down;
   const float* input_norm = nullptr;
   const float* post_norm = nullptr;
   const float* q_norm = nullptr;    // nullptr: none
   const float* k_norm = nullptr;    //
-  const float* qkv_bias = nullptr;  // q, k, v one after another; nullptr: none
+  const float* qkv_bias = nullptr;  // q, k, v consecutively; nullptr: none
   const float* o_bias = nullptr;
-  const float* gate_up_bias = nullptr;  // one after the other
+  const float* gate_up_bias = nullptr;  // consecutive
   const float* down_bias = nullptr;
 };
 
-// Where the gradients go: f32, added to.
+// Destinations of the gradients: f32, added to.
 struct LayerGradients {
   float *qkv = nullptr, *o = nullptr, *gate_up = nullptr, *down = nullptr;
   float *input_norm = nullptr, *post_norm = nullptr, *q_norm = nullptr, *k_norm = nullptr;
@@ -67,7 +67,7 @@ struct LayerGradients {
   float *o_bias = nullptr, *gate_up_bias = nullptr, *down_bias = nullptr;
 };
 
-// What the backward pass needs of a forward pass.
+// The state of a forward pass that the backward pass needs.
 struct LayerState {
   Array<float> rstd1, qkv, rotated, q_rstd, k_rstd, context, lse, x2, rstd2, gate_up;
   Operand n1, context_operand, n2, act;
@@ -88,14 +88,14 @@ struct LayerContext {
   MatrixEngine& products;
   const RopeTable& rope;
   LayerScratch& scratch;
-  // Of the batch.
+  // The batch:
   std::span<const int32_t> positions;  // [T]
   Sequences sequences;
   int64_t window = 0;  // of this layer (kernels/attention.h)
   int64_t tokens() const { return static_cast<int64_t>(positions.size()); }
 };
 
-// x [T, H] -> out [T, H]. With `out` nullptr only what LayerBackward needs is computed again.
+// x [T, H] -> out [T, H]. With `out` nullptr, computes only the state for LayerBackward again.
 Status LayerForward(const LayerContext& context, const LayerWeights& weights, const float* x,
                     float* out, LayerState& state);
 

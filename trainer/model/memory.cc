@@ -15,8 +15,9 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Calls take(at, part, from, count) for each part of `memory` that meets the bytes from `offset`
-// on, in order: `at` counts from `offset`, `from` in the part. Returns how many bytes they are.
+// Calls take(at, part, from, count) for each part of `memory` that overlaps the bytes from `offset`
+// on, in order: `at` counts from `offset`, `from` within the part. Returns the number of these
+// bytes.
 template <typename Take>
 Result<uint64_t> ForParts(const RankMemory& memory, uint64_t offset, uint64_t count,
                           const Take& take) {
@@ -51,7 +52,7 @@ class MemoryStorage : public Storage {
     };
     NXDKIT_ASSIGN(const uint64_t read, ForParts(memory_, offset, to.size(), copy));
     if (read == to.size()) return OkStatus();
-    return Error(Errc::kInternal, "read of memory that is not there").in(path_).at(offset);
+    return Error(Errc::kInternal, "read of memory that does not exist").in(path_).at(offset);
   }
 
  private:
@@ -104,7 +105,8 @@ class MemorySink : public Sink {
   std::vector<Place> places_;
 };
 
-// The arrays as a layout over other logical parameters: params[i] is the model's parameter i.
+// The arrays as a layout over another artifact's logical parameters: params[i] is the model's
+// parameter i.
 Layout LayoutOf(const models::Model& model, const std::vector<uint32_t>& params,
                 const std::vector<RankMemory>& ranks) {
   std::vector<ParamTable> tables;
@@ -134,7 +136,8 @@ Status Fill(const artifact::BoundArtifact& source, const models::Model& model,
   return proof.ok() ? OkStatus() : Status(proof.error());
 }
 
-// The source may be of another class of artifact, and is of the same model when the parameters are.
+// The source may be another class of artifact; it has the same model if its parameters are the
+// same.
 Status CheckSameModel(const artifact::BoundArtifact& source, const models::Model& model) {
   const std::vector<LogicalTensor> params = model.Logical();
   if (source.model_params() != params.size())

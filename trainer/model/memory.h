@@ -13,8 +13,8 @@
 
 namespace nxdkit::trainer {
 
-// For RunOptions::max_memory: the cap of the commands is about buffers for models on disk; these
-// weights are in memory already.
+// For RunOptions::max_memory: the commands' cap limits buffers for models on disk; these weights
+// are already in memory.
 inline constexpr uint64_t kNoMemoryCap = uint64_t{1} << 46;
 
 // The flat array of one rank, whole or cut into parts (over data-parallel ranks); not owned.
@@ -22,12 +22,12 @@ struct RankMemory {
   struct Part {
     FlatRange range;
     std::byte* data = nullptr;  // range.size() elements; nullptr: they are in another process
-    // Of such a part: reads from so many bytes after its beginning on. Thread-safe.
+    // In such a part: reads from `offset` bytes after its beginning. Thread-safe.
     std::function<Status(uint64_t offset, std::span<std::byte> to)> read = nullptr;
   };
   RankMemory(const ParamTable* table_in, std::byte* whole, Dtype dtype_in)
       : RankMemory(table_in, dtype_in, {{{0, table_in->size}, whole}}) {}
-  // `parts` are in order and do not overlap. What none of them holds is not filled, and cannot be
+  // `parts` are in order and do not overlap. Elements outside them are not filled, and cannot be
   // read.
   RankMemory(const ParamTable* table_in, Dtype dtype_in, std::vector<Part> parts_in)
       : table(table_in), dtype(dtype_in), parts(std::move(parts_in)) {}
@@ -43,21 +43,21 @@ struct RankMemory {
 Status LoadWeights(const artifact::BoundArtifact& source, const models::Model& model,
                    const std::vector<RankMemory>& ranks, const artifact::RunOptions& run);
 
-// The same for what an optimizer keeps of every parameter under `entry` ("exp_avg"), or with
-// nxd::kMasterWeights its master weights. The arrays' dtype must be that of the files: state is not
-// rounded. kCorrupt when a parameter has no such entry.
+// The same for the optimizer's `entry` of every parameter ("exp_avg"), or with nxd::kMasterWeights
+// for its master weights. The arrays' dtype must be that of the files: state is not rounded.
+// kCorrupt when a parameter has no such entry.
 Status LoadEntry(const artifact::BoundArtifact& source, const models::Model& model,
                  const std::string& entry, const std::vector<RankMemory>& ranks,
                  const artifact::RunOptions& run);
 
-// Numbers of our own as storage to read a tensor from.
+// Numbers in memory as the storage of a tensor.
 std::shared_ptr<const Storage> StorageOf(std::vector<float> values);
 
-// 0, 1, 2, ...: each parameter of the model as itself.
+// 0, 1, 2, ...: maps each parameter of the model to itself.
 std::vector<uint32_t> OwnNumbers(const models::Model& model);
 
-// Adds the arrays of all ranks to `to`, as tensors to read from while they live and do not change.
-// params[i] is the logical parameter in `to` that the model's parameter i is bound as.
+// Adds the arrays of all ranks to `to`, as tensors that can be read while the arrays live
+// unchanged. params[i] is the logical parameter in `to` to which the model's parameter i is bound.
 void BindMemory(const models::Model& model, const std::vector<uint32_t>& params,
                 const std::vector<RankMemory>& ranks, BoundLayout& to);
 

@@ -18,7 +18,7 @@ constexpr int64_t kAlign = 16;  // elements: a cache line of f32
 struct LayerRow {
   int LayerSlots::*slot;
   const char* name;
-  bool optional = false;  // some families have none
+  bool optional = false;  // absent in some families
 };
 constexpr LayerRow kLayerRows[] = {
     {&LayerSlots::input_norm, "input_layernorm.weight"},
@@ -95,7 +95,7 @@ class TableMaker {
     return OkStatus();
   }
 
-  // Fused parameters follow one another without a gap.
+  // Fused parameters are adjacent, without a gap.
   Result<int> Add(const std::string& name, bool optional = false) {
     const std::optional<uint32_t> index = model_.Find(name);
     if (!index && optional) return -1;
@@ -110,7 +110,8 @@ class TableMaker {
       extent = extent * slot.copies / table_.tp;
       slot.cut_begin = table_.rank / slot.copies * extent;
     }
-    // A bias beside columns is added to the sum of all ranks: each has its whole gradient.
+    // The bias of a product cut by columns is added to the sum of all ranks: each has its full
+    // gradient.
     slot.partial_gradient =
         models::IsHead(role.unit) && slot.copies > 1 && param.role != models::Role::kOutput;
     slot.offset = param.Leads() ? Aligned(end_) : end_;

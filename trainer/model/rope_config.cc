@@ -12,7 +12,7 @@ constexpr char kOriginal[] = "original_max_position_embeddings";
 constexpr std::array<std::string_view, 5> kTypes = {"default", "linear", "dynamic", "yarn",
                                                     "llama3"};
 
-// Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, a smooth step between.
+// Llama 3.1: long wavelengths are slowed by `factor`, short ones kept, with a smooth transition.
 struct Llama3 {
   double factor = 1, low = 1, high = 1, old = 1;
   double Slowed(double frequency) const {
@@ -24,8 +24,8 @@ struct Llama3 {
   }
 };
 
-// YaRN: frequencies that turn often within the original length are kept, those that turn less than
-// once are slowed by `factor`, with a straight line by index between.
+// YaRN: frequencies with many turns within the original length are kept, those with less than one
+// are slowed by `factor`, with linear interpolation by index between them.
 struct Yarn {
   double factor = 1, low = 0, high = 0;
   double Slowed(double frequency, int64_t i) const {
@@ -52,7 +52,7 @@ class Rope {
                    fmt::format("found {}, expected an object", JsonExcerpt(*rules)));
     for (const auto& [key, value] : rules_->items())
       if (value.is_object())
-        reader_.NotBuilt(source_, fmt::format("a rotary embedding of its own for {}", key));
+        reader_.NotBuilt(source_, fmt::format("a separate rotary embedding for {}", key));
     constexpr char kTheta[] = "rope_theta";
     theta_ = reader_.Number(rules_->contains(kTheta) ? *rules_ : json_, kTheta, 10000);
   }
@@ -61,7 +61,7 @@ class Rope {
     const std::string type = Type();
     if (std::ranges::find(kTypes, type) == kTypes.end())
       reader_.Fail(Errc::kUnsupported, source_,
-                   fmt::format("rope type {} is not built into this trainer: {} are", type,
+                   fmt::format("rope type {} is not supported by this trainer: {} are", type,
                                fmt::join(kTypes, ", ")));
     if (type != "default") RequireWholeHeads();
     RopeRule rule;
@@ -90,7 +90,7 @@ class Rope {
       reader_.Fail(Errc::kCorrupt, "rope_theta",
                    "found 1, and rope type yarn divides by its logarithm");
     const double old = OriginalPositions();
-    // A null is the quotient of the two lengths.
+    // Null means the quotient of the two lengths.
     const bool is_null = IsNull("factor");
     Yarn yarn;
     yarn.factor = is_null ? max_positions_ / old : Needed("factor", "yarn");
@@ -106,7 +106,7 @@ class Rope {
     return yarn;
   }
 
-  // The index whose frequency turns that often within `positions`.
+  // The index whose frequency makes `times` turns within `positions`.
   double Turns(double times, double positions) const {
     return dim_ * std::log(positions / (times * 2 * std::numbers::pi)) / (2 * std::log(theta_));
   }
@@ -124,7 +124,7 @@ class Rope {
     return value && !(value->is_object() && value->empty());
   }
   bool IsNull(const char* key) const { return rules_->contains(key) && !JsonFind(*rules_, key); }
-  // The value of the key's new name where it is there, else that of the old one.
+  // The value of the key's new name if present, else of the old one.
   std::string Type() const {
     for (const char* key : {"rope_type", "type"}) {
       const auto type = rules_->find(key);
@@ -136,19 +136,19 @@ class Rope {
     }
     return "default";
   }
-  // The one on top wins.
+  // The top-level key wins.
   double OriginalPositions() {
     return reader_.Number(json_.contains(kOriginal) ? json_ : *rules_, kOriginal, max_positions_);
   }
-  // Up to the model's own length its frequencies are those of type default; transformers divides by
-  // what is left of a head without its first pair all the same.
+  // Up to the model's own length its frequencies are those of type default; transformers still
+  // divides by the rest of a head without its first pair.
   void CheckDynamic() {
     Needed("factor", "dynamic");
     if (dim_ == 2)
       reader_.Fail(Errc::kCorrupt, source_,
                    "rope type dynamic needs heads of more than 2, found 2");
   }
-  // Numbers that are right one by one may leave nothing that a float holds.
+  // Numbers that are valid one by one may produce values that no float holds.
   void RequireFinite(const RopeRule& rule, const std::string& type) {
     const auto bad = std::ranges::find_if_not(rule.frequencies,
                                               [](float value) { return std::isfinite(value); });
@@ -159,7 +159,7 @@ class Rope {
                              type, bad == rule.frequencies.end() ? "scale" : "frequency",
                              bad == rule.frequencies.end() ? rule.scale : *bad, theta_));
   }
-  // A zero is none.
+  // Zero counts as missing.
   double OrElse(const char* key, double fallback) {
     const Json* value = JsonFind(*rules_, key);
     return value && *value == 0 ? fallback : reader_.NumberOrNull(*rules_, key, fallback);
@@ -169,14 +169,14 @@ class Rope {
       reader_.Fail(Errc::kCorrupt, source_, fmt::format("rope type {} needs a {}", type, key));
     return reader_.Number(*rules_, key, 1);
   }
-  // Those types turn only a part of each head then; type default ignores the key.
+  // Those types rotate only part of each head then; type default ignores the key.
   void RequireWholeHeads() {
     constexpr char kShare[] = "partial_rotary_factor";
     const double share = rules_->contains(kShare) ? reader_.Number(*rules_, kShare, 1)
                                                   : reader_.NumberOrNull(json_, kShare, 1);
     if (share != 1)
       reader_.Fail(Errc::kUnsupported, kShare,
-                   fmt::format("{} is not built into this trainer: 1 is", share));
+                   fmt::format("{} is not supported by this trainer: 1 is", share));
   }
 
   static inline const Json kNone = Json::object();

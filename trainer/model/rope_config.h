@@ -1,4 +1,4 @@
-// PRIVATE to trainer/model. The rules of the rotary embedding, as transformers 5 finds them in a
+// PRIVATE to trainer/model. The rules of the rotary embedding, as transformers 5 reads them from a
 // config.json: default, linear, dynamic, yarn, llama3.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace nxdkit::trainer {
 
-// Failures go to the reader. Of positions up to max_positions, where dynamic is default.
+// Failures go to the reader. For positions up to max_positions, where dynamic equals default.
 RopeRule ReadRope(ConfigReader& reader, int64_t head_dim, int64_t max_positions);
 
 }  // namespace nxdkit::trainer

@@ -1,5 +1,5 @@
-// The weights of one rank as the forward pass uses them: one flat array in the shape of its
-// ParamTable, f32 or bf16. Owned by the rank's thread.
+// The weights of one rank in the form that the forward pass uses: one flat array in the shape of
+// its ParamTable, f32 or bf16. Owned by the rank's thread.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ class Weights {
   Dtype dtype() const { return dtype_; }
   std::byte* bytes() { return bytes_.data(); }
   const std::byte* bytes() const { return bytes_.data(); }
-  // Empty when the dtype is the other one.
+  // Empty for the other dtype.
   std::span<float> f32();
   std::span<uint16_t> bf16();
 
   const std::byte* at(const Slot& slot) const;
   // A parameter of one dimension, or of one row, as f32.
   const float* vector(const Slot& slot) const;
-  // To be called after every change of the array: vectors are kept widened.
+  // Call it after every change of the array: vectors are kept in f32.
   void Changed();
 
  private:
   const ParamTable* table_;
   Dtype dtype_;
   std::vector<std::byte> bytes_;
-  std::vector<float> vectors_;  // such slots one after another
+  std::vector<float> vectors_;  // such slots consecutively
   std::vector<int64_t> vector_at_;
 };
 

@@ -11,7 +11,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// The one MPI of this process: MPI itself is global, and so is what was made of it.
+// The process's only MPI: MPI is global, and so is the state derived from it.
 MPI_Comm world = MPI_COMM_NULL;
 
 NxdkitMpiError Check(int code) {
@@ -22,10 +22,10 @@ NxdkitMpiError Check(int code) {
   return text;
 }
 
-// Open MPI (4.1.4) would rather put a long message into the memory of its receiver, once that has
-// asked for it: but where both send, the one's question waits until its own message is through, and
-// the wire carries one direction after the other (94 MB each way over 1 Gbit/s: 1.57 s for 0.81).
-// Whoever starts it may say otherwise.
+// Open MPI (4.1.4) prefers to write a long message into the memory of its receiver after a request
+// from there: but if both sides send, the request waits behind the other message, and the wire
+// carries one direction after the other (94 MB each way over 1 Gbit/s: 1.57 s instead of 0.81). The
+// user's environment takes precedence.
 void SendAndReceiveAtOnce() { setenv("OMPI_MCA_btl_tcp_flags", "send", 0); }
 
 NxdkitMpiError Start(int* process, int* processes) {
@@ -35,7 +35,7 @@ NxdkitMpiError Start(int* process, int* processes) {
           Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided)))
     return error;
   if (provided < MPI_THREAD_MULTIPLE) return "the MPI library does not allow several threads";
-  // Of its own, so that no message of anybody else is taken for one of ours.
+  // A separate communicator, so that no other code's message is taken for ours.
   if (NxdkitMpiError error = Check(MPI_Comm_dup(MPI_COMM_WORLD, &world))) return error;
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, process);

@@ -10,15 +10,16 @@
 
 namespace nxdkit::trainer {
 
-// Each Append is one write at the end, so a crash leaves at most its last piece cut. One thread.
+// Each Append is one write at the end, so a crash can only cut the last piece. One thread.
 class AppendFile {
  public:
   using Fill = std::function<Status(AppendFile&)>;
 
-  // Puts what `fill` appends in place of what is there, whole or not at all, and appends to it.
+  // Replaces the file's contents, completely or not at all, with the text that `fill` appends, and
+  // appends to that.
   static Result<AppendFile> Begin(const std::string& path, const Fill& fill);
   static Result<AppendFile> Begin(const std::string& path, std::string_view contents);
-  // Appends to what is there.
+  // Appends to the existing contents.
   static Result<AppendFile> Open(const std::string& path);
 
   Status Append(std::string_view piece);

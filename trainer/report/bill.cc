@@ -14,14 +14,14 @@ namespace {
 constexpr std::string_view kTimes = "timing_s/";
 
 struct StepTimes {
-  double whole = 0;  // 0: not known
+  double whole = 0;  // 0: unknown
   double phases = 0;
   double validation = 0;
   double save = 0;
   double tokens = 0;
 
-  // Without validation and checkpoint. The ones of the end lie outside of the step's time, though
-  // they are logged with its name: no step is shorter than its phases.
+  // Without validation and checkpoint. Those at the end of the run are outside of the step's time,
+  // though they are logged with it: no step is shorter than its phases.
   double Training() const { return std::min(whole, std::max(whole - validation - save, phases)); }
   double All() const { return std::max(whole, phases + validation + save); }
 };
@@ -56,7 +56,7 @@ std::optional<double> Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// The last ones that are above 0, at most kBillSteps.
+// The last values above 0, at most kBillSteps.
 template <typename Of>
 std::vector<double> LastOf(const std::map<int64_t, StepTimes>& steps, const Of& of) {
   std::vector<double> found;
@@ -84,19 +84,19 @@ void SumUp(const std::map<int64_t, StepTimes>& steps, Bill& bill) {
     seconds += times.All();
   }
   if (tokens > 0) bill.tokens_so_far = tokens;
-  // The log of metrics lacks what the other has; it may be there alone.
+  // The metric log has no loading times and lost steps; it may exist alone.
   if (bill.progress.clock.attempts > 0) seconds = std::max(seconds, bill.progress.clock.seconds);
   if (seconds > 0 || bill.progress.clock.attempts > 0) bill.seconds_so_far = seconds;
 }
 
-// How many of the steps from done + 1 to all are due every `freq` ones; `at_end` the last one is in
-// any case.
+// The number of steps from done + 1 to all that are multiples of `freq`; with `at_end` the last one
+// always counts.
 int64_t Due(int64_t done, int64_t all, int64_t freq, bool at_end) {
   const int64_t due = freq > 0 ? all / freq - done / freq : 0;
   return due + (at_end && (freq <= 0 || all % freq != 0) ? 1 : 0);
 }
 
-// Those of a process that takes no step.
+// The validations of a process that takes no step.
 int64_t OnlyValidations(const Bill& bill) {
   return bill.terms.only_validates && !bill.progress.ended ? 1 : 0;
 }
@@ -117,7 +117,7 @@ void CountLeft(Bill& bill) {
   bill.most_tokens_left = *bill.responses_left * static_cast<double>(terms.row_tokens);
 }
 
-// Adds `count` times `each` where that is known; else they are left uncounted.
+// Adds `count` times `each` if that is known; otherwise they stay uncounted.
 void AddTimes(int64_t count, const std::optional<double>& each, double& seconds,
               int64_t& uncounted) {
   if (each)
@@ -126,7 +126,7 @@ void AddTimes(int64_t count, const std::optional<double>& each, double& seconds,
     uncounted = count;
 }
 
-void Foretell(Bill& bill) {
+void EstimateRest(Bill& bill) {
   if (!bill.steps_left) return;
   const auto left = static_cast<double>(*bill.steps_left);
   if (left == 0) {
@@ -150,7 +150,7 @@ std::optional<double> CostOf(const BillTerms& terms, const std::optional<double>
   return *seconds / kSecondsPerHour * static_cast<double>(terms.nodes) * *terms.price_per_hour;
 }
 
-// A number of the run's configuration; `otherwise` where it says none.
+// A number of the run's configuration; `otherwise` if it is not set.
 int64_t ConfigNumber(const RunFiles& run, std::string_view path, int64_t otherwise) {
   constexpr int64_t kMost = int64_t{1} << 31;
   for (const auto& [key, value] : run.config)
@@ -196,7 +196,7 @@ Bill MakeBill(const BillTerms& terms, const BillProgress& progress, const Metric
   Measure(steps, bill);
   SumUp(steps, bill);
   CountLeft(bill);
-  Foretell(bill);
+  EstimateRest(bill);
   bill.cost_so_far = CostOf(terms, bill.seconds_so_far);
   bill.cost_left = CostOf(terms, bill.seconds_left);
   return bill;
@@ -218,7 +218,7 @@ Bill BillOf(const RunFiles& run, std::optional<double> price_per_hour) {
   BillProgress progress;
   progress.done = std::max<int64_t>(0, LastStep(run.metrics));
   progress.clock = run.clock;
-  // Its files do not say whether a run that only validates has done so: it is taken to have.
+  // Its files do not show whether a validation-only run has finished: it is assumed to have.
   progress.ended = ConfigSays(run, "trainer.val_only");
   const int64_t most = number("trainer.max_steps", 0);
   progress.all = most > 0 ? std::optional(most) : run.clock.steps;

@@ -44,7 +44,7 @@ std::string PausesText(int64_t validations, int64_t saves) {
   return text;
 }
 
-// Those that are in the time that is left, and those that are not.
+// The validations and checkpoints within the remaining time, and those outside it.
 std::string PausesLeftText(const Bill& bill) {
   const std::string with = PausesText(*bill.validations_left - bill.uncounted_validations,
                                       *bill.saves_left - bill.uncounted_saves);
@@ -66,7 +66,7 @@ std::string SoFarText(const Bill& bill) {
   return text;
 }
 
-// Where a validation is all that is left.
+// For a run with nothing left but a validation.
 std::string ValidationOnlyText(const Bill& bill) {
   const std::string text =
       "to the end: no step, " + Counted(*bill.validations_left, "validation") + "\n";

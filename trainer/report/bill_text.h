@@ -1,5 +1,5 @@
-// A bill for people, and for programs.
-// PRIVATE: it pulls in nlohmann/json.hpp; include it from .cc files only.
+// A bill as text and as JSON. PRIVATE: it pulls in nlohmann/json.hpp; include it from .cc files
+// only.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace nxdkit::trainer {
 
-// "8.2 M tokens in 5 h 20 min, cost 229.33", as far as it is known; "" when nothing is.
+// "8.2 M tokens in 5 h 20 min, cost 229.33", with the known parts; "" if nothing is known.
 std::string AmountText(const std::optional<double>& tokens, const std::optional<double>& seconds,
                        const std::optional<double>& cost);
 
-// Lines of what is left, with line feeds: the plan in steps and the most tokens; the rate, and
-// what tokens, hours and money are left at it.
+// Lines about the rest of the run, with line feeds: the plan in steps and the most tokens; the
+// rate, and the tokens, hours and money left at that rate.
 std::string BillLeftText(const Bill& bill);
 // "13.7 M tokens in 9 h 3 min, cost 389.15 at 21.5 an hour x 2 nodes, of 2 attempts": so far; ""
 // when nothing is known.
@@ -25,10 +25,10 @@ std::string BillAmountText(const Bill& bill);
 // when nothing is known.
 std::string BillSoFarText(const Bill& bill);
 
-// The same as rows of a table: what, and how much.
+// The same as rows of a table: name and amount.
 std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill);
 
-// The figures, null where they are not known; hours as numbers with a fraction.
+// The figures, null if unknown; hours as fractional numbers.
 Json BillJson(const Bill& bill);
 
 }  // namespace nxdkit::trainer

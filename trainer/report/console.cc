@@ -15,7 +15,7 @@ struct Column {
   std::string_view label;
 };
 
-// What is watched, in this order, as far as a step has it.
+// The metrics shown, in this order, if a step has them.
 constexpr Column kColumns[] = {
     {"reward/overall", "reward"},       {"reward/accuracy", "accuracy"},
     {"response_length/mean", "length"}, {"response_length/clip_ratio", "clipped"},
@@ -68,7 +68,7 @@ std::string Console::Position(int64_t step) const {
                                   : fmt::format("step {}", step);
 }
 
-// Within a step the time runs down, by no more than a step takes. Brief, it is the time alone.
+// Within a step the time counts down, by at most the duration of a step. `brief`: the time alone.
 std::string Console::Left(bool brief) const {
   if (!bill_.seconds_left) return "";
   const double all = *bill_.seconds_left;
@@ -86,7 +86,7 @@ void Console::Measure(int64_t step, const MetricRecord& record) {
     if (!name.starts_with("timing_s/") && name != "perf/total_num_tokens") continue;
     std::vector<Point>& points = times_.by_name[name];
     points.push_back({step, value});
-    // One more than a bill takes: it may leave out the first step.
+    // One more than the bill uses: it may leave out the first step.
     if (std::ssize(points) > kBillSteps + 1) points.erase(points.begin());
   }
   std::optional<int64_t> all;
@@ -172,7 +172,7 @@ void Console::Validation(int64_t step, const MetricRecord& record) {
   for (const auto& [name, value] : record)
     if (name.starts_with("val/"))
       line += fmt::format("  {} {}", EscapeControl(name.substr(4)), ShortNumber(value));
-  if (!FindMetric(record, "timing_s/step")) Measure(step, record);  // else the step's line has
+  if (!FindMetric(record, "timing_s/step")) Measure(step, record);  // else StepDone did
   Log(line);
   Line(table_.Validation(step, record));
 }

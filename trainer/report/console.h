@@ -20,7 +20,7 @@ struct ConsoleOptions {
   bool terminal = false;                        // redraw a status line; else whole lines only
   size_t columns = 0;                           // of the terminal; 0: 80
   int64_t total_steps = 0;                      // of the whole run
-  BillTerms terms{};                            // of what is left
+  BillTerms terms{};                            // for the remaining part
   PhaseTimer::Clock clock;                      // seconds; nullptr: the system's steady clock
 };
 
@@ -32,13 +32,13 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();  // erases the status line
 
-  // A whole line, above the status line.
+  // Prints a whole line above the status line.
   void Line(std::string_view text);
 
   // The start of the long phases (gen, validation, save_checkpoint) is a line of the log.
   void BeginPhase(int64_t step, std::string_view phase);
-  // Of the phase under way, `done` of `units` (responses, scores, rows); at most ten redraws a
-  // second.
+  // The progress of the current phase, `done` of `units` (responses, scores, rows); at most ten
+  // redraws per second.
   void Progress(int64_t done, int64_t units);
   void Tick();  // time has passed: redraws the status line when that shows
   void EndPhase();
@@ -60,16 +60,16 @@ class Console {
   ConsoleOptions options_;
   StepTable table_;
   PhaseTimer timer_;    // for its clock
-  MetricSeries times_;  // of the last steps of this process: those before a resume took another
-  Bill bill_;           // by them
+  MetricSeries times_;  // of this process's last steps: those before a resume took another time
+  Bill bill_;           // from those
   int64_t step_ = 0;
   std::string phase_;
   double phase_began_ = 0;
   int64_t units_ = 0;
   int64_t done_ = 0;
-  double last_done_at_ = 0;  // when StepDone told of a step
+  double last_done_at_ = 0;  // time of the last StepDone
   double drawn_at_ = -1;
-  std::string drawn_;  // what is drawn there; "": nothing
+  std::string drawn_;  // the line drawn now; "": none
 };
 
 // "1:02:03", "2:03", "0:07".

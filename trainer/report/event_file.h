@@ -14,7 +14,7 @@ namespace nxdkit::trainer {
 std::string EventFrame(std::string_view event);
 std::string VersionEvent(double wall_time);
 std::string ScalarsEvent(double wall_time, int64_t step, const MetricRecord& record);
-// Shown by TensorBoard's text plugin, as Markdown.
+// Displayed by TensorBoard's text plugin, as Markdown.
 std::string TextEvent(double wall_time, int64_t step, std::string_view tag, std::string_view text);
 // Tells readers to forget events of `step` and later from older files of the folder.
 std::string RestartEvent(double wall_time, int64_t step);
@@ -25,7 +25,7 @@ uint32_t MaskedCrc32c(std::string_view bytes);
 // One new file per run or resumed run. Not thread-safe.
 class EventFile {
  public:
-  // The file is folder/events.out.tfevents.<seconds>.<host>.<pid>.<n>, never one that is there.
+  // The file is folder/events.out.tfevents.<seconds>.<host>.<pid>.<n>, never an existing one.
   // `resumed_step` 0: nothing to forget.
   static Result<EventFile> Create(const std::string& folder, int64_t resumed_step);
 

@@ -22,15 +22,15 @@ using SeriesMap = std::map<std::string, std::vector<Point>>;
 struct ChartRow {
   const char* title;
   const char* help;
-  std::vector<const char*> names;  // metrics; "reward/*" all of a group
-  bool band = false;               // each ".../mean" has its min and max around it
+  std::vector<const char*> names;  // metrics; "reward/*": a whole group
+  bool band = false;               // each ".../mean" is shown with its min and max
 };
 
 const std::vector<ChartRow>& Charts() {
   static const std::vector<ChartRow> kCharts = {
       {"Reward", "mean over the step's responses", {"reward/*"}},
       {"Validation", "mean over the validation set", {"val/*"}},
-      {"Score", "before KL is taken off", {"critic/score/mean"}, true},
+      {"Score", "before subtracting KL", {"critic/score/mean"}, true},
       {"Response length", "tokens", {"response_length/mean"}, true},
       {"Responses cut off",
        "share at the length limit",
@@ -39,14 +39,14 @@ const std::vector<ChartRow>& Charts() {
        "of the policy from the reference, and from the policy before the update",
        {"actor/kl_loss", "actor/kl_penalty", "actor/ppo_kl"}},
       {"Engine against trainer",
-       "distance of their log-probs of the same tokens",
+       "distance of their log-probs for the same tokens",
        {"rollout/log_prob_gap_mean", "rollout/log_prob_gap_max"}},
       {"Importance of the engine's tokens",
        "weights of algorithm.rollout_is, and the share that was cut",
        {"rollout/is_mean", "rollout/is_min", "rollout/is_max", "rollout/is_truncated",
         "rollout/is_effective"}},
       {"Proved weights",
-       "digests of what the engine holds that are as predicted, and those it cannot show",
+       "digests of the engine's memory that match the prediction, and those it cannot show",
        {"sync/proved", "sync/not_covered"}},
       {"Entropy",
        "of the policy, and of the sampled tokens",
@@ -58,10 +58,10 @@ const std::vector<ChartRow>& Charts() {
        {"actor/pg_clipfrac_higher", "actor/pg_clipfrac_lower"}},
       {"Policy loss", "near 0 is normal when each batch is used once", {"actor/pg_loss"}},
       {"Critic",
-       "its loss, and how much of the returns it explains",
+       "its loss, and the share of the returns that it explains",
        {"critic/vf_loss", "critic/vf_explained_var", "critic/vf_clipfrac"}},
       {"Values",
-       "what the critic expects, and what came",
+       "the critic's values, and the actual returns",
        {"critic/values/mean", "critic/returns/mean", "critic/vpred_mean"}},
       {"Throughput", "tokens per second and device", {"perf/throughput"}},
       {"Memory",
@@ -74,7 +74,7 @@ const std::vector<ChartRow>& Charts() {
 
 struct Summary {
   double low = 0, high = 0, last = 0;
-  int64_t count = 0;  // of finite values
+  int64_t count = 0;  // number of finite values
 };
 
 Summary Summarize(const std::vector<Point>& points) {
@@ -89,7 +89,7 @@ Summary Summarize(const std::vector<Point>& points) {
   return result;
 }
 
-// Whole, wrapped after "/" and "." only.
+// The whole name, which may wrap after "/" and "." only.
 std::string NameText(std::string_view name) {
   std::string out;
   for (size_t at = 0; at < name.size();) {
@@ -116,7 +116,7 @@ const std::vector<Point>* Find(const SeriesMap& all, const std::string& name) {
 // "response_length/mean" -> "response_length/"
 std::string StemOf(const std::string& mean) { return mean.substr(0, mean.rfind('/') + 1); }
 
-// Those that have a finite value.
+// The curves that have a finite value.
 std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>& names,
                             bool band = false) {
   std::vector<Curve> curves;
@@ -174,7 +174,7 @@ auto PhasePlace(const Curve& curve) {
   return std::ranges::find(kPhaseOrder, curve.name) - std::begin(kPhaseOrder);
 }
 
-// Parts of the weight sync, which is itself a part of gen.
+// Parts of the weight sync, which is itself part of gen.
 bool IsSyncTime(std::string_view name) { return name.starts_with("timing_s/sync_"); }
 
 std::string SyncFigure(const SeriesMap& all) {
@@ -222,7 +222,7 @@ std::string ValueAt(const SeriesMap& all, const std::string& name, int64_t step)
   return "-";
 }
 
-// One row for each step: which weights it generated with, and what proves that.
+// One row for each step: the weights used for generation, and their proof.
 std::string SyncTable(const SeriesMap& all) {
   const std::vector<Point>* syncs = Find(all, "sync/serial");
   if (!syncs) return "";

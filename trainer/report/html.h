@@ -8,9 +8,9 @@
 
 namespace nxdkit::trainer {
 
-// Curves of what is watched, where the time of a step went, the last value of everything else,
-// samples, the configuration and the bill (BillOf). Whatever is in the run's files is shown as
-// text. What was missing or damaged is listed at the top; it is never an error.
+// Curves of the important metrics, the time of a step by phase, the last values of all others,
+// samples, the configuration and the bill (BillOf). All contents of the run's files are shown as
+// text. Missing or damaged parts are listed at the top; they are never an error.
 std::string HtmlReport(const RunFiles& run, const Bill& bill);
 
 }  // namespace nxdkit::trainer

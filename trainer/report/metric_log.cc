@@ -16,8 +16,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Names ascend, so the members of a group are neighbours but for names between '/' and the rest
-// ("a b" sorts before "a/b"): a tree keeps every group in one place.
+// Names ascend, so the members of a group are adjacent, except for names with a character that
+// sorts before '/' ("a b" sorts before "a/b"): a tree keeps every group together.
 Json Nested(const MetricRecord& record) {
   Json root = Json::object();
   std::set<std::string_view> values;
@@ -41,7 +41,7 @@ Json Nested(const MetricRecord& record) {
   return root;
 }
 
-// Objects of numbers only; their depth is that of a name.
+// Objects contain only numbers; their depth is that of a name.
 std::string OneLine(const Json& value) {
   if (!value.is_object()) return PythonFloat(value.get<double>());
   std::string text;
@@ -50,8 +50,8 @@ std::string OneLine(const Json& value) {
   return "{" + text + "}";
 }
 
-// Line feeds and tabs of a model's text are layout; what else controls a terminal is shown, not
-// sent: whoever prints the log would run it.
+// Line feeds and tabs of a model's text are layout; other control characters are made visible,
+// because a terminal that shows the log would execute them.
 std::string Readable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -63,8 +63,8 @@ std::string Readable(std::string_view text) {
   return out;
 }
 
-// generations.log anew from its records. A folder that has none is another trainer's: its samples
-// carry no step and are all kept.
+// Rewrites generations.log from its records. A folder without records is from another trainer: its
+// samples carry no step and are all kept.
 Result<AppendFile> ContinueSamples(const std::string& folder, bool has_records) {
   const std::string path = JoinPath(folder, kGenerationsFile);
   if (!has_records) {

@@ -32,7 +32,7 @@ void AddStatsOf(Metrics& metrics, std::string_view group, std::span<const T> val
   metrics.Set(Name(group, "min"), wide.minCoeff());
 }
 
-// With n - 1.
+// The sample variance, with n - 1.
 double Variance(const Eigen::ArrayXd& values) {
   return (values - values.mean()).square().sum() / static_cast<double>(values.size() - 1);
 }

@@ -1,6 +1,6 @@
-// The numbers of one training step, by name: "actor/pg_loss", "timing_s/gen". What is added many
-// times under one name (by ranks, micro-batches, rewards) becomes its mean, plain where no weights
-// are given.
+// The numbers of one training step, by name: "actor/pg_loss", "timing_s/gen". Values added under
+// the same name (by ranks, micro-batches, rewards) become their mean, unweighted if no weights are
+// given.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace nxdkit::trainer {
 
-// What is logged: names ascend, one value each.
+// The logged form: ascending names, one value each.
 using MetricRecord = std::vector<std::pair<std::string, double>>;
 const double* FindMetric(const MetricRecord& record, std::string_view name);  // nullptr: none
 
-// Not thread-safe: ranks collect their own, Merge joins them in rank order.
+// Not thread-safe: each rank collects its own, Merge joins them in rank order.
 class Metrics {
  public:
   void Add(std::string_view name, double value, double weight = 1);
-  void Set(std::string_view name, double value);  // replaces what was added
+  void Set(std::string_view name, double value);  // replaces earlier values
   void Merge(const Metrics& other);
   MetricRecord Means() const;
 
@@ -37,17 +37,17 @@ class Metrics {
 // "<group>/mean", "/max" and "/min"; nothing when there are no values.
 void AddStats(Metrics& metrics, std::string_view group, std::span<const float> values);
 
-// AddStats of the lengths, and "/clip_ratio": the share of `clipped` of them. Responses are clipped
-// that the limit has cut (EasyR1 counts those too that ended by themselves with the last token they
-// had), prompts that are as long as they may be.
-// `group`: response_length, prompt_length, val_response_length, val_prompt_length.
+// AddStats of the lengths, and "/clip_ratio": the share of `clipped` ones. A response is clipped if
+// the limit has cut it (EasyR1 also counts those that end by themselves with the last possible
+// token), a prompt if it has the maximum length. `group`: response_length, prompt_length,
+// val_response_length, val_prompt_length.
 void AddLengths(Metrics& metrics, std::string_view group, std::span<const int64_t> lengths,
                 int64_t clipped);
 
-// 1 - Var(returns - values) / (Var(returns) + 1e-5), of valid tokens, with n - 1; 0 below 2.
+// 1 - Var(returns - values) / (Var(returns) + 1e-5), over valid tokens, with n - 1; 0 below 2.
 double ExplainedVariance(std::span<const float> returns, std::span<const float> values);
 
-// What a forward and backward pass costs, by the usual count of products.
+// The cost of a forward and backward pass, by the usual count of products.
 struct ModelCost {
   int64_t layers = 0;
   int64_t hidden = 0;
@@ -57,25 +57,25 @@ struct ModelCost {
   int64_t head_dim = 0;
   int64_t vocab = 0;
 };
-// 6 N tokens + 12 (sum of squared lengths) head_dim heads layers, N the weights of all products,
-// the head counted although it may be tied.
+// 6 N tokens + 12 (sum of squared lengths) head_dim heads layers, with N the weights of all
+// products, including the head even if it is tied.
 double TrainingFlops(const ModelCost& model, std::span<const int64_t> lengths);
 
-// The throughput of a step: perf/total_num_tokens, time_per_step, throughput (tokens per second
-// and device), cpu_memory_used_gb, max_memory_allocated_gb and _reserved_gb (GiB, of this process,
-// now and at most: what is reserved is what is used); and mfu_actor and mfu_critic, of what was
-// updated, when the peak is known.
+// The throughput of a step: perf/total_num_tokens, time_per_step, throughput (tokens per second and
+// device), cpu_memory_used_gb, max_memory_allocated_gb and _reserved_gb (GiB in this process, now
+// and at most: reserved memory equals used memory); and mfu_actor and mfu_critic, for updated
+// models, if the peak is known.
 struct StepPerformance {
   int64_t tokens = 0;            // prompts and responses, no padding
-  double seconds = 0;            // of the whole step
-  int64_t devices = 1;           // of the run: throughput is per device
-  int64_t training_devices = 1;  // of the updates: their peak is what MFU is of
+  double seconds = 0;            // for the whole step
+  int64_t devices = 1;           // in the run: throughput is per device
+  int64_t training_devices = 1;  // in updates: MFU relates to their peak
   struct Work {
     double flops = 0;    // TrainingFlops * ppo_epochs
-    double seconds = 0;  // of the updates; 0: there were none
+    double seconds = 0;  // in updates; 0: there were none
   };
   Work actor{}, critic{};
-  double peak_tflops = 0;  // of one device; 0: not known
+  double peak_tflops = 0;  // of one device; 0: unknown
 };
 void AddPerformance(Metrics& metrics, const StepPerformance& performance);
 
@@ -90,10 +90,10 @@ class PhaseTimer {
  public:
   using Clock = std::function<double()>;       // seconds, steady
   explicit PhaseTimer(Clock clock = nullptr);  // nullptr: the system's steady clock
-  void Begin(std::string_view phase);          // ends the one that runs
+  void Begin(std::string_view phase);          // ends the current one
   void End();
   double Now() const { return clock_(); }
-  // In the order begun first, and forgotten then.
+  // In the order in which phases first began; clears them.
   PhaseTimes Take();
 
  private:

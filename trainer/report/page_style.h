@@ -1,4 +1,4 @@
-// The look of the report: light or dark as the reader's system is. s<n> and f<n> are stroke and
+// The style of the report: light or dark like the reader's system. s<n> and f<n> are stroke and
 // fill of curve n.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kTimeShape = "dddd-dd-ddTdd:dd:ddZ";
 
-// All digits, at most four.
+// Digits only, at most four.
 int NumberAt(std::string_view text, size_t at, size_t count) {
   int number = 0;
   for (const char c : text.substr(at, count)) number = number * 10 + (c - '0');

@@ -1,5 +1,5 @@
-// How long a run has been at work, from the times of its running_log/trainer.log: all attempts,
-// with what its metric log does not have: loading, and steps that a crash has lost.
+// The working time of a run, from the times in its running_log/trainer.log: all attempts, including
+// parts that its metric log lacks: loading, and steps lost in a crash.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace nxdkit::trainer {
 
 struct RunClock {
-  int64_t attempts = 0;  // that have begun: lines with kAttemptBegins (run_log.h)
-  double seconds = 0;    // of each from its first line to its last one, the sum
-  // Steps of the whole run, as the last line of a step says; nullopt: there is none.
+  int64_t attempts = 0;  // those that have begun: lines with kAttemptBegins (run_log.h)
+  double seconds = 0;    // sum over the attempts, from first to last line
+  // Steps of the whole run, from the last line of a step; nullopt: there is none.
   std::optional<int64_t> steps{};
 };
 
-// `text` as RunLog writes it. Lines without a time are passed over, and times that go back count as
+// `text` as written by RunLog. Lines without a time are skipped, and times that go back count as
 // none; nothing is an error.
 RunClock ParseRunningLog(std::string_view text);
 
-// Seconds since 1970 of "2026-11-21T12:05:09Z", as TimeText (run_log.h) writes them; nullopt for
+// Seconds since 1970 for "2026-11-21T12:05:09Z", the form of TimeText (run_log.h); nullopt for
 // anything else.
 std::optional<int64_t> ParseTimeText(std::string_view text);
 

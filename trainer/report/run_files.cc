@@ -16,7 +16,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;  // of a log that is continued
+constexpr uint64_t kMaxLineBytes = uint64_t{64} << 20;  // in a log to continue
 constexpr JsonOptions kLineOptions = {
     .allow_nan = true, .allow_duplicate_keys = true, .max_depth = 16};
 
@@ -33,8 +33,8 @@ std::optional<int64_t> StepOf(const Json& record) {
   return step->get<int64_t>();
 }
 
-// Calls each(step, record) for the lines of a log, and returns how many are damaged: also the last
-// one without a line feed, which was being written.
+// Calls each(step, record) for the lines of a log, and returns the number of damaged ones:
+// including a last line without a line feed, which was being written.
 template <typename Each>
 int64_t ForEachRecord(std::string_view text, const Each& each) {
   std::vector<std::string_view> lines = Split(text, '\n');
@@ -51,7 +51,7 @@ int64_t ForEachRecord(std::string_view text, const Each& each) {
   return damaged;
 }
 
-// In the order of steps; of several values of one step the last one written stays.
+// Sorts by step; among several values of one step the last one written stays.
 void Arrange(std::vector<Point>& points) {
   std::ranges::stable_sort(points, {}, &Point::step);
   size_t kept = 0;
@@ -189,7 +189,7 @@ Result<RunFiles> ReadRunFiles(const std::string& folder) {
   run.generations = std::move(generations.records);
   ReadConfig(run);
   if (run.metrics.records == 0 && run.generations.empty() && run.config.empty())
-    return NotFound("no run: neither {}, {} nor {} says anything", kMetricsFile,
+    return NotFound("not a run: {}, {} and {} are missing or empty", kMetricsFile,
                     kGenerationRecordsFile, kConfigFile)
         .in(folder);
   return run;

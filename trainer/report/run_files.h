@@ -1,5 +1,5 @@
-// A run's files read back, for a resumed run and for the report. Nothing in them is trusted: a
-// line that is damaged is counted and passed over.
+// Reads a run's files, for a resumed run and for the report. Nothing in them is trusted: damaged
+// lines are counted and skipped.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace nxdkit::trainer {
 std::optional<int64_t> StepOfLine(std::string_view line);
 
 // Continues a log of such lines after step `last`: lines of later steps and damaged ones are
-// taken out, and counted. nullopt begins it anew, without counting; a missing file is begun.
+// removed and counted. nullopt starts it anew, without counting; a missing file is created.
 Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
                                int64_t* dropped);
 
@@ -29,9 +29,9 @@ struct Point {
 };
 
 struct MetricSeries {
-  std::map<std::string, std::vector<Point>> by_name;  // steps ascend; the last record of a step
+  std::map<std::string, std::vector<Point>> by_name;  // ascending steps; the last record of a step
   int64_t records = 0;
-  int64_t damaged = 0;  // lines
+  int64_t damaged = 0;  // number of lines
 };
 MetricSeries ParseMetrics(std::string_view text);
 
@@ -45,7 +45,7 @@ struct GenerationRecords {
 };
 GenerationRecords ParseGenerations(std::string_view text);
 
-// What HtmlReport draws from.
+// The data of HtmlReport.
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;
@@ -53,11 +53,11 @@ struct RunFiles {
   std::vector<GenerationRecord> generations;
   // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
   std::vector<std::pair<std::string, std::string>> config;
-  std::vector<std::string> problems;  // what is missing or damaged, for people
+  std::vector<std::string> problems;  // missing or damaged parts, for people
 };
-// kNotFound when `folder` is not a folder or has none of the files.
+// kNotFound when `folder` is not a folder or contains none of the files.
 Result<RunFiles> ReadRunFiles(const std::string& folder);
-// The metrics and the clock alone; a folder without them has none, and that is no error.
+// The metrics and the clock alone; a folder without them is not an error.
 RunFiles ReadRunTimes(const std::string& folder);
 
 }  // namespace nxdkit::trainer

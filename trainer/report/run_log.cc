@@ -22,7 +22,7 @@ std::string Below(const std::string& run_folder, std::string_view name) {
   return JoinPath(JoinPath(run_folder, kRunningLogFolder), name);
 }
 
-// A crash may have cut the last line: what comes next must not become a part of it.
+// A crash may have cut the last line: the next one must not become part of it.
 Result<bool> EndsWithinALine(const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenRead(path));
   if (file.bytes() == 0) return false;

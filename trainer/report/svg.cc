@@ -14,12 +14,12 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Of the drawing, in its own units.
+// Sizes of the drawing, in its own units.
 constexpr double kWidth = 440, kHeight = 176;
 constexpr double kLeft = 56, kRight = 430, kTop = 8, kBottom = 152;
 constexpr size_t kColors = 8;
-constexpr size_t kTooltips = 150;  // of a curve at most
-constexpr size_t kEnough = 800;    // points of a curve: more are more than one in a pixel
+constexpr size_t kTooltips = 150;  // per curve at most
+constexpr size_t kEnough = 800;    // points of a curve: more would be several per pixel
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -44,7 +44,7 @@ struct Frame {
   double Y(double value) const { return kBottom - (kBottom - kTop) * values.Share(value); }
 };
 
-// A little room above and below, though not beyond 0, and never a range of nothing.
+// Adds a little room above and below, though not beyond 0, and never leaves an empty range.
 void Widen(Range& range) {
   const double size = std::max(std::abs(range.low), std::abs(range.high));
   const double room =
@@ -80,7 +80,7 @@ std::string Svg(std::string_view content) {
                      content);
 }
 
-// `alone`: no line leads to it, so it is seen without being pointed at.
+// `alone`: no line leads to the point, so it is drawn visibly.
 std::string Tooltip(const Frame& frame, const std::string& name, const Point& point, double at,
                     bool alone = false) {
   return fmt::format(
@@ -146,7 +146,7 @@ const Point* FiniteAt(const std::vector<Point>& points, int64_t step) {
   return there ? &*at : nullptr;
 }
 
-// Of each column of pixels the lowest and the highest; a gap where either is missing ends it.
+// In each column of pixels the lowest and the highest; a gap where either is missing ends it.
 std::string Band(const Curve& curve, size_t slot, const Frame& frame) {
   std::string paths;
   std::vector<Point> upper, lower;

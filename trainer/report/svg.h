@@ -12,20 +12,21 @@ namespace nxdkit::trainer {
 struct Curve {
   std::string name;  // of the legend
   const std::vector<Point>* points = nullptr;
-  // A band around the curve, from the one to the other, where both are there; nullptr: none.
+  // A band around the curve, between these two where both exist; nullptr: none.
   const std::vector<Point>* low = nullptr;
   const std::vector<Point>* high = nullptr;
 };
 
-// One chart of some curves over the steps, with the range of values and steps on its axes, and the
-// value of a point as its tooltip. Points that are not finite numbers are gaps. Long curves are
-// drawn by the lowest and highest point of each column of pixels. "" without any finite point.
+// One chart of some curves over the steps, with axes for the ranges of values and steps, and a
+// tooltip with the value of each point. Points that are not finite numbers are gaps. Long curves
+// are reduced to the lowest and highest point of each column of pixels. "" if there is no finite
+// point.
 std::string CurveChart(const std::vector<Curve>& curves);
 
-// Values on top of one another; a curve without a value at a step counts 0 there.
+// Stacked values; a curve without a value at a step counts as 0 there.
 std::string StackChart(const std::vector<Curve>& curves, std::string_view unit);
 
-// & < > " ' and control characters, so that text is nothing but text.
+// Escapes & < > " ' and control characters, so that text is nothing but text.
 std::string EscapeHtml(std::string_view text);
 
 }  // namespace nxdkit::trainer

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxLine = 1 << 20;        // bytes of one answer
 constexpr size_t kMaxNumbers = 64;          // in one answer
-constexpr int64_t kPollMilliseconds = 100;  // how late an interruption is seen at most
+constexpr int64_t kPollMilliseconds = 100;  // the latest that an interruption is noticed
 
 std::string LineOf(const RewardSample& sample) {
   const Json json = {{"response", std::string(sample.response)},
@@ -56,14 +56,14 @@ Result<Scores> ReadAnswer(std::string_view line) {
   return scores;
 }
 
-// What one batch has to say and has heard.
+// The input and output of one batch.
 struct Exchange {
   std::string input;
   size_t written = 0;
   size_t expected = 0;
   std::vector<std::string> lines = {};
   std::string rest = {};            // of the output, after the last line
-  std::vector<Scores> scores = {};  // of the lines
+  std::vector<Scores> scores = {};  // from the lines
   bool ended = false;
 
   bool done() const { return scores.size() == expected && written == input.size(); }
@@ -80,7 +80,7 @@ class ExecReward : public Reward {
                                     const ScoreHooks& hooks) override {
     if (samples.empty()) return std::vector<Scores>();
     Result<std::vector<Scores>> scores = ScoreBatch(samples, hooks);
-    // What it still has to say would be taken for answers to the next batch.
+    // The rest of its output would be taken for answers to the next batch.
     if (!scores.ok()) child_.reset();
     return scores;
   }
@@ -96,24 +96,24 @@ class ExecReward : public Reward {
     Exchange exchange = {.input = std::move(input), .expected = samples.size()};
     NXDKIT_TRY(Run(exchange, until, hooks));
     if (exchange.ended && !fresh && !exchange.heard()) {
-      // It had ended before it could know of this batch.
+      // It had ended before it could receive this batch.
       End();
       NXDKIT_TRY(Ready());
       exchange.ended = false;
       exchange.written = 0;
       NXDKIT_TRY(Run(exchange, until, hooks));
     }
-    if (exchange.scores.size() < samples.size()) return Died(exchange);
-    if (!exchange.rest.empty()) return TooMuch(samples.size());
+    if (exchange.scores.size() < samples.size()) return EndedEarly(exchange);
+    if (!exchange.rest.empty()) return TooManyAnswers(samples.size());
     return std::move(exchange.scores);
   }
 
-  // A running program with nothing left to say; whether it was started just now.
+  // Makes sure that a program runs and has no output left; returns whether it was just started.
   Result<bool> Ready() {
     if (child_) {
       Exchange before;
       Read(before);
-      if (before.heard()) return TooMuch(0);
+      if (before.heard()) return TooManyAnswers(0);
       if (before.ended || child_->process.HasEnded()) End();
     }
     if (child_) return false;
@@ -129,7 +129,7 @@ class ExecReward : public Reward {
     child_.reset();
   }
 
-  // Until all is said and heard, or the program has ended.
+  // Runs until everything is sent and received, or the program has ended.
   Status Run(Exchange& exchange, Clock::time_point until, const ScoreHooks& hooks) {
     while (!exchange.done() && !exchange.ended) {
       if (hooks.poll) NXDKIT_TRY(hooks.poll());
@@ -154,7 +154,7 @@ class ExecReward : public Reward {
 
   Status ReadAnswers(Exchange& exchange, const ScoreHooks& hooks) {
     for (size_t i = exchange.scores.size(); i < exchange.lines.size(); ++i) {
-      if (i == exchange.expected) return TooMuch(exchange.expected);
+      if (i == exchange.expected) return TooManyAnswers(exchange.expected);
       Result<Scores> answer = ReadAnswer(exchange.lines[i]);
       if (!answer.ok()) return BadAnswer(std::move(answer).error(), i, hooks);
       exchange.scores.push_back(*std::move(answer));
@@ -167,7 +167,7 @@ class ExecReward : public Reward {
     const ssize_t written = WriteQuietly(child_->in.fd(), left);
     if (written > 0) exchange.written += static_cast<size_t>(written);
     if (written >= 0 || errno != EPIPE) return;
-    // It does not listen any more; it may still answer what it has read.
+    // It no longer reads its input, but may still answer what it has read.
     child_->in.Close();
     exchange.written = exchange.input.size();
   }
@@ -186,39 +186,40 @@ class ExecReward : public Reward {
     }
   }
 
-  // The error with the end of what the program wrote to standard error.
-  Error WithWords(const Error& error) {
+  // The error, with the end of the program's standard error.
+  Error WithLastOutput(const Error& error) {
     if (child_) last_words_.Read(*child_);
     return last_words_.AddTo(error).in(program_);
   }
 
   Error BadAnswer(Error error, size_t sample, const ScoreHooks& hooks) {
     if (hooks.bad) hooks.bad(sample);
-    return WithWords(std::move(error).member(fmt::format("sample {}", sample)));
+    return WithLastOutput(std::move(error).member(fmt::format("sample {}", sample)));
   }
 
-  Error Died(const Exchange& exchange) {
+  Error EndedEarly(const Exchange& exchange) {
     last_words_.Read(*child_);
     child_->End();
-    return WithWords(Error(Errc::kIo, fmt::format("the reward program {} after {} of {} answers",
-                                                  child_->process.EndText(), exchange.lines.size(),
-                                                  exchange.expected)));
+    return WithLastOutput(
+        Error(Errc::kIo,
+              fmt::format("the reward program {} after {} of {} answers", child_->process.EndText(),
+                          exchange.lines.size(), exchange.expected)));
   }
 
   Error TimedOut(const Exchange& exchange) {
     child_->process.Kill();
-    return WithWords(
-        OverLimit("the reward program gave {} of {} answers within {} seconds, and was ended",
+    return WithLastOutput(
+        OverLimit("the reward program gave {} of {} answers within {} seconds, and was killed",
                   exchange.lines.size(), exchange.expected, timeout_));
   }
 
-  Error TooMuch(size_t expected) {
-    return WithWords(Error(Errc::kCorrupt,
-                           expected == 0
-                               ? "the reward program wrote something between two batches"
-                               : fmt::format("the reward program wrote more than {} answers to {} "
-                                             "samples",
-                                             expected, expected)));
+  Error TooManyAnswers(size_t expected) {
+    return WithLastOutput(Error(
+        Errc::kCorrupt, expected == 0
+                            ? "the reward program wrote something between two batches"
+                            : fmt::format("the reward program wrote more than {} answers to {} "
+                                          "samples",
+                                          expected, expected)));
   }
 
   std::string program_;

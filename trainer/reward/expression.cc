@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kMaxBytes = 2000;
 constexpr int kMaxDepth = 60;
-constexpr int64_t kMaxExponent = 400;  // of ten, in a number
+constexpr int64_t kMaxExponent = 400;  // power of ten in a number
 constexpr int64_t kMaxPower = 1000;
 
-// Binding as in Python: ^ before a sign before * and /; a product without a sign is a *.
+// Precedence as in Python: ^, then a sign, then * and /; a product without an operator is a *.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -101,7 +101,7 @@ class Parser {
     return Emit(ExpressionOp::kPower);
   }
 
-  // Sympy holds x**2.0 and x**2 apart, and each is equal to itself.
+  // Sympy keeps x**2.0 and x**2 apart, and each is equal to itself.
   void SetApart(size_t first) {
     constexpr double kApart = 1 + 1e-6;
     for (size_t i = first; i < out_.steps.size(); ++i) {
@@ -111,7 +111,7 @@ class Parser {
     }
   }
 
-  // What was just read from step `first` on, when it is n or -n.
+  // The expression just read from step `first` on, if it is n or -n.
   std::optional<int64_t> PlainInteger(size_t first) const {
     const size_t count = out_.steps.size() - first;
     const bool negative = count == 2 && out_.steps[first + 1].op == ExpressionOp::kNegate;
@@ -187,13 +187,13 @@ class Parser {
       digits(true);
     }
     if (!any || Peek() == '.') return false;
-    // "a5.": a name and what cannot follow it.
+    // "a5.": the point cannot follow a name.
     if (number.decimal && begin > 0 && IsLetterBefore(begin)) return false;
     if (!TakeExponent(number)) return false;
     const std::string_view all = text_.substr(begin, at_ - begin);
-    // "055" is not a number of Python's (3.11 read it as 0 * 55).
+    // "055" is not a number in Python (3.11 read it as 0 * 55).
     if (!number.decimal && all.front() == '0' && !number.digits.empty()) return false;
-    // Beyond the range of f64: infinite, which is equal to nothing, or 0.
+    // Beyond the range of f64: 0, or infinite, which equals nothing.
     number.value = ParseDouble(std::string(all)).value_or(0);
     out_.has_decimals |= number.decimal;
     out_.numbers.push_back(std::move(number));
@@ -202,7 +202,7 @@ class Parser {
 
   bool IsLetterBefore(size_t at) const { return IsLetter(text_, CharBegin(text_, at - 1)); }
 
-  // "e5", "e-5": else the e is a letter.
+  // "e5", "e-5": otherwise the e is a letter.
   bool TakeExponent(ExpressionNumber& number) {
     if (Peek() != 'e') return true;
     size_t digits = at_ + 1;

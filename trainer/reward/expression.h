@@ -45,7 +45,7 @@ struct Expression {
   bool is_rational = true;  // no pi, root, logarithm, or power that is not a plain integer
 };
 
-// nullopt for what is not such an expression, is nested deeper than 60, or is too long.
+// nullopt for text that is not such an expression, is nested deeper than 60, or is too long.
 std::optional<Expression> ParseExpression(std::string_view text);
 
 }  // namespace nxdkit::trainer

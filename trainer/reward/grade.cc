@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxAnswerBytes = 10000;
 constexpr double kIntegerTolerance = 1e-7;
-constexpr size_t kMaxLetters = 2;  // different ones, in an expression that is evaluated
+constexpr size_t kMaxLetters = 2;  // distinct ones in an expression that is evaluated
 constexpr std::string_view kBrackets = "()[]";
 
 constexpr Replacement kWords[] = {
@@ -32,11 +32,11 @@ constexpr Replacement kWords[] = {
     {"billion", "*10^9"},
     {"trillion", "*10^12"},
 };
-// Removed in this order, with "es", "s", spaces and a power after them.
+// Removed in this order, with a following "es", "s", spaces and power.
 constexpr std::string_view kUnits[] = {"degree", "cm",   "centimeter", "meter", "mile",  "second",
                                        "minute", "hour", "day",        "week",  "month", "year",
                                        "foot",   "feet", "inch",       "yard"};
-// What the reference's expressions understand.
+// Characters that the reference's expressions understand.
 constexpr Replacement kGlyphs[] = {{"\u221a", "sqrt"}, {"\u03c0", "pi"}, {"\u221e", "inf"},
                                    {"\u222a", "U"},    {"\u00b7", "*"},  {"\u00d7", "*"}};
 
@@ -49,7 +49,7 @@ size_t SkipDigits(std::string_view text, size_t at) {
   return at;
 }
 
-// What goes with a unit.
+// The length of the text that belongs to a unit.
 size_t UnitTail(std::string_view rest) {
   size_t at = rest.starts_with("es") ? 2 : 0;
   if (rest.substr(at).starts_with('s')) ++at;
@@ -80,8 +80,8 @@ bool IsInteger(double value) {
 
 std::string IntegerText(double value) { return value == 0 ? "0" : fmt::format("{:.0f}", value); }
 
-// "(\d),(\d\d\d)" before the end or a character that is not a digit, which is part of the match,
-// so that of "1,000,000,000" every other comma stays, as in the reference.
+// "(\d),(\d\d\d)" before the end or a character that is not a digit. That character is part of the
+// match, so every other comma of "1,000,000,000" stays, as in the reference.
 std::string StripCommasOnce(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -167,7 +167,7 @@ std::vector<std::string> SplitTuple(std::string_view normalized) {
   return elements;
 }
 
-// The reference does not evaluate what looks like text, or like a power that takes long.
+// The reference does not evaluate text, or powers that may take long.
 bool MayEvaluate(std::string_view text) {
   const std::string letters = ReplaceAll(ReplaceAll(text, "sqrt", ""), "frac", "");
   std::set<std::string> seen;
@@ -187,7 +187,7 @@ bool MayEvaluate(std::string_view text) {
 bool ElementsAreEqual(const std::string& truth, const std::string& given) {
   if (IsFraction(truth) && IsFraction(given)) return truth == given;
   if (LooksLikeInteger(truth) != LooksLikeInteger(given)) return false;
-  // Line feeds around an expression are nothing to Python.
+  // Python ignores line feeds around an expression.
   return MayEvaluate(fmt::format("({})-({})", truth, given)) &&
          AreEqualExpressions(Strip(truth), Strip(given));
 }

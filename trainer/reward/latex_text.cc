@@ -13,8 +13,8 @@ constexpr int kMaxNesting = 40;
 struct Symbol {
   std::string_view name, text;
 };
-// Macros without arguments, each with its text. What is not here, nor in the tables below, is
-// dropped; so is \ne, which pylatexenc does not know (it knows \neq).
+// Macros without arguments, each with its text. Macros that are neither here nor in the tables
+// below are dropped; so is \ne, which pylatexenc does not know (it knows \neq).
 constexpr std::string_view kSymbols =
     "#=# $=$ %=% &=& -=\u00ad Delta=\u0394 Gamma=\u0393 Lambda=\u039b Leftarrow=\u21d0 "
     "Omega=\u03a9 Phi=\u03a6 Pi=\u03a0 Psi=\u03a8 Rightarrow=\u21d2 Sigma=\u03a3 Theta=\u0398 "
@@ -105,7 +105,7 @@ constexpr std::string_view kMatrices[] = {"array",       "pmatrix",      "bmatri
 
 bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Letters that were in Unicode before the others of their font.
+// Letters that Unicode had before the rest of their font.
 uint32_t FontLetter(uint32_t first, char letter) {
   struct Early {
     char letter;
@@ -160,7 +160,7 @@ struct Converter {
     return out;
   }
 
-  // Until an unmatched '}' (not taken), or \end{environment} (taken).
+  // Reads up to an unmatched '}' (not taken), or \end{environment} (taken).
   std::string Run(std::string_view environment) {
     std::string out;
     if (++depth > kMaxNesting) {
@@ -218,7 +218,7 @@ struct Converter {
     }
     const std::string body = Run(name.empty() ? "?" : name);
     if (std::ranges::find(kMatrices, name) == std::end(kMatrices)) return body;
-    // Columns were set apart by spaces, rows by line feeds.
+    // Columns are already separated by spaces, rows by line feeds.
     return "[ " + std::string(Strip(ReplaceAll(body, "\n", "; "))) + " ]";
   }
 

@@ -7,14 +7,14 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Replaced in this order. The reference's own list, so that the same answers are equal.
+// Replaced in this order; the reference's own list.
 constexpr Replacement kFirst[] = {
     {"\n", ""},     {"\\!", ""},     {"\\\\", "\\"},    {"tfrac", "frac"}, {"dfrac", "frac"},
     {"\\left", ""}, {"\\right", ""}, {"^{\\circ}", ""}, {"^\\circ", ""},   {"\\$", ""},
 };
 constexpr Replacement kSecond[] = {{"\\%", ""}, {"%", ""}, {" .", " 0."}, {"{.", "{0."}};
 
-// A unit after the number: "5 \text{ cm}". This form does not know two of them.
+// Cuts a unit after the number: "5 \text{ cm}". The form requires that there are not two.
 std::optional<std::string> CutUnit(const std::string& text) {
   constexpr std::string_view kUnit = "\\text{ ";
   const size_t at = text.find(kUnit);
@@ -23,7 +23,7 @@ std::optional<std::string> CutUnit(const std::string& text) {
   return text.substr(0, at);
 }
 
-// "x=5", "k = 5": what is right of the only "=", when at most two characters are left of it.
+// "x=5", "k = 5": the text to the right of the only "=", if at most two characters are to its left.
 std::string CutVariable(const std::string& text) {
   const size_t at = text.find('=');
   if (at == std::string::npos || text.find('=', at + 1) != std::string::npos) return text;
@@ -35,7 +35,7 @@ std::optional<std::string> BraceRoots(std::string_view text) {
   constexpr std::string_view kRoot = "\\sqrt";
   bool empty = false;
   std::string out = RewriteEach(text, kRoot, [&](std::string_view rest, std::string* braced) {
-    // The next root counts as an end: "\sqrt\sqrt2" has nothing under the first.
+    // The next root counts as an end: in "\sqrt\sqrt2" the first one is empty.
     empty = empty || rest.empty() || rest.starts_with(kRoot);
     *braced += kRoot;
     if (rest.empty() || rest[0] == '{') return size_t{0};
@@ -46,7 +46,7 @@ std::optional<std::string> BraceRoots(std::string_view text) {
   return empty ? std::nullopt : std::optional(std::move(out));
 }
 
-// "\frac12" -> "\frac{1}{2}", "\frac1{72}" -> "\frac{1}{72}". The text as it was when a fraction
+// "\frac12" -> "\frac{1}{2}", "\frac1{72}" -> "\frac{1}{72}". The unchanged text when a fraction
 // has fewer than two characters, nullopt when it has none.
 std::optional<std::string> BraceFractions(const std::string& whole) {
   constexpr std::string_view kFraction = "\\frac";
@@ -76,7 +76,7 @@ std::optional<std::string> BraceFractions(const std::string& whole) {
   return out;
 }
 
-// An integer as Python prints it.
+// An integer in Python's notation.
 bool IsPlainInteger(std::string_view text) {
   if (text == "0") return true;
   if (text.starts_with('-')) text.remove_prefix(1);

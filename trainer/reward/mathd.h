@@ -1,5 +1,5 @@
-// The first of two ways to bring an answer into one form, that of the MATH data set: two answers
-// with the same form are equal.
+// The first of two normal forms of an answer, that of the MATH data set: answers with the same form
+// are equal.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace nxdkit::trainer {
 
-// Units, sizes of brackets, spaces and "x =" go; \frac and \sqrt get their braces; 0.5 and a/b
-// become fractions. Where the text cannot be brought into the form it comes back trimmed only.
+// Removes units, sizes of brackets, spaces and "x ="; adds the braces of \frac and \sqrt; turns 0.5
+// and a/b into fractions. If that is impossible, the text is only trimmed.
 std::string NormalizeMathd(std::string_view answer);
 
 }  // namespace nxdkit::trainer

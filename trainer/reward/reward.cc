@@ -15,7 +15,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// A rule that looks at one sample at a time and cannot fail.
+// A rule that scores one sample at a time and cannot fail.
 class RuleReward : public Reward {
  public:
   using Rule = std::function<Scores(const RewardSample&)>;
@@ -41,10 +41,10 @@ Made MakeRule(RuleReward::Rule rule) {
   return std::unique_ptr<Reward>(std::make_unique<RuleReward>(std::move(rule)));
 }
 
-// The options of one reward, checked as they are taken.
+// The options of one reward, checked as they are read.
 struct Option {
   std::string_view name;
-  std::optional<double> standard;  // none: it must be given
+  std::optional<double> standard;  // none: it is required
   double least = 0;
   double most = 1e9;
 };

@@ -1,5 +1,5 @@
-// What a response is worth. A reward gives every sample a map of named numbers; `overall` is what
-// the policy learns from, the others are logged.
+// Rewards for responses. A reward gives every sample a map of named numbers; the policy learns from
+// `overall`, the others are logged.
 //
 // Built in: math, r1v, dapo, exact (README.md here). "exec:PROGRAM ARGUMENTS" is any program that
 // speaks JSON Lines on its standard input and output.
@@ -20,25 +20,25 @@ namespace nxdkit::trainer {
 
 struct RewardSample {
   std::string_view response;  // without special tokens
-  int64_t tokens = 0;         // of the response, with the one that ends it
+  int64_t tokens = 0;         // in the response, with the one that ends it
   std::string_view ground_truth;
 };
 
 using Scores = std::map<std::string, double, std::less<>>;
 inline constexpr std::string_view kOverall = "overall";
 
-// Of a call of Score; all may be empty. Called by its thread.
+// Hooks of a call of Score; all may be empty. Called by its thread.
 struct ScoreHooks {
-  std::function<Status()> poll;  // asked ten times a second and more; its error ends the call
-  std::function<void(size_t scored)> progress;  // so many samples have their scores
-  std::function<void(size_t sample)> bad = {};  // the error that ends the call is about this one
+  std::function<Status()> poll;  // called at least ten times a second; its error ends the call
+  std::function<void(size_t scored)> progress;  // the number of samples scored so far
+  std::function<void(size_t sample)> bad = {};  // the sample that caused the error of the call
 };
 
-// One object serves one thread at a time; a program ends with the thread that had it started.
+// An object serves one thread at a time; its program ends with the thread that started it.
 class Reward {
  public:
   virtual ~Reward() = default;
-  // One map per sample, in their order; every map has `overall`, every number is finite.
+  // One map per sample, in order; every map has `overall`, every number is finite.
   virtual Result<std::vector<Scores>> Score(std::span<const RewardSample> samples,
                                             const ScoreHooks& hooks = {}) = 0;
 };
@@ -48,13 +48,13 @@ class Reward {
 // three needed); timeout_s (exec: seconds for one batch, 300).
 using RewardOptions = std::map<std::string, double, std::less<>>;
 
-// The tags that a response must hold for its format to be right, the first at its very beginning:
-// of math and r1v, unless their format_weight is 0. Empty: this reward asks for no format that is
-// known here.
+// The tags that a response must contain for its format to be right, the first at its very
+// beginning: for math and r1v, unless their format_weight is 0. Empty: the reward asks for no known
+// format.
 std::span<const std::string_view> FormatTags(std::string_view name, const RewardOptions& options);
 
-// kUsage for another name, an option that this reward does not have, lacks, or that is out of
-// range. A program is looked up here (kNotFound), and started with the first batch.
+// kUsage for another name, and for an option that this reward does not have, lacks, or that is out
+// of range. A program is looked up here (kNotFound), and started with the first batch.
 Result<std::unique_ptr<Reward>> MakeReward(std::string_view name, const RewardOptions& options);
 
 }  // namespace nxdkit::trainer

@@ -59,7 +59,7 @@ std::string_view R1vAnswer(std::string_view text) {
     if (end == std::string_view::npos) break;
     const size_t line = text.find('\n', at);
     if (end < line) return Strip(text.substr(at, end - at));
-    at = line;  // no answer begins and ends before that
+    at = line;  // no answer begins and ends before this line
   }
   return Strip(text);
 }
@@ -81,7 +81,7 @@ constexpr std::string_view kDapoDropped[] = {
     "^{\\circ}",  "\\;",        ",\\!",      "{,}",          "\"",
     "\\dots"};
 
-// Each line with two dollars becomes what is between the first two, dollars kept.
+// Each line with at least two dollars becomes the text between the first two, with the dollars.
 std::string KeepMathSpan(std::string_view text) {
   std::string out;
   for (const std::string_view line : Split(text, '\n')) {
@@ -93,7 +93,8 @@ std::string KeepMathSpan(std::string_view text) {
   return out;
 }
 
-// `open` ... "}" on one line, to the first "}", or to the last of the line with `longest`.
+// Unwraps `open` ... "}" on one line, up to the first "}", or with `longest` to the last of the
+// line.
 std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
   return RewriteEach(text, open, [&](std::string_view rest, std::string* out) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -104,8 +105,8 @@ std::string Unwrap(std::string_view text, std::string_view open, bool longest) {
   });
 }
 
-// "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first not
-// "{", the others no line feeds.
+// "frac12" -> "frac{1}{2}", "sqrt3" -> "sqrt{3}": `count` characters after the word, the first is
+// not "{", the others are not line feeds.
 std::string BraceAfter(std::string_view text, std::string_view word, int count) {
   return RewriteEach(text, word, [&](std::string_view rest, std::string* out) {
     *out += word;
@@ -134,9 +135,9 @@ bool StartsWithoutCase(std::string_view text, std::string_view lower) {
                             [](char c) { return c | 0x20; });
 }
 
-// What follows "Answer", space, ":", space: the rest of that line, at least one character. Space
-// may run over lines; where nothing follows, its last character that is not a line feed counts.
-// `end` is set after it.
+// The rest of the line after "Answer", space, ":", space; at least one character. Space may span
+// lines; if nothing follows it, its last character that is not a line feed counts. `end` is set to
+// the end.
 std::string_view AnswerAt(std::string_view text, size_t at, size_t* end) {
   constexpr std::string_view kWord = "answer";
   if (!StartsWithoutCase(text.substr(at), kWord)) return {};

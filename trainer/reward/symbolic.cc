@@ -17,8 +17,8 @@ namespace {
 
 using Int128 = __int128;
 
-// The steps of an expression over the values of `Field`, which has Number, Letter, Pi, and the
-// operations; each gives nullopt where there is no value.
+// Evaluates the steps of an expression over the values of `Field`, which has Number, Letter, Pi,
+// and the operations; each returns nullopt if there is no value.
 template <typename Field, typename Value = typename Field::Value>
 std::optional<Value> Evaluate(const Expression& expression, const Field& field) {
   std::vector<Value> stack;
@@ -74,7 +74,7 @@ PhiloxCounter RandomWords(int64_t letter, uint32_t point) {
   return Philox({static_cast<uint32_t>(letter), point, 0, 0}, kPoints);
 }
 
-// What no field but the complex numbers has.
+// The operations that only the complex numbers have.
 template <typename V>
 struct WithoutRoots {
   static std::optional<V> Pi() { return std::nullopt; }
@@ -140,7 +140,7 @@ class PrimeField : public WithoutRoots<uint64_t> {
   uint32_t point_;
 };
 
-// A fraction, or an f64 once a decimal has touched it or it became too large.
+// A fraction, or an f64 after an operation with a decimal or on large numbers.
 struct Real {
   bool exact = true;
   Int128 over = 0;
@@ -161,7 +161,7 @@ Int128 Gcd(Int128 a, Int128 b) {
 
 std::optional<Real> Fraction(Int128 over, Int128 under) {
   constexpr Int128 kLeast = static_cast<Int128>(1) << 127;
-  if (over == kLeast || under == kLeast) return std::nullopt;  // has no opposite
+  if (over == kLeast || under == kLeast) return std::nullopt;  // has no negative
   const Int128 divisor = under < 0 ? -Gcd(over, under) : Gcd(over, under);
   return Real{.over = over / divisor, .under = under / divisor};
 }
@@ -171,7 +171,7 @@ class Reals : public WithoutRoots<Real> {
   using Value = Real;
 
   std::optional<Real> Number(const ExpressionNumber& number) const {
-    constexpr size_t kExactInF64 = 15;  // digits; with more the number is taken as written
+    constexpr size_t kExactInF64 = 15;  // digits; longer numbers are taken as written
     if (number.decimal && number.digits.size() <= kExactInF64) return Inexact(number.value);
     Int128 over = 0;
     Int128 under = 1;
@@ -242,8 +242,8 @@ class Reals : public WithoutRoots<Real> {
   }
 };
 
-// A complex number, and how large the terms were that it is the sum of: what rounding may have
-// cost.
+// A complex number, and the size of the terms that it is the sum of, for the possible rounding
+// error.
 struct Approximate {
   std::complex<long double> value;
   long double size = 0;
@@ -257,7 +257,7 @@ class ComplexField {
   std::optional<Value> Number(const ExpressionNumber& number) const {
     return Checked({number.value, std::abs(number.value)});
   }
-  // In all four quadrants, so that sqrt(x^2) is not x.
+  // In all four quadrants, so that sqrt(x^2) differs from x.
   std::optional<Value> Letter(int64_t letter) const {
     const PhiloxCounter words = RandomWords(letter, point_);
     const auto part = [&](size_t i, uint32_t sign) {
@@ -305,7 +305,7 @@ class ComplexField {
       return a;
     return std::nullopt;
   }
-  // Made from `a` with about its relative error.
+  // The value, with about the relative error of `a`.
   static std::optional<Value> Scaled(const std::complex<long double>& value, const Value& a) {
     return Checked({value, std::abs(value) * a.size / std::abs(a.value)});
   }
@@ -322,10 +322,10 @@ class ComplexField {
   uint32_t point_;
 };
 
-// The largest primes below 2^61 and 2^59: no difference is a multiple of both by chance.
+// The largest primes below 2^61 and 2^59: a difference is not a multiple of both by chance.
 constexpr uint64_t kPrimes[] = {(uint64_t{1} << 61) - 1, (uint64_t{1} << 59) - 55};
 
-// False also where either has no value.
+// False also if either has no value.
 template <typename Field, typename Same>
 bool AreEqualIn(const Field& field, const Expression& a, const Expression& b, const Same& same) {
   const auto left = Evaluate(a, field);

@@ -1,5 +1,5 @@
-// PRIVATE to trainer/reward. Text as the reference's Python sees it, beyond base/characters.h.
-// Everything here is linear in the length of the text.
+// PRIVATE to trainer/reward. Text as the reference's Python sees it, in addition to
+// base/characters.h. Everything here is linear in the length of the text.
 #pragma once
 
 #include <span>
@@ -10,10 +10,11 @@
 
 namespace nxdkit::trainer {
 
-// The character at `at` is a letter (Unicode category L).
+// Whether the character at `at` is a letter (Unicode category L).
 bool IsLetter(std::string_view text, size_t at);
-// `text` with each `word` (not empty), left to right, replaced by what rewrite(rest, &out) appends.
-// `rest` is what follows the word; rewrite returns how many of its bytes it stands for as well.
+// `text` with each `word` (not empty), left to right, replaced by the text that rewrite(rest, &out)
+// appends. `rest` is the text after the word; rewrite returns how many of its bytes are replaced
+// too.
 template <typename Rewrite>
 std::string RewriteEach(std::string_view text, std::string_view word, const Rewrite& rewrite) {
   std::string out;
@@ -24,14 +25,14 @@ std::string RewriteEach(std::string_view text, std::string_view word, const Rewr
   }
   return out.append(text);
 }
-// All of `from` (not empty), left to right, without looking at what was put in.
+// All of `from` (not empty), left to right, without searching the replacements.
 std::string ReplaceAll(std::string_view text, std::string_view from, std::string_view to);
 struct Replacement {
   std::string_view from, to;
 };
 // ReplaceAll with each of the list, in its order.
 std::string ReplaceEach(std::string text, std::span<const Replacement> list);
-// The content of "\text{...}" when that is all of the text, and holds no line feed.
+// The content of "\text{...}" if that is the whole text and contains no line feed.
 std::string_view UnwrapText(std::string_view text);
 
 inline bool IsDigitAt(std::string_view text, size_t at) {

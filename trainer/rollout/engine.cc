@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kLoadBuffers = uint64_t{256} << 20;
 
-// The cap of the engines of formats/ops counts what the process holds already.
+// The cap of the engines of formats/ops includes memory that the process already holds.
 artifact::RunOptions LoadOptions(int jobs, const std::function<Status()>& poll) {
   artifact::RunOptions run;
   run.jobs = jobs;
@@ -35,7 +35,7 @@ std::string VersionText(const std::optional<rollout::WeightsVersion>& version) {
   return fmt::format("version {} \"{}\" of {}", version->serial, version->label, version->source);
 }
 
-// Of the bundle, before anything of it is loaded.
+// Checks the bundle's version before any of it is loaded.
 Status CheckVersion(const ExpectedWeights& expect,
                     const std::optional<rollout::WeightsVersion>& found,
                     const std::string& bundle) {
@@ -49,7 +49,7 @@ Status CheckVersion(const ExpectedWeights& expect,
       .in(bundle);
 }
 
-// Of what is in memory, not of what the files say.
+// The digest of the weights in memory, not of the files.
 Result<std::string> DigestOf(const models::Model& model, const std::vector<RankMemory>& ranks,
                              const artifact::RunOptions& run) {
   artifact::BoundArtifact memory;
@@ -91,7 +91,7 @@ struct Engine::State {
   std::vector<std::optional<RankModel>> ranks;
   std::unique_ptr<ThreadWorld> world;
 
-  // A world in which something failed is of no more use.
+  // A world in which something failed cannot be used any longer.
   Status OnRanks(const std::function<Status(Comm&)>& body) {
     if (!world) world = std::make_unique<ThreadWorld>(static_cast<int>(facts.tp), threads);
     Status status = world->Run(body);
@@ -134,8 +134,8 @@ struct Engine::State {
     return OkStatus();
   }
 
-  // The same on every rank, but that rank 0 talks to the caller: what the ranks draw is equal, so
-  // their schedules are.
+  // The same on every rank, except that rank 0 talks to the caller: the ranks draw equal tokens, so
+  // their schedules are equal.
   Status RunRank(Comm& tp, std::span<const RolloutRequest> requests, const GenerateHooks& hooks,
                  Generated& out) {
     RankModel& model = *ranks[static_cast<size_t>(tp.rank())];
@@ -169,7 +169,7 @@ struct Engine::State {
       stats.prompt_tokens += std::ssize(pass.places);
     }
     if (!speaks) return OkStatus();
-    // Every token but the last of a response went through the model too.
+    // Every token of a response but the last was also an input of the model.
     stats.prompt_tokens -= stats.response_tokens - std::ssize(requests);
     stats.copied_tokens = schedule.copied_tokens();
     out.stats = stats;
@@ -231,7 +231,7 @@ Status CheckRequests(std::span<const RolloutRequest> requests, const EngineFacts
 Result<Generated> Engine::Generate(std::span<const RolloutRequest> requests,
                                    const GenerateHooks& hooks) {
   NXDKIT_TRY(CheckRequests(requests, state_->facts));
-  // Kept aside: what the other ranks see of it looks the same as an interruption of one's own.
+  // Kept separately: the other ranks see it in the form of an interruption.
   Status stopped;
   GenerateHooks watched = hooks;
   if (hooks.poll) watched.poll = [&] { return stopped = hooks.poll(); };

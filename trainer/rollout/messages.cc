@@ -9,7 +9,7 @@ namespace nxdkit::trainer {
 namespace {
 
 // Both directions of a field: numbers as they are, flags as a byte, texts and arrays after their
-// count, what may be missing after a flag. What a struct is made of is listed once, in Fields.
+// count, optional values after a flag. The members of a struct are listed once, in Fields.
 class Put {
  public:
   void operator()(const auto&... fields) { (One(fields), ...); }
@@ -52,18 +52,18 @@ class Put {
   std::string bytes_;
 };
 
-// The first failure is kept; what is read after it is zero. Nothing may be used before Finish.
+// The first failure is kept; everything read after it is zero. Nothing may be used before Finish.
 class Get {
  public:
   explicit Get(std::string_view payload) : bytes_(payload) {}
   void operator()(auto&... fields) { (One(fields), ...); }
-  // For a count of things of at least `least` bytes each; 0 when they cannot be there.
+  // A count of things of at least `least` bytes each; 0 when there are too few bytes for them.
   uint64_t Count(uint64_t least) {
     uint64_t count = 0;
     One(count);
     return Has(least, count) ? count : 0;
   }
-  // kCorrupt where the bytes are too few or too many, or a word or number means nothing.
+  // kCorrupt when there are too few or too many bytes, or a word or number has no meaning.
   Status Finish() const {
     if (error_) return *error_;
     if (at_ == bytes_.size()) return unknown_ ? Status(*unknown_) : OkStatus();
@@ -121,7 +121,7 @@ class Get {
   void One(FinishReason& reason) { Word(reason, FinishReason::kLength, "an end"); }
   void One(EngineKind& kind) { Word(kind, EngineKind::kExec, "an engine"); }
   void One(rollout::WeightsVersion& version);
-  // Every text takes the bytes of its count at least.
+  // Every text takes at least the bytes of its count.
   void One(std::vector<std::string>& texts) {
     const uint64_t count = Count(sizeof(uint64_t));
     for (uint64_t i = 0; i < count; ++i) One(texts.emplace_back());
@@ -154,14 +154,14 @@ class Get {
   std::optional<Error> error_, unknown_;
 };
 
-// `of`: const where it is put.
+// `of`: const when it is encoded.
 void Fields(auto& wire, auto& of) requires requires { of.serial; }
 { wire(of.serial, of.label, of.source, of.digest); }
 
 void Put::One(const rollout::WeightsVersion& version) { Fields(*this, version); }
 void Get::One(rollout::WeightsVersion& version) { Fields(*this, version); }
 
-// The least that one request takes; counts are bounded with it.
+// The smallest size of a request, which bounds counts.
 constexpr uint64_t kLeastRequestBytes = 70;
 
 void Fields(auto& wire, auto& request) requires requires { request.prompt; }
@@ -284,7 +284,7 @@ Error ErrorFrom(std::string_view payload) {
   std::string texts[5];
   get(code, texts[0], texts[1], texts[2], texts[3], texts[4]);
   if (!get.Finish().ok() || code > static_cast<uint32_t>(Errc::kInternal))
-    return Corrupt("a rollout worker failed and did not say how");
+    return Corrupt("a rollout worker failed without an error message");
   return Error(static_cast<Errc>(code), texts[0])
       .in(texts[1])
       .member(texts[2])

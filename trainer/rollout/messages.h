@@ -1,7 +1,7 @@
-// PRIVATE to trainer/rollout. The payloads of the frames of wire.h, there and back: plain numbers
-// and counted arrays, little-endian; a count is compared with the bytes that are there before
-// memory is taken for it. What is decoded has the right form; whether it makes sense is for the
-// reader to check.
+// PRIVATE to trainer/rollout. Encodes and decodes the payloads of the frames of wire.h: plain
+// numbers and counted arrays, little-endian; a count is compared with the remaining bytes before
+// memory is allocated for it. Decoded values have the right form; the reader has to check that they
+// make sense.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace nxdkit::trainer {
 
 inline constexpr uint32_t kProtocolVersion = 4;
 
-// A request under the number that its response comes back with.
+// A request with the number under which its response comes back.
 struct NumberedRequest {
   uint64_t number = 0;
   const RolloutRequest* request = nullptr;  // when encoded
@@ -28,7 +28,7 @@ struct NumberedResponse {
   RolloutResponse response;
 };
 
-// Of EngineOptions, EngineFacts and GenerateStats.
+// For EngineOptions, EngineFacts and GenerateStats.
 template <typename T>
 std::string Encode(const T& message);
 template <typename T>
@@ -41,7 +41,7 @@ Result<DecodedRequests> DecodeRequests(std::string_view payload);
 std::string EncodeResponse(uint64_t number, const RolloutResponse& response);
 Result<NumberedResponse> DecodeResponse(std::string_view payload);
 std::string EncodeError(const Error& error);
-// The error that the payload holds; kCorrupt when it holds none.
+// The error in the payload; kCorrupt when it contains none.
 Error ErrorFrom(std::string_view payload);
 
 }  // namespace nxdkit::trainer

@@ -28,7 +28,7 @@ bool IsOfNeuron(std::string_view entry) {
   return std::ranges::any_of(kPrefixes, [&](std::string_view p) { return entry.starts_with(p); });
 }
 
-// The memory that the kernel shows as /proc/PID/environ: env_start and env_end of proc(5).
+// The memory that the kernel shows as /proc/PID/environ: env_start and env_end in proc(5).
 struct ShownMemory {
   uint64_t begin = 0, end = 0;
   bool Has(const char* at) const {
@@ -39,7 +39,7 @@ struct ShownMemory {
 
 ShownMemory FindShownMemory() {
   constexpr int kEnvStart = 50, kAfterName = 3;  // fields are counted from 1
-  std::ifstream file("/proc/self/stat");         // a file of /proc has no size to read by
+  std::ifstream file("/proc/self/stat");         // a file of /proc has no size
   const std::string stat((std::istreambuf_iterator<char>(file)), {});
   std::string_view left = stat;
   left.remove_prefix(std::min(left.rfind(')'), left.size()));
@@ -54,7 +54,7 @@ ShownMemory FindShownMemory() {
   return second.ec == std::errc() ? shown : ShownMemory{};
 }
 
-// "16-23", or "0,2,5" where they do not follow one another.
+// "16-23", or "0,2,5" if they are not consecutive.
 std::string CoresText(const std::vector<int64_t>& cores) {
   if (cores.size() > 1 && cores.back() - cores.front() + 1 == std::ssize(cores) &&
       std::ranges::is_sorted(cores))
@@ -62,7 +62,7 @@ std::string CoresText(const std::vector<int64_t>& cores) {
   return fmt::format("{}", fmt::join(cores, ","));
 }
 
-// A group of `tp` cores after the other.
+// Checks the groups of `tp` cores one by one.
 Status CheckGroups(std::span<const int64_t> cores, int64_t tp, std::string_view of) {
   const auto size = static_cast<size_t>(std::max<int64_t>(tp, 1));
   for (size_t at = 0; at + size <= cores.size(); at += size) {
@@ -71,8 +71,8 @@ Status CheckGroups(std::span<const int64_t> cores, int64_t tp, std::string_view 
         group, [](int64_t core, int64_t next) { return next != core + 1; });
     if (gap == group.end() && group.front() % tp == 0) continue;
     return BadUsage(
-               "a group of {} with tp {} gets the cores {}: the collectives take {} that "
-               "follow one another from a multiple of {} on",
+               "a group of {} with tp {} gets the cores {}: the collectives need {} consecutive "
+               "ones from a multiple of {} on",
                of, tp, CoresText({group.begin(), group.end()}), tp, tp)
         .member(kVisible)
         .hint("cores are divided in their order: those of training first, then those of rollout");
@@ -92,7 +92,7 @@ std::vector<std::string> TakeNeuronVariables() {
       texts.push_back(*entry);
     }
   for (const std::string& entry : taken) ::unsetenv(std::string(VariableName(entry)).c_str());
-  // unsetenv forgets where they are; the kernel would still show them.
+  // unsetenv forgets their addresses; the kernel would still show them.
   for (char* text : texts)
     if (shown.Has(text)) std::memset(text, 0, std::strlen(text));
   std::ranges::sort(taken);

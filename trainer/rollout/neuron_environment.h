@@ -1,6 +1,5 @@
-// Which of the two sides the variables of Neuron devices (NEURON_COMPILED_ARTIFACTS,
-// NEURON_RT_VISIBLE_CORES and their kin) belong to: rollout. A compiled bundle that training picked
-// up would be used for it.
+// Keeps the variables of Neuron devices (NEURON_COMPILED_ARTIFACTS, NEURON_RT_VISIBLE_CORES and
+// similar) for rollout. Training would use a compiled bundle that it found there.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +13,9 @@
 
 namespace nxdkit::trainer {
 
-// Takes every NEURON_* and NEURONX_* entry ("NAME=value") out of this process's environment, also
-// from where other processes read it (/proc/PID/environ), and returns them sorted. Before threads
-// start: no other one may read the environment meanwhile.
+// Removes every NEURON_* and NEURONX_* entry ("NAME=value") from this process's environment, also
+// from /proc/PID/environ, and returns them sorted. Call it before threads start: none may read the
+// environment meanwhile.
 std::vector<std::string> TakeNeuronVariables();
 
 using hardware::GivenCores;
@@ -24,7 +23,7 @@ using hardware::GivenCoresOfProcess;
 using hardware::ParseGivenCores;
 using hardware::ParseVisibleCores;
 
-// How the cores of a run are divided: those of training first, then worker by worker.
+// The division of a run's cores: those of training first, then worker by worker.
 struct CoreSplit {
   int64_t train_cores = 0;
   int64_t train_tp = 1;
@@ -34,24 +33,24 @@ struct CoreSplit {
   int64_t all() const { return train_cores + workers * cores_per_worker; }
 };
 
-// The cores of the whole run, in their order: those that are visible, else the first ones. kUsage
-// when they are too few, or, on an instance (instance_cores > 0), beyond its last one; and when a
-// tensor-parallel group of them does not run through, from a multiple of its size on, as the
-// collectives need it (PyTorch Neuron's developer guide). Without given cores and an instance
-// nothing is known of devices, and nothing is refused.
+// The cores of the whole run, in order: the visible ones, else the first ones. kUsage when there
+// are too few, or, on an instance (instance_cores > 0), when one is beyond its last; and when a
+// tensor-parallel group is not consecutive from a multiple of its size, as the collectives need it
+// (PyTorch Neuron's developer guide). Without given cores and an instance, devices are unknown and
+// nothing is refused.
 Result<std::vector<int64_t>> CoresOfRun(const GivenCores& given, const CoreSplit& split,
                                         int64_t instance_cores);
 
-// What the workers get: `all` is for each of them, `of[worker]` for one alone.
+// Variables for the workers: `all` for each of them, `of[worker]` for one alone.
 struct RolloutEnvironment {
   std::vector<std::string> all;
   std::vector<std::vector<std::string>> of;
-  bool has_given_cores = false;  // GivenCores::any of the environment: the run is on devices
+  bool has_given_cores = false;  // GivenCores::any in the environment: the run is on devices
 };
 
-// `taken` for all workers, but NEURON_RT_VISIBLE_CORES, of which each gets its own: "16-23", of
-// CoresOfRun; it also stands for NEURON_RT_NUM_CORES, which is not set where it is empty. kUsage as
-// there.
+// `taken` for all workers, except NEURON_RT_VISIBLE_CORES, of which each gets its own part of
+// CoresOfRun: "16-23"; it also replaces NEURON_RT_NUM_CORES, which is not set if it is empty.
+// kUsage as there.
 Result<RolloutEnvironment> DivideNeuronVariables(const std::vector<std::string>& taken,
                                                  const CoreSplit& split,
                                                  int64_t instance_cores = 0);

@@ -25,7 +25,7 @@ Status CheckBlob(const rollout::Bundle& bundle) {
   return Unsupported("{} is compiled for Neuron devices; this engine runs bundles with a {}",
                      bundle.blobs.front(), rollout::kCpuPlanFile)
       .hint(
-          "worker.rollout.engine=vllm or exec has it run by a program for the devices "
+          "worker.rollout.engine=vllm or exec runs it in a program for the devices "
           "(trainer/engines/README.md); for this engine make one with neuron-export --target cpu");
 }
 
@@ -40,7 +40,7 @@ Result<rollout::CpuPlan> ReadPlan(const rollout::Bundle& bundle) {
       .hint("export the bundle again: its configuration was changed after the plan was made");
 }
 
-// What the configuration of the training says, where it says something.
+// Checks the values that the training configuration requires, if any.
 Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan) {
   const auto refuse = [&](const char* key, const std::string& wanted, const std::string& made) {
     return Unsupported("neuron_override_config.{} is {}, the bundle was made for {}", key, wanted,
@@ -57,7 +57,7 @@ Status CheckOverride(const NeuronOverride& asked, const rollout::CpuPlan& plan) 
   return OkStatus();
 }
 
-// What the engine's own layout has must be what the plan says.
+// Compares the values in the engine's own layout with the plan.
 Status CheckMeans(const OpenedBundle& opened, const rollout::CpuPlan& plan) {
   const rollout::NeuronConfig& neuron = *kinds::BundleOf(opened.artifact.artifact)->config;
   const ParamTable& table = opened.tables.front();
@@ -86,7 +86,7 @@ Result<OpenedBundle> OpenBundleForEngine(const EngineOptions& options) {
   if (artifact.files.empty()) return NotFound("the bundle has no rank shards").in(options.bundle);
   const std::optional<Dtype> dtype = DtypeFromTorchName(plan.dtype);
   if (dtype != Dtype::kF32 && dtype != Dtype::kBF16)
-    return Unsupported("torch_dtype {} is not built into this engine: float32 and bfloat16 are",
+    return Unsupported("torch_dtype {} is not supported by this engine: float32 and bfloat16 are",
                        plan.dtype)
         .in(options.bundle);
   OpenedBundle opened;

@@ -1,5 +1,5 @@
-// PRIVATE to trainer/rollout. A bundle opened and held against its own plan, the configuration of
-// the training and this engine's means, before any weights are read.
+// PRIVATE to trainer/rollout. Opens a bundle and checks it against its own plan, the training
+// configuration and the abilities of this engine, before any weights are read.
 #pragma once
 
 #include "formats/artifact/bound.h"
@@ -13,7 +13,7 @@ struct OpenedBundle {
   artifact::BoundArtifact artifact;  // holds the bundle's shared lock
   DecoderConfig config;
   std::vector<ParamTable> tables;  // [tp]
-  EngineFacts facts;               // what is known before the weights are
+  EngineFacts facts;               // those known before the weights are
 };
 
 // Errors as Engine::Load.

@@ -21,7 +21,7 @@ std::vector<float> Vector(const Weights& weights, const ParamTable& table, int s
   return {first, first + table.at(slot).size()};
 }
 
-// Of several slots, one after another.
+// The vectors of several slots, concatenated.
 std::vector<float> Vectors(const Weights& weights, const ParamTable& table,
                            std::initializer_list<int> slots) {
   std::vector<float> all;
@@ -32,7 +32,7 @@ std::vector<float> Vectors(const Weights& weights, const ParamTable& table,
   return all;
 }
 
-// Rows of a slot, and of those that come right after it.
+// The rows of a slot and of those directly after it.
 Result<PackedMatrix> Packed(const Weights& weights, const ParamTable& table, int slot,
                             int64_t rows) {
   const Slot& at = table.at(slot);
@@ -40,8 +40,8 @@ Result<PackedMatrix> Packed(const Weights& weights, const ParamTable& table, int
                             {weights.at(at), weights.dtype(), at.shape[1], false});
 }
 
-// The whole pages of elements [first, end), which nobody reads any more: else a model would be in
-// memory twice while it is packed.
+// Frees the whole pages of elements [first, end), which nobody reads any longer: otherwise the
+// model would be in memory twice during packing.
 void GiveBack(Weights& weights, int64_t first, int64_t end) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const int64_t element = ElementBytes(weights.dtype());

@@ -1,8 +1,8 @@
 // PRIVATE to trainer/rollout. One rank's share of a model, laid out for generation: packed weights,
 // a cache of keys and values for every layer, and the forward pass of any mix of tokens.
 //
-// Everything a row goes through (products, norms, rotation, attention over its own cache, sums over
-// ranks) has the same bits whatever other rows go with it.
+// All computation on a row (products, norms, rotation, attention over its own cache, sums over
+// ranks) has the same bits whatever the other rows are.
 #pragma once
 
 #include <vector>
@@ -29,9 +29,9 @@ class RankModel {
     int64_t positions = 0;
     Dtype cache = Dtype::kBF16;
   };
-  // Packs the weights, and gives the memory of each layer back before the next: what is in
-  // `weights` afterwards is undefined. `config` and `table` must outlive the model. kLimit when
-  // memory is short.
+  // Packs the weights, and frees the memory of each layer before the next: the contents of
+  // `weights` are undefined afterwards. `config` and `table` must outlive the model. kLimit when
+  // there is too little memory.
   static Result<RankModel> Make(const DecoderConfig& config, const ParamTable& table,
                                 Weights& weights, const Size& size);
 
@@ -39,13 +39,13 @@ class RankModel {
   // until the next call.
   Result<const float*> Forward(Comm& tp, const Pass& pass);
 
-  int64_t weight_bytes() const { return weight_bytes_; }  // read for one token
+  int64_t weight_bytes() const { return weight_bytes_; }  // read per token
   int64_t cache_bytes() const;
 
  private:
   struct Layer {
     PackedMatrix qkv, o, gate_up, down;
-    // Empty: none.
+    // Empty if the model has none.
     std::vector<float> input_norm, post_norm, q_norm, k_norm;
     std::vector<float> qkv_bias, o_bias, gate_up_bias, down_bias;
     KvCache cache;
@@ -72,7 +72,7 @@ class RankModel {
   Array<float> stream_, normed_, rstd_, qkv_, context_, gate_up_, act_, share_, logits_;
   std::vector<uint16_t> narrow_;
   std::vector<int32_t> positions_;
-  CoreShare cores_;  // of the thread that made it
+  CoreShare cores_;  // for the thread that created it
 };
 
 }  // namespace nxdkit::trainer

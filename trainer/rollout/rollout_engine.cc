@@ -10,7 +10,7 @@ namespace {
 
 class OwnEngine : public RolloutEngine {
  public:
-  // Destroyed first: two engines would need twice the memory.
+  // The old one is destroyed first: two engines would need twice the memory.
   Result<EngineFacts> Load(const EngineOptions& options,
                            const std::function<Status()>& poll) override {
     const Stopwatch watch;
@@ -24,7 +24,7 @@ class OwnEngine : public RolloutEngine {
 
   Result<Generated> Generate(std::span<const RolloutRequest> requests,
                              const GenerateHooks& hooks) override {
-    if (!engine_) return Error(Errc::kInternal, "nothing is loaded that could generate");
+    if (!engine_) return Error(Errc::kInternal, "no engine is loaded");
     return engine_->Generate(requests, hooks);
   }
 
@@ -35,7 +35,7 @@ class OwnEngine : public RolloutEngine {
 }  // namespace
 
 Result<std::unique_ptr<RolloutEngine>> MakeOwnEngine(EngineKind kind) {
-  if (kind != EngineKind::kCpu) return Unsupported("this worker has no other engine than its own");
+  if (kind != EngineKind::kCpu) return Unsupported("this worker has only its own engine");
   return std::unique_ptr<RolloutEngine>(std::make_unique<OwnEngine>());
 }
 

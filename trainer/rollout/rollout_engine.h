@@ -1,4 +1,4 @@
-// An engine as a worker holds it, whatever is behind it.
+// The interface of the engine in a worker, whatever implements it.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace nxdkit::trainer {
 class RolloutEngine {
  public:
   virtual ~RolloutEngine() = default;
-  // The facts, with seconds, proved and not_covered. kFindings for weights that are not those
-  // that are expected. Of another program's engine kIo means that it has failed, and that another
+  // Returns the facts, with seconds, proved and not_covered. kFindings for weights that are not the
+  // expected ones. For another program's engine kIo means that it has failed, and that another
   // attempt from the beginning may succeed.
   virtual Result<EngineFacts> Load(const EngineOptions& options,
                                    const std::function<Status()>& poll) = 0;

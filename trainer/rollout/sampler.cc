@@ -11,8 +11,8 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr int64_t kBlock = 256;           // columns whose mass is known
-constexpr size_t kFirstCandidates = 256;  // per rank; a flat distribution takes more, by and by
+constexpr int64_t kBlock = 256;           // columns per known sum of mass
+constexpr size_t kFirstCandidates = 256;  // per rank; a flat distribution gradually takes more
 constexpr size_t kMore = 8;
 
 float Temperature(const SamplingParams& params) {
@@ -31,8 +31,8 @@ bool Before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
-// The `count` best of `columns` logits, whose first is that of `first_token`, sorted; missing ones
-// are -infinity after all tokens.
+// The `count` best of `columns` logits, the first of which is that of `first_token`, sorted;
+// missing ones are -infinity and sort after all tokens.
 void TakeBest(const float* logits, int64_t columns, int32_t first_token, size_t count,
               Candidate* best) {
   const size_t wanted = std::min(count, static_cast<size_t>(columns));
@@ -59,8 +59,8 @@ void TakeBest(const float* logits, int64_t columns, int32_t first_token, size_t 
       Candidate{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()});
 }
 
-// False when the candidates are too few to tell where top_p cuts. `all`: there are no others;
-// `total`: the mass of the whole row.
+// False when there are too few candidates to determine the cut of top_p. `all`: there are no
+// others; `total`: the mass of the whole row.
 bool Choose(const Draw& draw, std::span<const Candidate> sorted, bool all, double total,
             int32_t& token) {
   const SamplingParams& params = *draw.params;
@@ -138,7 +138,7 @@ Status Sampler::MakeMasses(std::span<const Draw> draws, const float* logits) {
   return OkStatus();
 }
 
-// Of all ranks, relative to the largest u of all.
+// Over all ranks, relative to the largest u of all.
 double Sampler::TotalMass(size_t row, float& max) const {
   const size_t rows = masses_.size();
   max = -std::numeric_limits<float>::infinity();
@@ -159,7 +159,7 @@ Status Sampler::DrawFromAll(std::span<const Draw> draws, const float* logits,
     any = true;
     float max = 0;
     double target = draws[row].uniform * TotalMass(row, max);
-    // The rank in whose share the target falls; the last one with any mass if rounding left none.
+    // The rank whose share contains the target; if rounding left none, the last one with any mass.
     int owner = -1;
     double within = 0;
     for (int rank = 0; rank < tp_->size(); ++rank) {
@@ -183,7 +183,7 @@ Status Sampler::DrawFromAll(std::span<const Draw> draws, const float* logits,
   return OkStatus();
 }
 
-// The first column of this rank's share at which the running mass is over the target.
+// The first column of this rank's share at which the running mass exceeds the target.
 int32_t Sampler::FindByMass(size_t row, const float* logits, float temperature,
                             double target) const {
   const double* sums = block_sums_.data() + row * static_cast<size_t>(block_count());
@@ -239,7 +239,7 @@ Status Sampler::DrawSorted(std::span<const Draw> draws, const float* logits,
         std::copy_n(all.data() + rank * mine.size() + i * count, count,
                     sorted.data() + rank * count);
       std::ranges::sort(sorted, Before);
-      // Of candidates of all ranks only the first `count` are sure to be the best of all.
+      // Among the candidates of all ranks, only the first `count` are sure to be the best overall.
       const bool whole = count == static_cast<size_t>(columns_);
       const std::span<const Candidate> sure =
           std::span<const Candidate>(sorted).first(whole ? sorted.size() : count);

@@ -1,11 +1,11 @@
 // Draws tokens from logits that are split over the vocabulary. All ranks of the group draw the same
-// token: each gives what the others need of its share, then all do the same arithmetic.
+// token: each sends what the others need from its share, then all do the same arithmetic.
 //
-//   u = z / temperature; the `top_k` largest; of these the most likely until their mass is top_p;
-//   one of them by inverse distribution function.
+//   u = z / temperature; the `top_k` largest; among these the most likely up to a mass of top_p;
+//   one of them by the inverse distribution function.
 //
-// Equal logits are in the order of their ids. Without top_k and top_p nothing is sorted and the
-// function runs over the ids of the vocabulary; else over the candidates, most likely first.
+// Equal logits are ordered by id. Without top_k and top_p nothing is sorted and the function runs
+// over the ids of the vocabulary; else over the candidates, most likely first.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace nxdkit::trainer {
 
-// One token to draw from a row of the logits: how, and with which number from [0, 1).
+// One token to draw from a row of the logits: the parameters, and the number from [0, 1) to use.
 struct Draw {
   const SamplingParams* params = nullptr;
   double uniform = 0;
@@ -25,10 +25,10 @@ struct Draw {
 };
 struct Drawn {
   int32_t token = 0;
-  float log_prob = 0;  // when asked for
+  float log_prob = 0;  // when requested
 };
 
-// Of one rank; keeps its buffers. Not thread-safe; uses the rank's threads.
+// The sampler of one rank; it keeps its buffers. Not thread-safe; uses the rank's threads.
 class Sampler {
  public:
   // This rank has vocabulary rows [rank * columns, (rank + 1) * columns).
@@ -54,9 +54,9 @@ class Sampler {
 
   Comm* tp_;
   int64_t columns_;
-  std::vector<Mass> masses_;        // [draws] of this rank
+  std::vector<Mass> masses_;        // [draws] on this rank
   std::vector<Mass> all_masses_;    // [ranks, draws]
-  std::vector<double> block_sums_;  // [draws, blocks] of this rank
+  std::vector<double> block_sums_;  // [draws, blocks] on this rank
 };
 
 }  // namespace nxdkit::trainer

@@ -1,4 +1,4 @@
-// What is asked of a rollout, and what comes back. Plain data; the worker protocol carries it.
+// The requests and responses of a rollout. Plain data; the worker protocol carries it.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace nxdkit::trainer {
 
-inline constexpr float kMinTemperature = 1e-3f;  // of those that are not 0
+inline constexpr float kMinTemperature = 1e-3f;  // smallest temperature other than 0
 
 struct SamplingParams {
-  float temperature = 1;  // 0: greedy, the lowest id of equal ones
+  float temperature = 1;  // 0: greedy, the lowest id among equal ones
   int64_t top_k = -1;     // -1 and 0: off
-  float top_p = 1;        // of what top_k leaves; the most likely token always stays
+  float top_p = 1;        // of the mass after top_k; the most likely token always stays
   bool log_probs = false;
   bool ignore_eos = false;
   int64_t max_tokens = 1;
-  std::vector<int32_t> stop_tokens{};  // a set; the one that ends a response is part of it
+  std::vector<int32_t> stop_tokens{};  // a set; the one that ends a response is included in it
   bool operator==(const SamplingParams&) const = default;
 };
 
-// One response to make. Its draws depend on seed, step, prompt, sample and the position in the
-// response alone: not on the worker, the slot, the other requests or their order.
+// A request for one response. Its draws depend only on seed, step, prompt, sample and the position
+// in the response: not on the worker, the slot, the other requests or their order.
 struct RolloutRequest {
   std::vector<int32_t> prompt;
   SamplingParams sampling;
@@ -36,8 +36,9 @@ enum class FinishReason : uint8_t { kStop, kLength };
 
 struct RolloutResponse {
   std::vector<int32_t> ids;  // the stop token included; never padded
-  // With SamplingParams::log_probs, as long as ids: log-probabilities over the whole vocabulary of
-  // logits / temperature (/ 1 when greedy), before top_k and top_p: what the actor computes.
+  // With SamplingParams::log_probs, as long as ids: log-probabilities over the whole vocabulary
+  // from logits / temperature (/ 1 when greedy), before top_k and top_p, as the actor computes
+  // them.
   std::vector<float> log_probs;
   FinishReason reason = FinishReason::kLength;
   bool operator==(const RolloutResponse&) const = default;

@@ -20,10 +20,11 @@ Schedule::Schedule(std::span<const RolloutRequest> requests, int64_t slots, int6
       slots_(static_cast<size_t>(slots)),
       responses_(requests.size()) {}
 
-// Takes over what is in a cache already; waits for a slot that is about to have more of it.
+// Takes over tokens that are already in a cache; waits for a slot that is about to have more of
+// them.
 void Schedule::FindPrefix(int index, Pass& pass) {
   Slot& slot = slots_[static_cast<size_t>(index)];
-  const int64_t most = slot.prompt - 1;  // the last token is read for its logits
+  const int64_t most = slot.prompt - 1;  // the last token is processed for its logits
   int best = -1;
   int64_t there = slot.cached, coming = slot.cached;
   slot.waiting_for = -1;
@@ -35,7 +36,7 @@ void Schedule::FindPrefix(int index, Pass& pass) {
       there = now;
       best = i;
     }
-    // One that waits itself would do, but then nobody might read.
+    // A slot that waits itself would do, but then possibly none processes the prompt.
     const bool reads = other.reading() && other.waiting_for < 0;
     if (const int64_t then = std::min(common, other.prompt); reads && then > coming) {
       coming = then;
@@ -51,7 +52,7 @@ void Schedule::FindPrefix(int index, Pass& pass) {
 }
 
 void Schedule::Refill(Pass& pass) {
-  // Those that wait come first: whom they wait for may be done, and its slot about to be taken.
+  // Waiting slots come first: the one they wait for may be done, and about to be reused.
   for (int i = 0; i < static_cast<int>(slots_.size()); ++i)
     if (slots_[static_cast<size_t>(i)].waiting_for >= 0) FindPrefix(i, pass);
   for (int i = 0; i < static_cast<int>(slots_.size()); ++i) {

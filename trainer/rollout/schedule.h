@@ -1,10 +1,10 @@
-// Which tokens go through the model next: continuous batching over a fixed number of slots of a
-// fixed length. Pure bookkeeping, the same on every rank.
+// Chooses the tokens for the next pass of the model: continuous batching over a fixed number of
+// slots of a fixed length. Pure bookkeeping, the same on every rank.
 //
-// A pass holds one token of every sequence that is being generated and, in the room that is left,
-// pieces of the prompts that are being read. A slot whose sequence has ended takes the next
-// request at once. What another slot (or the slot itself) has in its cache of the beginning of a
-// prompt is copied instead of read: the samples of one prompt read it once.
+// A pass holds one token of every sequence being generated and, in the remaining room, pieces of
+// prompts. A slot whose sequence has ended takes the next request at once. If another slot (or the
+// slot itself) has the beginning of a prompt in its cache, it is copied instead of processed: the
+// samples of one prompt process it once.
 #pragma once
 
 #include <span>
@@ -22,12 +22,12 @@ struct Pass {
     int64_t positions = 0;
   };
   struct Wanted {
-    int32_t row = 0;  // of the pass: its logits give the sequence's next token
+    int32_t row = 0;  // within the pass: its logits give the sequence's next token
     int32_t slot = 0;
     size_t request = 0;
     uint32_t position = 0;  // of the token to draw, in the response
   };
-  std::vector<Copy> copies;  // before all else
+  std::vector<Copy> copies;  // performed first
   std::vector<CachePlace> places;
   std::vector<int32_t> ids;  // [places]
   std::vector<Wanted> wanted;
@@ -35,14 +35,14 @@ struct Pass {
 
 class Schedule {
  public:
-  // Every prompt has from 1 to positions - 1 tokens. `rows` of a pass, at least `slots`.
+  // Every prompt has from 1 to positions - 1 tokens. `rows` in a pass, at least `slots`.
   Schedule(std::span<const RolloutRequest> requests, int64_t slots, int64_t positions,
            int64_t rows);
 
-  // Fills the next pass; false when all is done.
+  // Fills the next pass; false when everything is done.
   bool Next(Pass& pass);
-  // The token that was drawn for `wanted` of the last pass. True when the sequence has ended with
-  // it: response(wanted.request) is whole.
+  // Takes the token drawn for `wanted` of the last pass. True when it ends the sequence:
+  // response(wanted.request) is complete.
   bool Accept(const Pass::Wanted& wanted, int32_t token, float log_prob);
 
   RolloutResponse& response(size_t request) { return responses_[request]; }
@@ -53,10 +53,10 @@ class Schedule {
   struct Slot {
     bool busy = false;
     size_t request = 0;
-    std::vector<int32_t> tokens;  // prompt and response so far; stays when the sequence has ended
+    std::vector<int32_t> tokens;  // prompt and response so far; kept after the sequence has ended
     int64_t prompt = 0;
-    int64_t cached = 0;    // positions whose keys and values are there
-    int waiting_for = -1;  // a slot that is reading what this one needs
+    int64_t cached = 0;    // positions whose keys and values are cached
+    int waiting_for = -1;  // a slot that is processing the tokens this one needs
     bool reading() const { return busy && cached < prompt; }
   };
   void Refill(Pass& pass);

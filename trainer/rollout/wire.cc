@@ -29,7 +29,7 @@ Result<std::optional<Frame>> TakeFrame(std::string& bytes) {
   FrameHeader header;
   if (!std::equal(bytes.begin(), bytes.begin() + std::min(bytes.size(), sizeof header.magic),
                   header.magic))
-    return Corrupt("what came is not a frame of the rollout protocol");
+    return Corrupt("this is not a frame of the rollout protocol");
   if (bytes.size() < sizeof header) return std::optional<Frame>();
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.kind < FrameKind::kHello || header.kind > FrameKind::kBroken)

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/rollout. What goes between a trainer and its rollout workers: frames of
+// PRIVATE to trainer/rollout. The protocol between a trainer and its rollout workers: frames of
 //
 //   magic "NXRW" | kind u32 | bytes u64 | payload
 //
@@ -26,7 +26,7 @@ enum class FrameKind : uint32_t {
   kDone = 6,      // worker: GenerateStats
   kFailed = 7,    // worker: Error of kLoad or kGenerate
   kProgress = 8,  // worker: is at work
-  kBroken = 9,    // worker: Error; its engine has failed, and it is to be started anew
+  kBroken = 9,    // worker: Error; its engine has failed and must be restarted
 };
 
 struct Frame {
@@ -36,7 +36,7 @@ struct Frame {
 
 std::string MakeFrame(FrameKind kind, std::string_view payload);
 
-// Takes the first frame off `bytes`; nullopt when it is not whole yet. kCorrupt for other bytes.
+// Removes the first frame from `bytes`; nullopt when it is incomplete. kCorrupt for other bytes.
 Result<std::optional<Frame>> TakeFrame(std::string& bytes);
 
 }  // namespace nxdkit::trainer

@@ -57,7 +57,7 @@ class WorkerLoop {
 
   Status Generate(const std::string& payload) {
     NXDKIT_ASSIGN(const DecodedRequests decoded, DecodeRequests(payload));
-    if (!engine_) return Error(Errc::kInternal, "nothing is loaded that could generate");
+    if (!engine_) return Error(Errc::kInternal, "no engine is loaded");
     GenerateHooks hooks;
     Status sent;
     hooks.poll = [&] { return sent.ok() ? Beat() : sent; };
@@ -69,7 +69,7 @@ class WorkerLoop {
     return Send(FrameKind::kDone, Encode(generated.stats));
   }
 
-  // Says now and then that it is still at work. Called from any thread.
+  // Reports now and then that it is still at work. Called from any thread.
   Status Beat() {
     if (broken_) return Error(Errc::kInterrupted, "the trainer is gone");
     const auto now = std::chrono::steady_clock::now();
@@ -116,8 +116,8 @@ class WorkerLoop {
   std::string bytes_;
   const EngineMaker& make_;
   std::unique_ptr<RolloutEngine> engine_;
-  EngineKind kind_ = EngineKind::kCpu;  // of engine_
-  std::mutex mutex_;                    // of what Send writes
+  EngineKind kind_ = EngineKind::kCpu;  // the kind of engine_
+  std::mutex mutex_;                    // guards Send
   std::chrono::steady_clock::time_point last_sent_;
   std::atomic<bool> broken_ = false;  // answering is pointless
 };

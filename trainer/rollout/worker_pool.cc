@@ -17,16 +17,16 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr int kPollMilliseconds = 100;
-constexpr int kMaxRestarts = 3;  // of a worker in one call
+constexpr int kMaxRestarts = 3;  // of one worker in one call
 
 enum class Work { kNone, kLoading, kGenerating };
 
 struct Worker {
   std::optional<WorkerProcess> process;
   Work work = Work::kNone;
-  std::set<size_t> pending;          // requests that it has to answer
-  std::optional<EngineFacts> facts;  // of its last loading
-  int restarts = 0;                  // in the call under way
+  std::set<size_t> pending;          // unanswered requests
+  std::optional<EngineFacts> facts;  // from its last loading
+  int restarts = 0;                  // in the current call
 };
 
 bool SameWeights(const EngineFacts& a, const EngineFacts& b) {
@@ -71,19 +71,19 @@ struct WorkerPool::State {
 
   WorkerPoolOptions options;
   std::vector<Worker> workers;
-  std::vector<EngineOptions> loads;  // what workers load, also when they are started again
-  std::optional<EngineFacts> facts;  // of the first worker that loaded
+  std::vector<EngineOptions> loads;  // the options that workers load, also after a restart
+  std::optional<EngineFacts> facts;  // from the first worker that loaded
 
-  // Of the call under way.
+  // The current call:
   std::span<const RolloutRequest> requests;
   const GenerateHooks* hooks = nullptr;
   Generated out;
 
   int64_t all_restarts = 0;
-  std::vector<WorkerProcess> ending;  // let go of
+  std::vector<WorkerProcess> ending;  // released, but still ending
 
   Status StartProcess(size_t index) {
-    EndLetGo();  // of another machine: what the last one said comes the same way
+    EndReleased();  // on another machine its last output arrives the same way
     NXDKIT_ASSIGN(StartedWorker started,
                   options.start ? options.start(index) : StartWorkerHere(options, index, index));
     workers[index].process.emplace(std::move(started));
@@ -109,7 +109,7 @@ struct WorkerPool::State {
     worker.process->Queue(FrameKind::kGenerate, EncodeRequests(part));
   }
 
-  // Until no worker has anything to do.
+  // Runs until no worker has anything to do.
   Status Drive(const std::function<Status()>& poll) {
     while (AnyBusy()) {
       if (poll) NXDKIT_TRY(poll());
@@ -126,7 +126,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // Reads and writes what can be; starts a worker again that is gone, silent or not understood.
+  // Reads and writes as far as possible; restarts a worker that is gone, silent or sends nonsense.
   Status Attend(size_t index) {
     Worker& worker = workers[index];
     const bool there = worker.process->Pump();
@@ -137,7 +137,7 @@ struct WorkerPool::State {
       const int before = worker.restarts;
       if (understood) NXDKIT_TRY(Handle(index, **frame, understood));
       if (!understood) return Restart(index, "cannot be understood");
-      if (worker.restarts != before) return OkStatus();  // another process by now
+      if (worker.restarts != before) return OkStatus();  // a new process by now
     }
     if (worker.work == Work::kNone) return OkStatus();
     if (!there) return Restart(index, "is gone");
@@ -159,7 +159,7 @@ struct WorkerPool::State {
     if (++worker.restarts > kMaxRestarts)
       return Error(Errc::kIo, fmt::format("{}; that is failure {} of this call, {} are allowed",
                                           what, worker.restarts, kMaxRestarts))
-          .hint(log.empty() ? "" : "what it said is in " + log);
+          .hint(log.empty() ? "" : "its output is in " + log);
     if (options.on_warning)
       options.on_warning(fmt::format(
           "{}; it is restarted{}", what,
@@ -170,7 +170,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // The error ends the call. A frame that is not `understood` ends the worker.
+  // An error ends the call. A frame that is not `understood` ends the worker.
   Status Handle(size_t index, const Frame& frame, bool& understood) {
     Worker& worker = workers[index];
     const auto decoded = [&](Status status) -> Status {
@@ -205,7 +205,7 @@ struct WorkerPool::State {
     return OkStatus();
   }
 
-  // The engine behind a worker has failed: what is left of it ends with the worker.
+  // The engine behind a worker has failed: its remains end with the worker.
   Status Rebuild(size_t index, const Error& error) {
     const Status status = Restart(index, "has an engine that failed (" + error.ToString() + ")");
     if (status.ok() || error.hint().empty()) return status;
@@ -233,7 +233,7 @@ struct WorkerPool::State {
     NXDKIT_ASSIGN(NumberedResponse one, DecodeResponse(payload));
     const auto found = worker.pending.find(static_cast<size_t>(one.number));
     if (found == worker.pending.end())
-      return Corrupt("a response to request {}, which was not asked", one.number);
+      return Corrupt("a response to request {}, which was not sent", one.number);
     NXDKIT_TRY(CheckResponse(one.response, requests[*found], *facts));
     RolloutResponse& response = out.responses[*found] = std::move(one.response);
     out.stats.response_tokens += std::ssize(response.ids);
@@ -246,7 +246,7 @@ struct WorkerPool::State {
   Status TakeDone(Worker& worker, const std::string& payload) {
     NXDKIT_ASSIGN(const GenerateStats stats, Decode<GenerateStats>(payload));
     if (!worker.pending.empty())
-      return Corrupt("done, with {} requests that are not answered", worker.pending.size());
+      return Corrupt("done, with {} unanswered requests", worker.pending.size());
     out.stats.passes += stats.passes;
     out.stats.prompt_tokens += stats.prompt_tokens;
     out.stats.copied_tokens += stats.copied_tokens;
@@ -258,15 +258,15 @@ struct WorkerPool::State {
     for (Worker& worker : workers) {
       worker.pending.clear();
       if (worker.work == Work::kNone) continue;
-      if (worker.process) LetGo(*std::move(worker.process));
+      if (worker.process) ReleaseProcess(*std::move(worker.process));
       worker.process.reset();
       worker.work = Work::kNone;
     }
   }
 
-  // What takes its time to end is waited for when nothing else is left to do: who was interrupted
-  // wants to save first.
-  void LetGo(WorkerProcess process) {
+  // Releases a process that takes its time to end; it is waited for when nothing else is left to
+  // do, because an interrupted run wants to save first.
+  void ReleaseProcess(WorkerProcess process) {
     process.HangUp();
     if (options.grace.count() > 0)
       ending.push_back(std::move(process));
@@ -276,18 +276,18 @@ struct WorkerPool::State {
 
   void EndAll() {
     for (Worker& worker : workers)
-      if (worker.process) worker.process->HangUp();  // all of them end at the same time
+      if (worker.process) worker.process->HangUp();  // so that all end at the same time
     for (Worker& worker : workers)
       if (worker.process) worker.process->End(options.grace);
-    EndLetGo();
+    EndReleased();
   }
 
-  void EndLetGo() {
+  void EndReleased() {
     for (WorkerProcess& process : ending) process.End(options.grace);
     ending.clear();
   }
 
-  // Of the first worker, with what all of them took and proved.
+  // Those of the first worker, with the times and proofs of all.
   EngineFacts AllFacts() const {
     EngineFacts all = *facts;
     all.proved = all.not_covered = 0;

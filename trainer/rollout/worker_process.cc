@@ -12,15 +12,15 @@ bool WorkerProcess::Pump() {
         ::send(fd(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (sent < 0) break;  // what it wrote before it went is still read below
+    if (sent < 0) break;  // its earlier output is still read below
     sent_ += static_cast<size_t>(sent);
   }
   if (sent_ == out_.size()) {
     out_.clear();
     sent_ = 0;
   }
-  // One piece: the frames in it are taken before there is more, so that no more than a frame and a
-  // bit is kept. The rest waits in the socket.
+  // One piece: its frames are taken before more is read, so that little more than one frame is
+  // kept. The rest waits in the socket.
   char some[64 << 10];
   ssize_t got;
   do {

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/rollout. One worker process, as its pool speaks to it over a socket.
+// PRIVATE to trainer/rollout. One worker process at the other end of a socket of its pool.
 #pragma once
 
 #include <chrono>
@@ -27,13 +27,13 @@ class WorkerProcess {
   void Expect() { last_heard_ = std::chrono::steady_clock::now(); }
 
   void Queue(FrameKind kind, std::string_view payload) { out_ += MakeFrame(kind, payload); }
-  // Moves what can be moved without waiting. False when the other side is gone.
+  // Sends and receives as far as possible without waiting. False when the other side is gone.
   bool Pump();
   Result<std::optional<Frame>> Take() { return TakeFrame(in_); }
 
   void HangUp() { socket_.Close(); }
-  // Ends its input, and kills it if it still runs `grace` later; how it ended: "was killed by
-  // signal 9", "exited with 1".
+  // Closes its input, and kills it if it still runs `grace` later; returns how it ended: "was
+  // killed by signal 9", "exited with 1".
   std::string End(std::chrono::milliseconds grace = {});
 
  private:

@@ -13,7 +13,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// What a program needs to find its libraries, its files and its words.
+// Variables by which a program finds its libraries, its files and its locale.
 constexpr std::array<std::string_view, 13> kKeptNames = {
     "PATH",         "HOME",          "USER",
     "LOGNAME",      "LANG",          "TZ",
@@ -21,8 +21,8 @@ constexpr std::array<std::string_view, 13> kKeptNames = {
     "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
     "LSAN_OPTIONS"};
 constexpr std::array<std::string_view, 1> kKeptPrefixes = {"LC_"};
-// Ranks and their threads wait for each other thousands of times in a second; with more of them
-// than processors, the default of 300,000 turns of a loop costs a factor of five (measured).
+// Ranks and their threads wait for each other thousands of times per second; if there are more of
+// them than processors, the default of 300,000 spins costs a factor of five (measured).
 constexpr std::string_view kSpin = "GOMP_SPINCOUNT=20000";
 
 class LocalWorker : public RunningWorker {
@@ -36,7 +36,7 @@ class LocalWorker : public RunningWorker {
   }
 
  private:
-  Process process_;  // killed with the object, and all that it started
+  Process process_;  // killed with the object, with all that it started
 };
 
 }  // namespace

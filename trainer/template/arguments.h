@@ -1,4 +1,4 @@
-// What a function, filter, test or method is called with, and how it says what it takes.
+// The arguments of a call of a function, filter, test or method, and its declaration of parameters.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace nxdkit::trainer::jinja {
 
-// What a function, filter or method takes: at most so many arguments by place, and these by name.
+// The parameters of a function, filter or method: at most so many by position, and these by name.
 struct Parameters {
   size_t most = 0;
   std::array<std::string_view, 4> names = {};
@@ -20,11 +20,11 @@ struct Arguments {
   List values;
   Dict named;
 
-  // By place or by name; nullptr when it was not given.
+  // By position or by name; nullptr when it was not passed.
   const Value* Get(size_t place, std::string_view name) const;
-  // kUnsupported when there are more than these, or one is named otherwise.
+  // kUnsupported when there are more than these, or one has another name.
   Status Allow(const Parameters& known) const;
-  // kCorrupt when it is not a str; nullopt when it was not given or is None.
+  // kCorrupt when it is not a str; nullopt when it was not passed or is None.
   Result<std::optional<std::string>> Text(size_t place, std::string_view name) const;
 };
 

@@ -1,5 +1,5 @@
 // The tree of a template. Expressions and statements are each one struct with a kind: a list of
-// parts whose meaning the kind tells, so that walking and freeing them is one piece of code.
+// parts whose meaning depends on the kind, so that one piece of code walks and frees them all.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,8 @@
 
 namespace nxdkit::trainer::jinja {
 
-// What becomes of the white space around blocks that have no sign: kTrimmed is jinja2 with
-// trim_blocks and lstrip_blocks, as transformers sets it up for chat templates; kPlain is jinja2 as
-// it comes.
+// The treatment of white space around blocks without a sign: kTrimmed is jinja2 with trim_blocks
+// and lstrip_blocks, as transformers sets it up for chat templates; kPlain is jinja2's default.
 enum class Spaces { kTrimmed, kPlain };
 
 enum class ExprKind {
@@ -24,7 +23,7 @@ enum class ExprKind {
   kDict,       // parts: key, value, key, value, ...
   kAttribute,  // parts[0].name
   kIndex,      // parts[0][parts[1]]
-  kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; nullptr where nothing is written
+  kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; nullptr for omitted parts
   kCall,       // parts[0](parts[1...], named...)
   kSpread,     // *parts[0], among the arguments of a call; **parts[0] where name is "**"
   kFilter,     // parts[0] | name(parts[1...], named...)
@@ -48,23 +47,23 @@ struct Expr {
   std::string name = {};
   Value value = {};
   std::vector<ExprPtr> parts = {};
-  std::vector<std::string> names = {};                      // of kCompare
-  std::vector<std::pair<std::string, ExprPtr>> named = {};  // key=value of calls
-  int depth = 1;                                            // of the tree below
+  std::vector<std::string> names = {};                      // for kCompare
+  std::vector<std::pair<std::string, ExprPtr>> named = {};  // key=value in calls
+  int depth = 1;                                            // of the subtree
 };
 
 enum class StmtKind {
   kText,       // text
   kPrint,      // expr
   kIf,         // expr, body, otherwise
-  kFor,        // names in expr, where `condition`; body, otherwise (nothing was gone through)
+  kFor,        // names in expr, where `condition`; body, otherwise (if nothing was looped over)
   kSet,        // names = expr
   kSetMember,  // names[0].names[1] = expr
-  kSetBlock,   // names[0] = what body prints, or expr in which names[1] is that
+  kSetBlock,   // names[0] = output of body, or expr with names[1] as that output
   kMacro,      // names[0](names[1...]), with `defaults` for the last of them; body
   kScope,      // body: of {% generation %}, which prints it
-  kFilter,     // expr, in which names[0] is what body prints
-  kCall,       // expr, a call that is given what is as of a macro: names[0] is "caller"
+  kFilter,     // expr, in which names[0] is the output of body
+  kCall,       // expr, a call that gets body as a macro: names[0] is "caller"
   kBreak,
   kContinue,
 };
@@ -79,14 +78,14 @@ struct Stmt {
   std::vector<ExprPtr> defaults = {};
   std::vector<Stmt> body = {};
   std::vector<Stmt> otherwise = {};
-  bool takes_caller = false;  // of kMacro and kCall: it mentions `caller`
+  bool takes_caller = false;  // for kMacro and kCall: it mentions `caller`
 };
 
-// A macro, or a function that is built in (`macro` is nullptr).
+// A macro, or a built-in function (`macro` is nullptr).
 struct Function {
   std::string name;
   const Stmt* macro = nullptr;  // belongs to the template
-  // Of a macro: the scope that it was made in, whose names it sees, by place and by number.
+  // For a macro: the scope in which it was defined, whose names it sees, by place and by number.
   size_t scope = 0;
   uint64_t scope_number = 0;
 };

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
 
-// The one named "default" of [{"name": ..., "template": ...}].
+// The template named "default" in [{"name": ..., "template": ...}].
 Result<std::string> DefaultOf(const Json& list) {
   std::string names;
   for (const Json& row : list) {
@@ -63,7 +63,7 @@ Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
   jinja::List list;
   for (const ChatMessage& message : messages)
     list.push_back(jinja::Dict{{"role", message.role}, {"content", message.content}});
-  // transformers defines `tools` and `documents` as None when there are none.
+  // transformers defines `tools` and `documents` as None if there are none.
   jinja::Dict variables{{"messages", std::move(list)},
                         {"tools", jinja::Value()},
                         {"documents", jinja::Value()},
@@ -77,7 +77,7 @@ Result<std::string> ChatTemplate::Render(std::span<const ChatMessage> messages,
 Result<PromptFormat> PromptFormat::Parse(std::string_view source) {
   NXDKIT_ASSIGN(jinja::Template parsed,
                 jinja::Template::Parse(Strip(source), jinja::Spaces::kPlain));
-  // There it sorts keys, and writes <, >, & and ' as escapes for HTML.
+  // Plain tojson sorts keys, and escapes <, >, & and ' for HTML.
   if (parsed.Mentions("tojson"))
     return Unsupported("tojson, which is not the one of chat templates in a format file");
   if (!parsed.Mentions("content")) return Corrupt("the template does not use {{{{ content }}}}");

@@ -1,4 +1,4 @@
-// The chat template of a model: messages in, the text the model was trained to see out.
+// The chat template of a model: turns messages into the text form that the model was trained on.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +18,33 @@ struct ChatMessage {
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  // Undefined in the template when absent: hybrid models then do as they do by default.
+  // Undefined in the template when absent: hybrid models then use their default.
   std::optional<bool> enable_thinking = {};
-  std::string bos_token = {};  // empty: the template finds it undefined
+  std::string bos_token = {};  // empty: undefined in the template
   std::string eos_token = {};
-  // Unix time for strftime_now, as UTC. Absent: the function is undefined, and templates that print
-  // a date fall back to a fixed one. transformers prints today's date; a prompt that changes
-  // from day to day is not one to train on.
+  // Unix time for strftime_now, in UTC. If absent, the function is undefined, and templates that
+  // print a date use a fixed one. transformers prints today's date; a prompt that changes from day
+  // to day is not suitable for training.
   std::optional<int64_t> now = {};
 };
 
-// Thread-safe once made. Move-only.
+// Thread-safe once loaded. Move-only.
 class ChatTemplate {
  public:
   static Result<ChatTemplate> Parse(std::string_view source);
-  // A file that holds a template (override_chat_template).
+  // Reads a file with a template (override_chat_template).
   static Result<ChatTemplate> Open(const std::string& path);
-  // chat_template.jinja of a model's folder, else `chat_template` of tokenizer_config.json: a
-  // text, or a list of named ones of which "default" counts. kNotFound when there is none.
+  // chat_template.jinja of a model's folder, else `chat_template` of tokenizer_config.json: a text,
+  // or a list of named ones, of which "default" is used. kNotFound when there is none.
   static Result<ChatTemplate> Load(const std::string& folder);
 
   // Errors of jinja.h.
   Result<std::string> Render(std::span<const ChatMessage> messages,
                              const ChatOptions& options) const;
 
-  // Whether the name occurs in it.
+  // Whether the name occurs in the template.
   bool Mentions(std::string_view name) const { return template_.Mentions(name); }
-  // As it was read: to be saved with the tokenizer.
+  // The source as it was read, to be saved with the tokenizer.
   const std::string& source() const { return source_; }
 
  private:
@@ -55,10 +55,10 @@ class ChatTemplate {
 };
 
 // The text around a prompt: a Jinja file in which {{ content }} is the prompt. White space around
-// the template itself is not part of it.
+// the file's text is not part of it.
 class PromptFormat {
  public:
-  // kCorrupt as jinja.h, and for a template that does not mention `content`.
+  // kCorrupt as in jinja.h, and for a template that does not mention `content`.
   static Result<PromptFormat> Parse(std::string_view source);
   static Result<PromptFormat> Open(const std::string& path);
 

@@ -17,17 +17,18 @@ class TokenCursor {
   const Token& peek(size_t ahead = 0) const;
   const Token& Next();
   size_t place() const { return at_; }
-  // Whether the name stands among the tokens from the place `from` up to here.
+  // Whether the name occurs in the tokens from position `from` up to here.
   bool HasName(size_t from, std::string_view name) const;
   bool IsOperator(std::string_view op) const;
   bool IsName(std::string_view name) const;
-  // Takes the token when it is this one.
+  // Takes the token if it is this operator.
   bool TakeOperator(std::string_view op);
   bool TakeName(std::string_view name);
   Status ExpectOperator(std::string_view op);
   Result<std::string> ExpectName(std::string_view what);
   Status Expect(TokenKind kind, std::string_view what);
-  // Calls `each`, which returns a Status, for each item of a list with commas, and takes `close`.
+  // Calls `each`, which returns a Status, for each item of a comma-separated list, and takes
+  // `close`.
   template <typename Each>
   Status Separated(std::string_view close, const Each& each) {
     while (!TakeOperator(close)) {
@@ -38,7 +39,7 @@ class TokenCursor {
     return OkStatus();
   }
 
-  // With line and column of a token, or of an offset.
+  // An error with line and column of a token, or of an offset.
   Error Fail(Errc code, size_t offset, std::string_view what) const;
   Error Unexpected(std::string_view expected) const;
 

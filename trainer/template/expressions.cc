@@ -1,4 +1,4 @@
-// By recursive descent in the order of Jinja's precedences.
+// Recursive descent in the order of Jinja's precedences.
 #include "trainer/template/expressions.h"
 
 #include <fmt/core.h>
@@ -10,8 +10,8 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxDepth = 60;       // of brackets and calls inside each other
-constexpr int kMaxTreeDepth = 200;  // of the tree: a + b + c + ... goes down one level for each
+constexpr int kMaxDepth = 60;       // nesting of brackets and calls
+constexpr int kMaxTreeDepth = 200;  // of the tree: a + b + c + ... is one level deeper for each
 
 class ExpressionParser {
  public:
@@ -42,7 +42,7 @@ class ExpressionParser {
     return Checked(std::move(list));
   }
 
-  // upper | replace("a", "b"), of a variable.
+  // upper | replace("a", "b"), applied to a variable.
   Result<ExprPtr> FiltersOf(const std::string& variable) {
     ExprPtr value = Make(ExprKind::kName, cursor_.peek().offset);
     value->name = variable;
@@ -80,7 +80,7 @@ class ExpressionParser {
     return expr;
   }
 
-  // operand OP operand OP ..., from the left.
+  // operand OP operand OP ..., left-associative.
   Result<ExprPtr> Chain(ExprKind kind, std::initializer_list<std::string_view> ops,
                         Operand operand) {
     NXDKIT_ASSIGN(ExprPtr left, (this->*operand)());
@@ -127,7 +127,7 @@ class ExpressionParser {
     return value;
   }
 
-  // The comparison at the cursor, taken; empty when there is none.
+  // Takes the comparison at the cursor; empty if there is none.
   std::string TakeComparison() {
     for (const std::string_view op : {"==", "!=", "<=", ">=", "<", ">"})
       if (cursor_.TakeOperator(op)) return std::string(op);
@@ -222,7 +222,7 @@ class ExpressionParser {
     return Checked(std::move(whole));
   }
 
-  // One part of a slice; nothing where nothing is written.
+  // One part of a slice; nullptr if it is omitted.
   Result<ExprPtr> SlicePart() {
     if (cursor_.IsOperator(":") || cursor_.IsOperator("]")) return ExprPtr();
     return Conditional();
@@ -296,7 +296,7 @@ class ExpressionParser {
     return Checked(std::move(whole));
   }
 
-  // Whether a test is followed by an argument without brackets: `x is divisibleby 3`.
+  // Whether a test is followed by an argument without parentheses: `x is divisibleby 3`.
   bool BeginsArgument() const {
     switch (cursor_.peek().kind) {
       case TokenKind::kString:
@@ -361,7 +361,7 @@ class ExpressionParser {
     return name;
   }
 
-  // Strings next to each other are one.
+  // Adjacent strings are concatenated.
   Result<ExprPtr> String() {
     const size_t offset = cursor_.peek().offset;
     std::string text;

@@ -40,7 +40,7 @@ Status ReadSeparators(const Value* value, JsonStyle* style) {
   const List* list = value->list();
   if (list == nullptr || list->size() != 2 || (*list)[0].text() == nullptr ||
       (*list)[1].text() == nullptr || (*list)[0].text()->empty() || (*list)[1].text()->empty())
-    return Unsupported("separators that are not two texts");
+    return Unsupported("separators that are not two strings");
   style->item_separator = *(*list)[0].text();
   style->key_separator = *(*list)[1].text();
   return OkStatus();
@@ -62,7 +62,7 @@ Result<Value> ToJsonFilter(const Value& value, const Arguments& arguments, Budge
   return Value(std::move(text));
 }
 
-// Of words between white space and - ( { [ <, unlike str.title().
+// Words are separated by white space and - ( { [ <, unlike in str.title().
 Result<Value> TitleFilter(const Value& value, const Arguments&, Budget& budget) {
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_TRY(budget.Charge(text.size() * 16));
@@ -99,7 +99,7 @@ Result<Value> Safe(const Value& value, const Arguments&, Budget& budget) {
   return Value(std::move(text), Form::kMarkup);
 }
 
-// A text that is a float counts as its whole part.
+// Text that spells a float gives its integer part.
 Result<Value> Int(const Value& value, const Arguments& arguments, Budget& budget) {
   constexpr double kEnd = 9223372036854775808.0;  // of int64_t
   const Value* otherwise = arguments.Get(0, "default");
@@ -147,7 +147,7 @@ Result<Value> ReplaceFilter(const Value& value, const Arguments& arguments, Budg
   return Value(std::move(out));
 }
 
-// "a.b" of an element, where a part that is a number is an index; itself without a path.
+// "a.b" of an element, where a numeric part is an index; without a path, the element itself.
 Result<Value> DottedAttribute(Value value, const std::optional<std::string>& whole,
                               Budget& budget) {
   if (!whole) return value;
@@ -214,7 +214,7 @@ Result<Value> Items(const Value& value, const Arguments&, Budget& budget) {
   return Value::MakeIterator(*items.list());
 }
 
-// By key, upper and lower case alike.
+// By key, case-insensitively.
 Result<Value> DictSort(const Value& value, const Arguments&, Budget& budget) {
   if (value.dict() == nullptr) return Corrupt("the items of {}", TypeName(value));
   NXDKIT_TRY(budget.Charge(value.dict()->size() * 2 * Budget::kOwnerBytes));
@@ -237,7 +237,7 @@ Result<Value> Abs(const Value& value, const Arguments&, Budget&) {
   return value.boolean() != nullptr ? Value(*value.integer()) : value;
 }
 
-// min, max and sort go by this: text without regard to case, unless it is asked for.
+// The keys for min, max and sort: text is case-insensitive unless requested otherwise.
 Result<std::vector<Value>> SortKeys(const List& items, const Arguments& arguments,
                                     const Value* case_sensitive, Budget& budget,
                                     size_t attribute_place) {
@@ -268,7 +268,7 @@ Result<Value> Extreme(const Value& value, const Arguments& arguments, Budget& bu
   return items[best];
 }
 
-// A merge sort of indices: an order that is no order ends it with an error, not in memory.
+// A merge sort of indices: an inconsistent order causes an error, not undefined behaviour.
 Result<std::vector<size_t>> SortedPlaces(const std::vector<Value>& keys, bool reverse,
                                          Budget& budget) {
   std::vector<size_t> order(keys.size()), merged(keys.size());
@@ -336,7 +336,7 @@ Result<Value> Sum(const Value& value, const Arguments& arguments, Budget& budget
   return sum;
 }
 
-// Every line but the first, or all; those that are empty only when asked for.
+// Indents every line but the first, or all; empty lines only on request.
 Result<Value> Indent(const Value& value, const Arguments& arguments, Budget& budget) {
   if (value.text() == nullptr) return Corrupt("indent of {}", TypeName(value));
   const std::string& text = *value.text();
@@ -365,7 +365,7 @@ Result<Value> Indent(const Value& value, const Arguments& arguments, Budget& bud
   }
 }
 
-// To so many decimals: "common" is Python's round(), the others go one way.
+// Rounds to so many decimals: "common" is Python's round(), the others are directed.
 Result<Value> Round(const Value& value, const Arguments& arguments, Budget&) {
   NXDKIT_ASSIGN(const auto method, arguments.Text(1, "method"));
   const Value* precision = arguments.Get(0, "precision");
@@ -381,7 +381,7 @@ Result<Value> Round(const Value& value, const Arguments& arguments, Budget&) {
   }
   if (method && *method != "common") return Corrupt("the method '{}' of round", *method);
   if (!value.is_float()) return Value(*value.integer());
-  // Correctly rounded from the exact value, as Python does it.
+  // Correctly rounded from the exact value, as in Python.
   return Value(ParseNumber<double>(fmt::format("{:.{}f}", number, places)).value_or(number));
 }
 
@@ -442,7 +442,7 @@ struct Row {
   std::string_view name;
   Filter filter;
   Parameters takes = {};
-  bool checks = true;  // false: what it takes depends on what it is given
+  bool checks = true;  // false: its parameters depend on its arguments
 };
 constexpr Row kFilters[] = {
     {"trim", Trim, {1, {"chars"}}},

@@ -1,4 +1,4 @@
-// value | filter(arguments). Errors carry no place; the renderer adds it.
+// value | filter(arguments). Errors carry no position; the renderer adds it.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace nxdkit::trainer::jinja {
 
-// kUnsupported for filters that are not known here.
+// kUnsupported for unknown filters.
 Result<Value> ApplyFilter(std::string_view name, const Value& value, const Arguments& arguments,
                           Budget& budget);
 

@@ -12,13 +12,13 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int64_t kMaxRange = 100'000;  // as the sandbox of jinja2 has it
+constexpr int64_t kMaxRange = 100'000;  // as in the sandbox of jinja2
 constexpr size_t kMaxFormatBytes = 200;
 
 using TextMethod = Result<Value> (*)(const std::string& text, const Arguments& arguments,
                                      Budget& budget);
 
-// startswith and endswith take a str, or a tuple of them of which one is enough.
+// startswith and endswith take a str, or a tuple of which one element is enough.
 template <bool kFront>
 Result<Value> HasEnd(const std::string& text, const Arguments& arguments, Budget& budget) {
   const Value* wanted = arguments.Get(0, "");
@@ -39,7 +39,7 @@ Result<Value> StripMethod(const std::string& text, const Arguments& arguments, B
   return Value(std::move(stripped));
 }
 
-// str.split() without a separator: by runs of white space, with none at the ends; what follows
+// str.split() without a separator: at runs of white space, with none at the ends; the rest after
 // the last cut keeps its own.
 Result<List> SplitAtSpace(std::string_view text, int64_t most, Budget& budget) {
   List parts;
@@ -104,7 +104,7 @@ Result<Value> Mapped(const std::string& text, const Arguments&, Budget& budget) 
   return Value(kMap(text));
 }
 
-// str.format() with {}, {0} and {name}, as text; what else a field can say is not known here.
+// str.format() with {}, {0} and {name}, as text; other features of fields are not supported.
 Result<Value> Format(const std::string& text, const Arguments& arguments, Budget& budget) {
   std::string out;
   size_t next = 0;
@@ -137,7 +137,7 @@ Result<Value> Format(const std::string& text, const Arguments& arguments, Budget
   return Value(std::move(out));
 }
 
-// str.title(): of every run of letters the first one upper, the others lower.
+// str.title(): in every run of letters the first is upper case, the others lower.
 Result<Value> Title(const std::string& text, const Arguments&, Budget& budget) {
   NXDKIT_TRY(budget.Charge(text.size() * 16));
   std::string out;
@@ -155,7 +155,7 @@ struct TextRow {
   std::string_view name;
   TextMethod method;
   Parameters takes = {};
-  bool keeps_markup = false;  // of a text that is marked as safe
+  bool keeps_markup = false;  // for text that is marked as safe
 };
 constexpr TextRow kTextMethods[] = {
     {"startswith", HasEnd<true>, {1}},
@@ -173,7 +173,7 @@ constexpr TextRow kTextMethods[] = {
     {"format", Format},
 };
 constexpr std::string_view kDictMethods[] = {"items", "keys", "values", "get"};
-// What Python has besides: their names are not those of things that are not there.
+// Python's other methods: their names are not to be taken for missing attributes.
 constexpr std::string_view kOtherDictMethods[] = {"clear",   "copy",       "fromkeys", "pop",
                                                   "popitem", "setdefault", "update"};
 constexpr std::string_view kListMethods[] = {"append", "clear",   "copy",   "count",

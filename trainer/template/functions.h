@@ -1,5 +1,5 @@
-// The functions that every template has, less those that need the renderer, and the methods of
-// texts and dicts. Errors carry no place; the renderer adds it.
+// The functions available in every template, except those that need the renderer, and the methods
+// of texts and dicts. Errors carry no position; the renderer adds it.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,7 @@ Result<Value> FormatTime(const Arguments& arguments, int64_t now);
 Error RaisedError(const Arguments& arguments, Budget& budget);
 
 bool IsMethod(const Value& object, std::string_view name);
-// object.name(arguments). kUnsupported for methods that are not known here, or that would change
-// the object.
+// object.name(arguments). kUnsupported for unknown methods, and those that would change the object.
 Result<Value> CallMethod(const Value& object, std::string_view name, const Arguments& arguments,
                          Budget& budget);
 

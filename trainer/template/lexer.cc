@@ -21,7 +21,7 @@ constexpr std::string_view kOperators[] = {"**", "//", "==", "!=", "<=", ">=", "
 bool IsNameByte(char c) { return c == '_' || IsAlnum(c); }
 bool IsNameStart(char c) { return IsNameByte(c) && !IsDigit(c); }
 
-// Offset after the white space at `offset`.
+// The offset after the white space at `offset`.
 size_t SkipSpace(std::string_view text, size_t offset) {
   while (const size_t bytes = SpaceBytes(text, offset)) offset += bytes;
   return offset;
@@ -88,8 +88,8 @@ struct Lexer {
     return SkipSpace(text, line) == text.size() ? text.substr(0, line) : text;
   }
 
-  // What follows the closing sign of a tag: with '-' all white space goes, else the line end
-  // of blocks and comments (trim_blocks).
+  // Skips after the closing sign of a tag: with '-' all white space, else the line end after blocks
+  // and comments (trim_blocks).
   void AfterTag(char sign, bool trims) {
     const size_t begin = at;
     if (sign == '-')

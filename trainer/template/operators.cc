@@ -68,7 +68,7 @@ Status CheckBytes(size_t bytes) {
   return OverLimit("a text of {} bytes is over the limit of {}", bytes, kMaxTextBytes);
 }
 
-// What markupsafe makes of the other text when one of two is markup.
+// The other text as markupsafe escapes it when one of two is markup.
 std::string Escaped(std::string_view text) {
   constexpr std::string_view kSpecial = "&<>\"'";
   constexpr std::string_view kTexts[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
@@ -138,7 +138,7 @@ Result<bool> Contains(const Value& value, const Value& where, Budget& budget) {
   return false;
 }
 
-// Which of less (-1), equal (0), greater (1); 2 for NaN.
+// Less (-1), equal (0), greater (1); 2 for NaN.
 Result<int> Order(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   if (a.integer() && b.integer())
     return *a.integer() < *b.integer() ? -1 : *a.integer() > *b.integer() ? 1 : 0;
@@ -154,7 +154,7 @@ Result<int> Order(std::string_view op, const Value& a, const Value& b, Budget& b
   return TypeError(op, a, b);
 }
 
-// The element at a place that may count from the end.
+// The element at an index that may count from the end.
 template <typename Sequence>
 const typename Sequence::value_type* At(const Sequence& items, int64_t place) {
   const auto size = static_cast<int64_t>(items.size());
@@ -168,12 +168,12 @@ Result<std::optional<int64_t>> SliceNumber(const Value& value) {
   return Corrupt("a slice by {}", TypeName(value));
 }
 
-// A place in a text that goes to one character after the other, forwards or backwards.
+// A position in a text that moves character by character, forwards or backwards.
 class TextPlace {
  public:
   explicit TextPlace(std::string_view text) : text_(text) {}
 
-  // The character at `index`, which is there.
+  // The character at `index`, which must exist.
   std::string_view Go(size_t index) {
     for (; index_ < index; ++index_) at_ += CharBytes(text_, at_);
     for (; index_ > index; --index_) at_ = CharBegin(text_, at_ - 1);
@@ -183,10 +183,10 @@ class TextPlace {
  private:
   std::string_view text_;
   size_t index_ = 0;
-  size_t at_ = 0;  // the byte at which the character begins
+  size_t at_ = 0;  // where the character begins
 };
 
-// Calls take(index) for what Python's slice takes of `size` elements.
+// Calls take(index) for the elements of Python's slice of `size` elements.
 template <typename Take>
 void TakeSlice(int64_t size, std::optional<int64_t> from, std::optional<int64_t> to, int64_t step,
                Take take) {
@@ -199,7 +199,7 @@ void TakeSlice(int64_t size, std::optional<int64_t> from, std::optional<int64_t>
   const int64_t end = bound(to, step > 0 ? high : low);
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     take(static_cast<size_t>(i));
-    if (step > size || step < -size) break;  // the next one is outside, and may not be a number
+    if (step > size || step < -size) break;  // the next index is out of range, and might overflow
   }
 }
 
@@ -266,7 +266,7 @@ Result<Value> Index(const Value& object, const Value& key, Budget& budget) {
   if (const Dict* dict = object.dict()) {
     const std::optional<Key> wanted = Key::Of(key);
     if (wanted) found = FindKey(*dict, *wanted);
-    // jinja2 looks for an attribute of that name then.
+    // In this case jinja2 looks for an attribute of that name.
     if (found == nullptr && key.text() != nullptr && IsMethod(object, *key.text()))
       return Unsupported("the method '{}' without a call", *key.text());
   } else if (const List* list = object.list(); list != nullptr && key.integer()) {
@@ -316,7 +316,7 @@ Result<List> Iterate(const Value& value, Budget& budget) {
     items = *list;
   } else if (Iterator* iterator = value.iterator()) {
     if (std::exchange(iterator->is_used, true))
-      return Unsupported("an iterator that something has gone through before");
+      return Unsupported("an iterator that was already used");
     items = std::move(iterator->items);
   } else if (const Dict* dict = value.dict()) {
     NXDKIT_TRY(budget.Charge(dict->size() * Budget::kOwnerBytes));

@@ -1,5 +1,5 @@
-// The operators of templates, as Jinja and Python have them. Errors carry no place; the renderer
-// adds it.
+// The operators of templates, with the semantics of Jinja and Python. Errors carry no position; the
+// renderer adds it.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ Result<bool> Compare(std::string_view op, const Value& a, const Value& b, Budget
 
 Result<Value> Attribute(const Value& object, const std::string& name);
 Result<Value> Index(const Value& object, const Value& key, Budget& budget);
-// Parts that are None are as if left out.
+// Parts that are None count as omitted.
 Result<Value> Slice(const Value& object, const Value& from, const Value& to, const Value& step,
                     Budget& budget);
-// The items of a for loop.
+// The items that a for loop visits.
 Result<List> Iterate(const Value& value, Budget& budget);
 // len(value)
 Result<int64_t> Length(const Value& value);

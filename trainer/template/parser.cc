@@ -11,8 +11,8 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-constexpr int kMaxBlockDepth = 60;  // of blocks inside each other
-// Of what a block prints, for its filters: no template can write such a name.
+constexpr int kMaxBlockDepth = 60;  // nesting of blocks
+// The name of a block's output, for its filters: no template can write it.
 constexpr char kBodyName[] = " body";
 
 class TemplateParser {
@@ -25,7 +25,7 @@ class TemplateParser {
  private:
   using Words = std::span<const std::string_view>;
 
-  // Statements up to a tag that begins with one of `ends`; the cursor is at that word then.
+  // Statements up to a tag that begins with one of `ends`; the cursor is then at that word.
   Result<std::vector<Stmt>> Body(Words ends) {
     if (++depth_ > kMaxBlockDepth)
       return cursor_.Fail(Errc::kLimit, cursor_.peek().offset,
@@ -43,7 +43,7 @@ class TemplateParser {
         NXDKIT_ASSIGN(Stmt print, Print(token.offset));
         body.push_back(std::move(print));
       } else {
-        if (AtOneOf(ends)) break;
+        if (IsAtAny(ends)) break;
         NXDKIT_ASSIGN(Stmt statement, Statement());
         body.push_back(std::move(statement));
       }
@@ -52,7 +52,7 @@ class TemplateParser {
     return body;
   }
 
-  // Up to the one end, which is taken; loops around it do not count.
+  // Up to its own end tag, which is taken; enclosing loops do not count inside.
   Result<std::vector<Stmt>> BodyOfItsOwn(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     NXDKIT_ASSIGN(std::vector<Stmt> body, Body({&end, 1}));
@@ -61,7 +61,7 @@ class TemplateParser {
     return body;
   }
 
-  bool AtOneOf(Words words) const {
+  bool IsAtAny(Words words) const {
     return std::ranges::any_of(words, [&](std::string_view word) { return cursor_.IsName(word); });
   }
 
@@ -90,8 +90,8 @@ class TemplateParser {
     return cursor_.Fail(Errc::kUnsupported, offset, fmt::format("the statement '{}'", word));
   }
 
-  // elif chains are flat: each is the only statement of the `otherwise` before it, so they count
-  // as depth; Body's limit holds them.
+  // elif chains are flat in the source, but each is the only statement of the `otherwise` before
+  // it, so they count as depth; Body's limit applies to them.
   Result<Stmt> If(size_t offset) {
     constexpr std::string_view kEnds[] = {"elif", "else", "endif"};
     Stmt statement{StmtKind::kIf, offset};
@@ -206,7 +206,7 @@ class TemplateParser {
     return call;
   }
 
-  // Whether a macro is given what calls it depends on whether it mentions it, anywhere.
+  // A macro gets its caller if it mentions it anywhere.
   Status MacroBody(Stmt& macro, std::string_view end) {
     NXDKIT_TRY(EndTag());
     const size_t begin = cursor_.place();
@@ -252,7 +252,7 @@ class TemplateParser {
 
   TokenCursor cursor_;
   int depth_ = 0;
-  int loops_ = 0;  // around this place
+  int loops_ = 0;  // around this position
 };
 
 }  // namespace

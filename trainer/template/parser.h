@@ -1,4 +1,4 @@
-// From the text of a template to its tree.
+// Parses the text of a template into its tree.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace nxdkit::trainer::jinja {
 
-// `source` has its newlines normalized.
+// `source` must have normalized newlines.
 Result<std::vector<Stmt>> ParseTemplate(std::string_view source, Spaces spaces);
 
 }  // namespace nxdkit::trainer::jinja

@@ -20,7 +20,7 @@ std::string FloatText(double value) {
 
 class Printer {
  public:
-  // `json` nullptr: as str() has it.
+  // `json` nullptr: as str() prints it.
   Printer(const JsonStyle* json, Budget& budget) : json_(json), budget_(budget) {
     if (json == nullptr) return;
     if (json->indent) items_ = ",";
@@ -104,7 +104,7 @@ class Printer {
                        [&](const Value& item) { return Append(item, depth + 1); });
   }
 
-  // JSON's keys are texts; Python's json.dumps() makes them of numbers, bools and None.
+  // JSON's keys are text; Python's json.dumps() converts numbers, bools and None.
   Status AppendKey(const Key& key, int depth) {
     if (key.other == nullptr) return AppendText(key.text, true);
     if (!json_) return Append(*key.other, depth);

@@ -1,4 +1,4 @@
-// Values as text, as Python's str() and json.dumps() have it.
+// Values as text, like Python's str() and json.dumps().
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace nxdkit::trainer::jinja {
 
-// These go through all of a value, as Equal does.
+// These traverse all of a value, like Equal.
 
 // str(value): "None", "True", "['a', 1]". kUnsupported for functions and namespaces.
 Result<std::string> ToText(const Value& value, Budget& budget);
@@ -21,7 +21,7 @@ struct JsonStyle {
   std::string item_separator;  // empty: Python's default for the indent
   std::string key_separator;
 };
-// json.dumps(value). kCorrupt for what JSON cannot say.
+// json.dumps(value). kCorrupt for values that JSON cannot represent.
 Result<std::string> ToJson(const Value& value, const JsonStyle& style, Budget& budget);
 
 }  // namespace nxdkit::trainer::jinja

@@ -12,8 +12,8 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-// The characters whose upper case is several, in order: the rows of Unicode's SpecialCasing.txt
-// without conditions, but for the vowels from 0x1f80 to 0x1faf.
+// The characters whose upper case has several characters, in order: the unconditional rows of
+// Unicode's SpecialCasing.txt, except for the vowels from 0x1f80 to 0x1faf.
 constexpr std::string_view kExpansions =
     "\u00df=SS \u0149=\u02bcN \u01f0=J\u030c \u0390=\u0399\u0308\u0301 \u03b0=\u03a5\u0308\u0301 "
     "\u0587=\u0535\u0552 \u1e96=H\u0331 \u1e97=T\u0308 \u1e98=W\u030a \u1e99=Y\u030a "
@@ -32,10 +32,10 @@ constexpr std::string_view kExpansions =
 constexpr uint32_t kDottedI = 0x130, kSigma = 0x3a3, kFinalSigma = 0x3c2, kIota = 0x399;
 constexpr uint32_t kIotaBelow = 0x345, kApostropheN = 0x149, kCapitalSharpS = 0x1e9e;
 
-// Empty where the upper case is one character.
+// Empty if the upper case is one character.
 std::string UpperExpansion(uint32_t point) {
   std::string upper;
-  if (point >= 0x1f80 && point < 0x1fb0) {  // small and capital eights of three vowels, with iota
+  if (point >= 0x1f80 && point < 0x1fb0) {  // of three vowels with iota, eight small, eight capital
     constexpr uint32_t kCapitals[] = {0x1f08, 0x1f28, 0x1f68};
     AppendUtf8(kCapitals[(point - 0x1f80) / 16] + point % 8, &upper);
     AppendUtf8(kIota, &upper);
@@ -57,7 +57,7 @@ bool IsCased(uint32_t point) {
          utf8proc_category(static_cast<int32_t>(point)) == UTF8PROC_CATEGORY_LT;
 }
 
-// Unicode's Case_Ignorable, less some rare punctuation.
+// Unicode's Case_Ignorable, without some rare punctuation.
 bool IsIgnored(uint32_t point) {
   switch (utf8proc_category(static_cast<int32_t>(point))) {
     case UTF8PROC_CATEGORY_MN:
@@ -71,7 +71,7 @@ bool IsIgnored(uint32_t point) {
   }
 }
 
-// A letter comes before the sigma at `at`, and none after it.
+// A letter precedes the sigma at `at`, and none follows it.
 bool IsFinal(std::string_view text, size_t at) {
   bool follows = false;
   for (size_t before = at; before > 0;) {
@@ -111,7 +111,7 @@ std::string PythonTitle(std::string_view character) {
   return MapEach(character, [](uint32_t point, size_t, std::string* out) {
     const uint32_t title = Simple(utf8proc_totitle, point);
     const std::string upper = UpperExpansion(point);
-    // With an upper case of several, the first of them, then the others as small letters.
+    // With several characters, the first one is upper case, the others are lower case.
     if (upper.empty() || (title != point && title != kCapitalSharpS)) return AppendUtf8(title, out);
     const size_t first = CharBytes(upper, 0);
     *out += upper.substr(0, first);

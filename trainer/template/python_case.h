@@ -1,5 +1,5 @@
-// The cases of texts as Python's str has them, with the characters whose other case is several: the
-// upper case of a sharp s is SS.
+// Case mappings as in Python's str, including characters that map to several: the upper case of a
+// sharp s is SS.
 #pragma once
 
 #include <string>

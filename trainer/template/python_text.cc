@@ -11,7 +11,7 @@
 namespace nxdkit::trainer::jinja {
 namespace {
 
-// str.isprintable(): all but other and separator, and of these the space.
+// str.isprintable(): all categories but Other and Separator, and the space.
 bool IsPrintable(uint32_t point) {
   if (point == ' ') return true;
   switch (utf8proc_category(static_cast<int32_t>(point))) {

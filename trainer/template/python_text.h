@@ -1,4 +1,4 @@
-// Strings as Python writes them, and Python's methods of strings.
+// Python's notation of strings, and Python's methods of strings.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Points {
     bool operator!=(End) const { return !text_.empty(); }
 
    private:
-    std::string_view text_;  // from here on
+    std::string_view text_;  // the remaining text
   };
 
   explicit Points(std::string_view text) : text_(text) {}
@@ -40,10 +40,10 @@ class Points {
   std::string_view text_;
 };
 
-// str.find(), in bytes, from `from` on; npos when it is not there. Linear in the text.
+// str.find(), in bytes, from `from` on; npos if it does not occur. Linear in the text.
 size_t FindText(std::string_view text, std::string_view wanted, size_t from = 0);
 std::string_view StripSpace(std::string_view text, bool left, bool right);
-// str.strip(); `chars` is what is taken off, nullopt for white space. kLimit for very many.
+// str.strip(); `chars` are removed, nullopt for white space. kLimit for very many.
 Result<std::string> Strip(std::string_view text, const std::optional<std::string>& chars, bool left,
                           bool right);
 // str.replace(); `most` < 0 is all.

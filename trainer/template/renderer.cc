@@ -21,18 +21,18 @@ constexpr int kMaxRenderDepth = 400;
 constexpr int kMaxValueDepth = 100;
 constexpr size_t kMaxOutputBytes = size_t{16} << 20;
 constexpr std::string_view kFunctions[] = {"raise_exception", "namespace", "range", "dict"};
-// Functions of Jinja that nobody has needed here; their names must not pass for undefined ones.
+// Functions of Jinja that are not supported; their names must not pass for undefined ones.
 constexpr std::string_view kMissing[] = {"lipsum", "cycler", "joiner", "varargs", "kwargs", "self"};
 
 Value MakeFunction(std::string_view name) {
   return Value(std::make_shared<const Function>(Function{std::string(name)}));
 }
 
-// Names, and the place of the scope around these, in which names are looked for next.
+// Names, and the enclosing scope, in which names are looked up next.
 struct Scope {
   Dict values;
   size_t parent;
-  uint64_t number;  // another one for each scope of a rendering
+  uint64_t number;  // unique for each scope of a rendering
 };
 
 Value LoopVariable(const List& items, size_t i) {
@@ -69,12 +69,12 @@ Status CheckMacroArguments(const Stmt& macro, const Arguments& arguments) {
   return OkStatus();
 }
 
-// The items of a list or dict that a literal makes.
+// Charges for the items of a list or dict literal.
 Status ChargeItems(Budget& budget, size_t items) {
   return budget.Charge(items * Budget::kOwnerBytes);
 }
 
-// One rendering. Not thread-safe. An error ends it: nobody puts scopes, depth and output back then.
+// One rendering. Not thread-safe. An error ends it: scopes, depth and output are not restored then.
 class Renderer {
  public:
   Renderer(std::string_view source, const Dict& variables, std::optional<int64_t> now)
@@ -104,8 +104,8 @@ class Renderer {
   void PushScope() { PushScope(scopes_.size() - 1); }
   void PushScope(size_t parent) { scopes_.push_back({{}, parent, ++last_number_}); }
 
-  // Names are looked for from the innermost scope out: from that of a macro, in the scopes around
-  // where it was made. The outermost has the variables given.
+  // Names are looked up from the innermost scope outwards: in a macro, through the scopes around
+  // its definition. The outermost scope has the given variables.
   Result<const Value*> Look(std::string_view name) {
     for (size_t i = scopes_.size() - 1;; i = scopes_[i].parent) {
       const Dict& scope = scopes_[i].values;
@@ -129,7 +129,7 @@ class Renderer {
     return OkStatus();
   }
 
-  // In the innermost scope.
+  // Sets it in the innermost scope.
   Status Set(const std::string& name, Value value) {
     return Put(scopes_.back().values, name, std::move(value));
   }
@@ -158,7 +158,7 @@ class Renderer {
     return flow;
   }
 
-  // One level further down, and one step; the caller goes up again by --depth_.
+  // One level deeper, and one step; the caller returns by --depth_.
   Status Descend() {
     if (++depth_ > kMaxRenderDepth)
       return OverLimit("the template goes deeper than {} levels", kMaxRenderDepth);
@@ -227,7 +227,7 @@ class Renderer {
     return Print(text);
   }
 
-  // What the body prints, as `name`, through the filters of the statement.
+  // The output of the body, as `name`, through the filters of the statement.
   Result<Value> FilteredBody(const Stmt& statement, const std::string& name) {
     NXDKIT_ASSIGN(std::string body, Captured(statement.body));
     PushScope();
@@ -405,7 +405,7 @@ class Renderer {
     return Value(std::move(dict));
   }
 
-  // a < b < c is a < b and b < c, with b looked at once.
+  // a < b < c is a < b and b < c, with b evaluated once.
   Result<Value> CompareChain(const Expr& expr) {
     NXDKIT_ASSIGN(Value left, Evaluate(*expr.parts[0]));
     for (size_t i = 0; i < expr.names.size(); ++i) {
@@ -465,7 +465,7 @@ class Renderer {
     return OkStatus();
   }
 
-  // `block`, if not nullptr, is the call block around it.
+  // `block`, if not nullptr, is the enclosing call block.
   Result<Value> Call(const Expr& expr, const Stmt* block) {
     const Expr& callee = *expr.parts[0];
     if (callee.kind == ExprKind::kAttribute) {
@@ -539,7 +539,7 @@ class Renderer {
 
   Result<Value> CallMacro(const Function& function, const Arguments& arguments) {
     if (function.scope >= scopes_.size() || scopes_[function.scope].number != function.scope_number)
-      return Unsupported("the macro '{}' outside of the block that made it", function.name);
+      return Unsupported("the macro '{}' outside of the block that defined it", function.name);
     PushScope(function.scope);
     NXDKIT_TRY(BindParameters(*function.macro, arguments));
     NXDKIT_ASSIGN(std::string text, Captured(function.macro->body));

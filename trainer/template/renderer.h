@@ -1,4 +1,4 @@
-// Walks the tree of a template and prints.
+// Walks the tree of a template and prints it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace nxdkit::trainer::jinja {
 
-// `source` is what `body` was made of, for messages. `now` and errors: Template::Render.
+// `source`: the text from which `body` was parsed, for messages. `now` and errors:
+// Template::Render.
 Result<std::string> Render(std::string_view source, const std::vector<Stmt>& body,
                            const Dict& variables, std::optional<int64_t> now);
 

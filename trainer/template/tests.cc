@@ -12,7 +12,7 @@ namespace {
 
 using Plain = bool (*)(const Value& value);
 
-// str(value).islower() and .isupper(): of the letters that have a case, all have this one.
+// str(value).islower() and .isupper(): all letters that have a case have this one.
 Result<bool> HasCase(const Value& value, bool is_lower, Budget& budget) {
   NXDKIT_ASSIGN(const std::string text, ToText(value, budget));
   NXDKIT_TRY(budget.Charge(text.size() * 8));
@@ -20,7 +20,7 @@ Result<bool> HasCase(const Value& value, bool is_lower, Budget& budget) {
   return lower != upper && text == (is_lower ? lower : upper);
 }
 
-// It has a length, and elements by place or key.
+// It has a length, and elements by index or key.
 bool IsSequence(const Value& value) {
   return value.text() != nullptr || (value.list() != nullptr && !value.is_view()) ||
          value.dict() != nullptr || value.undefined() != nullptr;
@@ -48,13 +48,13 @@ constexpr PlainRow kPlain[] = {
     {"boolean", [](const Value& value) { return value.boolean() != nullptr; }},
     {"true", [](const Value& value) { return value.boolean() != nullptr && *value.boolean(); }},
     {"false", [](const Value& value) { return value.boolean() != nullptr && !*value.boolean(); }},
-    {"callable",  // an undefined value says what it is only when it is called
+    {"callable",  // an undefined value reports itself only when it is called
      [](const Value& value) {
        return value.function() != nullptr || value.undefined() != nullptr;
      }},
 };
 
-// Tests that compare, under all their names.
+// Tests that compare, with all their names.
 struct CompareRow {
   std::string_view name;
   std::string_view op;

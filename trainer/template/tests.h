@@ -1,4 +1,4 @@
-// value is test(arguments). Errors carry no place; the renderer adds it.
+// value is test(arguments). Errors carry no position; the renderer adds it.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace nxdkit::trainer::jinja {
 
-// kUnsupported for tests that are not known here.
+// kUnsupported for unknown tests.
 Result<bool> ApplyTest(std::string_view name, const Value& value, const Arguments& arguments,
                        Budget& budget);
 

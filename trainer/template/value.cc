@@ -125,7 +125,7 @@ bool IsTrue(const Value& value) {
   return !value.is_none() && value.undefined() == nullptr;
 }
 
-// By recursion: what makes values bounds their depth.
+// Recursive: the producers of values bound their depth.
 Result<bool> Equal(const Value& a, const Value& b, Budget& budget) {
   NXDKIT_TRY(budget.Charge());
   if (a.integer() && b.integer()) return *a.integer() == *b.integer();

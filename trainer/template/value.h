@@ -1,7 +1,7 @@
-// The values of a template: what Python would have, less what can change. Not parsed JSON, because
-// a template also has undefined values that know their names, namespaces that change in place, and
-// functions; and because values are shared: JSON would be copied at every use of a variable,
-// and [x, x] fifty times over would take 2^50 copies.
+// The values of a template: Python's, except those that can change. Not parsed JSON, because a
+// template also has undefined values that know their names, namespaces that change in place, and
+// functions; and because values are shared: JSON would be copied at every use of a variable, and
+// [x, x] fifty times over would take 2^50 copies.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class Value;
 struct Namespace;
 struct Function;
 struct Iterator;
-// Of a dict: a text, or what else Python hashes of what templates have (numbers, bools, None).
+// A key of a dict: text, or another hashable value that templates have (numbers, bools, None).
 struct Key {
   Key(std::string key) : text(std::move(key)) {}  // NOLINT(explicit)
   Key(const char* key) : text(key) {}             // NOLINT(explicit)
-  // nullopt for what cannot be one.
+  // nullopt for values that cannot be keys.
   static std::optional<Key> Of(const Value& value);
   Value value() const;
 
@@ -38,17 +38,17 @@ struct Key {
 };
 
 using List = std::vector<Value>;
-using Dict = std::vector<std::pair<Key, Value>>;  // in order; few keys, looked up in turn
+using Dict = std::vector<std::pair<Key, Value>>;  // in insertion order; few keys, searched linearly
 
 struct Undefined {
-  std::shared_ptr<const std::string> name;  // of what was not there, for messages
+  std::shared_ptr<const std::string> name;  // of the missing value, for messages
 };
 struct None {};
 
-// What Python tells apart among texts (kMarkup is what |safe makes) and among lists.
+// Distinctions that Python makes among texts (kMarkup is the result of |safe) and among lists.
 enum class Form : uint8_t { kPlain, kMarkup, kTuple, kRange, kKeys, kValues, kItems };
 
-// Cheap to copy; strings, lists and dicts are shared and never change. Thread-safe as such.
+// Cheap to copy; strings, lists and dicts are shared and never change. Thread-safe in that respect.
 class Value {
  public:
   using State =
@@ -71,7 +71,7 @@ class Value {
   static Value MakeUndefined(std::string name);
   static Value MakeIterator(List items);
 
-  // nullptr when it is something else.
+  // nullptr if it is something else.
   const std::string* text() const { return Shared<std::string>(); }
   const List* list() const { return Shared<List>(); }
   const Dict* dict() const { return Shared<Dict>(); }
@@ -94,12 +94,12 @@ class Value {
   bool is_none() const { return std::holds_alternative<None>(state_); }
   const bool* boolean() const { return std::get_if<bool>(&state_); }
   bool is_float() const { return std::holds_alternative<double>(state_); }
-  // Of an int or, as Python has it, a bool.
+  // For an int or, as in Python, a bool.
   std::optional<int64_t> integer() const;
-  // Of an int, bool or float.
+  // For an int, bool or float.
   std::optional<double> number() const;
-  // Levels of lists and dicts inside each other. What makes values keeps this bounded: they are
-  // freed, printed and compared by recursion.
+  // Nesting depth of lists and dicts. The producers of values bound it: values are freed, printed
+  // and compared by recursion.
   int depth() const { return depth_; }
 
  private:
@@ -113,40 +113,40 @@ class Value {
   Form form_ = Form::kPlain;
 };
 
-// What generators and some filters make: it can be gone through once. Belongs to one rendering.
+// The result of generators and some filters: it can be iterated once. Belongs to one rendering.
 struct Iterator {
   List items;
   bool is_used = false;
 };
 
-// What namespace() makes; the only thing that `set` can change. Belongs to one rendering.
+// The result of namespace(); the only thing that `set` can change. Belongs to one rendering.
 struct Namespace {
   Dict values;
 };
 
-// nullptr when the key is not there.
+// nullptr if the key is missing.
 const Value* Find(const Dict& dict, std::string_view key);
 const Value* FindKey(const Dict& dict, const Key& key);
 
 bool IsTrue(const Value& value);
-std::string_view TypeName(const Value& value);  // as Python names it
+std::string_view TypeName(const Value& value);  // Python's name for it
 
-// Bounds what a rendering may do. Not thread-safe; one for each rendering.
+// Limits the resources of a rendering. Not thread-safe; one for each rendering.
 class Budget {
  public:
-  // What an element of a list takes in memory, and one that owns a text or a list of its own.
+  // The memory of a list's element, and of one that owns a text or a list.
   static constexpr size_t kItemBytes = 32;
   static constexpr size_t kOwnerBytes = 160;
-  // One step, and what `bytes` of memory cost, or of text that is gone through. kLimit when used
-  // up: after 1 s or so, and before all that was made is 100 MB.
+  // Charges one step, and the cost of `bytes` of memory, or of text that is traversed. kLimit when
+  // the budget is used up: after about 1 s, and before 100 MB have been created.
   Status Charge(size_t bytes = 0);
 
  private:
   size_t used_ = 0;
 };
 
-// a == b. Goes through all of both, and a value may hold one part many times over: what it costs is
-// charged as it goes, and kLimit when it is more than is left.
+// a == b. Traverses both completely, and a value may contain one part many times: the cost is
+// charged on the way, and kLimit when the budget is exceeded.
 Result<bool> Equal(const Value& a, const Value& b, Budget& budget);
 
 }  // namespace nxdkit::trainer::jinja

@@ -18,7 +18,7 @@ bool EndsWithWord(std::string_view text) {
   return !text.empty() && StartsWithWord(text.substr(CharBegin(text, text.size() - 1)));
 }
 
-// Where the white space before `end` begins, not before `floor`.
+// The beginning of the white space before `end`, not before `floor`.
 size_t SpaceBefore(std::string_view text, size_t floor, size_t end) {
   while (end > floor) {
     const size_t begin = CharBegin(text, end - 1);
@@ -83,8 +83,8 @@ AddedTokenFinder::Found AddedTokenFinder::LongestAt(std::string_view text, size_
 }
 
 void AddedTokenFinder::Split(std::string_view text, std::vector<TextPart>* parts) const {
-  size_t done = 0;       // what is before belongs to a part
-  size_t space_end = 0;  // a run of white space is measured once, however many tokens are in it
+  size_t done = 0;       // everything before belongs to a part
+  size_t space_end = 0;  // a run of white space is measured once, however many tokens it contains
   for (size_t at = 0; at < text.size();) {
     const Found found = begins_[static_cast<uint8_t>(text[at])] ? LongestAt(text, at) : Found{};
     if (found.token == nullptr) {

@@ -1,4 +1,4 @@
-// Tokens that are found in a text before anything else is done to it: "<|im_start|>".
+// Tokens that are found in a text before all other processing: "<|im_start|>".
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace nxdkit::trainer {
 
-constexpr int32_t kCountedId = -1;  // the one that the vocabulary has, or the next one
+constexpr int32_t kCountedId = -1;  // the id in the vocabulary, or the next one
 
 struct AddedToken {
   int32_t id = kCountedId;
   std::string content;
-  bool special = false;      // left out by Decode when asked
-  bool single_word = false;  // only where no letter, digit or '_' touches it
-  bool lstrip = false;       // takes the white space before it along
+  bool special = false;      // left out by Decode on request
+  bool single_word = false;  // only if not adjacent to a letter, digit or '_'
+  bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // and after it
-  bool normalized = false;   // its normalized content is looked for in the normalized text
+  bool normalized = false;   // its normalized content is searched in the normalized text
 };
 
 // A part of a text: one added token, or text between two.
@@ -29,17 +29,17 @@ struct TextPart {
   int32_t id = -1;  // -1: text
 };
 
-// Finds the tokens of one list. At each place the longest one wins, and what it covers is not
-// looked at again. Thread-safe once made.
+// Finds the tokens of one list. At each position the longest one wins, and the text it covers is
+// not searched again. Thread-safe once constructed.
 class AddedTokenFinder {
  public:
-  // `patterns[i]` is what is looked for of `tokens[i]`; both must outlive this. The first of two
-  // equal patterns counts.
+  // `patterns[i]` is the text to search for `tokens[i]`; both must outlive this. The first of two
+  // equal patterns wins.
   AddedTokenFinder(const std::vector<const AddedToken*>& tokens,
                    const std::vector<std::string>& patterns);
 
-  // Appends the parts of `text`, in order; no text part is empty. Where one token strips white
-  // space that another one is made of, both are there, as in the library this follows.
+  // Appends the parts of `text`, in order; no text part is empty. If one token strips white space
+  // that another one consists of, both are found, as in the library this follows.
   void Split(std::string_view text, std::vector<TextPart>* parts) const;
 
  private:

@@ -18,7 +18,7 @@ constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr uint64_t kMostIdsPerToken = 8;
 constexpr uint64_t kIdsForFree = 4096;
 
-// null, absent, and for text the empty one, are what every byte-level tokenizer has.
+// null, absent, and for text empty, are the values of every byte-level tokenizer.
 Status RefuseOption(const Json& model, std::string_view key) {
   const Json* value = JsonFind(model, key);
   if (value == nullptr || *value == "" || (value->is_number() && *value == 0)) return OkStatus();
@@ -40,13 +40,12 @@ Result<std::pair<std::string_view, std::string_view>> PairOf(const Json& merge, 
       .member("model.merges");
 }
 
-// Bytes 0xc0, 0xc1 and from 0xf5 on are in no UTF-8 text.
+// Bytes 0xc0, 0xc1 and from 0xf5 on never occur in UTF-8 text.
 bool IsByteOfUtf8(size_t byte) { return byte < 0xc0 || (byte > 0xc1 && byte < 0xf5); }
 
 constexpr uint32_t kNone = ~uint32_t{0};
 
-// A token of the word, and its living neighbours. One that was merged into its left neighbour is
-// dead.
+// A token of the word, and its live neighbours. A token merged into its left neighbour is dead.
 struct Symbol {
   int32_t id;
   uint32_t before;
@@ -54,7 +53,7 @@ struct Symbol {
 };
 constexpr int32_t kDead = -1;
 
-// Two neighbours that may merge; stale when one of them has changed.
+// Two neighbours that may merge; stale after a change of either.
 struct Candidate {
   Merge merge;
   uint32_t place;  // of the left one
@@ -218,7 +217,7 @@ void Bpe::ForSymbols(std::string_view word, const Add& add) const {
     const auto first = static_cast<uint8_t>(character[0]);
     const int32_t id = first < ascii_ids_.size() ? ascii_ids_[first] : IdOf(character);
     if (id < 0 && HasBytes(character)) {
-      // The library does not end a row of unknown ones here: they come after the bytes.
+      // The library does not end a run of unknown tokens here: they come after the bytes.
       for (const char byte : character) add(byte_ids_[static_cast<uint8_t>(byte)]);
       continue;
     }
@@ -259,7 +258,7 @@ Status Bpe::ReadMerges(const Json& merges) {
   merges_ = std::make_unique<MergeTable>(merges.size());
   uint32_t rank = 0;
   for (const Json& merge : merges) {
-    // The first line of a merges.txt, which old converters took along.
+    // The first line of a merges.txt, which old converters copied.
     if (merge.is_string() && merge.get_ref<const std::string&>().starts_with("#version")) continue;
     NXDKIT_ASSIGN(const auto pair, PairOf(merge, rank));
     NXDKIT_TRY(AddMerge(rank++, pair.first, pair.second));

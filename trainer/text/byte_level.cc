@@ -8,7 +8,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr uint32_t kFirstShifted = 256;  // bytes that do not print are at 256 and after
+constexpr uint32_t kFirstShifted = 256;  // bytes that do not print map to 256 and above
 constexpr uint32_t kLastCharacter = kFirstShifted + 67;
 
 constexpr bool StandsForItself(uint32_t byte) {
@@ -32,7 +32,7 @@ constexpr std::array<int16_t, kLastCharacter + 1> MakeBytes() {
 }
 constexpr std::array<int16_t, kLastCharacter + 1> kBytes = MakeBytes();
 
-// How many bytes at `offset` are the beginning of some code point, at least 1.
+// The number of bytes at `offset` that begin some code point, at least 1.
 size_t BrokenBytes(std::string_view bytes, size_t offset) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
   const uint8_t first = at(offset);

@@ -13,11 +13,11 @@ namespace nxdkit::trainer {
 std::string TokenOfByte(uint8_t byte);
 std::string TokenOfBytes(std::string_view bytes);
 
-// The bytes a token stands for; nullopt when a character of it is not of the alphabet.
+// The bytes of a token; nullopt if a character of it is not in the alphabet.
 std::optional<std::string> BytesOfToken(std::string_view token);
 
-// Text of bytes that may not be UTF-8: every maximal part of a broken sequence becomes one U+FFFD,
-// as the Unicode standard (3.9, best practice) has it, and Rust's from_utf8_lossy.
+// Decodes bytes that may not be UTF-8: every maximal part of a broken sequence becomes one U+FFFD,
+// like the Unicode standard (3.9, best practice) and Rust's from_utf8_lossy.
 std::string Utf8Lossy(std::string_view bytes);
 
 }  // namespace nxdkit::trainer

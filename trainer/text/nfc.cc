@@ -1,5 +1,5 @@
-// utf8proc has the tables. Its own driver exchanges neighbours until marks are in order, which is
-// quadratic on a long run of them; so the steps are done here.
+// utf8proc has the tables. Its own driver swaps neighbours until marks are in order, which is
+// quadratic for a long run of them, so the steps are implemented here.
 #include "trainer/text/nfc.h"
 
 #include <fmt/core.h>
@@ -14,16 +14,16 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr size_t kMostPerPoint = 18;  // of the longest decomposition there is
+constexpr size_t kMostPerPoint = 18;  // length of the longest decomposition
 
 struct Range {
   uint32_t first;
   uint32_t last;
 };
 
-// The library that models' tokenizers were made with has the tables of Unicode 9 (seen with
-// tokenizers 0.23, for all points). What came later and reorders or composes stays where it is
-// there, and nothing moves across it.
+// The library with which models' tokenizers were made has the tables of Unicode 9 (checked with
+// tokenizers 0.23, for all points). Later points that reorder or compose are left alone there, and
+// nothing moves across them.
 constexpr Range kLate[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},
     {0xc3c, 0xc3c},     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},
@@ -35,7 +35,7 @@ constexpr Range kLate[] = {
     {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x16ff0, 0x16ff1},
     {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae}, {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}};
 
-// Points of combining class 0 that compose with the one before them.
+// Points of combining class 0 that compose with the preceding one.
 constexpr Range kSecondStarters[] = {
     {0x9be, 0x9be},     {0x9d7, 0x9d7},     {0xb3e, 0xb3e},     {0xb56, 0xb57},
     {0xbbe, 0xbbe},     {0xbd7, 0xbd7},     {0xcc2, 0xcc2},     {0xcd5, 0xcd6},
@@ -54,7 +54,7 @@ bool IsIn(const Range (&ranges)[kCount], uint32_t point) {
 bool IsLate(uint32_t point) { return IsIn(kLate, point); }
 
 bool IsBelowMarks(std::string_view text) {
-  // 0xcc begins U+0300 and what follows it; below, every code point is as NFC has it.
+  // 0xcc begins U+0300 and later points; all code points below are unchanged by NFC.
   return std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0xcc; });
 }
 
@@ -117,7 +117,7 @@ Status AppendRun(std::string_view text, std::string* out) {
   return OkStatus();
 }
 
-// Whether the point is as NFC has it, whatever stands before it, so that a text may be cut there.
+// Whether NFC leaves the point unchanged after any text, so that a text may be cut there.
 bool StandsAlone(uint32_t point) {
   if (point < 0x300) return true;
   if (IsLate(point)) return false;
@@ -126,7 +126,7 @@ bool StandsAlone(uint32_t point) {
   return property->combining_class == 0 && !decomposes && !IsIn(kSecondStarters, point);
 }
 
-// The end of the points from `at` on that do not stand alone.
+// The end of the sequence of points from `at` on that do not stand alone.
 size_t EndOfCluster(std::string_view text, size_t at) {
   while (at < text.size()) {
     const std::optional<CodePoint> point = DecodeUtf8(text, at);
@@ -136,7 +136,7 @@ size_t EndOfCluster(std::string_view text, size_t at) {
   return at;
 }
 
-// Late points stay where they are, and what is between them is normalized for itself.
+// Late points stay where they are, and the text between them is normalized separately.
 Status AppendCluster(std::string_view text, std::string* out) {
   size_t run = 0;
   for (size_t i = 0; i < text.size();) {
@@ -160,7 +160,7 @@ Result<std::string> ToNfc(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   size_t done = 0;
-  size_t before = 0;  // where the point before this one begins
+  size_t before = 0;  // the beginning of the previous point
   for (size_t i = 0; i < text.size();) {
     if (static_cast<uint8_t>(text[i]) < 0x80) {
       before = i++;

@@ -1,4 +1,4 @@
-// Unicode normalization form C, as the library `tokenizers` has it.
+// Unicode normalization form C, as implemented by the library `tokenizers`.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace nxdkit::trainer {
 
-// `text` must be UTF-8. Linear but for the sorting of marks: what follows one letter costs
-// n log n, however long. kLimit when memory is short.
+// `text` must be UTF-8. Linear except for the sorting of marks: n marks after one letter cost n log
+// n. kLimit when there is too little memory.
 Result<std::string> ToNfc(std::string_view text);
 
 }  // namespace nxdkit::trainer

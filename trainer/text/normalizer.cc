@@ -11,7 +11,7 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr size_t kMaxNormalized = size_t{1} << 31;
-constexpr size_t kMaxReplacement = 256;  // bytes that one place becomes at most
+constexpr size_t kMaxReplacement = 256;  // maximum number of bytes that one match becomes
 
 }  // namespace
 
@@ -76,7 +76,7 @@ Result<std::string> Normalizer::Apply(std::string_view text) const {
   std::string now(text);
   for (const Step& step : steps_) {
     if (now.size() > kMaxNormalized / kMaxReplacement && step.kind == Kind::kReplace)
-      return OverLimit("a text of {} bytes is too long to replace in", now.size());
+      return OverLimit("a text of {} bytes is too long for a replacement", now.size());
     if (step.kind == Kind::kNfc)
       NXDKIT_TRY(ToNfc(now).To(now));
     else if (step.kind == Kind::kReplace)

@@ -1,5 +1,5 @@
-// What is done to a text before it is cut into words.
-// PRIVATE header: it takes parsed JSON; include it from .cc files only.
+// Changes to a text before it is cut into words. PRIVATE header: it uses parsed JSON; include it
+// from .cc files only.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace nxdkit::trainer {
 
-// Thread-safe once made.
+// Thread-safe once loaded.
 class Normalizer {
  public:
   // The value of "normalizer": NFC, Prepend and Replace of a text, each alone or in a Sequence;
-  // nullptr: nothing. kUnsupported for anything else.
+  // nullptr: none. kUnsupported for anything else.
   static Result<Normalizer> FromJson(const Json* json);
 
   bool empty() const { return steps_.empty(); }
-  // Whether what stands first afterwards may not be what stood first: Prepend, and Replace of
-  // anything but one character by something.
+  // Whether the first character may differ afterwards: with Prepend, and Replace of anything but
+  // one character by something.
   bool MovesBeginning() const;
-  // Of UTF-8. kLimit when it grows over 2 GiB.
+  // `text` must be UTF-8. kLimit when it grows over 2 GiB.
   Result<std::string> Apply(std::string_view text) const;
 
  private:
@@ -35,10 +35,10 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// Every `pattern`, from the front, not overlapping; "" is nowhere.
+// Replaces every `pattern`, from the front, not overlapping; "" never matches.
 std::string ReplacedAll(std::string_view text, std::string_view pattern, std::string_view content);
 
-// The "content" of {"pattern": {"String": "..."}, "content": "..."}, and its pattern: of a
+// The "content" of {"pattern": {"String": "..."}, "content": "..."}, and its pattern, in a
 // normalizer or a decoder. kUnsupported for a Regex.
 struct Replacement {
   std::string pattern, content;

@@ -4,7 +4,7 @@
 #include "lib/json/json.h"
 #include "lib/system/folders.h"
 #include "trainer/text/token_settings.h"
-#include "trainer/text/tokenizer_parts.h"
+#include "trainer/text/tokenizer_sections.h"
 
 namespace nxdkit::trainer {
 namespace {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kPreTokenizerKey = "pre_tokenizer";
 constexpr int kMaxDepth = 8;
 
-// Of GPT-2; what ByteLevel splits by when use_regex is set.
+// GPT-2's pattern, by which ByteLevel splits if use_regex is set.
 constexpr std::string_view kByteLevelPattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -87,7 +87,7 @@ std::string_view WithSpace(std::string_view text, std::deque<std::string>* owned
 std::vector<Span> CutAt(const std::vector<Span>& matches, size_t text_bytes, SplitBehavior behavior,
                         bool invert) {
   std::vector<Piece> pieces = PiecesOf(matches, text_bytes, invert);
-  // What merges with the next one is what merges with the previous one, seen from the end.
+  // Merging with the next one is merging with the previous one, seen from the end.
   const bool backwards = behavior == SplitBehavior::kMergedWithNext;
   if (backwards) std::ranges::reverse(pieces);
   std::vector<Span> spans;
@@ -145,7 +145,7 @@ Status PreTokenizer::AddSplit(const Json& json) {
   return OkStatus();
 }
 
-// Characters that Rust calls numeric: Unicode's Nd, Nl and No.
+// Characters that are numeric in Rust: Unicode's Nd, Nl and No.
 Status PreTokenizer::AddDigits(const Json& json) {
   NXDKIT_ASSIGN(const bool individual, JsonBool(json, "individual_digits"));
   NXDKIT_ASSIGN(Regex regex, Regex::Compile("\\p{N}"));
@@ -155,7 +155,7 @@ Status PreTokenizer::AddDigits(const Json& json) {
   return OkStatus();
 }
 
-// What the library's own reader takes: a scheme, or of old files nothing, which is "always".
+// The values that the library accepts: a scheme, or in old files nothing, which means "always".
 Status PreTokenizer::AddMetaspace(const Json& json) {
   Step step;
   NXDKIT_ASSIGN(step.space, JsonString(json, "replacement"));
@@ -187,7 +187,7 @@ Status PreTokenizer::AddMetaspace(const Json& json) {
 Status PreTokenizer::AddByteLevel(const Json& json) {
   byte_level_ = true;
   NXDKIT_ASSIGN(const bool prefix_space, JsonBool(json, "add_prefix_space"));
-  bool use_regex = true;  // older files do not have the key
+  bool use_regex = true;  // older files lack the key
   if (JsonFind(json, "use_regex") != nullptr) NXDKIT_TRY(JsonBool(json, "use_regex").To(use_regex));
   if (!use_regex) {
     last_prefix_space_ = prefix_space;
@@ -203,7 +203,7 @@ bool PreTokenizer::LooksAtBeginning() const {
                              [](const Step& step) { return step.scheme == Scheme::kFirst; });
 }
 
-// A part as the step's pattern sees it.
+// A part in the form in which the step's pattern sees it.
 std::string_view PreTokenizer::Prepared(const Step& step, std::string_view part, bool first,
                                         Words* words) {
   if (step.prefix_space) return WithSpace(part, &words->owned);

@@ -1,5 +1,5 @@
-// Cuts text into words, which the model then takes one by one.
-// PRIVATE header: it takes parsed JSON; include it from .cc files only.
+// Cuts text into words, which the model then encodes one by one. PRIVATE header: it uses parsed
+// JSON; include it from .cc files only.
 #pragma once
 
 #include <deque>
@@ -13,46 +13,46 @@
 
 namespace nxdkit::trainer {
 
-// Words of one text, in order; views of the text, or of `owned` where something was put before or
-// into them.
+// Words of one text, in order; views of the text, or of `owned` if something was added before or
+// inside them.
 struct Words {
   std::vector<std::string_view> list;
   std::deque<std::string> owned;
 };
 
-// What becomes of the places where a pattern matches.
+// The treatment of the matches of a pattern.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// The spans that `text` is cut into, empty ones left out.
+// The spans into which `text` is cut, without empty ones.
 std::vector<Span> CutAt(const std::vector<Span>& matches, size_t text_bytes, SplitBehavior behavior,
                         bool invert);
 
-// Split, Digits and Metaspace, then perhaps ByteLevel: its mapping to characters is left out,
-// because the model works on bytes then. Thread-safe once made.
+// Split, Digits and Metaspace, then possibly ByteLevel: its mapping to characters is omitted,
+// because the model then works on bytes. Thread-safe once loaded.
 class PreTokenizer {
  public:
-  // The value of "pre_tokenizer"; nullptr: a text is one word. kUnsupported for types it does not
-  // know, and for orders of steps other than that.
+  // The value of "pre_tokenizer"; nullptr: a text is one word. kUnsupported for unknown types, and
+  // for another order of steps.
   static Result<PreTokenizer> FromJson(const Json* json);
 
-  // Whether words are bytes for the model; else they are characters.
+  // Whether the model takes words as bytes; otherwise as characters.
   bool byte_level() const { return byte_level_; }
 
-  // Whether the first word of what was given is treated otherwise (Metaspace, "first").
+  // Whether the first word of the input is treated differently (Metaspace, "first").
   bool LooksAtBeginning() const;
 
-  // Appends the words of `text` (UTF-8, must outlive them). `first`: nothing stands before it in
-  // what was given to the tokenizer. kLimit as Regex::FindAll.
+  // Appends the words of `text` (UTF-8, must outlive them). `first`: it is the beginning of the
+  // tokenizer's input. kLimit as Regex::FindAll.
   Status Split(std::string_view text, bool first, Words* words) const;
 
  private:
   enum class Scheme { kNever, kFirst, kAlways };
   struct Step {
-    std::optional<Regex> regex = std::nullopt;  // of none, parts stay whole
+    std::optional<Regex> regex = std::nullopt;  // none: parts stay whole
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
-    bool prefix_space = false;  // before the split, for a part that begins with none
-    std::string space = {};     // Metaspace: what a space becomes, and where one is put before
+    bool prefix_space = false;  // added before the split to a part that begins with none
+    std::string space = {};     // Metaspace: the replacement of a space, also put before some parts
     Scheme scheme = Scheme::kNever;
   };
 
@@ -65,8 +65,8 @@ class PreTokenizer {
                                    Words* words);
 
   std::vector<Step> steps_;
-  bool byte_level_ = false;         // seen: nothing may follow
-  bool last_prefix_space_ = false;  // of a ByteLevel without regex
+  bool byte_level_ = false;         // seen: no other step may follow
+  bool last_prefix_space_ = false;  // with a ByteLevel without regex
 };
 
 }  // namespace nxdkit::trainer

@@ -43,7 +43,7 @@ struct Regex::Compiled {
   Code code;
   MatchContext limits;
 
-  // One search from `from`; the count of pcre2_match, or its error.
+  // One search from `from`; the result of pcre2_match.
   int Search(std::string_view text, size_t from, pcre2_match_data* data) const {
     const int found = pcre2_match(code.get(), Bytes(text), text.size(), from, PCRE2_NO_UTF_CHECK,
                                   data, limits.get());
@@ -77,7 +77,7 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
   if (!compiled->code)
     return Unsupported("regular expression '{}': {} near '{}'", pattern, Reason(reason),
                        translated.substr(offset, 20));
-  // Without a JIT the interpreter does it: slower, and the same.
+  // Without a JIT the interpreter runs it: slower, with the same results.
   static_cast<void>(pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE));
   return Regex(compiled);
 }

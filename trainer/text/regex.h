@@ -1,7 +1,7 @@
-// Regular expressions of tokenizer.json. They are written for Oniguruma in Ruby's syntax; PCRE2
-// runs them here, after a translation that keeps their meaning or refuses them. Oniguruma finds
-// the same words, but has no JIT: it takes three times as long for that, and encoding a text takes
-// 1.7 times as long (Qwen2's pattern, 0.9 MB, Oniguruma 6.9.8 against PCRE2 10.42).
+// The regular expressions of tokenizer.json. They are written for Oniguruma in Ruby's syntax; here
+// PCRE2 runs them, after a translation that preserves their meaning or refuses them. Oniguruma
+// finds the same words, but has no JIT: its matching takes three times as long, and encoding a text
+// takes 1.7 times as long (Qwen2's pattern, 0.9 MB, Oniguruma 6.9.8 against PCRE2 10.42).
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// Thread-safe once made; copies share the compiled pattern.
+// Thread-safe once compiled; copies share the compiled pattern.
 class Regex {
  public:
-  // `pattern` in Oniguruma's syntax. kUnsupported when it cannot be had.
+  // `pattern` in Oniguruma's syntax. kUnsupported when it cannot be translated.
   static Result<Regex> Compile(std::string_view pattern);
 
   // All matches from left to right, none inside another; an empty match right after a match does
@@ -33,7 +33,7 @@ class Regex {
  private:
   struct Compiled;
   explicit Regex(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
-  std::shared_ptr<const Compiled> compiled_;  // shared by the copies, on whatever thread they are
+  std::shared_ptr<const Compiled> compiled_;  // shared by the copies, on any thread
 };
 
 }  // namespace nxdkit::trainer

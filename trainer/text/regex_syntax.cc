@@ -10,7 +10,8 @@ namespace nxdkit::trainer {
 namespace {
 
 constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
-// Outside of a class, Oniguruma's \w takes these of Latin-1 too (seen with 6.9, for all points).
+// Outside of a class, Oniguruma's \w also matches these of Latin-1 (checked with 6.9, for all
+// points).
 constexpr std::string_view kWordAlone = "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 constexpr std::string_view kGroups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"};
 
@@ -159,7 +160,7 @@ class Translator {
     const size_t end = begin + digits + (braces ? 1 : 0);
     const bool whole =
         braces ? digits > 0 && end <= pattern_.size() && pattern_[end - 1] == '}' : digits == most;
-    // Above 7f, \xHH is a byte of an encoding there.
+    // In Oniguruma, \xHH above 7f is a byte of the encoding.
     const bool byte = !braces && !four && whole && pattern_[begin] > '7';
     if (!whole || byte) return Refuse("a number of a character", at_);
     out_ += fmt::format("\\x{{{}}}", pattern_.substr(begin, digits));

@@ -1,6 +1,7 @@
-// PRIVATE to trainer/text. From Oniguruma's Ruby syntax to PCRE2's. What both write alike but mean
-// differently is rewritten where a pattern of a tokenizer could hold it (\s: PCRE2 adds U+180E;
-// \p{Han}: script extensions only there), and refused elsewhere ({n}+: possessive only there).
+// PRIVATE to trainer/text. Translates Oniguruma's Ruby syntax to PCRE2's. Syntax that both share
+// but interpret differently is rewritten where a tokenizer's pattern may contain it (\s: PCRE2 adds
+// U+180E; \p{Han}: script extensions only there), and refused elsewhere ({n}+: possessive only
+// there).
 #pragma once
 
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace nxdkit::trainer {
 
-// The pattern as PCRE2 (UTF and UCP) must have it to mean the same; README.md lists what is known.
-// kUnsupported with the offset of what is not.
+// The pattern in the form that means the same in PCRE2 (UTF and UCP); README.md lists the supported
+// syntax. kUnsupported with the offset of anything else.
 Result<std::string> TranslateOniguruma(std::string_view pattern);
 
 // A pattern that matches `text` and nothing else, for Compile.

@@ -30,7 +30,7 @@ Result<int32_t> CheckId(const Json& value, std::string_view key, const Tokenizer
       .member(key);
 }
 
-// An id, or a list of ids; empty when there is none.
+// An id, or a list of ids; empty if there is none.
 Result<std::vector<int32_t>> Ids(const Json& config, std::string_view key,
                                  const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
@@ -50,7 +50,7 @@ std::string IdText(const std::optional<int32_t>& id) {
   return id ? fmt::format("{} in the tokenizer", *id) : "is not in the tokenizer";
 }
 
-// A token that only tokenizer_config.json has gets the next id, whatever it says there, and one of
+// A token that only tokenizer_config.json has gets the next id, whatever that file says, and one in
 // tokenizer.json keeps its own.
 Status CheckAddedTokens(const Json& config, const Tokenizer& tokenizer) {
   constexpr std::string_view kKey = "added_tokens_decoder";

@@ -1,4 +1,4 @@
-// PRIVATE to trainer/text: parts of tokenizer.json that are one step or a Sequence of them.
+// PRIVATE to trainer/text: parts of tokenizer.json that are one step or a Sequence of steps.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ inline constexpr int kMaxPartsDepth = 8;
 
 struct StepList {
   std::string_view member;              // "decoder"
-  std::string_view list;                // of a Sequence: "decoders"
-  std::vector<std::string_view> types;  // that are known, besides Sequence
+  std::string_view list;                // in a Sequence: "decoders"
+  std::vector<std::string_view> types;  // the known ones, besides Sequence
   std::string_view expected;            // for messages
 };
 

@@ -42,7 +42,7 @@ std::optional<char> ByteOf(std::string_view token) {
   return static_cast<char>(high * 16 + low);
 }
 
-// Bytes in a row are a text when all of them together are UTF-8, else each is a U+FFFD.
+// Consecutive bytes are decoded together if they form UTF-8, otherwise each is a U+FFFD.
 std::vector<std::string> WithoutBytes(const std::vector<std::string>& tokens) {
   std::vector<std::string> out;
   std::string bytes;
@@ -132,10 +132,10 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
   if (byte_levels > 1)
     return Unsupported("ByteLevel {} times, expected once", byte_levels).member(kDecoderKey);
   if (byte_levels + others == 0)
-    return Unsupported("ByteLevel 0 times, and nothing in its place").member(kDecoderKey);
+    return Unsupported("ByteLevel 0 times, and nothing instead").member(kDecoderKey);
   if (byte_levels > 0 && others > 0)
-    return Unsupported("ByteLevel beside other steps").member(kDecoderKey);
-  // The joined token is not in the alphabet where any part of it is not.
+    return Unsupported("ByteLevel together with other steps").member(kDecoderKey);
+  // The joined token is outside the alphabet if any part of it is.
   if (byte_levels > 0 && made.steps_.front().kind == Kind::kFuse)
     return Unsupported("Fuse before ByteLevel").member(kDecoderKey);
   if (byte_levels > 0) made.steps_ = {{Kind::kByteLevel, "", "", 0, 0, false}};
@@ -145,7 +145,7 @@ Result<TokenDecoder> TokenDecoder::FromJson(const Json* json) {
 void TokenDecoder::Apply(const Step& step, std::vector<std::string>* tokens) {
   switch (step.kind) {
     case Kind::kByteLevel:
-      break;  // alone, and done at once
+      break;  // alone, and final
     case Kind::kFuse:
       *tokens = {JoinAll(*tokens)};
       break;

@@ -90,7 +90,7 @@ Status ReadNamed(const Json& json, TokenSettings* settings) {
     if (list == nullptr) continue;
     if (!list->is_structured())
       return Corrupt("found {}, expected a list of tokens", JsonTypeText(*list)).member(key);
-    for (const Json& value : *list) {  // of an object, its values
+    for (const Json& value : *list) {  // the values of an object
       NXDKIT_ASSIGN(AddedToken token, TokenFrom(value, true).member(key));
       settings->further.push_back(std::move(token));
     }
@@ -110,7 +110,7 @@ class Rows {
 
   bool Has(const std::string& content) const { return by_content_.contains(content); }
 
-  // With these flags; what was special stays so.
+  // Puts a token with these flags; a special token stays special.
   void Put(const AddedToken& token) {
     const auto [place, is_new] = by_content_.emplace(token.content, rows_.size());
     if (is_new) rows_.push_back({{"content", token.content}, {"special", false}});
@@ -161,7 +161,7 @@ Result<TokenSettings> ReadTokenSettings(const std::string& folder) {
   settings.has_rows_of_config = decoder != nullptr;
   Json names = settings.config;
   if (decoder == nullptr) {
-    // From before tokenizer_config.json had the tokens; what it says counts more.
+    // From before tokenizer_config.json had the tokens, which takes precedence.
     NXDKIT_ASSIGN(const Json map, ReadObject(folder, "special_tokens_map.json"));
     names.update(map);
   }
@@ -179,7 +179,7 @@ Result<TokenSettings> ReadTokenSettings(const std::string& folder) {
 void ApplyTokenSettings(const TokenSettings& settings, Json* tokenizer) {
   Json& json = (*tokenizer)["added_tokens"];
   if (json.is_null()) json = Json::array();
-  if (!json.is_array()) return;  // who reads it says what is wrong
+  if (!json.is_array()) return;  // its reader reports the fault
   Rows rows(json);
   for (const AddedToken& token : settings.rows)
     settings.has_rows_of_config ? rows.Put(token) : rows.PutIfNew(token);

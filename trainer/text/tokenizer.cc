@@ -15,7 +15,7 @@
 #include "trainer/text/normalizer.h"
 #include "trainer/text/pre_tokenizer.h"
 #include "trainer/text/token_decoder.h"
-#include "trainer/text/tokenizer_parts.h"
+#include "trainer/text/tokenizer_sections.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -27,14 +27,14 @@ struct AddedVocabulary {
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string_view, const AddedToken*> by_content;
   std::unordered_map<int32_t, const AddedToken*> by_id;
-  // What Decode makes of tokens that the normalizer changes, as the library does (0.23): they are
-  // then not left out as special ones either.
+  // The text that Decode gives for tokens that the normalizer changes, as in the library (0.23):
+  // they are then not left out as special tokens either.
   std::unordered_map<int32_t, std::string> normalized;
-  std::unique_ptr<AddedTokenFinder> in_raw;         // in the text as it came
+  std::unique_ptr<AddedTokenFinder> in_raw;         // in the original text
   std::unique_ptr<AddedTokenFinder> in_normalized;  // in the normalized text
 };
 
-// Special tokens go before others, as there: the first of two equal patterns counts.
+// Special tokens go before others, as in the library: the first of two equal patterns wins.
 Result<std::unique_ptr<AddedTokenFinder>> MakeFinder(const std::vector<AddedToken>& all,
                                                      bool normalized,
                                                      const Normalizer& normalizer) {
@@ -51,7 +51,7 @@ Result<std::unique_ptr<AddedTokenFinder>> MakeFinder(const std::vector<AddedToke
   return std::make_unique<AddedTokenFinder>(tokens, patterns);
 }
 
-// An id must mean one thing.
+// An id must have one meaning.
 Status CheckAgainstModel(const AddedToken& token, const Bpe& model) {
   const int32_t model_id = model.IdOf(token.content);
   const std::string* other = model.TokenOf(token.id);
@@ -66,14 +66,14 @@ Status CheckAgainstModel(const AddedToken& token, const Bpe& model) {
       .member("added_tokens");
 }
 
-// The library counts the ids of tokens that the model does not have, in the order of the file, and
-// looks at no other: that is what each would get.
+// The library numbers the tokens that the model does not have in the order of the file, and ignores
+// the ids written there: this computes the ids it assigns.
 class IdCounter {
  public:
   explicit IdCounter(const Bpe& model)
       : model_(model), next_(static_cast<int32_t>(model.vocab_size())) {}
 
-  // Of a token that the model does not have.
+  // The id of a token that the model does not have.
   int32_t next() const { return highest_ >= next_ ? highest_ + 1 : next_; }
   int32_t IdFor(const std::string& content) const {
     const int32_t known = model_.IdOf(content);
@@ -95,7 +95,7 @@ void GiveIds(const Bpe& model, std::vector<AddedToken>& tokens) {
   }
 }
 
-// A file that says something else means one thing there and another here.
+// A file with other ids would have different meanings there and here.
 Status CheckIds(const Bpe& model, const std::vector<AddedToken>& tokens) {
   IdCounter counter(model);
   for (const AddedToken& token : tokens) {
@@ -108,8 +108,8 @@ Status CheckIds(const Bpe& model, const std::vector<AddedToken>& tokens) {
   return OkStatus();
 }
 
-// Where a token takes white space that another one is made of, which then takes white space before
-// it, the library's answer depends on what stands before both, or it fails.
+// If a token strips white space that another token consists of, which itself strips white space
+// before it, the library's result depends on the text before both, or it fails.
 Status CheckStrips(const std::vector<AddedToken>& tokens) {
   const auto taker = std::ranges::find(tokens, true, &AddedToken::rstrip);
   const auto taken = std::ranges::find_if(tokens, [](const AddedToken& token) {
@@ -213,7 +213,7 @@ Result<Tokenizer> TokenizerMaker::FromJson(const Json& json) {
   NXDKIT_ASSIGN(added.tokens, ReadAddedTokens(JsonFind(json, "added_tokens")));
   NXDKIT_ASSIGN(Normalizer normalizer, Normalizer::FromJson(JsonFind(json, "normalizer")));
   NXDKIT_ASSIGN(PreTokenizer pre, PreTokenizer::FromJson(JsonFind(json, "pre_tokenizer")));
-  // The library asks what stood first in the text as it came.
+  // The library looks at the first character of the original text.
   if (pre.LooksAtBeginning() && normalizer.MovesBeginning())
     return Error(
                Errc::kUnsupported,

@@ -1,6 +1,6 @@
-// The tokenizer of a model, from Hugging Face's tokenizer.json: byte-level BPE as Qwen2, Qwen3 and
-// Llama 3 have it. Gives the ids that the library `tokenizers` gives; README.md says what of the
-// file is known. What is not known is refused when the file is opened, never ignored.
+// The tokenizer of a model, from Hugging Face's tokenizer.json: byte-level BPE as used by Qwen2,
+// Qwen3 and Llama 3. It gives the same ids as the library `tokenizers`; README.md lists the
+// supported parts of the file. Anything else is refused when the file is opened, never ignored.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace nxdkit::trainer {
 
-// Thread-safe once made. Move-only.
+// Thread-safe once opened. Move-only.
 class Tokenizer {
  public:
-  // kNotFound, kIo, kCorrupt for a file that is damaged, kUnsupported with the member that is
-  // beyond this program.
+  // kNotFound, kIo, kCorrupt for a damaged file, kUnsupported naming the member that is not
+  // supported.
   static Result<Tokenizer> Open(const std::string& path);
   static Result<Tokenizer> Parse(std::string_view json);
 
@@ -27,19 +27,19 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // With `add_special_tokens` what the post-processor puts around a text (BOS); a chat template has
-  // written it already. Special tokens in `text` are taken as such. kCorrupt with the offset for
-  // text that is not UTF-8, kUnsupported for a byte of it that the vocabulary has no token for,
-  // kLimit for more than 1 GiB.
+  // `add_special_tokens` adds the post-processor's tokens around a text (BOS); a chat template has
+  // already written them. Special tokens in `text` are recognised. kCorrupt with the offset for
+  // text that is not UTF-8, kUnsupported for a byte that has no token in the vocabulary, kLimit for
+  // more than 1 GiB.
   Result<std::vector<int32_t>> Encode(std::string_view text, bool add_special_tokens) const;
 
-  // Ids that no token has are left out. Bytes that are not UTF-8 become U+FFFD.
+  // Unknown ids are left out. Bytes that are not UTF-8 become U+FFFD.
   std::string Decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
 
-  // Whether words are bytes, in GPT-2's alphabet; else they are characters.
+  // Whether words are bytes, in GPT-2's alphabet; otherwise they are characters.
   bool byte_level() const;
 
-  // The token as the file writes it; byte-level characters and all.
+  // The token in the file's notation, with byte-level characters.
   std::optional<int32_t> TokenId(std::string_view token) const;
   std::optional<std::string> Token(int32_t id) const;
   bool IsSpecial(int32_t id) const;

@@ -68,7 +68,7 @@ TEST_F(InheritedConfig, EasyR1sKeysAreOurs) {
   EXPECT_EQ(config.trainer.val_freq, 7);
   EXPECT_EQ(config.trainer.nnodes, 1);
   EXPECT_EQ(config.worker.actor.model.model_path, std::nullopt);
-  EXPECT_EQ(WhyLeft(inherited, "trainer.nnodes"), "of the machines of that run");
+  EXPECT_EQ(WhyLeft(inherited, "trainer.nnodes"), "depends on the machines of that run");
   EXPECT_EQ(WhyLeft(inherited, "trainer.save_checkpoint_path"), "a new run has its own");
   EXPECT_EQ(WhyLeft(inherited, "worker.actor.fsdp.enable_cpu_offload"), "not there");
   EXPECT_THAT(InheritedLines(inherited), Contains("taken  data.max_prompt_length=1024"));

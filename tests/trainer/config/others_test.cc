@@ -77,7 +77,7 @@ TEST(OldNames, TheScheduleWasConstant) {
   ASSERT_EQ(loaded.notes.size(), 1u);
   EXPECT_THAT(loaded.notes[0], HasSubstr("worker.critic.optim.warmup_style"));
   const auto error = ExpectError(Try("worker: {actor: {optim: {warmup_style: cosine}}}"),
-                                 Errc::kUsage, "EasyR1 has no such key today");
+                                 Errc::kUsage, "EasyR1 no longer has this key");
   EXPECT_EQ(
       error->hint(),
       "it had no effect then; say worker.actor.optim.lr_scheduler_type=cosine if you want it");
@@ -126,7 +126,8 @@ TEST(OldNames, WhatWouldChangeTheRunIsRefusedWithWhatToDo) {
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.word);
-    const auto error = ExpectError(Try("", {row.word}), Errc::kUsage, "EasyR1 has no such key");
+    const auto error =
+        ExpectError(Try("", {row.word}), Errc::kUsage, "EasyR1 no longer has this key");
     if (error) {
       EXPECT_THAT(error->hint(), HasSubstr(row.fix));
     }
@@ -197,7 +198,7 @@ TEST(UnknownKeys, ManyAreOneProblem) {
       Errc::kUsage,
       "4 keys are not known: algorithm.contrastive_type, algorithm.incorrect_weighting, "
       "algorithm.aug_patches and 1 more");
-  EXPECT_THAT(error->hint(), HasSubstr("a program made from EasyR1"));
+  EXPECT_THAT(error->hint(), HasSubstr("a program derived from EasyR1"));
 }
 
 TEST(Interpolations, TakeTheValueOfAKey) {

@@ -178,7 +178,7 @@ TEST_F(DatasetTest, TemplateErrorsHaveTheLine) {
 TEST_F(DatasetTest, AnEmptyDataSetIsAnError) {
   ExpectError(Load(""), Errc::kCorrupt, "there are no rows");
   options_.max_prompt_tokens = 3;
-  ExpectError(Load(kShortRow), Errc::kUsage, "no row is left of 1: 1 are longer than 3 tokens");
+  ExpectError(Load(kShortRow), Errc::kUsage, "no row remains of 1: 1 are longer than 3 tokens");
   ExpectError(Dataset::Load(folder_ / "none.jsonl", maker_, options_), Errc::kNotFound,
               "neither a file nor a folder");
   options_.max_prompt_tokens = 0;

@@ -150,7 +150,7 @@ TEST(RowForm, WhatIsNotClearIsRefused) {
       {R"({"messages": [{"role": "assistant", "content": "1"}]})", Errc::kCorrupt,
        "the last message before the answer is of nobody, expected user"},
       {R"({"conversations": [{"from": "tool", "value": "a"}, {"from": "gpt", "value": "b"}]})",
-       Errc::kUnsupported, "a message of \"tool\", expected system, user or assistant"},
+       Errc::kUnsupported, "a message of role \"tool\", expected system, user or assistant"},
       {R"({"conversations": [{"who": "user", "content": "a"}]})", Errc::kCorrupt,
        "expected a message with role and content, or from and value"},
       {R"({"conversations": [{"from": "system", "value": "t"}, {"from": "human", "value": "a"},

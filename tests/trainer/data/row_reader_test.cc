@@ -91,7 +91,7 @@ TEST_F(RowReader, NamesFileAndLine) {
       {"[{\"a\": 1},\n[2]]", "line 2: found an array, expected an object"},
       {"[{\"a\": 1}\n", "line 2: the array does not end"},
       {"[{\"a\": \"x\n", "line 1: JSON"},
-      {"[{\"a\": 1}]\n\n,", "line 3: something follows the array"},
+      {"[{\"a\": 1}]\n\n,", "line 3: there is text after the array"},
   };
   for (const RowFault& fault : faults) {
     SCOPED_TRACE(fault.text);

@@ -65,7 +65,7 @@ TEST(ResolveFiles, AFolderIsAllItsFiles) {
   EXPECT_THAT(*ResolveFiles({folder.path(), "train"}),
               ElementsAre(folder / "a.jsonl", folder / "b.json", folder / "latest.jsonl"));
   ExpectError(ResolveFiles({folder.path(), "test"}), Errc::kNotFound,
-              "nothing is of the split 'test'; there are train: 3 files");
+              "there is no split 'test'; there are train: 3 files");
 }
 
 TEST(ResolveFiles, NamesTellSplits) {
@@ -79,7 +79,7 @@ TEST(ResolveFiles, NamesTellSplits) {
   EXPECT_THAT(*ResolveFiles({folder.path(), "validation"}), ElementsAre(folder / "dev.jsonl"));
   EXPECT_THAT(*ResolveFiles({folder.path(), "hard"}), ElementsAre(folder / "hard.jsonl"));
   ExpectError(ResolveFiles({folder.path(), "easy"}), Errc::kNotFound,
-              "nothing is of the split 'easy'; there are no split: 1 file, test: 1 file, train: 2 "
+              "there is no split 'easy'; there are no split: 1 file, test: 1 file, train: 2 "
               "files, validation: 1 file");
 }
 
@@ -88,7 +88,7 @@ TEST(ResolveFiles, RefusesWhatItCannotRead) {
   ExpectError(ResolveFiles({folder / "none", "train"}), Errc::kNotFound,
               "neither a file nor a folder");
   ExpectError(ResolveFiles({folder.path(), "train"}), Errc::kNotFound,
-              "no data files are there: .jsonl, .json, .parquet, .arrow");
+              "found no data files: .jsonl, .json, .parquet, .arrow");
   WriteText(folder / "train.csv", "");
   const auto error =
       ExpectError(ResolveFiles({folder.path(), "train"}), Errc::kUnsupported, "'csv'");

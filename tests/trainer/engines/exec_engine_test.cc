@@ -151,7 +151,7 @@ TEST_F(ExecEngines, FailuresSayWhatWentWrong) {
   ExpectError(Generate("dies"), Errc::kIo, "exited with 7");
   ExpectError(Generate("words"), Errc::kIo, "not a JSON object: INFO loading");
   ExpectError(Generate("fewer"), Errc::kIo, "1 samples, 2 were asked for");
-  ExpectError(Generate("other"), Errc::kIo, "a request that was not asked");
+  ExpectError(Generate("other"), Errc::kIo, "a request that was not sent");
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ TEST_F(CriticTest, RefusesTwoScores) {
   ASSERT_TRUE(opened.ok());
   const auto error =
       testing_util::ExpectError(MakeCriticModel(*std::move(opened), 1), Errc::kUnsupported,
-                                "2 scores of each token are not built into this trainer: 1 is");
+                                "2 scores per token are not supported by this trainer: 1 is");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "id2label");
 }

@@ -46,9 +46,9 @@ TEST_F(AttemptTest, WhatIsDoneIsMarkedByTheNewestOnly) {
   ASSERT_TRUE(first.Done(40).ok());
   EXPECT_EQ(*ReadSmallFile(run_ + "/DONE", 1000), "{\"attempt\":1,\"step\":40}\n");
   const Attempt second = Claim();
-  ASSERT_TRUE(second.NotDone().ok());
+  ASSERT_TRUE(second.ClearDone().ok());
   EXPECT_EQ(*KindOf(run_ + "/DONE"), PathKind::kMissing);
-  EXPECT_TRUE(second.NotDone().ok());
+  EXPECT_TRUE(second.ClearDone().ok());
   EXPECT_FALSE(first.Done(40).ok());
   EXPECT_EQ(*KindOf(run_ + "/DONE"), PathKind::kMissing);
 }

@@ -68,7 +68,7 @@ TEST(FormatWarning, SpecialTokensAreTakenOutOfWhatIsScored) {
   json["added_tokens"].push_back(testing::AddedTokenJson(262, "<answer>"));
   EXPECT_THAT(Warning("math", "hello", {}, true, json), IsEmpty()) << "it has no such tag";
   EXPECT_THAT(Warning("r1v", "hello", {}, true, json),
-              HasSubstr("<answer> is a special token, which is taken out of what is scored: the "
+              HasSubstr("<answer> is a special token, which is removed before scoring: the "
                         "format of reward r1v is never right"));
   EXPECT_THAT(Warning("r1v", "hello", {}, true, json),
               HasSubstr("worker.reward.skip_special_tokens=false"));

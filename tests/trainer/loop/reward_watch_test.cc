@@ -46,7 +46,7 @@ TEST(RewardWatch, EqualScoresAreToldAfterFiveSteps) {
                                  "responses to each prompt scored the same (0), so that all "
                                  "advantages are 0"));
   EXPECT_THAT(warning, HasSubstr("data.answer_key"));
-  EXPECT_THAT(warning, HasSubstr("or the task is learnt"));
+  EXPECT_THAT(warning, HasSubstr("unless the task is learnt"));
   for (int step = 6; step < 50; ++step) EXPECT_THAT(run.Take({0, 0, 0, 0}), IsEmpty()) << step;
   EXPECT_THAT(run.Take({0, 0, 0, 0}), HasSubstr("in all 50 steps"));
   EXPECT_THAT(run.watch.AtEnd(), IsEmpty()) << "it has been told";

@@ -364,7 +364,7 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   hooks.note = [&](const std::string& line) { notes_.push_back(line); };
   auto result = Train({config, MakeRunPlan(config), hooks}, std::move(parts), "{}");
   ASSERT_FALSE(result.ok());
-  EXPECT_THAT(result.error().hint(), HasSubstr("It was asked: prompt \""));
+  EXPECT_THAT(result.error().hint(), HasSubstr("The sample was: prompt \""));
   EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
   // Logits that are not finite are.
   parts = MakeParts(config, 6);

@@ -49,9 +49,9 @@ TEST(DecoderConfig, NamesWhatTheRotaryEmbeddingLacks) {
               Errc::kCorrupt, "rope type llama3 needs a high_freq_factor");
   ExpectError(parse(Config("linear")), Errc::kCorrupt, "found \"linear\", expected an object");
   ExpectError(parse(Config({{"rope_type", "longrope"}, {"factor", 8}})), Errc::kUnsupported,
-              "rope type longrope is not built into this trainer");
+              "rope type longrope is not supported by this trainer");
   ExpectError(parse(Config({{"full_attention", {{"rope_type", "default"}}}})), Errc::kUnsupported,
-              "a rotary embedding of its own for full_attention is not built");
+              "a separate rotary embedding for full_attention is not supported");
 }
 
 // Found by drawn configurations: each is refused by transformers, or means something else there.
@@ -133,7 +133,7 @@ TEST(DecoderConfig, ALlamaHasNoLayersWithWindows) {
   EXPECT_TRUE(ParseDecoderConfig(config.dump(), "config.json").ok());
   config["layer_types"] = {"sliding_attention", "full_attention"};
   const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
-                                 Errc::kUnsupported, "\"sliding_attention\" is not built");
+                                 Errc::kUnsupported, "\"sliding_attention\" is not supported");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->member(), "layer_types");
 }
@@ -169,7 +169,7 @@ TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {
     Json config = Config(nullptr);
     config[key] = nullptr;
     const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
-                                   Errc::kUnsupported, "null is not built into this trainer");
+                                   Errc::kUnsupported, "null is not supported by this trainer");
     ASSERT_TRUE(error);
     EXPECT_EQ(error->member(), key);
   }
@@ -181,7 +181,7 @@ TEST(DecoderConfig, RefusesAModelThatIsNotCausal) {
     Json config = Config(nullptr);
     config["is_causal"] = value;
     const auto error = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
-                                   Errc::kUnsupported, value.dump() + " is not built");
+                                   Errc::kUnsupported, value.dump() + " is not supported");
     ASSERT_TRUE(error);
     EXPECT_EQ(error->member(), "is_causal");
   }
@@ -222,7 +222,7 @@ TEST(DecoderConfig, RefusesKeysThatItDoesNotKnow) {
   };
   for (const Json& value : {Json(2.0), Json(true), Json("on"), Json::array({1})}) {
     const auto refused = ExpectError(parse("logit_scale", value), Errc::kUnsupported,
-                                     "this trainer does not know what");
+                                     "this trainer does not know the effect");
     ASSERT_TRUE(refused);
     EXPECT_EQ(refused->member(), "logit_scale");
   }
@@ -253,18 +253,19 @@ TEST(DecoderConfig, ReadsTheWindowsOfQwen) {
   EXPECT_THAT(windows(), ElementsAre(5, 0)) << "layer_types win";
   config["use_sliding_window"] = false;
   ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kCorrupt,
-              "layer 0 slides, and there is no sliding_window in use");
+              "layer 0 slides, but no sliding_window is in use");
   config["layer_types"] = {"chunked_attention", "full_attention"};
   ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kUnsupported,
-              "\"chunked_attention\" is not built into this trainer");
+              "\"chunked_attention\" is not supported by this trainer");
 }
 
 // transformers turns half of each head then, where this trainer would turn all of it.
 TEST(DecoderConfig, RefusesToTurnAPartOfEachHead) {
   Json config = Config({{"rope_type", "linear"}, {"factor", 2}});
   config["partial_rotary_factor"] = 0.5;
-  const auto refused = ExpectError(ParseDecoderConfig(config.dump(), "config.json"),
-                                   Errc::kUnsupported, "0.5 is not built into this trainer: 1 is");
+  const auto refused =
+      ExpectError(ParseDecoderConfig(config.dump(), "config.json"), Errc::kUnsupported,
+                  "0.5 is not supported by this trainer: 1 is");
   EXPECT_EQ(refused->member(), "partial_rotary_factor");
 }
 

@@ -169,7 +169,7 @@ TEST(DecoderConfig, RefusesMoreThanOneScore) {
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.error().code(), Errc::kUnsupported);
   EXPECT_EQ(config.error().member(), "id2label");
-  EXPECT_THAT(config.error().message(), HasSubstr("2 scores of each token are not built"));
+  EXPECT_THAT(config.error().message(), HasSubstr("2 scores per token are not supported"));
 }
 
 TEST(ParamTable, RefusesWhatDoesNotDivide) {

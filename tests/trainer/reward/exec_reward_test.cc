@@ -145,7 +145,7 @@ TEST_F(ExecReward, NobodyReadsAndNoSignalComes) {
 TEST_F(ExecReward, TakesTooLong) {
   Make("IFS= read -r line\necho '{\"overall\": 1}'\necho waiting >&2\nsleep 1000\n", 2);
   ExpectError(2, Errc::kLimit, "",
-              "the reward program gave 1 of 2 answers within 2 seconds, and was ended");
+              "the reward program gave 1 of 2 answers within 2 seconds, and was killed");
 }
 
 TEST_F(ExecReward, BadAnswersNameTheSample) {

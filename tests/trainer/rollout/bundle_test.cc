@@ -89,7 +89,7 @@ TEST(EngineBundle, DtypesThatAreNotBuiltInAreRefused) {
   const RolloutLab lab(TinyLlama());
   const Error error = Refusal({.bundle = lab.Bundle({.dtype = Dtype::kF16})});
   EXPECT_EQ(error.code(), Errc::kUnsupported);
-  EXPECT_THAT(error.message(), HasSubstr("float16 is not built into this engine"));
+  EXPECT_THAT(error.message(), HasSubstr("float16 is not supported by this engine"));
 }
 
 TEST(EngineBundle, SequencesLongerThanTheModelsPositionsAreRefused) {

@@ -231,7 +231,7 @@ const Fault kFaults[] = {
      kUnsupported, "decoder", "Fuse before ByteLevel"},
     {"DecoderMix", R"([{"op":"replace","path":"/decoder","value":{"type":"Sequence","decoders":
         [{"type":"ByteLevel"},{"type":"ByteFallback"}]}}])",
-     kUnsupported, "decoder", "ByteLevel beside other steps"},
+     kUnsupported, "decoder", "ByteLevel together with other steps"},
     {"Behavior",
      R"([{"op":"replace","path":"/pre_tokenizer/pretokenizers/0/behavior","value":"Odd"}])",
      kUnsupported, "pre_tokenizer", "behavior 'Odd'"},

@@ -1,7 +1,7 @@
-"""A worker extension for CPU test servers of vLLM 0.32: the weight checker then sees what was loaded.
+"""A worker extension for CPU test servers of vLLM 0.32: the weight checker then sees the weights as loaded.
 
-CPU kernels pack linear weights and reorder experts once they are loaded. Here linear layers keep to torch's own product,
-which packs nothing, and of experts a copy is kept from before. vLLM imports this in each worker before it builds the model:
+CPU kernels pack linear weights and reorder experts once they are loaded. Here linear layers use torch's own product,
+which packs nothing, and a copy of the experts is kept first. vLLM imports this in each worker before it builds the model:
   PYTHONPATH=trainer/configs/engines vllm serve ... --worker-extension-cls shown_weights.Extension
 """
 
@@ -37,4 +37,4 @@ checker._weights = weights_as_loaded
 
 
 class Extension:
-    """Nothing is added to the worker; what counts is that this module is imported in it."""
+    """Adds nothing to the worker; its purpose is the import of this module there."""

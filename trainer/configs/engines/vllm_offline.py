@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""worker.rollout.engine: exec by vLLM's offline LLM class, where there is no server to talk to (vLLM Neuron).
+"""worker.rollout.engine: exec with vLLM's offline LLM class, for engines without a server (vLLM Neuron).
 
   worker.rollout.engine=exec worker.rollout.command="python3 vllm_offline.py --max-num-seqs 16"
-Words after the name are arguments of LLM (--max-num-seqs 16: max_num_seqs=16). The protocol is in trainer/engines/README.md.
+The options are arguments of LLM (--max-num-seqs 16: max_num_seqs=16). trainer/engines/README.md describes the protocol.
 
-vLLM Neuron is started anew for new weights, with its compile cache (VLLM_CACHE_ROOT) as it is, and shows digests by
-neuron_weights.py beside this file (worker.rollout.engine_layout=vllm-neuron). --reload-in-place 1 is an EXPERIMENT:
+vLLM Neuron is restarted for new weights, keeping its compile cache (VLLM_CACHE_ROOT), and reports digests through
+neuron_weights.py next to this file (worker.rollout.engine_layout=vllm-neuron). --reload-in-place 1 is an EXPERIMENT:
 parameters are overwritten behind the compiled graphs; whether the runtime then computes with them is not known.
 """
 
@@ -32,7 +32,7 @@ def make(asked):
 
 
 class Engine:
-    """An LLM, and how long the parts of the last reload took, by the names of trainer/engines/README.md."""
+    """An LLM, and the times of the parts of the last reload, by the names of trainer/engines/README.md."""
 
     def __init__(self):
         self.llm, self.seconds, self.note = None, {}, ""
@@ -44,7 +44,7 @@ class Engine:
         return result
 
     def reload(self, asked):
-        """In place where the engine can, else it is made anew; what it holds then is proved by the digests."""
+        """Reloads in place if the engine can, else starts a new one; the digests prove the result."""
         self.seconds, self.note = {}, ""
         if self.llm is None or not self.reloaded_in_place(asked["model"]):
             if self.llm is not None:
@@ -102,9 +102,9 @@ class Engine:
 
 def main():
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever prints goes to the log: standard output is the protocol's
+    os.dup2(2, 1)  # prints go to the log: standard output is for the protocol
     here = os.path.dirname(os.path.abspath(__file__))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))  # of vLLM's processes
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))  # for vLLM's processes
     engine = Engine()
     for line in sys.stdin:
         asked = json.loads(line)

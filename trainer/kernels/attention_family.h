@@ -1,5 +1,6 @@
-// PRIVATE to trainer/kernels: what the two directions of attention share. A task is a sequence with
-// those that continue it (a family), and one key head: different tasks write disjoint memory.
+// PRIVATE to trainer/kernels: code shared by attention's forward and backward passes. A task is a
+// sequence together with those that continue it (a family), and one key head: different tasks write
+// disjoint memory.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,8 @@ struct Member {
   int64_t start = 0;  // token
   int64_t tokens = 0;
   int64_t column = 0;
-  // What the parent adds to each row of scores, left of the own columns: 0 for the parent itself.
+  // The columns that the parent adds to each row of scores, left of the own columns: 0 for the
+  // parent itself.
   int64_t prefix = 0;
   int64_t prefix_columns() const { return RoundUp(prefix, kPanel); }
 };
@@ -36,7 +38,7 @@ struct Seen {
     prefix_from = std::min(hidden, prefix);
     own_from += hidden - prefix_from;
   }
-  // body(from, to) for the ranges of what is not seen, before column `end`.
+  // Calls body(from, to) for the ranges that are not seen, before column `end`.
   template <typename Body>
   void ForHidden(int64_t end, const Body& body) const {
     body(0, prefix_from);
@@ -58,7 +60,7 @@ struct Family {
 
 std::vector<Family> Families(const Sequences& sequences);
 
-// Arrays in one thread's memory, one after another on cache lines. The first round only counts.
+// Arrays in one thread's memory, one after another on cache lines. The first pass only counts.
 class Arena {
  public:
   explicit Arena(std::byte* memory) : memory_(memory) {}
@@ -70,7 +72,7 @@ class Arena {
   }
   int64_t used() const { return used_; }
 
-  // make(arena) over memory of `scratch` that is large enough.
+  // Calls make(arena) with memory of `scratch` that is large enough.
   template <typename Make>
   static auto Fill(std::vector<std::byte>& scratch, const Make& make) {
     Arena count(nullptr);
@@ -89,7 +91,7 @@ class Arena {
   int64_t used_ = 0;
 };
 
-// `count` values as elements of a product.
+// Converts `count` values to elements of a product.
 void ToElements(const float* from, int64_t count, float* to);
 void ToElements(const float* from, int64_t count, uint16_t* to);
 
@@ -99,7 +101,7 @@ struct KeyPanels {
   using Element = typename Type::Element;
   Element* across = nullptr;  // [panel of 64 columns]: b [D, columns]
   Element* down = nullptr;    // [panel of 64 of D]: b [columns, D]
-  Element* rows = nullptr;    // [columns, depth], while they are made
+  Element* rows = nullptr;    // [columns, depth], during construction
   int64_t columns = 0;
   int64_t width = 0;
   int64_t depth() const { return RoundUp(width, Type::kStep); }
@@ -142,7 +144,7 @@ struct KeyPanels {
               stride, false);
   }
 
-  // out [rows, wide] = weights [rows, columns] b, of the same columns.
+  // out [rows, wide] = weights [rows, columns] b, for the same columns.
   void Mix(const Member& member, int64_t rows_of_a, const Element* weights, int64_t stride,
            int64_t visible, float* out) const {
     const Element* own = weights + member.prefix_columns();
@@ -157,7 +159,7 @@ struct KeyPanels {
   }
 };
 
-// body(family, key head, this thread's memory) for all of them.
+// Calls body(family, key head, this thread's memory) for all of them.
 template <typename Body>
 void ForEachTask(const AttentionShape& shape, const Sequences& sequences, AttentionScratch& scratch,
                  const Body& body) {

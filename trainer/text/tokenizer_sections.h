@@ -1,5 +1,5 @@
-// The parts of tokenizer.json that stand around the others: added tokens, post-processor.
-// PRIVATE header: it takes parsed JSON; include it from .cc files only.
+// Parts of tokenizer.json outside the main steps: added tokens, post-processor. PRIVATE header: it
+// uses parsed JSON; include it from .cc files only.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace nxdkit::trainer {
 
-// The value of "added_tokens"; null is none.
+// The value of "added_tokens"; null means none.
 Result<std::vector<AddedToken>> ReadAddedTokens(const Json* json);
 
-// What a post-processor puts before and after the ids of a single text.
+// The ids that a post-processor puts before and after those of a single text.
 struct Surroundings {
   std::vector<int32_t> before;
   std::vector<int32_t> after;
 };
 Result<Surroundings> ReadPostProcessor(const Json* json);
 
-// Tokenizer::Parse, of what has been parsed.
+// Tokenizer::Parse for parsed JSON.
 class TokenizerMaker {
  public:
   static Result<Tokenizer> FromJson(const Json& json);

@@ -1,4 +1,4 @@
-// The parts of a run that the training loop is given.
+// The parts of a run, as given to the training loop.
 #pragma once
 
 #include <cstdint>
@@ -32,16 +32,16 @@ class PromptFeed {
   virtual ~PromptFeed() = default;
   virtual Result<std::vector<Prompt>> Next(int64_t count) = 0;
   virtual std::string Position() const = 0;  // JSON
-  virtual std::string Place() const = 0;     // the same for people: "epoch 1, row 96 of 1000"
+  virtual std::string Place() const = 0;     // for people: "epoch 1, row 96 of 1000"
   virtual Status Seek(const std::string& position) = 0;
 };
 
-// As Reward::Score. `bad` is set to the sample that an error is about, if it is about one.
+// As Reward::Score. `bad` is set to the sample that an error is about, if there is one.
 using Scorer = std::function<Result<std::vector<Scores>>(std::span<const RewardSample> samples,
                                                          std::optional<size_t>& bad)>;
 
-// The questions of a run, and how its answers end, are read and judged: the loop knows nothing of
-// files of data, tokenizers and programs that score.
+// The reading and judging of a run's prompts and responses: the loop knows nothing of data files,
+// tokenizers and scoring programs.
 struct RunData {
   std::unique_ptr<PromptFeed> train;
   std::vector<Prompt> validation;
@@ -51,26 +51,27 @@ struct RunData {
   std::function<std::string(std::span<const int32_t>)> decode;
 };
 
-// The models of a run: what it begins with, and what it trains.
+// The models of a run: the initial one, and those that are trained.
 struct RunModels {
   std::unique_ptr<const DecoderConfig> config;
   artifact::BoundArtifact base;  // the model that the run begins with
   std::unique_ptr<MeshModel> actor;
   std::unique_ptr<MeshModel> reference;  // nullptr: no KL
-  // The model that the critic begins with, and the critic; nullptr: the advantages need none.
+  // The critic's initial model, and the critic; nullptr: the advantages need none.
   std::unique_ptr<const CriticModel> critic_model;
   std::unique_ptr<MeshModel> critic;
 };
 
-// The books of a run: whose it is, how long it is, and what its checkpoints say beside the weights.
+// The records of a run: its lock and attempt, its length, and the state that its checkpoints store
+// next to the weights.
 struct RunRecord {
-  bool continues = false;          // from a checkpoint of its own
+  bool continues = false;          // from one of its own checkpoints
   int64_t continues_from = 0;      // its step
-  std::optional<FolderLock> lock;  // of the run's folder
-  std::optional<Attempt> attempt;  // at the run; nullopt: nobody else can be at it
+  std::optional<FolderLock> lock;  // on the run's folder
+  std::optional<Attempt> attempt;  // of the run; nullopt: no other process can run it
   int64_t training_steps = 0;
   TextFiles text_files;
-  std::string template_date;  // that the chat template prints; "" where it prints none
+  std::string template_date;  // printed by the chat template; "" if it prints none
 };
 
 }  // namespace nxdkit::trainer

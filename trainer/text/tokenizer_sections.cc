@@ -1,4 +1,4 @@
-#include "trainer/text/tokenizer_parts.h"
+#include "trainer/text/tokenizer_sections.h"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-constexpr size_t kMaxContentBytes = 1024;  // looking for a token costs its length at every place
+constexpr size_t kMaxContentBytes = 1024;                // a search compares it at every position
 constexpr size_t kMaxAllContentBytes = size_t{4} << 20;  // each byte is a node of a tree
 constexpr int64_t kMaxId = (int64_t{1} << 24) - 1;
 
