@@ -98,7 +98,7 @@ void AddOptions(OptionTable& table, Args& args) {
 artifact::InputHints HintsFor(const Args& args) {
   artifact::InputHints hints = HintsOf(args.layout);
   if (args.base != "") hints.Set("base", args.base);
-  // What is recorded, and an engine's layout, cannot do without.
+  // A manifest and an engine's layout need the configuration.
   hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;
 }
@@ -149,7 +149,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   if (args.manifest) json["manifest"] = *args.manifest;
   if (args.sign) json["signature"] = *args.manifest + ops::kSignatureSuffix;
   if (args.check) json["checked"] = *args.check;
-  // A signature that is wrong: nothing was read.
+  // With a wrong signature nothing was read.
   if (report.findings.empty() || report.findings.front().check != "signature") {
     json["kind"] = report.kind->name;
     json["model_type"] = report.model_type;
@@ -170,7 +170,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   }
   json["checks"] = report.checks;
   json["findings"] = FindingsJson(report.findings);
-  for (Json& finding : json["findings"]) finding.erase("tensor");  // a tensor is a parameter here
+  for (Json& finding : json["findings"]) finding.erase("tensor");  // here a tensor is a parameter
   return json;
 }
 
@@ -183,7 +183,7 @@ Result<ops::EngineSource> PlainSource(const Args& args, const ToolContext& conte
   return source;
 }
 
-// The artifact that is digested, as an engine of these sizes holds it.
+// The artifact to digest, as an engine of these sizes holds it.
 Result<ops::EngineSource> SourceFor(const Args& args, const Runner& runner,
                                     const ToolContext& context) {
   NXDKIT_ASSIGN(ops::EngineSource source, PlainSource(args, context));

@@ -1,4 +1,4 @@
-// ckpt-inspect: what an artifact is, and what is in it.
+// ckpt-inspect: shows the kind and the contents of an artifact.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -66,12 +66,12 @@ using ops::TensorPlace;
 
 struct Column {
   const char* heading;
-  bool right;  // numbers
+  bool right;  // numbers are aligned right
 };
 
 using Row = std::vector<std::string>;
 
-// Columns on a terminal: code points, as far as that tells.
+// Columns on a terminal, counted as code points.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -121,7 +121,7 @@ Json StatisticsJson(const std::optional<ops::TensorStatistics>& statistics) {
           {"zeros", statistics->zeros}};
 }
 
-// Statistics of the listed tensors, parallel to them; empty when not asked for.
+// Statistics of the listed tensors, parallel to them; empty when not requested.
 using ListedStatistics = std::vector<std::optional<ops::TensorStatistics>>;
 
 // An aligned table of the listed tensors with a heading; "" for none.

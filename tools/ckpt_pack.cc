@@ -1,4 +1,4 @@
-// ckpt-pack: an artifact as one archive, and back.
+// ckpt-pack: packs an artifact into one archive, and unpacks it.
 #include <fmt/core.h>
 
 #include "formats/nxd/tensor_files.h"
@@ -62,14 +62,14 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
-// Neither the input, nor a folder around it, nor a part of it may be replaced by the output.
+// The output may not replace the input, a folder around it, or a part of it.
 Status CheckOutput(const Args& args) {
   if (args.output == tar::kStream || args.input == tar::kStream) return OkStatus();
   NXDKIT_TRY(CheckPlaces(args.output, {args.input}));
   return args.unpack ? OkStatus() : CheckNotAPart(args.output, args.input);
 }
 
-// A file of torch_xla's serialization is nothing without the folder beside it.
+// A file of torch_xla's serialization is useless without the folder next to it.
 Status CheckIsWhole(const std::string& input) {
   const std::string tensors = input + nxd::kTensorFolder;
   NXDKIT_ASSIGN(const bool is_file, IsFile(input));

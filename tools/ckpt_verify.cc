@@ -1,4 +1,4 @@
-// ckpt-verify: is an artifact right, by itself and against another.
+// ckpt-verify: checks an artifact by itself and against another.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -116,7 +116,8 @@ void AddOptions(OptionTable& table, Args& args) {
   AddKindOptions(table, args.weights_layout, OfReader({"weights"}), "Layout of CKPT", "weights-");
 }
 
-// Of a Hugging Face folder --weights names those that are verified, not others that are to run.
+// Whether --weights selects the weights to verify, as it does with a Hugging Face folder. With a
+// bundle it names other weights that are to run in it.
 bool NamesOwnWeights(const Args& args) {
   if (!args.weights || args.weights_from) return false;
   if (KindForHint(args.path) != PathKind::kFolder) return false;
@@ -144,7 +145,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const ToolContext& context,
   return ops::JudgeFitness(request);
 }
 
-// Layout options of what is not there.
+// Refuses layout options for a side that is not read.
 Status CheckSides(const Args& args) {
   const bool judges = args.weights && !NamesOwnWeights(args);
   struct Side {
@@ -231,7 +232,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
                       context.poll()};
   const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
-  // Both questions have one time, and the second one what is left of it.
+  // The time limit covers both questions.
   server.seconds = std::max(0.1, server.seconds - watch.Seconds());
   NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
@@ -284,7 +285,7 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   return ops::Verify(request);
 }
 
-// Null of what no optimum-neuron is to load.
+// Null for a bundle that is not meant for optimum-neuron.
 Json LoaderJson(const ops::VerifyReport& report) {
   if (report.stamp.optimum.empty()) return Json();
   Json installations = Json::array();

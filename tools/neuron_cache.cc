@@ -1,5 +1,5 @@
-// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in
-// it, and bringing entries from one to another.
+// neuron-cache: lists and verifies a compile cache, compiles what it lacks, makes room in it, and
+// moves entries between caches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ constexpr int kMaxDays = 36500;
 constexpr int kMostRetries = 100;
 constexpr int kMostSeconds = 7 * 24 * 3600;
 
-// Words of neuron_parallel_compile --command.
+// The names that neuron_parallel_compile --command takes.
 struct OldWord {
   std::string_view theirs;
   std::string_view ours;

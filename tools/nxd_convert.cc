@@ -1,4 +1,4 @@
-// nxd-convert: any artifact to any other.
+// nxd-convert: converts any artifact to any other.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct DeltaArgs {
   std::optional<std::string> apply;
 };
 
-// What a command line says of formats and places.
+// The formats and places on a command line.
 struct Ends {
   std::string from;
   std::string to;
@@ -39,7 +39,7 @@ struct Ends {
   std::string output;
 };
 
-// Of training: to and from torch distributed checkpoints.
+// Options of the training state, to and from torch distributed checkpoints.
 struct StateArgs {
   std::optional<bool> optimizer;
   std::optional<int> dp;
@@ -99,7 +99,7 @@ const ToolInfo kInfo = {
           "a model of each step of a run that is going on"}},
 };
 
-// Waits until somebody stops it: a run may be over, and nobody say so.
+// How long to wait for another step: a run may have ended without a sign.
 constexpr int kIdleSeconds = 3600;
 constexpr int kSettleSeconds = 30;
 
@@ -214,7 +214,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
   return json;
 }
 
-// A delta is small; what was compared for it counts.
+// A delta is small; the bytes compared for it count.
 uint64_t WorkBytes(const ops::ConvertReport& report) {
   return std::max(report.output_bytes, report.delta ? report.delta->dense_bytes : 0);
 }
@@ -266,7 +266,7 @@ Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
 //   --delta-from PREV INPUT OUTPUT    is --to delta --base PREV INPUT OUTPUT
 //   --apply DELTA BASE OUTPUT         is --from delta --base BASE DELTA OUTPUT
 //   --apply DELTA --into BUNDLE       is --from delta --to rollout --into DELTA BUNDLE
-// kUsage where they meet another word on the same thing.
+// kUsage where another option contradicts them.
 Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
   if (args.delta_from && args.apply)
     return BadUsage("--delta-from makes a delta, --apply uses one: give one of them");
@@ -275,7 +275,7 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
   return OkStatus();
 }
 
-// Base and coding; kUsage where they have nothing to say.
+// Stores base and coding; kUsage where they do not apply.
 Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& context,
                  ops::ConvertRequest& request) {
   const bool to_delta = request.to == &kinds::kDelta;
@@ -294,7 +294,7 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& con
   return OkStatus();
 }
 
-// What the table cannot ask for, because the short forms for deltas imply it.
+// Checks that the option table cannot make, because the short forms for deltas imply the values.
 Status CheckEnds(const Ends& ends) {
   const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
                                                                   {"OUTPUT", ends.output}};
@@ -303,7 +303,8 @@ Status CheckEnds(const Ends& ends) {
   return OkStatus();
 }
 
-// What --from says, else what INPUT is by its files. An adapter has the format of its model.
+// The format from --from, else recognised from the files of INPUT. An adapter has the format of its
+// model.
 Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context,
                                     const Looker& look) {
   if (!ends.from.empty()) return kinds::KindFromName(ends.from);
@@ -316,7 +317,7 @@ Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context
   return kind;
 }
 
-// Formats that training goes on from hold its state, and it goes with the weights between them.
+// Formats for resuming training hold its state, which is carried along with the weights.
 Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   using kinds::StateForm;
   const StateForm from = request.from->state;
@@ -346,7 +347,7 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   return OkStatus();
 }
 
-// One conversion, between these ends.
+// One conversion between these ends.
 Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolContext& context) {
   ops::ConvertRequest request;
   DeltaArgs delta = args.delta;
@@ -369,12 +370,12 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolCon
   if (args.into) request.place = ops::Slot{args.label};
   if (args.label && !args.into) return BadUsage("--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));
-  // Rollout weights can be made again: what counts is when the engine can read them.
+  // Rollout weights can be made again; being readable soon matters more than surviving a crash.
   request.sync = args.sync.value_or(!args.into);
   return request;
 }
 
-// What does not go with --follow, or needs it.
+// Refuses options that conflict with --follow, or need it.
 Status CheckFollow(const Args& args, const ToolContext& context) {
   const FollowArgs& follow = args.follow;
   if (!follow.follow) {
@@ -397,7 +398,7 @@ std::string FollowedOutput(const Args& args, const ops::RunStep& step) {
   return args.ends.to == kinds::kTorch.name ? path + ".pt" : path;
 }
 
-// What is written must not be taken for a step of the run, nor a checkpoint for a run.
+// The output must not look like a step of the run, and INPUT must be a run, not a checkpoint.
 Status CheckFollowedPlaces(const Args& args) {
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(args.ends.input));
   if (is_folder) {
@@ -415,7 +416,7 @@ Status CheckFollowedPlaces(const Args& args) {
   return OkStatus();
 }
 
-// Converts each step; one whose output is there was converted before.
+// Converts each step, except those whose output exists already.
 Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollowedPlaces(args));
   NXDKIT_TRY(args.into ? OkStatus() : MakeFolders(args.ends.output));

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The main job from end to end, with the commands of a wheel: makes a model with the shapes of
 # Qwen3-0.6B, shards it as NxD TP8, converts the shards to a rollout bundle, inspects and verifies
-# it, and prints what each step took. Where no wheel is at hand it builds one, which needs packages.
+# it, and prints the time and memory of each step. Without a wheel it builds one, which needs
+# packages.
 set -euo pipefail
 started_in=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -41,10 +42,10 @@ done
 
 build=build/release
 work=build/quickstart
-place=build/nxdkit  # where the commands are put
+place=build/nxdkit  # folder for the commands
 steps=()            # lines of the summary
 
-# find_wheel: prints one that is at hand, or nothing.
+# find_wheel: prints the path of an existing wheel, or nothing.
 find_wheel() {
   local found newest=
   for found in "$started_in"/nxdkit-[0-9]*.whl nxdkit-[0-9]*.whl build/*/wheel/nxdkit-[0-9]*.whl; do
@@ -83,7 +84,7 @@ unpack() {
   refuse "$wheel is a zip archive, and there is no python3, unzip or bsdtar to unpack it" 3
 }
 
-# Sets `bin`, the folder of the commands.
+# Sets `bin`, the folder with the commands.
 install_wheel() {
   rm -rf "$place"
   mkdir -p "$place"
@@ -109,14 +110,14 @@ check_space() {
 
 clean_up() { [ "$keep" = yes ] || rm -rf "$work"; }
 
-# bytes_of FOLDER...: of all files below.
+# bytes_of FOLDER...: the bytes of all files below.
 bytes_of() { du -sb --apparent-size "$@" | awk '{sum += $1} END {print sum}'; }
 
-# GNU time tells the peak memory of a command; bash has a keyword of the same name.
+# GNU time reports the peak memory of a command; bash has a keyword of the same name.
 gnu_time=$(type -P time || true)
 { [ -n "$gnu_time" ] && "$gnu_time" -f %M true >/dev/null 2>&1; } || gnu_time=
 
-# step WHAT DATA COMMAND...: runs the command and notes its time and peak memory. DATA lists the
+# step TEXT DATA COMMAND...: runs the command and notes its time and peak memory. DATA lists the
 # folders whose bytes the command has written (or, when it only reads, read); "-" for none.
 step() {
   local what=$1 data=$2

@@ -30,7 +30,7 @@ bool IgnoresErrors(const CacheArgs& args) {
   return args.ignore_error || EnvironmentValue(kIgnoreVariable) == "1";
 }
 
-// The cache as a tree of libneuronxla: the only one whose programs can be told to collect.
+// The cache as a tree of libneuronxla, the only engine whose programs can be told to collect.
 Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
   NXDKIT_ASSIGN(const std::string root, FolderOf(place));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
@@ -43,13 +43,13 @@ Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
                 : "");
 }
 
-// Where the run looks: a library of an older release has a folder of its own in the root.
+// The folder where the run looks: an older release of the library uses a subfolder of the root.
 neff::FoundTree CacheOf(const std::string& root, const ops::CollectedGraphs& graphs) {
   const bool old = graphs.tree.is_old_place;
   return {old ? JoinPath(root, neff::kOldPlace) : root, neff::TreeKind::kXla, false, {}, old};
 }
 
-// Names of all entries, to find what the program wrote past the cache it was given.
+// The names of all entries, to find those that the program wrote past the cache it was given.
 Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
   std::set<std::string> names;
   NXDKIT_ASSIGN(const bool there, IsFolder(tree.root));
@@ -69,8 +69,8 @@ void WarnOfLeft(const ops::CollectedGraphs& graphs, ToolContext& context) {
 struct Collection {
   ops::ProgramEnd end;
   ops::CollectedGraphs graphs;
-  std::optional<Error> interrupted;  // what it had traced by then is in `graphs`
-  // Entries that came into the cache itself meanwhile, when it wrote none where it was told to.
+  std::optional<Error> interrupted;  // the graphs that it had traced by then are in `graphs`
+  // Entries that appeared in the cache itself meanwhile, when the program wrote none to its own.
   std::vector<std::string> past;
 };
 
@@ -88,7 +88,7 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
     collection.interrupted = std::move(end).error();
   else
     return std::move(end).error();
-  // Quick: an interrupted program's graphs are not lost.
+  // Reading them is quick, so an interrupted program's graphs are not lost.
   NXDKIT_TRY(ops::GraphsIn(scratch, nullptr).To(collection.graphs));
   WarnOfLeft(collection.graphs, context);
   if (!collection.graphs.graphs.empty()) return collection;
@@ -145,7 +145,7 @@ Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
                           ToolContext& context) {
   Added added;
   NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
-  // In the cache: its graphs are then moved by a rename.
+  // The folder is inside the cache, so that graphs are moved by a rename.
   NXDKIT_ASSIGN(const ops::ScratchFolder scratch,
                 ops::ScratchFolder::Make(place.root, neff::kMergePrefix));
   NXDKIT_ASSIGN(Collection collection, RunWith(scratch.path(), before, args.words, context));
@@ -202,7 +202,7 @@ Json MissJson(const ops::Miss& miss) {
           {"flags_only_there", miss.only_there}};
 }
 
-// The graphs of a run, held against the cache.
+// Compares the graphs of a run with the cache.
 Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root,
                            const ToolContext& context) {
   NXDKIT_ASSIGN(ops::CacheIndex index, ops::CacheIndex::Open(root, context.poll()));
@@ -228,7 +228,7 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
   return answer;
 }
 
-// Entries that a run used, by their names alone: no program runs.
+// The entries that a run used, by their names alone: no program runs.
 Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::FoundTree& tree) {
   NXDKIT_ASSIGN(const ops::UsedEntries used, ops::ReadUsedBy(file, tree));
   ops::CollectedGraphs graphs;
@@ -238,9 +238,9 @@ Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::F
   return graphs;
 }
 
-// `none`: the sentence where there is not one whole graph.
+// `none`: the sentence for a run without one whole graph.
 void AskForGraphs(const ops::CollectedGraphs& graphs, const std::string& none, ToolAnswer& answer) {
-  // Nobody knows of those that are cut whether there is a result.
+  // Whether truncated graphs have a result is unknown.
   answer.findings = answer.findings || !graphs.left.empty();
   if (!graphs.graphs.empty()) return;
   answer.findings = true;

@@ -39,7 +39,7 @@ Result<int> RetriesOf(const CacheArgs& args) {
 
 using Poll = std::function<Status()>;
 
-// The target of this machine; "" where there are no devices, or they do not say it.
+// The target of this machine; "" where there are no devices, or they do not report it.
 Result<std::string> TargetOfMachine(const Poll& poll) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
                 hardware::MachineHere(hardware::SourcesOfProcess(poll)));
@@ -50,10 +50,10 @@ Result<std::string> TargetOfMachine(const Poll& poll) {
 
 struct Target {
   std::string name;
-  std::string by;  // who says it
+  std::string by;  // the option, variable or machine that named it
 };
 
-// The target of graphs that do not say theirs; an empty one where nobody says it.
+// The target of graphs that do not name their own; empty where nothing names it.
 Result<Target> SaidTarget(const CacheArgs& args, const Poll& poll) {
   if (args.target) return Target{*args.target, "--target"};
   const std::string variable = EnvironmentValue(ops::kTargetVariable);
@@ -89,7 +89,7 @@ Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompileP
   if (args.memory_per_job) NXDKIT_TRY(ParseBytes(*args.memory_per_job).To(options.memory_per_job));
   options.most_seconds = args.job_timeout;
   const std::string temporary = EnvironmentValue("TMPDIR");
-  // A compiler is run in a folder of its own: no path that it gets is relative.
+  // The compiler runs in a folder of its own, so every path that it gets is absolute.
   NXDKIT_TRY(RealPath(args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary))
                  .To(options.work_folder));
   options.poll = poll;
@@ -111,7 +111,7 @@ std::string VersionText(const ops::GraphCompiler& compiler) {
          (compiler.version.empty() ? " of a version that it does not say" : " " + compiler.version);
 }
 
-// Graphs and results of other compilers: a run with this one looks in a folder of its own.
+// Reports graphs and results of other compilers: a run with this one looks in another folder.
 Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                      ToolContext& context) {
   for (const std::string& build : plan.other_builds)
@@ -218,7 +218,7 @@ Json ReasonsJson(const std::vector<ops::NamedReason>& list) {
 ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                   const ops::CompileReport& report, const std::string& target, bool dry_run) {
   ToolAnswer answer;
-  // A run uses them; whoever takes all of a cache has no use for those of other compilers.
+  // A run uses them; compiling a whole cache does not need those of other compilers.
   const bool lacks_others = plan.is_of_run && !plan.other.empty();
   Json items = Json::array();
   uint64_t compiled = 0;
@@ -313,7 +313,7 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
   NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
   NXDKIT_ASSIGN(const bool there, IsThere(tree.root));
   if (!there && !not_made_yet) return NotFound("there is no such folder").in(tree.root);
-  // Where nothing is to be compiled no compiler is missed.
+  // No compiler is needed where there is nothing to compile.
   const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, context.poll());
   const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();
   NXDKIT_ASSIGN(const ops::CompilePlan plan,

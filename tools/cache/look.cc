@@ -26,7 +26,7 @@ Json EntryJson(const neff::CacheEntry& entry) {
           {"used_ns", entry.used_ns}};
 }
 
-// Trees of the engines that lie where they are by default, for whoever did not name one.
+// The engines' trees at their default places, for a user who did not name one.
 Result<Json> OtherTrees(const CacheArgs& args, const neff::FoundTree& tree, std::string& text) {
   Json others = Json::array();
   if (args.cache_dir) return others;

@@ -73,7 +73,7 @@ double Percent(uint64_t part, uint64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// One tensor parallel size.
+// The fit at one tensor parallel size.
 void AddFit(const models::Model& model, const FitQuery& query, const hardware::Instance& instance,
             int64_t tp, Section& section) {
   rollout::NeuronConfig neuron;

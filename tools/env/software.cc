@@ -20,7 +20,7 @@ constexpr auto kMostCompiler = std::chrono::seconds(30);
 constexpr size_t kMostCompilerBytes = 64 << 10;
 constexpr char kHidden[] = "(hidden)";
 
-// As their folders spell them.
+// Names as the packages' folders spell them.
 constexpr std::string_view kPackages[] = {"neuronx_cc",
                                           "torch_neuronx",
                                           "libneuronxla",
@@ -73,7 +73,7 @@ struct CompilerFacts {
   std::string problem;
 };
 
-// Only the error of `poll`.
+// Fails only with the error of `poll`.
 Result<CompilerFacts> AskCompilerProgram(const std::function<Status()>& poll) {
   const auto program = FindProgram(kCompilerProgram);
   if (!program) return CompilerFacts{"", "not in PATH"};

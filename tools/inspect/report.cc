@@ -73,7 +73,7 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   facts.Add("family",
             fmt::format("{} ({})", config.family->model_type, config.family->architecture), "model",
             ModelJson(artifact));
-  // Heads of several kinds have no one size.
+  // Heads of several kinds have no single size.
   const std::string of = config.head_dim > 0 ? fmt::format(" of {}", config.head_dim) : "";
   facts.Line("shape",
              fmt::format(
@@ -150,7 +150,7 @@ std::string CheckText(const ops::LayoutCheck& check) {
   return fmt::format("each tensor has its place; all {} parameters are here", check.parameters);
 }
 
-// How much of what is stored the family's text explains.
+// How much of the stored data the family's text explains.
 std::string CoverageText(const Inspection& inspection) {
   const ops::LayoutCheck& check = inspection.layout;
   const models::Family& family = *inspection.artifact.config->family;
@@ -214,7 +214,7 @@ void AddTrainer(Facts& facts, const std::optional<ops::TrainerFacts>& trainer) {
                }));
 }
 
-// What is in the files beside the weights.
+// The contents of the files besides the weights.
 void AddContents(Facts& facts, const Inspection& inspection) {
   if (const auto& rank = inspection.rank; rank && rank->pp)
     facts.Line("rank", fmt::format("tp {}, pp {}{}", rank->tp, *rank->pp,
@@ -246,7 +246,7 @@ std::string FileSystemText(const Mount& mount) {
   return text;
 }
 
-// Lines and keys are in one order but for a few: those are two rows.
+// Lines and keys have the same order, with a few exceptions: those are two rows.
 kinds::Facts FactsOf(const Inspection& inspection) {
   kinds::KindFacts kinds;
   for (const kinds::Kind* kind : kinds::Kinds())

@@ -9,7 +9,7 @@
 namespace nxdkit::tool {
 namespace {
 
-// A text of C ends at its first zero byte, and so would a name that has one.
+// A C string ends at its first zero byte, so a name with one would be cut.
 Result<std::string> PlainText(const Json& value, std::string_view what) {
   std::string text = value.get<std::string>();
   if (text.find('\0') != std::string::npos) return BadUsage("{} has a zero byte", what);

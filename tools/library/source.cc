@@ -20,7 +20,7 @@ namespace {
 
 using artifact::BoundArtifact;
 
-// An artifact as a request describes it, by ckpt-digest's options.
+// An artifact described by a request, with ckpt-digest's options.
 struct OpenArgs {
   std::optional<std::string> from;
   std::optional<std::string> base;
@@ -50,7 +50,7 @@ artifact::InputHints HintsFor(const OpenArgs& args) {
   return hints;
 }
 
-// A number that may be left out.
+// An optional number.
 Result<int64_t> NumberIn(const Json& object, std::string_view key, int64_t otherwise) {
   const Json* const value = JsonFind(object, key);
   if (value == nullptr) return otherwise;
@@ -166,7 +166,7 @@ Result<ops::RankPlace> RankIn(const Json& request) {
   return rank;
 }
 
-// An engine's rank, by the options of `ckpt-digest --as`.
+// A rank of an engine, with the options of `ckpt-digest --as`.
 Result<ops::TensorReader> ReaderOfEngine(const nxdkit_source& of, const std::string& engine,
                                          const Json& request) {
   int tp = 1, ep = 1, attention_dp = 1;

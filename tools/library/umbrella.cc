@@ -62,13 +62,13 @@ const CommandWord* ProgramOf(std::string_view word) {
   return nullptr;
 }
 
-// A program that is not there: where it is, it has taken the place of this one.
+// Reports a program that is not installed: an installed one has replaced this process by now.
 Result<ToolAnswer> RefuseProgram(const UmbrellaArgs& args, ToolContext&) {
   return NotFound("the program {} is not installed", ProgramOf(args.words[0])->program)
       .hint("it comes with the package nxdkit-train: it brings libraries of its own");
 }
 
-// No word, one that is not known, or one behind options.
+// Refuses a missing word, an unknown one, and one after options.
 Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
   const std::vector<std::string> words = AllWords();
   if (args.words.empty())
@@ -83,7 +83,8 @@ Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
                  : fmt::format("one of {}", fmt::join(words, ", ")));
 }
 
-// The program beside this one, else where the shell would find it. Returns where there is none.
+// Runs the program next to this one, else the one that the shell would find. Returns if there is
+// none.
 void TryProgram(std::string_view program, int argc, const char* const* argv) {
   std::string name(program);
   std::vector<char*> words{name.data()};
@@ -101,7 +102,7 @@ int RunUmbrella(int argc, const char* const* argv) {
   if (const Command* command = FindCommand(word)) return RunTool(argc - 1, argv + 1, *command);
   if (const CommandWord* row = ProgramOf(word)) {
     TryProgram(row->program, argc - 1, argv + 1);
-    // Its options are not ours to read.
+    // Its options are not ours to parse.
     return RunTool(2, argv, MakeCommand<AddUmbrellaOptions, RefuseProgram>(UmbrellaInfo()));
   }
   return RunTool(argc, argv, MakeCommand<AddUmbrellaOptions, RefuseWord>(UmbrellaInfo()));

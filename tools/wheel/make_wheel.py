@@ -14,9 +14,9 @@ import subprocess
 import sys
 import zipfile
 
-# What manylinux_2_34 lets a wheel expect of the system (PEP 600).
+# The libraries that manylinux_2_34 lets a wheel expect from the system (PEP 600).
 OF_THE_SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.")
-OLDEST_LIBSTDCXX = (3, 4, 29)  # of GCC 11, as Amazon Linux 2023 has it
+OLDEST_LIBSTDCXX = (3, 4, 29)  # from GCC 11, as on Amazon Linux 2023
 
 
 def output_of(*command: str) -> str:

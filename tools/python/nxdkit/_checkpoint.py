@@ -44,7 +44,7 @@ class Checkpoint(Mapping[str, Tensor]):
         for number, row in enumerate(index["tensors"]):
             self._numbers.setdefault(row["name"], number)
 
-    # Its properties.
+    # Properties.
 
     @property
     def format(self) -> str:
@@ -75,7 +75,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.values())
 
-    # A mapping.
+    # The mapping.
 
     def __getitem__(self, name: str) -> Tensor:
         number = self._numbers.get(name)
@@ -97,7 +97,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    # Its methods.
+    # Methods.
 
     def rank(
         self,
@@ -217,7 +217,7 @@ def open(path: PathLike, *, progress: Optional[Callback] = None, **options: Any)
     training. Structure is read, no values. MissingError, DamagedError, UnsupportedError,
     UsageError, or ImportError where the library itself is missing.
     """
-    # The working folder may be another one when something is read.
+    # The working folder may have changed when something is read.
     recipe = PathRecipe(os.fsdecode(path), plain_options(options)).elsewhere()
     return Checkpoint(recipe, recipe.open(progress))
 

@@ -7,10 +7,10 @@ from typing import Dict, NamedTuple, Optional
 
 class Dtype(NamedTuple):
     bits: int
-    torch: Optional[str]  # of F4 a type that has two elements in each
+    torch: Optional[str]  # for F4, a type with two elements in each
     numpy: Optional[str]
     ml_dtypes: Optional[str] = None  # numpy's name for it, where ml_dtypes is installed
-    format: Optional[str] = None  # of struct
+    format: Optional[str] = None  # the struct module's
 
 
 DTYPES: Dict[str, Dtype] = {

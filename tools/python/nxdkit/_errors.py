@@ -46,7 +46,7 @@ class Error(Exception):
             setattr(self, name, place.get(name))
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self.message, self.report), self.__dict__  # OSError has one of its own
+        return type(self), (self.message, self.report), self.__dict__  # OSError has its own
 
     def __str__(self) -> str:
         parts = [part for part in (self.file, self.member, self.tensor) if part]

@@ -13,7 +13,7 @@ from ._errors import error_of
 from ._library import call, check, load, request_of
 from ._progress import Callback, watched
 
-# Options that name a file, which a process with another working folder has to find too.
+# Options that name a file, which a process with another working folder must find too.
 _FILES = ("config", "family", "base")
 
 
@@ -27,7 +27,7 @@ class Handle:
         self._users = 0
         self._closed = False
         self._finalizer = weakref.finalize(self, _close, pointer, self.pid, keep)
-        self._finalizer.atexit = False  # a thread may be reading then
+        self._finalizer.atexit = False  # a thread may still be reading
 
     def __enter__(self) -> c_void_p:
         with self._lock:
@@ -46,7 +46,7 @@ class Handle:
     def close(self) -> None:
         """Closes it, or has the last of its users do so."""
         if self.pid != os.getpid():
-            return  # the parent's; its lock may be locked for ever
+            return  # the parent's; its lock may be locked forever
         with self._lock:
             self._closed = True
             last = self._users == 0
@@ -135,7 +135,7 @@ class MemoryRecipe:
         return Handle(source, self)
 
     def elsewhere(self) -> MemoryRecipe:
-        return self  # a child of fork has the arrays, too
+        return self  # a forked child has the arrays, too
 
     def __reduce__(self) -> Any:
         raise TypeError("a source in memory cannot be pickled: its arrays are in this process only")

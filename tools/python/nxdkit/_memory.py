@@ -120,7 +120,7 @@ class Source(Checkpoint):
 
     def close(self) -> None:
         super().close()
-        self._recipe = None  # and with it the arrays, unless a rank of it reads them
+        self._recipe = None  # and with it the arrays, unless a rank reads them
         self._forget_folder()
 
 

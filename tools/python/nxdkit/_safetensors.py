@@ -179,7 +179,7 @@ def _furnish(folder: str, checkpoint: Checkpoint) -> None:
         os.unlink(config)
     with open(config, "w", encoding="utf-8") as file:
         json.dump(checkpoint.config, file)
-    # No safetensors file: who opens it by other means, in another process, is to fail.
+    # Not a safetensors file: opening it in another way, in another process, has to fail.
     with open(os.path.join(folder, "model.safetensors"), "wb") as stand_in:
         stand_in.write(b"this stands for a checkpoint that nxdkit reads, in one process only\n")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ._checkpoint import Checkpoint
 
-PIECE = 256 << 20  # bytes that one call reads at most, so that Ctrl-C is heard between two
+PIECE = 256 << 20  # bytes per call at most, so that Ctrl-C is noticed between calls
 
 Part = Union[int, slice, "ellipsis"]  # noqa: F821
 
