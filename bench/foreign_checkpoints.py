@@ -82,12 +82,12 @@ class Values:
 
     def __init__(self):
         generator = torch.Generator().manual_seed(20)
-        # Signs and mantissas are random, exponents those of weights: 2^-15 to 2^-4.
+        # Signs and mantissas are random, exponents are typical of weights: 2^-15 to 2^-4.
         bits = torch.randint(0, 1 << 32, (BLOCK,), generator=generator)
         exponent = (112 + (bits >> 24) % 12) << 23
         bits = (bits & 0x7FFFFF) | exponent | (((bits >> 23) & 1) << 31)
         block = (bits - ((bits >> 31) << 32)).to(torch.int32).view(torch.float32)
-        # Twice, so that BLOCK elements from any place are in a row.
+        # Twice, so that BLOCK elements from any place are contiguous.
         self.blocks = {torch.float32: torch.cat([block, block])}
         self.blocks[torch.bfloat16] = self.blocks[torch.float32].to(torch.bfloat16)
 
@@ -418,7 +418,7 @@ def make_megatron(out, values, config, given):
         f.write(str(STEP))
 
 
-# ------------------------------------------------------------ what came out
+# ------------------------------------------------------------ the results
 
 def stored_tensors(folder):
     """Name, dtype, shape and bytes of every tensor in a folder's safetensors files."""
