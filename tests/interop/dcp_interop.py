@@ -31,7 +31,7 @@ FSDP = {world: [{"fsdp": world}] for world in (1, 2)}
 FSDP[4] = [{"fsdp": 4}, {"fsdp": 2, "tp": 2}]
 STACKED = {**FSDP, 4: FSDP[4] + [{"fsdp": 4, "experts": "ep"},
                                  {"fsdp": 2, "tp": 2, "experts": "ep,tp"}]}
-# Family, style, how nxd-convert cuts the checkpoint, and over what torch loads it.
+# Family, style, nxd-convert's mesh for the checkpoint, and the mesh on which torch loads it.
 CASES = [("llama", "torchtitan-unfused", ("--mesh", "dp=2,tp=2"), FSDP),
          ("qwen2", "hf", ("--mesh", "dp=3"), FSDP),
          ("qwen3", "torchtitan-unfused", ("--mesh", "dp=4,tp=2"), FSDP),
@@ -104,7 +104,7 @@ class Source:
     def make_dense(self):
         """Saved by torch, as NxD's trainers do."""
         training = self.training = reshard.Training(self.config, "norms")
-        # The second moments of a real run are not negative.
+        # Second moments of a real run are not negative.
         training.states["exp_avg_sq"] = {n: t.abs() for n, t in
                                          training.states["exp_avg_sq"].items()}
         self.weights = training.states["sharded_master_weights"]

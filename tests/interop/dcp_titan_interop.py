@@ -132,7 +132,7 @@ class Fixtures(dcps.Dcp):
         for where, tensor in (("weights", expected["weights"][name]),
                               ("exp_avg_sq", expected["exp_avg_sq"][name])):
             with self.subTest(where):
-                # dp=2,tp=2: a part is neighbouring rows of a half; one row is in one piece.
+                # dp=2,tp=2: a part has adjacent rows of one half; one row is in one piece.
                 piece = tensor[0].numpy().tobytes()
                 self.flip(out, piece)
                 run = self.run_of(expected)

@@ -90,14 +90,14 @@ class FromTheTrainer(dcps.Dcp):
 
     def check_back(self, tag, back):
         """Every file is the trainer's, but for those that are named here."""
-        shutil.rmtree(tag + "/huggingface")  # its export: nxd-convert --to hf makes it
-        os.remove(back + "/scheduler.pt")  # of lr_scheduler, which the trainer has no file for
+        shutil.rmtree(tag + "/huggingface")  # its export, which nxd-convert --to hf makes
+        os.remove(back + "/scheduler.pt")  # from lr_scheduler, for which the trainer has no file
         self.check_config(tag, back)
         if self.masters:
             self.assert_same_tree(tag, back, ["config.json"])
             return
-        # Nothing in what torch saved says that the weights were F32, or that this made other master
-        # weights needless: they are in the tag as well.
+        # Nothing in torch's checkpoint shows that the weights were F32, or that this made separate
+        # master weights needless: they are in the tag as well.
         shutil.copytree(back, self.path("without"))
         for rank in range(trainer.TP):
             for d in range(trainer.DP):

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import interop
 
-make = interop.load_make("decoder")  # of the goldens: the same for larger models here
+make = interop.load_make("decoder")  # from the goldens: the same for larger models here
 TOLERANCE = 1e-4  # relative to the largest value of each array
 VOCAB = 96
 

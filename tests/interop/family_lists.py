@@ -81,7 +81,7 @@ def main(folder, write):
             continue
         try:
             tensors, config = saved(case)
-        except Exception as failure:  # a config that this version does not take
+        except Exception as failure:  # a config that this version rejects
             print(f"{name}: not made: {type(failure).__name__}: {str(failure)[:120]}")
             wrong += not write
             continue

@@ -7,7 +7,7 @@ import sys
 import unittest
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-OPTIONS = None  # of the command line, once main() has read it
+OPTIONS = None  # from the command line, once main() has read it
 
 
 def program(name):

@@ -31,8 +31,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "8.0")
 warnings.filterwarnings("ignore")
 
-# Release of megatron-core, family, then options: tpN ppN epN dpN (1 where not said), the optimizer,
-# the layout of folders, and flags. cut=A: layers of the first stage; saves: of every step.
+# Release of megatron-core, family, then options: tpN ppN epN dpN (1 by default), the optimizer, the
+# layout of folders, and flags. cut=A: layers of the first stage; saves: one per step.
 RUNS = {
     1: "0.16.1 llama rng",
     2: "0.16.1 llama tp4 pp2",
@@ -293,7 +293,7 @@ def with_options(more):
 
         def made(kind=kind, **given):
             config = kind(**{**given, **more})
-            config.sequence_parallel = False  # demanded with experts, refused by plain norms
+            config.sequence_parallel = False  # required with experts, refused by plain norms
             return config
         setattr(module, name, made)
 
@@ -378,7 +378,7 @@ def worker(rank, world, g, case, folder, port):
             fill(name, p, values, p)
         for name, b in model.named_buffers():
             if name.endswith("expert_bias"):
-                b.data = b.data.float()  # kept in float32 by the router
+                b.data = b.data.float()  # the router keeps it in float32
                 fill(name, b, values, b)
     metadata, sharding = dict(case["metadata"]), case["form"]
     optimizer = ddp = None
@@ -431,7 +431,7 @@ def worker(rank, world, g, case, folder, port):
         if case["layout"] in ("lm", "nemo", "bridge", "release", "named"):
             metadata["dp_cp_group"] = ps.get_data_parallel_group(with_context_parallel=True)
         parts = {"model": model.sharded_state_dict(metadata=dict(metadata) or None)}
-        if case["names"] == "te":  # its modules leave objects of their own
+        if case["names"] == "te":  # its modules leave extra objects
             key, n = "core_attention._extra_state", c["num_hidden_layers"]
             for layer in model.decoder.layers:
                 at = layer.layer_number - 1
@@ -610,7 +610,7 @@ def finish(g, case, folder, world):
             write("config.json", config)
 
 
-# ------------------------------------------------------------ the second witness
+# ------------------------------------------------------------ the second check
 
 def checkpoints_of(folder):
     return sorted(at for at, _, files in os.walk(folder) if "metadata.json" in files)
@@ -635,7 +635,7 @@ def witness(folder, generator):
         for key, tensor in loaded.items():
             found = reader.tensor(key)
             tensor = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
-            if found.shape != tuple(tensor.shape):  # 0.15 gives flat fragments as the whole tensor
+            if found.shape != tuple(tensor.shape):  # 0.15 has flat fragments as whole tensors
                 whole = reader.items[key.split(".", 3)[3]].size
                 found = check_megatron.unflatten(reader, key, whole)
                 assert tuple(tensor.shape) == (found.size,), key
@@ -735,7 +735,7 @@ def make(plan, given):
         lines = [shlex.split(line) for line in file]
     for seed, folder in lines:
         folder = os.path.abspath(folder)
-        for _ in range(2):  # a process of gloo may hang
+        for _ in range(2):  # a gloo process may hang
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder)
             failed = apart(lambda: make_one(g, int(seed), folder))

@@ -181,7 +181,7 @@ class Loader:
 
     def key_head(self, array, dp, r):
         found = array[self.key_rows(self.c, dp, r)]
-        if self.c.moe and not found.size:  # the rule of the experts' loader
+        if self.c.moe and not found.size:  # as in the experts' loader
             return np.zeros((self.c.D, self.c.H), np.uint16)
         return found
 

@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-# Found by the linker on every machine that can run Python.
+# The linker finds it on every machine that can run Python.
 SYSTEM = {"libc", "libpthread", "libgcc_s", "libstdc++", "libm", "libdl", "librt", "libgomp", "libz",
           "libquadmath", "ld-linux-x86-64"}
 

@@ -101,7 +101,7 @@ def compare_tensors(form, truth, found, masters):
             right = [master_of(entry)]
         elif masters and entry.get("f32"):
             right.append(master_of(entry))
-        # A checkpoint says F32 of what has no elements, and no byte depends on it.
+        # A checkpoint calls tensors without elements F32, and no byte depends on it.
         if masters and tensor.numel() == 0:
             continue
         if entry_of(tensor) not in right:

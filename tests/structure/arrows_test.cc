@@ -1,5 +1,6 @@
-// The arrows between the rooms of the house: tools -> trainer -> formats -> lib, and inside each of
-// them down the table below. In formats/ nothing that reads includes something that writes.
+// The allowed includes between the rooms of the house: tools -> trainer -> formats -> lib, and
+// inside each of them down the table below. In formats/ nothing that reads includes something that
+// writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace nxdkit::test {
 namespace {
 
 // Each room, from the foundation up, with the rooms of its own top folder that it may include. A
-// room may include itself. "" stands for what lies in the folder itself.
+// room may include itself. "" stands for the files in the folder itself.
 struct Room {
   std::string_view name;
   std::vector<std::string_view> includes;

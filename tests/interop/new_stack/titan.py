@@ -34,14 +34,14 @@ STYLE = "0.3.0" if NEW else "0.2.2"
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
 ONE = [(".*", ADAM | dict(weight_decay=0.1))]
 TWO = [(r"norm", ADAM | dict(weight_decay=0.0)), (".*", ADAM | dict(weight_decay=0.1))]
-ROWS, LENGTH, STEPS = 4, 16, 10  # STEPS: of the whole job, on which the learning rate depends
+ROWS, LENGTH, STEPS = 4, 16, 10  # STEPS: of the whole job; the learning rate depends on it
 MAX_NORM = 1e30  # gradients are never clipped: the factor is exactly 1
 
 
 class Rows(IterableDataset):
     """Row after row of common.batch; its position is kept in the checkpoint."""
 
-    start = 0  # the step whose batch comes first, less one, if no position is loaded
+    start = 0  # the step before the first batch, if no position is loaded
 
     def __init__(self, vocab, rank, world):
         self.vocab, self.first, self.count = vocab, rank * ROWS // world, ROWS // world
