@@ -1,6 +1,5 @@
-// The allowed includes between the rooms of the house: tools -> trainer -> formats -> lib, and
-// inside each of them down the table below. In formats/ nothing that reads includes something that
-// writes.
+// The arrows between the rooms of the house: tools -> trainer -> formats -> lib, and inside each of
+// them down the table below. In formats/ nothing that reads includes something that writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace nxdkit::test {
 namespace {
 
 // Each room, from the foundation up, with the rooms of its own top folder that it may include. A
-// room may include itself. "" stands for the files in the folder itself.
+// room may include itself. "" stands for what lies in the folder itself.
 struct Room {
   std::string_view name;
   std::vector<std::string_view> includes;
@@ -81,7 +80,8 @@ const std::vector<Room>& Rooms() {
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
       {"formats/hardware", {}},  // what instances hold
-      // The core knows no kind; of the formats, how adapters and optimizers' numbers are kept.
+      // The core knows no kind; from the formats it uses how adapters and the numbers of optimizers
+      // are stored.
       {"formats/artifact", {"formats/models", "formats/nxd", "formats/torch", "formats/lora"}},
       {"formats/training", {"formats/artifact", "formats/models", "formats/nxd", "formats/torch"}},
       {"formats/adapter",

@@ -1,5 +1,5 @@
-// What is asked for by name and cannot be done, and files that are to say something and do not: an
-// error, never a result without it.
+// Requests by name that cannot be fulfilled, and files that lack the expected information: an
+// error, never a result that ignores them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// neuron-cache collect, warm, check and pack: with a program that writes graphs, as libneuronxla's
-// mode has it.
+// neuron-cache collect, warm, check and pack: with a program that writes graphs like libneuronxla's
+// mode.
 #include <fstream>
 #include <optional>
 
@@ -49,7 +49,7 @@ TEST(Collects, WhatIsNewAndSaysWhatWasThere) {
   EXPECT_EQ(ReadFile(shop.Entry('a') + "/model.hlo_module.pb"), PrecompileWorkshop::GraphText('a'));
   EXPECT_THAT(shop.Ending(".lock"), IsEmpty());
   EXPECT_THAT(shop.Begun(), IsEmpty());
-  // Nothing is left of the cache that the program had.
+  // Nothing is left of the program's cache.
   EXPECT_THAT(shop.CcJson(0, "ls")["strangers"], IsEmpty());
 }
 
@@ -183,7 +183,7 @@ TEST(Checks, SayWhetherTheRunWouldCompile) {
   const ProcessResult hit = shop.Cc("check -- trace a");
   EXPECT_EQ(hit.exit_code, 0);
   EXPECT_THAT(hit.out, HasSubstr("1 of 1 graphs have a result\n"));
-  // A folder of graphs, in the place of a program.
+  // A folder of graphs, in place of a program.
   EXPECT_THAT(shop.Cc("check " + shop / "plan").out,
               HasSubstr("no whole graph is in " + shop / "plan"));
   EXPECT_EQ(shop.Cc("check " + shop / "graphs").exit_code, 1);
@@ -238,7 +238,7 @@ TEST(Checks, FindAGraphThatIsCut) {
   EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: "));
 }
 
-// ModelBuilder's keys change with the flags: the same bytes under another key.
+// ModelBuilder's keys change with the flags: the same bytes have another key.
 TEST(Checks, KnowAGraphByItsBytes) {
   CollectShop shop("ab");
   const std::string other = R"(["--auto-cast=all"])";
@@ -267,7 +267,7 @@ TEST(Packs, TheSmallestCacheOfARun) {
   EXPECT_EQ(json["copied"].size(), 2u);
   EXPECT_THAT(json["missing"], IsEmpty());
   EXPECT_EQ(JsonOf(shop.Cc("ls --json --cache-dir " + shop / "small"))["entries"].size(), 2u);
-  // The same file says without a program whether the run would compile.
+  // The same file shows without a program whether the run would compile.
   EXPECT_EQ(shop.Cc("check --used-by " + used).exit_code, 0);
   EXPECT_EQ(
       shop.CcJson(1, "check",
@@ -275,7 +275,7 @@ TEST(Packs, TheSmallestCacheOfARun) {
       "not compiled");
   EXPECT_THAT(shop.Cc("pack --used-by " + used + " " + shop / "small").err,
               HasSubstr("it is there, and not empty"));
-  // The log of a run names entries by their paths, and c by its module alone.
+  // The log of a run names entries by their paths, and c only by its module.
   const std::string log =
       shop.Write("run.log", "INFO: Using a cached neff at " + shop.Entry('a') +
                                 "/model.neff\nINFO: compiled " + PrecompileWorkshop::Module('c') +

@@ -1,4 +1,4 @@
-// nxd-convert to and from distributed checkpoints: its options, and what it refuses.
+// nxd-convert to and from distributed checkpoints: its options, and the refused ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// nxdkit-env: what it tells where everything is missing, of a machine that is made up, and of
-// captures; and --instance auto of the commands that plan memory.
+// nxdkit-env: its report where everything is missing, on an invented machine, and on captures; and
+// --instance auto of the commands that plan memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::string CaptureOf(const std::string& name) {
   return NXDKIT_TESTDATA "/neuron_ls/" + name + ".json";
 }
 
-// A machine of our own: a neuron-ls in PATH, and a folder in the place of "/".
+// A machine of our own: a neuron-ls in PATH, and a folder in place of "/".
 class FakeMachine {
  public:
   explicit FakeMachine(const Workshop& shop) : shop_(shop) {
@@ -57,7 +57,7 @@ class EnvTool : public ::testing::Test {
     command.insert(command.end(), words.begin(), words.end());
     return RunProcess(command, machine_.Environment(environment));
   }
-  // Its document, which is as the page and the schema say.
+  // Its document, which must match the page and the schema.
   Json Ask(Words words, const Words& environment = {}) const {
     words.emplace_back("--json");
     const ProcessResult result = Call(words, environment);
@@ -358,7 +358,7 @@ TEST_F(InstanceAuto, ACaptureIsAnotherMachine) {
   EXPECT_EQ(Convert({"--instance", "no/such.json"}, 2).exit_code, 3);
 }
 
-// What was allowed before still is.
+// Still allowed, as before.
 TEST_F(InstanceAuto, UnaskedTheMachineHereIsAWarning) {
   machine_.NeuronLs("cat " + CaptureOf("trn1.2xlarge"));
   EXPECT_THAT(Convert({}, 4).out, Not(HasSubstr("this machine")))
@@ -408,7 +408,7 @@ TEST_F(GrpoInstance, WhereTheMachineIsAnotherIsSaidBeforeTheRun) {
   machine_.NeuronLs("cat " + CaptureOf("trn1.32xlarge"));
   EXPECT_THAT(Json::parse(DryRun(large).out)["warnings"].get<Words>(),
               Contains(HasSubstr("devices are held by other processes: pid 4711")));
-  // A run on this machine's processors has nothing to do with its devices.
+  // A run on this machine's processors does not use its devices.
   EXPECT_THAT(DryRun({}).out, Not(HasSubstr("held by")));
 }
 

@@ -1,4 +1,4 @@
-// The table of families in README.md and nxdkit-families(7) is what the texts say.
+// The table of families in README.md and nxdkit-families(7) agrees with the texts.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -63,7 +63,7 @@ TEST_F(ServeTool, OneThatDoesNotEndsWithFindings) {
   EXPECT_EQ(json["findings"][0]["check"], "heads");
 }
 
-// The vendor's own example has one on a core.
+// The vendor's own example has one on each core.
 TEST_F(ServeTool, AnOddNumberOfQueryHeadsIsAWarning) {
   const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 8", model_);
   EXPECT_EQ(text.exit_code, 0) << text.out;
@@ -81,7 +81,7 @@ TEST_F(ServeTool, DigestsAreMarkedAsDerived) {
   EXPECT_EQ(json["checksums"].size(), 4u * (3 + 4 * 7));
 }
 
-// --tp is the engine's, whatever the layout that is read.
+// --tp is the engine's, whatever the layout of the input.
 TEST_F(ServeTool, DigestsAreTheSameFromEveryLayout) {
   const ProcessResult first = Run("ckpt-digest", "--as vllm-neuron --tp 4", model_);
   ASSERT_EQ(first.exit_code, 0) << first.err;

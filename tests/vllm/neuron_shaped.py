@@ -9,7 +9,7 @@ import neuron_model
 import neuron_weights
 from vllm.v1.worker.gpu_worker import Worker
 
-# vLLM Neuron's worker has no such method, and an extension may have none that the worker has.
+# vLLM Neuron's worker has no such method, and an extension may not have a method of the worker.
 del Worker.compute_weight_checksums
 
 

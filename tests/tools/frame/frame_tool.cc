@@ -1,4 +1,4 @@
-// Echoes its options, or ends in the way that its INPUT names.
+// Echoes its options, or ends in the way named by its INPUT.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -77,7 +77,7 @@ Result<ToolAnswer> EndBadly(const std::string& how) {
   return Error(Errc::kNotFound, "no such input").in(how);
 }
 
-// Until there was something to draw: a line is drawn ten times a second.
+// Until something was drawn: a line is drawn ten times a second.
 Result<ToolAnswer> WorkForAWhile(ToolContext& context) {
   const Stopwatch watch;
   context.host().BeginPhase("work", 0);
