@@ -1,4 +1,4 @@
-"""Element types: the words of safetensors, and what torch, numpy and struct call them."""
+"""Element types: safetensors' names for them, and those of torch, numpy and struct."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bytes_of(dtype: str, elements: int) -> int:
 
 
 def word_of(name: str) -> Optional[str]:
-    """The word for torch's or numpy's name of a type ("bfloat16"); None where there is none."""
+    """The word for torch's or numpy's name of a type ("bfloat16"); None if there is none."""
     for word, row in DTYPES.items():
         if name == row.torch or name == row.ml_dtypes:
             return word

@@ -10,16 +10,16 @@ from ._report import Report
 
 
 class CheckpointWarning(UserWarning):
-    """What a command would print as a warning: the work was done, and this should be known."""
+    """A warning as a command would print it: the work was done, but the user should know this."""
 
     __module__ = "nxdkit"
 
 
 class Error(Exception):
-    """An error of nxdkit, with the place it was found, as far as that is known (else None).
+    """An error of nxdkit, with its place as far as that is known (else None).
 
-    str() of it is the command's message: the place, what was found and what was expected, and
-    below it what can be done.
+    str() of it is the command's message: the place, the found and the expected value, and below
+    it a hint.
     """
 
     __module__ = "nxdkit"
@@ -84,7 +84,7 @@ class Findings(Error):
 
 
 class UsageError(Error, ValueError):
-    """A call that cannot be carried out as it is: options (exit status 2)."""
+    """An invalid call, for example with wrong options (exit status 2)."""
 
     __module__ = "nxdkit"
     exit_code = 2
@@ -166,7 +166,7 @@ def _first_finding(report: Report) -> str:
 
 
 def warn(report: Mapping[str, Any]) -> None:
-    """Gives the warnings of a reply to Python, as warnings of the line that called nxdkit."""
+    """Passes the warnings of a reply to Python, attributed to the line that called nxdkit."""
     texts = report.get("warnings") or []
     if not texts:
         return

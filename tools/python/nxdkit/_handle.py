@@ -44,7 +44,7 @@ class Handle:
             self._finalizer()
 
     def close(self) -> None:
-        """Closes it, or has the last of its users do so."""
+        """Closes it, now or with the end of its last use."""
         if self.pid != os.getpid():
             return  # the parent's; its lock may be locked forever
         with self._lock:
@@ -60,13 +60,13 @@ class Handle:
 
 
 def _close(pointer: c_void_p, pid: int, keep: object) -> None:
-    """`keep` is what the source reads from: it is let go after it."""
+    """Closes the source; `keep`, which it reads from, is released after it."""
     if os.getpid() == pid:
         load().nxdkit_close(pointer)
 
 
 class PathRecipe:
-    """How to open what is at a path, now and in another process."""
+    """How to open a path, now and in another process."""
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         self.path = path
@@ -146,14 +146,14 @@ def _absolute(path: str) -> str:
 
 
 def plain_options(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """Options without the underscore that keeps a name from being a word of Python: from_, as_."""
+    """Options without the underscore that avoids a Python keyword: from_, as_."""
     return {name.rstrip("_"): value for name, value in options.items()}
 
 
 def run_command(
     request: Mapping[str, Any], handles: Sequence[Handle], progress: Optional[Callback]
 ) -> Tuple[int, Any]:
-    """nxdkit_run with sources, which stay open meanwhile; its exit code and its report."""
+    """Calls nxdkit_run with sources, which stay open meanwhile; returns exit code and report."""
     from contextlib import ExitStack
 
     with ExitStack() as stack:
