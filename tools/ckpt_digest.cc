@@ -109,20 +109,20 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   if (args.sign && !args.manifest)
     return BadUsage("--sign signs a manifest; name it with --manifest");
   if (args.verify_signature && !args.check)
-    return BadUsage("--verify-signature is about a manifest; name it with --check");
+    return BadUsage("--verify-signature applies to a manifest; name it with --check");
   if (!args.files && !args.manifest && !args.check)
-    return BadUsage("--no-files is about a manifest; give --manifest or --check");
+    return BadUsage("--no-files applies to a manifest; give --manifest or --check");
   if (common.force && !args.manifest)
     return BadUsage("--force replaces a manifest; give --manifest");
   if (args.as && (args.tensors || args.manifest || args.check))
     return BadUsage("--as prints an engine's digests alone: no --tensors, --manifest or --check");
   if (!args.as && (args.dtype || args.expert_parallel))
-    return BadUsage("{} is about an engine; give --as vllm",
+    return BadUsage("{} applies to an engine; give --as vllm",
                     args.dtype ? "--dtype" : "--enable-expert-parallel");
   if (args.attention_dp && args.as != "vllm-neuron")
-    return BadUsage("--attention-dp is about one engine; give --as vllm-neuron");
+    return BadUsage("--attention-dp applies to vLLM Neuron; give --as vllm-neuron");
   if (args.expert_parallel && args.as != "vllm")
-    return BadUsage("--enable-expert-parallel is vLLM's; of vLLM Neuron give --ep");
+    return BadUsage("--enable-expert-parallel applies to vLLM; for vLLM Neuron give --ep");
   return OkStatus();
 }
 
@@ -131,7 +131,8 @@ Status CheckBase(const Args& args, const ops::EngineSource& source) {
   NXDKIT_ASSIGN(const kinds::Kind* const kind, source.kind ? Result<const kinds::Kind*>(source.kind)
                                                            : kinds::Recognise(args.path));
   if (kind->reads_base) return OkStatus();
-  return BadUsage("--base is what a delta changes, and this is {}", kind->name).in(args.path);
+  return BadUsage("--base names the model that a delta changes, and this is {}", kind->name)
+      .in(args.path);
 }
 
 std::string ReportText(const ops::DigestReport& report, const Args& args) {

@@ -157,10 +157,10 @@ Status CheckSides(const Args& args) {
   };
   const std::optional<std::string> none;
   const Side sides[] = {
-      {args.layout, none, !judges, "", "of a bundle that is judged nothing is to be said"},
+      {args.layout, none, !judges, "", "a bundle that is judged has its own layout"},
       {args.against_layout, args.against_from, args.against.has_value(), "against-",
-       "it goes with --against"},
-      {args.weights_layout, args.weights_from, judges, "weights-", "it goes with --weights"}};
+       "it applies with --against"},
+      {args.weights_layout, args.weights_from, judges, "weights-", "it applies with --weights"}};
   for (const Side& side : sides) {
     if (side.read) continue;
     const std::optional<std::string> option = FirstOption(side.layout);
@@ -175,15 +175,16 @@ Status CheckEngineArgs(const Args& args) {
   const bool judges = args.weights_from || (args.weights && !NamesOwnWeights(args));
   if (args.engine && (args.against || args.against_from || judges))
     return BadUsage("--engine, --against and --weights are different questions");
-  if (!args.engine && args.timeout) return BadUsage("--timeout is about an engine; give --engine");
+  if (!args.engine && args.timeout)
+    return BadUsage("--timeout applies to an engine; give --engine");
   if (!args.engine && !args.for_engine && args.dtype)
-    return BadUsage("--dtype is about an engine; give --engine or --for");
+    return BadUsage("--dtype applies to an engine; give --engine or --for");
   return OkStatus();
 }
 
 Status CheckServingArgs(const Args& args) {
   if (!args.for_engine && (args.target || args.attention_dp))
-    return BadUsage("{} is about an engine; give --for vllm-neuron",
+    return BadUsage("{} applies to an engine; give --for vllm-neuron",
                     args.target ? "--target" : "--attention-dp");
   if (!args.for_engine) return OkStatus();
   if (args.engine || args.against || args.against_from || args.weights || args.weights_from)
@@ -191,7 +192,7 @@ Status CheckServingArgs(const Args& args) {
   if (args.from && *args.from != "hf")
     return BadUsage("--from {}: with --for PATH is a Hugging Face folder", *args.from)
         .hint("nxd-convert --to hf makes one");
-  if (!args.layout.Number("tp")) return BadUsage("--for needs --tp, that of the engine");
+  if (!args.layout.Number("tp")) return BadUsage("--for needs --tp, the engine's");
   return OkStatus();
 }
 

@@ -114,7 +114,7 @@ Result<std::optional<double>> PriceOf(const Args& args) {
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
   if (args.config || args.instance || args.print_config || context.common().dry_run)
-    return BadUsage("report takes --out, --force and --price-per-hour; {} is about training",
+    return BadUsage("report takes --out, --force and --price-per-hour; {} applies to training",
                     args.config         ? "--config"
                     : args.instance     ? "--instance"
                     : args.print_config ? "--print-config"
@@ -427,7 +427,7 @@ Status WarnOfMachine(const Args& args, const std::optional<hardware::ResolvedIns
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
   if (args.out || (context.common().force))
-    return BadUsage("{} is about the page that `grpo-train report RUN` writes",
+    return BadUsage("{} applies to the page that `grpo-train report RUN` writes",
                     args.out ? "--out" : "--force");
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   NXDKIT_ASSIGN(const std::optional<hardware::ResolvedInstance> resolved,

@@ -34,10 +34,10 @@ struct OldWord {
   std::string_view ours;
 };
 constexpr OldWord kOldWords[] = {
-    {"analyze", "not there: what the compiler supports is not analyzed"},
+    {"analyze", "not supported: support by the compiler is not analyzed"},
 
     {"clean", "`neuron-cache clear`"},
-    {"clear-locks", "`neuron-cache prune`, which takes no lock that is held"},
+    {"clear-locks", "`neuron-cache prune`, which leaves held locks"},
     {"parallel-compile", "`neuron-cache warm -- PROGRAM ...`"}};
 
 const ToolInfo kInfo = {
@@ -199,7 +199,7 @@ Status CheckOptions(const CacheArgs& args) {
   if (args.used_by && !IsOneOf(command, {"pack", "check"}))
     return BadUsage("--used-by belongs to pack and check");
   if (command == "pack" && !args.used_by)
-    return BadUsage("pack needs --used-by: which entries it is to have");
+    return BadUsage("pack needs --used-by, the entries to pack");
   if (args.ignore_error && !IsOneOf(command, {"collect", "warm", "check"}))
     return BadUsage("--ignore-error belongs to collect, warm and check");
   return CheckCompileOptions(args);

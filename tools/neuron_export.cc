@@ -82,9 +82,9 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Status CheckTogether(const Args& args) {
   if (args.layout.Has("bundle") && args.compiler)
-    return BadUsage("--bundle and --compiler: the blob can be from one of them only");
+    return BadUsage("--bundle and --compiler: the blob comes from only one of them");
   if (!args.layout.Has("bundle") && !args.layout.Has("tp"))
-    return BadUsage("--tp is missing: for how many ranks the bundle is to be")
+    return BadUsage("--tp is missing: the number of ranks of the bundle")
         .hint("--bundle takes it from a compiled bundle");
   // Options of compiling, which --bundle makes unnecessary.
   const char* const compiles = !args.pass_env.empty()       ? "--pass-env"
@@ -94,7 +94,7 @@ Status CheckTogether(const Args& args) {
   if (compiles && args.layout.Has("bundle"))
     return BadUsage("{} does not apply: the blob is from --bundle", compiles);
   if (!args.cache && (args.cache_dir || args.retry_failed))
-    return BadUsage("{} does not go with --no-cache",
+    return BadUsage("{} does not apply with --no-cache",
                     args.cache_dir ? "--cache-dir" : "--retry-failed-compilation");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {

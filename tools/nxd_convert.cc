@@ -280,14 +280,14 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& con
                  ops::ConvertRequest& request) {
   const bool to_delta = request.to == &kinds::kDelta;
   if (args.base && !to_delta && !request.from->reads_base)
-    return BadUsage("--base goes with --from delta and --to delta");
-  if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
+    return BadUsage("--base applies to --from delta and --to delta");
+  if (args.coding && !to_delta) return BadUsage("--coding applies to --to delta");
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
   if (args.base != "") request.hints.Set("base", args.base);
   const HeldSource* const base = args.base ? context.host().Held(*args.base) : nullptr;
   if (base && base->hints.memory && !to_delta)
-    return BadUsage("the base of a delta that is applied is a path, and this is memory")
+    return BadUsage("the base of an applied delta has to be a path, and this is memory")
         .in(*args.base);
   if (base) request.base_memory = OpenerOf(*base, *args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
@@ -328,8 +328,8 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   const bool by_number = from == StateForm::kNumbered && to == StateForm::kNumbered;
   if (given && !carries)
     return BadUsage(
-               "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp of "
-               "what has an optimizer's state, found {} to {}",
+               "--optimizer, --dp and --param-order apply to conversions to nxd, dcp or fsdp from "
+               "a format with an optimizer's state, found {} to {}",
                request.from->name, request.to->name)
         .hint(by_number ? "nxd-reshard carries the state from an NxD tag to another" : "");
   request.hints.optimizer = carries && args.optimizer.value_or(true);
@@ -380,7 +380,7 @@ Status CheckFollow(const Args& args, const ToolContext& context) {
   const FollowArgs& follow = args.follow;
   if (!follow.follow) {
     if (follow.until || follow.idle || follow.settle)
-      return BadUsage("--until, --idle and --settle go with --follow");
+      return BadUsage("--until, --idle and --settle apply with --follow");
     return OkStatus();
   }
   if (args.explain || args.part || args.delta.base || args.delta.delta_from || args.delta.apply ||
@@ -433,7 +433,7 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
     }
     const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
     if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
-      context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
+      context.Warn(fmt::format("{} is skipped: {}", step.path, kind.error().message()));
       return OkStatus();
     }
     NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));

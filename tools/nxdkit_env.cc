@@ -106,7 +106,7 @@ Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
   Result<hardware::Instance> own = hardware::InstanceOf(machine);
   if (own.ok()) return std::optional(*std::move(own));
   context.Warn(fmt::format(
-      "--model: {}; --instance NAME asks about another machine",
+      "--model: {}; --instance NAME selects another machine",
       machine.has_devices() ? own.error().message() : "there are no Neuron devices here"));
   return std::optional<hardware::Instance>();
 }
@@ -117,7 +117,7 @@ Status CheckOptions(const Args& args) {
                             : args.batch    ? "--bs"
                             : args.sequence ? "--seq"
                                             : nullptr;
-  if (alone) return BadUsage("{} is about --model, which is missing", alone);
+  if (alone) return BadUsage("{} applies to --model, which is missing", alone);
   return OkStatus();
 }
 

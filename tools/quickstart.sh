@@ -98,7 +98,7 @@ install_wheel() {
   unpack
   bin=$(echo "$place"/nxdkit-*.data/scripts)
   chmod +x "$bin"/*
-  echo "unpacked $(basename "$wheel") into $place: no python3 with venv and pip is here"
+  echo "unpacked $(basename "$wheel") into $place: no python3 with venv and pip was found"
 }
 
 check_space() {
@@ -166,7 +166,7 @@ trap clean_up EXIT
 check_space
 [ -n "$wheel" ] || wheel=$(find_wheel)
 [ -n "$wheel" ] || { build_wheel; wheel=$(find_wheel); }
-[ -n "$wheel" ] || refuse "the build made no wheel: what cmake said of it is above" 70
+[ -n "$wheel" ] || refuse "the build made no wheel: see cmake's output above" 70
 install_wheel
 
 step "make a qwen3 model ($size)" "$work/hf" \

@@ -61,8 +61,8 @@ TEST(CacheTrees, AreListedAndVerified) {
   EXPECT_EQ(list["entries"][0]["name"], key);
   EXPECT_EQ(list["entries"][0]["compiler"], nullptr);
   EXPECT_THAT(RunCache(shop, "verify" + dir).out,
-              HasSubstr("a tree of vllm-neuron: what such a tree holds was read from the engine's "
-                        "source, and not run"));
+              HasSubstr("a tree of vllm-neuron: the contents of such a tree are known from the "
+                        "engine's source only"));
   shop.Write(key + "/graph_" + key + ".neff", ToyNeff().substr(0, 1300));
   const Json cut = JsonFrom(shop, 1, "verify" + dir);
   EXPECT_EQ(cut["findings"].size(), 2u);

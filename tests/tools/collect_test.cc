@@ -68,9 +68,10 @@ TEST(Collects, WhatACrashLeftWholeAndNothingThatIsCut) {
   const ProcessResult result = shop.Cc("collect -- trace a b cut crash");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("Traceback: it crashed"),
-                                HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: ")));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("1 graph: 1 new"),
-                                HasSubstr("the command exited with 3; what it had traced is in")));
+                                HasSubstr(PrecompileWorkshop::Name('a') + " was not collected: ")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("1 graph: 1 new"),
+                    HasSubstr("the command exited with 3; the graphs traced by then are in")));
   EXPECT_FALSE(fs::exists(shop.Entry('a')));
   EXPECT_TRUE(shop.Has('b', "model.hlo_module.pb"));
   EXPECT_EQ(shop.Cc("collect --ignore-error -- trace b crash").exit_code, 0);
@@ -110,8 +111,8 @@ TEST(Warms, StopsWhereTheProgramFailed) {
   const ProcessResult result = shop.Cc("warm " + kTrn1 + " -- trace a crash");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out,
-              AllOf(HasSubstr("the command exited with 3; what it had traced is in"),
-                    HasSubstr("nothing was compiled; "), HasSubstr("--ignore-error goes on")));
+              AllOf(HasSubstr("the command exited with 3; the graphs traced by then are in"),
+                    HasSubstr("nothing was compiled; "), HasSubstr("--ignore-error continues")));
   EXPECT_EQ(shop.CcJson(1, "warm", kTrn1 + " -- trace a crash")["entries"].size(), 1u);
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("warm --ignore-error " + kTrn1 + " -- trace a crash").exit_code, 0);
@@ -121,7 +122,7 @@ TEST(Warms, StopsWhereTheProgramFailed) {
 TEST(Warms, FindsOutWhatItLacksBeforeTheProgramRuns) {
   CollectShop shop("a");
   const Words none = {"NEURON_PLATFORM_TARGET_OVERRIDE="};
-  EXPECT_THAT(shop.Cc("warm -- trace a", none).err, HasSubstr("do not say for which target"));
+  EXPECT_THAT(shop.Cc("warm -- trace a", none).err, HasSubstr("do not name a target"));
   EXPECT_EQ(shop.Cc("warm --compiler none " + kTrn1 + " -- trace a").exit_code, 3);
   EXPECT_EQ(shop.Cc("warm --memory-per-job much " + kTrn1 + " -- trace a").exit_code, 2);
   EXPECT_FALSE(fs::exists(shop.Cache()));
@@ -235,7 +236,7 @@ TEST(Checks, FindAGraphThatIsCut) {
              PrecompileWorkshop::GraphText('a').substr(0, 20));
   const ProcessResult result = shop.Cc("check " + shop / "graphs");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: "));
+  EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not collected: "));
 }
 
 // ModelBuilder's keys change with the flags: the same bytes have another key.
@@ -274,7 +275,7 @@ TEST(Packs, TheSmallestCacheOfARun) {
                   "--used-by " + used + " --cache-dir " + shop / "graphs")["misses"][0]["reason"],
       "not compiled");
   EXPECT_THAT(shop.Cc("pack --used-by " + used + " " + shop / "small").err,
-              HasSubstr("it is there, and not empty"));
+              HasSubstr("it exists and is not empty"));
   // The log of a run names entries by their paths, and c only by its module.
   const std::string log =
       shop.Write("run.log", "INFO: Using a cached neff at " + shop.Entry('a') +

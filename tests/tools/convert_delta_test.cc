@@ -340,8 +340,8 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   ExpectFails("--from delta --to hf", delta, out, 2, "its base is not named");
   ExpectFails("--from delta --to hf --fused-qkv --base " + old_, delta, out, 2,
               "--fused-qkv does not apply to a conversion from delta to hf");
-  ExpectFails("--from hf --to hf --base " + old_, new_, out, 2, "--base goes with");
-  ExpectFails("--from hf --to hf --coding ulp", new_, out, 2, "--coding goes with --to delta");
+  ExpectFails("--from hf --to hf --base " + old_, new_, out, 2, "--base applies to");
+  ExpectFails("--from hf --to hf --coding ulp", new_, out, 2, "--coding applies to --to delta");
   ExpectFails("--from hf --to delta --dtype f32 --base " + old_, new_, out, 2,
               "a delta has the dtypes of its base");
   ExpectFails("--from hf --to delta --into --base " + old_, new_, out, 2, "--into");

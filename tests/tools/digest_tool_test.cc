@@ -288,8 +288,8 @@ TEST_F(DigestTool, ReplacesOnlyManifests) {
 TEST_F(DigestTool, SaysWhatIsWrongWithTheOptions) {
   ExpectFails(2, "give one of them", "--manifest a --check b", model_);
   ExpectFails(2, "--sign signs a manifest", "--sign key.pem", model_);
-  ExpectFails(2, "--verify-signature is about a manifest", "--verify-signature pub.pem", model_);
-  ExpectFails(2, "--no-files is about a manifest", "--no-files", model_);
+  ExpectFails(2, "--verify-signature applies to a manifest", "--verify-signature pub.pem", model_);
+  ExpectFails(2, "--no-files applies to a manifest", "--no-files", model_);
   ExpectFails(2, "--force replaces a manifest", "--force", model_);
   ExpectFails(3, "No such file", "--check " + manifest_, model_);
   const std::string bad = workshop_.Write("bad.json", "{\"format\": \"x\"}");

@@ -97,7 +97,7 @@ TEST_F(Export, RefusesVersionsWhereNoneAreWritten) {
 TEST_F(Export, TakesTheBlobOfOnePlaceOnly) {
   const ProcessResult result = workshop_.Export("--bundle x --compiler y", model_, out_);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("from one of them only"));
+  EXPECT_THAT(result.err, HasSubstr("from only one of them"));
 }
 
 TEST_F(Export, CarriesConfigurationAndTokenizerFiles) {

@@ -80,7 +80,7 @@ TEST_F(LayoutFrom, AnInstanceSettlesTheHardware) {
   EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set_}).out,
               HasSubstr("\"hw\":\"trn2\""));
   ExpectRefused("--from hf --to nxd --tp 2 --hw trn2 --instance trn1.32xlarge", model_,
-                workshop_ / "no", 2, "hw trn2 does not go with --instance trn1.32xlarge");
+                workshop_ / "no", 2, "hw trn2 does not match --instance trn1.32xlarge");
   const ProcessResult longer =
       RunProcess({Workshop::Tool("nxd-convert"), "--dry-run", "--from", "hf", "--to", "nxd", "--tp",
                   "2", "--instance", "trn1.32xlarge", "--seq", "8192", model_, workshop_ / "no"});

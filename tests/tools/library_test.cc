@@ -281,8 +281,8 @@ TEST(Umbrella, SaysWhatIsWrongWithItsWord) {
   };
   EXPECT_THAT(error({}), HasSubstr("the word of a command is missing"));
   EXPECT_THAT(error({"convrt"}), HasSubstr("did you mean convert?"));
-  EXPECT_THAT(error({"--quiet", "inspect", "m"}), HasSubstr("options stand behind the word"));
-  EXPECT_THAT(error({"-q", "train"}), HasSubstr("options stand behind the word"));
+  EXPECT_THAT(error({"--quiet", "inspect", "m"}), HasSubstr("options come after the word"));
+  EXPECT_THAT(error({"-q", "train"}), HasSubstr("options come after the word"));
 }
 
 TEST(Umbrella, RunsTheCommandOfItsWord) {

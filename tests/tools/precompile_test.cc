@@ -71,7 +71,7 @@ TEST(Precompile, NeedsATargetThatNobodySays) {
   shop.AddGraph('a');
   const ProcessResult result = shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE="});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the flags of 1 graph do not say for which target"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the flags of 1 graph do not name a target"),
                                 HasSubstr("--target trn1")));
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE=trn2"}).exit_code, 0);
@@ -285,12 +285,12 @@ TEST(Precompile, DoesNotGuessTheVersionOfACompilerThatSaysNone) {
   shop.Script("mute", "[ \"$1\" != --version ] || exit 1\nexec neuronx-cc \"$@\"\n");
   shop.AddGraph('a');
   EXPECT_THAT(shop.Cc("compile --compiler mute " + kTrn1).err,
-              HasSubstr("does not say its version: it is taken for neuronxcc-2.21"));
+              HasSubstr("does not report its version: assuming neuronxcc-2.21"));
   shop.AddGraph('b');
   shop.AddGraph('c', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
   const ProcessResult two = shop.Cc("compile --compiler mute " + kTrn1);
   EXPECT_EQ(two.exit_code, 1);
-  EXPECT_THAT(two.err, HasSubstr("the graphs are of neuronxcc-2.19, neuronxcc-2.21"));
+  EXPECT_THAT(two.err, HasSubstr("the graphs are for neuronxcc-2.19, neuronxcc-2.21"));
 }
 
 TEST(Precompile, RemembersNoFailureThatIsNotTheGraphs) {
@@ -505,7 +505,7 @@ TEST(PrecompileLite, SaysThatFinishedEntriesAreOfAnotherCompiler) {
   lite.Whole('a');
   const Json json = shop.CcJson(0, "compile", " --cache-dir " + lite.root());
   EXPECT_THAT(json["warnings"][0].get<std::string>(),
-              HasSubstr("finished entries are of compiler 2.21.33363.0+82129205, this one is "
+              HasSubstr("finished entries are from compiler 2.21.33363.0+82129205, this one is "
                         "2.19.8089.0+8ab9f450"));
 }
 

@@ -104,8 +104,8 @@ struct Misuse {
 TEST_F(ServeTool, WordsThatDoNotGoTogetherAreRefused) {
   const Misuse rows[] = {
       {"ckpt-verify", "--for vllm-neuron", 2, "--for needs --tp"},
-      {"ckpt-verify", "--target trn2", 2, "--target is about an engine"},
-      {"ckpt-verify", "--attention-dp 2", 2, "--attention-dp is about an engine"},
+      {"ckpt-verify", "--target trn2", 2, "--target applies to an engine"},
+      {"ckpt-verify", "--attention-dp 2", 2, "--attention-dp applies to an engine"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --engine http://x", 2, "different questions"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --from nxd", 2, "PATH is a Hugging Face folder"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --hw trn2", 2, "and this is hf"},

@@ -62,7 +62,7 @@ Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
 
 void WarnOfLeft(const ops::CollectedGraphs& graphs, ToolContext& context) {
   for (const ops::NamedReason& each : graphs.left)
-    context.Warn(EscapeControl(fmt::format("{} was not taken: {}", each.entry, each.reason)));
+    context.Warn(EscapeControl(fmt::format("{} was not collected: {}", each.entry, each.reason)));
 }
 
 // A run of the program with a cache of its own.
@@ -96,8 +96,8 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
   std::ranges::set_difference(after, before, std::back_inserter(collection.past));
   if (!collection.past.empty())
     context.Warn(fmt::format(
-        "the command wrote no graph where NEURON_COMPILE_CACHE_URL says, and {} entries came into "
-        "{} meanwhile: it seems to name a cache by itself, and what it uses besides is not known",
+        "the command wrote no graph to NEURON_COMPILE_CACHE_URL, and {} entries appeared in {} "
+        "meanwhile: it seems to name a cache by itself, and its other graphs are not known",
         collection.past.size(), EscapeControl(tree.root)));
   return collection;
 }
@@ -156,7 +156,7 @@ Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
   NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, nullptr).To(added.used));
   for (const std::string& name : collection.past) added.used.push_back({name, "new", ""});
   if (!collection.interrupted) return added;
-  context.Note(fmt::format("{}: what it had traced is in the cache", SummaryOf(added)));
+  context.Note(fmt::format("{}: the graphs traced by then are in the cache", SummaryOf(added)));
   return *std::move(collection.interrupted);
 }
 
@@ -186,7 +186,8 @@ ToolAnswer CollectedAnswer(const CacheArgs& args, const Added& added) {
   answer.text = FailedText(added);
   answer.text += fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
   if (added.crashed())
-    answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
+    answer.text +=
+        fmt::format("{}; the graphs traced by then are in the cache\n", CrashText(added));
   if (added.used.empty()) answer.text += kNoneCollected;
   answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   AddFields(added, answer);
@@ -264,10 +265,11 @@ Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
   const bool stops = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   if (stops) {
     ToolAnswer answer = CollectedAnswer(args, added);
-    answer.text += "nothing was compiled; `neuron-cache compile` does, --ignore-error goes on\n";
+    answer.text +=
+        "nothing was compiled; `neuron-cache compile` does it, --ignore-error continues\n";
     return answer;
   }
-  if (added.crashed()) context.Warn(CrashText(added) + ": what it had traced is compiled");
+  if (added.crashed()) context.Warn(CrashText(added) + ": compiling the graphs traced by then");
   context.Note(SummaryOf(added));
   std::vector<std::string> wanted;
   for (const ops::UsedGraph& each : added.used) wanted.push_back(each.entry);
@@ -278,8 +280,7 @@ Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
 
 Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
                          ToolContext& context) {
-  if (args.used_by && !args.words.empty())
-    return BadUsage("--used-by stands in the place of a command");
+  if (args.used_by && !args.words.empty()) return BadUsage("--used-by replaces a command");
   if (!args.used_by) NXDKIT_TRY(CheckCommandWords(args));
   NXDKIT_ASSIGN(const neff::FoundTree tree, TreeOf(place));
   if (args.used_by) {
@@ -311,8 +312,8 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   AskForGraphs(collection.graphs, kNoneCollected, answer);
   const bool crashed = collection.end.exit_code != 0;
   if (crashed)
-    answer.text += fmt::format("the command {}: what it would have traced behind is not known\n",
-                               collection.end.text);
+    answer.text +=
+        fmt::format("the command {}: the graphs after that are not known\n", collection.end.text);
   answer.findings = answer.findings || (crashed && !IgnoresErrors(args));
   answer.fields["program"] = {{"exit_code", collection.end.exit_code},
                               {"end", collection.end.text}};

@@ -63,10 +63,10 @@ Result<Target> SaidTarget(const CacheArgs& args, const Poll& poll) {
 }
 
 Error NoTarget(const std::string& what) {
-  return BadUsage("{} not say for which target", what)
+  return BadUsage("{} not name a target", what)
       .hint(
-          "--target trn1, trn2 or inf2: that of the machine on which they run; this one has no "
-          "Neuron devices that say it");
+          "--target trn1, trn2 or inf2: the kind of machine on which they run; this one has no "
+          "Neuron devices that show it");
 }
 
 Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan, const Poll& poll) {
@@ -108,27 +108,27 @@ std::string SavedText(const ops::CompilePlan& plan) {
 
 std::string VersionText(const ops::GraphCompiler& compiler) {
   return BaseName(compiler.command[0]) +
-         (compiler.version.empty() ? " of a version that it does not say" : " " + compiler.version);
+         (compiler.version.empty() ? " of an unknown version" : " " + compiler.version);
 }
 
 // Reports graphs and results of other compilers: a run with this one looks in another folder.
 Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                      ToolContext& context) {
   for (const std::string& build : plan.other_builds)
-    context.Warn(fmt::format(
-        "finished entries are of compiler {}, this one is {}: the engine asks for the results of "
-        "the one that it has",
-        EscapeControl(build), compiler.version));
+    context.Warn(
+        fmt::format("finished entries are from compiler {}, this one is {}: the engine looks for "
+                    "the results of its own compiler",
+                    EscapeControl(build), compiler.version));
   std::set<std::string> versions;
   for (const neff::Graph& graph : plan.graphs) versions.insert(graph.compiler);
   if (compiler.version.empty() && versions.size() > 1)
     return Error(Errc::kFindings,
-                 fmt::format("the compiler does not say its version, and the graphs are of {}",
+                 fmt::format("the compiler does not report its version, and the graphs are for {}",
                              fmt::join(versions, ", ")))
         .in(compiler.command[0]);
   if (compiler.version.empty() && !plan.graphs.empty())
-    context.Warn(fmt::format("the compiler does not say its version: it is taken for {}",
-                             *versions.begin()));
+    context.Warn(
+        fmt::format("the compiler does not report its version: assuming {}", *versions.begin()));
   const size_t others = plan.other.size() + plan.finished_other.size();
   if (others == 0) return OkStatus();
   const std::string text = fmt::format(

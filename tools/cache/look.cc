@@ -13,7 +13,7 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr char kNotRun[] = "what such a tree holds was read from the engine's source, and not run";
+constexpr char kNotRun[] = "the contents of such a tree are known from the engine's source only";
 
 Json EntryJson(const neff::CacheEntry& entry) {
   return {{"name", neff::EntryName(entry)},

@@ -67,7 +67,7 @@ std::string ItemLine(const char* verb, const neff::MergeItem& item) {
 Status CheckIsNew(const std::string& into) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(into));
   if (names.empty()) return OkStatus();
-  return BadUsage("it is there, and not empty").in(into).hint("name a folder that is not there");
+  return BadUsage("it exists and is not empty").in(into).hint("name a new folder");
 }
 
 Result<ops::UsedEntries> UsedBy(const std::string& file, const std::string& from) {

@@ -220,7 +220,7 @@ void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
   if (!text) return OkStatus();
   if (std::holds_alternative<ops::Slot>(request.place))
-    return BadUsage("one process refreshes a bundle: --part does not go with --into");
+    return BadUsage("one process refreshes a bundle: --part does not apply with --into");
   NXDKIT_ASSIGN(request.place, PartOf(*text, ThisEnvironment()));
   return OkStatus();
 }

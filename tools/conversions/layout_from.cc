@@ -78,8 +78,8 @@ Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
   if (platform != "trn1" && platform != "trn2") return OkStatus();
   const std::optional<std::string> hw = said.Text("hw");
   if (hw && *hw != platform)
-    return BadUsage("hw {} does not go with --instance {}, which has {} devices", *hw,
-                    instance.name, platform)
+    return BadUsage("hw {} does not match --instance {}, which has {} devices", *hw, instance.name,
+                    platform)
         .hint("--hw, or --layout-from, says which of the two the set is for");
   sides.output.Set("hw-if-unsaid", platform);
   return OkStatus();

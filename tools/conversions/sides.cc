@@ -121,7 +121,7 @@ Status TakeHeld(const ToolContext& context, const std::string& path, const Kind*
   const HeldSource* const held = context.host().Held(path);
   if (held == nullptr) return OkStatus();
   if (held->hints.memory && hints.config)
-    return BadUsage("its configuration was given when the tensors were, and here is another")
+    return BadUsage("its configuration was given with the tensors, and this is another")
         .in(path)
         .on(*hints.config);
   if (kind == nullptr) kind = held->kind;

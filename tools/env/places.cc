@@ -74,7 +74,7 @@ Section PlacesSection(const std::vector<std::string>& paths) {
     section.Add(
         place.what,
         fmt::format("{}: {}{}", path,
-                    there ? "" : "not there; of its nearest folder " + NearestExisting(path) + ": ",
+                    there ? "" : "missing; for its nearest folder " + NearestExisting(path) + ": ",
                     MountText(mount, room, lacks)));
     section.json.push_back({{"what", place.what},
                             {"path", path},

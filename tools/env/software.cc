@@ -89,7 +89,7 @@ Result<CompilerFacts> AskCompilerProgram(const std::function<Status()>& poll) {
   for (const std::string_view line : Split(*said, '\n')) lines.emplace_back(line);
   std::string version = ops::VersionIn(lines);
   if (!version.empty()) return CompilerFacts{std::move(version), ""};
-  return CompilerFacts{"", fmt::format("{}: it says no version: '{}'", *program,
+  return CompilerFacts{"", fmt::format("{}: it reports no version: '{}'", *program,
                                        ShortName(said->substr(0, said->find('\n'))))};
 }
 

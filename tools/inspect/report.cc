@@ -64,7 +64,7 @@ void AddFileSystem(Facts& facts, const Mount& mount) {
 void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   if (!artifact.config) return facts.Key("model", {});
   const models::ModelConfig& config = *artifact.config;
-  const std::string type = config.model_type.empty() ? "not said by the config" : config.model_type;
+  const std::string type = config.model_type.empty() ? "not in the config" : config.model_type;
   if (!config.quant_method.empty())
     facts.Line("quantised", EscapeControl(config.quant_method) + ", as its configuration says");
   if (!config.family)
@@ -165,7 +165,7 @@ std::string CoverageText(const Inspection& inspection) {
 
 void AddAdapter(Facts& facts, const std::optional<ops::AdapterFacts>& adapter) {
   if (!adapter) return facts.Key("adapter", {});
-  std::string text = adapter->type.empty() ? "type not said" : adapter->type;
+  std::string text = adapter->type.empty() ? "unknown type" : adapter->type;
   if (adapter->rank) text += fmt::format(", rank {}", *adapter->rank);
   if (adapter->alpha) text += fmt::format(", alpha {}", *adapter->alpha);
   facts.Add("adapter", fmt::format("{}, {} pairs of A and B", text, adapter->pairs), "adapter",

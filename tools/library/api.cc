@@ -83,7 +83,7 @@ class SourceNames {
     const nxdkit_source* const source = sources_[number];
     if (source == nullptr) return BadUsage("source {} is NULL", number);
     if (!source->held)
-      return BadUsage("it is what one rank of a layout holds, and no model that a command reads")
+      return BadUsage("it is one rank of a layout, not a model that a command reads")
           .in(source->name);
     std::string name = source->name;
     while (named_.try_emplace(name, source).first->second != source) name = Respelled(name);

@@ -38,7 +38,7 @@ bool HasOption(const OptionTable& table, const std::string& word) {
 Result<Json> ParseRequest(const char* text) {
   if (text == nullptr) return BadUsage("the request is NULL, expected a JSON object");
   Result<Json> json = ParseJson(text);
-  if (!json.ok()) return Error(Errc::kUsage, "the request is no JSON: " + json.error().message());
+  if (!json.ok()) return Error(Errc::kUsage, "the request is not JSON: " + json.error().message());
   if (!json->is_object())
     return BadUsage("the request is {}, expected a JSON object", JsonTypeText(*json));
   return json;

@@ -255,8 +255,7 @@ Result<SourcePointer> OpenMemorySource(const Json& request, const void* const* d
 
 Result<SourcePointer> OpenRankSource(const nxdkit_source& of, const Json& request) {
   if (!of.held)
-    return BadUsage("it is what one rank of a layout holds; a rank is made of a whole model")
-        .in(of.name);
+    return BadUsage("it is one rank of a layout; a rank is made from a whole model").in(of.name);
   NXDKIT_ASSIGN(const std::string layout, TextIn(request, "layout"));
   const kinds::Kind* const kind = kinds::KindFromName(layout);
   const bool engine = layout == "vllm" || layout == "vllm-neuron";

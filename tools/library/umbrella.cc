@@ -65,7 +65,7 @@ const CommandWord* ProgramOf(std::string_view word) {
 // Reports a program that is not installed: an installed one has replaced this process by now.
 Result<ToolAnswer> RefuseProgram(const UmbrellaArgs& args, ToolContext&) {
   return NotFound("the program {} is not installed", ProgramOf(args.words[0])->program)
-      .hint("it comes with the package nxdkit-train: it brings libraries of its own");
+      .hint("it comes with the package nxdkit-train, which has libraries of its own");
 }
 
 // Refuses a missing word, an unknown one, and one after options.
@@ -75,7 +75,7 @@ Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
     return BadUsage("the word of a command is missing: {}", fmt::join(words, ", "))
         .hint("nxdkit --help says what each does");
   if (FindCommand(args.words[0]) || ProgramOf(args.words[0]))
-    return BadUsage("options stand behind the word of the command")
+    return BadUsage("options come after the word of the command")
         .hint(fmt::format("nxdkit {} ... --json", args.words[0]));
   const std::optional<std::string> near = ClosestWord(args.words[0], words);
   return BadUsage("there is no command \"{}\"", args.words[0])

@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   for (const std::string& place : Places(folder))
     if (const Main run = MainOf(place)) return run(nullptr, argc, argv);
   std::fprintf(stderr,
-               "nxdkit: error: %s of version %s is not found beside %s\n"
+               "nxdkit: error: %s of version %s is not found next to %s\n"
                "hint: install the wheel again, with pip, into one environment\n",
                kLibrary, NXDKIT_VERSION, folder.c_str());
   return 3;

@@ -52,7 +52,7 @@ def package_of(file: pathlib.Path) -> str:
             owner = subprocess.run(["dpkg-query", "-S", str(name)], capture_output=True, text=True)
             if owner.returncode == 0:
                 return owner.stdout.split(":")[0]
-    sys.exit(f"{file}: of no package, so its license is not known")
+    sys.exit(f"{file}: belongs to no package, so its license is not known")
 
 
 class Wheel:

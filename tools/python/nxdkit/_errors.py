@@ -59,7 +59,7 @@ class Error(Exception):
 
 
 class Findings(Error):
-    """The answer is no: it differs, a verification failed (exit status 1).
+    """The command has findings: a difference, a failed verification (exit status 1).
 
     The place is that of the first finding.
     """
@@ -160,7 +160,7 @@ def error_of(exit_code: int, report: Optional[Report]) -> Error:
 def _first_finding(report: Report) -> str:
     findings = report.get("findings", [])
     if not findings:
-        return "the answer is no"
+        return "the command has findings"
     first = findings[0]["message"]
     return first if len(findings) == 1 else f"{first} (the first of {len(findings)} findings)"
 

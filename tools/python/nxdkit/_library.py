@@ -73,11 +73,13 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         try:
             function = getattr(library, name)
         except AttributeError:
-            raise ImportError(f"{library._name} has no {name}: it is of another nxdkit") from None
+            raise ImportError(
+                f"{library._name} has no {name}: it belongs to another nxdkit"
+            ) from None
         function.restype, function.argtypes = result, arguments
     abi = library.nxdkit_abi()
     if abi != ABI:
-        raise ImportError(f"{library._name} has interface {abi}, and this package speaks {ABI}")
+        raise ImportError(f"{library._name} has interface {abi}, and this package needs {ABI}")
     return library
 
 

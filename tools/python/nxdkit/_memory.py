@@ -185,7 +185,7 @@ def _of_torch(name: str, value: Any) -> _Array:
     value = value.detach().resolve_conj().resolve_neg()
     word = word_of(str(value.dtype).rpartition(".")[2])
     if word is None:
-        raise TypeError(f"{name}: {value.dtype} is no element type of a checkpoint")
+        raise TypeError(f"{name}: {value.dtype} is not an element type of a checkpoint")
     if word == "F4":
         return _packed(
             word, (*value.shape[:-1], 2 * value.shape[-1]), value.view(torch.uint8).numpy()
@@ -203,7 +203,7 @@ def _of_numpy(name: str, value: Any) -> _Array:
     value = numpy.asarray(value)
     word = word_of(value.dtype.name)
     if word is None or not value.dtype.isnative:
-        raise TypeError(f"{name}: {value.dtype} is no element type of a checkpoint")
+        raise TypeError(f"{name}: {value.dtype} is not an element type of a checkpoint")
     size = value.dtype.itemsize
     if any(stride < 0 or stride % size for stride in value.strides):
         value = numpy.ascontiguousarray(value)
@@ -218,10 +218,12 @@ def _of_buffer(name: str, value: Any) -> _Array:
         view = memoryview(value)
     except TypeError:
         kind = type(value).__name__
-        raise TypeError(f"{name}: a {kind} is no array; (dtype, shape, buffer) is one") from None
+        raise TypeError(
+            f"{name}: a {kind} is not an array; (dtype, shape, buffer) is one"
+        ) from None
     code = view.format.lstrip("@=<")
     code = {"l": "q", "L": "Q"}.get(code, code)
     word = next((word for word, row in DTYPES.items() if row.format == code), None)
     if word is None:
-        raise TypeError(f"{name}: a buffer of {view.format!r} is no array of a checkpoint")
+        raise TypeError(f"{name}: a buffer of {view.format!r} is not an array of a checkpoint")
     return _packed(word, view.shape or (), view)
