@@ -1,4 +1,4 @@
-"""What bench/foreign_checkpoints.sh reads: checkpoints of other trainers, made with torch alone.
+"""The inputs of bench/foreign_checkpoints.sh: checkpoints of other trainers, made with torch alone.
 
     foreign_checkpoints.py make KIND OUT [--size MB] [--ranks N] [--tp N] [--pp N] [--moments]
     foreign_checkpoints.py check KIND MODEL [--size MB]
@@ -168,7 +168,7 @@ def save_optimizer(tag, rank, stage, state):
 
 
 def adam_state(flats, moments):
-    """Of torch's AdamW over flat tensors, a group each; without moments it has made no step."""
+    """The state of torch's AdamW over flat tensors, one per group; without moments, before a step."""
     state = {}
     for i, flat in enumerate(flats):
         if moments:

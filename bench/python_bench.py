@@ -1,4 +1,4 @@
-"""What bench/python.sh times; it has made the models."""
+"""The measurements of bench/python.sh, which has made the models."""
 
 import argparse
 import json

@@ -198,7 +198,7 @@ class Sweep(unittest.TestCase):
         return "the same"
 
     def theirs(self, folder):
-        """Of the config.json in a folder: log-probabilities, model and batch; or why not."""
+        """Log-probabilities, model and batch for the config.json in a folder; or the error."""
         try:
             read = transformers.AutoConfig.from_pretrained(folder)
             model = make.make_model(read)

@@ -45,7 +45,7 @@ def merged(ranks, config):
 
 
 def rows(run):
-    """What was measured at each step, but for the time and memory that it took."""
+    """The metrics of each step, except time and memory."""
     found = {}
     with open(os.path.join(run, "experiment_log.jsonl"), encoding="utf-8") as lines:
         for line in lines:
@@ -69,7 +69,7 @@ class FromTheTrainer(dcps.Dcp):
         return trainer.tag(self.path(run), STEP)
 
     def write_expected(self, tag):
-        """What the tag's own files say, read by torch, and the step that follows from it."""
+        """The state in the tag's own files, read by torch, and the step that follows from it."""
         with open(tag + "/config.json", encoding="utf-8") as file:
             config = json.load(file)
         ranks = [trainer.load_rank(tag, rank) for rank in range(trainer.TP)]

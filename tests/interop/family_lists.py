@@ -1,4 +1,4 @@
-"""What transformers saves for the models of testdata/families: every tensor's name, dtype and shape.
+"""The tensors that transformers saves for the models of testdata/families: name, dtype and shape.
 
     family_lists.py           compare with the lists of this major version: exit 1 where one differs
     family_lists.py --write   store what version 4 saves, from the configs of version 5, as families-4.json

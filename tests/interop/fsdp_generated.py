@@ -361,7 +361,7 @@ def check_digests(given, folder):
 
 
 def check_ours(given, folder, options, other):
-    """What is wrong in words, our tensors, their digest, and why an optimizer was refused."""
+    """The faults in words, our tensors, their digest, and why an optimizer was refused."""
     with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
         expected = json.load(file)
     wrong, found, refused = [], {}, ""
@@ -443,7 +443,7 @@ def make_all(given, runs):
 
 
 def judge(given, seed, options, other):
-    """What is wrong with ours, words for it, the merger's verdict, whether it is known, digest."""
+    """Our faults, words for the run, the merger's verdict, whether it is known, the digest."""
     folder = os.path.join(given.work, str(seed))
     if not os.path.exists(os.path.join(folder, "expected.json")):
         try:

@@ -443,7 +443,7 @@ def check_next(o, run, expected):
 
 
 def resume(o, expected, rank):
-    """What this rank finds different, and facts about its files."""
+    """The differences that this rank finds, and facts about its files."""
     run = Run(o)
     files = Files(o, rank, run.mesh)
     rng, lines = load(files, run)
@@ -472,7 +472,7 @@ def work(rank, o, expected, folder):
 
 
 def results(o, expected):
-    """Of each rank. The processes are forks: none imports torch again or sees an earlier job."""
+    """The results of each rank. The processes are forks: none imports torch again or sees an earlier job."""
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(work, args=(o, expected, folder), nprocs=o.world, start_method="fork")
         found = []

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: where things are, and how a script begins."""
+"""Shared by the scripts of this folder: the places of programs, and the start of a script."""
 
 import argparse
 import importlib.util

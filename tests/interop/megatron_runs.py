@@ -135,7 +135,7 @@ def config_of(family, words, tp, draw):
 
 
 def case_of(seed):
-    """What the generator calls a case, and more."""
+    """The generator's case, with additions."""
     release, family, *words = RUNS[seed].split()
     draw = random.Random(seed)
     case = {"release": release, "mcore": release.rsplit(".", 1)[0], "seed": 500 + seed,
@@ -168,7 +168,7 @@ def what_of(case):
 
 
 def folder_of(case):
-    """What a user names: the folder of a run, of verl's actor, of a step."""
+    """The paths that a user may name: the folder of a run, of verl's actor, of a step."""
     if case["layout"] == "nemo":
         return f"step_{case['steps']}"
     return f"iter_{case['steps']:07d}" if case["layout"] == "named" else ""
@@ -221,7 +221,7 @@ def megatron_full(g, c, tensors, name, tp, seed):
 
 
 def expect(g, case, steps):
-    """Of each Hugging Face tensor the shape, dtype and digests, by torch's AdamW."""
+    """The shape, dtype and digests of each Hugging Face tensor, by torch's AdamW."""
     import torch
     seed, shapes, out = case["seed"], hf_shapes(g, case["hf"]), {}
     whole = case["form"] == "fp32"
@@ -331,7 +331,7 @@ def build(g, case):
 
 
 def buckets_of(ddp, model, global_name, local_shape):
-    """What the buffers of this rank hold: of each bucket names, starts and shapes."""
+    """The contents of this rank's buffers: names, starts and shapes in each bucket."""
     names = {p: n for n, p in model.named_parameters()}
     out = []
     for kind in ("buffers", "expert_parallel_buffers"):
@@ -554,7 +554,7 @@ def run_config(g, case, experts):
 
 
 def finish(g, case, folder, world):
-    """What lies beside distributed checkpoints."""
+    """The files next to distributed checkpoints."""
     import torch
     import yaml
     layout, steps = case["layout"], case["steps"]

@@ -75,8 +75,8 @@ def e4m3_values():
 
 
 def rescaled(codes):
-    """What the loader makes of FP8 weights on trn2: times 240 / 448, held within 240, and rounded
-    to nearest, ties to the even code."""
+    """The loader's FP8 weights on trn2: times 240 / 448, clamped to 240, and rounded to nearest,
+    ties to the even code."""
     values = e4m3_values()
     wanted = np.minimum(values[codes & 0x7F] * (240 / 448), 240)
     above = np.searchsorted(values, wanted).clip(1)
@@ -132,7 +132,7 @@ def block(array, number, parts):
 
 
 class Loader:
-    """What vLLM Neuron's loader makes of the tensors of a folder for one core."""
+    """The tensors that vLLM Neuron's loader makes from those of a folder for one core."""
 
     def __init__(self, config, tensors):
         self.c = config

@@ -1,4 +1,4 @@
-"""What nxd-convert makes for torchtitan and transformers is resumed by the real programs.
+"""The outputs of nxd-convert for torchtitan and transformers are resumed by the real programs.
 
 Usage: python new_stack_live.py --tools DIR --fixtures DIR --titan030 PYTHON --titan022 PYTHON --transformers PYTHON
 

@@ -40,7 +40,7 @@ def survey(libraries):
 
 
 def system_symbols():
-    """What the system's own libraries define, as the linker finds them."""
+    """The symbols of the system's own libraries, as the linker finds them."""
     symbols = set()
     for line in output("ldconfig", "-p").splitlines():
         name, _, path = line.strip().partition(" => ")

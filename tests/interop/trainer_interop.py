@@ -1,5 +1,5 @@
-"""What grpo-train leaves, in the hands of the real torch and transformers: its NxD tag, its optimizer's state,
-and its Hugging Face export.
+"""The files of grpo-train in the real torch and transformers: its NxD tag, its optimizer's state, and its Hugging Face
+export.
 
 Usage: python trainer_interop.py --bin-dir DIR
     DIR is tests/interop of the build; grpo-train lies in tools of the build.
@@ -30,7 +30,7 @@ def tag(run, step):
 
 
 def make_sums(folder):
-    """What arithmetic.yaml trains on."""
+    """The training data of arithmetic.yaml."""
     build = os.path.dirname(os.path.dirname(interop.program("grpo-train")))
     subprocess.run(["bash", os.path.join(CONFIGS, "arithmetic.sh"), "--build", build, folder],
                    check=True, stdout=subprocess.DEVNULL)

@@ -77,7 +77,7 @@ def weight_of(entry):
 
 
 def master_of(entry):
-    """What a trained tensor is in F32, or None."""
+    """A trained tensor in F32, or None."""
     return (entry["shape"], "float32", entry["f32"]) if entry["f32"] else None
 
 
@@ -188,8 +188,8 @@ def check_digests(given, folder, _):
 
 
 def check_ours(given, folder, truth):
-    """What is wrong in words, the digest, and what was refused and may be: the optimizer of stage
-    0, which saves no names, and a model of which parameters were left out."""
+    """The faults in words, the digest, and the allowed refusals: the optimizer of stage 0, which
+    saves no names, and a model with parameters left out."""
     wrong, digest, refused = [], None, ""
     absent = [f"{name}: the parameter is stored nowhere" for name in truth["excluded"]]
     for check in (check_model, check_checkpoint, check_digests):

@@ -94,7 +94,7 @@ FIXED = {
 
 
 class Progress:
-    """What a training script may put into client_state: an instance of its own class."""
+    """An object that a training script may put into client_state: an instance of its own class."""
 
     def __init__(self, epoch, losses):
         self.epoch, self.losses, self.parent = epoch, losses, None
@@ -517,7 +517,7 @@ def describe(generator, o, saved, tied):
 
 
 def against_zero_to_fp32(folder, saved, tensors, tied):
-    """What DeepSpeed's own script makes of the folder, in words."""
+    """The result of DeepSpeed's own script for the folder, in words."""
     import torch
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
     try:

@@ -1,4 +1,4 @@
-"""What a rank of a layout will hold."""
+"""The tensors that a rank of a layout will hold."""
 
 import hashlib
 import pickle

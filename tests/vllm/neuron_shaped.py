@@ -23,7 +23,7 @@ class Extension(neuron_weights.Extension):
         return self.shaped
 
     def damage(self):
-        """What the file named by TAMPERED says: a parameter of rank 0, of which one bit is changed."""
+        """Changes one bit of the parameter of rank 0 that the file named by TAMPERED gives."""
         said = pathlib.Path(os.environ.get("TAMPERED", os.devnull)).read_text().strip()
         if said and self.rank == 0:
             tensor = dict(self.shaped.named_parameters())[said]

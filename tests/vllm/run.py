@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reads, checks and trains with vLLM against the real server. See install.sh beside this file.
+"""The readers, checks and training for vLLM with the real server. See install.sh next to this file.
 
 run.py TOOLS PROBE [PART...]: the folder of the commands, engine_probe, and parts, by default all.
 Exit 77, with the reason, where NXDKIT_VLLM names no server.
@@ -204,7 +204,7 @@ class Suite:
         return choice["token_ids"], choice["logprobs"]["content"], choice["weight_versions"]
 
     def surprises(self):
-        """What vllm.md lists, as this version does it: the trainer is built for each."""
+        """Surprising behaviour of this version: the trainer is built for each case."""
         model, other = self.work / "first", self.steep("other", seed=5)
         (model / "generation_config.json").write_text(json.dumps({"temperature": 0.0, "max_new_tokens": 2, "top_k": 1}))
         wrong = self.work / "wrong"
@@ -309,7 +309,7 @@ class Suite:
         print(f"train: sums right {scores}, largest mean gap {max(gaps):.2g}")
 
     def tampered(self):
-        """What is damaged in the engine stops the run: with a running server at once, else once a new one has it too."""
+        """Damage in the engine stops the run: with a running server at once, else once a new one has it too."""
         words = self.work / "tampered"
         for what, parameter in (("bit", "model.layers.0.mlp.down_proj.weight"),
                                 ("head", "model.layers.0.self_attn.qkv_proj.weight"),

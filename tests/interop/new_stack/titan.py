@@ -1,6 +1,6 @@
 """The real torchtitan (0.3.0 or 0.2.2) on a CPU with gloo, for a model that an HF config.json describes.
 
-What it takes there, and nothing else is changed: torchtitan chooses its device by
+The only changes needed there: torchtitan chooses its device by
 torch._utils._get_available_device_type, which knows no CPU; torch.cpu lacks six functions that report
 memory and names; FlexAttention (0.3.0) has no backward pass on a CPU, so inner_attention is torchtitan's own
 ScaledDotProductAttention; gloo has no PREMUL_SUM, which FSDP2 asks for with a gradient divide factor of 1, so FSDP's
