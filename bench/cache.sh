@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# neuron-cache compile -n and check over 10,000 entries, beside find, which looks at every file, and
-# beside reading what has to be read. Interleaved, from the page cache. See README.md.
+# neuron-cache compile -n and check over 10,000 entries, against find, which looks at every file,
+# and against reading the flags and graphs that they need. Interleaved, from the page cache. See
+# README.md.
 #   bench/cache.sh [--rounds N] [--entries N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,7 +42,7 @@ PY
 
 tool="$build/tools/neuron-cache"
 look() { find "$@" -type f -printf '%s %p\n'; }
-# What is read: flags and graphs.
+# The files to read: flags and graphs.
 read_all() { find "$@" -type f \( -name '*.json' -o -name '*.pb' \) -print0 | xargs -0 cat; }
 names=(find-1 find-2 read-1 compile-done compile-waiting check-there check-flags check-other)
 cache=$work/cache
@@ -55,7 +56,7 @@ declare -A command=(
   [check-flags]="$tool check --cache-dir $cache/done $cache/flags"
   [check-other]="$tool check --cache-dir $cache/done $cache/other"
 )
-# Prints the seconds of a command; exit code 1, a finding, is an answer.
+# Prints the seconds of a command; exit code 1 means findings and is not a failure.
 seconds() {
   local start=$EPOCHREALTIME code=0
   "$@" > /dev/null || code=$?

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# What the benchmark scripts share; sourced by them, with their own name in `usage`.
+# Shared by the benchmark scripts, which source it with their own name in `usage`.
 #
 # Options of all: --rounds N, --keep (leave the files), --work FOLDER (for the files), --build FOLDER
-# (a build folder: its tools/ and bench/ are run; left out, build/release is made). A script adds its
-# own to `own_options`: names of variables that an option of the same name sets.
+# (a build folder, whose tools/ and bench/ are run; without it, build/release is made). A script adds
+# its own to `own_options`: names of variables that an option of the same name sets.
 
 own_options=${own_options:-}
 keep=0 build=
@@ -35,7 +35,7 @@ parse_options() {
   done
 }
 
-# Sets `build` and makes it when none was named: the targets given.
+# Sets `build`, and builds the given targets if no folder was named.
 prepare_build() {
   if [ -z "$build" ]; then
     build=build/release
@@ -44,7 +44,7 @@ prepare_build() {
   fi
 }
 
-# The folder for the files, gone at the end unless --keep was given.
+# Makes the folder for the files, which is removed at the end unless --keep was given.
 # shellcheck disable=SC2154  # work is the script's
 prepare_work() {
   mkdir -p "$work"
@@ -62,14 +62,14 @@ JSON
 }
 
 since() { awk -v a="$1" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }'; }
-# Seconds that a command takes.
+# Prints the seconds that a command takes.
 timed() {
   local start=$EPOCHREALTIME
   "$@"
   since "$start"
 }
-# Pages that a virtual machine's host has taken back are slow to write to the first time: each run is
-# given warm ones. $1: bytes.
+# Pages that the host of a virtual machine has taken back are slow on the first write: this gives
+# each run warm ones. $1: bytes.
 warm_memory() {
   head -c "$1" /dev/zero > "$work/warm"
   rm "$work/warm"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Conversions of a model of 5.2 GB against `cp -r` of the same input, interleaved, and against the
-# limit of writing the same bytes. See README.md for how it is taken and what it means.
+# limit of writing the same bytes. See README.md for the method and the results.
 #   bench/convert.sh [--rounds N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,8 +21,8 @@ write_config 18 151936
 "$bin/nxd-convert" -q --no-sync --force --from hf --to nxd --tp 8 --qkv linear "$work/hf" "$work/nxd"
 "$bin/nxd-convert" -q --no-sync --force --from nxd --to rollout --tp 8 --bs 64 --seq 4096 "$work/nxd" "$work/rollout"
 
-# Every measured output replaces one of the same size that was removed just before, for cp as for
-# us: free memory that the kernel still has at hand is warm, and memory it gave back is not.
+# Every measured output replaces one of the same size that was removed just before, for cp as well:
+# free memory that the kernel still has is warm, and memory that it gave back is not.
 convert() { "$bin/nxd-convert" -q --json "$@" > "$work/$name.json"; }
 copy_synced() {
   cp -r "$1" "$2"
@@ -79,7 +79,7 @@ run_case nxd-to-dcp "$work/nxd" --from nxd --to dcp --style torchtitan --mesh dp
 run_case dcp-to-nxd "$work/dcp" --from dcp --to nxd --tp 8 --qkv linear
 rm -rf "$work/hf" "$work/nxd" "$work/rollout" "$work/dcp"
 
-# 1.6 GB of 32 experts in each of 4 layers, which are stored transposed.
+# 32 experts in each of 4 layers, 1.6 GB, stored transposed.
 cat > "$work/experts.json" <<'EOF'
 {"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_size": 2048,
  "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 32,

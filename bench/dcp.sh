@@ -46,7 +46,7 @@ done
 
 printf '%-34s %6s %9s %9s %9s %9s %9s %9s\n' what GB seconds 'CPU s' GB/s 'cp in' 'cp out' 'peak MB'
 column() { printf '%s' "${rows[$1]}" | cut -d' ' -f"$2" | median; }
-show() {  # row, input, rows of the cp of what is read and of what is written, text
+show() {  # row, input, rows of the cp of the input and of the output, text
   awk -v t="$5" -v B="$(bytes_of "$2")" -v s="$(column "$1" 1)" -v c="$(column "$1" 2)" \
     -v m="$(column "$1" 3)" -v cp_in="$(column "$3" 1)" -v cp_out="$(column "$4" 1)" 'BEGIN {
       printf "%-34s %6.2f %9.2f %9.2f %9.2f %8.2fx %8.2fx %9.0f\n", t, B / 1e9, s, c, B / 1e9 / s,

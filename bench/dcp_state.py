@@ -1,7 +1,7 @@
 """dcp_state.py make HF OUT | to_torch DCP OUT | load_save IN OUT
 
-What bench/dcp.sh needs of torch: a checkpoint with AdamW's state of a Hugging Face model, and the two
-ways in which torch itself carries one over.
+The torch part of bench/dcp.sh: a checkpoint of a Hugging Face model with AdamW's state, and torch's own
+two ways of converting one.
 """
 
 import glob

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A delta of a model of 1.5 GB, one element in a hundred changed: how large it is, how fast it is made
-# and applied, against a whole refresh and against `cp` of the same weights. See README.md.
+# A delta of a model of 1.5 GB, one element in a hundred changed: its size, and the speed of making
+# and applying it, against a whole refresh and against `cp` of the same weights. See README.md.
 #   bench/delta.sh [--rounds N] [--layers N] [--percent P] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ convert --no-sync --force --from hf --to rollout --tp 8 "$work/old" "$work/bundl
 bytes=$(bytes_of "$work/new/model.safetensors")
 weights=$work/bundle/checkpoint/weights
 
-# Forth and back, so that every application finds its base; both slots are there from then on.
+# Back and forth, so that every application finds its base; both slots exist from then on.
 make_delta() { convert --no-sync --force --from nxd --to delta --base "$work/bundle" --coding "$1" "$work/nxd" "$work/$1.delta"; }
 apply() { convert --from delta --to rollout --into "$1" "$work/bundle"; }
 back() { convert --from hf --to rollout --into "$work/old" "$work/bundle"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ckpt-digest against `openssl dgst -sha256` over the same bytes on all cores; ckpt-diff and
-# ckpt-verify --against against reading both inputs with dd: one dd after the other, as a person types
-# it, and two at once, each with a core of its own. All from the page cache, interleaved. See README.md.
+# ckpt-verify --against against reading both inputs with dd: one dd after the other, as typed by hand,
+# and two at once, each on a core of its own. All from the page cache, interleaved. See README.md.
 #   bench/digest.sh [--rounds N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ make() { "$bin/nxdkit-make-model" -q --config "$work/config.json" --out "$work/$
 bytes=$(cat "$work"/a/*.safetensors | wc -c)
 cat "$work"/{a,b,copy}/*.safetensors "$work"/nxd/model/* > /dev/null  # into the page cache
 
-# Runs a command and prints its seconds; exit code 1, a finding, is an answer.
+# Runs a command and prints its seconds; exit code 1 means findings and is not a failure.
 seconds() {
   local start=$EPOCHREALTIME code=0
   "$@" > /dev/null || code=$?

@@ -1,5 +1,5 @@
-// How long it takes to know the parameters of DeepSeek-V3, 44,544 of them experts', beside reading
-// its index with the JSON parser alone.
+// The time to list the parameters of DeepSeek-V3, 44,544 of them experts', against reading its
+// index with the JSON parser alone.
 //   families_bench
 #include <fmt/format.h>
 
@@ -35,8 +35,8 @@ Result<std::string> IndexText() {
   return text + "}}";
 }
 
-// What opening the model does with its family: the config, the parameters, their names by which
-// what is stored is found.
+// The use of the family when a model is opened: the config, the parameters, and their names, by
+// which stored tensors are found.
 Result<size_t> Know() {
   NXDKIT_ASSIGN(const models::ModelConfig config, models::ParseConfig(kConfig, "config.json"));
   NXDKIT_ASSIGN(const models::Model model, models::MakeModel(config));

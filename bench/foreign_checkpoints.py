@@ -1,4 +1,4 @@
-"""What bench/foreign_checkpoints.sh reads: checkpoints of other trainers, made with torch alone.
+"""The inputs of bench/foreign_checkpoints.sh: checkpoints of other trainers, made with torch alone.
 
     foreign_checkpoints.py make KIND OUT [--size MB] [--ranks N] [--tp N] [--pp N] [--moments]
     foreign_checkpoints.py check KIND MODEL [--size MB]
@@ -82,12 +82,12 @@ class Values:
 
     def __init__(self):
         generator = torch.Generator().manual_seed(20)
-        # Signs and mantissas are random, exponents those of weights: 2^-15 to 2^-4.
+        # Signs and mantissas are random, exponents are typical of weights: 2^-15 to 2^-4.
         bits = torch.randint(0, 1 << 32, (BLOCK,), generator=generator)
         exponent = (112 + (bits >> 24) % 12) << 23
         bits = (bits & 0x7FFFFF) | exponent | (((bits >> 23) & 1) << 31)
         block = (bits - ((bits >> 31) << 32)).to(torch.int32).view(torch.float32)
-        # Twice, so that BLOCK elements from any place are in a row.
+        # Twice, so that BLOCK elements from any place are contiguous.
         self.blocks = {torch.float32: torch.cat([block, block])}
         self.blocks[torch.bfloat16] = self.blocks[torch.float32].to(torch.bfloat16)
 
@@ -168,7 +168,7 @@ def save_optimizer(tag, rank, stage, state):
 
 
 def adam_state(flats, moments):
-    """Of torch's AdamW over flat tensors, a group each; without moments it has made no step."""
+    """The state of torch's AdamW over flat tensors, one per group; without moments, before a step."""
     state = {}
     for i, flat in enumerate(flats):
         if moments:
@@ -418,7 +418,7 @@ def make_megatron(out, values, config, given):
         f.write(str(STEP))
 
 
-# ------------------------------------------------------------ what came out
+# ------------------------------------------------------------ the results
 
 def stored_tensors(folder):
     """Name, dtype, shape and bytes of every tensor in a folder's safetensors files."""

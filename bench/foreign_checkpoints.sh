@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Checkpoints of other trainers to Hugging Face's layout: ZeRO folders of DeepSpeed's stages 2 and 3
 # on 8 ranks, and a torch_dist checkpoint of Megatron-Core at TP 4 and PP 2, each of a qwen3 whose
-# weights are 1.2 GB in BF16, made by foreign_checkpoints.py. Against the limit, `cp -r` of the
-# files that are read and of those that are written, and against DeepSpeed's own zero_to_fp32, which
-# writes F32; interleaved, from the page cache and from the disk, with the peaks of memory. That
-# the weights are those that were put in is checked once for each.
+# weights are 1.2 GB in BF16, made by foreign_checkpoints.py. Compared with the limit, `cp -r` of
+# the files that are read and of those that are written, and with DeepSpeed's own zero_to_fp32,
+# which writes F32; interleaved, from the page cache and from the disk, with the peaks of memory.
+# The resulting weights are checked once for each.
 #   bench/foreign_checkpoints.sh [--rounds N] [--size MB] [--ranks N] [--moments 1] [--kinds KINDS]
 #                                [--python PYTHON] [--keep] [--work FOLDER] [--build FOLDER]
-# --size is that of the weights in BF16; at most 8 GB of disk are taken, six times as much, or with
-# --moments, Adam's beside the master weights, ten times. --kinds is some of "zero2 zero3 megatron".
-# --python has torch (by default that of tests/interop/run.sh). zero_to_fp32 is run where
-# NXDKIT_DEEPSPEED_PYTHON names a Python with deepspeed, in the environment that it is given here.
+# --size is the size of the weights in BF16; the files take six times as much, by default at most 8
+# GB, or ten times with --moments, which adds Adam's moments to the master weights. --kinds lists
+# some of "zero2 zero3 megatron". --python has torch (by default that of tests/interop/run.sh).
+# zero_to_fp32 is run where NXDKIT_DEEPSPEED_PYTHON names a Python with deepspeed, in the
+# environment of this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage=bench/foreign_checkpoints.sh
@@ -40,7 +41,7 @@ elif ! "${theirs[@]}" -c "import deepspeed.utils.zero_to_fp32" > /dev/null 2>&1;
   echo "zero_to_fp32 is left out: $NXDKIT_DEEPSPEED_PYTHON cannot import it" >&2
 else
   peer=1
-  # Safetensors, as ours, where it can: faster than the torch archive that it writes otherwise.
+  # Safetensors, like ours, if it can: faster than the torch archive that it writes otherwise.
   ! "${theirs[@]}" -c "import safetensors" 2> /dev/null || peer_options=(--safe_serialization)
 fi
 prepare_work
@@ -50,14 +51,14 @@ run=$work/run hf=$work/hf out=$work/out
 foreign() { "$python" bench/foreign_checkpoints.py "$1" "$kind" "$2" --size "$size" "${@:3}"; }
 
 declare -A rows
-measure() {  # row, bytes that it writes, folder that it reads, command: adds to the row of the kind
+measure() {  # row, bytes written, folder read, command: adds to the row of the kind
   rm -rf "$out"
   warm_memory "$2"
   local files file
   mapfile -t files < <(find "$3" -type f)
   if [ "$cache" = memory ]; then
     cat "${files[@]}" > /dev/null
-  else  # the kernel lets go of what it holds of these files
+  else  # makes the kernel drop its cached pages of these files
     for file in "${files[@]}"; do dd if="$file" iflag=nocache count=0 status=none; done
   fi
   rows[$kind-$1-$cache]+="$(python3 bench/reference_run.py --measure "${@:4}")"$'\n'
@@ -70,8 +71,8 @@ merge() {
   }
 }
 
-# What a conversion reads, for cp: of stage 2 the weights, of stage 3 the master weights, which are
-# in one file with Adam's moments where there are any, so that nothing is copied then.
+# The files that a conversion reads, for cp: at stage 2 the weights, at stage 3 the master weights.
+# With moments these are in one file with them, so nothing is copied then.
 list_read() {
   case $kind-$moments in
     zero2-*) ls "$run"/global_step*/mp_rank_00_model_states.pt ;;
@@ -87,7 +88,7 @@ make_kind() {
   foreign make "$run" "${options[@]}"
   "$bin/nxd-convert" -q --no-sync --max-memory 64MiB --to hf "$run" "$hf" > /dev/null
   foreign check "$hf" > "$work/check.log"
-  find "$run" "$hf" -type f -exec sync {} +  # what is not on the disk is not let go of
+  find "$run" "$hf" -type f -exec sync {} +  # unwritten pages are not dropped
   written=$(bytes_of "$hf")
   mapfile -t sources < <(list_read)
   of_read[$kind]=0
@@ -114,7 +115,7 @@ declare -A text=([hf]="nxd-convert --to hf" [read]="cp -r of what is read"
   [written]="cp -r of what is written" [peer]="zero_to_fp32, to F32")
 declare -A title=([zero2]="ZeRO stage 2" [zero3]="ZeRO stage 3"
   [megatron]="Megatron-Core torch_dist")
-column() {  # row, number: the median, and nothing where the row was not measured
+column() {  # row, number: the median, or nothing if the row was not measured
   [ -z "${rows[$kind-$1-$cache]:-}" ] ||
     printf '%s' "${rows[$kind-$1-$cache]}" | cut -d' ' -f"$2" | median
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The rank files of an FSDP run of 2.4 GB, the shapes of Qwen3-0.6B in F32 on 8 ranks, to Hugging
-# Face's layout and to NxD TP8: against `cp -r` of the same files, which are as many bytes, and
+# Face's layout and to NxD TP8: against `cp -r` of the same files, which have as many bytes, and
 # against verl's own merger; interleaved, from the page cache and from the disk, with the peaks of
-# memory. The merger is run where a checkout of verl is named; it needs a Python with torch and
+# memory. The merger runs if a checkout of verl is named; it needs a Python with torch and
 # transformers (by default that of tests/interop/run.sh). See README.md.
 #   bench/fsdp_rank_files.sh [--rounds N] [--ranks N] [--verl CHECKOUT] [--python PYTHON] [--keep]
 #                            [--work FOLDER] [--build FOLDER]
@@ -51,7 +51,7 @@ measure() {  # row, command: adds "seconds CPU-seconds bytes" to the row; the co
   warm_memory "$bytes"
   if [ "$cache" = memory ]; then
     cat "$files"/*.pt > /dev/null
-  else  # the kernel lets go of what it holds of these files
+  else  # makes the kernel drop its cached pages of these files
     for file in "$files"/*.pt; do dd if="$file" iflag=nocache count=0 status=none; done
   fi
   rows[$1-$cache]+="$(python3 bench/reference_run.py --measure "${@:2}")"$'\n'

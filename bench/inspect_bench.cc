@@ -1,5 +1,5 @@
-// How long ckpt-inspect takes over artifacts of some 100,000 tensors, and how much memory.
-//   inspect_bench CKPT_INSPECT FOLDER     the first time makes the artifacts in FOLDER
+// Time and memory of ckpt-inspect on artifacts of some 100,000 tensors.
+//   inspect_bench CKPT_INSPECT FOLDER     the first run makes the artifacts in FOLDER
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -37,7 +37,7 @@ std::vector<OutputTensor> ManyTensors() {
   return tensors;
 }
 
-// The file with tensor data of zeros.
+// Makes the file, with zeros as tensor data.
 Status WriteZeros(const FileEncoder& encoder, const std::string& path) {
   NXDKIT_ASSIGN(const File file, File::OpenWrite(path));
   NXDKIT_TRY(file.Allocate(encoder.file_bytes()));
@@ -51,7 +51,7 @@ Status WriteZeros(const FileEncoder& encoder, const std::string& path) {
   return OkStatus();
 }
 
-// Tiny matrices in many layers: what a config.json may say at most.
+// Tiny matrices in many layers: the most that a config.json may declare.
 Status MakeFamilyModel(const std::string& folder, int layers, int width) {
   const std::string config = folder + ".json";
   std::ofstream(config) << fmt::format(
@@ -97,7 +97,7 @@ Status MakeAll(const std::string& folder) {
 }
 
 struct Cost {
-  double seconds = 0;  // of the process, from its start to its end
+  double seconds = 0;  // of the process, from start to end
   double cpu_seconds = 0;
   long peak_kib = 0;
   int exit_code = 0;
@@ -145,7 +145,7 @@ void Measure(const std::string& tool, const std::string& path, std::vector<std::
 }
 
 int Run(const std::string& tool, const std::string& folder) {
-  // In a run of its own: a child's peak begins with the memory of its parent.
+  // In a process of its own: a child's peak memory begins at its parent's.
   if (KindForHint(JoinPath(folder, "ready")) != PathKind::kFile) {
     const Status made = MakeAll(folder);
     fmt::print("{}\n", made.ok() ? "made the artifacts; run again" : made.error().ToString());

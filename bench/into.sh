@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Refreshing a bundle in use (nxd-convert --into) against `cp` of the same weights over a copy that
-# is there, and against `cp` into new files; interleaved. See README.md.
+# Refreshing a bundle in use (nxd-convert --into) against `cp` of the same weights over an existing
+# copy, and against `cp` into new files; interleaved. See README.md.
 #   bench/into.sh [--rounds N] [--layers N] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ bytes=$(bytes_of "$weights")
 refresh() { "$bin/nxd-convert" -q --from nxd --to rollout --into "$@" "$work/nxd" "$work/bundle" >/dev/null; }
 copy_over() { cp -r "$weights/." "$work/copy/"; }
 copy_new() { cp -rL "$weights" "$work/copy.new"; }
-# Twice: from then on both slots are there. The copy is there too.
+# Twice: from then on both slots exist, and the copy too.
 for slot in 1 2; do refresh --label "$slot"; done
 mkdir -p "$work/copy"; copy_over
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rollout and training beside a program that never rests, and without it: new tokens, and tokens of rows,
-# per second, on one and two threads, and of two ranks.
+# Rollout and training with and without a program that never rests: new tokens, and tokens of rows, per
+# second, on one and two threads, and with two ranks.
 #
 # usage: bash bench/neighbour.sh [--build FOLDER]
 set -euo pipefail
@@ -11,7 +11,7 @@ if [ "${1:-}" = --build ] && [ $# = 2 ]; then build=$2; shift 2; fi
 work=$(mktemp -d)
 neighbour=
 trap '[ -z "$neighbour" ] || kill "$neighbour"; rm -rf "$work"' EXIT
-export GOMP_SPINCOUNT=20000  # as rollout workers get it
+export GOMP_SPINCOUNT=20000  # as rollout workers have it
 cat > "$work/config.json" <<'JSON'
 {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 512, "intermediate_size": 2048,
  "num_hidden_layers": 10, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16384,
@@ -41,7 +41,7 @@ compare() {  # JOB TP THREADS
 }
 compare rollout 1 1
 compare rollout 1 2
-compare rollout 2 2  # one for each rank
+compare rollout 2 2  # one thread for each rank
 compare train 1 1
 compare train 1 2
 compare train 2 1

@@ -1,5 +1,5 @@
-// Moves a part of the elements of an HF folder's bf16 weights by one representable value, in place:
-// what a step of reinforcement learning does to them.
+// Moves a part of the elements of an HF folder's bf16 weights by one representable value, in place,
+// as a step of reinforcement learning does.
 //   perturb FOLDER PERCENT SEED
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package beside its limits: a rank's slice beside pread of the same runs, opening a set of
-# many files beside reading their headers, a bundle from a trainer's memory beside --into from files
+# The Python package against its limits: a rank's slice against pread of the same runs, opening a set of
+# many files against reading their headers, a bundle from a trainer's memory against --into from files
 # and torch.save. See README.md. Needs a Python with torch (by default that of tests/interop/run.sh).
 #   bench/python.sh [--rounds N] [--layers N] [--python PYTHON] [--keep] [--work FOLDER] [--build FOLDER]
 set -euo pipefail

@@ -1,4 +1,4 @@
-"""What bench/python.sh times; it has made the models."""
+"""The measurements of bench/python.sh, which has made the models."""
 
 import argparse
 import json
@@ -81,7 +81,7 @@ def sync_from_memory(args):
     state = {name: tensor.torch() for name, tensor in nxdkit.open(model).items()}
     size = sum(tensor.nbytes for tensor in state.values())
     options = {"to": "rollout", "into": True}
-    for _ in range(2):  # then both slots are there
+    for _ in range(2):  # then both slots exist
         nxdkit.convert(model, bundle, **options)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory, _ = best_of(args.rounds, lambda: nxdkit.convert(state, bundle, config=model, **options))

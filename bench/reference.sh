@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Wall time and peak memory of nxd-convert against the converter of neuronx-distributed, a llama from
+# Wall time and peak memory of nxd-convert against the converter of neuronx-distributed: a llama from
 # Hugging Face's layout to NxD TP8 and back; interleaved, and the outputs compared tensor by tensor.
 # The package is the user's own checkout, named with --reference; it needs a Python with torch and
 # safetensors (by default that of tests/interop/run.sh). See README.md.

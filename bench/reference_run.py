@@ -55,7 +55,7 @@ def files_of(path):
 
 
 def tensors_of(path):
-    """Of a whole model: name -> tensor. Ranks have the same names and are compared file by file."""
+    """The tensors of a whole model by name. Ranks have the same names and are compared by file."""
     import safetensors.torch
     import torch
 

@@ -6,7 +6,7 @@
 //                 [--folder NEW]
 //
 // --folder keeps the model, for bench/rollout_peer.py, which does the same with transformers. Run
-// both with GOMP_SPINCOUNT=20000 when other programs work beside them.
+// both with GOMP_SPINCOUNT=20000 when other programs are running.
 #include <fmt/format.h>
 #include <stdlib.h>
 
@@ -89,14 +89,15 @@ struct Products {
   double dnnl = 0;
 };
 
-// oneDNN multiplies bf16 from AVX-512 on; elsewhere it is timed with f32.
+// oneDNN multiplies bf16 only with AVX-512; otherwise it is timed with f32.
 bool TheirsIsNarrow(const Setup& setup) {
   constexpr auto kNeeds = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
   const bool can = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeds) == kNeeds;
   return setup.dtype == Dtype::kBF16 && can;
 }
 
-// One product of `rows` tokens, with weights that are in no cache: enough copies to fill it.
+// The time of one product of `rows` tokens, with weights that are in no cache: enough copies to
+// fill it.
 Products TimeProduct(const Setup& setup, int64_t n, int64_t k) {
   using Type = dnnl::memory::data_type;
   using Desc = dnnl::memory::desc;
@@ -251,7 +252,7 @@ Status Run(const Setup& setup, const std::string& folder) {
           static_cast<int32_t>((static_cast<int64_t>(i) * 977 + t * 31 + 5) % kVocab));
     requests[i].prompt_index = static_cast<uint32_t>(i);
   }
-  // The first round touches the cache's memory.
+  // The first round warms the cache's memory.
   for (const int64_t fresh : {int64_t{1}, int64_t{1}, setup.fresh}) {
     for (RolloutRequest& request : requests) request.sampling.max_tokens = fresh;
     Result<Generated> generated = Generated();

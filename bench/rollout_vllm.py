@@ -50,7 +50,7 @@ def serve(model, rows, length):
     command = [os.environ["NXDKIT_VLLM"], "serve", model, "--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16",
                "--max-model-len", str(length), "--max-num-seqs", str(rows), "--skip-tokenizer-init", "--enable-scale-out",
                "--generation-config", "vllm", "--shutdown-timeout", "20", "--no-enable-prefix-caching", "--enforce-eager",
-               # A seeded request whose prompt is read in pieces ends a server on CPUs (0.32).
+               # A seeded request whose prompt is read in pieces crashes a server on CPUs (0.32).
                "--no-enable-chunked-prefill"]
     environment = os.environ | {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
                                 "VLLM_CPU_OMP_THREADS_BIND": f"0-{int(threads) - 1}"}

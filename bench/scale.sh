@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Steps of grpo-train on one to four machines of one rank each: network namespaces behind one switch,
 # over a fast link and over one of 1 Gbit/s (tc tbf); with gradients summed while the backward pass
-# runs, and after it; the bytes that are sent against the least possible. They share the processors
-# of this machine: beyond those, more machines compute no faster. scale_table.py prints the table, and
-# the model of trainer/SCALE.md, fitted to it.
+# runs, and after it; the bytes that are sent against the least possible. The machines share the
+# processors of this one, so more machines than processors compute no faster. scale_table.py prints
+# the table, and the model of trainer/SCALE.md fitted to it.
 #
 # usage: bash bench/scale.sh [--steps N] [--keep] [--work FOLDER] [--build FOLDER]
 # Needs root, ip, tc and Open MPI.

@@ -28,7 +28,7 @@ def load(folder):
                 for group in ("timing_s", "perf"):
                     for key, value in record.get(group, {}).items():
                         steps.setdefault(record["step"], {})[f"{group}/{key}"] = value
-        rows = [steps[s] for s in sorted(steps)][1:-1]  # the first warms up, the last one saves
+        rows = [steps[s] for s in sorted(steps)][1:-1]  # the first warms up, the last saves
         keys = set().union(*rows)
         runs[int(machines), link, overlap == "true"] = {
             k: statistics.median(r.get(k, 0) for r in rows) for k in keys}
@@ -60,14 +60,15 @@ def fit(rows, times):
 def features(phase, n, megabytes):
     """Seconds are x0 * f0 + x1 * f1: computing, cut over the processors in use; and what grows with the machines."""
     p = in_use(n)
-    if phase == "update_actor":  # bytes that all machines send and take, by processors
+    if phase == "update_actor":  # bytes that all machines send and receive, by processors
         return 1 / p, 2 * (n - 1) * megabytes / p
     if phase == "gen":  # every machine loads all weights
         return 1 / p, n / p
     return 1 / p, 1
 
 
-# Facts of trn1.32xlarge: formats/hardware; and what is assumed of it, each said in trainer/SCALE.md.
+# Facts about trn1.32xlarge: formats/hardware; and assumptions about it, each explained in
+# trainer/SCALE.md.
 CORES, CORE_FLOPS, EFA, HBM = 32, 95e12, 800e9 / 8, 16 * 820 * 2**30
 MFU, LINK_SHARE, DISK = 0.21, 0.5, 10e9
 
@@ -84,10 +85,10 @@ def extrapolate():
         train = rollout = machines // 2
         compute = 8 * params * tokens / (train * CORES * CORE_FLOPS * MFU)
         away = (train - 1) / train
-        # Every rank sends every other one its share: 4 bytes of each gradient, 2 of each weight.
-        ranks = CORES / tp  # of each tensor parallel rank on a machine
+        # Every rank sends every other rank its share: 4 bytes of each gradient, 2 of each weight.
+        ranks = CORES / tp  # for each tensor parallel rank on a machine
         sums, gathers = [x * ranks * params * away / (EFA * LINK_SHARE) for x in (4, 2)]
-        hidden = min(sums, compute / 2 / 4)  # a half is backward; of the last of four micro-batches
+        hidden = min(sums, compute / 2 / 4)  # behind the last backward pass of four
         workers = rollout * CORES // tp
         waves = -(-sequences // (workers * slots))
         gen = waves * response * 2 * params / (HBM / (CORES / tp)) / 0.5
@@ -125,7 +126,7 @@ def main():
     compute = model["update_actor"][0]
     print("\nover 1 Gbit/s: the update by the model with the wire, all of it or what the backward pass does not hide")
     for n in (2, 3, 4):
-        wire = (n - 1) / n * size / GBIT  # of one direction: reduce-scatter, and again all-gather
+        wire = (n - 1) / n * size / GBIT  # in one direction: reduce-scatter, then all-gather
         said = compute / in_use(n) + 2 * wire
         hidden = said - min(wire, 2 / 3 * compute / in_use(n))  # forward and backward are one to two
         found = [runs[n, "1gbit", o]["timing_s/update_actor"] for o in (False, True)]

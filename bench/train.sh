@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tokens per second of training (forward and backward) of a model of 48 M parameters, ours and that of
+# Tokens per second of training (forward and backward) of a model of 48 M parameters, ours against
 # transformers on the same rows and threads, in the same run.
 #
 # usage: bash bench/train.sh [--build FOLDER] [--rounds N] [--rows "equal ragged groups"]
-# (FOLDER: build/dev, with its interop-venv; what the kinds of rows are: train_rows.py)
+# (FOLDER: build/dev, with its interop-venv; train_rows.py describes the kinds of rows)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/dev

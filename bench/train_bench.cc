@@ -29,7 +29,7 @@ constexpr int64_t kMaxTokens = 4096;
 struct Clock {
   double wall =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  double cpu = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;  // of all threads
+  double cpu = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;  // all threads together
 };
 
 std::vector<Row> ReadRows(const char* path) {

@@ -1,5 +1,5 @@
-// The limit of writing: the bytes of the files below IN, written to files of the same sizes below
-// OUT from one hot buffer, space allocated first. Prints seconds and GB/s.
+// The limit of writing: writes files with the sizes of those below IN to OUT from one hot buffer,
+// with the space allocated first. Prints seconds and GB/s.
 #include <fmt/format.h>
 
 #include <atomic>

@@ -8,19 +8,19 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 # -O2, not -O3: g++ 12 gives false -Wrestrict warnings at -O3, and the hot loops are memory bound.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-# -g1 tells lines in a backtrace and compiles in half the time of -g.
+# -g1 gives line numbers in a backtrace and compiles in half the time of -g.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 
-# The commands are a shared library. Nothing of it is seen from outside but what nxdkit.h names, so that calls inside of
-# it are as direct as in a program.
+# The commands are a shared library. It exports only what nxdkit.h names, so that calls inside it are as direct as in a
+# program.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs read the headers that were precompiled for the library
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs use the headers precompiled for the library
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What ccache has to overlook to cache a file that uses a precompiled header.
+  # Differences that ccache must ignore to cache a file that uses a precompiled header.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
 endif()
 
@@ -29,8 +29,8 @@ target_include_directories(nxdkit_settings INTERFACE ${PROJECT_SOURCE_DIR} ${PRO
 target_compile_options(nxdkit_settings INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
   -Wnon-virtual-dtor -Woverloaded-virtual $<$<BOOL:${NXDKIT_WERROR}>:-Werror>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
-# g++ 12 sees copies past the end in std::string where there are none, more or fewer of them with the length of
-# the path that the sources are in.
+# g++ 12 warns of copies past the end of std::string where there are none; how often depends on the length of the path
+# of the sources.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(nxdkit_settings INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
@@ -42,12 +42,11 @@ if(NXDKIT_SANITIZE)
   target_link_options(nxdkit_settings INTERFACE -fsanitize=${NXDKIT_SANITIZE})
 endif()
 
-# Two ways to read the same headers less often. Unity: the files of a folder are compiled as one, a third of the
-# time from scratch, for whoever builds once. Precompiled headers, which serve a changed file that is compiled alone
-# too.
+# Two ways to read the same headers less often. Unity: the files of a folder are compiled as one, in a third of the time
+# from scratch, for a single build. Precompiled headers also serve a changed file that is compiled alone.
 option(NXDKIT_UNITY "compile the files of each folder as one" OFF)
 option(NXDKIT_PRECOMPILE "precompile the headers that most files include" ON)
-# The files of a folder as one, or as several of `most` files.
+# Compiles the files of a folder as one, or as several units of `most` files.
 function(nxdkit_unity target most)
   get_target_property(sources ${target} SOURCES)
   list(SORT sources)
@@ -60,32 +59,33 @@ function(nxdkit_unity target most)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${part})
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # A private struct with members from the unnamed namespace of its own file looks like one of a header.
+  # g++ takes a private struct with members from the unnamed namespace of its own file for one from a header.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 if(NXDKIT_UNITY)
-  set(NXDKIT_PRECOMPILED_TOO <nlohmann/json.hpp>)  # nearly every unit reads it; of single files, too few do
-  # Looking for memory to use again costs a tenth of the time of a large unit, which needs 900 MB all the same.
+  set(NXDKIT_PRECOMPILED_TOO <nlohmann/json.hpp>)  # nearly every unit includes it; too few single files do
+  # Garbage collection takes a tenth of the time of a large unit, which needs 900 MB either way.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(--param=ggc-min-heapsize=700000)
   endif()
 endif()
-# With sanitizers, g++ 12 crashes over a file at -O3 that reads headers precompiled at another level.
+# With sanitizers, g++ 12 crashes on a file at -O3 that uses headers precompiled at another level.
 set(NXDKIT_O3_WITHOUT_PRECOMPILED OFF)
 if(NXDKIT_SANITIZE)
   set(NXDKIT_O3_WITHOUT_PRECOMPILED ON)
 endif()
-# nxdkit_precompiled(TARGET OWNER): the headers that were precompiled for the owner, whose options are the same.
+# nxdkit_precompiled(TARGET OWNER): the target uses the headers that were precompiled for the owner, whose options are
+# the same.
 function(nxdkit_precompiled target owner)
   if(NXDKIT_PRECOMPILE)
     target_precompile_headers(${target} REUSE_FROM ${owner})
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Winvalid-pch>)
   endif()
 endfunction()
-# nxdkit_compile_fast(TARGET [OWNER]): of its own where no owner is named.
+# nxdkit_compile_fast(TARGET [OWNER]): precompiles headers for the target itself if no owner is named.
 function(nxdkit_compile_fast target)
   if(NXDKIT_UNITY)
-    nxdkit_unity(${target} 16)  # a unit of 23 files alone would be the end of every build
+    nxdkit_unity(${target} 16)  # a single unit of 23 files would finish last in every build
   endif()
   if(ARGN)
     nxdkit_precompiled(${target} ${ARGN})

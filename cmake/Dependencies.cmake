@@ -7,7 +7,7 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(nlohmann_json 3.9 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
-# Its header alone: the library is looked for when a request is made (lib/net/http.cc).
+# Only its header: the library is loaded when a request is made (lib/net/http.cc).
 find_path(CURL_HEADER curl/curl.h REQUIRED)
 # Debian's libisal-dev carries neither a CMake config nor, in every release, a pkg-config file.
 find_path(ISAL_INCLUDE_DIR isa-l.h REQUIRED)

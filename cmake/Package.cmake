@@ -1,6 +1,6 @@
 # The installed files: the commands with their man pages and completions, the Python package, nxdkit.h for
 # C, the libraries for find_package(nxdkit), and Debian packages (cpack -G DEB): nxdkit, nxdkit-dev, and
-# nxdkit-mpi where Open MPI is there to build with.
+# nxdkit-mpi if Open MPI is available.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS nxdkit_lib nxdkit_formats nxdkit_isal nxdkit_zstd EXPORT nxdkit
@@ -22,13 +22,13 @@ foreach(header ${NXDKIT_PUBLIC_HEADERS})
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/nxdkit/${place})
 endforeach()
 
-# For C: pkg-config finds nxdkit.h and the library beside its own file, wherever the tree was put.
+# For C: pkg-config finds nxdkit.h and the library relative to its own file, so the tree can be moved.
 set(pkgconfig ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH to_prefix /prefix/${pkgconfig} /prefix)
 string(REGEX REPLACE "/$" "" to_prefix ${to_prefix})
 configure_file(${CMAKE_CURRENT_LIST_DIR}/nxdkit.pc.in ${PROJECT_BINARY_DIR}/nxdkit.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/nxdkit.pc DESTINATION ${pkgconfig} COMPONENT dev)
-# For Python: where Debian's looks. The library is the commands' own, three folders up or the loader's.
+# For Python: in Debian's place. The library is the one of the commands, three folders up or found by the loader.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/python/nxdkit DESTINATION lib/python3/dist-packages COMPONENT tools
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
@@ -43,7 +43,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_COMPONENTS_ALL tools trainer dev)
 set(CPACK_COMPONENT_TOOLS_GROUP commands)  # one package
 set(CPACK_COMPONENT_TRAINER_GROUP commands)
-# Runs on several machines; the commands need no MPI without it.
+# For runs on several machines; the commands need no MPI without it.
 if(TARGET nxdkit_mpi)
   install(TARGETS nxdkit_mpi LIBRARY DESTINATION lib/nxdkit COMPONENT mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
@@ -57,7 +57,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME nxdkit-dev)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_COMMANDS_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_COMMANDS_PACKAGE_RECOMMENDS libcurl4)  # for ckpt-verify --engine, looked for when it is asked
+set(CPACK_DEBIAN_COMMANDS_PACKAGE_RECOMMENDS libcurl4)  # for ckpt-verify --engine, loaded on demand
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libarchive-dev, libfmt-dev, libisal-dev, libssl-dev, libzstd-dev, nlohmann-json3-dev, zlib1g-dev")
 include(CPack)

@@ -1,5 +1,5 @@
-# What is installed: what others need to convert, inspect, compare and verify artifacts, and what those
-# headers include (tests/structure holds that). A header that is not in this list is ours alone.
+# The installed headers: those that other projects need to convert, inspect, compare and verify artifacts, and those
+# that they include (tests/structure checks this). A header that is not in this list is ours alone.
 set(NXDKIT_PUBLIC_HEADERS
   formats/adapter/lora_numbering.h
   formats/artifact/arguments.h

@@ -1,8 +1,8 @@
 # The targets `wheel` and `train-wheel`: for `pip install`, on every Linux of x86-64 with a glibc of 2.34 or later (Amazon
 # Linux 2023, Ubuntu 22.04, Debian 12). The first has the library with the Python package and all commands but the
-# trainer; oneDNN is three times as large as all of it, so the trainer is a wheel of its own. The same objects are linked
-# again, with the static libraries of Debian; what Debian has only as shared libraries (ISA-L, oneDNN) goes into the
-# wheels. Nothing of it is built unless asked for.
+# trainer; oneDNN is three times as large as all of that, so the trainer is a wheel of its own. The same objects are
+# linked again, with Debian's static libraries; those that Debian has only as shared libraries (ISA-L, oneDNN) go into the
+# wheels. The targets are built only on request.
 set(static_libraries)
 foreach(name archive zstd z crypto yaml-cpp pcre2-8 utf8proc)
   find_library(NXDKIT_STATIC_${name} lib${name}.a)
@@ -22,14 +22,14 @@ add_library(nxdkit_static_parts OBJECT EXCLUDE_FROM_ALL tools/wheel/arc4random.c
   tools/wheel/static_archive.cc tools/wheel/static_fmt.cc)
 target_link_libraries(nxdkit_static_parts PRIVATE nxdkit_settings)
 set(portable ${PROJECT_BINARY_DIR}/portable)
-# nxdkit_portable(TARGET OWN LIBRARY... SHARED LIBRARY...): linked statically with our own libraries and with others', and
-# with those of them that are shared.
+# nxdkit_portable(TARGET OWN LIBRARY... SHARED LIBRARY...): linked statically with our own libraries and with third-party
+# ones, and with the shared ones among the latter.
 function(nxdkit_portable target)
   cmake_parse_arguments(arg "" "" "OWN;SHARED" ${ARGN})
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:nxdkit_static_parts>)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
   add_dependencies(${target} ${arg_OWN})
-  # DT_RPATH, unlike DT_RUNPATH, is where the libraries of libraries are looked for too.
+  # DT_RPATH, unlike DT_RUNPATH, also applies to the libraries of libraries.
   target_link_options(${target} PRIVATE -static-libstdc++ -s LINKER:--gc-sections,--disable-new-dtags)
   target_link_libraries(${target} PRIVATE -Wl,--start-group)
   foreach(library ${arg_OWN})
@@ -51,14 +51,14 @@ target_compile_definitions(wheel-launcher PRIVATE NXDKIT_VERSION="${PROJECT_VERS
 target_link_options(wheel-launcher PRIVATE -static-libstdc++ -s LINKER:--gc-sections)
 set_target_properties(wheel-launcher PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${portable})
 
-# Not of the command's own name: `cmake --build ... --target grpo-train` would make this one.
+# Not named after the command: `cmake --build ... --target grpo-train` would make this one.
 add_executable(grpo-train-portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:grpo-train>)
 nxdkit_portable(grpo-train-portable OWN nxdkit_trainer nxdkit_tool_shared nxdkit_formats nxdkit_lib
   SHARED ${ISAL_LIBRARY} ${DNNL_LIBRARY} gomp)
 set_target_properties(grpo-train-portable PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${portable} BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/../share/nxdkit/lib")
 
-# What is in the programs, in binary or through headers: the wheel carries its licenses.
+# Third-party code in the programs, as binaries or through headers: the wheel carries its licenses.
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE libstdcxx
   OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(linked ${static_libraries} ${libstdcxx})

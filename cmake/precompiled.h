@@ -1,6 +1,6 @@
-// PRIVATE: what most files of ours include, read once for each library. json.hpp is not among them:
-// its pending templates would cost every file a third of a second. Every file names what it uses
-// all the same: -DNXDKIT_PRECOMPILE=OFF builds without this.
+// PRIVATE: the headers that most files include, read once for each library. json.hpp is not among
+// them: its pending templates would cost every file a third of a second. Every file still includes
+// what it uses: -DNXDKIT_PRECOMPILE=OFF builds without this.
 #pragma once
 
 #include <algorithm>

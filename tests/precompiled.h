@@ -1,4 +1,4 @@
-// PRIVATE: what most tests include, read once for all of them.
+// PRIVATE: the headers that most tests include, read once for all of them.
 #pragma once
 
 #include <gmock/gmock.h>

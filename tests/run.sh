@@ -41,6 +41,6 @@ install_packages "${build_packages[@]}" "${test_packages[@]}"
 jobs=$(nproc)
 cmake -S . -B "build/$kind" -G Ninja "${options[@]}"
 cmake --build "build/$kind" -j "$jobs"
-# One more: those of clusters and launchers mostly wait.
+# One more: the tests of clusters and launchers mostly wait.
 exec ctest --test-dir "build/$kind" --output-on-failure --no-tests=error -j "$((jobs + 1))" \
   "${labels[@]}" ${ctest_arguments[@]+"${ctest_arguments[@]}"}

@@ -98,7 +98,7 @@ void AddOptions(OptionTable& table, Args& args) {
 artifact::InputHints HintsFor(const Args& args) {
   artifact::InputHints hints = HintsOf(args.layout);
   if (args.base != "") hints.Set("base", args.base);
-  // What is recorded, and an engine's layout, cannot do without.
+  // A manifest and an engine's layout need the configuration.
   hints.config_optional = !args.as && !args.manifest && !args.check;
   return hints;
 }
@@ -109,20 +109,20 @@ Status CheckArgs(const Args& args, const CommonArgs& common) {
   if (args.sign && !args.manifest)
     return BadUsage("--sign signs a manifest; name it with --manifest");
   if (args.verify_signature && !args.check)
-    return BadUsage("--verify-signature is about a manifest; name it with --check");
+    return BadUsage("--verify-signature applies to a manifest; name it with --check");
   if (!args.files && !args.manifest && !args.check)
-    return BadUsage("--no-files is about a manifest; give --manifest or --check");
+    return BadUsage("--no-files applies to a manifest; give --manifest or --check");
   if (common.force && !args.manifest)
     return BadUsage("--force replaces a manifest; give --manifest");
   if (args.as && (args.tensors || args.manifest || args.check))
     return BadUsage("--as prints an engine's digests alone: no --tensors, --manifest or --check");
   if (!args.as && (args.dtype || args.expert_parallel))
-    return BadUsage("{} is about an engine; give --as vllm",
+    return BadUsage("{} applies to an engine; give --as vllm",
                     args.dtype ? "--dtype" : "--enable-expert-parallel");
   if (args.attention_dp && args.as != "vllm-neuron")
-    return BadUsage("--attention-dp is about one engine; give --as vllm-neuron");
+    return BadUsage("--attention-dp applies to vLLM Neuron; give --as vllm-neuron");
   if (args.expert_parallel && args.as != "vllm")
-    return BadUsage("--enable-expert-parallel is vLLM's; of vLLM Neuron give --ep");
+    return BadUsage("--enable-expert-parallel applies to vLLM; for vLLM Neuron give --ep");
   return OkStatus();
 }
 
@@ -131,7 +131,8 @@ Status CheckBase(const Args& args, const ops::EngineSource& source) {
   NXDKIT_ASSIGN(const kinds::Kind* const kind, source.kind ? Result<const kinds::Kind*>(source.kind)
                                                            : kinds::Recognise(args.path));
   if (kind->reads_base) return OkStatus();
-  return BadUsage("--base is what a delta changes, and this is {}", kind->name).in(args.path);
+  return BadUsage("--base names the model that a delta changes, and this is {}", kind->name)
+      .in(args.path);
 }
 
 std::string ReportText(const ops::DigestReport& report, const Args& args) {
@@ -150,7 +151,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   if (args.manifest) json["manifest"] = *args.manifest;
   if (args.sign) json["signature"] = *args.manifest + ops::kSignatureSuffix;
   if (args.check) json["checked"] = *args.check;
-  // A signature that is wrong: nothing was read.
+  // With a wrong signature nothing was read.
   if (report.findings.empty() || report.findings.front().check != "signature") {
     json["kind"] = report.kind->name;
     json["model_type"] = report.model_type;
@@ -171,7 +172,7 @@ Json ReportJson(const ops::DigestReport& report, const Args& args) {
   }
   json["checks"] = report.checks;
   json["findings"] = FindingsJson(report.findings);
-  for (Json& finding : json["findings"]) finding.erase("tensor");  // a tensor is a parameter here
+  for (Json& finding : json["findings"]) finding.erase("tensor");  // here a tensor is a parameter
   return json;
 }
 
@@ -184,7 +185,7 @@ Result<ops::EngineSource> PlainSource(const Args& args, const ToolContext& conte
   return source;
 }
 
-// The artifact that is digested, as an engine of these sizes holds it.
+// The artifact to digest, as an engine of these sizes holds it.
 Result<ops::EngineSource> SourceFor(const Args& args, const Runner& runner,
                                     const ToolContext& context) {
   NXDKIT_ASSIGN(ops::EngineSource source, PlainSource(args, context));

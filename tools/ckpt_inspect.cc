@@ -1,4 +1,4 @@
-// ckpt-inspect: what an artifact is, and what is in it.
+// ckpt-inspect: shows the kind and the contents of an artifact.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ using ops::TensorPlace;
 
 struct Column {
   const char* heading;
-  bool right = false;    // numbers
+  bool right = false;    // numbers are aligned right
   bool shrinks = false;  // names and paths, which are shortened in the middle on a narrow terminal
 };
 
@@ -137,7 +137,7 @@ Json StatisticsJson(const std::optional<ops::TensorStatistics>& statistics) {
           {"zeros", statistics->zeros}};
 }
 
-// Statistics of the listed tensors, parallel to them; empty when not asked for.
+// Statistics of the listed tensors, parallel to them; empty when not requested.
 using ListedStatistics = std::vector<std::optional<ops::TensorStatistics>>;
 
 // An aligned table of the listed tensors with a heading; "" for none.

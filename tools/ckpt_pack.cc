@@ -1,4 +1,4 @@
-// ckpt-pack: an artifact as one archive, and back.
+// ckpt-pack: packs an artifact into one archive, and unpacks it.
 #include <fmt/core.h>
 
 #include "formats/nxd/tensor_files.h"
@@ -62,14 +62,14 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
 }
 
-// Neither the input, nor a folder around it, nor a part of it may be replaced by the output.
+// The output may not replace the input, a folder around it, or a part of it.
 Status CheckOutput(const Args& args) {
   if (args.output == tar::kStream || args.input == tar::kStream) return OkStatus();
   NXDKIT_TRY(CheckPlaces(args.output, {args.input}));
   return args.unpack ? OkStatus() : CheckNotAPart(args.output, args.input);
 }
 
-// A file of torch_xla's serialization is nothing without the folder beside it.
+// A file of torch_xla's serialization is useless without the folder next to it.
 Status CheckIsWhole(const std::string& input) {
   const std::string tensors = input + nxd::kTensorFolder;
   NXDKIT_ASSIGN(const bool is_file, IsFile(input));
@@ -99,7 +99,7 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
   if (args.output == tar::kStream && context.json())
     return BadUsage("standard output cannot take both the archive and --json");
   if (args.level && *compression == Compression::kNone)
-    return BadUsage("--level is of a compressed archive, and this one is not");
+    return BadUsage("--level applies to a compressed archive, and this one is not");
   request.compression = *compression;
   request.level = args.level;
   request.force = context.common().force;
@@ -111,7 +111,7 @@ Result<tar::TransportReport> Pack(const Args& args, const ToolContext& context,
 Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context,
                                     const artifact::RunOptions& run) {
   if (args.format || args.level)
-    return BadUsage("--format and --level are for packing; an archive says what it is");
+    return BadUsage("--format and --level are for packing; unpacking needs neither");
   tar::UnpackRequest request{.archive = args.input, .output = args.output};
   request.strip = args.strip.value_or(0);
   if (args.max_unpacked > 0) request.max_bytes = args.max_unpacked;
@@ -124,16 +124,16 @@ Result<tar::TransportReport> Unpack(const Args& args, const ToolContext& context
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckOutput(args));
   if (!context.host().is_process() && (args.input == tar::kStream || args.output == tar::kStream))
-    return BadUsage("standard input and output are those of a command, and this is a call");
+    return BadUsage("only a command has standard input and output, and this is a call");
   const Runner runner(context);
   NXDKIT_ASSIGN(const tar::TransportReport report, args.unpack
                                                        ? Unpack(args, context, runner.options())
                                                        : Pack(args, context, runner.options()));
   if (!report.has_checksum)
-    context.Warn(fmt::format(
-        "{}: the archive has no checksum over its bytes: whether they are those that were packed, "
-        "only a digest or ckpt-verify --against can tell",
-        args.input));
+    context.Warn(
+        fmt::format("{}: the archive has no checksum over its bytes: only a digest or ckpt-verify "
+                    "--against can tell whether they are those that were packed",
+                    args.input));
   const double seconds = context.seconds();
   ToolAnswer answer;
   const bool piped = !args.unpack && args.output == tar::kStream;

@@ -1,4 +1,4 @@
-// ckpt-verify: is an artifact right, by itself and against another.
+// ckpt-verify: checks an artifact by itself and against another.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -117,7 +117,8 @@ void AddOptions(OptionTable& table, Args& args) {
   AddKindOptions(table, args.weights_layout, OfReader({"weights"}), "Layout of CKPT", "weights-");
 }
 
-// Of a Hugging Face folder --weights names those that are verified, not others that are to run.
+// Whether --weights selects the weights to verify, as it does with a Hugging Face folder. With a
+// bundle it names other weights that are to run in it.
 bool NamesOwnWeights(const Args& args) {
   if (!args.weights || args.weights_from) return false;
   if (KindForHint(args.path) != PathKind::kFolder) return false;
@@ -145,7 +146,7 @@ Result<ops::VerifyReport> Judge(const Args& args, const ToolContext& context,
   return ops::JudgeFitness(request);
 }
 
-// Layout options of what is not there.
+// Refuses layout options for a side that is not read.
 Status CheckSides(const Args& args) {
   const bool judges = args.weights && !NamesOwnWeights(args);
   struct Side {
@@ -157,10 +158,10 @@ Status CheckSides(const Args& args) {
   };
   const std::optional<std::string> none;
   const Side sides[] = {
-      {args.layout, none, !judges, "", "of a bundle that is judged nothing is to be said"},
+      {args.layout, none, !judges, "", "a bundle that is judged has its own layout"},
       {args.against_layout, args.against_from, args.against.has_value(), "against-",
-       "it goes with --against"},
-      {args.weights_layout, args.weights_from, judges, "weights-", "it goes with --weights"}};
+       "it applies with --against"},
+      {args.weights_layout, args.weights_from, judges, "weights-", "it applies with --weights"}};
   for (const Side& side : sides) {
     if (side.read) continue;
     const std::optional<std::string> option = FirstOption(side.layout);
@@ -175,15 +176,16 @@ Status CheckEngineArgs(const Args& args) {
   const bool judges = args.weights_from || (args.weights && !NamesOwnWeights(args));
   if (args.engine && (args.against || args.against_from || judges))
     return BadUsage("--engine, --against and --weights are different questions");
-  if (!args.engine && args.timeout) return BadUsage("--timeout is about an engine; give --engine");
+  if (!args.engine && args.timeout)
+    return BadUsage("--timeout applies to an engine; give --engine");
   if (!args.engine && !args.for_engine && args.dtype)
-    return BadUsage("--dtype is about an engine; give --engine or --for");
+    return BadUsage("--dtype applies to an engine; give --engine or --for");
   return OkStatus();
 }
 
 Status CheckServingArgs(const Args& args) {
   if (!args.for_engine && (args.target || args.attention_dp))
-    return BadUsage("{} is about an engine; give --for vllm-neuron",
+    return BadUsage("{} applies to an engine; give --for vllm-neuron",
                     args.target ? "--target" : "--attention-dp");
   if (!args.for_engine) return OkStatus();
   if (args.engine || args.against || args.against_from || args.weights || args.weights_from)
@@ -191,7 +193,7 @@ Status CheckServingArgs(const Args& args) {
   if (args.from && *args.from != "hf")
     return BadUsage("--from {}: with --for PATH is a Hugging Face folder", *args.from)
         .hint("nxd-convert --to hf makes one");
-  if (!args.layout.Number("tp")) return BadUsage("--for needs --tp, that of the engine");
+  if (!args.layout.Number("tp")) return BadUsage("--for needs --tp, the engine's");
   return OkStatus();
 }
 
@@ -233,7 +235,7 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
                       context.poll()};
   const Stopwatch watch;
   NXDKIT_ASSIGN(const std::string version, vllm::AskVersion(server));
-  // Both questions have one time, and the second one what is left of it.
+  // The time limit covers both questions.
   server.seconds = std::max(0.1, server.seconds - watch.Seconds());
   NXDKIT_ASSIGN(const auto answered, vllm::AskChecksums(server));
   NXDKIT_ASSIGN(const ops::EngineCheck check, ops::CheckEngine(request, answered));
@@ -286,7 +288,7 @@ Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
   return ops::Verify(request);
 }
 
-// Null of what no optimum-neuron is to load.
+// Null for a bundle that is not meant for optimum-neuron.
 Json LoaderJson(const ops::VerifyReport& report) {
   if (report.stamp.optimum.empty()) return Json();
   Json installations = Json::array();

@@ -116,7 +116,7 @@ Result<std::optional<double>> PriceOf(const Args& args) {
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
   if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
   if (args.config || args.instance || args.print_config || context.common().dry_run)
-    return BadUsage("report takes --out, --force and --price-per-hour; {} is about training",
+    return BadUsage("report takes --out, --force and --price-per-hour; {} applies to training",
                     args.config         ? "--config"
                     : args.instance     ? "--instance"
                     : args.print_config ? "--print-config"
@@ -136,7 +136,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
       .brief = ""};
 }
 
-// This program, whatever name it was called by.
+// The path of this program, under any name.
 Result<std::string> OwnPath() { return ReadLink("/proc/self/exe"); }
 
 trainer::DisplayOptions DisplayFor(const trainer::Config& config, const trainer::BillTerms& terms,
@@ -148,11 +148,12 @@ trainer::DisplayOptions DisplayFor(const trainer::Config& config, const trainer:
   options.columns = static_cast<size_t>(StderrColumns());
   options.steps = std::ranges::find(loggers, "console") != loggers.end();
   options.terms = terms;
-  options.terms.validates_first = false;  // steps are told of when that is over
+  options.terms.validates_first = false;  // the validation before the first step is over by then
   return options;
 }
 
-// SIGUSR1: save. Slurm sends it to every process of a step, and the others pass it on.
+// Requests to save, by SIGUSR1. Slurm sends it to every process of a step, and the others forward
+// it.
 class SaveWishes {
  public:
   bool Take() {
@@ -173,7 +174,7 @@ class SaveWishes {
 
 using Tell = std::function<void(const std::string& line)>;
 
-// A warning of the run: among its lines, and in the answer.
+// A warning of the run goes into its log and into the answer.
 Tell WarnHook(trainer::RunDisplay& display, ToolContext& context) {
   return [&](const std::string& line) {
     display.Line("warning: " + line);
@@ -200,14 +201,15 @@ Json MetricsJson(const trainer::MetricRecord& record) {
   return json;
 }
 
-// mpirun takes the exit code of the process that ends first, and ends the others: that is to be the
-// one that saw why the run is over; one that was told waits so long. srun takes the highest code.
+// mpirun takes the exit code of the process that ends first, and ends the others. It should be the
+// process that saw the cause; one that was only informed waits this long. srun takes the highest
+// code.
 constexpr auto kOriginHeadStart = std::chrono::seconds(10);
 
 constexpr auto kReportTime = std::chrono::seconds(5);
 
-// Not by way of MPI, which needs the network that has failed. `tell` gets a while: a terminal may
-// be stopped, and a file system gone.
+// Not through MPI, which needs the failed network. `tell` gets some time: a terminal may be
+// stopped, and a file system gone.
 [[noreturn]] void LeaveAtOnce(const Error& error, bool own, const std::function<void()>& tell) {
   const bool by_srun = EnvironmentValue("OMPI_COMM_WORLD_SIZE").empty();
   const int code = !own && by_srun ? 0 : ExitCode(error.code());
@@ -230,7 +232,7 @@ Result<trainer::LaunchOptions> LaunchOptionsOfTool() {
   return options;
 }
 
-// Hooks of the process that leads, with `display` to tell why it ends.
+// Launches the leading process; `display` shows why it ends.
 Result<trainer::Launch> LeadLaunch(const trainer::Config& config, const trainer::RunPlan& plan,
                                    trainer::RunDisplay& display, SaveWishes& wishes) {
   NXDKIT_ASSIGN(trainer::LaunchOptions options, LaunchOptionsOfTool());
@@ -265,7 +267,7 @@ Result<trainer::TrainResult> TrainShown(const trainer::LoadedConfig& loaded,
   const auto train = [&]() -> Result<trainer::TrainResult> {
     NXDKIT_ASSIGN(trainer::RunParts parts, trainer::MakeParts(context));
     parts.record.lock.emplace(std::move(lock));
-    // Now that nothing is refused any more: it takes the run from an earlier attempt.
+    // Only now, when nothing can be refused any more: it takes the run from an earlier attempt.
     NXDKIT_ASSIGN(trainer::Attempt attempt, trainer::Attempt::Claim(run));
     parts.record.attempt.emplace(std::move(attempt));
     return trainer::Train(context, std::move(parts), trainer::ConfigJson(loaded.config));
@@ -282,10 +284,10 @@ bool StartsWorkers(const trainer::RunPlan& plan, const trainer::RolloutConfig& r
   return (plan.separate || trainer::OthersEngine(rollout)) && rollout.url.empty();
 }
 
-// The cores of this machine.
+// The division of this machine's cores.
 trainer::CoreSplit SplitHere(const trainer::RunPlan& plan, const trainer::RolloutConfig& rollout) {
   trainer::CoreSplit split = trainer::SplitOfMachine(plan, 0, StartsWorkers(plan, rollout));
-  // Without cores of its own for training all are those of another program's engine.
+  // Without separate cores for training, another program's engine gets all of them.
   if (trainer::OthersEngine(rollout) && !plan.separate) split.train_cores = 0;
   return split;
 }
@@ -364,7 +366,7 @@ Result<ToolAnswer> Train(const trainer::LoadedConfig& loaded, const trainer::Run
   return answer;
 }
 
-// Where the run would find only hours later that it cannot write.
+// Refuses early a run that could not write its results hours later.
 Status CheckPlaces(const trainer::Config& config) {
   const trainer::TrainerConfig& trainer = config.trainer;
   NXDKIT_TRY(trainer::CheckFolderWritable(*trainer.save_checkpoint_path));
@@ -372,11 +374,11 @@ Status CheckPlaces(const trainer::Config& config) {
   return tensorboard.empty() ? OkStatus() : trainer::CheckFolderWritable(tensorboard);
 }
 
-// A rollout worker: its messages go to standard error, a file of the run.
+// A rollout worker: its messages go to standard error, which is a file of the run.
 int Work() {
   IgnoreSaveSignal();
-  std::signal(SIGPIPE, SIG_IGN);  // when the trainer is gone, its engine is ended in order
-  std::signal(SIGXFSZ, SIG_IGN);  // a log at `ulimit -f` does not end the worker
+  std::signal(SIGPIPE, SIG_IGN);  // when the trainer is gone, the engine still ends in order
+  std::signal(SIGXFSZ, SIG_IGN);  // a log that reaches `ulimit -f` does not end the worker
   WriteStderr(fmt::format("{} rollout worker begins, process {}\n",
                           trainer::TimeText(trainer::SecondsNow()), ::getpid()));
   const Status status = trainer::RunRolloutWorker(STDIN_FILENO, STDOUT_FILENO, trainer::MakeEngine);
@@ -386,8 +388,8 @@ int Work() {
   return 1;
 }
 
-// The machine's number, where trainer.cores says nothing. EasyR1's key, which counts GPUs, gives
-// way to it, but not in silence.
+// Sets the machine's number of cores, unless trainer.cores is given. EasyR1's key, which counts
+// GPUs, is ignored with a warning.
 void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loaded,
               ToolContext& context) {
   constexpr const char* kGpus = "trainer.n_gpus_per_node";
@@ -398,7 +400,7 @@ void SetCores(int64_t cores, const std::string& from, trainer::LoadedConfig& loa
   loaded.SetCores(cores, from);
 }
 
-// Those that this process was given, else all of the instance.
+// The cores assigned to this process, else all of the instance.
 Status TakeCores(const hardware::Instance* instance, trainer::LoadedConfig& loaded,
                  ToolContext& context) {
   if (loaded.config.trainer.cores) return OkStatus();
@@ -422,13 +424,13 @@ Result<std::optional<hardware::ResolvedInstance>> AskedInstance(const Args& args
   return found;
 }
 
-// Where this machine is not what the run is meant for.
+// Warns where this machine is not the one that the run is meant for.
 Status WarnOfMachine(const Args& args, const std::optional<hardware::ResolvedInstance>& resolved,
                      const trainer::RunPlan& plan, const trainer::RolloutConfig& rollout,
                      ToolContext& context) {
   NXDKIT_ASSIGN(const trainer::GivenCores given, trainer::GivenCoresOfProcess());
   const bool starts_engine = trainer::OthersEngine(rollout) && rollout.url.empty();
-  if (!resolved && !given.any() && !starts_engine) return OkStatus();  // devices have no part in it
+  if (!resolved && !given.any() && !starts_engine) return OkStatus();  // the run uses no devices
   const bool asked_here = args.instance == hardware::kAuto;
   std::optional<hardware::Machine> machine;
   if (asked_here)
@@ -445,7 +447,7 @@ Status WarnOfMachine(const Args& args, const std::optional<hardware::ResolvedIns
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
   if (args.out || (context.common().force))
-    return BadUsage("{} is about the page that `grpo-train report RUN` writes",
+    return BadUsage("{} applies to the page that `grpo-train report RUN` writes",
                     args.out ? "--out" : "--force");
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   NXDKIT_ASSIGN(const std::optional<hardware::ResolvedInstance> resolved,
@@ -507,8 +509,8 @@ void TellAsFollower(const Error& error) {
   WriteStderr(fmt::format("{}: {}{}\n", kInfo.name, text.starts_with(who) ? "" : who, text));
 }
 
-// The signal that this process was sent since it was asked last. Process 0 takes it: it saves, and
-// says when all is over.
+// The signal that this process got since the last call. Process 0 acts on it: it saves, and reports
+// when everything has ended.
 int TakeSignal() {
   if (TakeSaveRequest()) return SIGUSR1;
   const std::optional<int> signal = Interrupted();
@@ -533,8 +535,8 @@ Status FollowFirst() {
   return trainer::FollowLaunch(options);
 }
 
-// The first one of the processes that a launcher has started runs the command; the others hold
-// their ranks of the models. What needs no models, the first one does alone.
+// The first process of a launcher's runs the command; the others hold their ranks of the models.
+// The first one alone does the work that needs no models.
 int FollowOther(int argc, char** argv) {
   Args args;
   const std::optional<CommonArgs> common =

@@ -1,5 +1,5 @@
-// neuron-cache: what is in a compile cache, is it whole, compiling what it lacks, making room in
-// it, and bringing entries from one to another.
+// neuron-cache: lists and verifies a compile cache, compiles what it lacks, makes room in it, and
+// moves entries between caches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,16 +28,16 @@ constexpr int kMaxDays = 36500;
 constexpr int kMostRetries = 100;
 constexpr int kMostSeconds = 7 * 24 * 3600;
 
-// Words of neuron_parallel_compile --command.
+// The names that neuron_parallel_compile --command takes.
 struct OldWord {
   std::string_view theirs;
   std::string_view ours;
 };
 constexpr OldWord kOldWords[] = {
-    {"analyze", "not there: what the compiler supports is not analyzed"},
+    {"analyze", "not supported: support by the compiler is not analyzed"},
 
     {"clean", "`neuron-cache clear`"},
-    {"clear-locks", "`neuron-cache prune`, which takes no lock that is held"},
+    {"clear-locks", "`neuron-cache prune`, which leaves held locks"},
     {"parallel-compile", "`neuron-cache warm -- PROGRAM ...`"}};
 
 const ToolInfo kInfo = {
@@ -199,7 +199,7 @@ Status CheckOptions(const CacheArgs& args) {
   if (args.used_by && !IsOneOf(command, {"pack", "check"}))
     return BadUsage("--used-by belongs to pack and check");
   if (command == "pack" && !args.used_by)
-    return BadUsage("pack needs --used-by: which entries it is to have");
+    return BadUsage("pack needs --used-by, the entries to pack");
   if (args.ignore_error && !IsOneOf(command, {"collect", "warm", "check"}))
     return BadUsage("--ignore-error belongs to collect, warm and check");
   return CheckCompileOptions(args);

@@ -1,4 +1,4 @@
-// neuron-export: a Hugging Face model as a rollout bundle that can be run.
+// neuron-export: makes a Hugging Face model a rollout bundle that can run.
 #include "formats/kinds/open.h"
 #include "formats/ops/export/export.h"
 #include "lib/base/duration.h"
@@ -82,11 +82,11 @@ void AddOptions(OptionTable& table, Args& args) {
 
 Status CheckTogether(const Args& args) {
   if (args.layout.Has("bundle") && args.compiler)
-    return BadUsage("--bundle and --compiler: the blob can be from one of them only");
+    return BadUsage("--bundle and --compiler: the blob comes from only one of them");
   if (!args.layout.Has("bundle") && !args.layout.Has("tp"))
-    return BadUsage("--tp is missing: for how many ranks the bundle is to be")
+    return BadUsage("--tp is missing: the number of ranks of the bundle")
         .hint("--bundle takes it from a compiled bundle");
-  // Options of a blob that nobody will look for.
+  // Options of compiling, which --bundle makes unnecessary.
   const char* const compiles = !args.pass_env.empty()       ? "--pass-env"
                                : args.retry_failed          ? "--retry-failed-compilation"
                                : args.cache_dir.has_value() ? "--cache-dir"
@@ -94,7 +94,7 @@ Status CheckTogether(const Args& args) {
   if (compiles && args.layout.Has("bundle"))
     return BadUsage("{} does not apply: the blob is from --bundle", compiles);
   if (!args.cache && (args.cache_dir || args.retry_failed))
-    return BadUsage("{} does not go with --no-cache",
+    return BadUsage("{} does not apply with --no-cache",
                     args.cache_dir ? "--cache-dir" : "--retry-failed-compilation");
   if (args.target != "cpu") return OkStatus();
   const auto refuse = [](const char* option) {
@@ -137,7 +137,7 @@ Result<ops::ExportRequest> RequestOf(const Args& args, const Runner& runner, Too
     request.limits.max_bytes = request.cache.max_bytes.value_or(request.limits.max_bytes);
     request.limits.keep_seconds = request.cache.keep_seconds.value_or(request.limits.keep_seconds);
     request.cache.retry_failed |= args.retry_failed;
-  } else {  // then its flags need not be readable either
+  } else {  // the cache's flags need not be readable
     request.cache.enabled = false;
     request.cache.disabled_because = "--no-cache was given";
   }

@@ -1,4 +1,4 @@
-// nxd-convert: any artifact to any other.
+// nxd-convert: converts any artifact to any other.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct DeltaArgs {
   std::optional<std::string> apply;
 };
 
-// What a command line says of formats and places.
+// The formats and places on a command line.
 struct Ends {
   std::string from;
   std::string to;
@@ -40,7 +40,7 @@ struct Ends {
   std::string output;
 };
 
-// Of training: to and from torch distributed checkpoints.
+// Options of the training state, to and from torch distributed checkpoints.
 struct StateArgs {
   std::optional<bool> optimizer;
   std::optional<int> dp;
@@ -100,7 +100,7 @@ const ToolInfo kInfo = {
           "a model of each step of a run that is going on"}},
 };
 
-// Waits until somebody stops it: a run may be over, and nobody say so.
+// How long to wait for another step: a run may have ended without a sign.
 constexpr int kIdleSeconds = 3600;
 constexpr int kSettleSeconds = 30;
 
@@ -215,7 +215,7 @@ Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& req
   return json;
 }
 
-// A delta is small; what was compared for it counts.
+// A delta is small; the bytes compared for it count.
 uint64_t WorkBytes(const ops::ConvertReport& report) {
   return std::max(report.output_bytes, report.delta ? report.delta->dense_bytes : 0);
 }
@@ -268,7 +268,7 @@ Status ExpandApply(bool into, DeltaArgs& args, Ends& ends) {
 //   --delta-from PREV INPUT OUTPUT    is --to delta --base PREV INPUT OUTPUT
 //   --apply DELTA BASE OUTPUT         is --from delta --base BASE DELTA OUTPUT
 //   --apply DELTA --into BUNDLE       is --from delta --to rollout --into DELTA BUNDLE
-// kUsage where they meet another word on the same thing.
+// kUsage where another option contradicts them.
 Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
   if (args.delta_from && args.apply)
     return BadUsage("--delta-from makes a delta, --apply uses one: give one of them");
@@ -277,26 +277,26 @@ Status ExpandDelta(bool into, DeltaArgs& args, Ends& ends) {
   return OkStatus();
 }
 
-// Base and coding; kUsage where they have nothing to say.
+// Stores base and coding; kUsage where they do not apply.
 Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& context,
                  ops::ConvertRequest& request) {
   const bool to_delta = request.to == &kinds::kDelta;
   if (args.base && !to_delta && !request.from->reads_base)
-    return BadUsage("--base goes with --from delta and --to delta");
-  if (args.coding && !to_delta) return BadUsage("--coding goes with --to delta");
+    return BadUsage("--base applies to --from delta and --to delta");
+  if (args.coding && !to_delta) return BadUsage("--coding applies to --to delta");
   if (to_delta && dtype_given)
     return BadUsage("a delta has the dtypes of its base: --dtype does not apply");
   if (args.base != "") request.hints.Set("base", args.base);
   const HeldSource* const base = args.base ? context.host().Held(*args.base) : nullptr;
   if (base && base->hints.memory && !to_delta)
-    return BadUsage("the base of a delta that is applied is a path, and this is memory")
+    return BadUsage("the base of an applied delta has to be a path, and this is memory")
         .in(*args.base);
   if (base) request.base_memory = OpenerOf(*base, *args.base);
   if (args.coding == "ulp") request.coding = delta::Coding::kUlp;
   return OkStatus();
 }
 
-// What the table cannot ask for, because the short forms for deltas imply it.
+// Checks that the option table cannot make, because the short forms for deltas imply the values.
 Status CheckEnds(const Ends& ends) {
   const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
                                                                   {"OUTPUT", ends.output}};
@@ -305,7 +305,8 @@ Status CheckEnds(const Ends& ends) {
   return OkStatus();
 }
 
-// What --from says, else what INPUT is by its files. An adapter has the format of its model.
+// The format from --from, else recognised from the files of INPUT. An adapter has the format of its
+// model.
 Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context,
                                     const Looker& look) {
   if (!ends.from.empty()) return kinds::KindFromName(ends.from);
@@ -321,7 +322,7 @@ Result<const kinds::Kind*> FormatOf(const Ends& ends, const ToolContext& context
   return kind;
 }
 
-// Formats that training goes on from hold its state, and it goes with the weights between them.
+// Formats for resuming training hold its state, which is carried along with the weights.
 Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   using kinds::StateForm;
   const StateForm from = request.from->state;
@@ -332,8 +333,8 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   const bool by_number = from == StateForm::kNumbered && to == StateForm::kNumbered;
   if (given && !carries)
     return BadUsage(
-               "--optimizer, --dp and --param-order go with conversions to nxd, dcp or fsdp of "
-               "what has an optimizer's state, found {} to {}",
+               "--optimizer, --dp and --param-order apply to conversions to nxd, dcp or fsdp from "
+               "a format with an optimizer's state, found {} to {}",
                request.from->name, request.to->name)
         .hint(by_number ? "nxd-reshard carries the state from an NxD tag to another" : "");
   request.hints.optimizer = carries && args.optimizer.value_or(true);
@@ -351,7 +352,7 @@ Status TakeState(const StateArgs& args, ops::ConvertRequest& request) {
   return OkStatus();
 }
 
-// One conversion, between these ends.
+// One conversion between these ends.
 Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolContext& context) {
   ops::ConvertRequest request;
   DeltaArgs delta = args.delta;
@@ -374,17 +375,17 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, Ends ends, const ToolCon
   if (args.into) request.place = ops::Slot{args.label};
   if (args.label && !args.into) return BadUsage("--label names the weights that --into replaces");
   NXDKIT_TRY(TakePart(args.part, request));
-  // Rollout weights can be made again: what counts is when the engine can read them.
+  // Rollout weights can be made again; being readable soon matters more than surviving a crash.
   request.sync = args.sync.value_or(!args.into);
   return request;
 }
 
-// What does not go with --follow, or needs it.
+// Refuses options that conflict with --follow, or need it.
 Status CheckFollow(const Args& args, const ToolContext& context) {
   const FollowArgs& follow = args.follow;
   if (!follow.follow) {
     if (follow.until || follow.idle || follow.settle)
-      return BadUsage("--until, --idle and --settle go with --follow");
+      return BadUsage("--until, --idle and --settle apply with --follow");
     return OkStatus();
   }
   if (args.explain || args.part || args.delta.base || args.delta.delta_from || args.delta.apply ||
@@ -402,7 +403,7 @@ std::string FollowedOutput(const Args& args, const ops::RunStep& step) {
   return args.ends.to == kinds::kTorch.name ? path + ".pt" : path;
 }
 
-// What is written must not be taken for a step of the run, nor a checkpoint for a run.
+// The output must not look like a step of the run, and INPUT must be a run, not a checkpoint.
 Status CheckFollowedPlaces(const Args& args) {
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(args.ends.input));
   if (is_folder) {
@@ -487,7 +488,7 @@ Status ConvertFollowed(const Args& args, const ops::RunStep& step, FollowLog& lo
   }
   const Result<const kinds::Kind*> kind = FormatOf(ends, context, {});
   if (!kind.ok() && kind.error().code() == Errc::kUnsupported) {
-    context.Warn(fmt::format("{} is passed over: {}", step.path, kind.error().message()));
+    context.Warn(fmt::format("{} is skipped: {}", step.path, kind.error().message()));
     return OkStatus();
   }
   NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));

@@ -1,4 +1,4 @@
-// nxd-reshard: an NxD tag, model and optimizer state, to another parallel layout.
+// nxd-reshard: reshards an NxD tag, model and optimizer state, to another parallel layout.
 #include <fmt/format.h>
 
 #include "formats/dcp/folder.h"
@@ -98,7 +98,7 @@ void AddOptions(OptionTable& table, Args& args) {
   AddPartOption(table, &args.part);
 }
 
-// Whether one of the two knows parameters by number.
+// Whether one of the two identifies parameters by number.
 bool HasOrder(const ops::OptimizerReport& optimizer) {
   return optimizer.from != nxd::OptimizerStyle::kNamed ||
          optimizer.to != nxd::OptimizerStyle::kNamed;
@@ -181,8 +181,8 @@ std::string ReportText(const ops::ConvertReport& report, const ops::ConvertReque
   return text + CostText(report, report.output_bytes, seconds, dry_run) + NotesText(report);
 }
 
-// Only a checkpoint can be cut anew: with --to dcp INPUT is one, also when nothing in the folder
-// says so, unless it is a tag.
+// With --to dcp INPUT is a checkpoint unless it is a tag, even if nothing in the folder shows it:
+// only a checkpoint can be cut anew.
 Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
   const Result<const Kind*> known = kinds::Recognise(input);
   if (known.ok() && *known == &kinds::kFsdp) return &kinds::kFsdp;
@@ -195,7 +195,7 @@ Result<const Kind*> SourceOf(const std::string& input, const Kind* to) {
   return found.ok() && *found == &kinds::kNxd ? &kinds::kNxd : &kinds::kDcp;
 }
 
-// A tag goes to a tag, a checkpoint to a checkpoint; and back what was taken to PyTorch.
+// Allows tag to tag, checkpoint to checkpoint, and checkpoint back to tag.
 Status CheckFormats(const Args& args, const Kind* from, const Kind* to) {
   const bool is_tag = from == &kinds::kNxd;
   NXDKIT_ASSIGN(const bool there, IsThere(args.input));

@@ -1,4 +1,4 @@
-// nxdkit-env: what a bug report needs of this machine, and what a model would take of its cores.
+// nxdkit-env: reports this machine for a bug report, and the share of its cores a model would take.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,12 +90,12 @@ Result<hardware::Machine> MachineAsked(const Args& args, const ToolContext& cont
   return hardware::ReadMachine(hardware::SourcesOfProcess(context.poll()));
 }
 
-// nullopt: there is nothing to fit a model to.
+// nullopt: no instance to fit a model to.
 Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
                                                       const hardware::Machine& machine,
                                                       ToolContext& context) {
   if (args.instance) {
-    // "auto" is the machine that was read already: of --neuron-ls, or this one.
+    // "auto" is the machine that was already read: from --neuron-ls, or this one.
     NXDKIT_ASSIGN(hardware::ResolvedInstance found,
                   *args.instance == hardware::kAuto
                       ? hardware::ResolveMachine(machine)
@@ -106,7 +106,7 @@ Result<std::optional<hardware::Instance>> InstanceFor(const Args& args,
   Result<hardware::Instance> own = hardware::InstanceOf(machine);
   if (own.ok()) return std::optional(*std::move(own));
   context.Warn(fmt::format(
-      "--model: {}; --instance NAME asks about another machine",
+      "--model: {}; --instance NAME selects another machine",
       machine.has_devices() ? own.error().message() : "there are no Neuron devices here"));
   return std::optional<hardware::Instance>();
 }
@@ -117,7 +117,7 @@ Status CheckOptions(const Args& args) {
                             : args.batch    ? "--bs"
                             : args.sequence ? "--seq"
                                             : nullptr;
-  if (alone) return BadUsage("{} is about --model, which is missing", alone);
+  if (alone) return BadUsage("{} applies to --model, which is missing", alone);
   return OkStatus();
 }
 

@@ -3,19 +3,19 @@
 # The Debian and Ubuntu packages of this project, in one place. To be sourced; CONTRIBUTING.md says
 # what each is for.
 
-# What the commands are built from.
+# Packages to build the commands.
 build_packages=(
   build-essential cmake ninja-build pkg-config
   libdnnl-dev libeigen3-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev
   zlib1g-dev libarchive-dev libssl-dev libcurl4-openssl-dev libisal-dev libzstd-dev nlohmann-json3-dev libcli11-dev libfmt-dev
 )
-# What the tests need on top.
+# Further packages for the tests.
 test_packages=(
   libgtest-dev libgmock-dev librapidcheck-dev ccache mandoc shellcheck file
   ca-certificates unzip python3 python3-venv python3-pip python3-torch python3-numpy bindfs
   libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge pypy3
 )
-# Packages for a wheel on top: its script, and what tells the symbols of programs.
+# Further packages for a wheel: for its script, and to list the symbols of programs.
 wheel_packages=(python3 binutils)
 
 is_installed() {
@@ -33,7 +33,7 @@ as_root() {
   fi
 }
 
-# install_packages NAME...: installs those that are missing; does nothing when none is.
+# install_packages NAME...: installs the missing ones; does nothing when there are none.
 install_packages() {
   local missing=() package
   if ! command -v dpkg-query >/dev/null; then

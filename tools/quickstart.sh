@@ -41,10 +41,10 @@ done
 
 build=build/release
 work=build/quickstart
-place=build/nxdkit  # where the commands are put
+place=build/nxdkit  # folder for the commands
 steps=()            # lines of the summary
 
-# find_wheel: prints one that is at hand, or nothing.
+# find_wheel: prints the path of an existing wheel, or nothing.
 find_wheel() {
   local found newest=
   for found in "$started_in"/nxdkit-[0-9]*.whl nxdkit-[0-9]*.whl build/*/wheel/nxdkit-[0-9]*.whl; do
@@ -121,7 +121,7 @@ unpack() {
   refuse "$wheel is a zip archive, and there is no python3, unzip or bsdtar to unpack it" 3
 }
 
-# Sets `bin`, the folder of the commands.
+# Sets `bin`, the folder with the commands.
 install_wheel() {
   rm -rf "$place"
   mkdir -p "$place"
@@ -216,7 +216,7 @@ trap clean_up EXIT
 check_space
 [ -n "$wheel" ] || wheel=$(find_wheel)
 [ -n "$wheel" ] || { build_wheel; wheel=$(find_wheel); }
-[ -n "$wheel" ] || refuse "the build made no wheel: what cmake said of it is above" 70
+[ -n "$wheel" ] || refuse "the build made no wheel: see cmake's output above" 70
 install_wheel
 
 step "make a qwen3 model ($size)" "$work/hf" \

@@ -1,5 +1,4 @@
-// PRIVATE to tests. The arithmetic example on two hosts that fail, against the run that nothing
-// happened to.
+// PRIVATE to tests. The arithmetic example on two failing hosts, compared with an undisturbed run.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,16 +21,16 @@ class ClusterRun : public GrpoTrain {
  protected:
   static constexpr int kSteps = 40;
   static constexpr int kSaveFrequency = 5;
-  // So long a run may take to come to something, in seconds: all of it takes 5, or a minute where
-  // twenty others want two processors.
+  // The seconds that a run may take to reach a point: all of it takes 5, or a minute where twenty
+  // other programs want two processors.
   static constexpr double kToCome = 180;
 
   void SetUp() override {
     if (!hosts_.missing().empty()) GTEST_SKIP() << hosts_.missing();
     if (std::string(NXDKIT_MPI_PLUGIN).empty()) GTEST_SKIP() << "built without Open MPI";
     GrpoTrain::SetUp();
-    // The reward of a response is some number that depends on it, and takes a while: the run waits
-    // for what is to happen to it, instead of having been through before.
+    // The reward depends on the response and takes a while to compute, so the run is still going
+    // when a fault is injected.
     SetPace(0);
     workshop_.Write("reward.sh",
                     "cd \"$(dirname \"$0\")\"\n"
@@ -41,13 +40,13 @@ class ClusterRun : public GrpoTrain {
                     "  echo \"{\\\"overall\\\": $((${#line} % 3))}\"\n"
                     "done\n");
   }
-  // How long each step of a run waits, in seconds.
+  // The pause of each step of a run, in seconds.
   void SetPace(double seconds) const {
     workshop_.Write("pace.new", fmt::format("{}", seconds));
     std::filesystem::rename(workshop_ / "pace.new", workshop_ / "pace");
   }
 
-  // Of two machines with two ranks each, unless the words say otherwise.
+  // The words of a run on two machines with two ranks each, unless `more` changes that.
   Words Training(const std::string& run, const Words& more = {}) const {
     Words words = {"trainer.separate_rollout_workers=false",
                    "trainer.cores=2",
@@ -72,7 +71,7 @@ class ClusterRun : public GrpoTrain {
     const std::string checkpoint = Checkpoint(run, step);
     return testing_util::Eventually(kToCome, [&] { return std::filesystem::exists(checkpoint); });
   }
-  // Also those that no checkpoint has.
+  // The number of steps done, including those that no checkpoint has.
   int StepsDone(const std::string& run) const {
     std::ifstream log(workshop_ / (run + "/experiment_log.jsonl"));
     int done = 0;
@@ -90,12 +89,13 @@ class ClusterRun : public GrpoTrain {
       trainers += Program(process) == "grpo-train";
     return trainers;
   }
-  // Whether no process of the run is left on a host within this time.
+  // Whether all processes of the run on a host end within this time.
   bool Ends(const std::string& host, const std::string& run, double seconds) const {
     return testing_util::Eventually(seconds, [&] { return Trainers(host, run) == 0; });
   }
 
-  // The last checkpoint of the run has the bytes of one that was left alone, on one machine.
+  // The last checkpoint of the run equals, byte for byte, that of an undisturbed run on one
+  // machine.
   void ExpectTheBytesOfAnUninterruptedRun(const std::string& run) const {
     static const Tree expected = Uninterrupted();
     const Tree found = ReadTree(Checkpoint(run, kSteps));
@@ -108,7 +108,7 @@ class ClusterRun : public GrpoTrain {
   void ExpectDone(const std::string& run) const {
     EXPECT_TRUE(std::filesystem::exists(workshop_ / (run + "/DONE")));
   }
-  // For whoever runs this by hand.
+  // For manual runs of this test.
   template <typename... T>
   static void Tell(fmt::format_string<T...> format, T&&... values) {
     fmt::print("[ MEASURED ] {}: {}\n",

@@ -1,5 +1,5 @@
-// grpo-train under mpirun on two hosts: what becomes of a run when a process, a daemon or the wire
-// fails. The job ends on both, with nobody to start it again.
+// grpo-train under mpirun on two hosts: the behaviour of a run when a process, a daemon or the wire
+// fails. The job ends on both hosts, and nothing restarts it.
 #include <signal.h>
 
 #include <algorithm>
@@ -24,10 +24,10 @@ constexpr const char* kSecond = TwoHosts::kHosts[1];
 
 class MpirunTrain : public ClusterRun {
  protected:
-  // Longer than mpirun takes to see that a host is cut off.
+  // Longer than mpirun takes to notice a lost host.
   static constexpr int kPeerTimeout = 15;
 
-  // The command on both hosts, with what it says in a file.
+  // The command on both hosts, with its output in a file.
   Words Launch(double pace, const Words& more = {},
                const std::string& options = TwoHosts::kKeepalives, int seconds = 300) const {
     SetPace(pace);
@@ -45,7 +45,7 @@ class MpirunTrain : public ClusterRun {
     for (const char* host : {kFirst, kSecond})
       EXPECT_TRUE(Eventually(seconds, [&] { return hosts_.Processes(host).empty(); })) << host;
   }
-  // The same command again, or one with other words.
+  // The same command again, or one with other options.
   void ExpectTheRestComesToTheSameBytes(const Words& command) const {
     const ProcessResult rest = RunProcess(command);
     ASSERT_EQ(rest.exit_code, 0) << rest.err << Log();
@@ -68,7 +68,7 @@ TEST_F(MpirunTrain, AProcessIsKilled) {
   ExpectTheRestComesToTheSameBytes(Launch(0));
 }
 
-// On one machine, with all ranks: the same mesh, and so the same bytes.
+// On one machine, with all ranks: the same mesh, and therefore the same bytes.
 TEST_F(MpirunTrain, WhatIsLeftOfTwoMachinesGoesOn) {
   const pid_t job = StartProcess(Launch(0.1));
   ASSERT_TRUE(ComesToStep("run", 10));
@@ -93,7 +93,7 @@ TEST_F(MpirunTrain, TheOtherDaemonIsKilled) {
   Tell("nothing is left after {:.1f} s", since.seconds());
 }
 
-// The launcher has to be the first to see it: after 8 s, the run would after 15.
+// The launcher has to be the first to notice: after 8 s, the run would after 15.
 TEST_F(MpirunTrain, SlowTheWireIsCutAndMpirunIsFirst) {
   const pid_t job = StartProcess(Launch(0.1));
   ASSERT_TRUE(ComesToStep("run", 10));
@@ -109,7 +109,7 @@ TEST_F(MpirunTrain, SlowTheWireIsCutAndMpirunIsFirst) {
   ExpectTheRestComesToTheSameBytes(Launch(0));
 }
 
-// mpirun would take note after eight minutes, and hangs when it is told to end: `timeout` kills it.
+// mpirun would notice after eight minutes, and hangs when it is told to end: `timeout` kills it.
 // The processes of the run do not depend on that.
 TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
   const pid_t job = StartProcess(Launch(0.1, {}, ""));
@@ -119,7 +119,7 @@ TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
   for (const char* host : {kFirst, kSecond})
     EXPECT_TRUE(Ends(host, "run", kPeerTimeout + 15)) << host;
   Tell("the processes of the run are gone after {:.1f} s", since.seconds());
-  // mpirun passes on what they have said.
+  // mpirun forwards their output.
   EXPECT_TRUE(Eventually(20, [&] {
     return Log().find("process 0: process 1 has not been heard of for 15 s") != std::string::npos;
   })) << Log();
@@ -130,7 +130,7 @@ TEST_F(MpirunTrain, SlowTheWireIsCutWithoutKeepalives) {
   Tell("mpirun has ended with {} after {:.1f} s", code, since.seconds());
 }
 
-// As on a file system without locks, where Slurm has given a node up that still works.
+// As on a file system without locks, when Slurm has given up a node that still works.
 TEST_F(MpirunTrain, OfTwoAttemptsTheOlderPublishesNothing) {
   const pid_t older = StartProcess(Launch(0.2, {"trainer.save_freq=20"}));
   ASSERT_TRUE(HasDone("run", 3));
@@ -144,7 +144,7 @@ TEST_F(MpirunTrain, OfTwoAttemptsTheOlderPublishesNothing) {
   ExpectTheRestComesToTheSameBytes(Launch(0));
 }
 
-// Where the file system has locks, the second one does not even begin.
+// On a file system with locks, the second one does not even begin.
 TEST_F(MpirunTrain, TheSecondOfTwoRunsIsRefused) {
   const pid_t first = StartProcess(Launch(0.2));
   ASSERT_TRUE(ComesToStep("run", 5));
@@ -155,7 +155,8 @@ TEST_F(MpirunTrain, TheSecondOfTwoRunsIsRefused) {
   ExpectTheBytesOfAnUninterruptedRun("run");
 }
 
-// Stopped, as by a debugger or a machine that swaps: it answers nobody, and its connections stand.
+// Stopped, as by a debugger or a swapping machine: it does not answer, and its connections stay
+// open.
 TEST_F(MpirunTrain, AProcessIsStopped) {
   const pid_t job = StartProcess(Launch(0.1, {"trainer.peer_timeout=5"}));
   ASSERT_TRUE(ComesToStep("run", 10));
@@ -168,7 +169,7 @@ TEST_F(MpirunTrain, AProcessIsStopped) {
   ExpectNothingIsLeft(10);
 }
 
-// SIGTERM to a process that follows ends the run as if the first one had got it.
+// SIGTERM to a following process ends the run as if the first one had received it.
 TEST_F(MpirunTrain, AProcessIsToldToEnd) {
   const pid_t job = StartProcess(Launch(0.1, {"trainer.save_freq=50"}));
   ASSERT_TRUE(HasDone("run", 3));
@@ -179,7 +180,7 @@ TEST_F(MpirunTrain, AProcessIsToldToEnd) {
   ExpectTheRestComesToTheSameBytes(Launch(0));
 }
 
-// VmHWM, the most that it ever held, in MiB: what it holds depends on where in a step it is.
+// VmHWM, the peak memory of a process in MiB: its current memory depends on the point in the step.
 double PeakMib(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   for (std::string word; status >> word;)
@@ -188,11 +189,11 @@ double PeakMib(pid_t process) {
 }
 
 TEST_F(MpirunTrain, SlowMemoryIsFlatOnBothHostsOver200Steps) {
-  // Each thread would take memory from an arena of its own, as many as happen to work at once.
+  // Each thread would take memory from an arena of its own, as many as happen to run at once.
   environment_.push_back("MALLOC_ARENA_MAX=1");
   const pid_t job = StartProcess(
       Launch(0, {"trainer.max_steps=220", "trainer.save_freq=20"}, TwoHosts::kKeepalives, 500));
-  // Of the process of each host that holds ranks, when so many steps are done.
+  // The peaks of the process of each host that holds ranks, when so many steps are done.
   std::map<std::string, double> peaks;
   const auto peaks_after = [&](int steps) {
     EXPECT_TRUE(Eventually(400, [&] {
@@ -208,8 +209,8 @@ TEST_F(MpirunTrain, SlowMemoryIsFlatOnBothHostsOver200Steps) {
   for (const auto& [host, late] : peaks_after(200)) {
     EXPECT_GT(early.at(host), 10) << host;
     Tell("{}: {:.1f} MiB after 20 steps, {:.1f} after 200", host, early.at(host), late);
-    // Of that 0 to 7 are Open MPI's lists of buffers, which grow for a while; a model's gradients
-    // in every step would be over 200.
+    // Open MPI's lists of buffers take 0 to 7 of that, and grow for a while; a model's gradients in
+    // every step would be over 200.
     EXPECT_LT(late - early.at(host), 12) << host;
   }
   EXPECT_EQ(WaitProcess(job), 0) << Log();

@@ -54,10 +54,10 @@ NodeName=hostA,hostB CPUs=4 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 )";
 
-// Nothing here uses control groups, but slurmd stops where it does not find them.
+// Nothing here uses control groups, but slurmd stops if it does not find them.
 constexpr const char* kControlGroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n";
 
-// The first that is not installed; "" when all are.
+// The first program that is not installed; "" when all are.
 std::string NotInstalled() {
   for (const char* program : {"munged", "slurmctld", "slurmd", "sbatch", "mpirun"})
     if (!FindProgram(program)) return program;
@@ -88,7 +88,7 @@ SlurmCluster::SlurmCluster(const TwoHosts& hosts) : hosts_(hosts), folder_(hosts
   if (!missing_.empty()) return;
   for (const char* made : {"munge", "state", "spool/hostA", "spool/hostB"})
     fs::create_directories(folder_ + "/" + made);
-  // munged refuses a folder that some cannot enter.
+  // munged refuses a folder that others cannot enter.
   fs::permissions(folder_, fs::perms(0755));
   hosts_.folder().Write("munge/key", std::string(64, 'k') + folder_);
   fs::permissions(folder_ + "/munge/key", fs::perms::owner_read | fs::perms::owner_write);

@@ -1,4 +1,4 @@
-// A conversion as a Slurm array, by the batch file that users copy, of which a node is lost.
+// A conversion as a Slurm array, by the batch file that users copy; one of its nodes is lost.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class SlurmConvert : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!slurm_.missing().empty()) GTEST_SKIP() << slurm_.missing();
-    // The parts of one host wait before they begin, for as long as `held` is there.
+    // The parts of one host wait before they begin, as long as `held` exists.
     const std::string program =
         workshop_.Write("bin/nxd-convert",
                         fmt::format("#!/bin/bash\ntouch {0}/part.$SLURM_ARRAY_TASK_ID.$(hostname)\n"

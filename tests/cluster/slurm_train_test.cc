@@ -1,5 +1,5 @@
-// grpo-train under Slurm, by the batch file that users copy: what becomes of a run when a process,
-// a node, the wire or Slurm itself fails. Each time it goes on by itself, to the same bytes.
+// grpo-train under Slurm, by the batch file that users copy: the behaviour of a run when a process,
+// a node, the wire or Slurm itself fails. Each time it resumes by itself, to the same bytes.
 #include <signal.h>
 
 #include <filesystem>
@@ -20,9 +20,9 @@ constexpr const char* kB = TwoHosts::kHosts[1];
 
 class SlurmTrain : public ClusterRun {
  protected:
-  // Before Slurm gives a node up, as the trainer's README asks for.
+  // Before Slurm gives a node up, as the trainer's README recommends.
   static constexpr int kPeerTimeout = 6;
-  static constexpr int kSlack = 20;  // what a busy machine may add, in seconds
+  static constexpr int kSlack = 20;  // seconds that a busy machine may add
 
   void SetUp() override {
     if (!slurm_.missing().empty()) GTEST_SKIP() << slurm_.missing();
@@ -46,7 +46,7 @@ class SlurmTrain : public ClusterRun {
   bool Says(const std::string& text, double seconds) const {
     return Eventually(seconds, [&] { return Log().find(text) != std::string::npos; });
   }
-  // Without those that Open MPI is to blame for: about once in a hundred starts by srun it crashes
+  // Does not count restarts that Open MPI causes: about once in a hundred starts by srun it crashes
   // in MPI_Init, where a message of the other process finds no callback yet (4.1.4, btl tcp). The
   // job starts again by itself.
   int Restarts(const std::string& job) const {
@@ -66,9 +66,9 @@ class SlurmTrain : public ClusterRun {
     }
     return newest;
   }
-  // That the job, which has lost something, ends everywhere, starts again, goes on from what was
-  // saved, and comes to the end. A node that comes back at once may get the end of the old step
-  // late, and end a new one with it: then the job starts once more.
+  // The job, after a loss, ends everywhere, starts again, resumes from the last checkpoint, and
+  // completes. A node that comes back at once may get the end of the old step late, and end a new
+  // one with it: then the job starts once more.
   void ExpectGoesOn(const std::string& job, const Stopwatch& since, double seconds,
                     int most_restarts = 1) const {
     SetPace(0);
@@ -104,7 +104,7 @@ TEST_F(SlurmTrain, AWrongCommandIsNotRequeued) {
   EXPECT_EQ(Restarts(job), 0);
 }
 
-// What went wrong in a process is the job's exit code, whatever its end does to the others.
+// The job's exit code is that of the process that failed, whatever its end does to the others.
 TEST_F(SlurmTrain, AnErrorOfTheRunIsNotRequeued) {
   const std::string job = Start(0.1, {"trainer.save_freq=50"});
   ASSERT_TRUE(HasDone("run", 3));
@@ -177,15 +177,15 @@ TEST_F(SlurmTrain, SlowEveryProcessOfANodeIsKilled) {
   EXPECT_TRUE(Ends(kA, "run", kPeerTimeout + kSlack));
   Tell("the other process is gone after {:.1f} s", since.seconds());
   ASSERT_TRUE(slurm_.ComesTo(job, "PENDING", 30)) << slurm_.StateOf(job);
-  slurm_.StartNode(kB);  // the machine is on again
+  slurm_.StartNode(kB);  // the machine is back
   ExpectGoesOn(job, since, 60, 2);
 }
 
-// The run is not touched until Slurm gives the node up, and then ends in order.
+// Nothing happens to the run until Slurm gives the node up; then it ends in order.
 TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
   const std::string job = Start(0.1);
   ASSERT_TRUE(ComesToStep("run", kSlack));
-  SetPace(1.5);  // it has to be there still when Slurm gives the node up
+  SetPace(1.5);  // it has to run until Slurm gives the node up
   const Stopwatch since;
   hosts_.Kill(kB, "slurmd");
   EXPECT_TRUE(Ends(kA, "run", 45));
@@ -196,8 +196,8 @@ TEST_F(SlurmTrain, SlowOnlySlurmdOfANodeIsKilled) {
   ExpectGoesOn(job, since, 60, 2);
 }
 
-// A run that would wait for longer than Slurm does: its old copy on the node that was cut off lives
-// on beside the new one, for as long as it waits, and harms nothing.
+// A run that would wait longer than Slurm does: its old copy on the lost node lives on next to the
+// new one, for as long as it waits, and does no harm.
 TEST_F(SlurmTrain, SlowTheWireIsCutAndSlurmIsFirst) {
   const std::string job = Start(0.1, {"trainer.peer_timeout=25"});
   ASSERT_TRUE(ComesToStep("run", 10));
@@ -223,17 +223,17 @@ TEST_F(SlurmTrain, SlowTheWireIsCutAndTheRunIsFirst) {
   EXPECT_TRUE(Says("process 0: process 1 has not been heard of for 6 s", kSlack));
   EXPECT_TRUE(Eventually(30, [&] { return since.seconds() > 12; }));
   hosts_.HealWire();
-  ExpectGoesOn(job, since, 120, 2);  // Slurm may take a minute to see a node that is healed
+  ExpectGoesOn(job, since, 120, 2);  // Slurm may take a minute to notice a healed node
 }
 
 TEST_F(SlurmTrain, SlurmctldIsKilledAndStartedAgain) {
   const std::string job = Start(1.0);
   ASSERT_TRUE(slurm_.ComesTo(job, "RUNNING", 30)) << slurm_.StateOf(job);
-  // One that has not yet saved that the job runs would try to start it again.
+  // A slurmctld that has not yet saved that the job runs would try to start it again.
   const fs::path saved = hosts_.folder().path() + "/state/job_state";
   const auto runs = fs::last_write_time(workshop_.Write("runs", ""));
   ASSERT_TRUE(Eventually(30, [&] {
-    std::error_code missing;  // Slurm takes the old one away before it names the new one
+    std::error_code missing;  // Slurm removes the old one before it renames the new one
     const auto time = fs::last_write_time(saved, missing);
     return !missing && time > runs;
   }));

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing_util::Eventually;
 
-// The first process of the room. It reaps what has lost its parents, as the first process of a
-// machine does. /run is where ip keeps the names of namespaces.
+// The first process of the room. It reaps orphaned processes, as the first process of a machine
+// does. /run is where ip keeps the names of namespaces.
 constexpr const char* kRoom = R"sh(set -e
 cd "$(dirname "$0")"
 mount -t tmpfs room /run
@@ -42,7 +42,7 @@ sleep infinity &
 wait
 )sh";
 
-// Also what mpirun starts its daemons with.
+// mpirun starts its daemons with it, too.
 constexpr const char* kOn = R"sh(host=$1
 shift
 TMPDIR=$(dirname "$0")/tmp/$host
@@ -84,7 +84,7 @@ void TwoHosts::Start() {
     if (waitpid(room_, &status, WNOHANG) == room_) room_ = -1;
     return room_ < 0;
   });
-  // A step of the script was refused: its last words are why.
+  // A step of the script failed: its last output gives the reason.
   if (room_ < 0 && WIFEXITED(status)) {
     missing_ = "there are no network namespaces here: " + ReadFile(log);
     return;
@@ -104,7 +104,7 @@ TwoHosts::~TwoHosts() {
   if (room_ < 0) return;
   kill(room_, SIGKILL);
   waitpid(room_, nullptr, 0);
-  // The kernel takes the rest down one by one; they hold files of the folder until then.
+  // The kernel ends the rest one by one; until then they hold files of the folder.
   Eventually([&] { return Processes(kHosts[0]).empty() && Processes(kHosts[1]).empty(); });
 }
 
@@ -162,7 +162,8 @@ void TwoHosts::CutWire() const {
 
 void TwoHosts::HealWire() const {
   RunProcess(Inside({"ip", "-n", kHosts[0], "link", "set", "cable", "up"}));
-  // Who is refused has been heard. mpirun hangs when its daemon cannot reach it at first.
+  // A refused connection shows that the host is reachable. mpirun hangs when its daemon cannot
+  // reach it at first.
   const std::vector<std::string> knock = On(kHosts[0], "timeout 1 bash -c '</dev/tcp/hostB/9'");
   Eventually([&] { return RunProcess(knock).err.find("refused") != std::string::npos; });
 }

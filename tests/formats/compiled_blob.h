@@ -1,5 +1,5 @@
-// PRIVATE to tests. A model.pt as small as they come, a TorchScript archive with a NEFF in it, put
-// together by hand; no compiler made it.
+// PRIVATE to tests. A minimal model.pt, a TorchScript archive with a NEFF in it, put together by
+// hand; no compiler made it.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::testing_util {
 
-// A zip of stored records, each aligned to 64 bytes as torch does it.
+// A zip of stored records, each aligned to 64 bytes as torch aligns them.
 inline std::string ZipOf(const std::vector<std::pair<std::string, std::string>>& records) {
   const auto u16 = [](uint64_t value, std::string& to) {
     AppendLittle(static_cast<uint16_t>(value), to);
@@ -47,7 +47,7 @@ inline std::string ZipOf(const std::vector<std::pair<std::string, std::string>>&
   return file + directory + end;
 }
 
-// `data` is what data.pkl holds; two that differ are two blobs.
+// `data` is the content of data.pkl; two different ones are two blobs.
 inline std::string CompiledBlob(const std::string& data = ToyNeff()) {
   return ZipOf({{"model/data.pkl", "\x80\x02X" + data + "."},
                 {"model/constants.pkl", "\x80\x02)."},

@@ -17,7 +17,7 @@ struct DumpLine {
   std::string bytes;
 };
 
-// Lines of four spaces, a hexadecimal offset, two spaces, bytes "7b 22", and whatever after two
+// Lines of four spaces, a hexadecimal offset, two spaces, bytes "7b 22", and any text after two
 // more.
 std::vector<DumpLine> DumpOf(const std::string& chapter) {
   static const std::regex line("    ([0-9a-f]+)  ((?:[0-9a-f]{2} )*[0-9a-f]{2})(?:  .*)?");
@@ -41,7 +41,7 @@ std::string DumpedFile(const std::string& chapter) {
   return chapter.substr(begin, chapter.find('`', begin) - begin);
 }
 
-// Those whose titles end with ", byte by byte".
+// Those with titles that end with ", byte by byte".
 std::vector<std::string> DumpChapters(const std::string& page) {
   std::vector<std::string> chapters;
   for (size_t at = page.find("\n## "); at != std::string::npos;) {

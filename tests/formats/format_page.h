@@ -1,4 +1,4 @@
-// Holds a FORMAT.md against what it speaks of: the bytes of its dump, the names of its tests.
+// Checks a FORMAT.md against its subject: the bytes of its dump, the names of its tests.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ std::string PageOf(const std::string& format);
 // Every test that the page names is in one of the folders.
 void ExpectNamesTests(const std::string& page, const std::vector<std::string>& folders);
 
-// Also, the bytes of its dumps are those of the files.
+// Also checks that the bytes of its dumps are those of the files.
 void ExpectPageHolds(const std::string& format, const std::vector<std::string>& folders);
 
 }  // namespace nxdkit::testing_util

@@ -1,4 +1,5 @@
-// PRIVATE to tests. For a hand that changes stored weights as somebody who writes others would.
+// PRIVATE to tests. Changes stored weights as a program that writes others would: with valid
+// checksums.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ inline void FlipFile(const std::string& path, uint64_t offset, int bit = 0) {
   if (!file.flush()) ADD_FAILURE() << "cannot change byte " << offset << " of " << path;
 }
 
-// The CRC-32 of the storage's bytes as they are in its file now.
+// The CRC-32 of the storage's current bytes.
 inline uint32_t CrcInFile(const Storage& storage) {
   std::vector<char> bytes(storage.bytes());
   std::ifstream file(storage.path(), std::ios::binary);
@@ -34,8 +35,8 @@ inline uint32_t CrcInFile(const Storage& storage) {
   return Crc32(0, std::as_bytes(std::span(bytes)));
 }
 
-// Where the CRC-32 of a record stands in its zip archive: in the local header before it, the
-// descriptor behind it, and its entry of the directory.
+// The places of a record's CRC-32 in its zip archive: in the local header before it, the descriptor
+// after it, and its entry of the directory.
 inline std::vector<size_t> PlacesOfCrc(const std::string& all, const CheckedStorage& record) {
   const size_t data = record.file_offset();
   const size_t end = data + record.bytes();
@@ -49,7 +50,7 @@ inline std::vector<size_t> PlacesOfCrc(const std::string& all, const CheckedStor
   return places;
 }
 
-// Makes the checksum that a torch archive has of the record that of its bytes as they are now.
+// Updates the checksum of the record in a torch archive to its current bytes.
 inline void MendChecksum(const Storage& storage) {
   if (!storage.checked()) return;
   const uint32_t crc = CrcInFile(storage);
@@ -58,14 +59,14 @@ inline void MendChecksum(const Storage& storage) {
   std::string all(std::filesystem::file_size(storage.path()), '\0');
   file.read(all.data(), static_cast<std::streamsize>(all.size()));
   for (const size_t place : PlacesOfCrc(all, *storage.checked())) {
-    if (all.compare(place, 4, std::string(4, '\0')) == 0) continue;  // the descriptor has it
+    if (all.compare(place, 4, std::string(4, '\0')) == 0) continue;  // it is in the descriptor
     file.seekp(static_cast<std::streamoff>(place));
     file.write(now.data(), static_cast<std::streamsize>(now.size()));
   }
   if (!file.flush()) ADD_FAILURE() << "cannot mend " << storage.path();
 }
 
-// FlipFile of byte `at` of the storage, as if it had been written so.
+// FlipFile at byte `at` of the storage, as if it had been written so.
 inline void FlipStored(const Storage& storage, uint64_t at, int bit = 0) {
   FlipFile(storage.path(), storage.file_offset() + at, bit);
   MendChecksum(storage);

@@ -22,7 +22,7 @@ inline models::Model ModelOf(const nlohmann::json& config) {
   return *std::move(model);
 }
 
-// A small model of 8 query and 4 key heads; keys of `changes` replace those of it.
+// A small model of 8 query and 4 key heads; keys of `changes` replace its own.
 inline nlohmann::json SmallConfig(const nlohmann::json& changes = nullptr) {
   nlohmann::json config = {{"model_type", "llama"},
                            {"hidden_size", 16},

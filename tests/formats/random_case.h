@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <rapidcheck/gtest.h>  // uses what gtest.h declares
+#include <rapidcheck/gtest.h>  // needs declarations of gtest.h
 
 #include <numeric>
 #include <string>
@@ -69,7 +69,7 @@ inline void AddExperts(RandomCase& c) {
   if (Coin() && c.nxd.names == nxd::NameStyle::kHf) c.nxd.names = nxd::NameStyle::kNxdt;
 }
 
-// What NxD can hold: m divides the group of a key head, tp divides its copies.
+// Layouts that NxD supports: m divides the group of a key head, tp divides its copies.
 inline RandomCase AnyCase() {
   RandomCase c;
   const int kv = Number(1, 5);
@@ -114,7 +114,7 @@ inline RandomCase AnyCase() {
   return c;
 }
 
-// Families that training sets hold and bundles do not.
+// Families that training sets support and bundles do not.
 inline RandomCase AnyTrainingCase() {
   RandomCase c;
   c.nxd.tp = Number(1, 4);

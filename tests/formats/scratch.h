@@ -27,7 +27,7 @@ class Scratch {
   const std::string& folder() const { return folder_; }
   std::string Path(std::string_view name) const { return folder_ + "/" + std::string(name); }
 
-  // Writes the file anew and returns its path.
+  // Writes the file and returns its path.
   std::string Write(std::string_view name, std::string_view bytes) const {
     const std::string path = Path(name);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);

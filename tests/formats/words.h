@@ -1,4 +1,4 @@
-// The words by which options name what the formats have types for.
+// The option words for the types of the formats.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Takes for ever on its input: that it fails shows that the time of an input is limited.
+// Never returns from its input: its failure shows that the time of an input is limited.
 #include <cstddef>
 #include <cstdint>
 

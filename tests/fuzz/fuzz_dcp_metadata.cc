@@ -1,5 +1,5 @@
-// The pickle of a distributed checkpoint's .metadata: what is read is whole, and written again it
-// is read as the same.
+// The pickle of a distributed checkpoint's .metadata: accepted metadata is complete, and written
+// again it reads the same.
 #include "formats/dcp/metadata_writer.h"
 #include "tests/fuzz/fuzzing.h"
 

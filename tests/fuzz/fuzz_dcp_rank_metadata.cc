@@ -1,5 +1,5 @@
-// The metadata.pkl of torch_checkpointing: what is read of it fits together, and the parts that a
-// rank has are inside of their tensor, disjoint, and as many elements as its shape says.
+// The metadata.pkl of torch_checkpointing: accepted metadata is consistent, and the parts of a rank
+// are inside their tensor, disjoint, and as many elements as its shape has.
 #include "formats/dcp/rank_metadata.h"
 #include "tests/fuzz/fuzzing.h"
 
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           part.box.lo[d] + part.box.extent[d] <= group.shape[d],
                       "inside of the tensor");
           }
-          if (!group.places) continue;  // the boxes are as they are given
+          if (!group.places) continue;  // the boxes are as given
           Require(elements == WholeBox(shard->shape).Volume(), "as many elements as the shape");
           std::vector<Box> boxes;
           for (const dcp::Part& part : shard->parts) boxes.push_back(part.box);

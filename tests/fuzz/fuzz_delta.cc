@@ -1,4 +1,5 @@
-// Any bytes as a delta, and as one block of one: refused with a place, or changes that stay inside.
+// Any bytes as a delta, and as one block of one: refused with a place, or changes within the
+// tensor.
 #include <cstdint>
 #include <functional>
 #include <string>

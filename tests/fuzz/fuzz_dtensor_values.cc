@@ -1,5 +1,5 @@
 // A file of one rank as FSDP and torch_checkpointing write it: a torch archive with distributed
-// tensors. What is made of them fits, or is refused.
+// tensors. They are consistent, or refused.
 #include "formats/dtensor/rank_values.h"
 #include "tests/formats/memory_file.h"
 #include "tests/fuzz/fuzzing.h"

@@ -1,4 +1,4 @@
-// The text of a family: whatever it says, it is refused or gives parameters within the bounds, and
+// The text of a family: whatever its contents, it is refused or gives parameters within bounds, and
 // in time.
 #include <cstdlib>
 #include <string_view>

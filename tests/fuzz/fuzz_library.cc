@@ -1,5 +1,5 @@
-// The functions of nxdkit.h with requests, numbers and boxes that a caller may get wrong, over a
-// model in memory: whatever they are, an answer comes back.
+// The functions of nxdkit.h with requests, numbers and boxes that a caller may get wrong, on a
+// model in memory: there is always an answer.
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -23,7 +23,7 @@ class Input {
     const size_t bytes = rest_.size() < sizeof number ? rest_.size() : sizeof number;
     if (bytes > 0) std::memcpy(&number, rest_.data() + rest_.size() - bytes, bytes);
     rest_.remove_suffix(bytes);
-    // Small ones are the telling ones.
+    // Small ones find more.
     return number % 3 == 0 ? number : number % 100;
   }
   std::string Text() {
@@ -37,7 +37,7 @@ class Input {
   std::string_view rest_;
 };
 
-// `reply` is where the call has put it: it is looked at after the call.
+// Takes `reply` by address, so that it is read after the call.
 void Done(int code, char** reply) {
   Require(code == 0 || *reply != nullptr, "no failure without a reason");
   nxdkit_free(*reply);
@@ -50,7 +50,7 @@ void ReadBoxes(nxdkit_source* source, Input& input) {
     const int64_t begin[8] = {input.Number(), input.Number()};
     const int64_t end[8] = {input.Number(), input.Number()};
     const int64_t step[8] = {input.Number(), input.Number(), 1, 1, 1, 1, 1, 1};
-    // Exactly as large as is said: who writes past it is seen by the sanitizer.
+    // Exactly as large as declared: the sanitizer sees a write past it.
     std::vector<char> to(static_cast<size_t>(input.Number() & 0xfff));
     char* reply = nullptr;
     Done(nxdkit_read(source, tensor, begin, end, step, to.data(), to.size(), &reply), &reply);
@@ -60,7 +60,7 @@ void ReadBoxes(nxdkit_source* source, Input& input) {
   }
 }
 
-constexpr size_t kBytes = 1 << 16;  // of every tensor: none of the model below is larger
+constexpr size_t kBytes = 1 << 16;  // of every tensor: none in the model below is larger
 const std::vector<char>& Bytes() {
   static const std::vector<char> bytes(kBytes, 7);
   return bytes;
@@ -75,7 +75,7 @@ nxdkit_source* OpenMemory(const std::string& request) {
   return source;
 }
 
-// Tensors that nobody has a table for, of every kind of shape.
+// Tensors without a table, of every kind of shape.
 constexpr const char* kModel =
     R"({"tensors": [{"name": "scalar", "dtype": "F32", "shape": []},
         {"name": "row", "dtype": "BF16", "shape": [64]},
@@ -87,7 +87,7 @@ constexpr const char* kModel =
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
-  // It may say sizes that its memory does not have: only what reads it would find out.
+  // It may declare more than its memory holds; only reading it would show that.
   nxdkit_close(OpenMemory(input.Text()));
   nxdkit_source* const memory = OpenMemory(kModel);
   Require(memory != nullptr, "the model opens");
@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   char* reply = nullptr;
   Done(nxdkit_open_rank(memory, input.Text().c_str(), &rank, &reply), &reply);
   nxdkit_source* const sources[] = {memory, rank};
-  // Commands that write nothing where nothing is named.
+  // Commands that write nothing unless a file is named.
   const std::string options = input.Text();
   for (const char* command : {"digest", "inspect", "diff"}) {
     const std::string request = std::string(R"({"command": ")") + command +

@@ -1,4 +1,4 @@
-// Any bytes as adapter_config.json: refused by name, or what is written of it reads back the same.
+// Any bytes as adapter_config.json: refused by name, or written again it reads back the same.
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// Any bytes as a manifest: refused with a reason, or what is written of it reads back the same.
+// Any bytes as a manifest: refused with a reason, or written again it reads back the same.
 #include <cstdint>
 #include <string>
 #include <string_view>

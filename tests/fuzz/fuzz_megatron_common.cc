@@ -1,4 +1,4 @@
-// The common state of a Megatron-Core checkpoint, a torch archive of anything; and a key.
+// The common state of a Megatron-Core checkpoint, a torch archive with any contents; and a key.
 #include "formats/megatron/common_state.h"
 #include "formats/megatron/keys.h"
 #include "tests/formats/memory_file.h"

@@ -1,4 +1,4 @@
-// config.json: parsed, and the model of a small one laid out in every format.
+// config.json: parsed, and a small model laid out in every format.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -12,7 +12,7 @@ namespace {
 
 using nxdkit::Errc;
 
-// Layouts are made by us: whatever the config, they hold together or are refused.
+// We make the layouts: for any config they are consistent or refused.
 void LayOut(const nxdkit::models::Model& model, int tp) {
   const auto params = model.Logical();
   nxdkit::Layout layout;

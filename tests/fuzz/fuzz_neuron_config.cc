@@ -1,4 +1,4 @@
-// neuron_config.json of a rollout bundle: parsed, and what was understood written and read again.
+// neuron_config.json of a rollout bundle: parsed, and the parsed settings written and read again.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   if (config->tp < 1 || config->local_ranks < 1 || config->start_rank < 0) std::abort();
-  // NxDI's dialect merges what it is given; only an object can be merged into.
+  // NxDI's dialect merges into the given value, which must be an object.
   const auto written = nxdkit::rollout::WriteNeuronConfig(*config, text);
   if (!written.ok() || !config->unsupported.empty()) return 0;
   const auto again = nxdkit::rollout::ParseNeuronConfig(*written, "neuron_config.json");

@@ -1,4 +1,4 @@
-// What neuron-ls prints: parsed, completed, and made an instance of.
+// The output of neuron-ls: parsed, completed, and made an instance.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool over_our_caps =
       file.error().code() == Errc::kLimit || file.error().code() == Errc::kUnsupported;
   const bool named = safetensors::testing::FaultOf(file) != safetensors::testing::kNone;
-  // A web page, say, in the place of the file: no part of it is at fault.
+  // For example a web page in place of the file: no part of it is at fault.
   const bool is_another = corrupt && WrongAnswer(memory.path()).has_value();
   Require(corrupt ? named || is_another : over_our_caps, file.error().ToString());
   Require(!corrupt || is_another || file.error().offset().has_value(),

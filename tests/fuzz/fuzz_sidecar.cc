@@ -1,4 +1,4 @@
-// nxdkit.json of an NxD tag: parsed, and what was understood written and read again.
+// nxdkit.json of an NxD tag: parsed, and the parsed values written and read again.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

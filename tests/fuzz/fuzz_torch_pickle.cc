@@ -1,5 +1,5 @@
-// The pickle machine alone, so that no CRC stands between the fuzzer and it: what is read and
-// written again must be read as the same.
+// The pickle machine alone, so that no CRC stands between it and the fuzzer: a pickle that is read
+// and written again must read as the same.
 #include <cstdlib>
 #include <string_view>
 #include <unordered_map>
@@ -11,8 +11,8 @@
 namespace nxdkit::torch {
 namespace {
 
-// What is compared of two trees: the number of values, and of each kind. A list or dict that stands
-// in many places is looked at once.
+// The compared properties of two trees: the number of values, and of each kind. A list or dict in
+// many places is counted once.
 class Fingerprint {
  public:
   size_t Of(const PickleValue& value) {
@@ -56,10 +56,10 @@ void WriteAndReadAgain(const PickleValue& value, const PickleGraph& graph) {
   for (const StoredTensor& tensor : graph.tensors)
     tensors.push_back({"", tensor.dtype, tensor.shape});
   const Result<std::string> pickle = WritePickle(value, tensors);
-  if (!pickle.ok()) return;  // an opaque object, or a tensor that was built and thrown away
+  if (!pickle.ok()) return;  // an opaque object, or a tensor that was built and dropped
   PickleGraph again(*pickle);
   const Result<PickleValue> copy = Read(again, PickleFlavor::kZip);
-  // Less text may be shared in the copy, and so its limit of visits be lower: refused is all right.
+  // The copy may share less text, and so have a lower limit of visits: a refusal is all right.
   if (!copy.ok() && copy.error().code() != Errc::kUnsupported) std::abort();
   if (copy.ok() && Fingerprint().Of(*copy) != Fingerprint().Of(value)) std::abort();
 }

@@ -1,5 +1,5 @@
 // Any bytes as a config file of the trainer: refused, or a configuration that can be checked, and
-// that reads back from its own print as the same.
+// that is the same when its printed form is read.
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Any bytes as a template: refused with line and column, or it renders, or fails with a place too.
+// Any bytes as a template: refused with line and column, or rendered, or failed with a place too.
 #include <cstdint>
 #include <string>
 #include <string_view>

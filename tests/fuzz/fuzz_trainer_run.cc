@@ -1,4 +1,4 @@
-// Any bytes as the files of a run: a page without a script, whatever they say.
+// Any bytes as the files of a run: a page without a script, whatever the files contain.
 #include <string>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// Any bytes as tokenizer.json: refused with a reason, or text goes in, and its ids come out as
+// Any bytes as tokenizer.json: refused with a reason, or text is encoded, and its ids decode to
 // text.
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// A file of DeepSpeed's engine: a torch archive with whatever a script has put into it. What is
-// made of it fits, or is refused.
+// A file of DeepSpeed's engine: a torch archive with anything that a script has put into it. The
+// result is consistent, or refused.
 #include "formats/torch/archive.h"
 #include "formats/zero/partition.h"
 #include "formats/zero/read_files.h"
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<zero::OptimizerFile> optimizer = zero::ReadOptimizerFile(*archive);
   Require(optimizer.ok() || optimizer.error().code() != Errc::kInternal, "no bug of ours");
   if (!optimizer.ok()) return 0;
-  // One flat group for each as its parameter, and what a model's part of the file says.
+  // Each flat group as one parameter, unless the model's part of the file has groups.
   std::vector<std::vector<zero::NamedShape>> groups;
   for (const StoredTensor& flat : optimizer->masters) groups.push_back({{"all", flat.shape}});
   if (model.ok() && model->groups) groups = *model->groups;

@@ -1,5 +1,5 @@
-// libFuzzer's own limit is twenty minutes for one input. It asks here before it reads its options;
-// a -timeout= of the command line comes later and counts.
+// libFuzzer's own limit is twenty minutes for one input. It calls this before it reads its options;
+// a -timeout= of the command line comes later and has precedence.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// PRIVATE to tests. What fuzz targets share.
+// PRIVATE to tests. Shared by the fuzz targets.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace nxdkit {
 
-// Ends the program when something does not hold that must.
+// Ends the program when an invariant is broken.
 inline void Require(bool holds, const std::string& what = "an invariant") {
   if (holds) return;
   std::fprintf(stderr, "broken: %s\n", what.c_str());

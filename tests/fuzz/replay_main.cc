@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-std::string now_read;  // for the handler, which may not make it
+std::string now_read;  // for the handler, which may not allocate
 
 void TellAndEnd(int) {
   constexpr char kWhat[] = " takes too long\n";
@@ -31,7 +31,7 @@ void TellAndEnd(int) {
   ::_exit(1);
 }
 
-// The time of all threads of this process, on processors.
+// The processor time of all threads of this process.
 void LimitSeconds(int seconds) {
   const itimerval limit = {{0, 0}, {seconds, 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);

@@ -22,7 +22,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template, rend
 import interop
 import template_grammar
 
-# In the style of Qwen2.5: a system message of its own, tools, calls.
+# In the style of Qwen2.5: a default system message, tools, calls.
 CHATML_DEFAULT_SYSTEM = r"""
 {%- if tools %}
     {{- '<|im_start|>system\n' }}
@@ -72,7 +72,7 @@ CHATML_DEFAULT_SYSTEM = r"""
 {%- endif %}
 """
 
-# In the style of Qwen3: reasoning kept after the last question only, thinking switched off by a flag.
+# In the style of Qwen3: reasoning kept only after the last question, thinking switched off by a flag.
 CHATML_THINKING = r"""
 {%- set ns = namespace(searching=true, last=messages|length - 1) %}
 {%- for message in messages[::-1] %}
@@ -235,7 +235,7 @@ range(3) | list|range(2, 8, 3) | list|range(5, 0, -2) | list|dict(a=1, b=x)|dict
 """.replace("\n", "|").split("|")
 
 
-# '|' is a filter inside of an expression: what was cut at one is put together again.
+# '|' is a filter inside an expression: a text split at one is joined again.
 def expressions():
     done, pending = [], ""
     for piece in EXPRESSIONS:
@@ -357,7 +357,8 @@ class Constructs(Case):
         self.compare(templates)
 
     def test_random_templates(self):
-        # What is refused here is named; what fails there fails here; nothing is silently different.
+        # Templates refused here are named; failures there are failures here; there are no silent
+        # differences.
         count = int(os.environ.get("NXDKIT_TEMPLATE_COUNT", "20000"))
         grammar = template_grammar.Grammar(random.Random(int(os.environ.get("NXDKIT_TEMPLATE_SEED", "1"))))
         templates = [grammar.template() for _ in range(count)]
@@ -408,7 +409,7 @@ class Chats(Case):
                     for prompt in (True, False):
                         cases.append({"messages": chat, "tools": tools, "documents": None,
                                       "add_generation_prompt": prompt, "bos_token": "<s>", "eos_token": "</s>", **more})
-        # As transformers passes reasoning on: under both of its names.
+        # As transformers passes on reasoning: under both of its names.
         for case in cases:
             case["messages"] = [dict(m, thinking=m["reasoning_content"]) if "reasoning_content" in m else m
                                 for m in case["messages"]]

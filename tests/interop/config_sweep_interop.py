@@ -32,7 +32,7 @@ FAMILIES = {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config
             "qwen3": transformers.Qwen3Config}
 LINEAR = {"rope_type": "linear", "factor": 3.0}
 MISSING = object()
-# Values of fields whose kind does not say which are telling.
+# Values for fields whose type does not imply the interesting ones.
 VALUES = {
     "vocab_size": [24], "hidden_size": [64], "intermediate_size": [16], "num_hidden_layers": [1, 3],
     "num_attention_heads": [2, 8], "num_key_value_heads": [1, 4, None, MISSING], "head_dim": [8, 32, None, MISSING],
@@ -68,11 +68,11 @@ PAIRS = [
 ]
 
 
-# What is drawn: NXDKIT_DRAWS and NXDKIT_SEED ask for others, to look for more.
+# The random draws: NXDKIT_DRAWS and NXDKIT_SEED select others, to search further.
 DRAWS = int(os.environ.get("NXDKIT_DRAWS", "400"))
 SEED = int(os.environ.get("NXDKIT_SEED", "31"))
 ODD = [None, 0, -1, 0.5, "x", True]
-# Of the rules of the rotary embedding, those that mean something first.
+# The rules of the rotary embedding that have an effect come first.
 ROPE_TYPES = ["linear", "dynamic", "yarn", "yarn", "yarn", "llama3", "llama3", "default"]
 ROPE_ODD_TYPES = [None, 5, "", "longrope", "Linear", []]
 ROPE_RULES = {
@@ -92,7 +92,7 @@ DRAWN = {
     "rope_theta": [500.0, 1000000, 10000], "partial_rotary_factor": [1.0, 0.5, None],
     "original_max_position_embeddings": [16, 32], "attention_dropout": [0.0, 0.1],
 }
-# What the trainer reads of a config.json; the types of what has no effect are not its matter.
+# The keys of a config.json that the trainer reads; the types of keys without effect do not matter.
 READ = set(DRAWN) | {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "rope_scaling",
                      "rope_parameters"}
 SIZES = ["num_attention_heads", "num_key_value_heads", "head_dim", "attention_bias", "mlp_bias", "tie_word_embeddings"]
@@ -136,7 +136,7 @@ def names_one(change, said):
     """A key that was drawn, and its value, unless that is what is missing."""
     for key, value in flat(change):
         shown = {json.dumps(value)}
-        if isinstance(value, str) and len(value) > 1:  # a letter is in every message
+        if isinstance(value, str) and len(value) > 1:  # a single letter is in every message
             shown.add(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             shown |= {str(value), f"{value:g}"}
@@ -198,13 +198,13 @@ class Sweep(unittest.TestCase):
         return "the same"
 
     def theirs(self, folder):
-        """Of the config.json in a folder: log-probabilities, model and batch; or why not."""
+        """Log-probabilities, model and batch for the config.json in a folder; or the error."""
         try:
             read = transformers.AutoConfig.from_pretrained(folder)
             model = make.make_model(read)
             batch = make.make_batch(model.config.vocab_size, (3, 9, 20))
             return make.expected(model, batch)["log_probs"], model, batch, None
-        except Exception as error:  # of many kinds
+        except Exception as error:  # several kinds
             return None, None, None, f"{error!r:.100}"
 
     def agree(self, found, wanted):
@@ -221,7 +221,7 @@ class Sweep(unittest.TestCase):
             if wanted is None:
                 said = self.both_refuse(folder, config, change, refusal)
                 return f"both refuse: {said.strip()}"
-            if not all(map(math.isfinite, wanted.tolist())):  # transformers says nothing of it
+            if not all(map(math.isfinite, wanted.tolist())):  # transformers ignores it
                 said = self.both_refuse(folder, config, change, "what gives no numbers")
                 self.assertTrue(names_one(change, said), f"names no field and value of it: {said}")
                 return f"both refuse: {said.strip()}"

@@ -31,7 +31,7 @@ FSDP = {world: [{"fsdp": world}] for world in (1, 2)}
 FSDP[4] = [{"fsdp": 4}, {"fsdp": 2, "tp": 2}]
 STACKED = {**FSDP, 4: FSDP[4] + [{"fsdp": 4, "experts": "ep"},
                                  {"fsdp": 2, "tp": 2, "experts": "ep,tp"}]}
-# Family, style, how nxd-convert cuts the checkpoint, and over what torch loads it.
+# Family, style, nxd-convert's mesh for the checkpoint, and the mesh on which torch loads it.
 CASES = [("llama", "torchtitan-unfused", ("--mesh", "dp=2,tp=2"), FSDP),
          ("qwen2", "hf", ("--mesh", "dp=3"), FSDP),
          ("qwen3", "torchtitan-unfused", ("--mesh", "dp=4,tp=2"), FSDP),
@@ -104,7 +104,7 @@ class Source:
     def make_dense(self):
         """Saved by torch, as NxD's trainers do."""
         training = self.training = reshard.Training(self.config, "norms")
-        # The second moments of a real run are not negative.
+        # Second moments of a real run are not negative.
         training.states["exp_avg_sq"] = {n: t.abs() for n, t in
                                          training.states["exp_avg_sq"].items()}
         self.weights = training.states["sharded_master_weights"]
@@ -114,7 +114,7 @@ class Source:
         training.save(self.folder + "/tag", self.GEOMETRY)
 
     def make_experts(self):
-        """Of a checkpoint of torch's: no script here cuts experts as NxD does."""
+        """Made from torch's checkpoint: no script here cuts experts as NxD does."""
         self.test.write_config(self.config, self.folder)
         self.test.run_it("nxdkit-make-model", "--config", self.folder + "/config.json", "--out",
                          self.folder + "/hf")
@@ -139,7 +139,7 @@ class Source:
         self.to_tag("first", "tag")
 
     def to_tag(self, saved, tag):
-        """What torch saved has no record of the tag's form, nor of the model."""
+        """Torch's checkpoint has no record of the tag's form, nor of the model."""
         config = self.folder + ("/config.json" if self.experts else "/tag/config.json")
         self.test.convert("--from", "dcp", "--to", "nxd", "--config", config, *self.WAY,
                           f"{self.folder}/{saved}", f"{self.folder}/{tag}")
@@ -217,7 +217,7 @@ class Matrix(Dcp):
                 self.check_scheduler(self.path(name, "back-" + first))
 
     def check_scheduler(self, tag):
-        """What is made of the checkpoint's last_epoch is what torch's schedules load."""
+        """torch's schedules load the file made from the checkpoint's last_epoch."""
         state = torch.load(tag + "/scheduler.pt", weights_only=True)
         optimizer = torch.optim.AdamW([{"params": [torch.nn.Parameter(torch.zeros(1))]}
                                        for _ in OPTIONS], lr=3e-4)

@@ -13,7 +13,7 @@ TITAN = [("model.embed_tokens.", "tok_embeddings."), ("model.layers.", "layers."
          ("mlp.gate.", "moe.router.gate."), ("post_attention_layernorm.", "ffn_norm."),
          ("input_layernorm.", "attention_norm.")]
 STACKS = {"gate_proj": "w1_EFD", "up_proj": "w3_EFD", "down_proj": "w2_EDF"}
-# Of a layer, what is cut by columns: its input comes in parts from the layer before.
+# The matrices of a layer that are cut by columns: their input comes in parts from the layer before.
 ROWWISE = ("wo", "w2", "o_proj", "down_proj", "w2_EDF")
 REPLICATED = ("gate", "q_norm", "k_norm")
 

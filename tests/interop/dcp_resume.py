@@ -54,7 +54,7 @@ class Schedule:
 
 
 class Counts:
-    """What TorchTitan's Trainer says of itself."""
+    """The state of TorchTitan's Trainer itself."""
 
     def __init__(self):
         self.step = self.ntokens_seen = UNLOADED

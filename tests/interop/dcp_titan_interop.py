@@ -80,7 +80,7 @@ class Fixtures(dcps.Dcp):
                 for name in self.names}
 
     def expected(self, kind, style):
-        """What torch itself reads in the folder, held against expected.json."""
+        """The folder as torch itself reads it, compared with expected.json."""
         keys = self.said["tensors"]
         flat = {key: torch.empty(keys[key]["shape"]) for key in keys}
         dcp.load(flat, checkpoint_id=os.path.join(DATA, kind), no_dist=True)
@@ -132,7 +132,7 @@ class Fixtures(dcps.Dcp):
         for where, tensor in (("weights", expected["weights"][name]),
                               ("exp_avg_sq", expected["exp_avg_sq"][name])):
             with self.subTest(where):
-                # dp=2,tp=2: a part is neighbouring rows of a half; one row is in one piece.
+                # dp=2,tp=2: a part has adjacent rows of one half; one row is in one piece.
                 piece = tensor[0].numpy().tobytes()
                 self.flip(out, piece)
                 run = self.run_of(expected)
@@ -187,7 +187,7 @@ class Of2025(dcps.Dcp):
                 self.check_names(source, old)
 
     def check_names(self, source, old):
-        """What was saved, in its own names and in those of now."""
+        """Checks the saved state, under its own names and under today's."""
         config = source.folder + "/tag/config.json"
         for style, schedule, expected in (
                 ("torchtitan-2025", WholeSchedule, old),

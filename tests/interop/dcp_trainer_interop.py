@@ -45,7 +45,7 @@ def merged(ranks, config):
 
 
 def rows(run):
-    """What was measured at each step, but for the time and memory that it took."""
+    """The metrics of each step, except time and memory."""
     found = {}
     with open(os.path.join(run, "experiment_log.jsonl"), encoding="utf-8") as lines:
         for line in lines:
@@ -69,7 +69,7 @@ class FromTheTrainer(dcps.Dcp):
         return trainer.tag(self.path(run), STEP)
 
     def write_expected(self, tag):
-        """What the tag's own files say, read by torch, and the step that follows from it."""
+        """The state in the tag's own files, read by torch, and the step that follows from it."""
         with open(tag + "/config.json", encoding="utf-8") as file:
             config = json.load(file)
         ranks = [trainer.load_rank(tag, rank) for rank in range(trainer.TP)]
@@ -90,14 +90,14 @@ class FromTheTrainer(dcps.Dcp):
 
     def check_back(self, tag, back):
         """Every file is the trainer's, but for those that are named here."""
-        shutil.rmtree(tag + "/huggingface")  # its export: nxd-convert --to hf makes it
-        os.remove(back + "/scheduler.pt")  # of lr_scheduler, which the trainer has no file for
+        shutil.rmtree(tag + "/huggingface")  # its export, which nxd-convert --to hf makes
+        os.remove(back + "/scheduler.pt")  # from lr_scheduler, for which the trainer has no file
         self.check_config(tag, back)
         if self.masters:
             self.assert_same_tree(tag, back, ["config.json"])
             return
-        # Nothing in what torch saved says that the weights were F32, or that this made other master
-        # weights needless: they are in the tag as well.
+        # Nothing in torch's checkpoint shows that the weights were F32, or that this made separate
+        # master weights needless: they are in the tag as well.
         shutil.copytree(back, self.path("without"))
         for rank in range(trainer.TP):
             for d in range(trainer.DP):

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import interop
 
-make = interop.load_make("decoder")  # of the goldens: the same for larger models here
+make = interop.load_make("decoder")  # from the goldens: the same for larger models here
 TOLERANCE = 1e-4  # relative to the largest value of each array
 VOCAB = 96
 
@@ -61,7 +61,7 @@ def read_records(path):
 
 
 def expected_scores(model, batch):
-    """Of every token; a classifier of sequences itself tells only the last one's."""
+    """The scores of every token; a sequence classifier itself returns only the last one's."""
     scores = torch.cat([model.score(model.model(torch.tensor([s])).last_hidden_state)[0, :, 0]
                         for s in batch["ids"]])
     scores = scores[torch.tensor([t for t, _ in batch["targets"]])]

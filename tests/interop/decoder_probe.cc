@@ -1,5 +1,5 @@
 // decoder_probe TP COMPUTE MODEL BATCH OUTPUT: runs the trainer's decoder on the model folder and
-// writes log-probabilities and entropies, or of a model with a score head the scores, and the
+// writes log-probabilities and entropies, or for a model with a score head the scores, and the
 // gradient of every parameter.
 //
 // BATCH is JSON: {"ids": [[...], ...], "targets": [[token, label], ...], "gradient": [...],
@@ -33,7 +33,7 @@ struct Output {
   std::map<std::string, std::vector<float>> records;
 };
 
-// The rank's share of every gradient, into the whole.
+// Adds the rank's share of every gradient to the whole.
 void Collect(const DecoderConfig& config, Decoder& decoder, Output& output) {
   const std::scoped_lock lock(output.mutex);
   for (const Slot& slot : decoder.table().slots) {

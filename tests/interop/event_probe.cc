@@ -19,13 +19,13 @@ Status WriteRun(const std::string& folder) {
   NXDKIT_TRY(first.WriteScalars(
       70001, {{"odd/nan", std::nan("")}, {"odd/inf", std::numeric_limits<double>::infinity()}}));
   NXDKIT_TRY(first.WriteText(1, "config", "lr: 1.0e-05\n\n**bold** \xe2\x88\x9a"));
-  // Resumed from step 300: what the first file has of later steps is to be forgotten.
+  // Resumed from step 300: later steps in the first file are to be ignored.
   NXDKIT_ASSIGN(EventFile second, EventFile::Create(folder, 300));
   NXDKIT_TRY(second.WriteScalars(301, {{"actor/pg_loss", 7}}));
   return nxdkit::OkStatus();
 }
 
-// The messages themselves, to compare with what protocol buffers make of the same.
+// The messages themselves, to compare with those of the protocol buffers library.
 void PrintHex(const std::string& name, const std::string& bytes) {
   std::printf("%s ", name.c_str());
   for (const char c : bytes) std::printf("%02x", static_cast<unsigned char>(c));

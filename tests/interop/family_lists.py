@@ -1,4 +1,4 @@
-"""What transformers saves for the models of testdata/families: every tensor's name, dtype and shape.
+"""The tensors that transformers saves for the models of testdata/families: name, dtype and shape.
 
     family_lists.py           compare with the lists of this major version: exit 1 where one differs
     family_lists.py --write   store what version 4 saves, from the configs of version 5, as families-4.json
@@ -81,7 +81,7 @@ def main(folder, write):
             continue
         try:
             tensors, config = saved(case)
-        except Exception as failure:  # a config that this version does not take
+        except Exception as failure:  # a config that this version rejects
             print(f"{name}: not made: {type(failure).__name__}: {str(failure)[:120]}")
             wrong += not write
             continue

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What transformers 5 and 4 save for the models of testdata/families, with the torch of the other interop tests. A release that
-# saves something else fails here alone: the tests of every day have the lists.
+# The lists of tensors that transformers 5 and 4 save for the models of testdata/families, with the torch of the other interop
+# tests. A release that saves other tensors fails only here: the daily tests use the stored lists.
 #
 # Usage: family_lists.sh [BUILD_DIR]     (default: $NXDKIT_BUILD, else build/dev of the source tree; `ctest -L interop` first)
 set -euo pipefail

@@ -51,7 +51,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 warnings.filterwarnings("ignore")
 
 SEEDS = range(1, 81)
-# Seeds that stand for these runs, which are seldom drawn: release, options, other number of ranks.
+# Seeds for rare runs: release, options, other number of ranks.
 FIXED = {
     75: ("newest", "--style verl --fsdp 2 --tp --world 4 --mesh 2x2 --family llama --vocab 99", 3),
     76: ("newest", "--style verl --fsdp 2 --tp --world 8 --mesh 4x2 --family qwen2"
@@ -65,7 +65,7 @@ FIXED = {
 RELEASES = ("2.6", "2.9", "newest")
 STEP = 2  # the generator's
 TIMEOUT = 60  # seconds, for what takes one or two
-# What the mergers are known to do, by what they say or leave behind: text of it, and the reason.
+# Known faults of the mergers, recognised by their message or result: the text, and the reason.
 FAULTS = (
     ("zero-dimensional tensor", "a buffer of no dimension cannot be concatenated"),
     ("Unsupported mesh_dim_names", "a mesh of tensor parallelism is refused"),
@@ -90,7 +90,7 @@ def options_of(seed):
     said = [f"--style {style} --fsdp {fsdp} --world {world} --seed {100 + seed}",
             f"--layers {draw.choice((1, 2, 3))}"]
     tp = fsdp == 2 and release == "newest" and world % 2 == 0 and chance(0.5)
-    # The generator's plan of tensor parallelism does not have the norms of qwen3's heads.
+    # The generator's plan of tensor parallelism lacks the norms of qwen3's heads.
     said.append("--family " + draw.choice(("llama", "qwen2") + (() if tp else ("qwen3",))))
     copies = [n for n in range(1, world + 1) if world % n == 0]
     if fsdp == 1 and release == "newest":
@@ -151,7 +151,7 @@ def entry_of(tensor):
             "sha256": hashlib.sha256(data).hexdigest()[:24]}
 
 
-# ------------------------------------------------------------ of one release: make, merge
+# ------------------------------------------------------------ one release: make, merge
 
 class Held:
     """A queue of one value: a pipe could be full before its reader comes."""
@@ -237,7 +237,7 @@ def make(plan, given):
     for seed, folder, *words in lines:
         o = generator.parser().parse_args([os.path.join(folder, "run"), *words])
         generator.build_model(o)  # so that its modules are imported once
-        for attempt in range(2):  # a process of gloo may hang
+        for attempt in range(2):  # a gloo process may hang
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder)
             failed = apart(lambda: make_one(generator, o, shlex.join(words), seed, folder))
@@ -361,7 +361,7 @@ def check_digests(given, folder):
 
 
 def check_ours(given, folder, options, other):
-    """What is wrong in words, our tensors, their digest, and why an optimizer was refused."""
+    """The faults in words, our tensors, their digest, and why an optimizer was refused."""
     with open(os.path.join(folder, "expected.json"), encoding="utf-8") as file:
         expected = json.load(file)
     wrong, found, refused = [], {}, ""
@@ -443,7 +443,7 @@ def make_all(given, runs):
 
 
 def judge(given, seed, options, other):
-    """What is wrong with ours, words for it, the merger's verdict, whether it is known, digest."""
+    """Our faults, words for the run, the merger's verdict, whether it is known, the digest."""
     folder = os.path.join(given.work, str(seed))
     if not os.path.exists(os.path.join(folder, "expected.json")):
         try:

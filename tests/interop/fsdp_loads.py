@@ -44,15 +44,16 @@ import dcp_models  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "..", "..", "testdata", "rank_files", "expected.json")
-STEP = 2  # of every case
+STEP = 2  # in every case
 KAHAN = ("exp_avg", "exp_avg_sq", "compensation")  # the state of EasyR1's adamw_bf16, in bf16
-# Of a mesh in memory alone, or of the machine; _hash is the writing process's own.
+# Values of a mesh that exist only in memory, or depend on the machine; _hash belongs to the writing
+# process.
 OF_PROCESS = ("device_type", "_device_type", "_hash", "_thread_id")
-# A run in another form than the case's has that trainer's kernels, and its order of parameters.
+# A run in another form than the case's uses that trainer's kernels and order of parameters.
 OF_FORM = ("fused", "foreach", "capturable", "params")
 
 
-# ------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------ the cases
 
 def parse_options(words):
     """The options of make_rank_files.py, as far as config.json in the run does not say the same."""
@@ -193,7 +194,7 @@ def fsdp1(o, model, mesh):
 
 def fsdp2(o, model, mesh):
     more = {}
-    if o.placement == "divisible":  # of verl 0.6 and 0.7
+    if o.placement == "divisible":  # in verl 0.6 and 0.7
         from torch.distributed.tensor import Shard
         more["shard_placement_fn"] = lambda p: next(
             (Shard(i) for i, n in enumerate(p.shape) if n % o.shape[-1] == 0), Shard(0))
@@ -251,7 +252,7 @@ class Run:
         else:
             logits = logits[:, :-1].reshape(-1, logits.shape[-1])
             loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:].reshape(-1))
-        loss.backward()  # FSDP1 frees what it gathered
+        loss.backward()  # FSDP1 frees the gathered parameters
         self.model.zero_grad()
         return float(loss)
 
@@ -381,7 +382,7 @@ def load(files, run):
     return (False, []) if o.model_only else load_extra(files, run)
 
 
-# ------------------------------------------------------------ found and expected
+# ------------------------------------------------------------ actual and expected
 
 def entry(t):
     t = t.detach().contiguous()
@@ -442,7 +443,7 @@ def check_next(o, run, expected):
 
 
 def resume(o, expected, rank):
-    """What this rank finds different, and facts about its files."""
+    """The differences that this rank finds, and facts about its files."""
     run = Run(o)
     files = Files(o, rank, run.mesh)
     rng, lines = load(files, run)
@@ -458,7 +459,7 @@ def resume(o, expected, rank):
 # ------------------------------------------------------------ processes
 
 def work(rank, o, expected, folder):
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # gloo greets there
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # gloo prints a greeting
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
                             world_size=o.world, timeout=datetime.timedelta(seconds=120))
@@ -467,11 +468,11 @@ def work(rank, o, expected, folder):
         json.dump(result, file)
     dist.barrier()
     dist.destroy_process_group()
-    os._exit(0)  # a thread of torch's own may abort on the way out
+    os._exit(0)  # a thread of torch's may abort at exit
 
 
 def results(o, expected):
-    """Of each rank. The processes are forks: none imports torch again or sees an earlier job."""
+    """The results of each rank. The processes are forks: none imports torch again or sees an earlier job."""
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(work, args=(o, expected, folder), nprocs=o.world, start_method="fork")
         found = []

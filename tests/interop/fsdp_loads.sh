@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What nxd-convert --to fsdp cuts for another number of ranks is loaded as EasyR1 and verl load it,
-# by the real torch 2.6, 2.9 and that of the other interop tests: see fsdp_loads.py. A run goes on
-# in the release that wrote it, or in another that --torch names.
+# The outputs of nxd-convert --to fsdp for another number of ranks are loaded as EasyR1 and verl
+# load them, by the real torch 2.6, 2.9 and that of the other interop tests: see fsdp_loads.py. A
+# run resumes in the release that wrote it, or in another that --torch names.
 #
 # Usage: fsdp_loads.sh [BUILD_DIR]     (default: $NXDKIT_BUILD, else build/dev of the source tree;
 #                                       `ctest -L interop` first)
@@ -18,9 +18,9 @@ runs=$here/../../testdata/rank_files
 newest=$build/interop-venv/bin/python
 export PYTHONDONTWRITEBYTECODE=1
 
-# CASE, MESH of nxd-convert, RELEASE that loads it, and for a run brought into another form the
-# options of fsdp_loads.py that say so (--style is nxd-convert's --for). 2.12 has no environment of
-# its own: that run goes on in the newest.
+# CASE, MESH of nxd-convert, RELEASE that loads it, and for a run converted to another form the
+# options of fsdp_loads.py for it (--style is nxd-convert's --for). 2.12 has no environment of its
+# own: that run resumes in the newest.
 cases='
 easyr1-w2-qwen3          dp=3 2.6
 easyr1-w3-uneven         dp=2 2.6
@@ -41,7 +41,7 @@ verl-fsdp2-w8            dp=3 2.9 --style verl --fsdp 1
 verl-fsdp2-w8            dp=3 newest --style easyr1 --fsdp 2
 '
 
-# PyPI's torch without the CUDA packages that it asks for.
+# PyPI's torch without the CUDA packages that it requires.
 make_environment() {  # RELEASE TORCH TRANSFORMERS
   local folder=$envs/$1
   [[ -e $folder/done ]] && return

@@ -40,7 +40,7 @@ def merge(trainer, checkout, source, out):
         if not os.path.isdir(os.path.join(source, name)):
             os.symlink(os.path.abspath(os.path.join(source, name)), os.path.join(files, name))
     if trainer == "easyr1":
-        if not importlib.util.find_spec("peft"):  # for adapters alone
+        if not importlib.util.find_spec("peft"):  # needed for adapters only
             stand_in("peft", LoraConfig=None, get_peft_model=None)
         sys.argv = ["model_merger.py", "--local_dir", files]
         runpy.run_path(os.path.join(checkout, "scripts", "model_merger.py"), run_name="__main__")

@@ -42,7 +42,7 @@ def pairs():
 
 class Grading(unittest.TestCase):
     def test_verdicts(self):
-        # Python 3.11 reads 055 in an expression as 0 * 55, 3.12 not at all, as we do.
+        # Python 3.11 reads 055 in an expression as 0 * 55; 3.12 rejects it, as we do.
         work = sorted(pair for pair in set(pairs()) if not re.search(r"(?<![\d.])0\d", " ".join(pair)))
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "pairs.json")
@@ -54,7 +54,7 @@ class Grading(unittest.TestCase):
         for (given, truth), verdict in zip(work, ours, strict=True):
             try:
                 theirs = bool(grade_answer(given, truth))
-            except Exception as error:  # of many kinds
+            except Exception as error:  # several kinds
                 theirs = f"{error!r:.60}"
             if verdict != theirs:
                 wrong.append((given, truth, verdict, theirs))

@@ -1,4 +1,4 @@
-// What we say of answers: grade_probe FILE, a JSON array of [given, truth]; prints an array of true
+// Our grades of answers: grade_probe FILE, a JSON array of [given, truth]; prints an array of true
 // and false.
 #include "lib/json/json.h"
 #include "lib/system/file.h"

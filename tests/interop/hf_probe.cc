@@ -1,4 +1,5 @@
-// What hf_interop.py drives; every argument list is read from a JSON file, the answer is JSON:
+// The program that hf_interop.py runs; every argument list is read from a JSON file, the answer is
+// JSON:
 //   open FOLDER     {"sharded", "files": {file name: [tensor names]}}, or the error on stderr
 //   split FILE      {"limit", "bytes": [...]} -> [[indices]...]
 //   names FILE      {"count"} -> shard names

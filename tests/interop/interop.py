@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: where things are, and how a script begins."""
+"""Shared by the scripts of this folder: the places of programs, and the start of a script."""
 
 import argparse
 import importlib.util
@@ -7,7 +7,7 @@ import sys
 import unittest
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-OPTIONS = None  # of the command line, once main() has read it
+OPTIONS = None  # from the command line, once main() has read it
 
 
 def program(name):

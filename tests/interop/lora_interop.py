@@ -61,7 +61,7 @@ class Adapter:
                 continue
             module = module_of(name)
             r = self.of(module, "rank_pattern", rank)
-            # Of an embedding, too: A [rank, hidden], B [vocabulary, rank].
+            # For an embedding, too: A [rank, hidden], B [vocabulary, rank].
             a = torch.randn(r, weight.shape[1], generator=generator).to(dtype)
             for group in shared:  # one A for several modules, as in NxD
                 if module.split(".")[-1] in group:
@@ -101,7 +101,7 @@ class Adapter:
         for name, tensor in self.whole.items():
             tensors["base_model.model." + name] = tensor
         os.makedirs(folder, exist_ok=True)
-        # Clones: safetensors writes no tensor twice.
+        # Clones, because safetensors writes no tensor twice.
         save_file({name: tensor.clone() for name, tensor in tensors.items()},
                   os.path.join(folder, "adapter_model.safetensors"), {"format": "pt"})
         with open(os.path.join(folder, "adapter_config.json"), "w", encoding="ascii") as out:
@@ -270,7 +270,7 @@ class Merge(Case):
         nxd = ["--tp", "4", "--kv-multiplier", "2", "--qkv", "fused", "--hw", "trn1"]
         ways = {"nxd": nxd, "rollout": ["--tp", "4", "--fused-qkv"], "torch": []}
         for kind, options in ways.items():
-            # Merged on the way out, and merged from what was converted before.
+            # Merged during the conversion, and merged from an earlier conversion.
             self.run_it("--from", "hf", "--to", kind, *options, "--merge-lora", folder, "--verify",
                         self.path("base"), self.path(f"out-{kind}"))
             back = ["--from", kind, "--to", "hf", "--config", self.path("base", "config.json")]
@@ -297,7 +297,7 @@ class NxdAdapters(Case):
                 adapter = Adapter(model, seed=number, shared=self.SHARED)
                 folder = adapter.save_nxd(self.path(f"lora{number}"), LLAMA, tp, style, hardware, m,
                                           embed=number % 2 == 0)
-                # The hardware is the output's where that is an NxD set; here it says the adapter's.
+                # With an NxD set as output the hardware is the output's; here it is the adapter's.
                 self.run_it("--from", "hf", "--to", "nxd", "--tp", "1", "--hw", hardware,
                             "--merge-lora", folder, self.path("base"), self.path(f"set{number}"))
                 self.run_it("--from", "nxd", "--to", "hf", "--config",
@@ -324,7 +324,7 @@ class NxdAdapters(Case):
             self.assertEqual(sorted(written["target_modules"]), sorted(LINEAR))
             self.assertEqual((written["r"], written["lora_alpha"], written["use_rslora"]),
                              (4, 6, True))
-            # The way back gives the shards that were trained.
+            # Converting back gives the shards that were trained.
             self.run_it("--from", "hf", "--to", "nxd", "--tp", str(tp), "--qkv", style,
                         "--kv-multiplier", str(m), "--hw", "trn1", "--verify", *config,
                         self.path(f"peft{number}"), self.path(f"back{number}"))

@@ -93,7 +93,7 @@ def read_checkpoint(folder):
 
 
 def trained(expected):
-    """What is in a model of transformers: layers of multi-token prediction are carried beside it,
+    """The tensors of a model in transformers: layers of multi-token prediction are carried beside it,
     and a checkpoint has no place for them."""
     beside = f"model.layers.{expected['config']['num_hidden_layers']}."
     return {name: entry for name, entry in expected["tensors"].items()
@@ -190,7 +190,7 @@ def unpack(given, seeds):
 
 
 def judge(given, seed):
-    """What is wrong with ours, words for the run, what must come of it."""
+    """Our faults, words for the run, the expected result."""
     folder = os.path.join(given.work, f"seed_{seed:02d}")
     failed = os.path.join(folder, "failed")
     if os.path.exists(failed) or not os.path.exists(os.path.join(folder, "expected.json")):

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Fifty distributed checkpoints of the real Megatron-Core 0.13.1, 0.15.3, 0.16.1 and 0.19.2, made
-# anew on the CPU, against the tensors that they were made of: megatron_generated.py.
+# Fifty distributed checkpoints of the real Megatron-Core 0.13.1, 0.15.3, 0.16.1 and 0.19.2,
+# generated on the CPU, compared with the tensors that they were made from: megatron_generated.py.
 #
 # Usage: megatron_generated.sh [BUILD_DIR] [OPTION of megatron_generated.py...]
 #                                      (default: $NXDKIT_BUILD, else build/dev of the source tree;
 #                                       `ctest -L interop` first, and fsdp_loads.sh)
 #
-# NXDKIT_MEGATRON_GENERATOR is the folder of make_megatron.py, without which nothing is run; with
-# --made ARCHIVE it is not needed, the runs of testdata/megatron are judged then.
-# The releases run beside torch 2.9 of NXDKIT_TORCH_ENVS, else BUILD_DIR/torch-envs, the folder of
-# fsdp_loads.sh. They go into NXDKIT_MEGATRON_ENVS, else BUILD_DIR/megatron-envs, once: 20 megabytes
-# each, 0.19.2 with the triton that it imports 600.
-# NXDKIT_INTEROP_PYTHON is another Python with torch and safetensors to judge with.
+# NXDKIT_MEGATRON_GENERATOR is the folder of make_megatron.py, without which nothing runs; with
+# --made ARCHIVE it is not needed, and the runs of testdata/megatron are judged. The releases run
+# with torch 2.9 of NXDKIT_TORCH_ENVS, else BUILD_DIR/torch-envs, the folder of fsdp_loads.sh. They
+# go into NXDKIT_MEGATRON_ENVS, else BUILD_DIR/megatron-envs, once: 20 megabytes each, 0.19.2 with
+# the triton that it imports 600. NXDKIT_INTEROP_PYTHON is another Python with torch and safetensors
+# to judge with.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -31,8 +31,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "8.0")
 warnings.filterwarnings("ignore")
 
-# Release of megatron-core, family, then options: tpN ppN epN dpN (1 where not said), the optimizer,
-# the layout of folders, and flags. cut=A: layers of the first stage; saves: of every step.
+# Release of megatron-core, family, then options: tpN ppN epN dpN (1 by default), the optimizer, the
+# layout of folders, and flags. cut=A: layers of the first stage; saves: one per step.
 RUNS = {
     1: "0.16.1 llama rng",
     2: "0.16.1 llama tp4 pp2",
@@ -135,7 +135,7 @@ def config_of(family, words, tp, draw):
 
 
 def case_of(seed):
-    """What the generator calls a case, and more."""
+    """The generator's case, with additions."""
     release, family, *words = RUNS[seed].split()
     draw = random.Random(seed)
     case = {"release": release, "mcore": release.rsplit(".", 1)[0], "seed": 500 + seed,
@@ -168,7 +168,7 @@ def what_of(case):
 
 
 def folder_of(case):
-    """What a user names: the folder of a run, of verl's actor, of a step."""
+    """The paths that a user may name: the folder of a run, of verl's actor, of a step."""
     if case["layout"] == "nemo":
         return f"step_{case['steps']}"
     return f"iter_{case['steps']:07d}" if case["layout"] == "named" else ""
@@ -221,7 +221,7 @@ def megatron_full(g, c, tensors, name, tp, seed):
 
 
 def expect(g, case, steps):
-    """Of each Hugging Face tensor the shape, dtype and digests, by torch's AdamW."""
+    """The shape, dtype and digests of each Hugging Face tensor, by torch's AdamW."""
     import torch
     seed, shapes, out = case["seed"], hf_shapes(g, case["hf"]), {}
     whole = case["form"] == "fp32"
@@ -293,7 +293,7 @@ def with_options(more):
 
         def made(kind=kind, **given):
             config = kind(**{**given, **more})
-            config.sequence_parallel = False  # demanded with experts, refused by plain norms
+            config.sequence_parallel = False  # required with experts, refused by plain norms
             return config
         setattr(module, name, made)
 
@@ -331,7 +331,7 @@ def build(g, case):
 
 
 def buckets_of(ddp, model, global_name, local_shape):
-    """What the buffers of this rank hold: of each bucket names, starts and shapes."""
+    """The contents of this rank's buffers: names, starts and shapes in each bucket."""
     names = {p: n for n, p in model.named_parameters()}
     out = []
     for kind in ("buffers", "expert_parallel_buffers"):
@@ -378,7 +378,7 @@ def worker(rank, world, g, case, folder, port):
             fill(name, p, values, p)
         for name, b in model.named_buffers():
             if name.endswith("expert_bias"):
-                b.data = b.data.float()  # kept in float32 by the router
+                b.data = b.data.float()  # the router keeps it in float32
                 fill(name, b, values, b)
     metadata, sharding = dict(case["metadata"]), case["form"]
     optimizer = ddp = None
@@ -431,7 +431,7 @@ def worker(rank, world, g, case, folder, port):
         if case["layout"] in ("lm", "nemo", "bridge", "release", "named"):
             metadata["dp_cp_group"] = ps.get_data_parallel_group(with_context_parallel=True)
         parts = {"model": model.sharded_state_dict(metadata=dict(metadata) or None)}
-        if case["names"] == "te":  # its modules leave objects of their own
+        if case["names"] == "te":  # its modules leave extra objects
             key, n = "core_attention._extra_state", c["num_hidden_layers"]
             for layer in model.decoder.layers:
                 at = layer.layer_number - 1
@@ -554,7 +554,7 @@ def run_config(g, case, experts):
 
 
 def finish(g, case, folder, world):
-    """What lies beside distributed checkpoints."""
+    """The files next to distributed checkpoints."""
     import torch
     import yaml
     layout, steps = case["layout"], case["steps"]
@@ -610,7 +610,7 @@ def finish(g, case, folder, world):
             write("config.json", config)
 
 
-# ------------------------------------------------------------ the second witness
+# ------------------------------------------------------------ the second check
 
 def checkpoints_of(folder):
     return sorted(at for at, _, files in os.walk(folder) if "metadata.json" in files)
@@ -635,7 +635,7 @@ def witness(folder, generator):
         for key, tensor in loaded.items():
             found = reader.tensor(key)
             tensor = tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor
-            if found.shape != tuple(tensor.shape):  # 0.15 gives flat fragments as the whole tensor
+            if found.shape != tuple(tensor.shape):  # 0.15 has flat fragments as whole tensors
                 whole = reader.items[key.split(".", 3)[3]].size
                 found = check_megatron.unflatten(reader, key, whole)
                 assert tuple(tensor.shape) == (found.size,), key
@@ -735,7 +735,7 @@ def make(plan, given):
         lines = [shlex.split(line) for line in file]
     for seed, folder in lines:
         folder = os.path.abspath(folder)
-        for _ in range(2):  # a process of gloo may hang
+        for _ in range(2):  # a gloo process may hang
             shutil.rmtree(folder, ignore_errors=True)
             os.makedirs(folder)
             failed = apart(lambda: make_one(g, int(seed), folder))

@@ -35,7 +35,7 @@ def qwen3(tied=True):
 
 
 class Wrapped(nn.Module):
-    """What DistributedDataParallel, an EMA or a reinforcement learning loop have around a model."""
+    """The wrappers of DistributedDataParallel, an EMA or a reinforcement learning loop around a model."""
 
     def __init__(self, name, model):
         super().__init__()

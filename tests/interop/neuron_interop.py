@@ -75,8 +75,8 @@ def e4m3_values():
 
 
 def rescaled(codes):
-    """What the loader makes of FP8 weights on trn2: times 240 / 448, held within 240, and rounded
-    to nearest, ties to the even code."""
+    """The loader's FP8 weights on trn2: times 240 / 448, clamped to 240, and rounded to nearest,
+    ties to the even code."""
     values = e4m3_values()
     wanted = np.minimum(values[codes & 0x7F] * (240 / 448), 240)
     above = np.searchsorted(values, wanted).clip(1)
@@ -132,7 +132,7 @@ def block(array, number, parts):
 
 
 class Loader:
-    """What vLLM Neuron's loader makes of the tensors of a folder for one core."""
+    """The tensors that vLLM Neuron's loader makes from those of a folder for one core."""
 
     def __init__(self, config, tensors):
         self.c = config
@@ -181,7 +181,7 @@ class Loader:
 
     def key_head(self, array, dp, r):
         found = array[self.key_rows(self.c, dp, r)]
-        if self.c.moe and not found.size:  # the rule of the experts' loader
+        if self.c.moe and not found.size:  # as in the experts' loader
             return np.zeros((self.c.D, self.c.H), np.uint16)
         return found
 

@@ -35,7 +35,7 @@ def to_torch(array):
 
 
 class NeuronModel(torch.nn.Module):
-    """What a rank holds of a folder with the sizes of `config`."""
+    """The tensors of a rank from a folder with the sizes of `config`."""
 
     def __init__(self, folder, config, rank):
         super().__init__()

@@ -140,7 +140,7 @@ class Extension(neuron_interop.Drawn):
         worker = workers_of(folder, config)[0]
         other, _ = self.make(101, config)
         norm = worker.model_runner.model.model.norm.weight
-        norm.copy_ = lambda tensor: norm  # as of memory that a runtime keeps another copy of
+        norm.copy_ = lambda tensor: norm  # like memory of which a runtime keeps a copy
         with torch.no_grad():
             norm.zero_()
         with self.assertRaisesRegex(RuntimeError, "model.norm.weight does not hold what was written over it"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What nxd-convert makes of NxD tags for TorchTitan (0.3.0 and 0.2.2) and transformers (5.24) is
-# resumed by the real programs, on CPUs with gloo: see new_stack_live.py.
+# Checkpoints that nxd-convert makes from NxD tags for TorchTitan (0.3.0 and 0.2.2) and transformers
+# (5.24) are resumed by the real programs, on CPUs with gloo: see new_stack_live.py.
 #
 # Usage: new_stack.sh [BUILD_DIR]     (default: $NXDKIT_BUILD, else build/dev of the source tree)
 #
@@ -13,7 +13,7 @@ build=${1:-${NXDKIT_BUILD:-$here/../../build/dev}}
 envs=${NXDKIT_TORCH_ENVS:-$build/torch-envs}
 export PYTHONDONTWRITEBYTECODE=1
 
-# PyPI's torch without the CUDA packages that it asks for, with one release of torchtitan.
+# PyPI's torch without the CUDA packages that it requires, with one release of torchtitan.
 make_environment() {  # NAME TORCHTITAN
   local folder=$envs/$1
   [[ -e $folder/done ]] && return

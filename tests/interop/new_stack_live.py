@@ -1,4 +1,4 @@
-"""What nxd-convert makes for torchtitan and transformers is resumed by the real programs.
+"""The outputs of nxd-convert for torchtitan and transformers are resumed by the real programs.
 
 Usage: python new_stack_live.py --tools DIR --fixtures DIR --titan030 PYTHON --titan022 PYTHON --transformers PYTHON
 
@@ -28,7 +28,7 @@ CASES = [
     ("transformers-5.24-qwen3moe-tp2", "checkpoint-2", "transformers", 22, True),
     ("transformers-5.19-qwen3-fsdp2", "checkpoint-2", "transformers", 23, True),
 ]
-# The mesh that is written, and those on which it is resumed: options of the programs.
+# The written mesh, and the meshes on which it is resumed: options of the programs.
 MESHES = {
     "titan030": ("dp=3,tp=2", [[], ["--ranks", "2"]]),
     "titan022": ("dp=1,tp=2", [[], ["--ranks", "2", "--tp", "2"]]),
@@ -106,7 +106,7 @@ def compare(what, found, expected):
 def there_and_back(live, case, expected):
     name, _, program, _, _ = CASES[case]
     folder = live.converted(case, program)
-    # Experts under tensor parallelism are cut otherwise than anything else.
+    # Experts under tensor parallelism are cut differently from all other tensors.
     more = [["--tp", "2"]] if "moe" in name else []
     for mesh in MESHES[program][1] + more:
         step = live.resume(case, program, folder, mesh, given=True)
@@ -114,7 +114,7 @@ def there_and_back(live, case, expected):
         for key in ("lr_used", "lr_next"):
             if step[key] != expected[key]:
                 raise Failed(f"{key} is {step[key]}, expected {expected[key]}")
-        # 5.19's optimizer is of a form that 5.24 does not load.
+        # 5.19's optimizer has a form that 5.24 does not load.
         if "5.19" in name:
             continue
         ours = live.resume(case, program, folder, mesh, given=False)

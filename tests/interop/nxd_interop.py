@@ -23,7 +23,7 @@ import interop
 NXD = interop.load_make("nxd")
 ROLLOUT = interop.load_make("rollout")
 
-# No size is a multiple of 4 here but those that NxD wants so; head_dim is not hidden / heads.
+# Only sizes that NxD requires to be are multiples of 4; head_dim is not hidden / heads.
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 10,
          "intermediate_size": 12, "num_hidden_layers": 3, "num_attention_heads": 8,
          "num_key_value_heads": 2, "head_dim": 6, "vocab_size": 20, "tie_word_embeddings": False,

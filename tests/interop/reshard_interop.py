@@ -237,7 +237,7 @@ class Reshard(unittest.TestCase):
                  Geometry(pp=2, dp=2, style="separate")),
                 (QWEN2, Geometry(tp=2, dp=3), Geometry(tp=4, m=2, dp=2))):
             with self.subTest(config["model_type"], a=vars(a), b=vars(b)):
-                # The input's hardware is known to nobody; --hw says it for both.
+                # The input's hardware is unknown; --hw sets it for both.
                 if a.m > 1:
                     b.hardware = a.hardware
                 self.check(Training(config), a, b)

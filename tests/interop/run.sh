@@ -3,8 +3,8 @@
 #
 # Usage: run.sh [BUILD_DIR]     (default: $NXDKIT_BUILD, else build/dev of the source tree)
 #
-# The packages go into BUILD_DIR/interop-venv once. What cannot be installed is a failure, not a
-# skip: a check against the peers that silently does not run is worth nothing.
+# The packages go into BUILD_DIR/interop-venv once. A package that cannot be installed is a failure,
+# not a skip: a check that silently does not run is worth nothing.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

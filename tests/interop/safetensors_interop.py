@@ -20,7 +20,7 @@ from safetensors.torch import save_file as save_torch
 
 import interop
 
-# How the package's messages begin, for each fault.
+# The beginnings of the package's messages, for each fault.
 MESSAGES = {
     "header too small": "HeaderTooSmall",
     "header too large": "HeaderTooLarge",

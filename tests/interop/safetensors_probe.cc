@@ -1,8 +1,8 @@
-// What safetensors_interop.py drives:
+// The program that safetensors_interop.py runs:
 //   write SPEC FILE   SPEC: {"metadata": {k: v}, "tensors": [{"name", "dtype", "shape", "hex"}]}
 //   dump FILE         the tensors and the SHA-256 of their bytes, as JSON
-//   fault FILE...     per file a line: the fault's name, "None" when it is accepted, or the error
-//   code probes DIR        the probe table as files <id>.safetensors, and table.json
+//   fault FILE...     a line per file: the fault's name, "None" if accepted, or the error code
+//   probes DIR        the probe table as files <id>.safetensors, and table.json
 #include <fmt/format.h>
 
 #include <cstdio>

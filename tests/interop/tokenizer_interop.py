@@ -259,7 +259,7 @@ class Speed(Case):
         seconds = time.monotonic() - begin
         for row, ids in zip(rows, ours, strict=True):
             self.assertEqual(ids, tokenizer.encode(row, add_special_tokens=False).ids, ascii(row[:20]))
-        self.assertLess(seconds, 30)  # quadratic would be hours
+        self.assertLess(seconds, 30)  # quadratic time would be hours
 
     def test_ordinary_text_beside_the_peer(self):
         tokenizer = corpus.qwen(8000)

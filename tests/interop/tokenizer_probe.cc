@@ -1,4 +1,5 @@
-// What tokenizer_interop.py drives; the work is read from a JSON file, the answer is JSON:
+// The program that tokenizer_interop.py runs; the work is read from a JSON file, the answer is
+// JSON:
 //   encode TOKENIZER FILE   {"special": bool, "texts": [...]} -> [[ids]...]
 //   decode TOKENIZER FILE   {"skip": bool, "ids": [[...]...]} -> [texts]
 //   time TOKENIZER FILE     as encode -> {"seconds", "bytes", "ids"}, the second time over
@@ -115,7 +116,7 @@ Result<Json> Prompts(const std::string& folder, const std::string& rows) {
   return Json{{"rows", all}, {"special", {{"eos_ids", special.eos_ids}, {"pad", special.pad}}}};
 }
 
-// A folder with all that its files say of tokens.
+// A folder with all that its files contain about tokens.
 Result<Json> Settings(const std::string& folder, const Json& work) {
   NXDKIT_ASSIGN(const Tokenizer tokenizer, OpenTokenizer(folder));
   NXDKIT_ASSIGN(const SpecialTokens special, LoadSpecialTokens(folder, folder, tokenizer));

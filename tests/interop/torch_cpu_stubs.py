@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 
-# Found by the linker on every machine that can run Python.
+# The linker finds it on every machine that can run Python.
 SYSTEM = {"libc", "libpthread", "libgcc_s", "libstdc++", "libm", "libdl", "librt", "libgomp", "libz",
           "libquadmath", "ld-linux-x86-64"}
 
@@ -40,7 +40,7 @@ def survey(libraries):
 
 
 def system_symbols():
-    """What the system's own libraries define, as the linker finds them."""
+    """The symbols of the system's own libraries, as the linker finds them."""
     symbols = set()
     for line in output("ldconfig", "-p").splitlines():
         name, _, path = line.strip().partition(" => ")

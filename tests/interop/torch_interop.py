@@ -249,7 +249,7 @@ class Large(unittest.TestCase):
             done = probe("open", path)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("2 tensors", done.stdout)
-            done = probe("last", path)  # behind the large one
+            done = probe("last", path)  # after the large one
             self.assertEqual(done.stdout.strip(), torch.arange(3).numpy().tobytes().hex())
 
 

@@ -1,10 +1,10 @@
-// Our side of the tests against a real torch: writes archives for it, and shows how we read its.
+// Our side of the tests with a real torch: writes archives for it, and shows how we read its own.
 //   torch_probe write FOLDER     a set of archives, see torch_interop.py
 //   torch_probe dump FILE        the value as JSON; 1 and the error on stderr when it is refused
 //   torch_probe many FILE N      a state dict of N small tensors
 //   torch_probe open FILE        opens the file, prints the seconds that took
-//   torch_probe large FILE       a state dict with a tensor of 4 GiB of zeros between two small
-//   ones torch_probe last FILE        the bytes of the last tensor, in hexadecimal
+//   torch_probe large FILE       a state dict with 4 GiB of zeros between two small tensors
+//   torch_probe last FILE        the bytes of the last tensor, in hexadecimal
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,5 +1,5 @@
-"""What grpo-train leaves, in the hands of the real torch and transformers: its NxD tag, its optimizer's state,
-and its Hugging Face export.
+"""The files of grpo-train in the real torch and transformers: its NxD tag, its optimizer's state, and its Hugging Face
+export.
 
 Usage: python trainer_interop.py --bin-dir DIR
     DIR is tests/interop of the build; grpo-train lies in tools of the build.
@@ -30,7 +30,7 @@ def tag(run, step):
 
 
 def make_sums(folder):
-    """What arithmetic.yaml trains on."""
+    """The training data of arithmetic.yaml."""
     build = os.path.dirname(os.path.dirname(interop.program("grpo-train")))
     subprocess.run(["bash", os.path.join(CONFIGS, "arithmetic.sh"), "--build", build, folder],
                    check=True, stdout=subprocess.DEVNULL)
@@ -93,7 +93,7 @@ class Trainer(unittest.TestCase):
             expected = NXD.shard(whole, self.config, TP, rank, "separate", "trn1", 1)
             self.assertEqual(sorted(model), sorted(expected))
             for name, tensor in expected.items():
-                self.assertTrue(torch.equal(model[name].bfloat16(), tensor), name)  # EasyR1 exports so
+                self.assertTrue(torch.equal(model[name].bfloat16(), tensor), name)  # as EasyR1
 
     def test_torch_takes_the_next_step_from_the_saved_state(self):
         """The gradient of step 3 follows from the first moments; torch's AdamW, given it and the state of
@@ -114,7 +114,7 @@ class Trainer(unittest.TestCase):
                                   / (1 - beta1)).float()
                 optimizer.step()
                 with self.subTest(rank=rank, name=name):
-                    # The gradient is rounded twice on its way through the moments.
+                    # The gradient is rounded twice while passing through the moments.
                     torch.testing.assert_close(parameter.detach(), after[name],
                                                rtol=1e-4, atol=1e-6)
                     torch.testing.assert_close(optimizer.state[parameter]["exp_avg_sq"],

@@ -77,7 +77,7 @@ def weight_of(entry):
 
 
 def master_of(entry):
-    """What a trained tensor is in F32, or None."""
+    """A trained tensor in F32, or None."""
     return (entry["shape"], "float32", entry["f32"]) if entry["f32"] else None
 
 
@@ -101,7 +101,7 @@ def compare_tensors(form, truth, found, masters):
             right = [master_of(entry)]
         elif masters and entry.get("f32"):
             right.append(master_of(entry))
-        # A checkpoint says F32 of what has no elements, and no byte depends on it.
+        # A checkpoint calls tensors without elements F32, and no byte depends on it.
         if masters and tensor.numel() == 0:
             continue
         if entry_of(tensor) not in right:
@@ -188,8 +188,8 @@ def check_digests(given, folder, _):
 
 
 def check_ours(given, folder, truth):
-    """What is wrong in words, the digest, and what was refused and may be: the optimizer of stage
-    0, which saves no names, and a model of which parameters were left out."""
+    """The faults in words, the digest, and the allowed refusals: the optimizer of stage 0, which
+    saves no names, and a model with parameters left out."""
     wrong, digest, refused = [], None, ""
     absent = [f"{name}: the parameter is stored nowhere" for name in truth["excluded"]]
     for check in (check_model, check_checkpoint, check_digests):

@@ -33,11 +33,11 @@ SEEDS = range(1, 41)
 TIMEOUT = 240  # seconds, for what takes three
 Z = "zero_optimization"
 FAMILIES = ("llama", "qwen2", "qwen3")
-BUILT = ("FusedAdam", "DeepSpeedCPUAdam")  # deepspeed compiles these when they are first used
+BUILT = ("FusedAdam", "DeepSpeedCPUAdam")  # deepspeed compiles these on first use
 FLOATS = {"f32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 STAGES = {**dict.fromkeys(range(1, 4), 0), **dict.fromkeys(range(4, 16), 1),
           **dict.fromkeys(range(16, 28), 2), **dict.fromkeys(range(28, 41), 3)}
-# What a seed is drawn to be is replaced by this: rare things that must be there.
+# Replaces the random draws of a seed: rare cases that must be covered.
 FIXED = {
     1: {"dtype": "f32", "ranks": 2, "groups": 3},
     2: {"dtype": "bf16", "ranks": 2, "groups": 2},
@@ -94,13 +94,13 @@ FIXED = {
 
 
 class Progress:
-    """What a training script may put into client_state: an instance of its own class."""
+    """An object that a training script may put into client_state: an instance of its own class."""
 
     def __init__(self, epoch, losses):
         self.epoch, self.losses, self.parent = epoch, losses, None
 
 
-# ------------------------------------------------------------ what a run is
+# ------------------------------------------------------------ the parts of a run
 
 def options_of(seed):
     draw = random.Random(seed)
@@ -299,7 +299,7 @@ class Shadow:
 
     def __init__(self, model, groups, clip, half):
         self.grads, self.clip, self.half = {}, clip, half
-        self.tiny = set()  # what FP16 cannot hold well: not compared
+        self.tiny = set()  # values too small for FP16: not compared
         self.betas = {name: options["betas"] for names, options in groups for name in names}
         self.moments = {name: [0.0, 0.0] for name in self.betas}
         for name, p in model.named_parameters():
@@ -340,7 +340,7 @@ class Shadow:
         return {"distance": far[0], "of": far[1], "compared": len(compared)}
 
 
-# ------------------------------------------------------------ what the engine holds
+# ------------------------------------------------------------ the contents of the engine
 
 def scale_of(engine):
     optimizer = engine.optimizer
@@ -427,7 +427,7 @@ def rank_main(rank, generator, o, folder, port, result):
     import deepspeed
     from deepspeed.accelerator import get_accelerator
     get_accelerator().is_fp16_supported = lambda: True  # slow without the instructions, not wrong
-    # Shared memory instead of gloo would wait without sleeping, and outlive ranks that are ended.
+    # Shared memory instead of gloo would wait without sleeping, and outlive ended ranks.
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
     deepspeed.init_distributed("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank,
                                world_size=world)
@@ -474,7 +474,7 @@ def rank_main(rank, generator, o, folder, port, result):
     torch.distributed.barrier()
 
 
-# ------------------------------------------------------------ what is true of the folder
+# ------------------------------------------------------------ the facts about the folder
 
 def shared_names(generator, o):
     """Alias -> name of every parameter that has two."""
@@ -517,7 +517,7 @@ def describe(generator, o, saved, tied):
 
 
 def against_zero_to_fp32(folder, saved, tensors, tied):
-    """What DeepSpeed's own script makes of the folder, in words."""
+    """The result of DeepSpeed's own script for the folder, in words."""
     import torch
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
     try:
@@ -661,7 +661,7 @@ def make(generator_folder, work, seeds):
     without = build_optimizers({options_of(seed)["optimizer"] for seed in seeds})
     for seed in seeds:
         folder = os.path.join(work, f"seed_{seed:02}")
-        for _ in range(2):  # a process of gloo may hang
+        for _ in range(2):  # a gloo process may hang
             begin = time.monotonic()
             truth, failed = None, without.get(options_of(seed)["optimizer"], "")
             if not failed:

@@ -1,5 +1,5 @@
-// PRIVATE to tests. Waits for what other threads and processes bring about: looks again and again,
-// within a limit.
+// PRIVATE to tests. Waits for a result of other threads and processes: checks repeatedly, within a
+// limit.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace nxdkit::testing_util {
 
-// So long a test waits for what has to come, however busy the machine: what comes is not waited for
-// any longer.
+// The time that a test waits for something that must happen, however busy the machine; it waits no
+// longer than needed.
 inline constexpr double kPatience = 60;
 
 class Stopwatch {
@@ -21,8 +21,8 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Whether `holds()` comes to be true within `seconds`. It is asked once more at the end, which a
-// busy machine may have slept over.
+// Whether `holds()` becomes true within `seconds`. It is checked once more at the end, which a busy
+// machine may have slept past.
 template <typename Condition>
 bool Eventually(double seconds, const Condition& holds) {
   const Stopwatch since;

@@ -1,4 +1,4 @@
-// Checks of an Error: the code and a telling part of the text are never left out.
+// Checks of an Error: the code and a telling part of the text are always required.
 #pragma once
 
 #include <gmock/gmock.h>

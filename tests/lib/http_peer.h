@@ -1,5 +1,5 @@
-// PRIVATE to tests: a small HTTP server that answers as a test wants it to, faults included. It is
-// not a model of any real one.
+// PRIVATE to tests: a small HTTP server that answers as a test requires, faults included. It is not
+// a model of any real one.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,15 +19,15 @@ namespace nxdkit::testing_util {
 struct PeerAnswer {
   int status = 200;
   std::string body = "{}";
-  size_t promised = 0;  // Content-Length is so much longer than what is sent
-  int wait_ms = 0;      // before anything is said, unless the client hangs up
+  size_t promised = 0;  // excess of Content-Length over the bytes sent
+  int wait_ms = 0;      // before anything is sent, unless the client hangs up
 };
 
 class HttpPeer {
  public:
   using Answers = std::function<PeerAnswer(const std::string& path, const std::string& body)>;
 
-  // `port`: 0 takes any.
+  // `port`: 0 selects a free one.
   explicit HttpPeer(Answers answers, int port = 0) : answers_(std::move(answers)) {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -75,7 +75,7 @@ class HttpPeer {
 
   void Talk(int fd) {
     std::string request;
-    size_t wanted = std::string::npos;  // of the request in all
+    size_t wanted = std::string::npos;  // bytes of the whole request
     while (request.size() < wanted) {
       char part[4096];
       if (!Wait(fd)) return;

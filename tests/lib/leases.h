@@ -1,4 +1,4 @@
-// PRIVATE to tests. Leases, by which the kernel says whether a file is open.
+// PRIVATE to tests. Leases, by which the kernel reports whether a file is open.
 #pragma once
 
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 
 namespace nxdkit::testing_util {
 
-// Whether the file system of this file has them. The kernel is asked, and not what is tested: a
-// skip may not hide its fault.
+// Whether this file's file system supports them. Asks the kernel, not the code under test: a skip
+// must not hide its fault.
 inline bool HasLeases(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool has = ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0 || errno == EAGAIN;

@@ -1,4 +1,4 @@
-// PRIVATE to tests. Processes as /proc shows them: what a run must not leave behind.
+// PRIVATE to tests. Processes in /proc: those that a run must not leave behind.
 #pragma once
 
 #include <sys/types.h>
@@ -12,26 +12,27 @@
 
 namespace nxdkit::testing_util {
 
-// "cmdline", "stat" and so on of a process that may end while it is read: then it is empty, or cut.
+// "cmdline", "stat" and so on of a process that may end while being read: then the text is empty,
+// or cut.
 inline std::string ProcText(const std::filesystem::path& process, const char* name) {
   std::ifstream file(process / name);
-  return RestOf(file);  // a read that fails ends it; iterators would throw
+  return RestOf(file);  // a failed read ends it; iterators would throw
 }
 
-// What follows "PID (NAME) " in its "stat": state, parent, and so on. Empty when it is gone.
+// The part of its "stat" after "PID (NAME) ": state, parent, and so on. Empty when it is gone.
 inline std::string ProcStat(const std::filesystem::path& process) {
   const std::string stat = ProcText(process, "stat");
   const size_t name = stat.rfind(") ");
   return name == stat.npos ? "" : stat.substr(name + 2);
 }
 
-// Not gone, nor a zombie that someone else is to reap.
+// Neither gone, nor a zombie that another process has to reap.
 inline bool Runs(pid_t process) {
   const std::string stat = ProcStat("/proc/" + std::to_string(process));
   return !stat.empty() && stat[0] != 'Z' && stat[0] != 'X';
 }
 
-// Processes whose command line holds `word`.
+// Processes with `word` in their command lines.
 inline int CountProcesses(const std::string& word) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -40,7 +41,7 @@ inline int CountProcesses(const std::string& word) {
   return count;
 }
 
-// Whether they go, in time.
+// Whether they end, in time.
 inline bool AreGone(const std::string& word) {
   return Eventually([&] { return CountProcesses(word) == 0; });
 }

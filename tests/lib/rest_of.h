@@ -1,4 +1,4 @@
-// For tests: the bytes that a stream still has.
+// For tests: the remaining bytes of a stream.
 #pragma once
 
 #include <istream>

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the tests of packages: a work folder, what they expect, and what is in each of them.
+# Sourced by the tests of packages: a work folder, and the checks shared by all packages.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -11,7 +11,7 @@ commands=(nxd-convert nxd-reshard neuron-export ckpt-inspect ckpt-verify ckpt-di
   nxdkit-make-model nxdkit-env)
 words=(convert reshard export inspect verify diff digest pack cache make-model env)
 
-# expect_words NXDKIT: every word leads to the command of its place in the list.
+# expect_words NXDKIT: every word runs the command at the same place in the list.
 expect_words() {
   local i
   for i in "${!words[@]}"; do
@@ -19,7 +19,7 @@ expect_words() {
   done
 }
 
-# expect_exports LIBRARY: the functions of nxdkit.h, and nothing else.
+# expect_exports LIBRARY: exports the functions of nxdkit.h, and nothing else.
 expect_exports() {
   local header found
   header=$(dirname "${BASH_SOURCE[0]}")/../../tools/library/nxdkit.h

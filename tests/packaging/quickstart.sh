@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The quick start in a tree of its own, with a wheel at hand: without apt and cmake, with and without
-# pip, and with nothing that unpacks.   tests/packaging/quickstart.sh WHEEL
+# The quick start in a tree of its own, with an existing wheel: without apt and cmake, with and
+# without pip, and without any program that unpacks.
+#   tests/packaging/quickstart.sh WHEEL
 set -euo pipefail
 wheel=$(realpath "${1:?a wheel}")
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
@@ -20,7 +21,7 @@ stand_in() {
 }
 for name in apt-get sudo cmake ninja c++; do stand_in "$name"; done
 
-# quick [ARGUMENT...]: runs it; what it says is in $work/out, its exit code in `status`.
+# quick [ARGUMENT...]: runs it; its output is in $work/out, its exit code in `status`.
 quick() {
   status=0
   (cd "$work/elsewhere" && PATH="${path:-$work/bin:$PATH}" bash "$work/tree/tools/quickstart.sh" --small "$@") \
@@ -38,11 +39,11 @@ expect_done() {
 
 quick --wheel "$wheel"
 expect_done "with a wheel" "into the virtual environment build/nxdkit"
-# The lines that it ends with are to be typed.
+# The last lines of its output can be typed as they are.
 sed -n '/^Next:$/,$p' "$work/out" | tail -n +2 >"$work/next"
 (cd / && bash -e "$work/next") >"$work/next.out" 2>&1 || { cat "$work/next.out"; fail "the next commands"; }
 
-# Python without venv, as Debian has it, and the wheel where it is looked for.
+# Python without venv, as in Debian, and the wheel in its usual place.
 python=$(command -v python3)
 cp "$wheel" "$work/elsewhere"
 cat >"$work/bin/python3" <<TEXT
@@ -55,7 +56,7 @@ quick
 expect_done "without pip" "unpacked $(basename "$wheel") into build/nxdkit"
 "$(echo "$place"/nxdkit-*.data/scripts)/nxdkit" --version >/dev/null || fail "unpacked programs do not run"
 
-# No Python, and no GNU time: unzip; and where there is nothing, what is missing is said.
+# No Python, and no GNU time: unzip; without that, an error names the missing program.
 mkdir "$work/few"
 for name in bash sh dirname basename mkdir rm chmod df awk du cat env unzip; do
   ln -s "$(type -P "$name")" "$work/few/$name"
@@ -71,7 +72,7 @@ quick --wheel none.whl
 [ "$status" = 3 ] || fail "a wheel that is not there: exit code $status"
 grep -q '^quickstart.sh: .*/elsewhere/none.whl: no such file$' "$work/out" || fail "$(cat "$work/out")"
 
-# Without a wheel it says what it is going to do before it does it.
+# Without a wheel it announces the steps before it takes them.
 rm "$work/elsewhere"/*.whl
 quick
 [ "$status" = 9 ] || fail "without a wheel: exit code $status"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the build into a fresh folder, builds projects of others against it, in C++ and in C, uses
-# its Python package, and makes the Debian packages.   NXDKIT_BUILD=build/dev tests/packaging/run.sh
+# Installs the build into a fresh folder, builds external projects with it, in C++ and in C, uses its
+# Python package, and makes the Debian packages.
+#   NXDKIT_BUILD=build/dev tests/packaging/run.sh
 set -euo pipefail
 build=$(cd "${NXDKIT_BUILD:?the build folder}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -43,7 +44,7 @@ tensors=$("$work/usr/bin/ckpt-inspect" --json "$work/model" |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["tensor_count"])')
 expect "$("$work/consumer/consumer" "$work/model")" "hf $tensors" "the consumer"
 
-# C, as the example says.
+# C, as in the example.
 export PKG_CONFIG_PATH=${library%/*}/pkgconfig
 if command -v pkg-config >/dev/null; then
   expect "$(pkg-config --modversion nxdkit)" "$("$work/usr/bin/nxdkit" --version | awk '{print $NF}')" "pkg-config's version"

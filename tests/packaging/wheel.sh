@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the two wheels, installs them into a virtual environment without network, and works with them.
-# The programs must run where glibc is 2.34, so they may ask for no newer symbol.
+# Makes the two wheels, installs them into a virtual environment without network, and uses them. The
+# programs must run with glibc 2.34, so they may not need a newer symbol.
 #   NXDKIT_BUILD=build/dev tests/packaging/wheel.sh
 set -euo pipefail
 build=$(cd "${NXDKIT_BUILD:?the build folder}" && pwd)
@@ -23,7 +23,7 @@ for file in "$wheel" "$train"; do
 done
 bytes=$(stat -c %s "$wheel")
 [ "$bytes" -le 12000000 ] || fail "the wheel has $bytes bytes, and may have 12 MB"
-# Programs are linked again for wheels: a command's own name must not lead to these.
+# Programs are linked again for wheels: a target named after the command must not lead to these.
 expect "$(ninja -C "$build" -t query grpo-train | sed -n '3s/ //gp')" tools/grpo-train "what is built as grpo-train"
 
 library=$build/portable/library/libnxdkit.so.1
@@ -34,7 +34,7 @@ for file in "$library" "$build"/portable/wheel-launcher "$build"/portable/grpo-t
   ! objdump -p "$file" | grep -E 'NEEDED.*(fmt|archive|zstd|crypto|stdc\+\+|yaml|pcre|utf8proc|python)' || fail "$file"
 done
 
-# Not the system's, where a wheel brings its own.   expect_own FILE FOLDER
+# expect_own FILE FOLDER: the library is the wheel's own, not the system's.
 expect_own() {
   ! ldd "$1" | grep -E 'isal|dnnl|gomp|OpenCL' | grep -vF "$2/" || fail "$1: a library of the system"
   ! ldd "$1" | grep 'not found' || fail "$1: a library is missing"

@@ -7,7 +7,7 @@ import nxdkit
 import workshop
 
 TESTDATA = os.path.join(os.path.dirname(__file__), "..", "..", "testdata")
-# Where they are, and how many of them can be converted to a Hugging Face model as they are.
+# Their places, and how many of them can be converted to a Hugging Face model as they are.
 PLACES = {
     "dcp": 3,
     "dcp/forms": 5,

@@ -98,7 +98,7 @@ class SourceTest(unittest.TestCase):
 
     def test_refuses_what_is_no_array(self):
         for value, error, message in (
-            ([1, 2], TypeError, "a list is no array"),
+            ([1, 2], TypeError, "a list is not an array"),
             (("BF17", (1,), b"12"), TypeError, "no element type 'BF17'"),
             (("BF16", (2,), b"12"), ValueError, "has 4"),
         ):

@@ -84,11 +84,11 @@ class ImportTest(unittest.TestCase):
             "import nxdkit._library as l; l.NAME = 'libc.so.6'; import nxdkit; nxdkit.run('env')",
             NXDKIT_LIBRARY="",
         )
-        self.assertIn("has no nxdkit_abi: it is of another nxdkit", text)
+        self.assertIn("has no nxdkit_abi: it belongs to another nxdkit", text)
 
     def test_another_interface_is_refused(self):
         text = python("import nxdkit._library as l; l.ABI = 99; import nxdkit; nxdkit.run('env')")
-        self.assertIn("this package speaks 99", text)
+        self.assertIn("this package needs 99", text)
 
     def test_runs_as_a_module(self):
         text = subprocess.run([sys.executable, "-m", "nxdkit"], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a rank of a layout will hold."""
+"""The tensors that a rank of a layout will hold."""
 
 import hashlib
 import pickle
@@ -74,7 +74,7 @@ class RankTest(unittest.TestCase):
 
     def test_no_command_reads_a_rank(self):
         with nxdkit.open(workshop.model()) as run, run.rank("nxd", 1, tp=2) as rank:
-            with self.assertRaisesRegex(nxdkit.UsageError, "what one rank of a layout holds"):
+            with self.assertRaisesRegex(nxdkit.UsageError, "it is one rank of a layout"):
                 rank.digest()
 
 

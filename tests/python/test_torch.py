@@ -19,7 +19,7 @@ except ImportError as error:
     raise unittest.SkipTest(f"{error.name} is not installed") from error
 
 NAME = "model.layers.0.self_attn.q_proj.weight"
-# Every element type that torch has, by safetensors' word.
+# Every element type of torch, by safetensors' name.
 TYPES = {
     "BOOL": torch.bool,
     "U8": torch.uint8,
@@ -48,7 +48,7 @@ def bits(tensor):
 
 def quantized():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch is going to drop them
+        warnings.simplefilter("ignore")  # torch is about to drop them
         return torch.quantize_per_tensor(torch.zeros(2), 1.0, 0, torch.qint8)
 
 
@@ -80,7 +80,7 @@ class TensorTest(unittest.TestCase):
             read = self.file[name].torch()
             self.assertEqual((read.dtype, read.shape), (expected.dtype, expected.shape), name)
             self.assertEqual(bits(read), bits(expected), name)
-            read.reshape(-1)[:1].zero_()  # it is ours to write to
+            read.reshape(-1)[:1].zero_()  # the memory is ours
 
     def test_every_type_is_numpys(self):
         with safetensors.safe_open(self.path, "np") as theirs:

@@ -17,7 +17,7 @@ except ImportError as error:
 class TypesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # One for all of them: most of the time goes into reading torch.
+        # One run for all of them: most of the time is spent reading torch.
         cls.cache = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.cache.cleanup)
 

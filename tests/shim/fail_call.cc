@@ -1,6 +1,6 @@
-// A library for LD_PRELOAD that lets one call to the system fail, the N-th of those that ask for
-// something below a folder: by a path, or by a descriptor of what lies there. Each call counts
-// once, so that with one thread the N-th is the same one in every run.
+// A library for LD_PRELOAD that makes one system call fail, the N-th of those on anything below a
+// folder: by a path, or by a descriptor of a file there. Each call counts once, so that with one
+// thread the N-th is the same in every run.
 //
 //   FAIL_UNDER=/tmp/x   the folder, an absolute path
 //   FAIL_CALL=17        which one; without it none fails, and all are listed
@@ -27,7 +27,7 @@
 
 namespace {
 
-// Past our own functions, which would count.
+// Calls the original past our own functions, which would count.
 std::string PathOf(int fd) {
   char path[PATH_MAX];
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -74,7 +74,7 @@ mode_t ModeOf(int flags, va_list arguments) {
 
 }  // namespace
 
-// The parameters in brackets, and what the call is counted by: a path, or a descriptor.
+// The parameters in brackets, and the path or descriptor by which the call is counted.
 #define FAIL_CALL(result, bad, name, place, parameters, arguments) \
   result name parameters noexcept {                                \
     if (Fails(#name, place)) return bad;                           \
@@ -99,7 +99,7 @@ int openat(int folder, const char* path, int flags, ...) {
   va_end(arguments);
   return Fails("openat", folder, path) ? -1 : Next(&openat, "openat")(folder, path, flags, mode);
 }
-// It is closed all the same, as by Linux.
+// The descriptor is still closed, as by Linux.
 int close(int fd) {
   const bool fails = Fails("close", fd);
   const int failure = errno;

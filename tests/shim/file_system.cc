@@ -1,5 +1,5 @@
-// A library for LD_PRELOAD that answers as file systems do that tests cannot mount: Lustre, NFS,
-// and overlay with a folder from a lower layer. And that ends the process at the n-th change of a
+// A library for LD_PRELOAD that behaves like file systems that tests cannot mount: Lustre, NFS, and
+// overlay with a folder from a lower layer. It can also end the process at the n-th change of a
 // name, so that every step of a protocol can be the last one.
 //
 //   SHIM_EXCHANGE=EINVAL   renameat2 with RENAME_EXCHANGE or RENAME_NOREPLACE fails so

@@ -80,7 +80,8 @@ const std::vector<Room>& Rooms() {
       {"formats/tar", {"formats/models", "formats/rollout"}},  // packs one version of a bundle
       {"formats/compile_cache", {"formats/models", "formats/neff"}},
       {"formats/hardware", {}},  // what instances hold
-      // The core knows no kind; of the formats, how adapters and optimizers' numbers are kept.
+      // The core knows no kind; from the formats it uses how adapters and the numbers of optimizers
+      // are stored.
       {"formats/artifact", {"formats/models", "formats/nxd", "formats/torch", "formats/lora"}},
       {"formats/training", {"formats/artifact", "formats/models", "formats/nxd", "formats/torch"}},
       {"formats/adapter",

@@ -1,4 +1,4 @@
-// Rules of the house that a compiler does not hold.
+// Rules of the house that a compiler does not check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST(Headers, PrivateOnesAreIncludedOnlyByPrivateOnes) {
     if (IsPrivate(*file)) continue;
     for (const Include& include : QuotedIncludes(*file)) {
       const SourceFile* target = Find(include.path);
-      if (target == nullptr) continue;  // Arrows.IncludesAreWrittenFromTheRoot tells
+      if (target == nullptr) continue;  // see Arrows.IncludesAreWrittenFromTheRoot
       EXPECT_FALSE(IsPrivate(*target))
           << file->path << ":" << include.line << " includes " << include.path;
     }
@@ -77,7 +77,8 @@ TEST(Sources, AvoidWhatTheOlderCompilersLack) {
             << Place(*file, i) << ": " << word;
 }
 
-// lib/system/look.h is asked, which takes nothing for missing that only cannot be looked at.
+// Only lib/system/look.h asks, because it distinguishes a missing path from one that cannot be
+// inspected.
 TEST(Sources, AskInOneWayWhatIsAtAPath) {
   const std::vector<std::string> words = {
       "::stat(",     "::lstat(",         "::statx(",      "::fstatat(",         "::access(",
@@ -115,7 +116,7 @@ std::string AliasOf(std::string_view line) {
 }
 
 // In unity builds a header can come after another file's code: an alias there that hides one of
-// lib's would mean another type in the functions of that header, and nobody would be told.
+// lib's would silently change the types in the functions of that header.
 TEST(Sources, GiveNoOtherMeaningToTheAliasesOfLib) {
   std::set<std::string> names;
   for (const SourceFile* file : FilesIn("lib/", {".h"}))
@@ -128,7 +129,7 @@ TEST(Sources, GiveNoOtherMeaningToTheAliasesOfLib) {
           << Place(*file, i) << ": " << file->lines[i];
 }
 
-// clang-format mends it.
+// clang-format fixes it.
 TEST(Sources, HaveAtMostHundredColumns) {
   for (const SourceFile* file : FilesIn("", {".h", ".cc"}))
     for (size_t i = 0; i < file->lines.size(); ++i)
@@ -153,7 +154,7 @@ TEST(Sources, NameNoParticularMachine) {
 }
 
 TEST(Formats, EachReaderHasItsFormatPage) {
-  // What is about all formats.
+  // The folders that cover all formats.
   const std::set<std::string> about_all = {
       "formats/models",  "formats/hardware", "formats/artifact", "formats/training",
       "formats/adapter", "formats/kinds",    "formats/ops"};
@@ -185,8 +186,8 @@ TEST(Tests, EachFileAsserts) {
   }
 }
 
-// A test file in a folder that no test binary is made of would never run. A binary is made of a
-// folder and all below it.
+// A test file in a folder without a test binary would never run. A binary is made from a folder and
+// everything below it.
 TEST(Tests, EachFileIsBuilt) {
   const SourceFile* cmake = Find("tests/CMakeLists.txt");
   ASSERT_NE(cmake, nullptr);

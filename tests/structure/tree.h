@@ -13,8 +13,8 @@ struct SourceFile {
   std::vector<std::string_view> lines;  // views into text, without line feeds
 };
 
-// Every text file of the project's own folders and of its root, sorted by path. What is not ours
-// (build, version control, virtual environments) is left out, and so are files with a NUL byte.
+// Every text file of the project's own folders and of its root, sorted by path. Other files (build,
+// version control, virtual environments) are left out, and so are files with a NUL byte.
 const std::vector<SourceFile>& Tree();
 
 // The file of Tree() with that path; null when there is none.
@@ -31,7 +31,7 @@ struct Include {
 };
 std::vector<Include> QuotedIncludes(const SourceFile& file);
 
-// Names of the entries directly in the root that are folders, hidden ones left out.
+// Names of the folders directly in the root, without hidden ones.
 std::vector<std::string> RootFolders();
 
 }  // namespace nxdkit::test

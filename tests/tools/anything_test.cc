@@ -1,5 +1,5 @@
-// ckpt-inspect of whatever people bring (anything/make.sh) says what it is and what to do next, as
-// anything/table.txt has it: name, exit code, "model" where the weights are those of the plain
+// ckpt-inspect on anything that users bring (anything/make.sh) reports what it is and what to do
+// next, as in anything/table.txt: name, exit code, "model" where the weights are those of the plain
 // model, and a part of the answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_F(Anything, IsToldWhatItIs) {
   }
 }
 
-// The names of the tensors may differ, and the files: the parameters do not.
+// The names of the tensors may differ, and the files; the parameters do not.
 TEST_F(Anything, HasTheModelsWeights) {
   const std::string digest = RunProcess({Tool("ckpt-digest"), Path("model")}).out;
   ASSERT_FALSE(digest.empty());

@@ -1,5 +1,5 @@
-// What is asked for by name and cannot be done, and files that are to say something and do not: an
-// error, never a result without it.
+// Requests by name that cannot be fulfilled, and files that lack the expected information: an
+// error, never a result that ignores them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,8 @@ TEST_F(AskedByName, OptionsOfASideThatIsNotThere) {
   ExpectError(2, {"ckpt-verify", model_, "--weights-from", "hf"}, "--weights-from does not apply");
   ExpectError(2, {"ckpt-verify", bundle_, "--weights", model_, "--config", "x"},
               "--config does not apply");
-  ExpectError(2, {"ckpt-digest", "--base", model_, model_}, "--base is what a delta changes");
+  ExpectError(2, {"ckpt-digest", "--base", model_, model_},
+              "--base names the model that a delta changes");
 }
 
 TEST_F(AskedByName, OptionsOfWhatIsNotDone) {
@@ -115,13 +116,13 @@ TEST_F(AskedByName, OptionsOfWhatIsNotDone) {
               "--cache-dir does not apply: the blob is from --bundle");
   ExpectError(
       2, {"neuron-export", "--tp", "1", "--no-cache", "--retry-failed-compilation", model_, out_},
-      "--retry-failed-compilation does not go with --no-cache");
+      "--retry-failed-compilation does not apply with --no-cache");
   ExpectError(2, {"ckpt-pack", "--level", "3", model_, shop_ / "model.tar"},
-              "--level is of a compressed archive");
+              "--level applies to a compressed archive");
   ExpectError(2, {"grpo-train", "report", "--instance", "trn1.32xlarge", model_},
-              "--instance is about training");
+              "--instance applies to training");
   ExpectError(2, {"grpo-train", "--out", "page.html", "trainer.max_steps=1"},
-              "--out is about the page");
+              "--out applies to the page");
   const ProcessResult none = CallWords({"ckpt-inspect", "--filter", "no*such", model_});
   EXPECT_EQ(none.exit_code, 0);
   EXPECT_THAT(none.err, HasSubstr("warning: no tensor matches --filter"));

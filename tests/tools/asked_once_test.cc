@@ -1,5 +1,5 @@
 // On Lustre and S3 every question about a path is a round trip: a command lists each folder of its
-// input once, opens each file in it once, and asks for no name that is not there.
+// input once, opens each file in it once, and tries no name that does not exist.
 #include <map>
 #include <sstream>
 
@@ -9,7 +9,7 @@
 namespace nxdkit::test {
 namespace {
 
-// How often a command makes each of its calls below a folder: "opendir /tmp/x/set/model" -> 1.
+// The number of each call that a command makes below a folder: "opendir /tmp/x/set/model" -> 1.
 std::map<std::string, int> CallsBelow(const std::string& folder, const Words& command) {
   const TempFolder kept;
   const std::string log = kept.path() + "/calls";

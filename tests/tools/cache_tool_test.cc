@@ -1,4 +1,4 @@
-// neuron-cache over a real tree, alone and beside other processes.
+// neuron-cache on a real tree, alone and together with other processes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,7 +136,7 @@ TEST_F(CacheTool, ThatIsNotMadeYetIsEmpty) {
   EXPECT_FALSE(fs::exists(workshop_ / "not_yet")) << "a question makes nothing";
 }
 
-// A cache as the guides of PyTorch 1 show it: --cache_dir=ROOT, and the files in a folder of ROOT.
+// A cache as in the guides of PyTorch 1: --cache_dir=ROOT, and the files in a folder of ROOT.
 class OldPlace : public CacheTool {
  protected:
   OldPlace() {
@@ -171,7 +171,7 @@ TEST_F(OldPlace, IsInspected) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(JsonOf(result)["warnings"].dump(), HasSubstr(says_));
   EXPECT_THAT(result.out, HasSubstr("MODULE_1+d41d8cd9"));
-  // In a run's folder it is a part of the run.
+  // In a run's folder it is part of the run.
   workshop_.Write("root/train.log", "x");
   EXPECT_THAT(inspect().out, Not(HasSubstr("MODULE_1+d41d8cd9")));
 }
@@ -198,7 +198,7 @@ TEST_F(OldPlace, IsAskedByAnExportWhichWritesBesideIt) {
   ASSERT_EQ(make("first").exit_code, 0);
   EXPECT_EQ(workshop_.Runs(), 1u);
   ASSERT_TRUE(fs::exists(root_ + "/neuronxcc-unknown"));
-  // An entry of ours that somebody has put there.
+  // An entry of ours that was put there.
   fs::rename(root_ + "/neuronxcc-unknown", old_ + "/neuronxcc-unknown");
   const ProcessResult second = make("second");
   EXPECT_EQ(second.exit_code, 0) << second.err;

@@ -1,4 +1,4 @@
-// neuron-cache over trees of vLLM Neuron and of TorchNeuron, and killed at any moment.
+// neuron-cache on trees of vLLM Neuron and of TorchNeuron, and killed at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ using testing_util::KernelFile;
 using testing_util::LiteWorkshop;
 using testing_util::ToyNeff;
 
-// No tree of this machine is found.
+// Hides the trees of this machine.
 ProcessResult RunCache(const LiteWorkshop& shop, const std::string& options,
                        Words environment = {}) {
   Words words = {Workshop::Tool("neuron-cache")};
@@ -40,7 +40,7 @@ ProcessResult RunCache(const LiteWorkshop& shop, const std::string& options,
   return RunProcess(words, environment);
 }
 
-// With --json; the document, which its schema allows.
+// Runs with --json; returns the document, which must match its schema.
 Json JsonFrom(const LiteWorkshop& shop, int exit_code, const std::string& options,
               const Words& environment = {}) {
   const ProcessResult result = RunCache(shop, options + " --json", environment);
@@ -61,8 +61,8 @@ TEST(CacheTrees, AreListedAndVerified) {
   EXPECT_EQ(list["entries"][0]["name"], key);
   EXPECT_EQ(list["entries"][0]["compiler"], nullptr);
   EXPECT_THAT(RunCache(shop, "verify" + dir).out,
-              HasSubstr("a tree of vllm-neuron: what such a tree holds was read from the engine's "
-                        "source, and not run"));
+              HasSubstr("a tree of vllm-neuron: the contents of such a tree are known from the "
+                        "engine's source only"));
   shop.Write(key + "/graph_" + key + ".neff", ToyNeff().substr(0, 1300));
   const Json cut = JsonFrom(shop, 1, "verify" + dir);
   EXPECT_EQ(cut["findings"].size(), 2u);
@@ -101,7 +101,7 @@ TEST(CacheTrees, ArePushedAndPulled) {
   EXPECT_EQ(pushed["root"], fs::canonical(shop.root()).string());
   EXPECT_EQ(pushed["into"], fs::canonical(share).string());
   fs::remove(binary);
-  // Another machine, whose engine keeps its tree where the variable says.
+  // Another machine, where the variable names the engine's tree.
   const Words there = {"VLLM_CACHE_ROOT=" + shop.Path("other")};
   const Json pulled = JsonFrom(shop, 0, "pull " + share, there);
   EXPECT_EQ(pulled["copied"].size(), 2u);
@@ -132,7 +132,7 @@ TEST(CacheTrees, AreRelocated) {
   EXPECT_EQ(left["left"][0]["file"], LiteWorkshop::Key('a') + "/graph.hlo");
 }
 
-// Faults that the engine does not mind are told, and no findings.
+// Faults that the engine does not mind are reported, but not as findings.
 TEST(CacheTrees, MayHaveRemarks) {
   const LiteWorkshop shop;
   shop.Write(shop.Whole('a') + "/command.txt", "neuronx-cc compile x\n");
@@ -179,7 +179,7 @@ TEST(CacheTrees, RefuseWhatCannotBeMeant) {
   refused("ls --damaged" + dir, 2, "--damaged belongs to");
 }
 
-// Trees that take so long to copy that a signal finds the copying.
+// Trees that take so long to copy that a signal arrives during the copy.
 class KilledCaches : public ::testing::Test {
  protected:
   static constexpr int kEntries = 40;
@@ -194,7 +194,8 @@ class KilledCaches : public ::testing::Test {
     }
   }
 
-  // All that a reader takes for an entry or a kernel is whole, whatever else lies there.
+  // Everything that a reader takes for an entry or a kernel is whole, whatever other files there
+  // are.
   void ExpectWhole(const std::string& tree) {
     if (!fs::exists(shop_.Path(tree))) return;
     for (const std::string& fault : shop_.Faults(tree))
@@ -215,7 +216,7 @@ TEST_F(KilledCaches, PushesLeaveNothingHalf) {
       "push " + shop_.Path("into") + " --damaged --cache-dir " + shop_.root() + kernels_;
   KillMoments moments(std::chrono::milliseconds(300), 7);
   for (int i = 0; moments.GoesOn(i, kRounds); ++i) {
-    // Some are there already, one of them damaged and one unfinished.
+    // Some are already there, one of them damaged and one unfinished.
     fs::remove_all(shop_.Path("into"));
     for (int j = 0; j < 4; ++j) {
       const std::string key = shop_.WholeKey(Md5Hex(std::to_string(j)), GraphOf({}), "into");
@@ -233,7 +234,7 @@ TEST_F(KilledCaches, PushesLeaveNothingHalf) {
             size_t{kEntries});
 }
 
-// One after the other into the same tree: each goes on where the last one was killed.
+// One after the other into the same tree: each resumes where the last one was killed.
 TEST_F(KilledCaches, MergesThatWereKilledGoOn) {
   const std::string options = "merge " + shop_.root() + " " + shop_.Path("into") + kernels_;
   KillMoments moments(std::chrono::milliseconds(300), 8);
@@ -262,7 +263,7 @@ TEST_F(KilledCaches, RelocationsLeaveEveryFileOldOrNew) {
     for (const std::string& fault : shop_.Faults()) EXPECT_THAT(fault, HasSubstr("a leftover of"));
   }
   EXPECT_GT(moments.killed(), 0);
-  // Leftovers are those of the killed ones, which have to be quiet for a while before they go.
+  // Leftovers belong to killed processes, which must be gone for a while before these are removed.
   EXPECT_EQ(RunCache(shop_, "relocate " + old_folder + " " + new_folder + dir).exit_code, 0);
   fs::remove(shop_.Path("k.klir"));
   for (const std::string& fault : shop_.Faults()) EXPECT_THAT(fault, HasSubstr("a leftover of"));

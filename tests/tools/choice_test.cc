@@ -1,4 +1,4 @@
-// One of several is taken: every command says which, and refuses where nothing tells.
+// One of several is taken: every command reports which, and refuses where nothing decides.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ ProcessResult CallTool(const Words& command) {
   return RunProcess(words);
 }
 
-// With --json, as the command's schema has it.
+// Runs with --json; the document must match the command's schema.
 Json RunJson(int exit_code, const Words& command) {
   Words words = command;
   words.emplace_back("--json");
@@ -92,7 +92,7 @@ TEST_F(NewestTag, EveryCommandSaysWhichItTook) {
       {0, {"ckpt-verify", root_}},
       {0, {"ckpt-verify", root_, "--against", Model("100")}},
       {0, {"ckpt-verify", Model("100"), "--against", root_}},
-      {1, {"ckpt-verify", bundle, "--weights", root_}},  // which has no blob
+      {1, {"ckpt-verify", bundle, "--weights", root_}},  // it has no blob
       {0, {"ckpt-diff", root_, Model("100")}},
       {0, {"ckpt-diff", Model("100"), root_}},
       {0, {"ckpt-digest", root_}},
@@ -120,7 +120,7 @@ TEST_F(NewestTag, TextNamesItToo) {
   EXPECT_FALSE(RunJson(0, {"ckpt-digest", newest_}).contains("chosen"));
 }
 
-// Names that count nothing, and equal times.
+// Names without numbers, and equal times.
 TEST_F(NewestTag, NothingIsTakenWhereNothingTells) {
   fs::remove_all(root_ + "/step_10");
   fs::rename(root_ + "/step_9", root_ + "/first");

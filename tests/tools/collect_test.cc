@@ -1,5 +1,5 @@
-// neuron-cache collect, warm, check and pack: with a program that writes graphs, as libneuronxla's
-// mode has it.
+// neuron-cache collect, warm, check and pack: with a program that writes graphs like libneuronxla's
+// mode.
 #include <fstream>
 #include <optional>
 
@@ -49,7 +49,7 @@ TEST(Collects, WhatIsNewAndSaysWhatWasThere) {
   EXPECT_EQ(ReadFile(shop.Entry('a') + "/model.hlo_module.pb"), PrecompileWorkshop::GraphText('a'));
   EXPECT_THAT(shop.Ending(".lock"), IsEmpty());
   EXPECT_THAT(shop.Begun(), IsEmpty());
-  // Nothing is left of the cache that the program had.
+  // Nothing is left of the program's cache.
   EXPECT_THAT(shop.CcJson(0, "ls")["strangers"], IsEmpty());
 }
 
@@ -68,9 +68,10 @@ TEST(Collects, WhatACrashLeftWholeAndNothingThatIsCut) {
   const ProcessResult result = shop.Cc("collect -- trace a b cut crash");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("Traceback: it crashed"),
-                                HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: ")));
-  EXPECT_THAT(result.out, AllOf(HasSubstr("1 graph: 1 new"),
-                                HasSubstr("the command exited with 3; what it had traced is in")));
+                                HasSubstr(PrecompileWorkshop::Name('a') + " was not collected: ")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("1 graph: 1 new"),
+                    HasSubstr("the command exited with 3; the graphs traced by then are in")));
   EXPECT_FALSE(fs::exists(shop.Entry('a')));
   EXPECT_TRUE(shop.Has('b', "model.hlo_module.pb"));
   EXPECT_EQ(shop.Cc("collect --ignore-error -- trace b crash").exit_code, 0);
@@ -110,8 +111,8 @@ TEST(Warms, StopsWhereTheProgramFailed) {
   const ProcessResult result = shop.Cc("warm " + kTrn1 + " -- trace a crash");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out,
-              AllOf(HasSubstr("the command exited with 3; what it had traced is in"),
-                    HasSubstr("nothing was compiled; "), HasSubstr("--ignore-error goes on")));
+              AllOf(HasSubstr("the command exited with 3; the graphs traced by then are in"),
+                    HasSubstr("nothing was compiled; "), HasSubstr("--ignore-error continues")));
   EXPECT_EQ(shop.CcJson(1, "warm", kTrn1 + " -- trace a crash")["entries"].size(), 1u);
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("warm --ignore-error " + kTrn1 + " -- trace a crash").exit_code, 0);
@@ -121,7 +122,7 @@ TEST(Warms, StopsWhereTheProgramFailed) {
 TEST(Warms, FindsOutWhatItLacksBeforeTheProgramRuns) {
   CollectShop shop("a");
   const Words none = {"NEURON_PLATFORM_TARGET_OVERRIDE="};
-  EXPECT_THAT(shop.Cc("warm -- trace a", none).err, HasSubstr("do not say for which target"));
+  EXPECT_THAT(shop.Cc("warm -- trace a", none).err, HasSubstr("do not name a target"));
   EXPECT_EQ(shop.Cc("warm --compiler none " + kTrn1 + " -- trace a").exit_code, 3);
   EXPECT_EQ(shop.Cc("warm --memory-per-job much " + kTrn1 + " -- trace a").exit_code, 2);
   EXPECT_FALSE(fs::exists(shop.Cache()));
@@ -183,7 +184,7 @@ TEST(Checks, SayWhetherTheRunWouldCompile) {
   const ProcessResult hit = shop.Cc("check -- trace a");
   EXPECT_EQ(hit.exit_code, 0);
   EXPECT_THAT(hit.out, HasSubstr("1 of 1 graph has a result\n"));
-  // A folder of graphs, in the place of a program.
+  // A folder of graphs, in place of a program.
   EXPECT_THAT(shop.Cc("check " + shop / "plan").out,
               HasSubstr("no whole graph is in " + shop / "plan"));
   EXPECT_EQ(shop.Cc("check " + shop / "graphs").exit_code, 1);
@@ -235,10 +236,10 @@ TEST(Checks, FindAGraphThatIsCut) {
              PrecompileWorkshop::GraphText('a').substr(0, 20));
   const ProcessResult result = shop.Cc("check " + shop / "graphs");
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not taken: "));
+  EXPECT_THAT(result.err, HasSubstr(PrecompileWorkshop::Name('a') + " was not collected: "));
 }
 
-// ModelBuilder's keys change with the flags: the same bytes under another key.
+// ModelBuilder's keys change with the flags: the same bytes have another key.
 TEST(Checks, KnowAGraphByItsBytes) {
   CollectShop shop("ab");
   const std::string other = R"(["--auto-cast=all"])";
@@ -267,15 +268,15 @@ TEST(Packs, TheSmallestCacheOfARun) {
   EXPECT_EQ(json["copied"].size(), 2u);
   EXPECT_THAT(json["missing"], IsEmpty());
   EXPECT_EQ(JsonOf(shop.Cc("ls --json --cache-dir " + shop / "small"))["entries"].size(), 2u);
-  // The same file says without a program whether the run would compile.
+  // The same file shows without a program whether the run would compile.
   EXPECT_EQ(shop.Cc("check --used-by " + used).exit_code, 0);
   EXPECT_EQ(
       shop.CcJson(1, "check",
                   "--used-by " + used + " --cache-dir " + shop / "graphs")["misses"][0]["reason"],
       "not compiled");
   EXPECT_THAT(shop.Cc("pack --used-by " + used + " " + shop / "small").err,
-              HasSubstr("it is there, and not empty"));
-  // The log of a run names entries by their paths, and c by its module alone.
+              HasSubstr("it exists and is not empty"));
+  // The log of a run names entries by their paths, and c only by its module.
   const std::string log =
       shop.Write("run.log", "INFO: Using a cached neff at " + shop.Entry('a') +
                                 "/model.neff\nINFO: compiled " + PrecompileWorkshop::Module('c') +

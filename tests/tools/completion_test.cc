@@ -1,5 +1,5 @@
-// The completion scripts: bash's is run by bash; zsh's and fish's, whose shells the tests do not
-// ask for, are compared with lines that were tried in them.
+// The completion scripts: bash runs its own; those of zsh and fish, which the tests do not require,
+// are compared with lines that were tried there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ std::string Script(const std::string& shell) {
   return result.out;
 }
 
-// What bash offers for the last of `words`, sorted, one per line.
+// Bash's completions of the last of `words`, sorted, one per line.
 std::string Offered(const std::vector<std::string>& words) {
   std::string typed;
   for (const std::string& word : words) typed += " '" + word + "'";

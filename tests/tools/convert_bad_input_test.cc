@@ -1,5 +1,5 @@
-// Damaged and mistaken inputs as a user meets them: nxd-convert exits 3 (or 4), says which file,
-// where, what was found and what was expected, and leaves nothing.
+// Damaged and mistaken inputs as a user meets them: nxd-convert exits 3 (or 4), names the file, the
+// place, the found and the expected value, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ void Write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// Puts `to` for the first `from` of a file; both of one length where offsets must stay.
+// Replaces the first `from` of a file by `to`; with the same length where offsets must stay.
 void Exchange(const std::string& path, const std::string& from, const std::string& to) {
   std::string bytes = ReadFile(path);
   const size_t at = bytes.find(from);
@@ -43,7 +43,7 @@ std::string ForbiddenLegacyFile() {
 
 struct Case {
   std::string name;
-  std::string source;   // a good artifact of the fixture
+  std::string source;   // of the conversion that reads the damage
   std::string options;  // of the conversion that meets the damage
   std::function<void(const std::string& path)> damage;
   int exit_code;

@@ -22,7 +22,7 @@ class ConvertBundle : public ::testing::TestWithParam<const char*> {
     ExpectConverts("--from hf --to rollout --tp 4 --bs 8 --seq 512 --flavor " + flavor(), base_,
                    compiled_);
     workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
-    // Spelled as no writer of ours would, with a key that we do not know.
+    // Spelled like no writer of ours, with a key that we do not know.
     config_ = ReadFile(compiled_ + "/neuron_config.json");
     config_.insert(config_.rfind('}'), ",  \"max_logits\" : -Infinity ");
     workshop_.Write("compiled/neuron_config.json", config_);
@@ -89,7 +89,7 @@ TEST_P(ConvertBundle, RefusesAModelOfOtherShapes) {
                 4, "tensors per rank, the model gives");
 }
 
-// Nobody asked for the bundle's dtype: that values are lost is said.
+// The bundle's dtype was not requested, so the loss of values is reported.
 TEST_P(ConvertBundle, SaysThatWiderWeightsAreRounded) {
   const std::string wide =
       workshop_.MakeModel("wide", testing_util::TinyLlama(), "--seed 2 --dtype f32");
@@ -131,7 +131,8 @@ TEST_P(ConvertBundle, RefusesAFolderWithoutBlobOrConfig) {
   ExpectRefused("--from hf --to rollout" + Bundle(), tuned_, out_, 3, "no neuron_config.json");
 }
 
-// New weights into the bundle itself: its blob is in the new one before the old one goes.
+// New weights into the bundle itself: its blob is copied to the new one before the old one is
+// removed.
 TEST_P(ConvertBundle, RefreshesABundleInPlace) {
   const std::string options = "--from hf --to rollout" + Bundle();
   EXPECT_EQ(Workshop::Convert(options, tuned_, compiled_).exit_code, 2) << "--force is needed";

@@ -1,4 +1,4 @@
-// nxd-convert to and from distributed checkpoints: its options, and what it refuses.
+// nxd-convert to and from distributed checkpoints: its options, and the refused ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(ConvertDcp, RefusesOptionsWithoutMeaning) {
                    "--style hf-fused names the parameters of a torch distributed checkpoint"},
         DcpRefusal{"--from hf --to nxd --tp 2 --chunks 2", "--chunks does not apply"},
         DcpRefusal{"--from hf --to dcp --no-optimizer",
-                   "of what has an optimizer's state, found hf to dcp"}}) {
+                   "from a format with an optimizer's state, found hf to dcp"}}) {
     ExpectRefused(refused.options, model, workshop / "out", 2, refused.message);
   }
 }

@@ -1,4 +1,4 @@
-// --to delta and --from delta: what changed, sent alone, gives the whole model again or an error.
+// --to delta and --from delta: the changes alone restore the whole model or give an error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Every `stride`-th element of each parameter moves by one representable value.
+// Moves every `stride`-th element of each parameter by one representable value.
 void Perturb(const std::string& model, size_t stride, uint32_t seed) {
   const Result<ops::Artifact> artifact = ops::OpenArtifact(model, &ops::kHf, {});
   ASSERT_TRUE(artifact.ok()) << artifact.error().ToString();
@@ -96,7 +96,7 @@ TEST_F(ConvertDelta, GivesTheModelAgain) {
   }
 }
 
-// One delta for all: whatever the layouts of the two models, and however it is made.
+// The delta is the same for all layouts of the two models, and however it is made.
 TEST_F(ConvertDelta, LayoutsAndThreadsLeaveNoTrace) {
   ExpectConverts("--from hf --to nxd --tp 8 --hw trn2", new_, workshop_ / "set/step_2");
   const std::string expected = ReadFile(Make("a", "--from hf", old_, new_));
@@ -165,7 +165,7 @@ TEST_F(ConvertDelta, ManyProcessesApplyItTogether) {
   EXPECT_EQ(Compared(out, new_), 0);
 }
 
-// --- applied where it does not belong
+// --- applied to the wrong model
 
 TEST_F(ConvertDelta, TwiceIsRefusedByTheRecord) {
   const std::string bundle = Bundle();
@@ -233,7 +233,7 @@ TEST_F(ConvertDelta, OfAnotherModelIsRefused) {
 TEST_F(ConvertDelta, ADamagedBaseIsFound) {
   const std::string bundle = Bundle();
   const std::string delta = Make("x.delta", "--from hf", old_, new_);
-  // A norm of rank 3: a copy, which no digest of the base sees.
+  // A norm of rank 3: a copy, which no digest of the base covers.
   const Result<ops::Artifact> opened = ops::OpenArtifact(bundle, &ops::kRollout, {});
   ASSERT_TRUE(opened.ok());
   for (const StoredTensor& tensor : opened->files[3].tensors) {
@@ -245,7 +245,7 @@ TEST_F(ConvertDelta, ADamagedBaseIsFound) {
   ExpectFails("--from delta --to rollout --into", delta, bundle, 3, "differ");
 }
 
-// --- the command again
+// --- the command repeated
 
 TEST_F(ConvertDelta, ResumeComparesADeltaThatIsThere) {
   const std::string path = Make("x.delta", "--from hf", old_, new_);
@@ -258,7 +258,7 @@ TEST_F(ConvertDelta, ResumeComparesADeltaThatIsThere) {
   ExpectFails("--from hf --to delta --base " + old_, new_, path, 2, "the output exists");
   EXPECT_TRUE(ReadFile(path) == bytes);
   EXPECT_FALSE(fs::exists(path + ".partial"));
-  // Where there is none it is made, and where it differs --force makes another.
+  // A missing output is made, and a different one is replaced with --force.
   std::string damaged = bytes;
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   std::ofstream(path) << damaged;
@@ -341,8 +341,8 @@ TEST_F(ConvertDelta, OptionsThatMakeNoSenseAreRefused) {
   ExpectFails("--from delta --to hf", delta, out, 2, "its base is not named");
   ExpectFails("--from delta --to hf --fused-qkv --base " + old_, delta, out, 2,
               "--fused-qkv does not apply to a conversion from delta to hf");
-  ExpectFails("--from hf --to hf --base " + old_, new_, out, 2, "--base goes with");
-  ExpectFails("--from hf --to hf --coding ulp", new_, out, 2, "--coding goes with --to delta");
+  ExpectFails("--from hf --to hf --base " + old_, new_, out, 2, "--base applies to");
+  ExpectFails("--from hf --to hf --coding ulp", new_, out, 2, "--coding applies to --to delta");
   ExpectFails("--from hf --to delta --dtype f32 --base " + old_, new_, out, 2,
               "a delta has the dtypes of its base");
   ExpectFails("--from hf --to delta --into --base " + old_, new_, out, 2, "--into");

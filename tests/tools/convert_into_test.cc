@@ -1,4 +1,4 @@
-// --into: new weights for a bundle that is in use.
+// --into: new weights for a bundle in use.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST_P(ConvertInto, NamesTheTagOfAnNxdSet) {
   EXPECT_EQ(Workshop::Verify(bundle_, "--against " + tuned_).exit_code, 0);
 }
 
-// A bundle is its own source too: the slot that is read is not the one that is written.
+// A bundle can be its own source: the slot that is read is not the one that is written.
 TEST_P(ConvertInto, TakesItselfAsInput) {
   ExpectConverts("--from rollout --to rollout --into --verify", bundle_, bundle_);
   EXPECT_EQ(Workshop::Verify(bundle_, "--against " + base_).exit_code, 0);
@@ -165,7 +165,7 @@ TEST_P(ConvertInto, AHalfWrittenVersionIsNotRead) {
   EXPECT_EQ(Workshop::Verify(bundle_, "--against " + tuned_).exit_code, 0);
 }
 
-// The copies that people make of a bundle.
+// The ways in which users copy a bundle.
 TEST_P(ConvertInto, CopiesOfABundleAreBundles) {
   ExpectConverts("--from hf --to rollout --into", tuned_, bundle_);
   ExpectConverts("--from hf --to rollout --into", base_, bundle_);
@@ -190,7 +190,8 @@ TEST_P(ConvertInto, CopiesOfABundleAreBundles) {
 INSTANTIATE_TEST_SUITE_P(All, ConvertInto, ::testing::Values("optimum", "nxdi"),
                          [](const auto& row) { return std::string(row.param); });
 
-// Readers that follow the protocol see one version in all files, whatever is switched meanwhile.
+// Readers that follow the protocol see one version in all files, whatever switches happen
+// meanwhile.
 TEST(ConvertIntoInUse, ReadersSeeOneWholeVersion) {
   const Workshop workshop;
   const std::string a = workshop.MakeModel("a", testing_util::TinyQwen3(), "--seed 1");

@@ -1,4 +1,4 @@
-// The JSON of nxd-convert, ckpt-verify and nxdkit-make-model: keys and types as the man pages say,
+// The JSON of nxd-convert, ckpt-verify and nxdkit-make-model: keys and types as in the man pages,
 // for success and failure; and the examples of those pages, run one after the other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST_F(ConvertJson, OfAConversion) {
     EXPECT_EQ(document["from"], "hf");
     EXPECT_EQ(document["to"], "rollout");
     EXPECT_EQ(document["model_type"], "llama");
-    // 2 * 64 * 32 of embedding and head, 4 layers of q, o (32 * 32), k, v (8 * 32), 3 * 48 * 32 and
+    // 2 * 64 * 32 in embedding and head, 4 layers of q, o (32 * 32), k, v (8 * 32), 3 * 48 * 32 and
     // two norms, and the last norm.
     EXPECT_EQ(document["parameters"], 2 * 2048 + 4 * (2048 + 512 + 4608 + 64) + 32);
     EXPECT_EQ(document["source_bytes"], fs::file_size(model_ + "/model.safetensors"));
@@ -127,7 +127,7 @@ TEST_F(ConvertJson, OfAnExplanation) {
   ExpectDocumented(json, "nxd-convert");
 }
 
-// --- what --explain says
+// --- the output of --explain
 
 TEST_F(ConvertJson, ExplainGivesFileAndBytesOfEveryPart) {
   ExpectConverts("--from hf --to nxd --tp 2", model_, out_);
@@ -146,7 +146,7 @@ TEST_F(ConvertJson, ExplainGivesFileAndBytesOfEveryPart) {
     const std::string shard =
         out_ + "/model/dp_rank_00_tp_rank_0" + std::to_string(head) + "_pp_rank_00.pt";
     const std::string bytes = ReadFile(shard);
-    // The rows themselves tell where they lie: the model file has them too.
+    // The rows themselves show where they are stored: the model file has them too.
     const Json origin = JsonOf(
         Workshop::Convert("--from hf --to hf --json --explain " + name, model_, workshop_ / "x"));
     const std::string text = origin["explanation"];
@@ -305,7 +305,7 @@ TEST(ManExamples, DoWhatTheySay) {
   RunExamples(workshop, "nxd-convert");
   ExpectSameTree(workshop / "model", workshop / "back");
   EXPECT_TRUE(ReadFile(workshop / "fresh/model.pt") == testing_util::CompiledBlob());
-  // A set as others write it: without our record of the layout.
+  // A set from another writer: without our record of the layout.
   fs::copy(workshop / "shards/step_0", workshop / "bare", fs::copy_options::recursive);
   fs::remove(workshop / "bare/nxdkit.json");
   RunExamples(workshop, "ckpt-verify");

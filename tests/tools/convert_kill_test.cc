@@ -38,7 +38,7 @@ struct KilledModels {
   std::string first;
   std::string second;
 };
-// 45 MB: writing takes so long that a signal finds it.
+// 45 MB: writing takes so long that a signal arrives during it.
 const KilledModels& TheModels() {
   static const auto models = std::make_unique<KilledModels>(512, 32768);
   return *models;
@@ -83,7 +83,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
     return words;
   }
 
-  // The output as it is before a run.
+  // The output as it was before a run.
   void Restore() const {
     fs::remove_all(out_);
     fs::remove_all(out_ + ".partial");
@@ -103,7 +103,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
   }
 
   void ExpectNextRunSucceeds(bool resume) const {
-    const bool there = fs::exists(out_) && !over_an_old_one_;  // it was finished before the kill
+    const bool there = fs::exists(out_) && !over_an_old_one_;  // finished before the kill
     if (there) return;
     const ProcessResult result = RunProcess(Command(resume));
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -120,7 +120,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
       SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
       moments.Note(RunAndSignal(Command(false), SIGKILL, delay) == 128 + SIGKILL);
       ExpectAbsentOldOrNew();
-      // A second kill on the way of resuming, now and then.
+      // A second kill while resuming, now and then.
       if (random() % 3 == 0) {
         RunAndSignal(Command(true), SIGKILL, delay / 2);
         ExpectAbsentOldOrNew();
@@ -129,7 +129,7 @@ class Kill : public ::testing::TestWithParam<std::tuple<Target, bool>> {
       if (HasFailure()) return;
     }
     EXPECT_GT(moments.killed(), 0) << "no kill came in time";
-    // What a kill left in the place of the old output goes with the next run.
+    // The next run removes the leftovers of a kill at the place of the old output.
     if (over_an_old_one_) ExpectNextRunSucceeds(false);
     EXPECT_FALSE(fs::exists(out_ + ".old.partial"));
   }
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(All, SlowKill,
 
 // --- Ctrl-C
 
-// How many tasks are through, as the journal tells; 0 where there is none.
+// The number of finished tasks, read from the journal; 0 without one.
 int64_t DoneTasks(const std::string& staging) {
   std::ifstream journal(staging + "/" + std::string(WriteSink::kJournalName));
   int64_t done = 0;
@@ -196,7 +196,7 @@ TEST_P(Interrupt, EndsWithTheSignalsCodeAndResumes) {
   for (const std::string& word : Split(options)) words.push_back(word);
   words.push_back(TheModels().second);
   words.push_back(out);
-  // Once more where this process slept until all was written.
+  // Repeated if this process slept until everything was written.
   int code = 0;
   for (int i = 0; i < 20 && (code != 128 + GetParam() || !is_at_work()); ++i) {
     fs::remove_all(out);
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM),
                            return std::string(row.param == SIGINT ? "Sigint" : "Sigterm");
                          });
 
-// What an interrupted run with other options left does not get into the output.
+// The leftovers of an interrupted run with other options do not get into the output.
 TEST(Resume, OtherOptionsStartAfresh) {
   const Workshop workshop;
   const std::string model = workshop.MakeModel("model", testing_util::TinyLlama());
@@ -237,7 +237,8 @@ TEST(Resume, OtherOptionsStartAfresh) {
 
 // --- no space
 
-// Runs nxd-convert with its output on a file system of 8 MB; prints its exit code and what is left.
+// Runs nxd-convert with its output on a file system of 8 MB; prints its exit code and the remaining
+// files.
 ProcessResult OnASmallDisk(const std::string& folder, const std::string& options) {
   const std::string script = "mount -t tmpfs -o size=8m tmpfs " + folder + " || exit 77\n" +
                              Workshop::Tool("nxd-convert") + " " + options + " " +
@@ -259,7 +260,7 @@ TEST(FullDisk, EndsWithAHintAndLeavesNothing) {
   }
 }
 
-// A limit on the size of files (ulimit -f) ends a process unless it says otherwise.
+// A limit on the size of files (ulimit -f) ends a process that does not handle it.
 TEST(FullDisk, AFileSizeLimitIsAnErrorToo) {
   const Workshop workshop;
   const std::string out = workshop / "out";

@@ -1,4 +1,4 @@
-// nxd-convert --merge-lora, and adapters alone, through the command.
+// nxd-convert --merge-lora, and adapters alone, with the command.
 #include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 

@@ -1,5 +1,6 @@
-// Every direction between the formats, for every kind of model and layout: there and back gives the
-// original files byte for byte, the same at any number of threads, and good by ckpt-verify.
+// Every direction between the formats, for every kind of model and layout: converting back gives
+// the original files byte for byte, the same at any number of threads, and ckpt-verify accepts
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,8 +17,8 @@ namespace {
 struct Route {
   std::string name;
   std::string format;
-  std::string options;  // of the way there
-  std::string back;     // of the way back
+  std::string options;  // of the conversion there
+  std::string back;     // of the conversion back
 };
 
 // For models of 8 query and 2 key heads, 4 layers.
@@ -51,7 +52,7 @@ const std::vector<Route>& Routes() {
   return routes;
 }
 
-// For models of 4 experts, beside the same heads: such models are not padded.
+// For models of 4 experts, with the same heads: such models are not padded.
 const std::vector<Route>& ExpertRoutes() {
   static const std::vector<Route> routes = {
       {"Separate", "nxd", "--tp 2 --qkv separate", ""},
@@ -149,7 +150,7 @@ TEST_P(Matrix, ThereAndBackIsByteIdentical) {
   const std::string back = workshop_ / "back";
   ExpectConverts("--from " + route.format + " --to hf " + Filled(route.back, model()), made, back);
   if (route.format == "torch") {
-    // A file carries no tokenizer; config.json came by --config, and its folder's files with it.
+    // A file has no tokenizer; config.json came by --config, with the other files of its folder.
     EXPECT_TRUE(ReadFile(back + "/model.safetensors") == ReadFile(model() + "/model.safetensors"));
   } else {
     ExpectSameTree(model(), back);
@@ -271,7 +272,7 @@ TEST(ConvertDtype, NarrowsAndWidens) {
   const std::string f32 = workshop.MakeModel("f32", testing_util::TinyLlama(), "--dtype f32");
   const std::string bf16 = workshop / "bf16";
   ExpectConverts("--from hf --to hf --dtype bf16", f32, bf16);
-  // Through shards the same bytes come out, whether rounded on the way there or back.
+  // The bytes are the same through shards, whether rounded on the way there or back.
   const std::string set = workshop / "set";
   const std::string set16 = workshop / "set16";
   ExpectConverts("--from hf --to nxd --tp 2", f32, set);
@@ -282,14 +283,14 @@ TEST(ConvertDtype, NarrowsAndWidens) {
   ExpectConverts("--from nxd --to hf", set16, b);
   EXPECT_TRUE(ReadFile(a + "/model.safetensors") == ReadFile(bf16 + "/model.safetensors"));
   EXPECT_TRUE(ReadFile(b + "/model.safetensors") == ReadFile(bf16 + "/model.safetensors"));
-  // bf16 fits f32: nothing is lost on the way out and back.
+  // bf16 fits into f32: nothing is lost in either direction.
   const std::string wide = workshop / "wide";
   const std::string again = workshop / "again";
   ExpectConverts("--from hf --to nxd --tp 4 --hw trn1 --dtype f32", bf16, wide);
   ExpectConverts("--from nxd --to hf --dtype bf16", wide, again);
   EXPECT_TRUE(ReadFile(again + "/model.safetensors") == ReadFile(bf16 + "/model.safetensors"));
-  // A rounded artifact equals the wide one by the rounded one's dtype. The other way round that is
-  // said: the wide one holds more than what it is compared with.
+  // A rounded artifact equals the wide one in the rounded one's dtype. The other direction is
+  // reported: the wide one holds more than the one it is compared with.
   EXPECT_EQ(Workshop::Verify(set16, "--against " + f32).exit_code, 0);
   const ProcessResult back = Workshop::Verify(f32, "--against " + set16);
   EXPECT_EQ(back.exit_code, 0);

@@ -1,4 +1,4 @@
-// What nxd-convert does with its output: refuses, replaces, and never destroys what it reads.
+// nxd-convert and its output: refused, replaced, and never at the cost of the input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -103,7 +103,7 @@ TEST_F(ConvertOutput, RefusesAFolderAroundTheInput) {
   ExpectUnharmed(inner, before);
 }
 
-// The staging place is emptied before it is used.
+// The staging folder is emptied before it is used.
 TEST_F(ConvertOutput, RefusesAnInputInTheStagingPlace) {
   const std::string staged = workshop_ / "out.partial";
   fs::rename(other_, staged);
@@ -139,7 +139,7 @@ TEST_F(ConvertOutput, RefusesToReplaceAPartOfTheInput) {
   }
 }
 
-// A new tag beside the one that is read, and a new folder inside the model: both are fine.
+// A new tag next to the one that is read, and a new folder inside the model: both are allowed.
 TEST_F(ConvertOutput, WritesNewNamesInsideTheInput) {
   const std::string root = workshop_ / "root";
   ExpectConverts(kToNxd, model_, root + "/step_1");
@@ -150,7 +150,8 @@ TEST_F(ConvertOutput, WritesNewNamesInsideTheInput) {
   ExpectConverts(kToNxd, model_, model_ + "/nxd");
   for (const auto& [name, bytes] : before)
     EXPECT_TRUE(ReadFile(model_ + "/" + name) == bytes) << name;
-  // The folder is still the model, not a root of its shards: else this would compare with itself.
+  // The folder is still the model, not a root of its shards: otherwise this would compare it with
+  // itself.
   const Json json = JsonOf(Workshop::Verify(model_, "--json"));
   EXPECT_EQ(json["kind"], "hf");
 }
@@ -184,14 +185,14 @@ TEST_F(ConvertOutput, RefusesOptionsThatSayNothing) {
     ExpectRefused(row.options, model_, out_, 2, row.part);
 }
 
-// Which layouts are refused: tests/formats/kinds/output_test.cc.
+// Refused layouts: tests/formats/kinds/output_test.cc.
 TEST_F(ConvertOutput, ExitsByTheKindOfRefusal) {
   ExpectRefused("--from hf --to nxd", model_, out_, 2, "--to nxd needs --tp");
   ExpectRefused("--from hf --to nxd --tp 3", model_, out_, 4, "cannot be split");
   ExpectRefused("--from hf --to rollout --tp 99999", model_, out_, 6, "for 99999 ranks");
 }
 
-// A format that is not named is recognised; one that is named is taken.
+// An unnamed format is recognised; a named one is used.
 TEST_F(ConvertOutput, RecognisesTheInputWithoutFrom) {
   const std::string named = workshop_ / "named";
   const std::string set = workshop_ / "set";
@@ -226,7 +227,7 @@ TEST_F(ConvertOutput, RefusesACapItCannotMeet) {
   ExpectRefused(std::string(kToNxd) + " --max-memory 8MiB", model_, out_, 6, "the cap is 8388608");
 }
 
-// A model of 300 MB in 96 MB of memory, in both directions and with the checks.
+// A model of 300 MB in 96 MB of memory, in both directions and with checks.
 TEST(ConvertMemory, StaysUnderTheCap) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's own memory is more than the cap";

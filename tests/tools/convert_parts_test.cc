@@ -1,5 +1,5 @@
-// One conversion split over processes: whoever runs which part when, and how often, the output is
-// the one that a single process makes.
+// One conversion split over processes: whichever process makes which part when, and how often, the
+// output equals that of a single process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -133,7 +133,7 @@ TEST_F(ConvertParts, APartMayBeRunAgain) {
   ExpectWholeOutput();
 }
 
-// Two that were started as part 0 would both end well, and wait for part 1 for ever.
+// Two processes started as part 0 would both succeed, and wait for part 1 forever.
 TEST_F(ConvertParts, OneLivingProcessForEachNumber) {
   ASSERT_EQ(Part("1/2").exit_code, 0);
   const auto owner = [&](const std::string& text) { workshop_.Write("out.parts/owner-0", text); };
@@ -163,7 +163,7 @@ TEST_F(ConvertParts, OneLivingProcessForEachNumber) {
   ExpectWholeOutput();
 }
 
-// As a pod that is started again after it was killed: its number is free after a minute.
+// Like a pod restarted after a kill: its number is free after a minute.
 TEST_F(ConvertParts, ASilentProcessOfAnotherMachineIsDead) {
   ASSERT_EQ(Part("1/2").exit_code, 0);
   const std::string owner = workshop_.Write("out.parts/owner-0", "elsewhere boot/1 17 4711\n");
@@ -174,8 +174,8 @@ TEST_F(ConvertParts, ASilentProcessOfAnotherMachineIsDead) {
   ExpectWholeOutput();
 }
 
-// Whether a process comes to wait for the one that has its part: each time it looks, it touches the
-// folder of its attempt, which has other times only from its making.
+// Whether a process is waiting for the one that has its part: each time it checks, it touches the
+// folder of its attempt, which otherwise has only the times of its creation.
 bool ComesToWait(const std::string& parts) {
   std::set<fs::file_time_type> times;
   return testing_util::Eventually([&] {
@@ -187,7 +187,7 @@ bool ComesToWait(const std::string& parts) {
   });
 }
 
-// While it looks whether another one lives, that one is through, and the folder goes with it.
+// While it checks whether another one is alive, that one finishes and removes the folder.
 TEST_F(ConvertParts, WhoWaitsForAnotherSeesThatItIsThrough) {
   const std::string parts = out_ + ".parts";
   ASSERT_EQ(Part("1/2").exit_code, 0);
@@ -195,7 +195,7 @@ TEST_F(ConvertParts, WhoWaitsForAnotherSeesThatItIsThrough) {
   ProcessResult second;
   std::thread waiting([&] { second = Part("0/2"); });
   const bool waits = ComesToWait(parts);
-  // As the other process has it: a whole output, and no folder.
+  // The result of the other process: a whole output, and no folder.
   ExpectConverts(kPartsToNxd, model_, workshop_ / "other");
   fs::rename(workshop_ / "other", out_);
   fs::rename(parts, workshop_ / "gone");
@@ -224,7 +224,7 @@ TEST_F(ConvertParts, WhoWaitsInAFolderThatIsRemovedEnds) {
   EXPECT_FALSE(fs::exists(parts)) << "nothing of it is made anew";
 }
 
-// Of two that are started as one part, and whose other has finished it meanwhile.
+// Two processes started as one part; the other has finished it meanwhile.
 TEST_F(ConvertParts, WhoWaitedDoesNotMakeAPartThatIsDone) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   const fs::path made = out_ + ".parts/files/model";
@@ -235,8 +235,8 @@ TEST_F(ConvertParts, WhoWaitedDoesNotMakeAPartThatIsDone) {
   for (const auto& [file, time] : times) EXPECT_EQ(fs::last_write_time(file), time) << file;
 }
 
-// Two pods that were told one number, one after the other: both would end well, and nobody would
-// make part 1.
+// Two pods with the same number, one after the other: both would succeed, and nobody would make
+// part 1.
 TEST_F(ConvertParts, OnePartOfTwoMachinesIsNoSuccess) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   const std::string mark = ReadFile(out_ + ".parts/done-0");
@@ -253,7 +253,7 @@ TEST_F(ConvertParts, OnePartOfTwoMachinesIsNoSuccess) {
                           ": where two have one number nobody makes part 1"));
     EXPECT_THAT(second.out, HasSubstr("give every process its own --part I/N"));
   }
-  // A launcher's process may be started again elsewhere; marks of earlier versions name nobody.
+  // A launcher's process may be restarted elsewhere; marks of earlier versions name no process.
   EXPECT_EQ(Part("auto", kPartsToNxd, {"PMI_RANK=0", "PMI_SIZE=2"}).exit_code, 0);
   workshop_.Write("out.parts/done-0", plan);
   EXPECT_EQ(Part("0/2").exit_code, 0);
@@ -263,7 +263,7 @@ TEST_F(ConvertParts, OnePartOfTwoMachinesIsNoSuccess) {
   ExpectWholeOutput();
 }
 
-// Taken for one that is not there, it would end each part well, and leave no output.
+// If it were taken for a missing one, each part would succeed, and leave no output.
 TEST_F(ConvertParts, AMarkThatCannotBeReadIsAnError) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   const std::string mark = out_ + ".parts/done-0";
@@ -290,7 +290,7 @@ TEST_F(ConvertParts, AMarkOfSomethingElseIsSaid) {
   ExpectWholeOutput();
 }
 
-// Of one number, at once, again and again: the last one that is through leaves nothing but the
+// Processes with the same number, at once, repeatedly: the last one to finish leaves only the
 // output.
 TEST_F(ConvertParts, ADoubleStartLeavesNoFolder) {
   for (int round = 0; round < 20; ++round) {
@@ -341,7 +341,7 @@ TEST_F(ConvertParts, OfAPublishedOutputAnyPartMayBeRunAgain) {
   ExpectWholeOutput();
 }
 
-// A kill between the output's rename and the removal of what it was made of.
+// A kill between the rename of the output and the removal of its parts.
 TEST_F(ConvertParts, ARepeatClearsWhatAKillLeft) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   fs::copy(out_ + ".parts", workshop_ / "left", fs::copy_options::recursive);
@@ -359,7 +359,7 @@ void ChangeByte(const std::string& path, int64_t offset) {
   file.put(static_cast<char>(byte ^ 1));
 }
 
-// Each part answers for its own files' bytes, and for the names and sizes of all.
+// Each part checks the bytes of its own files, and the names and sizes of all.
 TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   ASSERT_EQ(Part("1/2").exit_code, 0);
@@ -397,7 +397,7 @@ TEST_F(ConvertParts, AnOutputThatIsNotTheSameIsInTheWay) {
   ExpectWholeOutput();
 }
 
-// The same names, shapes, sizes and options, and even the old times: other weights.
+// The same names, shapes, sizes and options, and even the old times, but other weights.
 TEST_F(ConvertParts, AnotherModelInTheSamePlaceIsNoRepeat) {
   ASSERT_EQ(Part("0/2").exit_code, 0);
   ASSERT_EQ(Part("1/2").exit_code, 0);
@@ -504,7 +504,7 @@ TEST_F(ConvertParts, LaunchersSayWhichPart) {
        5,
        6,
        ""},
-      // sbatch --array without srun: slurmd sets the one, only srun the other.
+      // sbatch --array without srun: slurmd sets the one variable, only srun the other.
       {{"SLURM_ARRAY_TASK_ID=2", "SLURM_ARRAY_TASK_MIN=0", "SLURM_ARRAY_TASK_MAX=2",
         "SLURM_ARRAY_TASK_COUNT=3", "SLURM_PROCID=0", "SLURM_NTASKS=1"},
        2,

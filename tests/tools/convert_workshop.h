@@ -1,4 +1,4 @@
-// PRIVATE to tests. What the tests of nxd-convert and ckpt-verify stand on: small models, the two
+// PRIVATE to tests. The base of the tests of nxd-convert and ckpt-verify: small models, the two
 // commands, folders as data.
 #pragma once
 
@@ -42,7 +42,7 @@ inline Tree ReadTree(const std::string& path) {
   return tree;
 }
 
-// Equal trees, without printing megabytes when they are not.
+// Compares trees without printing megabytes when they differ.
 inline void ExpectSameTree(const std::string& a, const std::string& b) {
   const Tree x = ReadTree(a);
   const Tree y = ReadTree(b);
@@ -56,7 +56,7 @@ inline void ExpectSameTree(const std::string& a, const std::string& b) {
     }
 }
 
-// Whether `path` or what is built for it is there.
+// Whether `path` or its staging folder exists.
 inline bool Traces(const std::string& path) {
   return std::filesystem::exists(std::filesystem::symlink_status(path)) ||
          std::filesystem::exists(path + ".partial");
@@ -70,7 +70,7 @@ class Workshop {
     return folder_.Write(name, contents);
   }
 
-  // A Hugging Face folder; its path.
+  // Makes a Hugging Face folder; returns its path.
   std::string MakeModel(const std::string& name, const TinyModel& model,
                         const std::string& options = "") const {
     return MakeModelOf(name, model.Config(), options);
@@ -87,7 +87,7 @@ class Workshop {
 
   static std::string Tool(const std::string& name) { return std::string(NXDKIT_TOOLS "/") + name; }
 
-  // nxd-convert with "--from hf --to nxd --tp 2" and the two paths. Not synced: tests have no
+  // Runs nxd-convert with "--from hf --to nxd --tp 2" and the two paths. Not synced: tests have no
   // power cuts.
   static ProcessResult Convert(const std::string& options, const std::string& input,
                                const std::string& output) {
@@ -115,7 +115,7 @@ inline void ExpectConverts(const std::string& options, const std::string& input,
   EXPECT_FALSE(std::filesystem::exists(output + ".partial")) << options;
 }
 
-// Fails with this code, says `part` on stderr, and leaves nothing.
+// Expects a failure with this code and `part` on stderr, and nothing left behind.
 inline void ExpectRefused(const std::string& options, const std::string& input,
                           const std::string& output, int exit_code, const std::string& part) {
   const bool there = std::filesystem::exists(output);

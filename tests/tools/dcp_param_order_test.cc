@@ -1,4 +1,4 @@
-// --param-order names the order of numbers, and a distributed checkpoint has none.
+// --param-order names the order of numbered parameters; a distributed checkpoint has no numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

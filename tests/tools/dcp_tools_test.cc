@@ -1,5 +1,5 @@
-// What all commands do with a torch distributed checkpoint, read and written, as a user meets it:
-// with weights, and with the state of an optimizer.
+// All commands on a torch distributed checkpoint, read and written, as a user meets them: with
+// weights, and with the state of an optimizer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ TEST_F(DcpTools, ItsWeightsGoIntoABundle) {
   EXPECT_EQ(Workshop::Verify(bundle, "--against " + model_).exit_code, 0);
 }
 
-// torch loads a folder whole: there are no weights of it to replace in place.
+// torch loads a folder whole: its weights cannot be replaced in place.
 TEST_F(DcpTools, IntoItIsRefused) {
   const Tree before = ReadTree(dcp_);
   const ProcessResult result = Workshop::Convert("--from hf --to dcp --into", model_, dcp_);
@@ -149,7 +149,7 @@ class DcpState : public ::testing::Test {
   static constexpr const char* kThere = "--from nxd --to dcp --style torchtitan --mesh dp=2,tp=2";
   static constexpr const char* kBack = "--from dcp --to nxd --tp 2 --dp 3 --hw trn1";
 
-  // Runs nxd-reshard, expects the code, and holds the JSON against the man page.
+  // Runs nxd-reshard, expects the code, and checks the JSON against the man page.
   Json Reshard(int exit_code, const std::string& options, const std::string& input,
                const std::string& output) const {
     const ProcessResult result =
@@ -246,7 +246,7 @@ TEST_F(DcpState, IsCutAnewByReshard) {
   EXPECT_EQ(json["output_files"], 3);
   EXPECT_EQ(json["optimizer"]["output_style"], "dcp");
   EXPECT_TRUE(json["optimizer"]["param_order"].is_null());
-  // Names are kept, and cut as before it is what it was.
+  // Names are kept, and cut as before it is the same as before.
   Reshard(0, "--to dcp --mesh dp=2,tp=2", shop_ / "recut", shop_ / "again");
   ExpectSameTree(dcp_, shop_ / "again");
   Reshard(0, "--tp 2 --dp 3 --hw trn1", shop_ / "recut", shop_ / "back");
@@ -270,7 +270,7 @@ TEST_F(DcpState, ReshardRefusesATagAsACheckpoint) {
               HasSubstr("nxd-convert --from nxd --to dcp"));
 }
 
-// Files called model_0.pt may be anybody's: --to dcp says whose they are.
+// Files called model_0.pt may belong to any program: --to dcp decides.
 TEST_F(DcpState, ReshardTakesAFolderThatNothingNames) {
   Reshard(0, "--to dcp --mesh dp=2", NXDKIT_TESTDATA "/dcp/forms/own", shop_ / "recut");
   EXPECT_TRUE(fs::exists(shop_ / "recut/__1_0.distcp"));

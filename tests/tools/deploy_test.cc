@@ -54,7 +54,7 @@ std::string CommandOf(const Value& root, const std::string& path) {
   return text;
 }
 
-// The fields that the batch/v1 Job of the Kubernetes API asks for in an Indexed Job.
+// The fields that the batch/v1 Job of the Kubernetes API requires in an Indexed Job.
 TEST(Deploy, TheIndexedJobIsOne) {
   const Value job = Yaml("indexed-job.yaml");
   EXPECT_EQ(Text(job, "apiVersion"), "batch/v1");
@@ -78,7 +78,7 @@ TEST(Deploy, TheVolcanoJobSaysOfHowManyItIs) {
               HasSubstr("nxd-convert --part auto"));
 }
 
-// With a module in the place of torchx that takes what it takes.
+// With a module in place of torchx that accepts the same arguments.
 TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
   const TempFolder folder;
   fs::create_directories(folder.path() + "/torchx");
@@ -116,7 +116,7 @@ TEST(Deploy, TheTorchxComponentMakesAReplicaForEachPart) {
             "neuron-export --tp 8 a b 1 {} ('NEURON_COMPILE_CACHE_URL', '/data/neuron-cache')\n");
 }
 
-// The packages of the image are those that the programs are linked with.
+// The packages of the image are those that the programs link with.
 TEST(Deploy, TheImageHasTheLibraries) {
   const std::string text = ReadFile(kFolder + "/Dockerfile");
   std::set<std::string> libraries;
@@ -139,7 +139,8 @@ TEST(Deploy, TheImageHasTheLibraries) {
   EXPECT_EQ(missing, std::set<std::string>());
 }
 
-// Fields by which Kubeflow's MPI operator and Volcano start one process on each machine, and again.
+// Fields that make Kubeflow's MPI operator and Volcano start, and restart, one process on each
+// machine.
 TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
   const Value mpi = Yaml("train-mpijob.yaml");
   EXPECT_EQ(Text(mpi, "apiVersion"), "kubeflow.org/v2beta1");
@@ -166,7 +167,7 @@ TEST(Deploy, TheTrainingJobsStartOneProcessOnEachMachine) {
   EXPECT_THAT(ReadFile(kFolder + "/Dockerfile.mpi"), HasSubstr("COPY train-mpirun.sh "));
 }
 
-// The value of a variable of a Job's only container.
+// The value of a variable in a Job's only container.
 std::string VariableOf(const Value& job, const std::string& name) {
   const Value* list = At(job, "spec.template.spec.containers.0.env");
   if (list)
@@ -175,7 +176,7 @@ std::string VariableOf(const Value& job, const std::string& name) {
   return "";
 }
 
-// Results of the first jobs lie where the training jobs look: one claim, one cache.
+// The first jobs put their results where the training jobs look: one claim, one cache.
 TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
   const Value mpi = Yaml("train-mpijob.yaml");
   const std::string pod = "spec.mpiReplicaSpecs.Worker.template.spec.";
@@ -191,7 +192,7 @@ TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
     EXPECT_EQ(Text(job, "spec.template.spec." + mount), Text(mpi, pod + mount));
     EXPECT_EQ(VariableOf(job, "NEURON_COMPILE_CACHE_URL"), "/data/neuron-cache");
     EXPECT_EQ(VariableOf(job, "NEURON_PLATFORM_TARGET_OVERRIDE"), "") << "the options say it";
-    // The page waits for each by its name.
+    // The page waits for each job by name.
     EXPECT_THAT(ReadFile(kFolder + "/PRECOMPILE.md"),
                 HasSubstr("kubectl apply -f " + std::string(name) +
                           " &&\n    kubectl wait --for=condition=complete --timeout="));
@@ -208,7 +209,8 @@ TEST(Deploy, TheJobsBeforeTheTrainingShareItsVolume) {
             Text(compile, "spec.template.spec.containers.0.volumeMounts.1.mountPath"));
 }
 
-// A finished Job of the name is "unchanged" to apply, and complete to wait: each is deleted first.
+// A finished Job of the same name is "unchanged" for apply, and complete for wait: each is deleted
+// first.
 TEST(Deploy, ThePageAppliesNoJobOfTheLastRun) {
   std::istringstream words(ReadFile(kFolder + "/PRECOMPILE.md"));
   std::vector<std::string> last(8);
@@ -224,7 +226,7 @@ TEST(Deploy, ThePageAppliesNoJobOfTheLastRun) {
   EXPECT_EQ(applied, 5u);
 }
 
-// neuron-cache's verdicts end the Job; a pod that is lost or killed is started again.
+// neuron-cache's verdicts end the Job; a lost or killed pod is restarted.
 TEST(Deploy, TheCompileJobRepeatsNoFailure) {
   const Value job = Yaml("compile-job.yaml");
   EXPECT_EQ(Text(job, "spec.template.spec.restartPolicy"), "Never");
@@ -237,7 +239,7 @@ TEST(Deploy, TheCompileJobRepeatsNoFailure) {
   EXPECT_EQ(At(job, "spec.podFailurePolicy.rules.1"), nullptr);
 }
 
-// Nothing is compiled where collecting has failed.
+// Nothing is compiled after a failed collection.
 TEST(Deploy, ThePagesOfTorchxStartNothingBehindAFailure) {
   for (const char* name : {"PRECOMPILE.md", "torchx_component.py"}) {
     const std::string text = ReadFile(kFolder + "/" + name);
@@ -270,8 +272,7 @@ TEST(Deploy, TheExamplesPrecompileAsThePageDoes) {
   EXPECT_EQ(lines, 2u);
 }
 
-// A job that is wrong is not started again for ever: the first of Volcano's policies that fits
-// counts.
+// A faulty job is not restarted forever: the first matching policy of Volcano applies.
 TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   const Value volcano = Yaml("train-volcano.yaml");
   const Value* policies = At(volcano, "spec.tasks.0.policies");
@@ -284,8 +285,8 @@ TEST(Deploy, VolcanoEndsAJobThatWouldFailAgain) {
   EXPECT_EQ(aborted, (std::set<std::string>{"1", "2", "3", "4", "5"}));
 }
 
-// A folder of commands that stand in for those of a launcher and for the trainer. Real launchers
-// are tried in tests/cluster.
+// A folder of stand-ins for the commands of a launcher and for the trainer. Real launchers are
+// tested in tests/cluster.
 class StandIns : public ::testing::Test {
  protected:
   StandIns() {
@@ -315,8 +316,8 @@ class StandIns : public ::testing::Test {
   std::vector<std::string> Batch(const std::string& environment) {
     return Script("train.sbatch " + Out("run") + " --config run.yaml", environment);
   }
-  // The exit code of the batch script after the signal, which Slurm also sends the trainer when it
-  // is the end.
+  // The exit code of the batch script after the signal, which Slurm also sends to the trainer at
+  // the end.
   int RunBatch(int signal, const std::string& environment = "") {
     const pid_t child = StartProcess(Batch(environment));
     EXPECT_TRUE(WaitFor(Out("process")));
@@ -361,7 +362,7 @@ TEST_F(TrainBatch, IsRequeuedWhenSomethingWasLost) {
     EXPECT_EQ(result.exit_code, row.exit_code) << row.ends << result.err;
     EXPECT_EQ(Said("scontrol"), row.requeued ? "requeue 17\n" : "") << row.ends;
   }
-  // The marker of the run says that it is done, whatever srun says; not that of an earlier one.
+  // The run's marker shows that it is done, whatever srun reports; an earlier run's does not count.
   folder_.Write("out/run/DONE", "{}");
   EXPECT_EQ(RunProcess(Batch("ENDS=0")).exit_code, 75);
   fs::remove(Out("scontrol"));

@@ -28,7 +28,7 @@ class DiffTool : public ::testing::Test {
     words.push_back(b);
     return RunProcess(words);
   }
-  // Runs, expects the code, and holds the JSON against the man page.
+  // Runs, expects the code, and checks the JSON against the man page.
   static Json DiffJson(int exit_code, const std::string& options, const std::string& a,
                        const std::string& b) {
     const ProcessResult result = Diff(options + " --json", a, b);
@@ -38,7 +38,7 @@ class DiffTool : public ::testing::Test {
     EXPECT_THAT(UndocumentedPaths(json, documented), IsEmpty()) << options;
     return json;
   }
-  // Changes the lowest bit of the last element of the file: a one-file model's last tensor.
+  // Changes the lowest bit of the last element of the file, in a one-file model's last tensor.
   static void NudgeLast(const std::string& model) {
     std::fstream file(model + "/model.safetensors",
                       std::ios::in | std::ios::out | std::ios::binary);

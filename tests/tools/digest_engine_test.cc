@@ -32,14 +32,14 @@ TEST_F(DigestEngine, PrintsALineForEachParameterOfEachRank) {
   const Json json = Json::parse(result.out);
   EXPECT_THAT(Schemas(NXDKIT_SOURCE_DIR "/tools/schemas").Faults("ckpt-digest.json", json),
               ::testing::IsEmpty());
-  // Of each rank: embedding, norm and head; of a layer 2 norms, qkv, o, gate_up and down.
+  // For each rank: embedding, norm and head; for a layer 2 norms, qkv, o, gate_up and down.
   EXPECT_EQ(json["checksums"].size(), 2u * (3 + 4 * 6));
   EXPECT_EQ(json["tp"], 2);
   for (const auto& [key, digest] : json["checksums"].items())
     EXPECT_THAT(text.out, HasSubstr(digest.get<std::string>() + "  " + key + "\n"));
 }
 
-// --tp is the engine's: that of a set is found.
+// --tp is the engine's; that of a set is detected.
 TEST_F(DigestEngine, IsTheSameFromEveryLayout) {
   const ProcessResult first = Digest("--as vllm --tp 4", model_);
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -52,7 +52,7 @@ TEST_F(DigestEngine, IsTheSameFromEveryLayout) {
   }
 }
 
-// What a delta makes of its base, before anything is written.
+// A delta on its base, before anything is written.
 TEST_F(DigestEngine, IsThatOfADeltasResult) {
   const std::string next = workshop_.MakeModel("next", testing_util::TinyLlama(), "--seed 7");
   const std::string delta = workshop_ / "delta";

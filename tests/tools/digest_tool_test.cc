@@ -35,7 +35,7 @@ class DigestTool : public ::testing::Test {
     words.push_back(path);
     return RunProcess(words);
   }
-  // Runs, expects the code, and holds the JSON against the man page.
+  // Runs, expects the code, and checks the JSON against the man page.
   static Json DigestJson(int exit_code, const std::string& options, const std::string& path) {
     const ProcessResult result = Digest(options + " --json", path);
     EXPECT_EQ(result.exit_code, exit_code) << options << result.out << result.err;
@@ -89,7 +89,7 @@ TEST_F(DigestTool, PrintsOneLineForEveryLayout) {
   }
 }
 
-// A set can say what it was made from, and the digest of its source is its own.
+// A set can record its source's digest, and has a digest of its own.
 TEST_F(DigestTool, IsRecordedByAConversionThatIsAskedTo) {
   const std::string digest = Digest("", model_).out.substr(0, 71);
   const std::string set = workshop_ / "recorded";
@@ -104,7 +104,7 @@ TEST_F(DigestTool, IsRecordedByAConversionThatIsAskedTo) {
   const ProcessResult shown = RunProcess({Workshop::Tool("ckpt-inspect"), set});
   EXPECT_THAT(shown.out, HasSubstr("made from"));
   EXPECT_THAT(shown.out, HasSubstr(digest));
-  // Two parts record it alike: their plans must be equal.
+  // Two parts record it in the same way: their plans must be equal.
   for (const char* part : {"--part 0/2", "--part 1/2"})
     ExpectConverts(std::string("--from hf --to nxd --tp 2 --digest ") + part, model_,
                    workshop_ / "parts");
@@ -155,8 +155,7 @@ TEST_F(DigestTool, WritesAndChecksAManifest) {
   EXPECT_TRUE(json["findings"].empty());
 }
 
-// A manifest in the artifact's own folder is no file of the artifact, then and later.
-// One file of an xser set: its tensors lie in the folder beside it.
+// One file of an xser set: its tensors are in the folder next to it.
 TEST_F(DigestTool, TheManifestOfAnXserFileNamesItsTensors) {
   const std::string set = workshop_ / "xser";
   ExpectConverts("--from hf --to nxd --tp 2 --xser", model_, set);
@@ -235,7 +234,7 @@ TEST_F(DigestTool, ChecksAnotherLayoutWithoutItsFiles) {
   EXPECT_EQ(Digest("--check " + bare, workshop_ / "nxd").exit_code, 0);
 }
 
-// The weights of a refreshed bundle lie behind a link.
+// The weights of a refreshed bundle are behind a link.
 TEST_F(DigestTool, RecordsTheCurrentWeightsOfARefreshedBundle) {
   const std::string bundle = workshop_ / "bundle";
   const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen3(), "--seed 5");
@@ -259,7 +258,7 @@ TEST_F(DigestTool, SignsAndChecksTheSignature) {
   EXPECT_EQ(good.exit_code, 0) << good.err;
   EXPECT_THAT(good.out, StartsWith("ok: the manifest is signed by " + pub + "\n"));
 
-  // Not even looked at, so not even parsed.
+  // The manifest is not even parsed.
   workshop_.Write("m.json", "{");
   const ProcessResult bad = Digest(check, model_);
   EXPECT_EQ(bad.exit_code, 1) << bad.err;
@@ -302,8 +301,8 @@ TEST_F(DigestTool, ReplacesOnlyManifests) {
 TEST_F(DigestTool, SaysWhatIsWrongWithTheOptions) {
   ExpectFails(2, "give one of them", "--manifest a --check b", model_);
   ExpectFails(2, "--sign signs a manifest", "--sign key.pem", model_);
-  ExpectFails(2, "--verify-signature is about a manifest", "--verify-signature pub.pem", model_);
-  ExpectFails(2, "--no-files is about a manifest", "--no-files", model_);
+  ExpectFails(2, "--verify-signature applies to a manifest", "--verify-signature pub.pem", model_);
+  ExpectFails(2, "--no-files applies to a manifest", "--no-files", model_);
   ExpectFails(2, "--force replaces a manifest", "--force", model_);
   ExpectFails(3, "No such file", "--check " + manifest_, model_);
   const std::string bad = workshop_.Write("bad.json", "{\"format\": \"x\"}");

@@ -1,5 +1,5 @@
-// nxdkit-env: what it tells where everything is missing, of a machine that is made up, and of
-// captures; and --instance auto of the commands that plan memory.
+// nxdkit-env: its report where everything is missing, on an invented machine, and on captures; and
+// --instance auto of the commands that plan memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::string CaptureOf(const std::string& name) {
   return NXDKIT_TESTDATA "/neuron_ls/" + name + ".json";
 }
 
-// A machine of our own: a neuron-ls in PATH, and a folder in the place of "/".
+// A machine of our own: a neuron-ls in PATH, and a folder in place of "/".
 class FakeMachine {
  public:
   explicit FakeMachine(const Workshop& shop) : shop_(shop) {
@@ -57,7 +57,7 @@ class EnvTool : public ::testing::Test {
     command.insert(command.end(), words.begin(), words.end());
     return RunProcess(command, machine_.Environment(environment));
   }
-  // Its document, which is as the page and the schema say.
+  // Its document, which must match the page and the schema.
   Json Ask(Words words, const Words& environment = {}) const {
     words.emplace_back("--json");
     const ProcessResult result = Call(words, environment);
@@ -141,7 +141,7 @@ TEST_F(EnvTool, FactsThatAreNotToldAreNotMadeUp) {
   EXPECT_THAT(Call({"--neuron-ls", CaptureOf("odd_values")}).out,
               AllOf(HasSubstr("trn1.32xlarge (neuron-ls): 4 devices, 8 cores (the table of "
                               "instances), 16.00 GiB a core (the table of instances)"),
-                    HasSubstr("device 3 by a process whose pid is not told\n"),
+                    HasSubstr("device 3 by a process of an unknown pid\n"),
                     HasSubstr("16 devices in the table of instances, 4 seen (a container, or "
                               "failed devices)")));
 }
@@ -201,13 +201,13 @@ TEST_F(EnvTool, AModelNeedsAMachine) {
   const Json json = Ask({"--model", model});
   EXPECT_EQ(json["fits"], Json());
   EXPECT_THAT(json["warnings"].get<Words>(),
-              ElementsAre("--model: there are no Neuron devices here; --instance NAME asks about "
+              ElementsAre("--model: there are no Neuron devices here; --instance NAME selects "
                           "another machine"));
   for (const Words& alone :
        {Words{"--instance", "trn1.2xlarge"}, Words{"--bs", "1"}, Words{"--seq", "4096"}}) {
     const ProcessResult refused = Call(alone);
     EXPECT_EQ(refused.exit_code, 2) << alone[0];
-    EXPECT_THAT(refused.err, HasSubstr(alone[0] + " is about --model, which is missing"));
+    EXPECT_THAT(refused.err, HasSubstr(alone[0] + " applies to --model, which is missing"));
   }
   const Words wrong = {"--model", model, "--instance", "trn1.33xlarge"};
   EXPECT_EQ(Call(wrong).exit_code, 2);
@@ -265,8 +265,8 @@ TEST_F(EnvTool, SaysWhyTheCompilerSaysNoVersion) {
   };
   EXPECT_EQ(problem("echo 'No module named neuronxcc' >&2; exit 1"),
             path + ": it exited with 1; its standard error: No module named neuronxcc");
-  EXPECT_EQ(problem("echo hello"), path + ": it says no version: 'hello'");
-  EXPECT_EQ(problem("exit 0"), path + ": it says no version: ''");
+  EXPECT_EQ(problem("echo hello"), path + ": it reports no version: 'hello'");
+  EXPECT_EQ(problem("exit 0"), path + ": it reports no version: ''");
 }
 
 TEST_F(EnvTool, HidesWhatMayBeSecret) {
@@ -295,8 +295,8 @@ TEST_F(EnvTool, TellsTheFileSystemOfAPath) {
   const ProcessResult text = Call({shop_.path(), shop_ / "not/there"});
   EXPECT_THAT(text.out,
               AllOf(HasSubstr(shop_.path() + ": " + places[0]["type"].get<std::string>() + " of "),
-                    HasSubstr(shop_ / "not/there: not there; of its nearest folder " +
-                              shop_.path() + ": " + places[0]["type"].get<std::string>())));
+                    HasSubstr(shop_ / "not/there: missing; for its nearest folder " + shop_.path() +
+                              ": " + places[0]["type"].get<std::string>())));
   std::vector<std::string> whats;
   const Json unnamed = Ask({}, {"NEURON_COMPILE_CACHE_URL=" + (shop_ / "cache")})["places"];
   for (const Json& place : unnamed) whats.push_back(place["what"]);
@@ -358,7 +358,7 @@ TEST_F(InstanceAuto, ACaptureIsAnotherMachine) {
   EXPECT_EQ(Convert({"--instance", "no/such.json"}, 2).exit_code, 3);
 }
 
-// What was allowed before still is.
+// Still allowed, as before.
 TEST_F(InstanceAuto, UnaskedTheMachineHereIsAWarning) {
   machine_.NeuronLs("cat " + CaptureOf("trn1.2xlarge"));
   EXPECT_THAT(Convert({}, 4).out, Not(HasSubstr("this machine")))
@@ -408,7 +408,7 @@ TEST_F(GrpoInstance, WhereTheMachineIsAnotherIsSaidBeforeTheRun) {
   machine_.NeuronLs("cat " + CaptureOf("trn1.32xlarge"));
   EXPECT_THAT(Json::parse(DryRun(large).out)["warnings"].get<Words>(),
               Contains(HasSubstr("devices are held by other processes: pid 4711")));
-  // A run on this machine's processors has nothing to do with its devices.
+  // A run on this machine's processors does not use its devices.
   EXPECT_THAT(DryRun({}).out, Not(HasSubstr("held by")));
 }
 

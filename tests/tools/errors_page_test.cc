@@ -1,5 +1,5 @@
-// man/nxdkit-errors.7 against lib/base/error.h, what the commands print, and the messages in the
-// sources.
+// man/nxdkit-errors.7 compared with lib/base/error.h, the output of the commands, and the messages
+// in the sources.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(ErrorsPage, DescribesTheErrorObject) {
   EXPECT_TRUE(seen.contains("code") && seen.contains("message") && seen.contains("hint"));
 }
 
-// The code in the place of the builders of lib/base/errors.h.
+// Replaces the builders of lib/base/errors.h by their codes.
 std::string WithCodes(std::string source) {
   static const std::pair<std::regex, const char*> kBuilders[] = {
       {std::regex("\\bCorrupt\\("), "Errc::kCorrupt, "},
@@ -84,7 +84,7 @@ std::string WithCodes(std::string source) {
   return source;
 }
 
-// All sources, each with its adjacent literals joined.
+// All sources, each with adjacent literals joined.
 std::vector<std::string> Sources() {
   static const std::regex seam("\"\\s*\n\\s*\"");
   std::vector<std::string> sources;
@@ -107,8 +107,7 @@ std::string EnumeratorOf(const std::string& word) {
   return name;
 }
 
-// The code that stands nearest before the message; a message without one is wrapped elsewhere in
-// the file.
+// The nearest code before the message; a message without one is wrapped elsewhere in the file.
 bool MakesWithCode(const std::string& source, size_t at, const std::string& word) {
   constexpr size_t kNear = 400;
   const std::string code = "Errc::" + EnumeratorOf(word);

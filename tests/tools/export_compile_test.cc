@@ -88,7 +88,7 @@ TEST_F(ExportCompile, FillsInATemplate) {
   EXPECT_TRUE(ReadFile(out_ + "/model.pt") == testing_util::CompiledBlob());
 }
 
-// What the compiler made names its own versions. A wish for others is the user's mistake: the entry
+// The compiler's output names its own versions. Requesting others is the user's mistake: the entry
 // that took an hour stays, and is not remembered as a failure.
 TEST_F(ExportCompile, AWishForOtherVersionsCostsNoEntry) {
   workshop_.Compiler();
@@ -148,7 +148,7 @@ TEST_F(ExportCompile, TakesTheBlobFromTheCacheTheNextTime) {
   EXPECT_EQ(JsonOf(again)["blob_path"], workshop_.OnlyEntry());
   EXPECT_EQ(workshop_.Runs(), 1u);
   ExpectSameTree(out_, workshop_ / "again");
-  // Another batch size is another graph, and so are other flags.
+  // Another batch size gives another graph, and so do other flags.
   EXPECT_EQ(workshop_.Export("--tp 2 --bs 8 --seq 256", model_, workshop_ / "bs8").exit_code, 0);
   EXPECT_EQ(workshop_.Runs(), 2u);
   EXPECT_EQ(Export("", {"NEURON_CC_FLAGS=--auto-cast=none"}, "flags").exit_code, 0);
@@ -232,7 +232,7 @@ TEST_F(ExportCompile, ADamagedEntryIsPassedOverAndMadeAnew) {
   EXPECT_EQ(workshop_.Runs(), 2u);
 }
 
-// The graph is another one with another command, but not for optimum-cli, which is run anyway.
+// Another command gives another graph, except for optimum-cli, which is run anyway.
 TEST_F(ExportCompile, TheCommandIsAPartOfTheKey) {
   const std::string mine = workshop_.Compiler("mine");
   workshop_.Compiler();
@@ -267,7 +267,7 @@ TEST_F(ExportCompile, TheCommandIsAPartOfTheKey) {
   EXPECT_EQ(workshop_.CacheTool("verify").exit_code, 0);
 }
 
-// --- a published output, when its command is repeated
+// --- a published output when its command is repeated
 
 TEST_F(ExportCompile, ResumeFindsWhatWasPublishedWithoutCompilingAgain) {
   workshop_.Compiler();
@@ -328,7 +328,7 @@ TEST_F(ExportCompile, ResumeFindsAnOutputThatWentWithoutABlob) {
   EXPECT_EQ(workshop_.Runs(), 1u);
 }
 
-// It makes a bundle for 4 ranks, whatever it is asked for.
+// It makes a bundle for 4 ranks, whatever was requested.
 class ExportMisfit : public ExportCompile {
  protected:
   ExportMisfit() {
@@ -377,7 +377,7 @@ TEST_F(ExportMisfit, WeightsAloneAreGoodEnoughWhenTheUserSaysSo) {
   EXPECT_EQ(workshop_.Runs(), 1u);
 }
 
-// As an earlier version left it: finished, and no good.
+// As an earlier version left it: finished, but bad.
 TEST_F(ExportMisfit, InTheCacheIsPassedOverAndMadeAnew) {
   workshop_.Compiler();
   ASSERT_EQ(Export("").exit_code, 0);
@@ -410,7 +410,7 @@ TEST_P(ExportFaultyBlob, OfACompilerIsAFailure) {
   EXPECT_EQ(Export("--no-cache").exit_code, 4);
 }
 
-// The manifest agrees with it, as an earlier version would have left it.
+// The manifest agrees with it, as if an earlier version had left it.
 TEST_P(ExportFaultyBlob, OfTheCacheIsFoundAndMadeAnew) {
   workshop_.Compiler();
   ASSERT_EQ(Export("").exit_code, 0);
@@ -441,7 +441,7 @@ TEST_F(ExportCompile, SaysThatTpIsMissingInItsOwnWords) {
   EXPECT_EQ(workshop_.Export("--target cpu", model_, out_).exit_code, 2);
 }
 
-// While it is made, and after its maker was killed, `ls` says so; then prune removes it.
+// While it is being made, and after its maker was killed, `ls` reports it; then prune removes it.
 TEST_F(ExportCompile, AnEntryThatIsMadeIsLocked) {
   workshop_.Script("optimum-cli", "mkdir -p \"${@: -1}\"\nsleep 600 & echo $! >" +
                                       workshop_ / "child" + "\n" + Workshop::Tool("neuron-cache") +
@@ -519,7 +519,7 @@ TEST_F(ExportCompile, ABlobOfOtherShapesIsRefused) {
                                     "BF16 [24, 32]"));
 }
 
-// The script interrupts its parent as Ctrl-C would, and does not end by itself.
+// The script interrupts its parent like Ctrl-C, and does not end by itself.
 TEST_F(ExportCompile, CtrlCEndsTheCompilerAndAllThatItStarted) {
   workshop_.Script("optimum-cli", "tail -f /dev/null & echo $! >" + workshop_ / "child" +
                                       "\ntrap 'exit 0' INT\nkill -INT $PPID\n"
@@ -541,7 +541,7 @@ TEST_F(ExportCompile, TwoAtOnceCompileOnce) {
   other.join();
   for (const ProcessResult& result : results) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    // Who finds it done when the lock is free has run no compiler.
+    // A process that finds it done when the lock is free has run no compiler.
     EXPECT_THAT(result.out, AnyOf(HasSubstr("blob: from the compile cache, "),
                                   HasSubstr("s: optimum-cli export neuron ")));
   }
@@ -565,7 +565,7 @@ TEST_F(ExportCompile, FindsTheCacheWhereTheVendorsLibrariesDo) {
   EXPECT_TRUE(fs::exists(workshop_.Cache())) << "the option wins over the flag";
 }
 
-// One cache, of machines of two kinds: a blob of one does not load on the other.
+// One cache for machines of two kinds: a blob for one does not load on the other.
 TEST(ExportTargets, EachHasABlobOfItsOwn) {
   ExportWorkshop shop;
   const std::string model = shop.MakeModel("model", {});

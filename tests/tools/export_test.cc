@@ -1,4 +1,4 @@
-// neuron-export: where the blob comes from, and what is refused.
+// neuron-export: the source of the blob, and the refused requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ TEST_F(Export, GoesWithoutABlobWhenAskedTo) {
   EXPECT_EQ(Workshop::Verify(out_, "--against " + model_).exit_code, 0);
 }
 
-// The same bundle as from a model that the adapter was merged into before.
+// The same bundle as from a model with the adapter already merged.
 TEST_F(Export, MergesAnAdapter) {
   testing_util::PeftFiles peft;
   peft.Add("self_attn.q_proj", 4, 32, 32);
@@ -97,7 +97,7 @@ TEST_F(Export, RefusesVersionsWhereNoneAreWritten) {
 TEST_F(Export, TakesTheBlobOfOnePlaceOnly) {
   const ProcessResult result = workshop_.Export("--bundle x --compiler y", model_, out_);
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("from one of them only"));
+  EXPECT_THAT(result.err, HasSubstr("from only one of them"));
 }
 
 TEST_F(Export, CarriesConfigurationAndTokenizerFiles) {
@@ -128,7 +128,7 @@ TEST_F(Export, TakesTheBlobOfABundle) {
   EXPECT_EQ(workshop_.Runs(), 0u);
 }
 
-// Whatever lies there under the blob's name: no command takes it for one.
+// Any other file under the blob's name: no command takes it for one.
 TEST_F(Export, RefusesABlobThatIsNone) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --target cpu", model_, compiled);
@@ -158,7 +158,7 @@ TEST_F(Export, RefusesABlobThatDoesNotFitAndSaysWhatToDo) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --no-blob", model_, compiled);
   workshop_.Write("compiled/model.pt", testing_util::CompiledBlob());
-  fs::remove_all(compiled + "/checkpoint");  // only the configurations can tell
+  fs::remove_all(compiled + "/checkpoint");  // only the configurations differ
   const auto refused = [&](const std::string& options, const std::string& model, int code,
                            const std::string& part) {
     const ProcessResult result =
@@ -178,7 +178,7 @@ TEST_F(Export, RefusesABlobThatDoesNotFitAndSaysWhatToDo) {
           "num_key_value_heads: the bundle was compiled for 2, the model has 8");
 }
 
-// Two head counts with the same shapes of weights, and a constant that no shape shows.
+// Two head counts with the same shapes of weights, and a constant without any effect on shapes.
 TEST_F(Export, SeesWhatShapesDoNotShow) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --no-blob", model_, compiled);
@@ -199,7 +199,7 @@ TEST_F(Export, SeesWhatShapesDoNotShow) {
               HasSubstr("rope_theta: the bundle was compiled for 10000.0, the model has 500000"));
 }
 
-// ckpt-verify --weights: the same question, before anything is written.
+// ckpt-verify --weights: the same check, before anything is written.
 TEST_F(Export, FitnessIsJudgedWithoutWriting) {
   const std::string compiled = workshop_ / "compiled";
   workshop_.Export(std::string(kShape) + " --target cpu", model_, compiled);

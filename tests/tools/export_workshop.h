@@ -1,5 +1,5 @@
-// PRIVATE to tests. What the tests of neuron-export and neuron-cache stand on: a compiler of a few
-// lines of shell, in a folder that PATH begins with.
+// PRIVATE to tests. The base of the tests of neuron-export and neuron-cache: a compiler of a few
+// lines of shell, in a folder at the beginning of PATH.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -21,8 +21,8 @@ class ExportWorkshop : public Workshop {
 
   std::string Cache() const { return *this / "cache"; }
 
-  // The options are taken apart at spaces; MODEL and OUTPUT come behind. No compiler but ours can
-  // be found, and no cache of this machine.
+  // The options are split at spaces; MODEL and OUTPUT follow. No compiler but ours can be found,
+  // and no cache of this machine.
   ProcessResult Export(const std::string& options, const std::string& model,
                        const std::string& output, Words environment = {}) const {
     Words words = {Tool("neuron-export"), "--no-sync"};
@@ -45,8 +45,8 @@ class ExportWorkshop : public Workshop {
     return path;
   }
 
-  // A compiler that makes a bundle of the model it is given, with `blob` as its model.pt; every run
-  // adds a line with its arguments to the file `runs`. `before` comes first.
+  // A compiler that makes a bundle of the given model, with `blob` as its model.pt; every run adds
+  // a line with its arguments to the file `runs`. `before` runs first.
   std::string Compiler(const std::string& name = "optimum-cli", const std::string& before = "",
                        const std::string& blob = testing_util::CompiledBlob()) const {
     const std::string made = Write("made/" + name + ".pt", blob);
@@ -72,7 +72,7 @@ class ExportWorkshop : public Workshop {
     return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
   }
 
-  // Path of the only entry of the cache.
+  // The path of the cache's only entry.
   std::string OnlyEntry() const {
     std::string found;
     for (const auto& compiler : std::filesystem::directory_iterator(Cache()))

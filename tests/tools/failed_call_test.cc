@@ -1,6 +1,6 @@
-// Every call to the system that a command makes of its files fails once, in each of five ways. What
-// comes of it: an error that names a path, and no output; or the output that comes without it.
-// Never another output: what cannot be looked at is not missing.
+// Every system call that a command makes on its files fails once, in each of five ways. The result
+// is an error that names a path, and no output; or the same output as without the failure. Never
+// another output: a path that cannot be inspected is not missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 struct Row {
   const char* name;
-  const char* words;  // "@" stands for the workshop's folder; @out is the output
+  const char* words;  // "@" is the workshop's folder; @out is the output
 };
 
 struct Failure {
@@ -58,7 +58,7 @@ constexpr Row kRows[] = {
     {"Digests", "ckpt-digest -j 1 @xser"},
     {"Inspects", "ckpt-inspect @tag"}};
 
-// All that is at a path and below it: bytes of files, and where links lead.
+// Everything at a path and below it: bytes of files, and targets of links.
 using Snapshot = std::map<std::string, std::string>;
 Snapshot Take(const std::string& path) {
   Snapshot all;
@@ -72,12 +72,12 @@ Snapshot Take(const std::string& path) {
   add(path);
   if (fs::is_directory(path))
     for (const auto& entry : fs::recursive_directory_iterator(path)) add(entry.path());
-  // Not a part of a bundle: the number of the process that wrote last.
+  // The number of the process that wrote last is not part of a bundle.
   std::erase_if(all, [](const auto& item) { return item.first.ends_with("/.weights.lock"); });
   return all;
 }
 
-// What all rows start from, made once.
+// The inputs of all rows, made once.
 class Inputs {
  public:
   Inputs() {
@@ -136,7 +136,8 @@ class Trial {
       if (calls_[call].ends_with(" " + path)) found.push_back(call);
     return found;
   }
-  // Of those with one name and one path, such as the pieces of a file, the first `most`.
+  // The first `most` of the calls with the same name and path, such as those for the pieces of a
+  // file.
   std::vector<size_t> FirstCalls(size_t most) const {
     std::map<std::string, size_t> seen;
     std::vector<size_t> some;
@@ -145,7 +146,7 @@ class Trial {
     return some;
   }
 
-  // What is wrong with what the command made of the failure; "" for nothing.
+  // The fault in the command's handling of the failure; "" for none.
   std::string Try(size_t call, const Failure& failure) {
     Clear();
     const ProcessResult result = Run(
@@ -166,7 +167,7 @@ class Trial {
     return lines;
   }
 
-  // The workshop as it was before the command.
+  // The workshop before the command.
   void Clear() const {
     fs::remove(log_);
     for (const auto& entry : fs::directory_iterator(Shop().path()))
@@ -182,7 +183,7 @@ class Trial {
     return RunProcess(words_, environment);
   }
 
-  // Beside the output: "out.partial" and the like.
+  // Next to the output: "out.partial" and the like.
   std::string Leftover() const {
     for (const auto& entry : fs::directory_iterator(Shop().path())) {
       const std::string path = entry.path().string();
@@ -191,7 +192,7 @@ class Trial {
     return "";
   }
 
-  // Whether what failed was the removal of what is not needed any more.
+  // Whether the failed call was part of removing files that are no longer needed.
   bool FailedInCleanUp() const {
     const std::string call = ReadFile(log_);
     for (const char* name : {"unlink ", "unlinkat ", "rmdir ", "fdopendir ", "openat "})
@@ -203,7 +204,7 @@ class Trial {
     const int code = result.exit_code;
     if (code == 0 && result.out != answer_ && out_.empty()) return "it says something else";
     if (code == 0) return Take(out_) == made_ ? "" : "the output is another one";
-    // What is not there may be of another kind to the reader (4), or missing in a set (1).
+    // A missing file may look like another kind to the reader (4), or be missing in a set (1).
     const bool by_contract =
         code == 3 || code == 5 || (failure.number == ENOENT && (code == 4 || code == 1));
     if (!by_contract) return "the exit code is not by the contract";
@@ -228,7 +229,7 @@ class Trial {
 
 class FailedCall : public ::testing::TestWithParam<Row> {};
 
-// A sample: of what differs every third, the failures in turn.
+// A sample: every third distinct call, with the failures in turn.
 TEST_P(FailedCall, IsAnErrorOrWithoutEffect) {
   Trial trial(GetParam());
   const std::vector<size_t> calls = trial.FirstCalls(1);
@@ -241,7 +242,8 @@ TEST_P(FailedCall, IsAnErrorOrWithoutEffect) {
 INSTANTIATE_TEST_SUITE_P(Commands, FailedCall, ::testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// What a conversion can do without, and must not: that would be another output, with exit 0.
+// Files that a conversion can work without, but must not ignore: that would be another output, with
+// exit 0.
 TEST(FailedCallFor, WhatMayBeMissing) {
   for (const auto& [row, name] :
        {std::pair(Row{"Reshards", "nxd-reshard -j 1 --dp 2 @tag @out"}, "tag/optim"),

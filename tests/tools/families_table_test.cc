@@ -1,5 +1,4 @@
-// What README.md, formats/models/README.md and nxdkit-families(7) say of families is what the texts
-// say.
+// README.md, formats/models/README.md and nxdkit-families(7) agree with the texts of the families.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

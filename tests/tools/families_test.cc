@@ -1,5 +1,5 @@
-// Families without bundles, and families that nobody wrote a table for: what still works, and what
-// is said of the rest.
+// Families without bundles, and families without a table: the operations that still work, and the
+// messages of the others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,8 @@ TEST_F(Families, WithoutBundlesAreRefusedByName) {
   EXPECT_THAT(exported.err, HasSubstr("how rollout bundles hold a gpt_neox model is not known"));
 }
 
-// The decoder of a BERT model is stored in the set, as its module does, and must be the embedding.
+// The decoder of a BERT model is stored in the set, as its module has it, and must equal the
+// embedding.
 TEST_F(Families, AnAliasThatDiffersIsFound) {
   const std::string bert = workshop_.MakeModel("bert", testing_util::TinyBert());
   const std::string set = workshop_ / "set";
@@ -45,7 +46,7 @@ TEST_F(Families, AnAliasThatDiffersIsFound) {
   size_t last = 0;
   while (std::filesystem::exists(file + std::to_string(last + 1) + ".pt")) ++last;
   std::string bytes = ReadFile(file + std::to_string(last) + ".pt");
-  // The archive's only storage begins at the next multiple of 64 behind its name.
+  // The archive's only storage begins at the next multiple of 64 after its name.
   const size_t at = bytes.find("data/0");
   ASSERT_NE(at, std::string::npos);
   const size_t data = (at + 6 + 63) / 64 * 64;
@@ -60,7 +61,7 @@ TEST_F(Families, AnAliasThatDiffersIsFound) {
               HasSubstr("1 element differs from the other copy of cls.predictions.bias"));
 }
 
-// A model whose config.json names no family here: its tensors are their own parameters.
+// A model whose config.json names no known family: its tensors are their own parameters.
 class UnknownFamily : public Families {
  protected:
   static std::string Renamed(std::string config) {
@@ -109,7 +110,7 @@ TEST_F(UnknownFamily, IsInspectedDigestedComparedAndCopied) {
   EXPECT_EQ(packed.exit_code, 0) << packed.err;
 }
 
-// A text of the user's, as one file or in a folder, makes it known.
+// A text of the user's, as one file or in a folder, adds it.
 TEST_F(UnknownFamily, IsKnownByATextOfTheUsers) {
   const std::string foo = workshop_ / "foo";
   std::filesystem::copy(llama_, foo);

@@ -1,4 +1,4 @@
-// The frame of the tools, driven from outside through frame-tool: what is printed where, and the
+// The frame of the tools, tested from outside with frame-tool: the texts on both streams, and the
 // exit codes. The texts are part of the product, so they are compared word for word.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
             "hint: this is a bug of the program; please report it with the command line\n"}),
     [](const auto& end) { return std::string(end.param.code) + std::to_string(end.index); });
 
-// Each problem can be read, and searched for, by itself; a number alone is no list.
+// Each problem can be read, and searched for, by itself; a number alone is not a list.
 TEST(Frame, ProblemsAreALineEach) {
   EXPECT_EQ(Frame({"problems"}).err,
             "frame-tool: error: 2 problems in the configuration:\n  [1] a\\x0ab [9] is wrong\n"
@@ -236,7 +236,7 @@ TEST(Frame, UrlsAreRefusedWhereALocalPathIsMeant) {
   EXPECT_EQ(Frame({"good", "--tag", "s3://x"}).exit_code, 0) << "not a path";
 }
 
-// A local folder "s3:" was made of it before.
+// It used to make a local folder "s3:".
 TEST(Frame, EveryCommandRefusesAUrl) {
   const std::vector<std::vector<std::string>> commands = {
       {"ckpt-inspect", "s3://b/x"},
@@ -264,7 +264,7 @@ TEST(Frame, ControlCharactersOfArgumentsAreEscaped) {
   EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
 }
 
-// --- what is accepted
+// --- accepted arguments
 
 TEST(Frame, UnderscoresStandForDashesInNamesButNotInValues) {
   const SortedJson json =
@@ -367,7 +367,7 @@ TEST(Frame, ProgressIsDrawnOnATerminalOnly) {
   EXPECT_EQ(RunOnTerminal({NXDKIT_FRAME_TOOL, "progress", "-q"}).err, "");
 }
 
-// --- stdout that cannot take the answer
+// --- a stdout that fails
 
 TEST(Frame, FullDiskIsAnIoError) {
   const ProcessResult result =
@@ -388,7 +388,7 @@ TEST(Frame, ClosedPipeIsSilent) {
   EXPECT_EQ(result.err, "");
 }
 
-// --- what the tool says about itself
+// --- the tool's description of itself
 
 TEST(Frame, HelpNeedsNoArguments) {
   const ProcessResult result = Frame({"--help"});
@@ -435,7 +435,7 @@ TEST(Frame, HelpOfAKindIsAboutWhatGoesWithIt) {
   EXPECT_THAT(other.err, HasSubstr("--help: found \"cpu\", expected one of nxd|rollout|all"));
 }
 
-// A name that two kinds share is described as the one kind has it.
+// A name shared by two kinds is described as in the selected one.
 TEST(Frame, HelpOfAKindHasItsOwnWords) {
   const std::string tool = NXDKIT_TOOLS "/nxd-convert";
   EXPECT_THAT(RunProcess({tool, "--help=dcp"}).out,

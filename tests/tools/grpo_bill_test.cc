@@ -15,7 +15,7 @@ using ::testing::Not;
 
 class GrpoBill : public GrpoTrain {
  protected:
-  // The bill in the document of one command, which is as the schema says.
+  // The bill in the document of one command, which must match the schema.
   Json BillOf(const Words& command) const {
     const ProcessResult result = RunProcess(command);
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -30,7 +30,7 @@ class GrpoBill : public GrpoTrain {
   }
 };
 
-// 32 prompts x 16 responses of at most 4 + 3 tokens, as the configuration of the example says.
+// 32 prompts x 16 responses of at most 4 + 3 tokens, as in the example's configuration.
 TEST_F(GrpoBill, IsKnownOnceAStepWasMeasured) {
   const auto dry = [&](const std::string& steps, const Words& more) {
     Words words = {"--dry-run", "trainer.save_freq=1", "trainer.max_steps=" + steps};

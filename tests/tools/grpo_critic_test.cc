@@ -1,5 +1,5 @@
-// grpo-train with a critic: what it learns and leaves, killed and gone on with, and what is
-// refused.
+// grpo-train with a critic: its training and its files, killed and resumed, and the refused
+// configurations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ TEST_F(GrpoTrainCritic, TrainsItAndTheToolsKnowIt) {
   const ProcessResult equal =
       RunProcess({Workshop::Tool("ckpt-diff"), critic, critic + "/huggingface", "--rtol", "0.01"});
   EXPECT_EQ(equal.exit_code, 0) << equal.out << equal.err;
-  // What was learned is where a new run may begin.
+  // A new run may begin with the trained critic.
   const ProcessResult again =
       Train("again", Gae({"trainer.max_steps=1", reward,
                           "worker.critic.model.model_path=" + critic + "/huggingface"}));

@@ -1,4 +1,4 @@
-// grpo-train on a disk that fills up: what is said, what is left, and that the run goes on from it.
+// grpo-train on a disk that fills up: the error, the remaining files, and resuming from them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class GrpoOnAFullDisk : public GrpoTrain {
  protected:
-  // Answers 0.5, and once, after so many answers, writes the disk full.
+  // Answers 0.5, and once, after so many answers, fills the disk.
   std::string FillingReward(int64_t after) {
     const std::string fill = "cat /dev/zero > '" + disk_ + "/filler' 2> /dev/null";
     return "worker.reward.reward_function=exec:bash " +
@@ -24,7 +24,7 @@ class GrpoOnAFullDisk : public GrpoTrain {
                                "; fi\n  echo '{\"overall\": 0.5}'\ndone\n");
   }
 
-  // A run on a disk of so many KiB, then once more with space; what is left of it is copied to
+  // A run on a disk of so many KiB, then once more with space; the remaining files are copied to
   // "first" and "second".
   ProcessResult RunTwice(const std::string& size, const Words& words) const {
     const auto quoted = [](const Words& command) {
@@ -52,7 +52,7 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
     const char* size;
     int64_t fill_after;  // answers of the reward; 0: never
     const char* file;
-    int64_t last;  // the checkpoint that is there; 0: none
+    int64_t last;  // the existing checkpoint; 0: none
   } rows[] = {
       {"weight sync", "700k", 0, "run/rollout_bundle/checkpoint/.weights.1/tp1_", 0},
       {"checkpoint", "3300k", 0, "run/global_step_4.attempt-1.partial/actor.partial/optim/", 2},
@@ -66,7 +66,7 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
     // Without the filler the program only answers.
     words.push_back(FillingReward(row.fill_after));
     const ProcessResult result = RunTwice(row.size, words);
-    // Two JSON documents, each with its exit code behind it.
+    // Two JSON documents, each followed by its exit code.
     const size_t end = result.out.find("exit ");
     ASSERT_NE(end, std::string::npos) << result.err;
     EXPECT_EQ(result.out.substr(end, 7), "exit 5\n") << result.out;
@@ -90,7 +90,7 @@ TEST_F(GrpoOnAFullDisk, SaysWhichFileLosesNothingAndGoesOn) {
   }
 }
 
-// A limit on the size of files (ulimit -f) ends a process unless it says otherwise.
+// A limit on the size of files (ulimit -f) ends a process that does not handle it.
 TEST_F(GrpoOnAFullDisk, AFileSizeLimitIsAnErrorToo) {
   std::string script = "ulimit -f 300\nexec";
   for (const std::string& word : Command("run", {"trainer.max_steps=1"}))

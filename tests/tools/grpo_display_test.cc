@@ -1,5 +1,4 @@
-// What grpo-train tells while it trains, and where: the console, running_log/, and what becomes of
-// a reward that hangs.
+// The output of grpo-train during training: the console, running_log/, and a reward that hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ class GrpoTrainTells : public GrpoTrain {
   }
 };
 
-// The program, and what it started, as it wrote them.
+// The pids of the program and its child, as they wrote them.
 std::vector<pid_t> PidsIn(const std::string& path) {
   std::ifstream file(path);
   std::vector<pid_t> pids;
@@ -67,7 +66,7 @@ TEST_F(GrpoTrainTells, TheRunningLogHasAllThatWasToldWithItsTime) {
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);)
     EXPECT_TRUE(std::regex_match(line, time)) << line;
-  // Whatever a person was told is there; of a row of the table, more.
+  // Everything shown to the user is in the log; a row of the table has more there.
   const std::regex row(" +(step|[0-9]+/[0-9]+) .*");
   std::istringstream told(rest.err);
   for (std::string line; std::getline(told, line);)
@@ -77,7 +76,7 @@ TEST_F(GrpoTrainTells, TheRunningLogHasAllThatWasToldWithItsTime) {
   const std::string worker = Log("rollout_worker_0.log");
   EXPECT_EQ(std::ranges::count(worker, '\n'), 2) << worker;  // of each run
   EXPECT_THAT(worker, HasSubstr("Z rollout worker begins, process "));
-  // An error is what a run may end with.
+  // A run may end with an error.
   const ProcessResult failed =
       Train("run", {"trainer.max_steps=9", "worker.reward.reward_function=exec:/bin/false"});
   EXPECT_EQ(failed.exit_code, 5) << failed.out;
@@ -116,7 +115,7 @@ TEST_F(GrpoTrainTells, WithoutTheConsoleLoggerStepsAreNotPrinted) {
   EXPECT_THAT(failed.err, HasSubstr("the reward program exited with 1"));
 }
 
-// The times that the line has shown while no sample had its reward.
+// The times shown in the line while no sample had its reward.
 std::set<std::string> TimesOfTheReward(const std::string& drawn) {
   const std::regex line("step 1/1  reward 0/512  ([0-9:]+)");
   std::set<std::string> times;
@@ -125,7 +124,7 @@ std::set<std::string> TimesOfTheReward(const std::string& drawn) {
   return times;
 }
 
-// The reward answers when the line has been seen to go on, or after a minute.
+// The reward answers once the line has advanced, or after a minute.
 TEST_F(GrpoTrainTells, TheStatusLineGoesOnWithinAPhase) {
   const std::string slow = workshop_.Write(
       "slow.sh",
@@ -176,7 +175,7 @@ TEST_F(GrpoTrainTells, NothingOutlivesATrainerThatIsKilled) {
   EXPECT_TRUE(AllEnd(pids));
 }
 
-// Found before anything is loaded, and by --dry-run.
+// Found before anything is loaded, and with --dry-run.
 TEST_F(GrpoTrainTells, AFolderThatCannotBeWrittenIsFoundFirst) {
   const ProcessResult in_a_file = Train("arithmetic/data/train.jsonl/run", {"--dry-run"});
   EXPECT_EQ(in_a_file.exit_code, 5) << in_a_file.out;

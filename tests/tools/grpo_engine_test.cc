@@ -1,6 +1,6 @@
-// grpo-train with an engine of another program: what a user sees of a run that goes well, of one
-// whose engine generates with other weights, dies, or is stopped. The peer serves to produce
-// faults; the real server is in tests/vllm.
+// grpo-train with an engine of another program: a user's view of a run that succeeds, and of one
+// whose engine generates with other weights, dies, or is stopped. The peer only produces faults;
+// the real server is in tests/vllm.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST_F(GrpoEngine, OneThatNeverAnswersIsGivenUp) {
   EXPECT_THAT(result.err, HasSubstr("rollout_worker_0.log"));
 }
 
-// The whole of a run on two servers: each proves its weights and takes its share of the prompts.
+// A whole run on two servers: each proves its weights and takes its share of the prompts.
 TEST_F(GrpoEngine, TwoServersShareThePrompts) {
   fs::create_directory(workshop_ / "log");
   const ProcessResult result = Run(
@@ -127,8 +127,8 @@ TEST_F(GrpoEngine, FoldersMayBeRelative) {
   EXPECT_EQ(Steps("relative").size(), 2u);
 }
 
-// Ctrl-C and SIGTERM while the server starts, takes weights and generates: the run ends at once by
-// the contract's code, and nothing is left.
+// Ctrl-C and SIGTERM while the server starts, takes weights and generates: the run ends at once
+// with the documented code, and nothing is left.
 TEST_F(GrpoEngine, StoppedInAnyPhaseItLeavesNothing) {
   for (const char* path : {"/health", "/collective_rpc", "/inference/v1/generate"})
     for (const int signal : {SIGINT, SIGTERM}) {

@@ -1,4 +1,4 @@
-// The example that the README shows, as it is shipped: it learns.
+// The README's example as it is shipped: it learns.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@ namespace {
 
 class GrpoExampleSlow : public GrpoTrain {};
 
-// Half of its steps are enough: README shows 0.98 then.
+// Half of its steps are enough: the README shows 0.98 for them.
 TEST_F(GrpoExampleSlow, LearnsToAdd) {
   const ProcessResult done =
       Train("run", {"worker.actor.optim.lr_scheduler_type=cosine", "trainer.max_steps=400",

@@ -14,12 +14,12 @@ namespace {
 
 class GrpoMemorySlow : public GrpoTrain {};
 
-// A sanitizer keeps what was freed for a while.
+// A sanitizer keeps freed memory for a while.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kBoundMib = 48;
 #else
-// Growth of 4.4 was seen once, in a bare root, and its cause was not found. Weights and
-// optimizer of the example are 1.2 MiB, which leaked once a step would be 216.
+// Growth of 4.4 was seen once, in a bare root; its cause was not found. Weights and optimizer of
+// the example are 1.2 MiB; leaked once per step this would be 216.
 constexpr double kBoundMib = 8;
 #endif
 
@@ -28,7 +28,7 @@ TEST_F(GrpoMemorySlow, IsFlatOver200Steps) {
   for (const char* separate : {"true", "false"}) {
     SCOPED_TRACE(separate);
     const std::string run = std::string("run_") + separate;
-    // Each thread would take memory from an arena of its own, as many as happen to work at once.
+    // Each thread would take memory from an arena of its own, as many as happen to run at once.
     const ProcessResult result = RunProcess(
         Command(run, {"trainer.max_steps=200", "trainer.val_freq=20", "trainer.save_freq=20",
                       "trainer.save_limit=2", "algorithm.disable_kl=false",
@@ -49,7 +49,7 @@ TEST_F(GrpoMemorySlow, IsFlatOver200Steps) {
   }
 }
 
-// VmHWM of a process that runs, in bytes; 0 when it does not.
+// VmHWM of a running process, in bytes; 0 when it has ended.
 uint64_t PeakOf(pid_t process) {
   std::ifstream status(fmt::format("/proc/{}/status", process));
   for (std::string word; status >> word;)
@@ -59,8 +59,8 @@ uint64_t PeakOf(pid_t process) {
 
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-// A model whose weights and optimizer weigh more than all that is counted by the thread; prompts
-// and responses are as long as they may be.
+// A model whose weights and optimizer outweigh everything counted per thread; prompts and responses
+// have their maximal lengths.
 class GrpoPeakSlow : public GrpoTrain {
  protected:
   void SetUp() override {
@@ -96,7 +96,7 @@ class GrpoPeakSlow : public GrpoTrain {
               "worker.actor.micro_batch_size_per_device_for_update=8",
               "worker.actor.micro_batch_size_per_device_for_experience=8"});
   }
-  // GiB; `who`: "machine 1: ", nothing where there is one.
+  // GiB; `who`: "machine 1: ", or nothing for a single machine.
   double Estimate(const std::string& run, const std::string& who) const {
     const std::string log = ReadFile(workshop_ / (run + "/running_log/trainer.log"));
     const std::string said = who + "memory: at most ";
@@ -123,7 +123,7 @@ TEST_F(GrpoPeakSlow, TheEstimateIsWithinFivePercentOfThePeak) {
   }
 }
 
-// Of a run under Open MPI: its process of this number, and the rollout workers of that.
+// For a run under Open MPI: its process of this number, and that process's rollout workers.
 std::vector<pid_t> ProcessesOf(const std::string& run, int number) {
   std::vector<pid_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -141,7 +141,7 @@ std::vector<pid_t> ProcessesOf(const std::string& run, int number) {
   return found;
 }
 
-// Each process holds its ranks, a rollout worker, and what MPI takes.
+// Each process holds its ranks, a rollout worker, and MPI's memory.
 TEST_F(GrpoPeakSlow, TheEstimateOfEachMachineIsWithinFivePercentOfItsPeak) {
   if (const std::string missing = MpiMissing(); !missing.empty()) GTEST_SKIP() << missing;
   const pid_t job = StartProcess(MpiWords(2, Words2("two", 1, 2)));

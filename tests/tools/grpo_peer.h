@@ -1,5 +1,5 @@
-// PRIVATE to tests. The arithmetic example with an engine of another program: the peer, which
-// serves to produce faults; the real server is in tests/vllm.
+// PRIVATE to tests. The arithmetic example with an engine of another program: the peer, which only
+// produces faults; the real server is in tests/vllm.
 #pragma once
 
 #include "tests/tools/grpo_workshop.h"
@@ -8,8 +8,8 @@ namespace nxdkit::test {
 
 class GrpoOnPeer : public GrpoTrain {
  protected:
-  // On servers of the peer that the run starts, in the place of vLLM. What they say of their
-  // log-probabilities is made up.
+  // Uses servers of the peer that the run starts in place of vLLM. Their log-probabilities are
+  // invented.
   Words OnPeer(const std::string& faults, const Words& more) const {
     Words words = {"worker.actor.model.model_path=" + (workshop_ / "arithmetic/model_vllm"),
                    "worker.actor.tensor_parallel_size=1",

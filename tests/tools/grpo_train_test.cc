@@ -1,4 +1,4 @@
-// grpo-train as a user runs it: the arithmetic example in small, stopped, killed and gone on with.
+// grpo-train as a user runs it: the arithmetic example in small, stopped, killed and resumed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST_F(GrpoTrain, TrainsAndReports) {
   const ProcessResult equal =
       RunProcess({Workshop::Tool("ckpt-diff"), actor, actor + "/huggingface", "--rtol", "0.01"});
   EXPECT_EQ(equal.exit_code, 0) << equal.out << equal.err;
-  // To PyTorch, with the optimizer and the steps of the run.
+  // Converts to PyTorch, with the optimizer and the steps of the run.
   const ProcessResult there =
       Workshop::Convert("--from nxd --to dcp --verify --json", actor, workshop_ / "dcp");
   EXPECT_EQ(there.exit_code, 0) << there.err;
@@ -68,7 +68,7 @@ TEST_F(GrpoTrain, SaysWhatIsWrongWithAConfiguration) {
   EXPECT_FALSE(fs::exists(workshop_ / "run"));
 }
 
-// What a run would find out before it loads weights, without a trace.
+// Faults found before the run loads weights, without a trace.
 TEST_F(GrpoTrain, EachProblemOfAConfigurationHasALine) {
   std::vector<std::string> words = {Workshop::Tool("grpo-train"), "worker.actor.lr=1",
                                     "data.shufle=true"};
@@ -82,7 +82,7 @@ TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
   const ProcessResult good = Train("run", {"--dry-run"});
   EXPECT_EQ(good.exit_code, 0) << good.out;
   EXPECT_THAT(good.err, HasSubstr("55 prompts, the longest of 4 tokens"));
-  const std::string lacking = workshop_ / "lacking";  // its last layer
+  const std::string lacking = workshop_ / "lacking";  // without its last layer
   fs::copy(workshop_ / "arithmetic/model", lacking);
   std::string config = testing_util::ReadText(lacking + "/config.json");
   const std::string layers = "\"num_hidden_layers\": ";
@@ -114,7 +114,7 @@ TEST_F(GrpoTrain, ADryRunReadsTheDataAndTheModel) {
   EXPECT_FALSE(fs::exists(workshop_ / "run"));
 }
 
-// One bit of one element, in a record that nothing else tells anything of.
+// One bit of one element, in a record that nothing else covers.
 TEST_F(GrpoTrain, ADamagedCheckpointIsNotGoneOnFrom) {
   ASSERT_EQ(Train("run", {"trainer.max_steps=4", "trainer.save_freq=2"}).exit_code, 0);
   const std::string file =
@@ -151,7 +151,7 @@ TEST_F(GrpoTrain, RewardsCanBeAProgram) {
                     "worker.reward.reward_function=exec:bash " + (workshop_ / "reward.sh")});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(JsonOf(result)["metrics"]["reward/mine"], 2);
-  EXPECT_EQ(JsonOf(result)["metrics"]["actor/grad_norm"], 0);  // all alike: nothing to learn
+  EXPECT_EQ(JsonOf(result)["metrics"]["actor/grad_norm"], 0);  // all equal: nothing to learn
 }
 
 TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
@@ -183,7 +183,7 @@ TEST_F(GrpoTrain, AFaultOfTheRewardIsSaidWithWhatItWasAsked) {
   }
 }
 
-// Killed at whatever moment comes after a checkpoint; then the same command again.
+// Killed at any moment after a checkpoint; then the same command again.
 TEST_F(GrpoTrain, GoesOnAfterKillMinus9AsIfNothingHadBeen) {
   const Words words = {"trainer.max_steps=24", "trainer.save_freq=3", "trainer.save_limit=2"};
   ASSERT_EQ(Train("whole", words).exit_code, 0);
@@ -232,7 +232,7 @@ TEST_F(GrpoTrain, ABundleThatIsTooShortIsRefused) {
   EXPECT_THAT(result.out, HasSubstr("= 7 is over the 6 positions of the engine"));
 }
 
-// Before anything is loaded: the engine would keep a terabyte.
+// Found before anything is loaded: the engine would need a terabyte.
 TEST_F(GrpoTrain, ARunThatDoesNotFitIntoMemoryIsRefused) {
   const Words words = {"trainer.max_steps=1", "data.max_response_length=60",
                        "worker.rollout.neuron_override_config.seq_len=64",
@@ -257,7 +257,7 @@ TEST_F(GrpoTrain, TheBestStepIsOneThatIsSaved) {
   EXPECT_TRUE(fs::exists(workshop_ / ("run/global_step_" + tracker["best_global_step"].dump())));
 }
 
-// The checkpoints are whole; what names them was cut short by a full disk or a power cut.
+// The checkpoints are whole; the file that names them was cut short by a full disk or a power cut.
 TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
   ASSERT_EQ(Train("run", {"trainer.max_steps=2", "trainer.save_freq=1"}).exit_code, 0);
   const std::string tracker = workshop_ / "run/checkpoint_tracker.json";
@@ -279,7 +279,7 @@ TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
     EXPECT_EQ(JsonOf(named)["error"]["file"], tracker);
     EXPECT_EQ(JsonOf(named)["error"]["hint"],
               "name a checkpoint, such as the newest: trainer.load_checkpoint_path=" + newest);
-    // The commands that open the run take the same one, and say so.
+    // The commands that open the run choose the same one, and report it.
     const ProcessResult opened = RunProcess({Workshop::Tool("ckpt-digest"), workshop_ / "run"});
     EXPECT_EQ(opened.exit_code, 0) << opened.err;
     EXPECT_THAT(opened.err, HasSubstr("took " + newest + " of 2, by number\n"));
@@ -292,7 +292,7 @@ TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
   EXPECT_THAT(JsonOf(rest)["warnings"], ::testing::Contains(HasSubstr(tracker)));
 }
 
-// More weights than the memory that the other commands allow themselves.
+// More weights than the memory limit of the other commands.
 TEST_F(GrpoTrain, AModelOfHalfAGigabyteStarts) {
   Json config = Json::parse(ReadFile(workshop_ / "arithmetic/model/config.json"));
   config["hidden_size"] = 1024;
@@ -313,8 +313,8 @@ TEST_F(GrpoTrain, AModelOfHalfAGigabyteStarts) {
   EXPECT_EQ(result.exit_code, 0) << result.out.substr(0, 2000);
 }
 
-// No checkpoint is due: what was done is saved all the same. The run is stopped in its fifth step,
-// whose reward waits for as long as the file "holds" is there.
+// No checkpoint is due, but the finished steps are saved. The run is stopped in its fifth step,
+// whose reward waits as long as the file "holds" exists.
 TEST_F(GrpoTrain, StopsOnSigintAndGoesOn) {
   const std::string script =
       workshop_.Write("reward.sh",
@@ -340,7 +340,7 @@ TEST_F(GrpoTrain, StopsOnSigintAndGoesOn) {
   EXPECT_EQ(Steps("run"), Steps("whole"));
 }
 
-// What a process was started with and still shows of it.
+// The initial environment of a process, which it still shows.
 Words EnvironmentOf(pid_t pid) {
   const std::string text = ReadFile(fmt::format("/proc/{}/environ", pid));
   Words entries;
@@ -378,7 +378,7 @@ TEST_F(GrpoTrain, NeuronVariablesReachTheRolloutWorkersOnly) {
   ::kill(trainer, SIGTERM);
   EXPECT_EQ(WaitProcess(trainer), 143);
   ASSERT_EQ(of_workers.size(), 1u);
-  // Of 4 cores the first two train.
+  // The first two of 4 cores train.
   EXPECT_THAT(WithNeuron(of_workers[0]),
               ::testing::ElementsAre("NEURON_COMPILED_ARTIFACTS=/bundles/a",
                                      "NEURON_RT_VISIBLE_CORES=6-7"));
@@ -404,7 +404,7 @@ TEST_F(GrpoTrain, CoresThatCannotBeDividedAreFoundFirst) {
             0);
 }
 
-// The example, with trainer.cores said by nobody.
+// The example, with a default trainer.cores.
 TEST_F(GrpoTrain, TheCoresAreThoseOfTheInstanceOrThoseThatAreVisible) {
   std::string yaml = ReadFile(NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.yaml");
   const size_t at = yaml.find("  cores: 4\n");
@@ -444,7 +444,7 @@ TEST_F(GrpoTrain, WhatDoesNotFitAnInstanceIsRefused) {
   EXPECT_EQ(refused.exit_code, 1) << refused.out;
   EXPECT_THAT(refused.out,
               HasSubstr("4 cores are to train and 4 to roll out, and trn1.2xlarge has 2"));
-  // Each of the two sides alone would fit.
+  // Each of the two halves alone would fit.
   const ProcessResult together = Train("run", {"--dry-run", "--instance", "trn1.2xlarge"});
   EXPECT_EQ(together.exit_code, 1) << together.out;
   EXPECT_THAT(together.out,
@@ -471,14 +471,14 @@ TEST_F(GrpoTrain, CoresThatTheInstanceLacksAreRefused) {
   }
 }
 
-// worker.actor.model.tokenizer_path: what was trained with is what is exported.
+// worker.actor.model.tokenizer_path: the tokenizer used in training is the exported one.
 TEST_F(GrpoTrain, TheTokenizerGoesWithEveryModel) {
   const std::string model = workshop_ / "arithmetic/model";
   const std::string text = workshop_ / "text";
   fs::create_directory(text);
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
     fs::rename(model + "/" + name, text + "/" + name);
-  workshop_.Write("arithmetic/model/vocab.json", "{}");  // of another one
+  workshop_.Write("arithmetic/model/vocab.json", "{}");  // another tokenizer's
   const ProcessResult result =
       Train("run", {"trainer.max_steps=1", "worker.actor.model.tokenizer_path=" + text});
   ASSERT_EQ(result.exit_code, 0) << result.out;

@@ -1,6 +1,6 @@
-// trainer/configs/config_trainium.yaml as it stands, on a compiled bundle: what --instance says of
-// it, and a run with a stand-in for the program that has the devices. And what is said on machines
-// of that kind: cores, launchers, formats that cannot be reached.
+// trainer/configs/config_trainium.yaml unchanged, on a compiled bundle: the report of --instance,
+// and a run with a stand-in for the program that has the devices. Also the messages on such
+// machines about cores, launchers, and formats that cannot be reached.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,8 @@ TEST_F(Trainium, TheShippedConfigurationRunsOnACompiledBundle) {
   EXPECT_EQ(Steps("run")[1]["critic"]["score"]["equal_groups"], 1);
 }
 
-// What the devices' programs are, is said where our own engine is asked to run what they run.
+// When our own engine is asked to run a bundle compiled for devices, the error names the programs
+// for these.
 TEST_F(Trainium, OurEngineNamesThoseThatRunACompiledBundle) {
   const ProcessResult refused =
       RunProcess(Port({"worker.rollout.engine=cpu", "worker.rollout.command=null", "--dry-run"}));
@@ -87,7 +88,7 @@ TEST_F(GrpoTrain, ANumberOfCoresIsThatOfTheRun) {
   EXPECT_EQ(run({"--dry-run"}, {"NEURON_RT_NUM_CORES=many"}).exit_code, 2);
 }
 
-// Each of them would train, in one folder.
+// Each of them would train, in the same folder.
 TEST_F(GrpoTrain, TorchrunIsAnsweredWithMpirunAndSrun) {
   const struct {
     Words environment;
@@ -106,7 +107,7 @@ TEST_F(GrpoTrain, TorchrunIsAnsweredWithMpirunAndSrun) {
       EXPECT_THAT(refused.err, HasSubstr("srun --ntasks-per-node=1"));
     }
   EXPECT_FALSE(fs::exists(workshop_ / "run"));
-  // One process, or names that a job script exports for whoever it starts.
+  // One process, or names that a job script exports to all that it starts.
   for (const Words& harmless :
        {Words{"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "MASTER_ADDR=h", "TORCHELASTIC_RUN_ID=x"},
         Words{"WORLD_SIZE=4", "MASTER_ADDR=h"}})
@@ -115,7 +116,7 @@ TEST_F(GrpoTrain, TorchrunIsAnsweredWithMpirunAndSrun) {
 
 class GrpoFormat : public GrpoTrain {
  protected:
-  // The example's model with two tokens more, and a template that ends with `end`.
+  // The example's model with two more tokens, and a template that ends with `end`.
   Words WithTemplate(const std::string& end, const Words& more) const {
     const std::string folder = workshop_ / "thinker";
     if (!fs::exists(folder)) MakeThinker(folder);
@@ -153,7 +154,7 @@ class GrpoFormat : public GrpoTrain {
   }
 };
 
-// DeepSeek-R1-Distill's template; the response cannot begin with what the prompt has.
+// DeepSeek-R1-Distill's template; the response cannot begin with text that the prompt has.
 TEST_F(GrpoFormat, AFormatThatCannotBeReachedIsTold) {
   const Words words = WithTemplate("<think>", {"--dry-run"});
   const ProcessResult dry = Train("run", words);
@@ -193,7 +194,7 @@ TEST_F(GrpoTrain, RewardsThatAreAllTheSameAreTold) {
   EXPECT_EQ(answer["metrics"]["critic/score/equal_groups"], 1);
 }
 
-// transformers takes the head then, our commands refuse the file: a run trains neither.
+// transformers accepts the head then, our commands refuse the file: a run trains neither.
 TEST_F(Trainium, AnotherHeadBesideTiedEmbeddingsIsRefused) {
   const std::string weights = model_ + "/model.safetensors";
   const std::string head(size_t{16} * 64 * 2, '\x01');

@@ -39,7 +39,7 @@ class GrpoTrain : public ::testing::Test {
   ProcessResult Train(const std::string& run, const Words& words) const {
     return RunProcess(Command(run, words));
   }
-  // The metrics of a run by step, without what depends on the clock. A step may have several
+  // The metrics of a run by step, without those that depend on the clock. A step may have several
   // records.
   std::map<int64_t, Json> Steps(const std::string& run) const {
     std::map<int64_t, Json> steps;

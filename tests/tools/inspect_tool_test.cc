@@ -69,8 +69,8 @@ constexpr const char* kTwoTensors =
 // 1.5 and -2; 0, 255, 1, 4
 const std::string kTwoTensorsData("\0\0\xc0\x3f\0\0\0\xc0\0\xff\1\4", 12);
 
-// What is there is shown, and what could not be learned is said; a config that says enough for
-// nobody is no error here, and one elsewhere.
+// The existing tensors are shown, and unknown facts reported; a config that is insufficient for any
+// program is not an error here, and is one elsewhere.
 TEST(InspectWithoutConfig, ShowsTheTensorsWhateverItLacks) {
   const TempFolder folder;
   fs::copy(NXDKIT_TESTDATA "/transformers/llama_5", folder.path() + "/model");
@@ -174,7 +174,7 @@ TEST(InspectTool, ListsTwentyAndSaysHowManyMore) {
   EXPECT_EQ(lines(filtered.out), lines(none.out) + 1 + 1 + 17);
 }
 
-// A rank's file begins with the rank tensors, of 4 bytes each.
+// A rank's file begins with the rank tensors of 4 bytes each.
 TEST(InspectTool, ListsLayerByLayerFromLargeToSmall) {
   const TempFolder folder;
   const std::string model = folder.path() + "/model";
@@ -260,7 +260,7 @@ TEST(InspectTool, TruncatedSafetensorsNamesFileOffsetFoundAndExpected) {
   EXPECT_EQ(error["code"], "corrupt");
   EXPECT_EQ(error["file"], path);
   EXPECT_TRUE(error["offset"].is_number_integer()) << json.out;
-  // 12 bytes of data were written, 4 of them are cut off.
+  // 4 of 12 bytes of data are cut off.
   EXPECT_THAT(error["message"].get<std::string>(),
               HasSubstr("the tensors take 12 bytes, the file has 8 bytes of data"));
 }
@@ -290,7 +290,7 @@ TEST(InspectTool, WhatIsNotThereAndWhatIsNoArtifact) {
   EXPECT_THAT(nothing.err, HasSubstr("PATH"));
 }
 
-// A pickle that would run a command when loaded by Python.
+// A pickle that would run a command if Python loaded it.
 TEST(InspectTool, NothingIsExecuted) {
   const TempFolder folder;
   const std::string witness = folder.path() + "/witness";
@@ -343,13 +343,13 @@ class SchemaCheck {
  public:
   SchemaCheck() : types_(DocumentedTypes(ReadFile(NXDKIT_SOURCE_DIR "/man/ckpt-inspect.1"))) {}
 
-  // `json` is the document; its envelope has been checked elsewhere.
+  // `json` is the document; its envelope is checked elsewhere.
   void See(const Json& json) {
     for (const auto& [key, value] : json.items())
       if (!kEnvelope.contains(key)) Walk(value, key);
   }
 
-  // Documented and never seen.
+  // Documented but never seen.
   std::vector<std::string> Unseen() const {
     std::vector<std::string> unseen;
     for (const auto& [path, type] : types_)
@@ -382,7 +382,7 @@ class SchemaCheck {
   Names seen_;
 };
 
-// A state dict of references, as the main file of an xser set, without their files.
+// A state dict of references, like the main file of an xser set, without the files.
 std::string ReferencesFile() {
   using torch::PickleValue;
   const PickleValue root = PickleValue::MakeDict(
@@ -399,7 +399,7 @@ std::string ReferencesFile() {
   return file;
 }
 
-// The smallest zip that says it is TorchScript: one stored record.
+// The smallest zip that claims to be TorchScript: one stored record.
 std::string TorchScriptFile() {
   const std::string name = "model/constants.pkl";
   const auto number = [](uint64_t value, int bytes) {

@@ -1,5 +1,5 @@
 // --into by one client of a shared folder while another one reads: two FUSE mounts of one folder,
-// each with caches of names and attributes of its own, as NFS clients have.
+// each with its own caches of names and attributes, like NFS clients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,8 @@ class IntoClients : public ::testing::Test {
   const std::string second_ = workshop_.MakeModel("second", testing_util::TinyLlama(), "--seed 2");
 };
 
-// The caches are there: what one client looked for in vain it does not see when the other made it.
+// The caches work: a client that has looked for a name in vain does not see it when the other
+// creates it.
 TEST_F(IntoClients, AreTwo) {
   ASSERT_FALSE(fs::exists(workshop_ / "reader/late"));
   fs::create_directory(workshop_ / "writer/late");
@@ -73,7 +74,7 @@ TEST_F(IntoClients, AReaderSeesOneVersionWhole) {
   EXPECT_EQ(Digest(workshop_ / "writer/bundle"), versions[0]);
 }
 
-// Their locks are unknown to each other: both write a whole slot, and one of them is the last.
+// They do not see each other's locks: both write a whole slot, and one of them is the last.
 TEST_F(IntoClients, TwoWritersLeaveOneVersionWhole) {
   const Words versions = {Digest(first_), Digest(second_)};
   for (int i = 0; i < 6; ++i) {

@@ -1,5 +1,5 @@
 // kill -9 at any moment of a refresh: the bundle opens as the old version or the new one, under the
-// path that engines open, and the next refresh succeeds.
+// engines' path, and the next refresh succeeds.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -50,15 +50,15 @@ class IntoKill : public ::testing::TestWithParam<KillCase> {
   std::string Options() const {
     return std::string("--from hf --to rollout --into ") + GetParam().options;
   }
-  // A bundle as it is before the first refresh of its life.
+  // A bundle before its first refresh.
   void Prepare() const {
     if (!GetParam().first_use) return;
     fs::remove_all(bundle_);
     ExpectConverts("--from hf --to rollout --tp 4", models_[0], bundle_);
-    fs::remove(weights_);  // as others make it
+    fs::remove(weights_);  // like other writers
     fs::rename(bundle_ + "/checkpoint/.weights.0", weights_);
   }
-  // Which of the two models the path of the engine holds; -1: neither, or a mix.
+  // Which of the two models is at the engine's path; -1: neither, or a mix.
   int Holds() const {
     Tree found = ReadTree(weights_ + "/");
     found.erase("version.json");
@@ -83,7 +83,7 @@ class IntoKill : public ::testing::TestWithParam<KillCase> {
       ASSERT_NE(now, -1) << "neither the old version nor the new one";
       ASSERT_EQ(Workshop::Verify(bundle_, "--against " + models_[now]).exit_code, 0);
       held = now;
-      if (random() % 2 == 0) continue;  // one kill upon another
+      if (random() % 2 == 0) continue;  // one kill after another
       ExpectConverts(Options(), models_[1 - held], bundle_);
       held = 1 - held;
       ASSERT_EQ(Holds(), held);
@@ -92,7 +92,7 @@ class IntoKill : public ::testing::TestWithParam<KillCase> {
     ExpectConverts(Options(), models_[1 - held], bundle_);
     ExpectConverts(Options(), models_[held], bundle_);
     EXPECT_EQ(Holds(), held);
-    // Nothing piles up: two slots, the link, the lock.
+    // Nothing accumulates: two slots, the link, the lock.
     EXPECT_EQ(std::distance(fs::directory_iterator(bundle_ + "/checkpoint"), {}), 4);
   }
 

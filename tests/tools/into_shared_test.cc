@@ -1,4 +1,4 @@
-// --into on file systems that have no exchange of names, no locks, or folders that cannot be
+// --into on file systems without exchange of names, without locks, or where folders cannot be
 // renamed; ended at every step that changes a name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,14 +20,14 @@ using ::testing::Not;
 
 struct SharedCase {
   const char* name;
-  bool plain;     // `weights` is a plain folder, as others make it
+  bool plain;     // `weights` is a plain folder, as from other writers
   Words answers;  // of the file system
-  bool one_step;  // who opens `weights` never finds it missing
+  bool one_step;  // readers never find `weights` missing
 };
 
 class IntoShared : public ::testing::TestWithParam<SharedCase> {
  protected:
-  // The bundle of the first model, as it is before each run.
+  // The bundle of the first model, before each run.
   void Prepare() const {
     fs::remove_all(bundle_);
     fs::copy(whole_, bundle_, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -79,7 +79,7 @@ TEST_P(IntoShared, KilledAtAnyStepLeavesAWholeVersion) {
   EXPECT_LT(step, kMostSteps);
 }
 
-// The names that --into leaves; retired slots, and what readers may still have open, among them.
+// The names that --into leaves, including retired slots and files that readers may still have open.
 TEST_P(IntoShared, LeavesNoLinksBehind) {
   Prepare();
   for (int step = 1; step < 12; ++step) Run(second_, {"SHIM_KILL=" + std::to_string(step)});
@@ -148,7 +148,7 @@ TEST_P(IntoPlain, WithoutLocksASecondWriterIsSeenByItsMark) {
   EXPECT_THAT(busy.err, HasSubstr("another process is refreshing this bundle (pid " +
                                   std::to_string(getpid()) + " on host)"));
   EXPECT_TRUE(Equals(second_));
-  mark(std::to_string(getpid()) + " 1");  // a process of this pid that is gone
+  mark(std::to_string(getpid()) + " 1");  // a process that has ended
   const ProcessResult free = Run(first_, no_locks);
   EXPECT_EQ(free.exit_code, 0) << free.err;
   EXPECT_TRUE(Equals(first_));

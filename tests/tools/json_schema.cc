@@ -31,7 +31,7 @@ std::string Below(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
-// Says nothing of a value.
+// Keywords without an effect on validation.
 bool IsAnnotation(const std::string& keyword) {
   static const std::set<std::string> kNames = {"$schema", "$id", "title", "description", "$defs"};
   return kNames.contains(keyword);
@@ -164,7 +164,7 @@ void Schemas::CheckOneOf(const Json& variants, const Json& value, const Place& p
   const auto fits = [](const Outcome& outcome) { return outcome.faults.empty(); };
   const auto count = std::ranges::count_if(outcomes, fits);
   if (count > 1) out.faults.push_back(place.path + ": several variants fit");
-  // The one with the fewest faults is the one that was meant.
+  // The one with the fewest faults is reported as the intended one.
   const auto nearest = std::ranges::min_element(
       outcomes, {}, [](const Outcome& outcome) { return outcome.faults.size(); });
   out.faults.insert(out.faults.end(), nearest->faults.begin(), nearest->faults.end());

@@ -1,5 +1,5 @@
-// PRIVATE to tests: JSON Schema (2020-12), as much of it as tools/schemas uses. A keyword that is
-// not known is a fault of the schema.
+// PRIVATE to tests: JSON Schema (2020-12), the part that tools/schemas uses. An unknown keyword is
+// a fault of the schema.
 #pragma once
 
 #include <map>
@@ -13,26 +13,26 @@ namespace nxdkit::test {
 
 class Schemas {
  public:
-  // All *.json of the folder; "$ref": "common.json#/$defs/x" looks among them.
+  // All *.json of the folder; "$ref": "common.json#/$defs/x" refers to these.
   explicit Schemas(const std::string& folder);
 
   bool Has(const std::string& file) const { return files_.contains(file); }
   const Json& file(const std::string& name) const { return files_.at(name); }
 
-  // What is wrong with `value`: "error.rank: found -1, the least is 0". Empty: it is valid.
+  // The faults of `value`: "error.rank: found -1, the least is 0". Empty for a valid one.
   std::vector<std::string> Faults(const std::string& file, const Json& value) const;
 
-  // Paths of all properties that the schema names, as a man page spells them: "tensors[].name".
+  // Paths of all properties that the schema names, in the spelling of a man page: "tensors[].name".
   std::set<std::string> Paths(const std::string& file) const;
 
  private:
   struct Outcome {
     std::vector<std::string> faults;
-    std::set<std::string> evaluated;  // properties of the object that some schema spoke of
+    std::set<std::string> evaluated;  // properties of the object that some schema covered
   };
   struct Place {
-    std::string file;  // where $ref without a file looks
-    std::string path;  // of the value
+    std::string file;  // for $ref without a file
+    std::string path;  // the value's
   };
   Outcome Check(const Json& schema, const Json& value, const Place& place) const;
   void CheckValue(const Json& schema, const Json& value, const Place& place, Outcome& out) const;

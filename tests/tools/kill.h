@@ -1,4 +1,4 @@
-// PRIVATE to tests. A command that is ended by a signal.
+// PRIVATE to tests. Commands ended by a signal.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 namespace nxdkit::test {
 
-// Starts the command, its output thrown away.
+// Starts the command and discards its output.
 inline pid_t StartProcess(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -40,29 +40,29 @@ inline pid_t StartProcess(std::vector<std::string> words) {
   return child;
 }
 
-// Its exit code, or 128 + the signal that ended it.
+// The exit code, or 128 + the signal that ended the process.
 inline int WaitProcess(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Starts the command and sends it the signal after `delay`; as WaitProcess.
+// Starts the command and sends it the signal after `delay`; returns like WaitProcess.
 inline int RunAndSignal(std::vector<std::string> words, int signal,
                         std::chrono::microseconds delay) {
   const pid_t child = StartProcess(std::move(words));
   const timespec wait{0, std::chrono::nanoseconds(delay).count()};
-  nanosleep(&wait, nullptr);  // the moment is what is tried out, nothing waits for the child
+  nanosleep(&wait, nullptr);  // a random moment: nothing waits for the child
   kill(child, signal);
   return WaitProcess(child);
 }
 
-// Whether the path comes to be, in time.
+// Whether the path appears in time.
 inline bool WaitFor(const std::string& path) {
   return testing_util::Eventually([&] { return access(path.c_str(), F_OK) == 0; });
 }
 
-// The processes that `parent` started and that are there now.
+// The live children of `parent`.
 inline std::vector<pid_t> ChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -75,8 +75,8 @@ inline std::vector<pid_t> ChildrenOf(pid_t parent) {
   return children;
 }
 
-// Random moments for kills. A machine is now slow, now fast: after a run that was over before its
-// signal the moments come earlier, after a kill in time later again.
+// Random moments for kills. The speed of a machine varies: after a run that ended before its signal
+// the moments come earlier, after a kill in time later again.
 class KillMoments {
  public:
   KillMoments(std::chrono::microseconds longest, uint32_t seed)
@@ -90,7 +90,7 @@ class KillMoments {
     range_ = in_time ? std::min(longest_, range_ * 2) : std::max<int64_t>(500, range_ / 2);
   }
   int killed() const { return killed_; }
-  // Whether to go on after `done` of `times` rounds: until one kill came in time, within reason.
+  // Whether to continue after `done` of `times` rounds: until one kill came in time, within reason.
   bool GoesOn(int done, int times) const { return done < times || (killed_ == 0 && done < 50); }
 
  private:

@@ -1,4 +1,4 @@
-// --part auto: what each launcher sets, as its documentation or source says.
+// --part auto: the variables that each launcher sets, by its documentation or source.
 #include "tools/conversions/launcher.h"
 
 #include <gtest/gtest.h>
@@ -128,7 +128,7 @@ const LauncherCase kCases[] = {
      0,
      0,
      "TorchX makes a task of each replica: VC_TASK_INDEX=0 is 0 in all pods"},
-    // Two tasks of two pods: the pods 0 of both would be part 0.
+    // Two tasks of two pods: pod 0 of both would be part 0.
     {"ACountOfMoreThanTheOwnTask",
      {{"VC_TASK_INDEX", "0"},
       {"PART_COUNT", "4"},

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 class LayoutFrom : public ::testing::Test {
  protected:
-  // Of a configuration of NxD Training; what it names as the model is another one.
+  // A configuration of NxD Training that names another model.
   std::string Yaml(const std::string& tp = "4") const {
     return workshop_.Write("conf/llama.yaml",
                            "trainer:\n  devices: 32\n  num_nodes: 2\n"
@@ -46,7 +46,7 @@ TEST_F(LayoutFrom, SaysWhatNoOptionSays) {
   EXPECT_FALSE(std::filesystem::exists(two + "/model/dp_rank_00_tp_rank_00_pp_rank_00.pt.tensors"));
 }
 
-// The file is of the training; what lies beside the shards is of these shards.
+// The file describes the training; the files next to the shards describe these shards.
 TEST_F(LayoutFrom, ItsModelIsOnlyForAnInputWithout) {
   const std::string yaml = Yaml();
   const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen2());
@@ -71,7 +71,7 @@ TEST_F(LayoutFrom, SaysWhatAStepTakes) {
                         "parallel ranks, mixed precision, activations recomputed selectively"));
 }
 
-// --seq of training, and --hw by --instance.
+// --seq from the training, and --hw from --instance.
 TEST_F(LayoutFrom, AnInstanceSettlesTheHardware) {
   const std::string grouped = workshop_.MakeModel("grouped", testing_util::TinyLlama());
   ExpectConverts(
@@ -80,7 +80,7 @@ TEST_F(LayoutFrom, AnInstanceSettlesTheHardware) {
   EXPECT_THAT(RunProcess({Workshop::Tool("ckpt-inspect"), "--json", set_}).out,
               HasSubstr("\"hw\":\"trn2\""));
   ExpectRefused("--from hf --to nxd --tp 2 --hw trn2 --instance trn1.32xlarge", model_,
-                workshop_ / "no", 2, "hw trn2 does not go with --instance trn1.32xlarge");
+                workshop_ / "no", 2, "hw trn2 does not match --instance trn1.32xlarge");
   const ProcessResult longer =
       RunProcess({Workshop::Tool("nxd-convert"), "--dry-run", "--from", "hf", "--to", "nxd", "--tp",
                   "2", "--instance", "trn1.32xlarge", "--seq", "8192", model_, workshop_ / "no"});
@@ -104,7 +104,7 @@ TEST_F(LayoutFrom, IsRefusedWhereItMeansNothing) {
                 "--nodes says how many there are of --instance");
 }
 
-// Of the public examples of NxD Training, and for models that have one way to store q, k and v.
+// Public examples of NxD Training, and models with only one way to store q, k and v.
 TEST_F(LayoutFrom, NobodyIsToldOfAnOptionThatNobodyGave) {
   const std::string megatron =
       workshop_.Write("conf/megatron.yaml",

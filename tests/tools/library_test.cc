@@ -1,4 +1,4 @@
-// The functions of nxdkit.h, as a program of C calls them.
+// The functions of nxdkit.h, called as from a C program.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ struct Close {
 };
 using Source = std::unique_ptr<nxdkit_source, Close>;
 
-// The reply of a call, freed.
+// The reply of a call, which is then freed.
 struct Reply {
   int code = -1;
   Json json;
@@ -281,8 +281,8 @@ TEST(Umbrella, SaysWhatIsWrongWithItsWord) {
   };
   EXPECT_THAT(error({}), HasSubstr("the word of a command is missing"));
   EXPECT_THAT(error({"convrt"}), HasSubstr("did you mean convert?"));
-  EXPECT_THAT(error({"--quiet", "inspect", "m"}), HasSubstr("options stand behind the word"));
-  EXPECT_THAT(error({"-q", "train"}), HasSubstr("options stand behind the word"));
+  EXPECT_THAT(error({"--quiet", "inspect", "m"}), HasSubstr("options come after the word"));
+  EXPECT_THAT(error({"-q", "train"}), HasSubstr("options come after the word"));
 }
 
 TEST(Umbrella, RunsTheCommandOfItsWord) {
@@ -335,7 +335,7 @@ TEST_F(Library, CallerStopsWhatWaits) {
   EXPECT_EQ(stopped.json["error"]["code"], "interrupted");
 }
 
-// --- what a library must not do
+// --- side effects that a library must not have
 
 TEST_F(Library, ProcessIsLeftAsItWas) {
   struct sigaction before = {}, after = {};

@@ -39,7 +39,7 @@ void AddFlags(const std::vector<std::string>& words, Names& names) {
 
 bool IsDescribed(const std::string& path, const Names& documented) {
   if (documented.contains(path)) return true;
-  // The last key may be any: "dtypes.BF16" is "dtypes.*".
+  // The last key may vary: "dtypes.BF16" is "dtypes.*".
   const size_t dot = path.rfind('.');
   return dot != std::string::npos && documented.contains(path.substr(0, dot) + ".*");
 }

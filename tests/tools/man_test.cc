@@ -1,5 +1,5 @@
-// The man pages say what the commands take: every option of --help=all stands in the page and the
-// other way round, the JSON is described, the examples are accepted, and mandoc finds no fault.
+// The man pages agree with the commands: every option of --help=all is in the page and the other
+// way round, the JSON is described, the examples are accepted, and mandoc finds no fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(ManPages, DescribeTheEnvelopeOfTheJson) {
   }
 }
 
-// Runs one command with --json, and holds what it prints against its page.
+// Runs one command with --json, and checks its output against its page.
 void ExpectDocumented(int exit_code, std::vector<std::string> command) {
   const std::string page = ReadFile(PagePath(command[0]));
   command[0] = std::string(NXDKIT_TOOLS) + "/" + command[0];
@@ -96,7 +96,7 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, with(convert, {"--dry-run"}));
   ExpectDocumented(0, with(convert, {"--explain", "model.norm.weight"}));
   ExpectDocumented(0, with(convert, {"--verify"}));
-  ExpectDocumented(2, convert);  // the output is there already
+  ExpectDocumented(2, convert);  // the output already exists
   const std::vector<std::string> reshard = {"nxd-reshard", "--pp", "2", shards,
                                             folder.path() + "/resharded"};
   ExpectDocumented(0, with(reshard, {"--dry-run"}));
@@ -118,7 +118,7 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, {"neuron-export", "--tp", "2", "--bs", "4", "--target", "cpu", model,
                        folder.path() + "/out"});
   ExpectDocumented(0, with(exports, {"--no-blob", "--force", "--dry-run"}));
-  ExpectDocumented(4, exports);  // no blob can be had
+  ExpectDocumented(4, exports);  // there is no blob
   folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.neff", "no neff");
   folder.Write("cache/neuronxcc-1/MODULE_1+d41d8cd9/model.done", "");
   ExpectDocumented(0, {"ckpt-inspect", cache});
@@ -142,9 +142,9 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(1, {"ckpt-digest", other, "--check", manifest, "--no-files"});
 }
 
-// --help stops before the work, but after the options were read and found good.
+// --help stops before the work, but after the options were read and accepted.
 void ExpectAccepted(const std::string& tool, const std::string& example) {
-  // Nothing is written where the tests are run.
+  // Nothing is written into the test's working folder.
   const std::string line = example.substr(0, example.find(" > "));
   std::string options = line.substr(NameOf(tool).size());
   options.insert(std::min(options.find(" -- "), options.size()), " --help");
@@ -166,7 +166,7 @@ TEST(ManPages, ExamplesAreAccepted) {
 constexpr const char* kReadmes[] = {"/README.md", "/tools/README.md", "/tools/EXAMPLES.md",
                                     "/trainer/README.md"};
 
-// Command lines are indented, with a "$ " where their output follows.
+// Command lines are indented, with a "$ " before those with output.
 TEST(Readme, ExamplesAreAccepted) {
   size_t examples = 0;
   for (const char* readme : kReadmes) {
@@ -185,7 +185,7 @@ TEST(Readme, ExamplesAreAccepted) {
 }
 
 TEST(Readme, NamesOnlyOptionsThatExist) {
-  Names known = {"--install"};  // of cmake
+  Names known = {"--install"};  // an option of cmake
   const std::string quickstart = ReadFile(NXDKIT_SOURCE_DIR "/tools/quickstart.sh");
   for (const std::string& tool : BuiltTools())
     known.merge(HelpOptions(RunProcess({tool, "--help=all"}).out));
@@ -230,7 +230,7 @@ TEST(ManPages, BelongToATool) {
   }
 }
 
-// --- the readers of the two texts, on texts that differ
+// --- the parsers of the two texts, on texts that differ
 
 constexpr const char* kHelp = R"(usage: x [options]
 

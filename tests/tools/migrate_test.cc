@@ -1,4 +1,4 @@
-// nxdkit-migrate(7): every command of the page, run in its order on a small tag.
+// nxdkit-migrate(7): every command of the page, run in order on a small tag.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_F(Migrate, EveryCommandOfThePageDoesWhatItSays) {
   ASSERT_GT(commands.size(), 10u);
   std::vector<std::string> digests;
   for (const std::string& command : commands) {
-    // What TorchTitan goes on to: here the same state, without the step between.
+    // TorchTitan's next checkpoint: here the same state, without the step between.
     if (command.find("titan/step-200") != std::string::npos &&
         !fs::exists(shop_ / "titan/step-200"))
       fs::copy(shop_ / "titan/step-100", shop_ / "titan/step-200");
@@ -68,7 +68,7 @@ TEST_F(Migrate, EveryCommandOfThePageDoesWhatItSays) {
   EXPECT_EQ(digests[0], digests[1]);
 }
 
-// The proofs of the page fail where a moment is another one.
+// The page's checks fail for a different moment.
 TEST_F(Migrate, TheProofsSeeAMomentThatIsAnotherOne) {
   std::vector<std::string> proofs;
   for (const std::string& command : Commands()) {

@@ -1,5 +1,5 @@
 // grpo-train on two machines with engines of another program: each machine has servers of its own,
-// started by the process of the run that is there.
+// started by the run's process on it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class GrpoEngineMpi : public GrpoOnPeer {
     if (const std::string missing = MpiMissing(); !missing.empty()) GTEST_SKIP() << missing;
     GrpoOnPeer::SetUp();
   }
-  // Two workers, and two ranks that train: on one machine, or on two.
+  // Two workers, and two training ranks: on one machine, or on two.
   Words Words2(const std::string& run, int64_t cores, int64_t nodes, bool separate,
                const std::string& faults) const {
     return Command(run,
@@ -76,8 +76,8 @@ TEST_F(GrpoEngineMpi, OneThatDiesOnTheOtherMachineIsStartedAgain) {
   EXPECT_EQ(Steps("run").size(), 3u);
 }
 
-// However a process of the run ends: killed, with its servers in the middle of something, or with
-// all others by a signal.
+// However a process of the run ends: killed, with its servers at work, or with all others by a
+// signal.
 TEST_F(GrpoEngineMpi, NothingIsLeftOfTheServersOfAMachine) {
   const TwoHosts hosts;
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
@@ -95,7 +95,7 @@ TEST_F(GrpoEngineMpi, NothingIsLeftOfTheServersOfAMachine) {
     const auto begin = std::chrono::steady_clock::now();
     ::kill(follower.front(), signal);
     EXPECT_NE(WaitProcess(job), 0);
-    // Less than the grace of a server that does not notice.
+    // Less than the grace period of a server that does not notice.
     EXPECT_TRUE(Eventually(30, [&] { return hosts.Processes(host, hangs).empty(); }));
     EXPECT_TRUE(Eventually(30, [&] { return hosts.Processes(host, "grpo-train").empty(); }));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));

@@ -1,5 +1,5 @@
 // The ranks of a mesh as threads of one process, and as processes of Open MPI on one machine and on
-// two (network namespaces): the same bits; and what becomes of a process that dies or hangs.
+// two (network namespaces): the same bits; and a process that dies or hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST_F(Mpi, TwoHostsHaveTheBitsOfOne) {
   }
 }
 
-// Process 0 makes all calls, saves what all hold, and another model goes on from that.
+// Process 0 makes all calls, saves the state of all, and another model resumes from it.
 TEST_F(Mpi, FollowersComeToTheBitsOfOneProcess) {
   const struct { int processes, tp, dp; } cases[] = {{2, 2, 2}, {4, 2, 2}, {2, 1, 4}, {2, 2, 1}};
   for (const auto& [processes, tp, dp] : cases) {
@@ -102,8 +102,8 @@ class GrpoTrainMpi : public GrpoTrain {
     }
     EXPECT_GT(files, 15u);
   }
-  // The second host has an empty file system of its own, of this size, in the place of the run
-  // "two". What is in it at the end is listed in the file "there".
+  // The second host has an empty file system of its own, of this size, in place of the run "two".
+  // Its contents at the end are listed in the file "there".
   Words Blind(Words command, const std::string& size) const {
     const std::string script = workshop_.Write(
         "blind.sh", fmt::format("[ \"$(hostname)\" = {1} ] || exec \"$@\"\n"
@@ -124,14 +124,14 @@ class GrpoTrainMpi : public GrpoTrain {
 TEST_F(GrpoTrainMpi, TwoMachinesWriteWhatOneWrites) {
   const ProcessResult one = RunProcess(Words2("one", 4, 1, {"trainer.max_steps=4"}));
   ASSERT_EQ(one.exit_code, 0) << one.out;
-  for (const char* steps : {"trainer.max_steps=2", "trainer.max_steps=4"}) {  // and goes on
+  for (const char* steps : {"trainer.max_steps=2", "trainer.max_steps=4"}) {  // and resumes
     const ProcessResult two = LaunchTwo(Words2("two", 2, 2, {steps}));
     ASSERT_EQ(two.exit_code, 0) << two.out << two.err;
   }
   ExpectSameRuns("two", "one");
 }
 
-// A tensor parallel group on two machines.
+// A tensor parallel group across two machines.
 TEST_F(GrpoTrainMpi, AGroupThatIsSpreadWritesTheSame) {
   const Words group = {"worker.actor.tensor_parallel_size=4", "trainer.max_steps=4",
                        "worker.rollout.tensor_parallel_size=2"};
@@ -143,7 +143,7 @@ TEST_F(GrpoTrainMpi, AGroupThatIsSpreadWritesTheSame) {
   ExpectSameRuns("two", "one");
 }
 
-// Machine 0 trains, machine 1 generates: the cores are given out in that order.
+// Machine 0 trains, machine 1 generates: the cores are assigned in that order.
 TEST_F(GrpoTrainMpi, RolloutOnTheOtherMachineWritesTheSame) {
   const Words apart = {"trainer.separate_rollout_workers=true", "trainer.max_steps=4"};
   const ProcessResult one = RunProcess(Words2("one", 4, 1, apart));
@@ -172,8 +172,7 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesBothWritesTheSame) {
   ExpectSameRuns("two", "one");
 }
 
-// The other machine reads nothing that is written here: a folder of its own lies over that of the
-// run.
+// The other machine sees nothing that is written here: a folder of its own covers that of the run.
 TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
   const TwoHosts hosts;
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
@@ -193,7 +192,7 @@ TEST_F(GrpoTrainMpi, AMachineThatDoesNotSeeTheRunGetsTheWeights) {
   EXPECT_THAT(there, Not(HasSubstr(".sent")));
 }
 
-// What only generates needs no checkpoint, and it is written by those that train.
+// A machine that only generates needs no checkpoint; the training ones write it.
 TEST_F(GrpoTrainMpi, ARunThatAMachineDoesNotSeeGoesOn) {
   const TwoHosts hosts;
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
@@ -208,7 +207,7 @@ TEST_F(GrpoTrainMpi, ARunThatAMachineDoesNotSeeGoesOn) {
   ExpectSameRuns("two", "one");
 }
 
-// The other machine trains, and its share of a checkpoint finds no room.
+// The other machine trains, and there is not enough room for its share of a checkpoint.
 TEST_F(GrpoTrainMpi, AFullDiskUnderAShareOfACheckpointIsTold) {
   const TwoHosts hosts;
   if (!hosts.missing().empty()) GTEST_SKIP() << hosts.missing();
@@ -294,7 +293,7 @@ TEST_F(GrpoTrainMpi, AsManyProcessesAsMachines) {
   EXPECT_EQ(shown.exit_code, 0) << shown.err;
 }
 
-// Its library finds none of the others, and each process would take itself for the first.
+// Its library does not find the others, and each process would take itself for the first.
 TEST_F(GrpoTrainMpi, ALauncherOfAnotherMpiIsTold) {
   Words words = MpiEnvironment();
   words.insert(words.end(), {"PMI_SIZE=2", "PMI_RANK=0"});

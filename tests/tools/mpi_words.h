@@ -1,4 +1,4 @@
-// PRIVATE to tests. What starts processes of Open MPI on this machine.
+// PRIVATE to tests. The words that start processes of Open MPI on this machine.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ inline constexpr const char* kMpiPlugin = NXDKIT_MPI_PLUGIN;
 inline constexpr const char* kMpiPlugin = "";
 #endif
 
-// For one launch. Each removes the folders of its session when it ends, down to the one that all of
-// a user have in the temporary folder, where another one may be about to make its own; and its
-// shared memory would be in /dev/shm, which is small in containers and others fill.
+// For one launch. Each launch removes its session folders when it ends, including the one in the
+// temporary folder that all of a user's launches share and that another one may be about to use;
+// and its shared memory would be in /dev/shm, which is small in containers and used by others.
 inline Words MpiEnvironment() {
   static const TempFolder folder;
   static int launches = 0;
@@ -39,7 +39,7 @@ inline Words MpiWords(int processes, const Words& words) {
   return command;
 }
 
-// Why there is no Open MPI here; "" when there is: it has to work then.
+// Why there is no Open MPI here; "" when there is: it must work then.
 inline std::string MpiMissing() {
   if (std::string(kMpiPlugin).empty()) return "built without Open MPI";
   return FindProgram("mpirun") ? "" : "there is no mpirun";

@@ -1,4 +1,4 @@
-// optimum-neuron's training checkpoints through the commands: made, inspected, verified, digested,
+// optimum-neuron's training checkpoints with the commands: made, inspected, verified, digested,
 // resharded, read back.
 #include <fstream>
 
@@ -42,7 +42,7 @@ TEST_F(Optimum, CheckpointsAreMadeReshardedAndReadBack) {
   EXPECT_EQ(Digest(shop_ / "back"), digest);
 }
 
-// The trainer's folder is what it shows itself to be.
+// The trainer's folder is recognised as such.
 TEST_F(Optimum, CheckpointsAreInspected) {
   ExpectConverts("--from hf --to nxd --tp 4 --style optimum", model_, made_);
   const ProcessResult shown = RunWords("ckpt-inspect", made_);
@@ -52,7 +52,7 @@ TEST_F(Optimum, CheckpointsAreInspected) {
   EXPECT_EQ(json["trainer"]["metadata"], Json::array({"mp_metadata_pp_rank_0.json"}));
 }
 
-// Any change of the record shows.
+// Any change of the record is found.
 TEST_F(Optimum, ARecordThatSaysOtherwiseIsFound) {
   ExpectConverts("--from hf --to nxd --tp 4 --style optimum", model_, made_);
   const std::string path = made_ + "/shards/mp_metadata_pp_rank_0.json";

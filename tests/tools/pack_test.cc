@@ -65,7 +65,7 @@ TEST_F(PackTool, AFileThereAndBack) {
   EXPECT_EQ(JsonOf(Pack("--json @model @model.tar"))["kind"], "folder");
 }
 
-// Nothing that is read may be replaced, with --force neither.
+// No input may be replaced, not even with --force.
 TEST_F(PackTool, RefusesAnOutputThatIsTheInput) {
   const std::string weights = model_ + "/model.safetensors";
   const std::string before = ReadFile(weights);
@@ -78,12 +78,12 @@ TEST_F(PackTool, RefusesAnOutputThatIsTheInput) {
   EXPECT_TRUE(ReadFile(weights) == before);
 }
 
-// The reader of the archive is slow, and the bundle is refreshed three times before it goes on.
+// The archive's reader is slow, and the bundle is refreshed three times before it continues.
 TEST_F(PackTool, HasOneVersionOfABundleThatIsRefreshedMeanwhile) {
   const std::string tuned = workshop_.MakeModel("tuned", testing_util::TinyLlama(), "--seed 9");
   const std::string bundle = workshop_ / "bundle";
   ExpectConverts("--from hf --to rollout --tp 4", model_, bundle);
-  workshop_.Write("bundle/before", std::string(1 << 20, 'x'));  // more than a pipe takes
+  workshop_.Write("bundle/before", std::string(1 << 20, 'x'));  // more than a pipe holds
   const std::string tool = Workshop::Tool("ckpt-pack");
   const std::string refresh = Workshop::Tool("nxd-convert") +
                               " -q --from hf --to rollout --into --no-sync " + tuned + " " +
@@ -97,7 +97,7 @@ TEST_F(PackTool, HasOneVersionOfABundleThatIsRefreshedMeanwhile) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const ProcessResult verified = Workshop::Verify(out, "--against " + against);
     EXPECT_EQ(verified.exit_code, 0) << against << verified.out << verified.err;
-    // As every bundle that we make: the first refresh of it has nothing to rename.
+    // Like every bundle that we make: its first refresh has nothing to rename.
     EXPECT_EQ(std::filesystem::read_symlink(out + "/checkpoint/weights"), ".weights.0");
   }
 }

@@ -1,5 +1,5 @@
-// neuron-cache compile, collect and warm on a disk that is full, and with calls to the system that
-// fail: no half entry, what was finished stays, and the next run goes on.
+// neuron-cache compile, collect and warm on a full disk, and with failing system calls: no partial
+// entry, finished ones stay, and the next run resumes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ using ::testing::IsEmpty;
 const std::string kDiskKeys = "abcd";
 const std::string kCompileWords = "compile -j 1 --memory-per-job 1M --target trn1";
 
-// A command on a disk with so much space, then once more with more; what is in the cache after each
-// is copied to first/ and second/.
+// A command on a disk with so much space, then once more with more; the contents of the cache after
+// each are copied to first/ and second/.
 class DiskShop : public PrecompileWorkshop {
  public:
   DiskShop() {
@@ -47,12 +47,12 @@ class DiskShop : public PrecompileWorkshop {
               "cp -r $cache $shop/second\n";
     return CcInNamespace(script, options);
   }
-  // Whether the first run found the disk full, with the exit code for that.
+  // Expects that the first run found the disk full, with the exit code for that.
   bool WasFull(const ProcessResult& result) const {
     return result.out.find("exit 5\n") != std::string::npos;
   }
 
-  // Only whole files under the names of the engine. Keys of the entries that are done.
+  // Expects only whole files under the engine's names. Returns the keys of the finished entries.
   std::string ExpectSound(const std::string& root) const {
     std::string done;
     for (const char key : kDiskKeys) {
@@ -78,7 +78,7 @@ TEST(PrecompileDisk, FullOfTheCacheLosesNothing) {
   if (const std::string missing = MountsMissing(); !missing.empty()) GTEST_SKIP() << missing;
   DiskShop shop;
   std::set<size_t> finished;
-  // From where not even a lock fits to where there is room for everything.
+  // From a disk too small for a lock to one with room for everything.
   for (int room = 0; room <= 72; room += 4) {
     SCOPED_TRACE(std::to_string(room) + " KiB");
     const ProcessResult result = shop.RunTwice(shop.Cache(), room, true, kCompileWords);
@@ -134,7 +134,7 @@ TEST(PrecompileDisk, FullWhileGraphsAreCollected) {
 }
 
 #ifdef NXDKIT_FAIL_CALL
-// Each call to the system that compile makes of its files fails once.
+// Each system call that compile makes on its files fails once.
 class FailingShop : public PrecompileWorkshop {
  public:
   FailingShop() {
@@ -159,13 +159,13 @@ class FailingShop : public PrecompileWorkshop {
     ExpectNoFalseResults();
     std::set<char> done;
     for (const char key : {'a', 'b'}) {
-      // The shell of the stand-in has faults of its own; a NEFF that is not there is one that the
-      // compiler did not make.
+      // The shell of the stand-in can fail, too: for us a missing NEFF is one that the compiler did
+      // not make.
       const bool reads_badly = result.out.find("it ended with 0") != std::string::npos;
       EXPECT_FALSE(failure != ENOENT && reads_badly && Has(key, "model.log")) << key;
       if (Has(key, "model.done")) done.insert(key);
     }
-    // An entry that is said to be gone is passed over.
+    // An entry reported as missing is skipped.
     if (result.exit_code == 0 && failure != ENOENT) {
       EXPECT_EQ(done.size(), 2u);
     }

@@ -1,7 +1,7 @@
 // kill -9 at any moment of neuron-cache compile, collect and warm, of a compiler that they started,
-// and of the program whose graphs are collected. By design only this stays behind, after a kill of
-// the command itself: files under our names for what is built aside, until they are ten minutes
-// old, and locks of entries that the next compilation takes.
+// and of the program whose graphs are collected. By design only this remains after a kill of the
+// command itself: files under our names for unpublished results, until they are ten minutes old,
+// and locks of entries that the next compilation takes over.
 #include <sys/syscall.h>
 
 #include <chrono>
@@ -48,7 +48,7 @@ class KillShop : public PrecompileWorkshop {
     for (const char key : keys_) AddGraph(key, 0, "graphs");
   }
 
-  // A cache without results, with all graphs or none. What earlier kills left aside stays.
+  // A cache without results, with all graphs or none. Unpublished files of earlier kills stay.
   void Renew(bool with_graphs) const {
     fs::create_directories(Cache());
     for (const auto& each : fs::directory_iterator(Cache()))
@@ -65,7 +65,7 @@ class KillShop : public PrecompileWorkshop {
     return done;
   }
 
-  // Whether all that was started for this workshop ends, in time.
+  // Whether all processes started for this workshop end, in time.
   bool NobodyIsLeft() const {
     const std::string mark = "NEURON_STANDIN=" + path();
     return testing_util::Eventually([&] {
@@ -75,13 +75,13 @@ class KillShop : public PrecompileWorkshop {
     });
   }
 
-  // SIGKILL for the process that was noted last, if it still runs.
+  // Sends SIGKILL to the process noted last, if it still runs.
   bool KillLast(const std::string& file) const {
     pid_t last = 0;
     std::ifstream lines(*this / file);
     for (pid_t pid = 0; lines >> pid;) last = pid;
     if (last == 0) return false;
-    // Held by the handle, so that its number is not another's when the signal comes.
+    // Held by the handle, so that its number cannot be reused before the signal.
     const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, last, 0)));
     const std::string environment =
         testing_util::ProcText("/proc/" + std::to_string(last), "environ");
@@ -90,7 +90,7 @@ class KillShop : public PrecompileWorkshop {
     return ::syscall(SYS_pidfd_send_signal, handle.fd(), SIGKILL, nullptr, 0) == 0;
   }
 
-  // Facts that hold at any moment at which nobody works on the cache.
+  // Facts that hold whenever nobody works on the cache.
   void ExpectSound() const {
     ExpectNoFalseResults();
     for (const std::string& neff : Ending("/model.neff"))
@@ -102,7 +102,7 @@ class KillShop : public PrecompileWorkshop {
     }
   }
 
-  // Locks in entries, and what lies beside them that is not named as what is built aside.
+  // Locks in entries, and files next to them without the name of an unpublished result.
   std::vector<std::string> Left(bool aside_too) const {
     std::vector<std::string> left;
     for (const std::string& folder : {Cache(), *this / "work"})
@@ -117,7 +117,7 @@ class KillShop : public PrecompileWorkshop {
     return left;
   }
 
-  // All is compiled and whole, and nothing of ours is left.
+  // Everything is compiled and whole, and nothing of ours is left.
   void ExpectFinished(bool aside_too) const {
     EXPECT_EQ(Done(), keys_);
     ExpectSound();
@@ -126,7 +126,7 @@ class KillShop : public PrecompileWorkshop {
     EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
   }
 
-  // As if it had been left eleven minutes ago.
+  // Ages it, as if it had been left eleven minutes ago.
   void Age() const {
     const auto then = fs::file_time_type::clock::now() - std::chrono::minutes(11);
     for (const std::string& folder : {Cache(), *this / "work"})
@@ -155,7 +155,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
   }
   void Renew() const { shop_.Renew(std::string_view(GetParam().command) == "compile"); }
 
-  // Whether the signal found somebody.
+  // Whether the signal reached a process.
   bool Kill(pid_t command) const {
     if (GetParam().victim == Victim::kCommand) return kill(command, SIGKILL) == 0;
     return shop_.KillLast(GetParam().victim == Victim::kCompiler ? "compilers" : "programs");
@@ -166,7 +166,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     const microseconds delay = moments.Next();
     SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
     const pid_t command = shop_.Start(Options(GetParam().command));
-    std::this_thread::sleep_for(delay);  // the moment is what is tried out
+    std::this_thread::sleep_for(delay);  // a random moment
     const bool found = Kill(command);
     const int code = WaitProcess(command);
     const bool ours = GetParam().victim == Victim::kCommand;
@@ -183,7 +183,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     Finish();
   }
 
-  // But for one whose compiler was killed when it was done with all but its end.
+  // One success for each, except for one whose compiler was killed at its very end.
   void ExpectOneSuccessEach() const {
     int more = 0;
     for (const auto& [key, count] : shop_.Compiled()) more += count - 1;
@@ -194,7 +194,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     EXPECT_THAT(shop_.Left(true), IsEmpty());
   }
 
-  // What lies beside entries: nobody killed us, and so nothing does.
+  // The files next to entries: nothing was killed, so there must be none.
   std::vector<std::string> Beside() const {
     std::vector<std::string> names;
     for (const auto& each : fs::directory_iterator(shop_.Cache()))
@@ -203,7 +203,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     return names;
   }
 
-  // A plain run compiles what has no result, once, and nothing else.
+  // A plain run compiles the graphs without a result, once, and nothing else.
   void Finish() const {
     const std::string done = shop_.Done();
     const std::map<char, int> before = shop_.Begun();
@@ -228,7 +228,7 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     KillMoments moments(took * 11 / 10, seed);
     for (int i = 0; moments.GoesOn(i, times) && !HasFatalFailure(); ++i) Round(moments);
     EXPECT_GT(moments.killed(), 0) << "no kill came in time";
-    // What stays by design goes when it is ten minutes old.
+    // The files that remain by design are removed when they are ten minutes old.
     shop_.Age();
     EXPECT_EQ(shop_.CacheTool("prune").exit_code, 0);
     EXPECT_EQ(shop_.Cc(Options("compile")).exit_code, 0);
@@ -250,11 +250,11 @@ INSTANTIATE_TEST_SUITE_P(All, PrecompileKill, ::testing::ValuesIn(kCompileKills)
 INSTANTIATE_TEST_SUITE_P(All, SlowPrecompileKill, ::testing::ValuesIn(kCompileKills),
                          CompileKillName);
 
-// --- two machines: namespaces in which one folder has two paths
+// --- two machines: namespaces where one folder has two paths
 
 class TwoMachines {
  public:
-  // `name` is that of the machine.
+  // `name` is the machine's name.
   pid_t Start(const std::string& name) const {
     const std::string mount = shop_ / name;
     fs::create_directories(mount);
@@ -264,7 +264,7 @@ class TwoMachines {
                            " --work-dir " + shop_ / name + ".work",
                        PrecompileWorkshop::InNamespace(script));
   }
-  // How often it began to compile each graph: the paths of its compilers tell.
+  // How often it began to compile each graph: by the paths of its compilers.
   std::map<char, int> BegunBy(const std::string& name) const {
     const std::string work = "/" + name + ".work/";
     const std::string module = "/model.MODULE_";
@@ -275,13 +275,13 @@ class TwoMachines {
     return counts;
   }
 
-  // One is killed at the moment; the other finishes. Whether the kill came in time.
+  // One is killed at the moment; the other finishes. Returns whether the kill came in time.
   bool Round(microseconds delay) const {
     SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
     shop_.Renew(true);
     const pid_t first = Start("first");
     const pid_t second = Start("second");
-    std::this_thread::sleep_for(delay);  // the moment is what is tried out
+    std::this_thread::sleep_for(delay);  // a random moment
     kill(first, SIGKILL);
     const bool in_time = WaitProcess(first) == 128 + SIGKILL;
     const std::string done = shop_.Done();
@@ -332,7 +332,7 @@ void ExpectEndsHanging(const std::string& how, int signal) {
   kill(command, signal);
   EXPECT_EQ(WaitProcess(command), 128 + signal);
   EXPECT_TRUE(shop.NobodyIsLeft());
-  // All that it had traced is kept, whole, and nothing else.
+  // All graphs traced by then are kept, whole, and nothing else.
   for (const char key : {'a', 'b'}) EXPECT_TRUE(shop.Has(key, "model.hlo_module.pb")) << key;
   shop.ExpectSound();
   EXPECT_THAT(shop.Left(true), IsEmpty());

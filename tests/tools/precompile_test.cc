@@ -41,7 +41,7 @@ TEST(Precompile, CompilesWhatHasAGraphAndNoResult) {
     EXPECT_EQ(ReadFile(shop.Entry(key) + "/model.done"), "");
   }
   EXPECT_THAT(shop.Ending(".lock"), IsEmpty());
-  // Once more: nothing is left to do, and what it saved is known.
+  // Once more: nothing is left to do, and the saved time is known.
   const Json again = shop.CcJson(0, "compile", kTrn1);
   EXPECT_EQ(again["compiled"], 0);
   EXPECT_EQ(again["there"], 3);
@@ -71,12 +71,12 @@ TEST(Precompile, NeedsATargetThatNobodySays) {
   shop.AddGraph('a');
   const ProcessResult result = shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE="});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the flags of 1 graph do not say for which target"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the flags of 1 graph do not name a target"),
                                 HasSubstr("--target trn1")));
   EXPECT_THAT(shop.Begun(), IsEmpty());
   EXPECT_EQ(shop.Cc("compile", {"NEURON_PLATFORM_TARGET_OVERRIDE=trn2"}).exit_code, 0);
   EXPECT_THAT(ReadFile(shop / "words"), HasSubstr("--target=trn2 "));
-  // A machine with devices says it.
+  // A machine with devices determines it.
   fs::remove(shop / "words");
   shop.AddGraph('c');
   shop.Write("machine/sys/devices/virtual/dmi/id/product_name", "trn2.48xlarge\n");
@@ -105,7 +105,7 @@ TEST(Precompile, KeepsAFailureWithItsLogAndNamesTheCompilersLine) {
                     HasSubstr("compiled 1 in "), HasSubstr(", 1 failed; 0 there before")));
   EXPECT_THAT(ReadFile(shop.Entry('a') + "/model.log"), HasSubstr("INFO: begin\n"));
   EXPECT_FALSE(shop.Has('a', "model.done"));
-  // It is not remembered for ever: the next run tries again.
+  // It is not remembered forever: the next run tries again.
   shop.Plan('a', "");
   const Json json = shop.CcJson(0, "compile", kTrn1);
   EXPECT_EQ(json["failed_before"], 1);
@@ -137,7 +137,7 @@ TEST(Precompile, TriesAgainAloneWhatWasKilledOrEndedWith70) {
   EXPECT_EQ(item('c')["message"],
             "it exited with 70: 2026-11-26 ERROR: [NCC_IXTP002] too many instructions");
   EXPECT_EQ(item('d')["message"], "it was killed by signal 9");
-  // A kill is no failure to libneuronxla: it may go well elsewhere.
+  // A kill is not a failure to libneuronxla: it may succeed elsewhere.
   EXPECT_TRUE(shop.Has('c', "model.log"));
   EXPECT_FALSE(shop.Has('d', "model.log"));
   EXPECT_TRUE(shop.Has('d', "nxdkit-compile.log"));
@@ -247,7 +247,7 @@ TEST(Precompile, ReadsTheFilesOfOlderReleases) {
   EXPECT_THAT(ReadFile(shop / "words"),
               HasSubstr("--framework=XLA --model-type=transformer --auto-cast=none --verbose=35"));
   EXPECT_EQ(ReadFile(shop / folder + "/model.neff"), ToyNeff());
-  // A result of a compiler that left no model.done is one.
+  // A result without model.done is accepted.
   fs::remove(shop / folder + "/model.done");
   EXPECT_EQ(shop.CcJson(0, "compile", kTrn1)["there"], 1);
 }
@@ -285,12 +285,12 @@ TEST(Precompile, DoesNotGuessTheVersionOfACompilerThatSaysNone) {
   shop.Script("mute", "[ \"$1\" != --version ] || exit 1\nexec neuronx-cc \"$@\"\n");
   shop.AddGraph('a');
   EXPECT_THAT(shop.Cc("compile --compiler mute " + kTrn1).err,
-              HasSubstr("does not say its version: it is taken for neuronxcc-2.21"));
+              HasSubstr("does not report its version: assuming neuronxcc-2.21"));
   shop.AddGraph('b');
   shop.AddGraph('c', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
   const ProcessResult two = shop.Cc("compile --compiler mute " + kTrn1);
   EXPECT_EQ(two.exit_code, 1);
-  EXPECT_THAT(two.err, HasSubstr("the graphs are of neuronxcc-2.19, neuronxcc-2.21"));
+  EXPECT_THAT(two.err, HasSubstr("the graphs are for neuronxcc-2.19, neuronxcc-2.21"));
 }
 
 TEST(Precompile, RemembersNoFailureThatIsNotTheGraphs) {
@@ -334,7 +334,7 @@ TEST(Precompile, TakesRelativePaths) {
 TEST(Precompile, GoesOnBesideAnEntryThatCannotBeWritten) {
   PrecompileWorkshop shop;
   for (const char key : {'a', 'b'}) shop.AddGraph(key);
-  // A lock that leads nowhere cannot be taken.
+  // A dangling lock cannot be taken.
   fs::create_symlink("nowhere", shop.Entry('a') + "/model.hlo_module.pb.lock");
   const Json json = shop.CcJson(1, "compile", "--job-timeout 60 " + kTrn1);
   EXPECT_EQ(json["compiled"], 1);
@@ -381,7 +381,7 @@ TEST(Precompile, SaysWhereTheCompilerIsLookedFor) {
   EXPECT_EQ(none.exit_code, 3);
   EXPECT_THAT(none.err, AllOf(HasSubstr("neuronx-cc: no such program"), HasSubstr("--compiler")));
   EXPECT_EQ(shop.Cc("compile -n " + kTrn1).exit_code, 0);
-  // Nothing is said of the version of a compiler that is not there.
+  // The version of a missing compiler is not reported.
   shop.AddGraph('b', 0, "cache", PrecompileWorkshop::Flags(), "2.19");
   EXPECT_EQ(shop.CcJson(0, "compile -n", kTrn1)["graphs"].size(), 2u);
   fs::remove_all(shop.Cache() + "/neuronxcc-2.19");
@@ -396,7 +396,7 @@ TEST(Precompile, WaitsForWhoeverCompilesTheSameGraph) {
   const std::string lock = shop.Entry('a') + "/model.hlo_module.pb.lock";
   shop.Write("cache/" + PrecompileWorkshop::Name('a') + "/model.hlo_module.pb.lock", "");
   std::optional<testing_util::Held> held(std::in_place, lock, LOCK_EX);
-  // libneuronxla's process finishes once we have compiled the other graph.
+  // libneuronxla's process finishes after we have compiled the other graph.
   std::jthread other([&] {
     WaitFor(shop.Entry('b') + "/model.done");
     shop.AddResult('a');
@@ -505,7 +505,7 @@ TEST(PrecompileLite, SaysThatFinishedEntriesAreOfAnotherCompiler) {
   lite.Whole('a');
   const Json json = shop.CcJson(0, "compile", " --cache-dir " + lite.root());
   EXPECT_THAT(json["warnings"][0].get<std::string>(),
-              HasSubstr("finished entries are of compiler 2.21.33363.0+82129205, this one is "
+              HasSubstr("finished entries are from compiler 2.21.33363.0+82129205, this one is "
                         "2.19.8089.0+8ab9f450"));
 }
 

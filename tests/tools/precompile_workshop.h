@@ -1,6 +1,6 @@
-// PRIVATE to tests. What the tests of compiling ahead stand on: a compiler of a few lines of shell
-// that fails, is killed or hangs by name, and a program that only writes graphs, as libneuronxla's
-// mode has it.
+// PRIVATE to tests. The base of the tests of precompiling: a compiler of a few lines of shell that
+// fails, is killed or hangs by name, and a program that only writes graphs, like libneuronxla's
+// mode.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -49,7 +49,7 @@ class PrecompileWorkshop : public ExportWorkshop {
     return std::filesystem::exists(Entry(key) + "/" + file);
   }
 
-  // An entry with a graph and no result.
+  // An entry with a graph but no result.
   void AddGraph(char key, size_t bytes = 0, const std::string& root = "cache",
                 const std::string& flags = Flags(), const std::string& version = kVersion) const {
     const std::string folder = root + "/neuronxcc-" + version + "/" + Module(key, flags);
@@ -60,13 +60,13 @@ class PrecompileWorkshop : public ExportWorkshop {
     Write("cache/" + Name(key) + "/model.neff", testing_util::ToyNeff());
     Write("cache/" + Name(key) + "/model.done", "");
   }
-  // How the compiler behaves for the graph: "fail", "255", "70", "70 once", "kill once", "kill",
+  // The compiler's behaviour for the graph: "fail", "255", "70", "70 once", "kill once", "kill",
   // "hang", "F137", "full", "quota", "cut", "nothing", "slow".
   void Plan(char key, const std::string& what) const {
     Write("plan/model." + Module(key), what + "\n");
   }
 
-  // Options are taken apart at spaces. `here`: in the workshop's folder.
+  // Options are split at spaces. `here`: in the workshop's folder.
   ProcessResult Cc(const std::string& options, Words environment = {}, bool here = false) const {
     Words words = {Tool("neuron-cache")};
     if (here) words = {"/usr/bin/env", "-C", path(), Tool("neuron-cache")};
@@ -74,7 +74,7 @@ class PrecompileWorkshop : public ExportWorkshop {
     for (const std::string& entry : Environment()) environment.push_back(entry);
     return RunProcess(words, environment);
   }
-  // In a mount namespace of its own, and with the name of another machine: a script of bash for
+  // Runs in a mount namespace of its own, with the name of another machine: a script of bash for
   // which "$@" is the command.
   ProcessResult CcInNamespace(const std::string& script, const std::string& options) const {
     Words words = InNamespace(script);
@@ -85,7 +85,7 @@ class PrecompileWorkshop : public ExportWorkshop {
   static Words InNamespace(const std::string& script) {
     return {"/usr/bin/unshare", "-Urmu", "/bin/bash", "-c", script, "bash"};
   }
-  // As Cc, not waited for; behind the words of another command.
+  // Like Cc, but not waited for; after the words of another command.
   pid_t Start(const std::string& options, Words words = {}) const {
     words.emplace_back("/usr/bin/env");
     for (const std::string& entry : Environment()) words.push_back(entry);
@@ -93,7 +93,7 @@ class PrecompileWorkshop : public ExportWorkshop {
     for (const std::string& word : Split(options)) words.push_back(word);
     return StartProcess(std::move(words));
   }
-  // With --json in front, the document by its schema.
+  // Runs with --json; returns the document, which must match its schema.
   Json CcJson(int exit_code, const std::string& command, const std::string& options = "",
               const Words& environment = {}) const {
     const ProcessResult result = Cc(command + " --json " + options, environment);
@@ -104,11 +104,11 @@ class PrecompileWorkshop : public ExportWorkshop {
     return json;
   }
 
-  // How often the compiler ended well for each graph, by the key's character.
+  // How often the compiler succeeded for each graph, by the key's character.
   std::map<char, int> Compiled() const { return Counted("compiled"); }
   std::map<char, int> Begun() const { return Counted("begun"); }
 
-  // Names of files and folders below the cache whose last part ends so.
+  // Names of files and folders below the cache with this suffix.
   std::vector<std::string> Ending(const std::string& suffix) const {
     std::vector<std::string> names;
     for (const auto& each : std::filesystem::recursive_directory_iterator(Cache()))
@@ -186,8 +186,8 @@ echo "$name" >>$here/compiled
 )sh";
   }
 
-  // trace KEY...: writes the graphs that lie in graphs/, each from two processes at once; "crash",
-  // "kill", "cut", "hang", and "deaf": the same for all signals but one.
+  // trace KEY...: writes the graphs of graphs/, each from two processes at once; "crash", "kill",
+  // "cut", "hang", and "deaf": the same for all signals but one.
   static std::string TraceScript() {
     return R"sh(
 here=$NEURON_STANDIN

@@ -1,4 +1,4 @@
-// Runs a command and catches what it says: what every test of a tool starts with.
+// Runs a command and captures its output: the base of every test of a tool.
 #pragma once
 
 #include <functional>
@@ -19,12 +19,12 @@ ProcessResult RunProcess(const std::vector<std::string>& command,
                          const std::vector<std::string>& environment = {});
 
 // The same with stderr on a pseudo terminal, so that the command takes it for a person's screen.
-// `watch` is called with all that is there so far whenever there is more.
+// `watch` is called with the whole text so far whenever there is more.
 ProcessResult RunOnTerminal(const std::vector<std::string>& command,
                             const std::vector<std::string>& environment = {},
                             const std::function<void(const std::string&)>& watch = nullptr);
 
-// Why nothing can be mounted in a namespace of our own; "" when it can be.
+// Why nothing can be mounted in a namespace of our own; "" when it is possible.
 std::string MountsMissing();
 
 // Paths of the built commands, sorted: one for each .cc file of tools/.

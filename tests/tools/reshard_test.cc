@@ -1,4 +1,5 @@
-// nxd-reshard as a command: a tag with its optimizer there and back, what it says, what it refuses.
+// nxd-reshard as a command: a tag with its optimizer resharded and back, its messages, and refused
+// inputs.
 #include "formats/torch/archive.h"
 #include "tests/formats/ops/ops_workshop.h"
 #include "tests/formats/reshard/training_tag.h"
@@ -45,7 +46,7 @@ TEST(Reshard, ThereAndBackIsTheSameTag) {
   EXPECT_EQ(TagDifference(shop / "a", shop / "c"), "");
 }
 
-// Damage of the optimizer's own bytes: nothing but the archive's checksum can tell.
+// Damage in the optimizer's own bytes: only the archive's checksum shows it.
 TEST(Reshard, VerifyReadsTheChecksumsOfTheOptimizerToo) {
   for (const bool xser : {false, true}) {
     const Workshop shop;
@@ -64,7 +65,7 @@ TEST(Reshard, VerifyReadsTheChecksumsOfTheOptimizerToo) {
   }
 }
 
-// A dead mount or half a copy: no tag without its optimizer comes of it.
+// A dead mount or a partial copy must not give a tag without its optimizer.
 TEST(Reshard, AnOptimizerThatCannotBeLookedAtIsNotMissing) {
   const Workshop shop;
   WriteTrainingTag(shop / "a", Tp2Dp3());
@@ -99,7 +100,7 @@ TEST(Reshard, InPartsTheTagIsTheSame) {
     EXPECT_EQ(JsonOf(result)["part"]["published"], std::string(part) == "1/3");
   }
   ExpectSameTree(shop / "whole", shop / "parts");
-  // A job that is requeued runs the same command line once more.
+  // A requeued job runs the same command line again.
   for (const char* part : {"--part 1/3 --resume", "--part 0/3", "--resume"}) {
     const ProcessResult again =
         Reshard(std::string("--tp 4 --dp 2 --json ") + part, shop / "a", shop / "parts");
@@ -157,7 +158,7 @@ TEST(Reshard, RefusesStateThatIsNotWhole) {
   EXPECT_FALSE(Traces(shop / "b"));
 }
 
-// --- what it refuses of the state, ckpt-verify shows
+// --- state that it refuses, ckpt-verify reports
 
 TrainingTag WithCopies() {
   TrainingTag tag;
@@ -226,7 +227,7 @@ TEST(Reshard, VerifyFindsACopyOfTheStateThatDiffers) {
                     "model.layers.0.self_attn.k_proj.weight/exp_avg_sq");
 }
 
-// Of 5 data parallel ranks each has 3 rows of a tensor of 12: the last one has padding alone.
+// With 5 data parallel ranks each has 3 rows of a tensor of 12: the last one has only padding.
 TEST(Reshard, VerifyFindsPaddingOfTheStateThatIsNotZero) {
   const Workshop shop;
   TrainingTag tag = Tp2Dp3();

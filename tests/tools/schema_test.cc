@@ -1,5 +1,5 @@
-// tools/schemas: the shape of every command's JSON. What the commands print is held against it here
-// and in man_test.cc; what it names, against the man pages.
+// tools/schemas: the shape of every command's JSON. The output of the commands is checked here and
+// in man_test.cc; the property names against the man pages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Runs it with --json; the document, which must be valid.
+// Runs it with --json; returns the document, which must be valid.
 Json ExpectValid(int exit_code, const Words& command) {
   Words words = command;
   words[0] = Workshop::Tool(command[0]);
@@ -45,7 +45,7 @@ TEST(JsonSchemas, AreInstalledWithTheCommands) {
               ::testing::HasSubstr("/nxdkit/schemas"));
 }
 
-// "options[].*" of a page stands for whatever is below.
+// "options[].*" in a page covers everything below.
 bool Stands(const Names& documented, const std::string& path) {
   if (documented.contains(path)) return true;
   const size_t dot = path.rfind('.');

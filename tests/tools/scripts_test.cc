@@ -1,4 +1,4 @@
-// The shell scripts of the project: clean under shellcheck, and honest about wrong options.
+// The shell scripts of the project: clean under shellcheck, and correct errors for wrong options.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST(Scripts, QuickStartRefusesAnUnknownOption) {
   EXPECT_THAT(result.err, ::testing::StartsWith("quickstart.sh: unknown option --smal\n"));
 }
 
-// The whole of it runs in tests/packaging/quickstart.sh.
+// All of it runs in tests/packaging/quickstart.sh.
 TEST(Scripts, QuickStartRefusesAWheelThatIsNotThere) {
   const std::string script = NXDKIT_SOURCE_DIR "/tools/quickstart.sh";
   const ProcessResult none = RunProcess({"bash", script, "--wheel"});
@@ -59,7 +59,7 @@ constexpr char kArithmetic[] = NXDKIT_SOURCE_DIR "/trainer/configs/arithmetic.sh
 constexpr char kNewRun[] = NXDKIT_SOURCE_DIR "/trainer/configs/new_run.sh";
 constexpr char kBuild[] = NXDKIT_TOOLS "/..";
 
-// From nothing to a configuration that passes every check, and one step of it.
+// From nothing to a configuration that passes every check, and one step with it.
 TEST(Scripts, MakeARunOfAnyModel) {
   const TempFolder folder;
   const std::string sums = folder.path() + "/sums and more";
@@ -80,8 +80,8 @@ TEST(Scripts, MakeARunOfAnyModel) {
   EXPECT_TRUE(fs::exists(run + "/run/global_step_1/actor")) << done.out << done.err;
 }
 
-// Model and data by the names that they have in the hub's cache, with columns of other names; and
-// the same rows from a program.
+// Model and data by their names in the hub's cache, with columns of other names; and the same rows
+// from a program.
 TEST(Scripts, MakeARunOfNamesOfTheHub) {
   const TempFolder folder;
   const std::string sums = folder.path() + "/sums";

@@ -63,7 +63,7 @@ TEST_F(ServeTool, OneThatDoesNotEndsWithFindings) {
   EXPECT_EQ(json["findings"][0]["check"], "heads");
 }
 
-// The vendor's own example has one on a core.
+// The vendor's own example has one on each core.
 TEST_F(ServeTool, AnOddNumberOfQueryHeadsIsAWarning) {
   const ProcessResult text = Run("ckpt-verify", "--for vllm-neuron --tp 8", model_);
   EXPECT_EQ(text.exit_code, 0) << text.out;
@@ -81,7 +81,7 @@ TEST_F(ServeTool, DigestsAreMarkedAsDerived) {
   EXPECT_EQ(json["checksums"].size(), 4u * (3 + 4 * 7));
 }
 
-// --tp is the engine's, whatever the layout that is read.
+// --tp is the engine's, whatever the layout of the input.
 TEST_F(ServeTool, DigestsAreTheSameFromEveryLayout) {
   const ProcessResult first = Run("ckpt-digest", "--as vllm-neuron --tp 4", model_);
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -104,8 +104,8 @@ struct Misuse {
 TEST_F(ServeTool, WordsThatDoNotGoTogetherAreRefused) {
   const Misuse rows[] = {
       {"ckpt-verify", "--for vllm-neuron", 2, "--for needs --tp"},
-      {"ckpt-verify", "--target trn2", 2, "--target is about an engine"},
-      {"ckpt-verify", "--attention-dp 2", 2, "--attention-dp is about an engine"},
+      {"ckpt-verify", "--target trn2", 2, "--target applies to an engine"},
+      {"ckpt-verify", "--attention-dp 2", 2, "--attention-dp applies to an engine"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --engine http://x", 2, "different questions"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --from nxd", 2, "PATH is a Hugging Face folder"},
       {"ckpt-verify", "--for vllm-neuron --tp 2 --hw trn2", 2, "and this is hf"},

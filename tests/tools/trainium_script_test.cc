@@ -1,6 +1,6 @@
 // trainer/configs/config_trainium.sh: from a model and data to a run on a compiled bundle, with
-// stand-ins for the compiler and for the program that has the devices; and what it answers to
-// words of other launchers.
+// stand-ins for the compiler and for the program that has the devices; and its errors for options
+// of other launchers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class TrainiumScript : public TrainiumPlace {
     environment.push_back("NEURON_COMPILE_CACHE_URL=" + compilers_.Cache());
     return RunProcess(words, environment);
   }
-  // What a file, and the sizes of this test, do not say.
+  // The options that the file and the sizes of this test leave open.
   Words Small(const Words& more) const {
     Words words = Paths();
     for (const Words& each :
@@ -66,7 +66,7 @@ TEST_F(TrainiumScript, MakesTheBundleTrainsAndGoesOn) {
   EXPECT_EQ(Steps("run").size(), 2u);
 }
 
-// The job in front of a training job: the same words and one more.
+// The job before a training job: the same words and one more.
 TEST_F(TrainiumScript, MakesTheBundleAndStops) {
   Words words = Small({"--instance", "trn1.32xlarge", "trainer.max_steps=1", "--bundle-only"});
   for (const bool is_there : {false, true}) {
@@ -79,7 +79,7 @@ TEST_F(TrainiumScript, MakesTheBundleAndStops) {
   }
 }
 
-// Compiling needs no engine: its program is a matter of the training job.
+// Compiling needs no engine: its program matters only to the training job.
 TEST_F(TrainiumScript, MakesTheBundleWhereThereIsNoEngine) {
   Words words = Small({"worker.rollout.command=no-such-server {port} {model} {max_num_seqs} {tp}",
                        "trainer.max_steps=1"});
@@ -97,7 +97,7 @@ TEST_F(TrainiumScript, MakesTheBundleWhereThereIsNoEngine) {
   EXPECT_EQ(compilers_.Runs(), 1u);
 }
 
-// The commands read it, also where its name is in no table.
+// The commands can read it, even if its name is in no table.
 TEST_F(TrainiumScript, IsForThisMachineWhereItHasDevices) {
   const std::string captures = NXDKIT_TESTDATA "/neuron_ls/";
   const auto dry = [&](const std::string& capture, const Words& more) {
@@ -117,7 +117,7 @@ TEST_F(TrainiumScript, IsForThisMachineWhereItHasDevices) {
   EXPECT_THAT(named.err, HasSubstr("; the run is for trn2.48xlarge"));
 }
 
-// The keys of the port's page, which names neither an engine nor the cores, and these values; the
+// The keys on the port's page, which names neither an engine nor the cores, and these values; the
 // reward, the data's columns and the size of an update are not on it.
 constexpr char kPageConfig[] = R"(worker:
   actor:

@@ -1,5 +1,5 @@
-// PRIVATE to tests. What trainer/configs/config_trainium.yaml runs on, as small as its sizes allow:
-// a model of eight key heads, and rows with its columns; and a compiled bundle.
+// PRIVATE to tests. The inputs of trainer/configs/config_trainium.yaml, as small as its sizes
+// allow: a model of eight key heads, and rows with its columns; and a compiled bundle.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace nxdkit::test {
 
-// Eight key heads, as Qwen3-4B has them.
+// Eight key heads, as in Qwen3-4B.
 inline constexpr char kEightHeads[] =
     R"({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3",
   "attention_bias": false, "attention_dropout": 0.0, "eos_token_id": 15, "head_dim": 8,

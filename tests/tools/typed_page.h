@@ -1,4 +1,4 @@
-// PRIVATE to tests. A page whose commands are typed: its console blocks, with what each says, and
+// PRIVATE to tests. A page with commands to type: its console blocks, with the output of each, and
 // the files that it shows.
 #pragma once
 
@@ -18,7 +18,7 @@ struct PageBlock {
 };
 
 struct Typed {
-  std::string command;  // without "$ "; of several lines where they end with a backslash
+  std::string command;  // without "$ "; several lines where they end with a backslash
   std::string output;
 };
 
@@ -27,7 +27,7 @@ struct TypedWalk {
   std::map<std::string, std::string> files;  // by name: bash blocks whose second line is "# NAME: "
 };
 
-// A section of the page, from "## NAME" to the next one; "" where there is none.
+// A section of the page, from "## NAME" to the next one; "" if there is none.
 inline std::string SectionOf(const std::string& page, const std::string& name) {
   const size_t begin = page.find("\n## " + name);
   if (begin == std::string::npos) return "";
@@ -77,7 +77,7 @@ inline std::string Replaced(std::string text, const std::string& from, const std
   return text;
 }
 
-// Without times, sizes of this machine and amounts of money, which are others each time.
+// Without times, sizes of this machine and amounts of money, which vary.
 inline std::string Steady(std::string text) {
   static const std::pair<std::regex, const char*> kVolatile[] = {
       {std::regex("[0-9.]+ (ms|s|min|h)\\b( [0-9]+ (s|min)\\b)?"), "TIME"},
@@ -87,7 +87,7 @@ inline std::string Steady(std::string text) {
       {std::regex("cost [0-9.]+"), "COST"},
       {std::regex("MODULE_[0-9a-f]{20}[+][0-9a-f]{8}/work"), "FOLDER"},
       {std::regex("at most [0-9]+ at once in [0-9.]+ [kMGT]?B"), "at most N at once in SIZE"},
-      // Several compilers at once end in any order.
+      // Several concurrent compilers end in any order.
       {std::regex(": compiled neuronxcc-[^ ]+ in"), ": compiled GRAPH in"},
   };
   for (const auto& [pattern, word] : kVolatile) text = std::regex_replace(text, pattern, word);

@@ -1,5 +1,5 @@
-// ckpt-verify --engine, against a peer that answers what a server would, and what it should not.
-// The real server: tests/vllm.
+// ckpt-verify --engine, with a peer that answers like a server, rightly and wrongly. The real
+// server: tests/vllm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -154,7 +154,8 @@ TEST_F(EngineCheck, FaultsOfAServerAreErrors) {
   }
 }
 
-// As the JSON of a server that wants to fill the memory: a tree of these has twenty times as much.
+// Like the JSON of a server that tries to fill the memory: a tree of these has twenty times as
+// much.
 TEST_F(EngineCheck, AnAnswerOfNothingButBracketsTakesNoMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take address space of their own";
@@ -165,7 +166,7 @@ TEST_F(EngineCheck, AnAnswerOfNothingButBracketsTakesNoMemory) {
   const HttpPeer peer([&](const std::string& path, const std::string&) {
     return PeerAnswer{.body = path == "/version" ? R"({"version":"0.32.0"})" : body + "]}"};
   });
-  // Within a memory that holds the answer a few times: what is beside it is the program's own.
+  // With memory for the answer a few times over: the rest is the program's own.
   const ProcessResult result =
       RunProcess({"sh", "-c", "ulimit -v 600000; exec \"$0\" \"$@\"", Workshop::Tool("ckpt-verify"),
                   "--engine", peer.url(), "-j", "1", model_});
@@ -187,7 +188,8 @@ TEST_F(EngineCheck, AnAnswerThatIsTooLongIsNotRead) {
   EXPECT_EQ(Verify(model_, version).exit_code, 6);
 }
 
-// What a server says is cut and shown: not a megabyte of it, and no order to the terminal.
+// A server's text is cut and escaped: not a megabyte of it, and no control sequence for the
+// terminal.
 TEST_F(EngineCheck, TheServersWordsAreShort) {
   const std::string name(100'000, 'n');
   const std::string digest(64, 'a');

@@ -1,6 +1,6 @@
 // The set that the reference converter writes for trn2 with a kv multiplier above 1: query heads in
-// natural order, as trn2 wants them, but key heads tiled, as on trn1. Every byte of it is a byte of
-// the model, and yet it is wrong: most query heads sit with another group's key head.
+// natural order, as for trn2, but key heads tiled, as for trn1. Every byte of it is a byte of the
+// model, and yet it is wrong: most query heads are paired with another group's key head.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::vector<TensorLayout> MixedRank(const models::Model& model, nxd::Geometry ge
   return mixed;
 }
 
-// Writes it as the reference does: torch archives, markers, no record of the layout.
+// Writes it like the reference: torch archives, markers, no record of the layout.
 void WriteSet(const std::string& folder, const models::Model& model, const nxd::Geometry& geometry,
               Hardware query, Hardware kv) {
   Layout layout;
@@ -131,7 +131,7 @@ TEST_F(VerifyTrn2, IsFoundWrongAgainstTheModel) {
   }
 }
 
-// Also when it is claimed to be a trn2 set: then the key heads are the ones that are wrong.
+// Even if it is claimed to be a trn2 set: then the key heads are the wrong ones.
 TEST_F(VerifyTrn2, IsFoundWrongAgainstTheModelWhenItSaysTrn2) {
   const ProcessResult result =
       Workshop::Verify(reference_, "--config " + config_ + " --hw trn2 --against " + model_);
@@ -159,7 +159,7 @@ TEST_F(VerifyTrn2, RightSetsAreGood) {
     EXPECT_EQ(alone.exit_code, 0) << alone.out << alone.err;
     const ProcessResult against = Workshop::Verify(set, options + " --against " + model_);
     EXPECT_EQ(against.exit_code, 0) << against.out << against.err;
-    // Contents tell adjacent copies; tiled ones could be the reference's.
+    // The contents prove adjacent copies; tiled ones could be the reference's.
     EXPECT_EQ(Workshop::Verify(set, "--config " + config_).exit_code,
               std::string(hw) == "trn2" ? 0 : 2);
   }

@@ -1,5 +1,5 @@
 // tools/deploy/PRECOMPILE.md: its walks, typed from the page with stand-ins for the cluster, the
-// compiler and the devices, come out as the page says.
+// compiler and the devices, print the page's output.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kDeploy[] = NXDKIT_SOURCE_DIR "/tools/deploy";
-constexpr char kShared[] = "/fsx";  // what the page calls the shared file system
+constexpr char kShared[] = "/fsx";  // the page's shared file system
 
 std::string Page() { return ReadFile(std::string(kDeploy) + "/PRECOMPILE.md"); }
 
@@ -46,7 +46,7 @@ SLURM_JOB_ID=$job bash "$script" "$@" >"${log//%j/$job}" 2>&1 </dev/null || code
 echo $code >"$NEURON_STANDIN/ended.$job"
 )sh";
 
-// The program of the run: it traces three graphs, or looks each up and compiles what is not there.
+// The program of the run: it traces three graphs, or looks each up and compiles the missing ones.
 constexpr char kTorchrun[] = R"sh(
 graphs=$(cd "$NEURON_STANDIN/graphs" && ls -d neuronxcc-*/*)
 if [ "${NEURON_EXTRACT_GRAPHS_ONLY:-}" = 1 ]; then
@@ -75,7 +75,7 @@ class WalkPlace {
   std::string Shared() const { return shop_ / "fsx"; }
   std::string Here(const std::string& text) const { return Replaced(text, kShared, Shared()); }
 
-  // Both streams, as a terminal has them.
+  // Both streams, as on a terminal.
   ProcessResult Run(const std::string& commands) const {
     return RunProcess(
         {"bash", shop_.Write("typed.sh", "cd " + Shared() + "\nexec 2>&1\n" + Here(commands))},
@@ -85,7 +85,7 @@ class WalkPlace {
     for (const auto& [name, text] : walk.files) shop_.Write("fsx/" + name, Here(text));
   }
 
-  // Types the whole walk into one shell and holds what it says against the page.
+  // Types the whole walk into one shell and compares its output with the page.
   void Type(const TypedWalk& walk) const {
     WriteFiles(walk);
     const std::string mark = "\001\n";
@@ -105,7 +105,7 @@ class WalkPlace {
  private:
   Words Environment() const {
     const char* path = std::getenv("PATH");
-    // The page names the cache; what does not look there must not find that of this machine.
+    // The page names the cache; commands that ignore it must not find that of this machine.
     return {"NEURON_STANDIN=" + shop_.path(),
             "TMPDIR=" + shop_ / "work",
             "NEURON_CC_FLAGS=",
@@ -116,7 +116,7 @@ class WalkPlace {
   const PrecompileWorkshop& shop_;
 };
 
-// Graphs with names that look like those of libneuronxla.
+// Graphs with names like those of libneuronxla.
 void AddGraphs(const PrecompileWorkshop& shop) {
   size_t bytes = 0;
   for (const char* key : {"15821406539483107629", "04412967700823561188", "11273309458120047655"}) {
@@ -174,7 +174,7 @@ TEST_F(TorchrunWalk, ComesOutAsThePageSays) {
   ASSERT_GT(walk.typed.size(), 5u);
   ASSERT_TRUE(walk.files.contains("run.sbatch"));
   place_.Type(walk);
-  // The job in front of it has compiled each graph once, and the training job none.
+  // The job before it has compiled each graph once, and the training job none.
   EXPECT_THAT(ReadFile(place_.Shared() + "/run.102.log"), Not(HasSubstr("Compilation Started")));
   const std::string compiled = ReadFile(shop_ / "compiled");
   EXPECT_EQ(std::count(compiled.begin(), compiled.end(), '\n'), 3);

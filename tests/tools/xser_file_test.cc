@@ -1,4 +1,4 @@
-// One file of torch_xla's serialization.save, model.pt beside model.pt.tensors/: read by every
+// One file of torch_xla's serialization.save, model.pt next to model.pt.tensors/: read by every
 // command as a file of its own, and never taken for a model when it is one rank of several.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(XserFile, NamesTheFileThatIsMissing) {
   ExpectRefused("--from hf --to hf", file_, workshop_ / "back", 3, "tensor_3.pt is missing");
 }
 
-// Packed alone it had left its tensors behind, and exited with 0.
+// Packed alone it used to leave its tensors behind, with exit code 0.
 TEST_F(XserFile, IsPackedWithItsTensorsOrNotAtAll) {
   const std::string pack = Workshop::Tool("ckpt-pack");
   const ProcessResult alone = RunProcess({pack, file_, workshop_ / "alone.tar"});

@@ -1,5 +1,4 @@
-// PRIVATE to tests. What the kernels compute, in f64 and in Eigen's words: made of nothing that
-// they are made of.
+// PRIVATE to tests. The kernels' results, computed in f64 with Eigen: shares no code with them.
 #pragma once
 
 #include <Eigen/Core>
@@ -31,7 +30,7 @@ inline Matrix RmsNorm(const Matrix& x, const Vector& weight, double eps) {
   return scale.asDiagonal() * x * weight.asDiagonal();
 }
 
-// Each row to numbers that add up to 1.
+// Normalises each row to numbers that add up to 1.
 inline Matrix Softmax(const Matrix& x) {
   Matrix out = (x.colwise() - x.rowwise().maxCoeff()).array().exp();
   out.array().colwise() /= out.array().rowwise().sum().eval();
@@ -40,7 +39,7 @@ inline Matrix Softmax(const Matrix& x) {
 
 // One head of causal attention: q [T, D], k and v [S, D]; the last query sees all keys, the one
 // before it all but one, and so on.
-// `window`: how many keys a row sees, its own included; 0: all.
+// `window`: how many keys a row sees, including its own; 0: all.
 inline Matrix Attention(const Matrix& q, const Matrix& k, const Matrix& v, int64_t window = 0) {
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
   Matrix scores = q * k.transpose() / std::sqrt(double(q.cols()));

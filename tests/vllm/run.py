@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What reads, checks and trains with vLLM against the real server. See install.sh beside this file.
+"""The readers, checks and training for vLLM with the real server. See install.sh next to this file.
 
 run.py TOOLS PROBE [PART...]: the folder of the commands, engine_probe, and parts, by default all.
 Exit 77, with the reason, where NXDKIT_VLLM names no server.
@@ -204,7 +204,7 @@ class Suite:
         return choice["token_ids"], choice["logprobs"]["content"], choice["weight_versions"]
 
     def surprises(self):
-        """What vllm.md lists, as this version does it: the trainer is built for each."""
+        """Surprising behaviour of this version: the trainer is built for each case."""
         model, other = self.work / "first", self.steep("other", seed=5)
         (model / "generation_config.json").write_text(json.dumps({"temperature": 0.0, "max_new_tokens": 2, "top_k": 1}))
         wrong = self.work / "wrong"
@@ -247,8 +247,8 @@ class Suite:
     def agreement(self):
         """Greedy tokens of both engines on the same weights, for 200 prompts, and their log-probabilities."""
         prompts = [[(7 * p + 13 * i + i * i * p) % 1000 for i in range(3 + p % 40)] for p in range(200)]
-        # The noise of a log-probability, and of the difference of two: bf16 has 8 bits, and the largest logits of
-        # these models are up to 10.
+        # The noise of a log-probability, and of the difference of two: bf16 has 8 bits, and these models' largest
+        # logits are up to 10.
         for dtype, word, noise in (("bfloat16", "bf16", 0.03), ("float32", "f32", 1e-3)):
             model, bundle = self.steep(f"steep-{word}", dtype), self.work / f"bundle-{word}"
             self.run("neuron-export", "-q", "--target", "cpu", "--tp", "1", "--bs", "16", "--seq", "256", "--dtype", word,
@@ -265,7 +265,7 @@ class Suite:
                         best, second = sorted((t["logprob"] for t in numbers[at]["top_logprobs"]), reverse=True)[:2]
                         self.expect(best - second <= noise, f"{word}: {a} and {b}, {best - second} apart")
                         close += 1
-                        break  # what follows has other tokens before it
+                        break  # the rest follows other tokens
                     same += 1
                     worst = max(worst, abs(own["logprobs"][at] - numbers[at]["logprob"]))
             self.expect(worst <= noise, f"{word}: log-probabilities {worst} apart")
@@ -309,13 +309,13 @@ class Suite:
         print(f"train: sums right {scores}, largest mean gap {max(gaps):.2g}")
 
     def tampered(self):
-        """What is damaged in the engine stops the run: with a running server at once, else once a new one has it too."""
+        """Damage in the engine stops the run: with a running server at once, else once a new one has it too."""
         words = self.work / "tampered"
         for what, parameter in (("bit", "model.layers.0.mlp.down_proj.weight"),
                                 ("head", "model.layers.0.self_attn.qkv_proj.weight"),
                                 ("layer", "model.layers.1.input_layernorm.weight")):
             words.write_text(what)
-            # The reload of the first step after an update; before it the weights are those that were there.
+            # The reload of the first step after an update; before it the weights are the earlier ones.
             with serve(self.arithmetic() / "model_vllm", self.log(what), "--enable-scale-out", "--worker-extension-cls",
                        "tampered.Extension", shown=False, length=32, PYTHONPATH=f"{ENGINES}:{HERE}", TAMPERED=str(words)) as server:
                 said, syncs = self.grpo(self.work / f"run-{what}", "worker.rollout.command=null",

@@ -19,7 +19,7 @@ struct CacheArgs {
   bool damaged = false;
   std::optional<std::string> only_compiler;
   std::optional<std::string> kernels;
-  std::optional<std::string> compiler;  // those of compile and warm
+  std::optional<std::string> compiler;  // with compile and warm
   std::optional<std::string> target;
   std::optional<int> jobs;
   std::optional<std::string> memory_per_job;
@@ -27,7 +27,7 @@ struct CacheArgs {
   int job_timeout = 28800;  // seconds
   std::optional<std::string> work_dir;
   bool ignore_error = false;
-  std::optional<std::string> used_by;  // of pack
+  std::optional<std::string> used_by;  // with pack
 };
 
 }  // namespace nxdkit::tool

@@ -30,7 +30,7 @@ bool IgnoresErrors(const CacheArgs& args) {
   return args.ignore_error || EnvironmentValue(kIgnoreVariable) == "1";
 }
 
-// The cache as a tree of libneuronxla: the only one whose programs can be told to collect.
+// The cache as a tree of libneuronxla, the only engine whose programs can be told to collect.
 Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
   NXDKIT_ASSIGN(const std::string root, FolderOf(place));
   NXDKIT_ASSIGN(const neff::FoundTree tree, neff::FindTree(root));
@@ -43,13 +43,13 @@ Result<neff::FoundTree> TreeOf(const neff::CachePlace& place) {
                 : "");
 }
 
-// Where the run looks: a library of an older release has a folder of its own in the root.
+// The folder where the run looks: an older release of the library uses a subfolder of the root.
 neff::FoundTree CacheOf(const std::string& root, const ops::CollectedGraphs& graphs) {
   const bool old = graphs.tree.is_old_place;
   return {old ? JoinPath(root, neff::kOldPlace) : root, neff::TreeKind::kXla, false, {}, old};
 }
 
-// Names of all entries, to find what the program wrote past the cache it was given.
+// The names of all entries, to find those that the program wrote past the cache it was given.
 Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
   std::set<std::string> names;
   NXDKIT_ASSIGN(const bool there, IsFolder(tree.root));
@@ -62,15 +62,15 @@ Result<std::set<std::string>> NamesIn(const neff::FoundTree& tree) {
 
 void WarnOfLeft(const ops::CollectedGraphs& graphs, ToolContext& context) {
   for (const ops::NamedReason& each : graphs.left)
-    context.Warn(EscapeControl(fmt::format("{} was not taken: {}", each.entry, each.reason)));
+    context.Warn(EscapeControl(fmt::format("{} was not collected: {}", each.entry, each.reason)));
 }
 
 // A run of the program with a cache of its own.
 struct Collection {
   ops::ProgramEnd end;
   ops::CollectedGraphs graphs;
-  std::optional<Error> interrupted;  // what it had traced by then is in `graphs`
-  // Entries that came into the cache itself meanwhile, when it wrote none where it was told to.
+  std::optional<Error> interrupted;  // the graphs that it had traced by then are in `graphs`
+  // Entries that appeared in the cache itself meanwhile, when the program wrote none to its own.
   std::vector<std::string> past;
 };
 
@@ -88,7 +88,7 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
     collection.interrupted = std::move(end).error();
   else
     return std::move(end).error();
-  // Quick: an interrupted program's graphs are not lost.
+  // Reading them is quick, so an interrupted program's graphs are not lost.
   NXDKIT_TRY(ops::GraphsIn(scratch, nullptr).To(collection.graphs));
   WarnOfLeft(collection.graphs, context);
   if (!collection.graphs.graphs.empty()) return collection;
@@ -96,8 +96,8 @@ Result<Collection> RunWith(const std::string& scratch, const neff::FoundTree& tr
   std::ranges::set_difference(after, before, std::back_inserter(collection.past));
   if (!collection.past.empty())
     context.Warn(fmt::format(
-        "the command wrote no graph where NEURON_COMPILE_CACHE_URL says, and {} came into "
-        "{} meanwhile: it seems to name a cache by itself, and what it uses besides is not known",
+        "the command wrote no graph to NEURON_COMPILE_CACHE_URL, and {} appeared in {} meanwhile: "
+        "it seems to name a cache by itself, and its other graphs are not known",
         Counted(collection.past.size(), "entry"), EscapeControl(tree.root)));
   return collection;
 }
@@ -145,7 +145,7 @@ Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
                           ToolContext& context) {
   Added added;
   NXDKIT_ASSIGN(const neff::FoundTree before, TreeOf(place));
-  // In the cache: its graphs are then moved by a rename.
+  // The folder is inside the cache, so that graphs are moved by a rename.
   NXDKIT_ASSIGN(const ops::ScratchFolder scratch,
                 ops::ScratchFolder::Make(place.root, neff::kMergePrefix));
   NXDKIT_ASSIGN(Collection collection, RunWith(scratch.path(), before, args.words, context));
@@ -156,7 +156,7 @@ Result<Added> CollectInto(const CacheArgs& args, const neff::CachePlace& place,
   NXDKIT_TRY(ops::AddGraphs(collection.graphs, added.tree.root, nullptr).To(added.used));
   for (const std::string& name : collection.past) added.used.push_back({name, "new", ""});
   if (!collection.interrupted) return added;
-  context.Note(fmt::format("{}: what it had traced is in the cache", SummaryOf(added)));
+  context.Note(fmt::format("{}: the graphs traced by then are in the cache", SummaryOf(added)));
   return *std::move(collection.interrupted);
 }
 
@@ -186,7 +186,8 @@ ToolAnswer CollectedAnswer(const CacheArgs& args, const Added& added) {
   answer.text = FailedText(added);
   answer.text += fmt::format("{}: {}\n", EscapeControl(added.tree.root), SummaryOf(added));
   if (added.crashed())
-    answer.text += fmt::format("{}; what it had traced is in the cache\n", CrashText(added));
+    answer.text +=
+        fmt::format("{}; the graphs traced by then are in the cache\n", CrashText(added));
   if (added.used.empty()) answer.text += kNoneCollected;
   answer.findings = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   AddFields(added, answer);
@@ -202,7 +203,7 @@ Json MissJson(const ops::Miss& miss) {
           {"flags_only_there", miss.only_there}};
 }
 
-// The graphs of a run, held against the cache.
+// Compares the graphs of a run with the cache.
 Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string& root,
                            const ToolContext& context) {
   NXDKIT_ASSIGN(ops::CacheIndex index, ops::CacheIndex::Open(root, context.poll()));
@@ -229,7 +230,7 @@ Result<ToolAnswer> Compare(const ops::CollectedGraphs& graphs, const std::string
   return answer;
 }
 
-// Entries that a run used, by their names alone: no program runs.
+// The entries that a run used, by their names alone: no program runs.
 Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::FoundTree& tree) {
   NXDKIT_ASSIGN(const ops::UsedEntries used, ops::ReadUsedBy(file, tree));
   ops::CollectedGraphs graphs;
@@ -239,9 +240,9 @@ Result<ops::CollectedGraphs> GraphsUsedBy(const std::string& file, const neff::F
   return graphs;
 }
 
-// `none`: the sentence where there is not one whole graph.
+// `none`: the sentence for a run without one whole graph.
 void AskForGraphs(const ops::CollectedGraphs& graphs, const std::string& none, ToolAnswer& answer) {
-  // Nobody knows of those that are cut whether there is a result.
+  // Whether truncated graphs have a result is unknown.
   answer.findings = answer.findings || !graphs.left.empty();
   if (!graphs.graphs.empty()) return;
   answer.findings = true;
@@ -265,10 +266,11 @@ Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
   const bool stops = added.used.empty() || (added.crashed() && !IgnoresErrors(args));
   if (stops) {
     ToolAnswer answer = CollectedAnswer(args, added);
-    answer.text += "nothing was compiled; `neuron-cache compile` does, --ignore-error goes on\n";
+    answer.text +=
+        "nothing was compiled; `neuron-cache compile` does it, --ignore-error continues\n";
     return answer;
   }
-  if (added.crashed()) context.Warn(CrashText(added) + ": what it had traced is compiled");
+  if (added.crashed()) context.Warn(CrashText(added) + ": compiling the graphs traced by then");
   context.Note(SummaryOf(added));
   std::vector<std::string> wanted;
   for (const ops::UsedGraph& each : added.used) wanted.push_back(each.entry);
@@ -279,8 +281,7 @@ Result<ToolAnswer> Warm(const CacheArgs& args, const neff::CachePlace& place,
 
 Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
                          ToolContext& context) {
-  if (args.used_by && !args.words.empty())
-    return BadUsage("--used-by stands in the place of a command");
+  if (args.used_by && !args.words.empty()) return BadUsage("--used-by replaces a command");
   if (!args.used_by) NXDKIT_TRY(CheckCommandWords(args));
   NXDKIT_ASSIGN(const neff::FoundTree tree, TreeOf(place));
   if (args.used_by) {
@@ -312,8 +313,8 @@ Result<ToolAnswer> Check(const CacheArgs& args, const neff::CachePlace& place,
   AskForGraphs(collection.graphs, kNoneCollected, answer);
   const bool crashed = collection.end.exit_code != 0;
   if (crashed)
-    answer.text += fmt::format("the command {}: what it would have traced behind is not known\n",
-                               collection.end.text);
+    answer.text +=
+        fmt::format("the command {}: the graphs after that are not known\n", collection.end.text);
   answer.findings = answer.findings || (crashed && !IgnoresErrors(args));
   answer.fields["program"] = {{"exit_code", collection.end.exit_code},
                               {"end", collection.end.text}};

@@ -1,5 +1,5 @@
-// PRIVATE to tools/: the answers of neuron-cache collect, warm and check, and the old spellings of
-// neuron_parallel_compile.
+// PRIVATE to tools/: the answers of neuron-cache collect, warm and check, and the old spellings
+// from neuron_parallel_compile.
 #pragma once
 
 #include "formats/compile_cache/place.h"

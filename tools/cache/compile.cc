@@ -39,7 +39,7 @@ Result<int> RetriesOf(const CacheArgs& args) {
 
 using Poll = std::function<Status()>;
 
-// The target of this machine; "" where there are no devices, or they do not say it.
+// The target of this machine; "" where there are no devices, or they do not report it.
 Result<std::string> TargetOfMachine(const Poll& poll) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> machine,
                 hardware::MachineHere(hardware::SourcesOfProcess(poll)));
@@ -50,10 +50,10 @@ Result<std::string> TargetOfMachine(const Poll& poll) {
 
 struct Target {
   std::string name;
-  std::string by;  // who says it
+  std::string by;  // the option, variable or machine that named it
 };
 
-// The target of graphs that do not say theirs; an empty one where nobody says it.
+// The target of graphs that do not name their own; empty where nothing names it.
 Result<Target> SaidTarget(const CacheArgs& args, const Poll& poll) {
   if (args.target) return Target{*args.target, "--target"};
   const std::string variable = EnvironmentValue(ops::kTargetVariable);
@@ -63,10 +63,10 @@ Result<Target> SaidTarget(const CacheArgs& args, const Poll& poll) {
 }
 
 Error NoTarget(const std::string& what) {
-  return BadUsage("{} not say for which target", what)
+  return BadUsage("{} not name a target", what)
       .hint(
-          "--target trn1, trn2 or inf2: that of the machine on which they run; this one has no "
-          "Neuron devices that say it");
+          "--target trn1, trn2 or inf2: the kind of machine on which they run; this one has no "
+          "Neuron devices that show it");
 }
 
 Result<Target> TargetOf(const CacheArgs& args, const ops::CompilePlan& plan, const Poll& poll) {
@@ -89,7 +89,7 @@ Result<ops::CompileOptions> OptionsOf(const CacheArgs& args, const ops::CompileP
   if (args.memory_per_job) NXDKIT_TRY(ParseBytes(*args.memory_per_job).To(options.memory_per_job));
   options.most_seconds = args.job_timeout;
   const std::string temporary = EnvironmentValue("TMPDIR");
-  // A compiler is run in a folder of its own: no path that it gets is relative.
+  // The compiler runs in a folder of its own, so every path that it gets is absolute.
   NXDKIT_TRY(RealPath(args.work_dir.value_or(temporary.empty() ? "/tmp" : temporary))
                  .To(options.work_folder));
   options.poll = poll;
@@ -104,27 +104,27 @@ std::string SavedText(const ops::CompilePlan& plan) {
 
 std::string VersionText(const ops::GraphCompiler& compiler) {
   return BaseName(compiler.command[0]) +
-         (compiler.version.empty() ? " of a version that it does not say" : " " + compiler.version);
+         (compiler.version.empty() ? " of an unknown version" : " " + compiler.version);
 }
 
-// Graphs and results of other compilers: a run with this one looks in a folder of its own.
+// Reports graphs and results of other compilers: a run with this one looks in another folder.
 Status CheckCompiler(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                      ToolContext& context) {
   for (const std::string& build : plan.other_builds)
-    context.Warn(fmt::format(
-        "finished entries are of compiler {}, this one is {}: the engine asks for the results of "
-        "the one that it has",
-        EscapeControl(build), compiler.version));
+    context.Warn(
+        fmt::format("finished entries are from compiler {}, this one is {}: the engine looks for "
+                    "the results of its own compiler",
+                    EscapeControl(build), compiler.version));
   std::set<std::string> versions;
   for (const neff::Graph& graph : plan.graphs) versions.insert(graph.compiler);
   if (compiler.version.empty() && versions.size() > 1)
     return Error(Errc::kFindings,
-                 fmt::format("the compiler does not say its version, and the graphs are of {}",
+                 fmt::format("the compiler does not report its version, and the graphs are for {}",
                              fmt::join(versions, ", ")))
         .in(compiler.command[0]);
   if (compiler.version.empty() && !plan.graphs.empty())
-    context.Warn(fmt::format("the compiler does not say its version: it is taken for {}",
-                             *versions.begin()));
+    context.Warn(
+        fmt::format("the compiler does not report its version: assuming {}", *versions.begin()));
   const size_t others = plan.other.size() + plan.finished_other.size();
   if (others == 0) return OkStatus();
   const std::string text = fmt::format(
@@ -214,7 +214,7 @@ Json ReasonsJson(const std::vector<ops::NamedReason>& list) {
 ToolAnswer Answer(const ops::CompilePlan& plan, const ops::GraphCompiler& compiler,
                   const ops::CompileReport& report, const std::string& target, bool dry_run) {
   ToolAnswer answer;
-  // A run uses them; whoever takes all of a cache has no use for those of other compilers.
+  // A run uses them; compiling a whole cache does not need those of other compilers.
   const bool lacks_others = plan.is_of_run && !plan.other.empty();
   Json items = Json::array();
   uint64_t compiled = 0;
@@ -309,7 +309,7 @@ Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
   NXDKIT_ASSIGN(const bool not_made_yet, IsNotMadeYet(args, tree.root));
   NXDKIT_ASSIGN(const bool there, IsThere(tree.root));
   if (!there && !not_made_yet) return NotFound("there is no such folder").in(tree.root);
-  // Where nothing is to be compiled no compiler is missed.
+  // No compiler is needed where there is nothing to compile.
   const Result<ops::GraphCompiler> found = ops::FindGraphCompiler(args.compiler, context.poll());
   const ops::GraphCompiler compiler = found.ok() ? *found : ops::GraphCompiler();
   NXDKIT_ASSIGN(const ops::CompilePlan plan,

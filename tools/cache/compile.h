@@ -12,14 +12,14 @@
 
 namespace nxdkit::tool {
 
-// kUsage for options of compile with another command, and for values that are wrong.
+// kUsage for options of compile given to another command, and for wrong values.
 Status CheckCompileOptions(const CacheArgs& args);
 
-// Faults of the options and the machine that show before a program has run: no compiler, a
-// number that is none, no target where the flags of the environment say none.
+// Faults of the options and the machine that show before a program has run: no compiler, an invalid
+// number, no target where the environment's flags name none.
 Status CheckBeforeProgram(const CacheArgs& args, const std::function<Status()>& poll);
 
-// `wanted`: names of entries; without it every entry that has a graph.
+// `wanted`: names of entries; without it, every entry that has a graph.
 Result<ToolAnswer> Compile(const CacheArgs& args, const neff::FoundTree& tree,
                            const std::optional<std::vector<std::string>>& wanted,
                            ToolContext& context);

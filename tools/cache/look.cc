@@ -14,7 +14,7 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr char kNotRun[] = "what such a tree holds was read from the engine's source, and not run";
+constexpr char kNotRun[] = "the contents of such a tree are known from the engine's source only";
 
 Json EntryJson(const neff::CacheEntry& entry) {
   return {{"name", neff::EntryName(entry)},
@@ -27,7 +27,7 @@ Json EntryJson(const neff::CacheEntry& entry) {
           {"used_ns", entry.used_ns}};
 }
 
-// Trees of the engines that lie where they are by default, for whoever did not name one.
+// The engines' trees at their default places, for a user who did not name one.
 Result<Json> OtherTrees(const CacheArgs& args, const neff::FoundTree& tree, std::string& text) {
   Json others = Json::array();
   if (args.cache_dir) return others;

@@ -7,16 +7,16 @@
 
 namespace nxdkit::tool {
 
-// A cache that nothing was put into yet has no folder; one that the user names has to be there.
+// A cache that is still empty has no folder; one that the user names must exist.
 Result<bool> IsNotMadeYet(const CacheArgs& args, const std::string& root);
 
-// The root of a place, which has to be a folder: kUnsupported for an object store.
+// The root of a place, which must be a folder: kUnsupported for an object store.
 Result<std::string> FolderOf(const neff::CachePlace& place);
 
 Result<ToolAnswer> LookAtCache(const CacheArgs& args, const neff::FoundTree& tree,
                                const ToolContext& context);
 
-// "libneuronxla", or null of a folder in which nothing says what it is.
+// "libneuronxla", or null for a folder that does not show which engine it belongs to.
 Json TreeJson(const neff::FoundTree& tree);
 
 }  // namespace nxdkit::tool

@@ -22,7 +22,7 @@ struct Ends {
   std::string from, into, local;
 };
 
-// The local tree of the kind that the other one has.
+// The local tree of the same kind as the other one.
 Result<std::string> LocalRoot(const CacheArgs& args, const neff::CachePlace& place,
                               const std::string& other) {
   if (args.cache_dir) return FolderOf(place);
@@ -63,11 +63,11 @@ std::string ItemLine(const char* verb, const neff::MergeItem& item) {
   return fmt::format("{} {} ({}){}\n", verb, EscapeControl(item.entry), item.reason, message);
 }
 
-// The smallest cache has nothing else in it.
+// The smallest cache has nothing else in it, so it goes into a new or empty folder.
 Status CheckIsNew(const std::string& into) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListIfThere(into));
   if (names.empty()) return OkStatus();
-  return BadUsage("it is there, and not empty").in(into).hint("name a folder that is not there");
+  return BadUsage("it exists and is not empty").in(into).hint("name a new folder");
 }
 
 Result<ops::UsedEntries> UsedBy(const std::string& file, const std::string& from) {
@@ -161,7 +161,7 @@ Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place
       !report.unlinked.empty() || std::ranges::any_of(report.left, [](const neff::MergeItem& item) {
         return item.reason == "damaged" || item.reason == "differs";
       });
-  // Nothing may be missing in a run's cache.
+  // A run's cache must be complete.
   const bool is_pack = args.command == "pack";
   answer.findings = answer.findings || (is_pack && (!used.missing.empty() || !report.left.empty()));
   const bool is_push = args.command == "push";

@@ -8,10 +8,10 @@ namespace nxdkit::tool {
 
 bool IsTransfer(const std::string& command);   // merge, push, pull or pack
 bool RunsProgram(const std::string& command);  // collect, warm or check
-// kUsage for a wrong number of paths; what is behind a program is its own.
+// kUsage for a wrong number of paths; the words after a program are its own.
 Status CheckWords(const CacheArgs& args);
 
-// `place` is that of --cache-dir or of the environment.
+// `place` comes from --cache-dir or the environment.
 Result<ToolAnswer> Transfer(const CacheArgs& args, const neff::CachePlace& place,
                             ToolContext& context);
 Result<ToolAnswer> Relocate(const CacheArgs& args, const neff::CachePlace& place,

@@ -34,7 +34,7 @@ Json ValuesJson(const ops::ValueReport& values) {
           {"zero", values.zero}};
 }
 
-// "parts 0, 3"; the first of many.
+// "parts 0, 3"; the first few of many.
 std::string PartNames(const std::vector<int>& parts) {
   std::vector<std::string> names;
   for (const int part : parts) names.push_back(std::to_string(part));
@@ -158,7 +158,7 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
                                  const ConvertWords& words, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
-  if (std::holds_alternative<ops::Part>(request.place)) {  // of a machine's cores, its share
+  if (std::holds_alternative<ops::Part>(request.place)) {  // a part shares the cores of its machine
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
     request.run.jobs =
         std::min(request.run.jobs, std::max(1, cores / ProcessesHere(ThisEnvironment())));

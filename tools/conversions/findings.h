@@ -1,4 +1,4 @@
-// PRIVATE to tools/: what a check has found good and wrong, for people and for programs.
+// PRIVATE to tools/: the passed checks and the findings of a report, for people and for programs.
 #pragma once
 
 #include <string>

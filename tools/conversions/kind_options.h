@@ -13,12 +13,12 @@
 
 namespace nxdkit::tool {
 
-// Which rows a command takes: of each kind those for these sides (kinds::OptionSide bits), and of
-// those without a kind these.
+// The rows that a command takes: for each kind those for these sides (kinds::OptionSide bits), and
+// those without a kind for these sides.
 struct OptionChoice {
   std::vector<std::pair<const kinds::Kind*, unsigned>> kinds;
   std::vector<std::string_view> common = {};
-  std::vector<std::string_view> without = {};  // of the kinds' rows
+  std::vector<std::string_view> without = {};  // omitted from the kinds' rows
 };
 // The rows of all kinds, for these sides.
 OptionChoice OfAllKinds(unsigned sides, std::vector<std::string_view> common,
@@ -32,10 +32,10 @@ OptionChoice OfReader(std::vector<std::string_view> without = {});
 void AddKindOptions(OptionTable& table, artifact::Arguments& to, const OptionChoice& choice,
                     std::string_view heading, std::string_view prefix = "");
 
-// The names of all kinds but those that are left out, as choices of an option.
+// The names of all kinds except those omitted, as choices of an option.
 std::vector<std::string> KindNames(std::vector<std::string_view> without = {});
 
-// The first of these arguments in the order of the rows: "--bs"; nullopt: there is none.
+// The first of these arguments in the order of the rows: "--bs"; nullopt if there is none.
 std::optional<std::string> FirstOption(const artifact::Arguments& given);
 
 }  // namespace nxdkit::tool

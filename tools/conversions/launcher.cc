@@ -35,7 +35,7 @@ Status CheckPart(const ops::Part& part, std::string_view what) {
       part.index, part.count, kMaxParts);
 }
 
-// A plain array 0-7, 1-8 or 4-8:2. What a list 1,5,9 leaves out cannot be told from outside.
+// A plain array 0-7, 1-8 or 4-8:2. The gaps of a list 1,5,9 cannot be seen from outside.
 Result<ops::Part> SlurmArray(const Environment& environment) {
   NXDKIT_ASSIGN(const int id, NumberOf(environment, "SLURM_ARRAY_TASK_ID"));
   NXDKIT_ASSIGN(const int min, NumberOf(environment, "SLURM_ARRAY_TASK_MIN"));
@@ -56,7 +56,7 @@ Result<ops::Part> SlurmArray(const Environment& environment) {
 struct Row {
   const char* index;
   const char* count;
-  bool only_with_count = false;  // the index alone says nothing, and is passed over
+  bool only_with_count = false;  // ignore the index without a count
   bool numbered = true;          // Part::numbered
 };
 constexpr Row kByHand[] = {{"PART_INDEX", "PART_COUNT", false, false}};
@@ -70,7 +70,7 @@ constexpr Row kJobs[] = {{"AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES"}
                          {"JOB_COMPLETION_INDEX", "PART_COUNT"},
                          {"VC_TASK_INDEX", "PART_COUNT", true, false}};
 
-// A launcher's word, and which variable it stands in.
+// The part that a launcher gives, and the variables that it comes from.
 struct Found {
   ops::Part part;
   const char* index = nullptr;
@@ -110,7 +110,7 @@ std::string HostName(const Environment& environment) {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// Whoever wrote PART_COUNT down meant other pods than those that are counted.
+// A different PART_COUNT set by hand means other pods than those counted here.
 Status CheckCountByHand(const ops::Part& part, const Environment& environment) {
   if (!Has(environment, "PART_COUNT")) return OkStatus();
   NXDKIT_ASSIGN(const int count, NumberOf(environment, "PART_COUNT"));
@@ -124,7 +124,7 @@ Status CheckCountByHand(const ops::Part& part, const Environment& environment) {
 
 Result<Words> JobOf(const Environment& environment) {
   const bool volcano = Has(environment, "VC_TASK_INDEX");
-  // The index counts the pods of one task, of which TorchX makes one for each replica: where the
+  // The index counts the pods of one task, and TorchX makes one task for each replica: where the
   // tasks are named, or TorchX made them, PART_COUNT does not make a part of it.
   const bool counts_alone = NamesTasks(environment) || Has(environment, "TORCHX_IMAGE");
   if (!volcano || !counts_alone) {
@@ -137,7 +137,7 @@ Result<Words> JobOf(const Environment& environment) {
   return Words(Found{part, "VC_TASK_INDEX"});
 }
 
-// Launchers that number the same processes otherwise: what the others say, for a message.
+// A message about launchers that number the same processes differently.
 std::string Disagreement(const Found& taken, const Environment& environment) {
   std::string text;
   for (const Row& row : kProcesses) {
@@ -169,7 +169,7 @@ Result<ops::Part> FromLauncher(const Environment& environment) {
   NXDKIT_ASSIGN(const Words process, FirstOf(kProcesses, environment));
   NXDKIT_ASSIGN(const Words array, ArrayOf(environment));
   if (array) return InArray(*array, process);
-  // They are numbered over all pods and nodes.
+  // Their numbers run over all pods and nodes.
   if (process) {
     ops::Part part = process->part;
     part.note = Disagreement(*process, environment);
@@ -220,7 +220,7 @@ void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {
   if (!text) return OkStatus();
   if (std::holds_alternative<ops::Slot>(request.place))
-    return BadUsage("one process refreshes a bundle: --part does not go with --into");
+    return BadUsage("one process refreshes a bundle: --part does not apply with --into");
   NXDKIT_ASSIGN(request.place, PartOf(*text, ThisEnvironment()));
   return OkStatus();
 }

@@ -1,4 +1,5 @@
-// PRIVATE to tools/: which part of a split job this process is, as the user or a launcher says.
+// PRIVATE to tools/: which part of a split job this process is, according to the user or a
+// launcher.
 #pragma once
 
 #include <map>
@@ -20,8 +21,8 @@ Environment ThisEnvironment();
 //   the job: an array of Slurm or AWS Batch, a node of AWS Batch; JOB_COMPLETION_INDEX (Kubernetes
 //     Indexed Job) with PART_COUNT; VC_TASK_INDEX (Volcano) with VC_TASK_NUM, or with PART_COUNT
 //     where nothing says which tasks the job has
-// A process counts in its array: part = job * processes + process. Of all other jobs the processes
-// are numbered throughout. kUsage when N cannot be known, or the same part would be everybody's.
+// A process counts in its array: part = job * processes + process. In all other jobs the processes
+// are numbered throughout. kUsage when N cannot be known, or every process would get the same part.
 // Parts that a launcher has numbered are told as such (Part::numbered); a text, PART_INDEX, and
 // VC_TASK_INDEX with PART_COUNT are not: the pods of two tasks have the same index.
 Result<ops::Part> PartOf(const std::string& text, const Environment& environment);
@@ -31,7 +32,7 @@ int ProcessesHere(const Environment& environment);
 
 // The row --part I/N of a command that converts.
 void AddPartOption(OptionTable& table, std::optional<std::string>* text);
-// What it says, into `request`, whose other options are there. kUsage together with --into.
+// Stores its value in `request`, whose other options must be set. kUsage together with --into.
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request);
 
 }  // namespace nxdkit::tool

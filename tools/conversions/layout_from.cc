@@ -18,11 +18,10 @@ void SetUnlessSaid(artifact::Arguments& said, std::string_view name,
   if (value && !said.Has(name)) said.Set(name, *value);
 }
 
-// What the options say, and below them the file. Where the output has no such layout it describes
-// the input.
+// The options, completed from the file. Where the output has no such layout it describes the input.
 void TakeLayout(const nxd::NxdtConfig& config, const kinds::Kind& to, artifact::Arguments& said) {
   const nxd::LayoutOptions& layout = config.layout;
-  if (!to.refreshes) SetUnlessSaid(said, "tp", layout.tp);  // there it is the engine's
+  if (!to.refreshes) SetUnlessSaid(said, "tp", layout.tp);  // there tp is the engine's
   SetUnlessSaid(said, "pp", layout.pp);
   SetUnlessSaid(said, "vpp", layout.vpp);
   SetUnlessSaid(said, "ep", layout.ep);
@@ -33,7 +32,7 @@ void TakeLayout(const nxd::NxdtConfig& config, const kinds::Kind& to, artifact::
   if (FindRow(to.options, "xser", kinds::kAsTarget)) SetUnlessSaid(said, "xser", config.xser);
 }
 
-// Its config.json, as it is named there or beside the file itself.
+// The model's config.json, at the named path or relative to the file itself.
 Result<std::optional<std::string>> ModelConfigOf(const nxd::NxdtConfig& config,
                                                  const std::string& path) {
   if (config.model_config.empty()) return std::optional<std::string>();
@@ -46,7 +45,7 @@ Result<std::optional<std::string>> ModelConfigOf(const nxd::NxdtConfig& config,
   return std::optional<std::string>();
 }
 
-// The layout that the file gave, so that the user sees whether it was the right file.
+// The layout from the file, so that the user sees whether it was the right file.
 std::string TakenText(const nxd::NxdtConfig& config, const std::string& path,
                       const std::optional<std::string>& model_config) {
   const nxd::LayoutOptions& layout = config.layout;
@@ -71,7 +70,7 @@ void TakeTraining(const nxd::NxdtConfig& config, hardware::TrainingUse& use) {
   use.recompute = config.recompute;
 }
 
-// Sets for one kind of devices: --hw, and the instance that they are to fit.
+// For kinds with --hw: the set must be for the devices of the instance.
 Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
                      const hardware::Instance& instance, Sides& sides) {
   const std::string& platform = instance.platform;
@@ -79,14 +78,14 @@ Status CheckHardware(const kinds::Kind& to, const artifact::Arguments& said,
   if (platform != "trn1" && platform != "trn2") return OkStatus();
   const std::optional<std::string> hw = said.Text("hw");
   if (hw && *hw != platform)
-    return BadUsage("hw {} does not go with --instance {}, which has {} devices", *hw,
-                    instance.name, platform)
+    return BadUsage("hw {} does not match --instance {}, which has {} devices", *hw, instance.name,
+                    platform)
         .hint("--hw, or --layout-from, says which of the two the set is for");
   sides.output.Set("hw-if-unsaid", platform);
   return OkStatus();
 }
 
-// A machine that is not known takes what it takes: nothing is to be warned of.
+// No warning for an unknown machine.
 Status TakeMachineHere(const ToolContext& context, Sides& sides) {
   NXDKIT_ASSIGN(const std::optional<hardware::Machine> here,
                 hardware::MachineHere(hardware::SourcesOfProcess(context.poll())));
@@ -104,7 +103,7 @@ Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& s
   said.Reset("layout-from");
   NXDKIT_ASSIGN(const nxd::NxdtConfig config, nxd::ReadNxdtConfig(*path));
   TakeLayout(config, to, said);
-  // Names tell it of a set that is read, and a model may have one way only.
+  // Only a preference: some models have one style only. In a set that is read the names show it.
   if (config.qkv && FindRow(to.options, "qkv", kinds::kAsTarget))
     sides.output.Set("qkv-if-unsaid", std::string(nxd::QkvStyleName(*config.qkv)));
   NXDKIT_ASSIGN(sides.input.config_if_none, ModelConfigOf(config, *path));

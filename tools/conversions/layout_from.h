@@ -1,15 +1,15 @@
-// PRIVATE to tools/: what --layout-from, --instance, --nodes and --seq say of a training.
+// PRIVATE to tools/: the training described by --layout-from, --instance, --nodes and --seq.
 #pragma once
 
 #include "tools/conversions/sides.h"
 
 namespace nxdkit::tool {
 
-// Adds what the file of --layout-from says and no option does to `said`; notes, the model's
-// configuration and the training's settings to `sides`. Nothing without the option.
+// Adds to `said` what the file of --layout-from gives and no option does; notes, the model's
+// configuration and the training's settings go to `sides`. Does nothing without the option.
 Status TakeLayoutFrom(const kinds::Kind& to, artifact::Arguments& said, Sides& sides);
 
-// What follows from --instance, with which --hw must go together, --nodes and --seq.
+// Applies --instance, which must agree with --hw, --nodes and --seq.
 Status TakeInstance(const kinds::Kind& to, const artifact::Arguments& said,
                     const ToolContext& context, Sides& sides);
 

@@ -14,8 +14,8 @@ namespace {
 using artifact::Arguments;
 using kinds::Kind;
 
-// The row of this name that describes the conversion's output or, failing that, its input; nullptr:
-// neither has one. The base of a kind that reads one may be of any kind.
+// The row of this name that describes the conversion's output or, failing that, its input; nullptr
+// if neither has one. The base of a kind that reads one may be of any kind.
 const kinds::OptionRow* RowOf(std::string_view name, const Kind& from, const Kind& to) {
   if (const kinds::OptionRow* row = FindRow(to.options, name, kinds::kAsTarget)) return row;
   if (const kinds::OptionRow* row = FindRow(from.options, name, kinds::kAsSource)) return row;
@@ -25,7 +25,7 @@ const kinds::OptionRow* RowOf(std::string_view name, const Kind& from, const Kin
   return FindRow(kinds::CommonRows(), name, ~0u);
 }
 
-// A word that the same option of another kind takes.
+// A value that the same option of another kind takes.
 Status CheckWord(const kinds::OptionRow& row, const std::string& word, const Kind& to) {
   const std::vector<std::string> choices = row.choices();
   if (choices.empty() || std::ranges::find(choices, word) != choices.end()) return OkStatus();
@@ -97,7 +97,7 @@ Result<Sides> SidesOf(const Arguments& given, const Kind& from, const Kind& to,
   Arguments said = given;
   NXDKIT_TRY(TakeLayoutFrom(to, said, sides));
   Distribute(said, to, sides);
-  // How copies of heads are told from each other, where the set that is read does not say it.
+  // The hint tells copies of heads from each other where the set that is read does not.
   if (FindRow(to.options, "hw", kinds::kAsTarget))
     sides.input.Set("hw-if-unknown", said.Text("hw"));
   NXDKIT_TRY(TakeInstance(to, said, context, sides));
@@ -121,7 +121,7 @@ Status TakeHeld(const ToolContext& context, const std::string& path, const Kind*
   const HeldSource* const held = context.host().Held(path);
   if (held == nullptr) return OkStatus();
   if (held->hints.memory && hints.config)
-    return BadUsage("its configuration was given when the tensors were, and here is another")
+    return BadUsage("its configuration was given with the tensors, and this is another")
         .in(path)
         .on(*hints.config);
   if (kind == nullptr) kind = held->kind;

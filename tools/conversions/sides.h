@@ -20,10 +20,10 @@ namespace nxdkit::tool {
 struct Sides {
   artifact::InputHints input;
   kinds::OutputOptions output;
-  std::vector<std::string> notes;                       // what was taken from --layout-from
-  hardware::TrainingUse training = {.sequence = 4096};  // of --nodes and --layout-from
-  std::optional<hardware::Instance> instance;           // that was named
-  std::optional<hardware::Instance> here;               // this machine, where none was
+  std::vector<std::string> notes;                       // from --layout-from and --instance
+  hardware::TrainingUse training = {.sequence = 4096};  // from --nodes and --layout-from
+  std::optional<hardware::Instance> instance;           // named by the user
+  std::optional<hardware::Instance> here;               // this machine, if none was named
 };
 
 Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,
@@ -33,21 +33,21 @@ Result<Sides> SidesOf(const artifact::Arguments& given, const kinds::Kind& from,
 // options are spelled ("--a-"), where the user can name one of several sets of weights; else "".
 artifact::InputHints HintsOf(const artifact::Arguments& given, const std::string& prefix = "--");
 
-// The output as options alone describe it, with nothing of this machine.
+// The output as the options alone describe it, independent of this machine.
 Result<kinds::OutputOptions> OutputOptionsOf(const artifact::Arguments& given,
                                              const kinds::Kind& from, const kinds::Kind& to);
 
-// Where the caller holds what the path names: its kind, unless one is said (not null), and what it
-// was opened with and the command does not say. Nothing else changes. kUsage for a configuration of
-// memory, which was given its own.
+// For a path that names a source of the caller: sets its kind, unless one is given (not null), and
+// the options it was opened with, unless the command sets them. Changes nothing else. kUsage for a
+// configuration given for memory, which already has its own.
 Status TakeHeld(const ToolContext& context, const std::string& path, const kinds::Kind*& kind,
                 artifact::InputHints& hints);
 
-// Opens what the caller holds, under the name of a path.
+// Opens a source of the caller under the name of a path.
 std::function<Result<artifact::Artifact>()> OpenerOf(const HeldSource& held,
                                                      const std::string& path);
 
-// The vendor's packages that programs of this shell would meet.
+// The vendor's packages that programs started from this shell would find.
 std::vector<rollout::Installation> InstalledHere();
 
 // Threads, memory cap, interruption and progress, for the time of one command.

@@ -48,7 +48,7 @@ const Task* TaskOfHost(const std::vector<Task>& tasks, const std::string& host) 
   return nullptr;
 }
 
-// TRAINER_0 .. TRAINER_7, of one pod each: replica 3 of 8.
+// TRAINER_0 .. TRAINER_7, one pod each: replica 3 of 8.
 std::optional<ops::Part> ReplicaOf(const std::vector<Task>& tasks, const Task& own) {
   const size_t bar = own.name.rfind('_');
   if (bar == std::string::npos) return std::nullopt;
@@ -77,7 +77,7 @@ Result<ops::Part> VolcanoPart(const Environment& environment, const std::string&
   if (own)
     if (const auto replica = ReplicaOf(tasks, *own)) return *replica;
   if (!own && tasks.size() == 1) own = &tasks.front();
-  // A task of one pod beside others is one of several writers, which count without each other.
+  // A task of one pod among several tasks is one of several writers, each counting on its own.
   const bool alone = own && own->pods == 1 && tasks.size() > 1;
   if (alone)
     return BadUsage("the job has {} tasks, and VC_TASK_INDEX={} counts the one pod of {} alone",

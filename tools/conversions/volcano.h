@@ -12,7 +12,7 @@ namespace nxdkit::tool {
 
 // VC_TASK_INDEX must be set. `host`: the name of the pod.
 Result<ops::Part> VolcanoPart(const Environment& environment, const std::string& host);
-// Whether the job plugin svc says which tasks there are (VC_*_NUM).
+// Whether the job plugin svc lists the tasks (VC_*_NUM).
 bool NamesTasks(const Environment& environment);
 
 }  // namespace nxdkit::tool

@@ -4,16 +4,16 @@
         --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data \
         -- --from nxd --to hf /data/shards /data/model
 
-Each replica gets its number by TorchX's own macro, which is right on every scheduler.
+Each replica gets its number from TorchX's own macro, which is right on every scheduler.
 
     torchx run --workspace="" -s kubernetes -cfg queue=default torchx_component.py:train \
         --image REGISTRY/nxdkit:latest --mounts type=volume,src=fsx-claim,dst=/data -- --config /data/run.yaml
 
-A run on several machines needs a launcher of MPI, which TorchX has not: train-mpijob.yaml, train-volcano.yaml.
+A run on several machines needs a launcher of MPI, which TorchX does not have: train-mpijob.yaml, train-volcano.yaml.
 
-Compiled before a run are the graphs of a torchrun program (collect on a node that the program runs on, then
-compile on any), and the rollout bundle of grpo-train (export). With --wait each ends before the next begins, and
-with && nothing begins behind what has failed:
+Before a run, the graphs of a torchrun program are compiled (collect on a node that the program runs on, then
+compile on any node), or the rollout bundle of grpo-train (export). With --wait each ends before the next begins, and
+with && nothing starts after a failure:
 
     torchx run --wait --workspace="" -s kubernetes -cfg queue=default torchx_component.py:collect --devices 16 \
         --image REGISTRY/nxdkit-neuron:latest --mounts type=volume,src=fsx-claim,dst=/data \
@@ -74,7 +74,7 @@ def train(
     mem_mb: int = 131072,
     retries: int = 50,
 ) -> specs.AppDef:
-    """grpo-train on one machine; started again it goes on from its last checkpoint.
+    """grpo-train on one machine; restarted, it resumes from its last checkpoint.
 
     Args:
         args: options and KEY=VALUE of grpo-train
@@ -110,12 +110,12 @@ def collect(
     cpu: int = 32,
     mem_mb: int = 131072,
 ) -> specs.AppDef:
-    """The graphs of a program, written into a cache: nothing is executed, and nothing compiled.
+    """Writes the graphs of a program into a cache: nothing is executed, and nothing compiled.
 
     Args:
         args: the program and its options, such as torchrun --nproc_per_node=32 /data/train.py
         image: the container image, with the program
-        cache: the compile cache, which the training job names, too
+        cache: the compile cache, also named by the training job
         mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the cache
         devices: Neuron devices, as many as the program asks for
         cpu: cores
@@ -135,10 +135,10 @@ def compile(
     cpu: int = 16,
     mem_mb: int = 65536,
 ) -> specs.AppDef:
-    """Every graph of a cache that has no result, compiled. Replicas share the work, and need no device.
+    """Compiles every graph of a cache that has no result. Replicas share the work, and need no device.
 
     Args:
-        target: what the devices of the run are: trn1, trn2 or inf2
+        target: the kind of the run's devices: trn1, trn2 or inf2
         image: the container image, with neuronx-cc
         cache: the compile cache
         replicas: how many work on it
@@ -160,11 +160,11 @@ def export(
     cpu: int = 16,
     mem_mb: int = 65536,
 ) -> specs.AppDef:
-    """The rollout bundle of grpo-train, compiled. It needs no device.
+    """Compiles the rollout bundle of grpo-train. It needs no device.
 
     Args:
-        args: options and the two paths of neuron-export; --instance says what the compiler compiles for, for it finds
-            no device that it could ask
+        args: options and the two paths of neuron-export; --instance selects the compiler's target, because there is
+            no device to query
         image: the container image, with the vendor's compiler
         cache: the compile cache
         mounts: type=volume,src=CLAIM,dst=FOLDER of the file system with the model and the bundle

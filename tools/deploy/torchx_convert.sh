@@ -13,7 +13,7 @@ image=$1 claim=$2
 shift 3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 read -ra more <<<"${TORCHX_ARGUMENTS:-}"
-# No workspace: the image has the commands, and nothing of this folder is wanted in it.
+# No workspace: the image has the commands, and needs nothing from this folder.
 exec torchx run ${more[@]+"${more[@]}"} --workspace="" -s kubernetes -cfg "queue=${QUEUE:-default}" \
   "$here/torchx_component.py:convert" --image "$image" --parts "${PARTS:-8}" \
   --mounts "type=volume,src=$claim,dst=/data" -- "$@"

@@ -31,7 +31,7 @@ Json HoldersJson(const hardware::Machine& machine) {
 
 // "device 3", "devices 0, 1"
 std::string DevicesText(const std::vector<std::string>& numbers) {
-  if (numbers.empty()) return "a device whose number is not told";
+  if (numbers.empty()) return "a device of an unknown number";
   return fmt::format("device{} {}", numbers.size() == 1 ? "" : "s", FirstNames(numbers, 16));
 }
 
@@ -43,7 +43,7 @@ void AddHolders(const hardware::Machine& machine, Section& section) {
         "held",
         fmt::format(
             "{} by {}{}", DevicesText(devices),
-            holder.pid > 0 ? fmt::format("pid {}", holder.pid) : "a process whose pid is not told",
+            holder.pid > 0 ? fmt::format("pid {}", holder.pid) : "a process of an unknown pid",
             holder.command.empty() ? "" : ": " + WithoutSecrets("", holder.command)));
   }
 }
@@ -73,7 +73,7 @@ double Percent(uint64_t part, uint64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// One tensor parallel size.
+// The fit at one tensor parallel size.
 void AddFit(const models::Model& model, const FitQuery& query, const hardware::Instance& instance,
             int64_t tp, Section& section) {
   rollout::NeuronConfig neuron;
@@ -160,7 +160,7 @@ Result<Section> FitsSection(const FitQuery& query, const hardware::Instance& ins
     return section;
   }
   if (!instance.sizes_known)
-    section.Add("note", "which sizes it takes is not known: powers of two, by cores and memory");
+    section.Add("note", "its sizes are not known: powers of two, by cores and memory");
   for (const int64_t tp : SizesOf(instance)) AddFit(*model, query, instance, tp, section);
   return section;
 }

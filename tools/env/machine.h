@@ -1,4 +1,4 @@
-// PRIVATE to tools/: a machine with Neuron devices, and what of a model fits its cores.
+// PRIVATE to tools/: a machine with Neuron devices, and whether a model fits its cores.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ namespace nxdkit::tool {
 Section MachineSection(const hardware::Machine& machine);
 
 struct FitQuery {
-  std::string model;  // a folder, a model of the hub's cache, or a config.json
+  std::string model;  // a folder, a model in the hub's cache, or a config.json
   int batch = 1;
   int sequence = 4096;
 };
-// For every tensor parallel size that the instance takes. kNotFound and kCorrupt of the model's
-// configuration; where nothing can be said of its family, the reason is in the section.
+// For every tensor parallel size that the instance supports. kNotFound and kCorrupt for the model's
+// configuration; for an unsupported family the section has the reason.
 Result<Section> FitsSection(const FitQuery& query, const hardware::Instance& instance);
 
 }  // namespace nxdkit::tool

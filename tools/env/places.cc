@@ -29,7 +29,7 @@ std::optional<Room> RoomAt(const std::string& path) {
   return Room{uint64_t{info.f_bavail} * info.f_frsize, uint64_t{info.f_blocks} * info.f_frsize};
 }
 
-// A cache that is switched off, in an object store, or whose flags cannot be read, has no place.
+// A cache that is disabled, in an object store, or has unreadable flags has no place.
 std::optional<std::string> CachePath() {
   const auto cache = neff::FindCache(std::nullopt, EnvironmentValue("NEURON_CC_FLAGS"),
                                      EnvironmentValue("NEURON_COMPILE_CACHE_URL"));
@@ -74,7 +74,7 @@ Section PlacesSection(const std::vector<std::string>& paths) {
     section.Add(
         place.what,
         fmt::format("{}: {}{}", path,
-                    there ? "" : "not there; of its nearest folder " + NearestExisting(path) + ": ",
+                    there ? "" : "missing; for its nearest folder " + NearestExisting(path) + ": ",
                     MountText(mount, room, lacks)));
     section.json.push_back({{"what", place.what},
                             {"path", path},

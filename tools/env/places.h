@@ -1,4 +1,4 @@
-// PRIVATE to tools/: the file systems under what nxdkit reads and writes.
+// PRIVATE to tools/: the file systems that nxdkit reads and writes.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace nxdkit::tool {
 
-// The file systems of `paths`, or where there are none of the compile cache, the folder for
-// temporary files and the current one. Facts that cannot be found out are null.
+// The file systems of `paths`; without paths, of the compile cache, the folder for temporary files
+// and the current folder. Unknown facts are null.
 Section PlacesSection(const std::vector<std::string>& paths);
 
 }  // namespace nxdkit::tool

@@ -1,4 +1,4 @@
-// PRIVATE to tools/: a part of what nxdkit-env says: lines for people, and the same as JSON.
+// PRIVATE to tools/: a part of the answer of nxdkit-env: lines for people, and the same as JSON.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace nxdkit::tool {
 
 struct Section {
-  std::vector<std::pair<std::string, std::string>> rows;  // what, and its value
+  std::vector<std::pair<std::string, std::string>> rows;  // name and value
   Json json;
 
   void Add(std::string what, std::string value) {

@@ -20,7 +20,7 @@ constexpr auto kMostCompiler = std::chrono::seconds(30);
 constexpr size_t kMostCompilerBytes = 64 << 10;
 constexpr char kHidden[] = "(hidden)";
 
-// As their folders spell them.
+// Names as the packages' folders spell them.
 constexpr std::string_view kPackages[] = {"neuronx_cc",
                                           "torch_neuronx",
                                           "libneuronxla",
@@ -73,7 +73,7 @@ struct CompilerFacts {
   std::string problem;
 };
 
-// Only the error of `poll`.
+// Fails only with the error of `poll`.
 Result<CompilerFacts> AskCompilerProgram(const std::function<Status()>& poll) {
   const auto program = FindProgram(kCompilerProgram);
   if (!program) return CompilerFacts{"", "not in PATH"};
@@ -89,7 +89,7 @@ Result<CompilerFacts> AskCompilerProgram(const std::function<Status()>& poll) {
   for (const std::string_view line : Split(*said, '\n')) lines.emplace_back(line);
   std::string version = ops::VersionIn(lines);
   if (!version.empty()) return CompilerFacts{std::move(version), ""};
-  return CompilerFacts{"", fmt::format("{}: it says no version: '{}'", *program,
+  return CompilerFacts{"", fmt::format("{}: it reports no version: '{}'", *program,
                                        ShortName(said->substr(0, said->find('\n'))))};
 }
 

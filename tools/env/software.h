@@ -8,13 +8,13 @@
 
 namespace nxdkit::tool {
 
-// Packages of Python that are installed, found without running Python; and what neuronx-cc says of
-// itself, or why it says nothing; it gets half a minute. Only the error of `poll`,
-// where it is kInterrupted.
+// The installed Python packages, found without running Python; and neuronx-cc's own version, or why
+// it gives none: it gets half a minute. Fails only with the error of `poll`, when that is
+// kInterrupted.
 Result<Section> PackagesSection(const std::function<Status()>& poll);
 
-// Variables of the environment that Neuron's software and nxdkit go by. Values that may be secret
-// are hidden.
+// The environment variables that Neuron's software and nxdkit use. Values that may be secret are
+// hidden.
 Section VariablesSection();
 
 // The value, or "(hidden)" where it looks like a key, a token or a password, or its name does.

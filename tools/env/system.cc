@@ -42,7 +42,7 @@ constexpr char kCompiler[] =
 #endif
     ;
 
-// The value behind `key` in a file of KEY=VALUE or "key : value" lines; "" where there is none.
+// The value of `key` in a file of KEY=VALUE or "key : value" lines; "" where there is none.
 std::string ValueIn(const char* path, std::string_view key, char separator) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -63,7 +63,7 @@ uint64_t MachineBytes() {
   return pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size) : 0;
 }
 
-// "3.6.2" of "libarchive 3.6.2"
+// "3.6.2" from "libarchive 3.6.2"
 std::string FirstNumber(std::string_view text) {
   const size_t at = std::min(text.find_first_of("0123456789"), text.size());
   return std::string(text.substr(at, text.find(' ', at) - at));

@@ -1,5 +1,4 @@
-// PRIVATE to tools/: the program itself, the libraries that it has, and the machine that it runs
-// on, without its devices.
+// PRIVATE to tools/: the program itself, its libraries, and the machine without its devices.
 #pragma once
 
 #include "tools/env/section.h"

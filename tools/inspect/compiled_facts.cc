@@ -28,7 +28,7 @@ std::string NeffText(const ops::NeffFacts& facts) {
                      neff::UuidText(header), hash);
 }
 
-// Texts of a header are bytes; what is not UTF-8 is escaped.
+// Header texts are bytes; those that are not UTF-8 are escaped.
 Json NeffJson(const ops::NeffFacts& facts) {
   const neff::Header& header = facts.neff.header;
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };

@@ -1,4 +1,4 @@
-// PRIVATE to tools/: facts of compiled graphs.
+// PRIVATE to tools/: facts about compiled graphs.
 #pragma once
 
 #include "formats/kinds/facts.h"

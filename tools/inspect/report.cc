@@ -53,7 +53,7 @@ void AddFileSystem(Facts& facts, const Mount& mount) {
 void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   if (!artifact.config) return facts.Key("model", {});
   const models::ModelConfig& config = *artifact.config;
-  const std::string type = config.model_type.empty() ? "not said by the config" : config.model_type;
+  const std::string type = config.model_type.empty() ? "not in the config" : config.model_type;
   if (!config.quant_method.empty())
     facts.Line("quantised", EscapeControl(config.quant_method) + ", as its configuration says");
   if (!config.family)
@@ -62,7 +62,7 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
   facts.Add("family",
             fmt::format("{} ({})", config.family->model_type, config.family->architecture), "model",
             ModelJson(artifact));
-  // Heads of several kinds have no one size.
+  // Heads of several kinds have no single size.
   const std::string of = config.head_dim > 0 ? fmt::format(" of {}", config.head_dim) : "";
   facts.Line("shape", fmt::format("{}, hidden {}, intermediate {}, {}{}, {}, "
                                   "vocabulary {}{}{}",
@@ -141,7 +141,7 @@ std::string CheckText(const ops::LayoutCheck& check) {
                      Counted(check.parameters, "parameter"));
 }
 
-// How much of what is stored the family's text explains.
+// How much of the stored data the family's text explains.
 std::string CoverageText(const Inspection& inspection) {
   const ops::LayoutCheck& check = inspection.layout;
   const models::Family& family = *inspection.artifact.config->family;
@@ -156,7 +156,7 @@ std::string CoverageText(const Inspection& inspection) {
 
 void AddAdapter(Facts& facts, const std::optional<ops::AdapterFacts>& adapter) {
   if (!adapter) return facts.Key("adapter", {});
-  std::string text = adapter->type.empty() ? "type not said" : adapter->type;
+  std::string text = adapter->type.empty() ? "unknown type" : adapter->type;
   if (adapter->rank) text += fmt::format(", rank {}", *adapter->rank);
   if (adapter->alpha) text += fmt::format(", alpha {}", *adapter->alpha);
   facts.Add("adapter", fmt::format("{}, {} of A and B", text, Counted(adapter->pairs, "pair")),
@@ -207,7 +207,7 @@ void AddTrainer(Facts& facts, const std::optional<ops::TrainerFacts>& trainer) {
                }));
 }
 
-// What is in the files beside the weights.
+// The contents of the files besides the weights.
 void AddContents(Facts& facts, const Inspection& inspection) {
   if (const auto& rank = inspection.rank; rank && rank->pp)
     facts.Line("rank", fmt::format("tp {}, pp {}{}", rank->tp, *rank->pp,
@@ -239,7 +239,7 @@ std::string FileSystemText(const Mount& mount) {
   return text;
 }
 
-// Lines and keys are in one order but for a few: those are two rows.
+// Lines and keys have the same order, with a few exceptions: those are two rows.
 kinds::Facts FactsOf(const Inspection& inspection) {
   kinds::KindFacts kinds;
   for (const kinds::Kind* kind : kinds::Kinds())

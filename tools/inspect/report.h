@@ -11,10 +11,10 @@ namespace nxdkit::tool {
 // "nfs4 fs-1:/; other machines may have it; lacks ...".
 std::string FileSystemText(const Mount& mount);
 
-// All that is known but the tensors, in the order in which it is shown.
+// All known facts except the tensors, in the order in which they are shown.
 kinds::Facts FactsOf(const ops::Inspection& inspection);
 
-// What it is, and one line for each fact that has one; every line ends with a line feed.
+// The description, and one line for each fact that has one; every line ends with a line feed.
 std::string SummaryText(const ops::Inspection& inspection);
 
 // The keys that man/ckpt-inspect.1 documents, without `tensors`.

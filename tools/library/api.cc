@@ -1,4 +1,4 @@
-// The functions of nxdkit.h: each makes values of C of the library's own, and lets nothing escape.
+// The functions of nxdkit.h: each makes C values that the library owns, and no exception escapes.
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kBroken = 70;
 
-// nullptr where memory is short.
+// nullptr when out of memory.
 char* CopyOf(const std::string& text) {
   char* const copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
@@ -33,12 +33,12 @@ int Reply(const Error& error, char** reply) noexcept {
   try {
     if (reply != nullptr) *reply = CopyOf(JsonDocument("nxdkit", code, &error, {}, Json::object()));
   } catch (...) {
-    // There is no memory to say it with.
+    // There is no memory for the message.
   }
   return code;
 }
 
-// The exit code of what `work` returns; an exception is an error like others.
+// The exit code of `work`; an exception is an error like any other.
 template <typename Work>
 int Guarded(char** reply, const Work& work) noexcept {
   if (reply != nullptr) *reply = nullptr;
@@ -56,20 +56,20 @@ int Guarded(char** reply, const Work& work) noexcept {
   }
 }
 
-// The same path in other words: "a/b" and "a/./b".
+// Another spelling of the same path: "a/b" and "a/./b".
 std::string Respelled(const std::string& path) {
-  const size_t last = path.rfind('/') + 1;  // 0 where there is none
+  const size_t last = path.rfind('/') + 1;  // 0 without a slash
   return path.substr(0, last) + "./" + path.substr(last);
 }
 
-// Sources by their numbers, as words of a command line, which the host knows. Two sources of one
-// path, opened with different options, are two words, and a path that is written out is a third.
+// Sources by number, as words of a command line that the host resolves. Two sources of one path,
+// opened with different options, are two words, and a path that is written out is a third.
 class SourceNames {
  public:
   SourceNames(nxdkit_source* const* sources, size_t count, LibraryHost& host)
       : sources_(sources), count_(count), host_(host) {}
 
-  // The texts of a request, which are paths where a command takes them for one.
+  // The texts of a request, which may be paths.
   void KeepClearOf(const Json* texts) {
     if (texts == nullptr) return;
     for (const Json& text : *texts)
@@ -83,7 +83,7 @@ class SourceNames {
     const nxdkit_source* const source = sources_[number];
     if (source == nullptr) return BadUsage("source {} is NULL", number);
     if (!source->held)
-      return BadUsage("it is what one rank of a layout holds, and no model that a command reads")
+      return BadUsage("it is one rank of a layout, not a model that a command reads")
           .in(source->name);
     std::string name = source->name;
     while (named_.try_emplace(name, source).first->second != source) name = Respelled(name);
@@ -94,7 +94,7 @@ class SourceNames {
   }
 
  private:
-  // A name that is taken for a path may be written to.
+  // A name in any other place may be written to.
   static Status CheckPlace(const CommandWord& command, const std::string& place) {
     for (size_t i = 0; i < command.sources; ++i)
       if (place == std::to_string(i)) return OkStatus();
@@ -142,7 +142,7 @@ Status Finish(Result<Outcome> outcome, int& code, char** reply) {
   return *reply ? OkStatus() : Status(OverLimit("the system gave no more memory"));
 }
 
-// Runs `open` beside `progress`. What is stopped while it opens is given up when it has.
+// Runs `open` while `progress` is called. A source that is opened after the stop is released.
 template <typename Open>
 Status OpenInto(const Open& open, nxdkit_progress progress, void* context, nxdkit_source** source) {
   if (source == nullptr) return BadUsage("`source` is NULL");

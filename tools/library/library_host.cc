@@ -58,7 +58,7 @@ bool LibraryHost::Tell(nxdkit_progress progress, void* context) noexcept {
 void LibraryHost::Run(const std::function<void()>& work, nxdkit_progress progress, void* context) {
   if (progress == nullptr) return work();
   is_watched_ = true;
-  // Before anything is done: what is over within moments could not be stopped else.
+  // The first call precedes the work: otherwise work of a few moments could not be stopped.
   stopped_ = !Tell(progress, context);
   if (stopped_) return;
   std::mutex mutex;
@@ -75,7 +75,7 @@ void LibraryHost::Run(const std::function<void()>& work, nxdkit_progress progres
     is_over = true;
     over.notify_one();
   });
-  // Told of to the end, also when it is to stop: the caller may have more to do meanwhile.
+  // Progress is reported to the end, also after a stop: the caller may have other work meanwhile.
   for (;;) {
     std::unique_lock<std::mutex> lock(mutex);
     if (over.wait_for(lock, kBetweenCalls, [&] { return is_over; })) break;

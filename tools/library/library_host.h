@@ -1,5 +1,5 @@
-// PRIVATE to tools/: a command that another program calls: it says nothing itself, its caller is
-// told how far it is and may stop it.
+// PRIVATE to tools/: a command that another program calls: it prints nothing; its caller sees the
+// progress and may stop it.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace nxdkit::tool {
 
-// The end of a call that its caller stopped, or did not let begin.
+// The error of a call that its caller stopped, or did not let begin.
 Error StoppedByCaller();
 
 class LibraryHost : public Host {
@@ -28,21 +28,21 @@ class LibraryHost : public Host {
   void EndPhases() override {}
   const HeldSource* Held(const std::string& path) const override;
 
-  // Before the work: the caller holds this under the name of a path.
+  // Registers a source of the caller under the name of a path. Called before the work.
   void Hold(const std::string& name, HeldSource source) { held_[name] = std::move(source); }
 
-  // Runs `work` on a thread of its own, and `progress` on this one meanwhile, once more at the end;
-  // without `progress` on this thread. Throws what `work` throws.
+  // Runs `work` on a thread of its own while calling `progress` on this one, and once more at the
+  // end; without `progress`, on this thread. Rethrows an exception of `work`.
   void Run(const std::function<void()>& work, nxdkit_progress progress, void* context);
 
  private:
   void Keep(const std::string& line);
   bool Tell(nxdkit_progress progress, void* context) noexcept;  // false: stop
 
-  bool is_watched_ = false;  // somebody takes the messages
+  bool is_watched_ = false;  // a caller receives the messages
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> done_{0};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the following members
   std::string phase_;
   uint64_t total_ = 0;
   std::vector<std::string> messages_;

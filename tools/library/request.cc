@@ -9,7 +9,7 @@
 namespace nxdkit::tool {
 namespace {
 
-// A text of C ends at its first zero byte, and so would a name that has one.
+// A C string ends at its first zero byte, so a name with one would be cut.
 Result<std::string> PlainText(const Json& value, std::string_view what) {
   std::string text = value.get<std::string>();
   if (text.find('\0') != std::string::npos) return BadUsage("{} has a zero byte", what);
@@ -38,7 +38,7 @@ bool HasOption(const OptionTable& table, const std::string& word) {
 Result<Json> ParseRequest(const char* text) {
   if (text == nullptr) return BadUsage("the request is NULL, expected a JSON object");
   Result<Json> json = ParseJson(text);
-  if (!json.ok()) return Error(Errc::kUsage, "the request is no JSON: " + json.error().message());
+  if (!json.ok()) return Error(Errc::kUsage, "the request is not JSON: " + json.error().message());
   if (!json->is_object())
     return BadUsage("the request is {}, expected a JSON object", JsonTypeText(*json));
   return json;

@@ -12,22 +12,22 @@
 
 namespace nxdkit::tool {
 
-// How a {"source": N} is called among the words; `place` is the option, or the number of the
-// argument. kUsage where there is no such source, or nothing is read there.
+// The name of a {"source": N} among the words; `place` is the option, or the number of the
+// argument. kUsage for an unknown source, or a place that is not read.
 using NameSource = std::function<Result<std::string>(const std::string& place, int64_t number)>;
 
-// kUsage with the place where the text is not one JSON object.
+// kUsage with the position where the text is not one JSON object.
 Result<Json> ParseRequest(const char* text);
 
-// A text that must be there. kUsage for another value, an empty one, one with a zero byte.
+// A required text. kUsage for another type, an empty text, or one with a zero byte.
 Result<std::string> TextIn(const Json& request, std::string_view key);
 
-// "tp": 8 becomes --tp=8, true --tp, false --no-tp where there is such an option and else nothing,
-// a list one word for each entry, null nothing. `table` says which options there are.
+// "tp": 8 becomes --tp=8, true --tp, false --no-tp if there is such an option and else nothing, a
+// list one word for each entry, null nothing. `table` has the known options.
 Result<std::vector<std::string>> OptionWords(const Json* options, const OptionTable& table,
                                              const NameSource& name_source);
 
-// The words behind the options.
+// The words after the options.
 Result<std::vector<std::string>> ArgumentWords(const Json* arguments,
                                                const NameSource& name_source);
 

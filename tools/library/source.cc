@@ -20,7 +20,7 @@ namespace {
 
 using artifact::BoundArtifact;
 
-// An artifact as a request describes it, by ckpt-digest's options.
+// An artifact described by a request, with ckpt-digest's options.
 struct OpenArgs {
   std::optional<std::string> from;
   std::optional<std::string> base;
@@ -50,7 +50,7 @@ artifact::InputHints HintsFor(const OpenArgs& args) {
   return hints;
 }
 
-// A number that may be left out.
+// An optional number.
 Result<int64_t> NumberIn(const Json& object, std::string_view key, int64_t otherwise) {
   const Json* const value = JsonFind(object, key);
   if (value == nullptr) return otherwise;
@@ -166,7 +166,7 @@ Result<ops::RankPlace> RankIn(const Json& request) {
   return rank;
 }
 
-// An engine's rank, by the options of `ckpt-digest --as`.
+// A rank of an engine, with the options of `ckpt-digest --as`.
 Result<ops::TensorReader> ReaderOfEngine(const nxdkit_source& of, const std::string& engine,
                                          const Json& request) {
   int tp = 1, ep = 1, attention_dp = 1;
@@ -255,8 +255,7 @@ Result<SourcePointer> OpenMemorySource(const Json& request, const void* const* d
 
 Result<SourcePointer> OpenRankSource(const nxdkit_source& of, const Json& request) {
   if (!of.held)
-    return BadUsage("it is what one rank of a layout holds; a rank is made of a whole model")
-        .in(of.name);
+    return BadUsage("it is one rank of a layout; a rank is made from a whole model").in(of.name);
   NXDKIT_ASSIGN(const std::string layout, TextIn(request, "layout"));
   const kinds::Kind* const kind = kinds::KindFromName(layout);
   const bool engine = layout == "vllm" || layout == "vllm-neuron";

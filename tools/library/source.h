@@ -1,4 +1,4 @@
-// PRIVATE to tools/: what is behind an nxdkit_source, and how it is made of a request.
+// PRIVATE to tools/: the object behind an nxdkit_source, and how it is made from a request.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 #include "tools/library/nxdkit.h"
 
 struct nxdkit_source {
-  std::string name;  // a path, or what the caller calls its memory
+  std::string name;  // a path, or the caller's name for its memory
   std::shared_ptr<const nxdkit::artifact::BoundArtifact> bound;
-  nxdkit::ops::TensorReader reader;  // of `bound`
-  // As a command reads it; nullopt: a rank of a layout, which is no artifact.
+  nxdkit::ops::TensorReader reader;  // reads `bound`
+  // For commands; nullopt for a rank of a layout, which is not an artifact.
   std::optional<nxdkit::tool::HeldSource> held;
   std::string index;  // JSON
 };

@@ -62,20 +62,20 @@ const CommandWord* ProgramOf(std::string_view word) {
   return nullptr;
 }
 
-// A program that is not there: where it is, it has taken the place of this one.
+// Reports a program that is not installed: an installed one has replaced this process by now.
 Result<ToolAnswer> RefuseProgram(const UmbrellaArgs& args, ToolContext&) {
   return NotFound("the program {} is not installed", ProgramOf(args.words[0])->program)
-      .hint("it comes with the package nxdkit-train: it brings libraries of its own");
+      .hint("it comes with the package nxdkit-train, which has libraries of its own");
 }
 
-// No word, one that is not known, or one behind options.
+// Refuses a missing word, an unknown one, and one after options.
 Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
   const std::vector<std::string> words = AllWords();
   if (args.words.empty())
     return BadUsage("the word of a command is missing: {}", fmt::join(words, ", "))
         .hint("nxdkit --help says what each does");
   if (FindCommand(args.words[0]) || ProgramOf(args.words[0]))
-    return BadUsage("options stand behind the word of the command")
+    return BadUsage("options come after the word of the command")
         .hint(fmt::format("nxdkit {} ... --json", args.words[0]));
   const std::optional<std::string> near = ClosestWord(args.words[0], words);
   return BadUsage("there is no command \"{}\"", args.words[0])
@@ -83,7 +83,8 @@ Result<ToolAnswer> RefuseWord(const UmbrellaArgs& args, ToolContext&) {
                  : fmt::format("one of {}", fmt::join(words, ", ")));
 }
 
-// The program beside this one, else where the shell would find it. Returns where there is none.
+// Runs the program next to this one, else the one that the shell would find. Returns if there is
+// none.
 void TryProgram(std::string_view program, int argc, const char* const* argv) {
   std::string name(program);
   std::vector<char*> words{name.data()};
@@ -101,7 +102,7 @@ int RunUmbrella(int argc, const char* const* argv) {
   if (const Command* command = FindCommand(word)) return RunTool(argc - 1, argv + 1, *command);
   if (const CommandWord* row = ProgramOf(word)) {
     TryProgram(row->program, argc - 1, argv + 1);
-    // Its options are not ours to read.
+    // Its options are not ours to parse.
     return RunTool(2, argv, MakeCommand<AddUmbrellaOptions, RefuseProgram>(UmbrellaInfo()));
   }
   return RunTool(argc, argv, MakeCommand<AddUmbrellaOptions, RefuseWord>(UmbrellaInfo()));

@@ -3,7 +3,7 @@
 
 namespace nxdkit::tool {
 
-// Returns the exit code. A command that is a program of its own takes the place of this process.
+// Returns the exit code. A command that is a program of its own replaces this process.
 int RunUmbrella(int argc, const char* const* argv);
 
 }  // namespace nxdkit::tool

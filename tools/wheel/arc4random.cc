@@ -1,4 +1,5 @@
-// glibc has arc4random since 2.36, and libstdc++.a was built to call it. Nothing of ours does.
+// libstdc++.a was built to call arc4random, which glibc has only since 2.36. Our code never calls
+// it.
 #include <sys/random.h>
 
 #include <cstdint>

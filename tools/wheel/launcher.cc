@@ -1,5 +1,5 @@
-// A command as a wheel installs it: pip puts this program on the environment's bin under each of
-// their names, and the library lies in the package, whose folder has the name of a Python.
+// A command as a wheel installs it: pip puts this program into the environment's bin under the name
+// of each command. The library is in the package, whose folder is named after a Python version.
 #include <dlfcn.h>
 #include <glob.h>
 #include <sys/auxv.h>
@@ -20,7 +20,7 @@ constexpr const char* kLibrary = "nxdkit/libnxdkit.so.1";
 std::string OwnFolder() {
   char path[PATH_MAX];
   const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-  // Without /proc, as in a bare chroot: as it was started.
+  // Without /proc, as in a bare chroot: the path this process was started by.
   const char* const started = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
   const std::string_view whole = bytes > 0 ? std::string_view(path, static_cast<size_t>(bytes))
                                            : std::string_view(started ? started : "");
@@ -28,7 +28,7 @@ std::string OwnFolder() {
   return std::string(slash == std::string_view::npos ? "." : whole.substr(0, slash));
 }
 
-// A folder of any name in a pattern.
+// `path` as a literal part of a glob pattern.
 std::string Escaped(const std::string& path) {
   std::string out;
   for (const char c : path) {
@@ -38,7 +38,7 @@ std::string Escaped(const std::string& path) {
   return out;
 }
 
-// In the order in which they are tried: pip --target, a wheel that was unzipped, environments.
+// The places in the order of trying: pip --target, an unzipped wheel, environments.
 std::vector<std::string> Places(const std::string& folder) {
   std::vector<std::string> places = {folder + "/../" + kLibrary, folder + "/../../" + kLibrary};
   for (const char* lib : {"lib", "lib64"}) {
@@ -54,7 +54,7 @@ std::vector<std::string> Places(const std::string& folder) {
 using Main = decltype(&nxdkit_main);
 using Version = decltype(&nxdkit_version);
 
-// The library of this version: an environment may have packages of several Pythons.
+// nxdkit_main of a library of this version: an environment may have packages of several Pythons.
 Main MainOf(const std::string& path) {
   if (access(path.c_str(), F_OK) != 0) return nullptr;
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   for (const std::string& place : Places(folder))
     if (const Main run = MainOf(place)) return run(nullptr, argc, argv);
   std::fprintf(stderr,
-               "nxdkit: error: %s of version %s is not found beside %s\n"
+               "nxdkit: error: %s of version %s is not found next to %s\n"
                "hint: install the wheel again, with pip, into one environment\n",
                kLibrary, NXDKIT_VERSION, folder.c_str());
   return 3;

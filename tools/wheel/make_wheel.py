@@ -1,9 +1,9 @@
 """Writes one of the two wheels. The same input makes the same bytes.
 
-nxdkit: the package with the library in it, and a small program for each command, which pip puts on the environment's
-bin; nxdkit_train: the trainer, a program of its own, with the libraries that not every Linux has. Both with the man
-pages, completions and schemas of what they have, licenses included. Files of NAME.data/scripts go to the bin, of
-NAME.data/data to its prefix (https://packaging.python.org/en/latest/specifications/binary-distribution-format/)."""
+nxdkit: the package with the library in it, and a small program for each command, which pip puts into the environment's
+bin; nxdkit_train: the trainer, a program of its own, with the libraries that not every Linux has. Both have the man
+pages, completions and schemas of their commands, and the licenses. Files of NAME.data/scripts go to the bin, files of
+NAME.data/data to the prefix (https://packaging.python.org/en/latest/specifications/binary-distribution-format/)."""
 
 import argparse
 import base64
@@ -14,9 +14,9 @@ import subprocess
 import sys
 import zipfile
 
-# What manylinux_2_34 lets a wheel expect of the system (PEP 600).
+# The libraries that manylinux_2_34 lets a wheel expect from the system (PEP 600).
 OF_THE_SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so\.")
-OLDEST_LIBSTDCXX = (3, 4, 29)  # of GCC 11, as Amazon Linux 2023 has it
+OLDEST_LIBSTDCXX = (3, 4, 29)  # from GCC 11, as on Amazon Linux 2023
 
 
 def output_of(*command: str) -> str:
@@ -24,7 +24,7 @@ def output_of(*command: str) -> str:
 
 
 def libraries_of(program: pathlib.Path) -> set[pathlib.Path]:
-    """The shared libraries that a program needs and a system may lack, with those that these need."""
+    """The shared libraries that a program needs and a system may lack, with their dependencies."""
     found = set()
     for line in output_of("ldd", str(program)).splitlines():
         name, arrow, rest = line.strip().partition(" => ")
@@ -37,7 +37,7 @@ def libraries_of(program: pathlib.Path) -> set[pathlib.Path]:
 
 
 def newest(symbols: str, files: list[pathlib.Path]) -> tuple[int, ...]:
-    """The newest version of GLIBC or GLIBCXX that any of the files asks for."""
+    """The newest version of GLIBC or GLIBCXX that any of the files requires."""
     versions = {(0,)}
     for file in files:
         for version in re.findall(rf"\b{symbols}_([0-9.]+)", output_of("objdump", "-T", str(file))):
@@ -46,13 +46,13 @@ def newest(symbols: str, files: list[pathlib.Path]) -> tuple[int, ...]:
 
 
 def package_of(file: pathlib.Path) -> str:
-    """Debian's package that a library or a header is of."""
+    """The Debian package of a library or a header."""
     for path in (file.resolve(), file):
         for name in (path, pathlib.Path("/usr") / path.relative_to("/")):
             owner = subprocess.run(["dpkg-query", "-S", str(name)], capture_output=True, text=True)
             if owner.returncode == 0:
                 return owner.stdout.split(":")[0]
-    sys.exit(f"{file}: of no package, so its license is not known")
+    sys.exit(f"{file}: belongs to no package, so its license is not known")
 
 
 class Wheel:
@@ -101,7 +101,7 @@ def commands(stage: pathlib.Path) -> list[str]:
 
 
 def add_library_and_commands(wheel: Wheel, base: str, args: argparse.Namespace) -> list[pathlib.Path]:
-    """Returns the libraries of others that went along."""
+    """Returns the third-party libraries that were added."""
     package = pathlib.Path(args.package)
     for file in tree(package):
         wheel.add(f"nxdkit/{file.relative_to(package)}", file.read_bytes())
@@ -130,7 +130,7 @@ def add_trainer(wheel: Wheel, base: str, args: argparse.Namespace) -> list[pathl
 
 
 def asked_of_the_system(args: argparse.Namespace) -> list[pathlib.Path]:
-    """What the wheel's own code is: its symbols say how old a system may be."""
+    """The wheel's own binaries: their symbols determine how old a system may be."""
     if args.trainer:
         own = [pathlib.Path(args.trainer)]
         return [*own, *sorted(libraries_of(own[0])), *([pathlib.Path(args.plugin)] if args.plugin else [])]

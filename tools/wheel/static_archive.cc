@@ -1,5 +1,5 @@
-// libarchive's archive_write_set_format.o, of which writing tar needs one function, names the
-// writers of all formats in a table, and with them five more libraries. These are never asked for.
+// libarchive's archive_write_set_format.o, of which writing tar needs one function, has the writers
+// of all formats in a table, and needs five more libraries for them. These stubs are never called.
 #include <archive.h>
 
 extern "C" {

@@ -1,5 +1,5 @@
-// fmt as a static library, for programs that go to machines without it: what its headers declare as
-// compiled elsewhere, compiled here.
+// fmt as a static library, for programs on machines without it: the functions that its headers
+// declare as compiled elsewhere are compiled here.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,5 +1,5 @@
 // slurm-here [COMMAND]: a shell, or a command of it, on the first of two hosts with a real Slurm,
-// on this machine alone. For trying out by hand what tests/cluster does. Needs root.
+// on this machine alone. For trying tests/cluster by hand. Needs root.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What a scan says of elements that pass: over the ends of blocks and chunks, in every dtype, piece
-// by piece.
+// The result of a scan of values: over the ends of blocks and chunks, in every dtype, piece by
+// piece.
 #include "formats/artifact/values.h"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST(Values, AreCountedOverTheEndsOfBlocks) {
 TEST(Values, OfEachDtypeAreWhatItSays) {
   struct Row {
     Dtype dtype;
-    std::vector<std::byte> element;  // of little-endian bytes
+    std::vector<std::byte> element;  // little-endian
     uint64_t nan;
     uint64_t inf;
   };
@@ -84,7 +84,7 @@ TEST(Values, OfEachDtypeAreWhatItSays) {
   EXPECT_FALSE(HasValues(Dtype::kF4));
 }
 
-// The fast answers are those of counting, whatever the bits.
+// The fast answers equal those of counting, whatever the bits.
 TEST(Values, TheFastAnswersAreThoseOfCounting) {
   for (int d = 0; d < kDtypeCount; ++d) {
     const auto dtype = static_cast<Dtype>(d);
@@ -152,7 +152,7 @@ TEST_F(FusedValues, EachPieceIsLookedAtByItself) {
   EXPECT_EQ(params[0].nan, 0u);
   EXPECT_EQ(params[1].param, 1u);
   EXPECT_FALSE(params[1].zero);
-  EXPECT_EQ(params[1].nan, 1u);  // once, though there is a copy
+  EXPECT_EQ(params[1].nan, 1u);  // once, in spite of the copy
   EXPECT_EQ(params[1].tensor, 0u);
   EXPECT_EQ(params[1].element, 2 * 6 + 4);
 }

@@ -131,7 +131,7 @@ TEST(States, AreToldInThisOrder) {
   EXPECT_EQ(state({"model.neff", "model.log"}), "empty");
   EXPECT_EQ(state({"model.neff"}), "empty");
   EXPECT_EQ(state({"compile_flags.json"}), "empty");
-  // Of a compiler up to 2.14, which writes no marker: optimum's clean-up calls it empty too.
+  // From a compiler up to 2.14, which writes no marker: optimum's clean-up calls it empty too.
   EXPECT_EQ(state({"model.hlo.pb", "compile_flags.txt", "model.neff"}), "empty");
   EXPECT_EQ(state({"model.hlo.pb.gz", "compile_flags.txt", "model.neff", "model.done"}), "done");
   EXPECT_EQ(state({"model.hlo.pb", "compile_flags.txt", "model.log"}), "failed");

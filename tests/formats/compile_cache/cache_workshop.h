@@ -36,7 +36,7 @@ class CacheWorkshop {
     scratch_.Write("cache/" + compiler + "/" + module + "/" + name, contents);
   }
 
-  // A finished entry of the vendor's kind whose payload has `bytes` bytes, used `days` ago.
+  // A finished entry of the vendor's kind with a payload of `bytes` bytes, used `days` ago.
   std::string Done(char key, size_t bytes, int days) const {
     const std::string flags = "[]";
     const std::string module = Module(key);
@@ -65,7 +65,7 @@ class CacheWorkshop {
     return report.ok() ? *report : neff::PruneReport();
   }
 
-  // The modules that are there, by the last character of their keys.
+  // The existing modules, by the last character of their keys.
   std::string Left() const {
     std::string left;
     const auto listing = neff::ListCache(root());

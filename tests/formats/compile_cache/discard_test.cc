@@ -32,7 +32,7 @@ TEST(Holds, TellTheEngineWhoHolds) {
     const auto owner = ParseOwnerFile(ReadBytes(file));
     ASSERT_TRUE(owner.ok()) << owner.error().ToString();
     EXPECT_EQ(owner->pid, ::getpid());
-    // The process of that pid, name and command line: alive, whoever asks without the lock.
+    // A process with that pid, name and command line is alive, whoever asks without the lock.
     fs::rename(shop.In(OwnerLockName(key)), shop.In("aside"));
     EXPECT_EQ(*AskOwner(shop.root(), key, MomentOf(shop.root())), OwnerState::kAlive);
     fs::rename(shop.In("aside"), shop.In(OwnerLockName(key)));

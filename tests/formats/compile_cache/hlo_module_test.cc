@@ -91,7 +91,7 @@ TEST(GraphSweeps, EveryCutIsRefusedOrEndsBetweenFields) {
   size_t refused = 0;
   for (size_t size = 0; size < graph.size(); ++size)
     refused += !FindBackendConfigs(graph.substr(0, size)).ok();
-  // Behind the computation, where the fixed number begins, nothing is missed.
+  // After the computation, where the fixed number begins, nothing is missed.
   EXPECT_EQ(refused, graph.size() - 1);
 }
 
@@ -107,7 +107,7 @@ TEST(GraphSweeps, EveryFlipIsRefusedOrRead) {
     }
 }
 
-// Each record has three bytes: what is noted of them takes more.
+// Each record has three bytes: the notes about them take more.
 TEST(Graphs, OfTooManyConfigurationsAreRefused) {
   std::string graph = PutField(3, "");
   for (int i = 0; i < 5'000'000; ++i) graph += std::string("\xb2\x01\x00", 3);
@@ -188,7 +188,7 @@ TEST(GraphKernels, AreFoundWithTheirOffsets) {
   EXPECT_EQ((*kernels)[1].binary, "/a/c");
 }
 
-// Whoever changed the paths that were found would leave this one.
+// Changing the paths that were found would leave this one.
 TEST(GraphKernels, InAnUnknownPlaceAreRefused) {
   const std::string graph = GraphOf({}) + PutField(40, KernelConfig("/a/b"));
   const auto kernels = KernelsOfGraph(graph);

@@ -34,7 +34,7 @@ FoundTree Find(const std::string& path) {
   return tree.ok() ? *tree : FoundTree();
 }
 
-// The owner's file as the engine writes it of this process.
+// The owner's file as the engine writes it for this process.
 std::string OwnerText(int64_t pid, const std::string& name, const std::string& words) {
   return fmt::format("pid: {}\nprocess_name: {}\ncmdline: {}\nrank: 0\ntimestamp: 1787000000.0\n",
                      pid, name, words);
@@ -137,7 +137,7 @@ TEST(LiteOwners, AreTheProcessOfThatPidNameAndCommandLine) {
   EXPECT_EQ(ask(OwnerText(::getpid(), "another", WordsOfThisProcess())), OwnerState::kDead);
   EXPECT_EQ(ask(OwnerText(::getpid(), name, "['python', '-m', 'vllm']")), OwnerState::kDead);
   EXPECT_EQ(ask(OwnerText(int64_t{1} << 40, name, WordsOfThisProcess())), OwnerState::kDead);
-  // It may be written at this moment.
+  // It may be being written at this moment.
   EXPECT_EQ(ask("pid: "), OwnerState::kAlive);
   LiteWorkshop::Age(shop.In(OwnerFileName(key)), 700);
   EXPECT_EQ(*AskOwner(shop.root(), key, {::time(nullptr) * kSecondsToNs, false}),
@@ -157,7 +157,7 @@ TEST(LiteOwners, WhoHoldsTheLockLives) {
   EXPECT_EQ(*AskOwner(shop.root(), key, moment), OwnerState::kDead);
 }
 
-// A pid of another machine says nothing here.
+// A pid of another machine means nothing here.
 TEST(LiteOwners, OnASharedTreeAreDeadAfterADay) {
   const LiteWorkshop shop;
   const std::string key = LiteWorkshop::Key('a');
@@ -228,7 +228,7 @@ TEST(LiteVerifies, AWholeTree) {
   EXPECT_THAT(shop.Faults(), IsEmpty());
 }
 
-// The engine asks only whether the files are there.
+// The engine only checks whether the files exist.
 TEST(LiteVerifies, FindACutNeff) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -296,7 +296,7 @@ TEST(LiteVerifies, NameEachFault) {
   }
 }
 
-// Told, and no findings: the engine does not mind.
+// Reported, but not as findings: the engine does not mind.
 TEST(LiteVerifies, RemarkWhatTheEngineDoesNotMind) {
   struct Case {
     const char* file;
@@ -332,7 +332,7 @@ TEST(LiteVerifies, NullsAreAllowedWhereTheEngineWritesThem) {
   EXPECT_THAT(shop.Faults(), IsEmpty());
 }
 
-// A trn1 has one logical core of each physical one.
+// A trn1 has one logical core for each physical one.
 TEST(LiteVerifies, TheTargetAgainstTheHeader) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -362,7 +362,7 @@ TEST(LiteVerifies, FindWhatIsMissing) {
   EXPECT_THAT(shop.Faults(), ElementsAre(HasSubstr("a link or a folder, expected a file")));
 }
 
-// After a success the engine lets go of the lock, and leaves the owner's file.
+// After a success the engine releases the lock, and leaves the owner's file.
 TEST(LiteVerifies, DoNotMindTheOwnerOfAFinishedEntry) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');

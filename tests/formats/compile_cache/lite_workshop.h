@@ -1,4 +1,4 @@
-// PRIVATE to tests. Trees of vLLM Neuron and of TorchNeuron made by hand, after FORMAT.md.
+// PRIVATE to tests. Trees of vLLM Neuron and of TorchNeuron made by hand, following FORMAT.md.
 #pragma once
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ inline std::string PutField(uint64_t number, const std::string& bytes) {
   return varint(number << 3 | 2) + varint(bytes.size()) + bytes;
 }
 
-// A module of one computation with an instruction for each configuration, and things around them
-// that nobody has to understand.
+// A module of one computation with an instruction for each configuration, and other fields around
+// them that are to be ignored.
 inline std::string GraphOf(const std::vector<std::string>& configs) {
   std::string instructions = PutField(1, "main") + std::string("\x28\x07", 2);  // id: 7
   for (const std::string& config : configs)
@@ -104,7 +104,7 @@ class LiteWorkshop {
     return key;
   }
 
-  // Findings of verify in the tree, "entry: file: message" each.
+  // The findings of verify in the tree, each as "entry: file: message".
   std::vector<std::string> Faults(const std::string& tree = "tree", int64_t now_ns = 0) const {
     return Told(tree, now_ns, false);
   }
@@ -124,7 +124,7 @@ class LiteWorkshop {
     return faults;
   }
 
-  // Every name below a tree, files with their contents' digests.
+  // Every name below a tree, with the digests of the files' contents.
   static std::vector<std::string> Contents(const std::string& root) {
     std::vector<std::string> names;
     for (const auto& each : std::filesystem::recursive_directory_iterator(root))
@@ -135,7 +135,7 @@ class LiteWorkshop {
     return names;
   }
 
-  // As if nothing had touched it for that long.
+  // Ages the file, as if nothing had touched it for that long.
   static void Age(const std::string& path, int64_t seconds) {
     const timespec then{::time(nullptr) - seconds, 0};
     const timespec times[2] = {then, then};

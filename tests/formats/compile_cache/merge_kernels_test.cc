@@ -24,7 +24,7 @@ using testing_util::ReadBytes;
 
 std::string KernelName(char digit) { return "nki/" + LiteWorkshop::Key(digit) + ".json"; }
 
-// A merge beside another who does something once, as soon as the entry of a digit is built aside.
+// A merge during which another process acts once, as soon as the entry of a digit is being built.
 MergeReport MergeBeside(const LiteWorkshop& shop, char digit, const std::function<void()>& other) {
   bool done = false;
   MergeOptions options;
@@ -56,7 +56,7 @@ std::string BinaryInInto(const LiteWorkshop& shop, char digit) {
   return kernel.ok() ? ReadBytes(kernel->binary) : "";
 }
 
-// Base names of binaries collide: the engine takes the absolute path.
+// Base names of binaries collide: the engine uses the absolute path.
 TEST(MergedKernels, HaveTheBinaryOfTheAbsolutePath) {
   const LiteWorkshop shop;
   fs::create_directories(shop.Path("one"));
@@ -76,7 +76,7 @@ TEST(MergedKernels, HaveTheBinaryOfTheAbsolutePath) {
   EXPECT_EQ(ReadBytes((*graph)[0].binary), "two");
 }
 
-// Another pushed a kernel of the name while ours was aside.
+// Another process pushed a kernel of the same name while ours was being built.
 TEST(MergedKernels, ThatAnotherWasQuickerWithAreNotCopied) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");
@@ -94,7 +94,8 @@ TEST(MergedKernels, ThatAnotherWasQuickerWithAreNotCopied) {
   EXPECT_EQ(BinaryInInto(shop, 'b'), "theirs");
 }
 
-// A name that another has taken meanwhile, for other contents: nothing may name it as ours.
+// A name that another process has taken meanwhile, with other contents: none of ours may refer to
+// it.
 TEST(MergedKernels, NameNoFileOfAnother) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");
@@ -116,7 +117,7 @@ TEST(MergedKernels, NameNoFileOfAnother) {
   EXPECT_TRUE(fs::exists(shop.In("nki/binaries/" + prefix + "-k.klir", "into")));
 }
 
-// Even a name with the digest, when somebody put other bytes there.
+// Even a name with the digest, when another process has put other bytes there.
 TEST(MergedKernels, NameNoFileThatIsNotWhatItSays) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");

@@ -131,7 +131,7 @@ TEST(Merges, ReplaceTheUnfinishedThatNobodyWorksOn) {
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
 }
 
-// The engine took the lock of an entry that has no folder yet.
+// The engine has locked an entry that has no folder yet.
 TEST(Merges, DoNotComeBetweenTheEngineAndItsEntry) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -154,7 +154,7 @@ TEST(Merges, DryOnesWriteNothing) {
   EXPECT_FALSE(fs::exists(shop.Path("into")));
 }
 
-// All paths that are named afterwards are there, and nothing else of a graph has changed.
+// All paths that are named afterwards exist, and nothing else in a graph has changed.
 TEST(Merges, TakeTheBinariesOfKernelsAlong) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");
@@ -173,7 +173,7 @@ TEST(Merges, TakeTheBinariesOfKernelsAlong) {
   EXPECT_EQ(ReadBytes(shop.In(kernel, "into")), KernelFile(KernelConfig(first)));
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")),
             GraphOf({KernelConfig(first), "x", KernelConfig(second)}));
-  // And on, from the tree alone.
+  // And merged again, from the tree alone.
   Merge(shop.Path("into"), shop.Path("third"));
   fs::remove_all(shop.Path("into"));
   EXPECT_THAT(shop.Faults("third"), IsEmpty());
@@ -192,7 +192,7 @@ TEST(Merges, KeepTheCopyWhereTheFileNamesIt) {
   EXPECT_EQ(ReadBytes(shop.In("nki/binaries/7.klir", "into")), "copy");
 }
 
-// Two kernels of one path, made one after the other: each has its copy.
+// Two kernels of one path, made one after the other: each has its own copy.
 TEST(Merges, KeepCopiesApart) {
   const LiteWorkshop shop;
   for (const std::string& name : {std::string("7"), std::string("8")}) {
@@ -313,7 +313,7 @@ TEST(Merges, KernelsOfTheSameNameThatDifferStay) {
   EXPECT_THAT(shop.Faults("into"), IsEmpty());
 }
 
-// The engine's own promotion does nothing in nki/ when the other side has one.
+// The engine's own promotion does nothing in nki/ when the other side has such a folder.
 TEST(Merges, CloseTheGapOfTheEnginesPromotion) {
   const LiteWorkshop shop;
   const std::string binary = shop.scratch().Write("k.klir", "klir");
@@ -406,7 +406,7 @@ TEST(Merges, NothingIntoATreeIsOfItsKind) {
   EXPECT_THAT(report.copied, IsEmpty());
 }
 
-// Nobody could say which of the two is meant.
+// It would be unclear which of the two is meant.
 TEST(Merges, OfAMixedFolderAreRefused) {
   const LiteWorkshop shop;
   shop.Whole('a');
@@ -417,7 +417,7 @@ TEST(Merges, OfAMixedFolderAreRefused) {
   EXPECT_EQ(report.error().message(), "entries of libneuronxla and of vllm-neuron in one folder");
 }
 
-// Remarks are no reason to leave an entry.
+// Remarks do not keep an entry from being merged.
 TEST(Merges, TakeEntriesWithRemarks) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -426,7 +426,7 @@ TEST(Merges, TakeEntriesWithRemarks) {
   EXPECT_THAT(Show(Merge(shop.root(), shop.Path("into")).copied), ElementsAre("aa new"));
 }
 
-// Its paths stay, and that is said.
+// Its paths stay, and that is reported.
 TEST(Merges, SayWhenAGraphIsNotUnderstood) {
   const LiteWorkshop shop;
   const std::string graph = GraphOf({}) + testing_util::PutField(40, KernelConfig("/old/k"));
@@ -438,7 +438,7 @@ TEST(Merges, SayWhenAGraphIsNotUnderstood) {
   EXPECT_EQ(ReadBytes(shop.In(LiteWorkshop::Key('a') + "/graph.hlo", "into")), graph);
 }
 
-// A merge that waits with its last entry aside until `processes` have come as far.
+// A merge that waits before publishing its last entry until `processes` have come as far.
 Result<MergeReport> MergeTogether(const LiteWorkshop& shop, const std::string& tree,
                                   int processes) {
   constexpr int kMostRounds = 10'000;
@@ -469,13 +469,13 @@ Result<MergeReport> MergeTogether(const LiteWorkshop& shop, const std::string& t
   return MergeTree(shop.Path(tree), shop.Path("into"), {.kernels = shop.Path(""), .poll = poll});
 }
 
-// Several at once into one tree: every entry is there once, and whole, with its own binary.
+// Several merges at once into one tree: every entry is there once, and whole, with its own binary.
 TEST(Merges, OfSeveralProcessesAtOnce) {
   const LiteWorkshop shop;
   const std::vector<std::string> trees = {"one", "two", "three"};
   std::set<std::string> keys;
-  // Binaries have one base name, and each its own contents. All trees have sixteen entries of the
-  // same keys, and one alone, which names its first binary too.
+  // The binaries have one base name, and different contents. All trees have sixteen entries of the
+  // same keys, and one of their own, which names its first binary too.
   for (const std::string& tree : trees) {
     const auto put = [&](const std::string& key, const std::string& name) {
       const std::string config = KernelConfig(shop.Path(name) + "/k.klir", name);
@@ -510,7 +510,7 @@ TEST(Merges, OfSeveralProcessesAtOnce) {
   const auto listing = ListLiteTree(shop.Path("into"), {});
   EXPECT_EQ(listing->entries.size(), 19u);
   EXPECT_THAT(listing->strangers, IsEmpty());
-  // Each names the binary of the tree that it came from, which its configuration says too.
+  // Each names the binary from its own tree, which is also in its configuration.
   for (const std::string& key : keys) {
     const std::string graph = ReadBytes(shop.In(key + "/graph.hlo", "into"));
     const auto kernels = KernelsOfGraph(graph);
@@ -554,12 +554,12 @@ TEST(Relocations, ChangeThePathsInKernelsAndGraphs) {
   EXPECT_EQ(ReadBytes(shop.In(kernel)), KernelFile(KernelConfig(to + "/x/k.klir")));
   EXPECT_EQ(ReadBytes(shop.In(key + "/graph.hlo")),
             GraphOf({KernelConfig(to + "/x/k.klir"), "other", KernelConfig("/older/k.klir")}));
-  // And back: the bytes of before.
+  // And back: the same bytes as before.
   EXPECT_THAT(Relocate(shop, to, "/old").missing, ElementsAre("/old/x/k.klir"));
   EXPECT_EQ(LiteWorkshop::Contents(shop.root()), before);
 }
 
-// A command that was killed begins again.
+// A command that was killed starts over.
 TEST(Relocations, IntoAFolderOfTheOldOneHappenOnce) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a', GraphOf({KernelConfig("/old/k.klir")}));

@@ -188,7 +188,7 @@ TEST(Prunes, AreStopped) {
 
 class Slots : public ::testing::Test {
  protected:
-  // An entry of ours with this blob.
+  // Makes an entry of ours with this blob.
   void MakeBlob(const std::string& blob, const std::string& compiler = "neuronxcc-1") const {
     auto slot = CacheSlot::Make(workshop_.root(), compiler, key_.module, {});
     ASSERT_TRUE(slot.ok()) << slot.error().ToString();
@@ -245,7 +245,7 @@ TEST_F(Slots, ACutFileIsFoundBeforeUse) {
   EXPECT_THAT((*faults)[0].message, HasSubstr("found, the manifest says sha256:"));
 }
 
-// The mark of an entry that is made goes when it is finished or has failed, and not before.
+// The mark of an entry in the making is removed when it is finished or has failed, and not before.
 TEST_F(Slots, AreLockedWhileTheyAreMade) {
   auto slot = CacheSlot::Make(workshop_.root(), "neuronxcc-1", key_.module, {});
   ASSERT_TRUE(slot.ok());
@@ -323,7 +323,7 @@ TEST_F(Slots, WaitingIsStopped) {
   EXPECT_EQ(second.error().code(), Errc::kInterrupted);
 }
 
-// A merge that was killed; one that runs is left.
+// A merge that was killed; a running one is left alone.
 TEST(Prunes, WhatAMergeBuiltAsideWhenItsProcessIsGone) {
   const CacheWorkshop workshop;
   const std::string gone = workshop.root() + "/" + kMergePrefix + ".tmp.another.1";

@@ -18,7 +18,8 @@ using testing_util::KernelConfig;
 using testing_util::LiteWorkshop;
 using testing_util::ReadBytes;
 
-// Two entries, and what another does when the second is looked at: the first waits aside then.
+// Two entries, and another process that acts when the second is looked at: the first is complete
+// but unpublished then.
 RelocateReport RelocateBeside(const LiteWorkshop& shop, const std::function<void()>& other) {
   for (const char digit : {'a', 'b'}) shop.Whole(digit, GraphOf({KernelConfig("/old/k")}));
   int asked = 0;

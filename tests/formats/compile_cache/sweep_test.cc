@@ -89,7 +89,7 @@ TEST(Sweeps, TakeLeftoversAndDeadOwners) {
   EXPECT_TRUE(fs::exists(shop.In(key)));
 }
 
-// Names that end like those of leftovers, and are not of anything here.
+// Names that end like those of leftovers, but belong to nothing here.
 TEST(Sweeps, LeaveStrangersThatAreNamedLikeLeftovers) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -104,7 +104,7 @@ TEST(Sweeps, LeaveStrangersThatAreNamedLikeLeftovers) {
   EXPECT_THAT(shop.Faults(), IsEmpty());
 }
 
-// A relocate writes there, or was killed a moment ago.
+// A relocate is writing there, or was killed a moment ago.
 TEST(Sweeps, DoNotTakeAnEntryForDamagedBecauseOfALeftover) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -117,7 +117,7 @@ TEST(Sweeps, DoNotTakeAnEntryForDamagedBecauseOfALeftover) {
   EXPECT_THAT(shop.Faults(), IsEmpty()) << "they are young";
 }
 
-// The engine itself does not mind any of these.
+// The engine itself accepts all of these.
 TEST(Sweeps, DoNotTakeAnEntryForDamagedBecauseOfARemark) {
   const LiteWorkshop shop;
   const std::string key = shop.Whole('a');
@@ -150,13 +150,13 @@ TEST(Sweeps, TakeBinariesThatNothingNames) {
   EXPECT_EQ(report.removed[0].entry, "nki/binaries/orphan");
   EXPECT_EQ(report.removed[0].bytes, 5u);
   EXPECT_FALSE(fs::exists(shop.In("nki/binaries/orphan")));
-  // Nobody knows what a file names that cannot be read.
+  // An unreadable file may name anything.
   LiteWorkshop::Age(shop.In("nki/binaries/young"), 2 * kDay);
   shop.Write("nki/" + LiteWorkshop::Key('d') + ".json", "{");
   EXPECT_THAT(ShowPruned(SweepTree(shop).removed), IsEmpty());
 }
 
-// A merge shares the lock of the folder while it runs.
+// A merge holds a shared lock on the folder while it runs.
 TEST(Sweeps, LeaveBinariesUnderAMerge) {
   const LiteWorkshop shop;
   shop.Whole('a');
@@ -176,7 +176,7 @@ TEST(Sweeps, LeaveBinariesUnderAMerge) {
   EXPECT_FALSE(fs::exists(shop.In("nki/binaries")));
 }
 
-// Locks that a killed prune or merge made for entries that are not there.
+// Locks that a killed prune or merge made for entries that do not exist.
 TEST(Sweeps, TakeLocksOfNothing) {
   const LiteWorkshop shop;
   const std::string a = shop.Whole('a');

@@ -1,4 +1,4 @@
-// Trees of ten thousand entries: what is done with them takes seconds.
+// Trees of ten thousand entries: every operation on them takes seconds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,11 +23,11 @@ using testing_util::LiteWorkshop;
 using testing_util::ToyNeff;
 
 constexpr int kEntries = 10'000;
-// Processor time of this process: generous, and short of anything that is done for every pair.
+// Processor time of this process: generous, but too short for work on every pair.
 constexpr double kMostSeconds = 30;
 
-// Trees in memory, where the system has a folder for that: ten thousand folders made and removed
-// are the work of a disk, not ours.
+// Trees in memory, where the system has a folder for that: making and removing ten thousand folders
+// measures the disk.
 class InMemory {
  public:
   InMemory() {
@@ -61,7 +61,7 @@ double ProcessorSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Most files of an entry are links to those of one: the disk is not what is measured.
+// Most files of an entry are links to those of one, so that the disk is not measured.
 void MakeEntries(const LiteWorkshop& shop, const std::string& binary) {
   const std::string first = shop.Whole('a', GraphOf({KernelConfig(binary)}), "first");
   for (int i = 0; i < kEntries; ++i) {

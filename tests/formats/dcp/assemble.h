@@ -9,7 +9,7 @@
 
 namespace nxdkit::testing_util {
 
-// Elements that several chunks have must be the same in all of them.
+// Elements in several chunks must be the same in all of them.
 inline std::string Assemble(const dcp::StoredEntry& entry) {
   const auto element = static_cast<size_t>(ElementBytes(entry.dtype));
   const Shape strides = RowMajorStrides(entry.shape);

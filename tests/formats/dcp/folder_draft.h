@@ -33,7 +33,7 @@ struct DcpDraft {
   std::vector<Tensor> tensors;
   std::vector<Object> objects;
 
-  // Only of tensors that are one packed chunk each.
+  // Only for tensors of one packed chunk each.
   static DcpDraft Read(const std::string& path) {
     DcpDraft draft;
     const auto folder = dcp::Open(path);
@@ -62,7 +62,7 @@ struct DcpDraft {
     if (found == objects.end()) throw std::out_of_range(key);
     return *found;
   }
-  // All keys that begin so.
+  // All keys with this prefix.
   void Remove(const std::string& prefix) {
     const auto begins = [&](const auto& item) { return item.key.starts_with(prefix); };
     std::erase_if(tensors, begins);

@@ -1,4 +1,5 @@
-// What .metadata must say, and what is refused of it; every fault by its code, place and message.
+// The required contents of .metadata, and the refused ones; every fault with its code, place and
+// message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -120,7 +121,7 @@ std::string Calling(const std::string& module, const std::string& name) {
          module + "\n" + name + "\n)R.";
 }
 
-// A text of the pickle in another one's place.
+// The pickle with one text replaced by another.
 std::string Replaced(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -181,7 +182,7 @@ TEST(Metadata, IsWholeAndNothingElse) {
   ExpectError(ParseMetadata("\x80\x02N."), Errc::kCorrupt, "a value is no record");
 }
 
-// Every beginning of a real one, and every byte of it changed: refused, or read as something whole.
+// Every prefix of a real one, and every byte of it changed: refused, or read as something whole.
 TEST(Metadata, EveryTruncationIsRefused) {
   const std::string text = ReadBytes(kOne + "/.metadata");
   for (size_t size = 0; size < text.size(); size += 7)
@@ -250,7 +251,7 @@ TEST_F(FolderFault, MetadataThatIsALinkOutOfTheFolderIsRefused) {
   EXPECT_EQ(error->file(), scratch_.Path(".metadata"));
 }
 
-// One item under many names: little that would be laid out as much.
+// One item under many names: a small file with a large layout.
 TEST_F(FolderFault, TensorsThatShareOneItemAreBounded) {
   Metadata metadata = *ParseMetadata(ReadBytes(scratch_.Path(".metadata")));
   const TensorEntry first = metadata.tensors[0];
@@ -265,7 +266,7 @@ TEST_F(FolderFault, TensorsThatShareOneItemAreBounded) {
   EXPECT_TRUE(error->tensor().starts_with(first.key));
 }
 
-// The fault of the file that says it, not of the system.
+// A fault of the file that contains the name, not of the system.
 TEST_F(FolderFault, ANameThatIsTooLongForTheFileSystem) {
   Metadata metadata = *ParseMetadata(ReadBytes(scratch_.Path(".metadata")));
   const std::string name(300, 'n');
@@ -325,8 +326,8 @@ TEST_F(FolderFault, ItemsInsideEachOtherAreRefused) {
   EXPECT_FALSE(Open(scratch_.folder()).ok());
 }
 
-// 32,000 columns and as many rows, each of which meets each: the file has seven megabytes. The time
-// is the processor's.
+// 32,000 columns and as many rows, each of which intersects each: the file has seven megabytes. The
+// time is processor time.
 TEST(Metadata, ChunksThatAllOverlapAreRefusedAtOnce) {
   constexpr int64_t kSlabs = 32'000;
   Metadata metadata;

@@ -1,4 +1,4 @@
-// The mesh of ranks, as it is given in words.
+// The mesh of ranks, written in words.
 #include <gtest/gtest.h>
 
 #include "formats/dcp/options.h"

@@ -1,4 +1,5 @@
-// metadata.pkl of torch_checkpointing: what is read of it, and every fault by its code and place.
+// metadata.pkl of torch_checkpointing: the values read from it, and every fault by its code and
+// place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +84,7 @@ TEST(RankMetadata, IsReadAsItWasWritten) {
   EXPECT_EQ(item.tensors[0].path.Text(), "w.1");
   const ShardGroup& group = item.tensors[0].groups.at(0);
   EXPECT_EQ(group.shape, (Shape{4, 2}));
-  // Rank 1 is the first of the mesh.
+  // Rank 1 is the first in the mesh.
   const auto shard = group.Of(1);
   ASSERT_TRUE(shard.ok());
   EXPECT_EQ(shard->parts, (std::vector<Part>{{{{0, 0}, {2, 2}}, {0, 0}}}));
@@ -216,7 +217,7 @@ PickleValue ListOf(size_t times, const PickleValue& value) {
   return PickleValue::MakeList(torch::PickleList(times, value));
 }
 
-// `paths` tensors, of which all share the same boxes.
+// `paths` tensors that all share the same boxes.
 std::string Sharing(int64_t paths, size_t boxes, bool shapes_differ) {
   const PickleValue offsets = ListOf(boxes, ListOf(1, {int64_t{0}}));
   const PickleValue sizes = ListOf(boxes, ListOf(1, {int64_t{1}}));
@@ -282,7 +283,7 @@ TEST(RankMetadata, FilesOfItemsThatShareThemAreCounted) {
   ASSERT_TRUE(error);
 }
 
-// The list of what it may name is empty: each global is refused, by name, where it stands.
+// The list of allowed globals is empty: each is refused, by name, at its place.
 TEST(RankMetadata, RefusesEveryGlobalByNameAndOffset) {
   for (const auto& [module, name] : {std::pair{"os", "system"},
                                      {"builtins", "eval"},

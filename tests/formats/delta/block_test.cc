@@ -1,4 +1,4 @@
-// What a block holds, bit for bit, and what it refuses.
+// The contents of a block, bit for bit, and the blocks that are refused.
 #include "formats/delta/block.h"
 
 #include <gmock/gmock.h>
@@ -79,7 +79,7 @@ TEST_P(BlockOf, RandomBitsComeBack) {
       Bytes whole = base;
       Apply(changes, GetParam().dtype, GetParam().coding, 0, whole);
       EXPECT_TRUE(whole == result) << percent << " % of " << elements;
-      // In parts, as a reader of ranges asks for it.
+      // In parts, as a reader of ranges requests it.
       Bytes parts = base;
       for (uint64_t first = 0; first < elements;) {
         const uint64_t count = std::min<uint64_t>(elements - first, 1 + random() % elements);
@@ -138,7 +138,7 @@ TEST(Block, IsTheseBytes) {
   EXPECT_TRUE(block == BytesOf(expected));
 }
 
-// --- what is refused
+// --- refused blocks
 
 Bytes Sample() {
   std::vector<uint16_t> base(4096, 0x3f80);

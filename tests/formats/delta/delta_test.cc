@@ -59,7 +59,7 @@ TEST_P(DeltaFile, ComesBack) {
   EXPECT_TRUE(*result == models.result);
 }
 
-// Out of order, and with more than is kept in memory.
+// Out of order, and larger than the memory that is kept.
 TEST_P(DeltaFile, TheOrderOfTheBlocksLeavesNoTrace) {
   Models models;
   models.head.coding = GetParam();
@@ -145,7 +145,7 @@ TEST_P(DeltaFile, ADamagedBlockIsNamed) {
 INSTANTIATE_TEST_SUITE_P(All, DeltaFile, ::testing::Values(Coding::kRaw, Coding::kUlp),
                          [](const auto& row) { return row.param == Coding::kRaw ? "Raw" : "Ulp"; });
 
-// --- files whose checksum is right and that lie nevertheless
+// --- wrong files with a right checksum
 
 struct Lie {
   const char* name;

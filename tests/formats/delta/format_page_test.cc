@@ -9,7 +9,7 @@ TEST(FormatPage, OfTheDeltaIsTrue) {
   EXPECT_FALSE(HasFailure());
 }
 
-// The files of an earlier version of ours stay readable.
+// Files of an earlier version of ours stay readable.
 TEST(DeltaTestdata, OfVersion1StillOpens) {
   for (const Coding coding : {Coding::kRaw, Coding::kUlp}) {
     const testing::Models models = testing::SmallModels(coding);

@@ -1,5 +1,5 @@
-// What a rank has of a tensor that is cut again and again, against a list of all its indices; and
-// the time that hostile numbers take.
+// A rank's part of a tensor that is cut again and again, compared with a list of all its indices;
+// and the time that hostile numbers take.
 #include "formats/dtensor/sharding.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Indices = std::vector<int64_t>;
 
-// As torch does it: chunks of the indices that are left, one of each chunk's chunks.
+// As torch does it: chunks of the remaining indices, one of each chunk's chunks.
 Indices CutAll(const Indices& all, const Placement& placement, int64_t ranks, int64_t index) {
   Indices out;
   const Run whole = {0, std::ssize(all)};
@@ -56,8 +56,8 @@ TEST(ShardAt, IsWhatTheCutsLeaveOfTheIndices) {
   }
 }
 
-// Eight cuts into 1024 pieces, each of which is cut: a step for each piece and run, not for each of
-// the one with each of the other. The time is the processor's.
+// Eight cuts into 1024 pieces, each of which is cut: one step for each piece and run, not for each
+// pair of them. The time is processor time.
 TEST(ShardAt, OfManyStridedCutsTakesNoTime) {
   const Sharding sharding = {{int64_t{1} << 20},
                              Shape(8, 2),

@@ -1,4 +1,4 @@
-// Checkpoints of DeepSpeed and Megatron-Core to which something has happened.
+// Damaged checkpoints of DeepSpeed and Megatron-Core.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ InputHints WithState() {
   return hints;
 }
 
-// A copy of a stored run that may be changed.
+// A copy of a stored run, to be changed.
 class Damaged : public ::testing::Test {
  protected:
   const std::string& Copy(const std::string& archive, const std::string& name) {
@@ -106,7 +106,7 @@ TEST_F(ZeroDamaged, ARankThatIsThereTwiceIsFound) {
   EXPECT_EQ(error->rank(), 1);
 }
 
-// Its archive says that it is the other rank's: the values tell.
+// Its archive claims to be the other rank's; the values show the difference.
 TEST_F(ZeroDamaged, ARankThatWasSavedAnewAsAnotherIsFound) {
   for (const char* name : {"stage2-bf16-3", "stage3-bf16-3"}) {
     CopyZero(name);
@@ -264,7 +264,7 @@ TEST_F(MegatronDamaged, OtherFormsAreRefusedByName) {
   ExpectError(Bind({}), Errc::kUnsupported, "Megatron's form \"zarr\", expected torch_dist");
 }
 
-// Weights whose masters are not theirs: the buckets' order is not believed.
+// Weights with other masters than their own: the buckets' order is not trusted.
 TEST_F(MegatronDamaged, BucketsOfOtherWeightsAreNotGuessed) {
   CopyMegatron("qwen3-pp2-dp2-buckets");
   InputHints hints = WithState();
@@ -274,7 +274,7 @@ TEST_F(MegatronDamaged, BucketsOfOtherWeightsAreNotGuessed) {
     return stored.name == "optimizer.state.model.norm.weight.sharded_master_weights";
   });
   ASSERT_NE(master, sound->bound.stored.end());
-  // Within the archive of the chunk: its checksum is not compared when a few elements are read.
+  // Inside the archive of the chunk: its checksum is not compared when a few elements are read.
   const std::string path = master->storage->path();
   const uint64_t at = master->storage->file_offset() + master->offset;
   std::string bytes = ReadBytes(path);
@@ -293,7 +293,7 @@ struct MutationCount {
   int refused = 0;
 };
 
-// Every file of a run is changed in turn; what is read of it must be refused, or read to its end.
+// Every file of a run is changed in turn; it must be refused, or read to its end.
 MutationCount MutateRun(const std::string& archive, const std::string& name, int count,
                         uint32_t seed, std::string_view end) {
   const Scratch scratch;

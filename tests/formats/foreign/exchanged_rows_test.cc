@@ -42,7 +42,7 @@ struct Mesh {
 
 const Mesh kMeshes[] = {
     {"transformers-5.24-torch-2.9.1-permuted", {2, 2}, "fsdp=2,tp=2"},
-    // Not its own inverse: what undoes it is the exchange of 2 over 3.
+    // Not its own inverse: the exchange of 2 over 3 undoes it.
     {"transformers-5.24-torch-2.9.1-fsdp3-tp2", {3, 2}, "fsdp=3,tp=2"},
 };
 
@@ -77,7 +77,7 @@ TEST_P(Exchanged, ReadingUndoesIt) {
     EXPECT_EQ(found->at(name).digest, tensor["weight"].get<std::string>()) << name;
 }
 
-// Without the option the rows are where they lie: as they were stored.
+// Without the option the rows stay where they were stored.
 TEST_P(Exchanged, NothingIsUndoneUnasked) {
   const auto bound = kinds::OpenAndBind(GetParam().Path(), &kinds::kDcp, {});
   ASSERT_TRUE(bound.ok());
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, Exchanged, ::testing::ValuesIn(kMeshes),
                                   std::to_string(row.param.exchange.tp);
                          });
 
-// Two steps of one run, of which one lies exchanged: the rows are not the same any more.
+// Two steps of one run, one of them exchanged: the rows are no longer the same.
 TEST(FindExchange, SeesThroughAStepOfTraining) {
   const OpsWorkshop shop;
   const testing_util::TinyModel tiny;
@@ -134,7 +134,7 @@ TEST(FindExchange, SeesThroughAStepOfTraining) {
   ASSERT_TRUE(right.ok() && actual.ok());
   const auto found = ops::FindExchange(*right, *actual);
   ASSERT_TRUE(found.ok()) << found.error().ToString();
-  // Reading undid what was not done: the rows lie as exchanged in the other order.
+  // Reading undid an exchange that had not happened: the rows are exchanged in the other order.
   EXPECT_EQ(*found, (RowExchange{4, 2}));
 }
 
@@ -150,7 +150,8 @@ TEST(FindExchange, IsNotFoundBetweenModelsThatJustDiffer) {
   EXPECT_EQ(*ops::FindExchange(*a, *a), std::nullopt);
 }
 
-// Heads in another order, and their columns of o_proj with them: the same model, otherwise stored.
+// Heads in another order, and their columns of o_proj with them: the same model, stored
+// differently.
 TEST(FindExchange, IsNotWhatReordersHeadsAlone) {
   const OpsWorkshop shop;
   testing_util::TinyModel tiny;
@@ -162,7 +163,7 @@ TEST(FindExchange, IsNotWhatReordersHeadsAlone) {
   ASSERT_TRUE(right.ok() && actual.ok());
   const auto found = ops::FindExchange(*right, *actual);
   ASSERT_TRUE(found.ok() && found->has_value());
-  // The same with everything but q, k and v in its place.
+  // The same with everything except q, k and v in its place.
   for (size_t t = 0; t < actual->bound.layout.tensors.size(); ++t) {
     TensorLayout& tensor = actual->bound.layout.tensors[t];
     const models::Role role = actual->model->params[tensor.pieces.front().param].role;
@@ -172,7 +173,7 @@ TEST(FindExchange, IsNotWhatReordersHeadsAlone) {
   EXPECT_EQ(*ops::FindExchange(*right, *actual), std::nullopt);
 }
 
-// Moments lie where their weights do.
+// Moments are exchanged like their weights.
 TEST(ExchangedRows, OfMomentsAreUndoneWithTheWeights) {
   const std::string folder = Unpacked(NXDKIT_TESTDATA "/new_stack/fixtures.tar.zst");
   const std::string name = "transformers-5.24-qwen3-fsdp2";

@@ -1,4 +1,4 @@
-// Checkpoints of the real Megatron-Core against the tensors that were put into it:
+// Checkpoints of the real Megatron-Core, compared with the tensors that were put into it:
 // testdata/megatron/SOURCES.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -36,7 +36,7 @@ std::vector<Record> PicklesIn(const std::string& file) {
     const std::string_view name =
         std::string_view(file).substr(at + 46, NumberAt(file, at + 28, 2));
     if (!name.ends_with(kPickle)) continue;
-    // The local header is the last one before the entry that has this name.
+    // The local header is the last one before the entry with this name.
     const size_t name_at = file.rfind(std::string(name), at - 1);
     if (name_at == file.npos || name_at < 30) continue;
     Record record{at, name_at - 30, 0, NumberAt(file, at + 24, 4)};

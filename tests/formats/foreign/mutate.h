@@ -1,5 +1,4 @@
-// PRIVATE to tests: bytes of a checkpoint's pickles that somebody has changed, with checksums that
-// hold.
+// PRIVATE to tests: changes bytes of a checkpoint's pickles, and keeps the checksums valid.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace nxdkit::testing_util {
 
-// Changes some bytes of the pickles of a torch archive: of one of its data.pkl, whose CRC-32 is
-// made anew in the directory. Of another file: some of its bytes.
+// Changes some bytes of one data.pkl of a torch archive, whose CRC-32 in the directory is updated.
+// In any other file: some of its bytes.
 void MutatePickle(std::string& file, std::mt19937& random);
 
 // Changes the first `from` in the pickle of a torch archive to `to`, of the same length.

@@ -42,7 +42,7 @@ const std::string& Fixtures() { return Unpacked(NXDKIT_TESTDATA "/new_stack/fixt
 struct Case {
   const char* name;
   const char* folder;  // of the checkpoint
-  const char* mesh;    // another one than the program had
+  const char* mesh;    // not the one that the program had
   const char* program;
   const char* style;
 
@@ -73,7 +73,7 @@ struct Case {
 };
 
 constexpr Case kCases[] = {
-    // 128 rows of wqkv on 3 ranks end within pairs of rows that rope turns.
+    // 128 rows of wqkv on 3 ranks end within pairs of rows that rope rotates.
     {"titan-0.3.0-llama3", "checkpoint/step-2", "dp=3,tp=1", "torchtitan", "torchtitan"},
     {"titan-0.3.0-qwen3", "checkpoint/step-2", "dp=3,tp=2", "torchtitan", "torchtitan"},
     {"titan-0.2.2-llama3", "checkpoint/step-2", "dp=1,tp=4", "torchtitan", "torchtitan-2025"},
@@ -107,7 +107,7 @@ class NewStack : public ::testing::TestWithParam<Case> {
   OpsWorkshop shop_;
 };
 
-// The numbers of a program by Hugging Face's names, in the form of ExpectRun.
+// The program's numbers under Hugging Face's names, in the form of ExpectRun.
 nlohmann::json AsRun(const nlohmann::json& expected) {
   nlohmann::json run = {{"tensors", nlohmann::json::object()}, {"steps", expected["steps"]}};
   for (const auto& [name, tensor] : expected["hf"].items()) {
@@ -166,7 +166,7 @@ TEST_P(NewStack, ComesBackFromATagAsTheProgramSavedIt) {
   ExpectStored(*folder, StoredBy(GetParam()));
 }
 
-// vLLM Neuron looks for one name of each expert, and not for those of the modules.
+// vLLM Neuron expects one name for each expert, not those of the modules.
 TEST_P(NewStack, AHuggingFaceFolderHasANameForEachExpert) {
   ops::ConvertRequest request =
       OpsWorkshop::Request(GetParam().Path(), &kinds::kDcp, shop_ / "hf", &kinds::kHf);
@@ -183,7 +183,7 @@ TEST_P(NewStack, AHuggingFaceFolderHasANameForEachExpert) {
   EXPECT_EQ(names, expected);
 }
 
-// The keys of an optimizer's options, and what a run must say to be resumed.
+// The keys of an optimizer's options, and the keys that a run needs to be resumed.
 std::set<std::string> KeysToResume(const dcp::Folder& folder) {
   std::set<std::string> keys;
   for (const dcp::ObjectEntry& object : folder.metadata.objects)
@@ -192,8 +192,8 @@ std::set<std::string> KeysToResume(const dcp::Folder& folder) {
   return keys;
 }
 
-// The release of 5.19 has lists of groups, which later ones do not load: these need every option of
-// AdamW, and what a schedule adds, of every parameter.
+// The release of 5.19 has lists of groups, which later ones do not load: those need every option of
+// AdamW, and those that a schedule adds, for every parameter.
 std::set<std::string> OptionsNeeded(const dcp::Folder& folder) {
   const std::string state = "optimizer.state.";
   std::set<std::string> keys;
@@ -253,7 +253,7 @@ class BetweenPrograms : public ::testing::Test {
   OpsWorkshop shop_;
 };
 
-// TorchTitan loads nothing without the counts of a run, which transformers keeps elsewhere.
+// TorchTitan loads nothing without the counters of a run, which transformers keeps elsewhere.
 TEST_F(BetweenPrograms, TorchTitanGetsTheCountsOfATransformersRun) {
   const Case& run = kCases[3];
   const auto made = Convert(run.Path(), run, "torchtitan");
@@ -269,7 +269,7 @@ TEST_F(BetweenPrograms, TorchTitanGetsTheCountsOfATransformersRun) {
                                              ::testing::Pair("train_state.step", 2)));
 }
 
-// The head of a tied model has no state of its own, and q, k and v have one.
+// The head of a tied model has no state of its own; q, k and v have.
 TEST_F(BetweenPrograms, TorchTitansOptimizerHasOneParameterOfThree) {
   const Case& run = kCases[3];
   ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
@@ -295,7 +295,7 @@ TEST_F(BetweenPrograms, AnUnfusedModelOfTorchTitanHasThree) {
   EXPECT_TRUE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wq.weight.exp_avg"));
   EXPECT_FALSE(keys.contains("optimizer.state.layers.0.attention.qkv_linear.wqkv.weight.exp_avg"));
   ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
-  // A checkpoint that keeps its names keeps them this way too, cut anew.
+  // A checkpoint that keeps its names keeps them here too, cut anew.
   ops::ConvertRequest again =
       OpsWorkshop::Request(shop_ / "out", &kinds::kDcp, shop_ / "again", &kinds::kDcp);
   again.hints = run.HintsWithState();
@@ -306,7 +306,7 @@ TEST_F(BetweenPrograms, AnUnfusedModelOfTorchTitanHasThree) {
     EXPECT_THAT(entry.key, ::testing::Not(::testing::HasSubstr("wqkv")));
 }
 
-// Parameters that become one have one step.
+// Parameters that become one have the same step.
 TEST_F(BetweenPrograms, QueriesAndKeysOfDifferentStepsAreNotMadeOne) {
   const Case& run = kCases[0];
   OutputOptions options;
@@ -329,7 +329,7 @@ TEST_F(BetweenPrograms, QueriesAndKeysOfDifferentStepsAreNotMadeOne) {
   EXPECT_THAT(made.error().hint(), ::testing::HasSubstr("--style torchtitan-unfused"));
 }
 
-// As of a program that says less than TorchTitan asks for.
+// Like a program that writes fewer options than TorchTitan needs.
 TEST_F(BetweenPrograms, OptionsThatNobodySaysAreTorchsDefaults) {
   const Case& run = kCases[2];
   ops::ConvertRequest request =
@@ -351,7 +351,7 @@ TEST_F(BetweenPrograms, OptionsThatNobodySaysAreTorchsDefaults) {
   EXPECT_EQ(std::get<double>(objects[options + "initial_lr"].value), 0.00075);
 }
 
-// A bias that balancing has moved has no place in another format.
+// A bias moved by balancing has no place in another format.
 TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
   const Case& run = kCases[4];
   ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
@@ -363,13 +363,13 @@ TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
   EXPECT_THAT(bound->artifact.warnings,
               ::testing::Contains(::testing::StartsWith(
                   "layers.1.moe.expert_bias_E is not zero: the model adds it")));
-  // To TorchTitan it goes along.
+  // TorchTitan keeps it.
   ops::ConvertRequest again =
       OpsWorkshop::Request(shop_ / "biased", &kinds::kDcp, shop_ / "again", &kinds::kDcp);
   again.hints = run.HintsWithState();
   ASSERT_TRUE(ops::Convert(again).ok());
   EXPECT_EQ(DcpDraft::Read(shop_ / "again").Find("layers.1.moe.expert_bias_E").bytes[3], 0x3f);
-  // Under the name of 2025, too.
+  // Under its name of 2025, too.
   OutputOptions options;
   options.Set("style", "torchtitan-2025");
   ops::ConvertRequest older =
@@ -383,7 +383,7 @@ TEST_F(BetweenPrograms, ABiasOfExpertsThatIsNotZeroIsNamed) {
                 renamed.tensors,
                 [](const auto& tensor) { return tensor.key.ends_with("expert_bias_E"); }),
             0);
-  // Without the optimizer nothing of the run goes along: it is not made zeros in silence.
+  // Without the optimizer nothing of the run is kept: the bias is not silently set to zero.
   again.output = shop_ / "bare";
   again.hints.optimizer = false;
   testing_util::ExpectError(ops::Convert(again), Errc::kUnsupported,
@@ -427,7 +427,7 @@ TEST_F(BetweenPrograms, TheScheduleOf2025HasOneGroup) {
                                                                     "first parameter become")));
 }
 
-// A buffer of the model that no other program has: it must be there, of zeros.
+// A buffer of the model that only this program has: it must be there, filled with zeros.
 TEST_F(BetweenPrograms, TorchTitansExpertsHaveABias) {
   const Case& run = kCases[4];
   ASSERT_TRUE(Convert(run.Path(), run, "torchtitan").ok());
@@ -446,7 +446,7 @@ TEST_F(BetweenPrograms, TorchTitansExpertsHaveABias) {
   ExpectRun(shop_ / "out", run.Hints(), AsRun(run.Expected()), true);
 }
 
-// Cut for other ranks it is what it was, in the form of 5.20 and later.
+// Cut for other ranks it is the same, in the form of 5.20 and later.
 TEST_F(BetweenPrograms, ACheckpointOfTransformersStaysOne) {
   for (const size_t i : {3, 5}) {
     const Case& run = kCases[i];
@@ -468,7 +468,7 @@ TEST_F(BetweenPrograms, ACheckpointOfTransformersStaysOne) {
   }
 }
 
-// Whoever changes the program is told what changes.
+// A user who changes the program is told what is lost.
 TEST_F(BetweenPrograms, WhatTheOtherProgramLacksIsSaid) {
   const auto made = Convert(kCases[0].Path(), kCases[0], "transformers");
   ASSERT_TRUE(made.ok()) << made.error().ToString();
@@ -482,7 +482,7 @@ TEST_F(BetweenPrograms, WhatTheOtherProgramLacksIsSaid) {
   EXPECT_THAT(back->notes, ::testing::Contains(::testing::HasSubstr("ntokens_seen is not known")));
 }
 
-// A file of the name in the current folder is nobody's.
+// A file of this name in the current folder is not used.
 TEST_F(BetweenPrograms, TheStepOfATagIsWrittenWhereverItIsMade) {
   const Case& run = kCases[3];
   ops::ConvertRequest tag =
@@ -524,7 +524,7 @@ TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {
                             "--for transformers does not have the names of --style torchtitan");
 }
 
-// A folder of transformers, changed.
+// A changed folder of transformers.
 class TransformersFolder : public ::testing::Test {
  protected:
   TransformersFolder() {
@@ -538,7 +538,7 @@ class TransformersFolder : public ::testing::Test {
   OpsWorkshop shop_;
 };
 
-// An output without its optimizer is not made in silence.
+// An output without its optimizer is not made silently.
 TEST_F(TransformersFolder, AnOptimizerWhoseSaveDidNotEndIsRefused) {
   std::filesystem::remove(shop_ / "run/optimizer/.metadata");
   const auto bound = Bind();
@@ -551,7 +551,7 @@ TEST_F(TransformersFolder, AFileOfTheOptimizerThatIsMissingIsNamed) {
   testing_util::ExpectError(Bind(), Errc::kCorrupt, "the file is missing");
 }
 
-// The step of the loop, where the optimizer has counted another number.
+// The step is that of the loop, when the optimizer has counted another number.
 TEST_F(TransformersFolder, HasTheStepOfTheTrainersFile) {
   std::ofstream(shop_ / "run/trainer_state.json") << R"({"global_step": 100})";
   ops::ConvertRequest request =
@@ -567,7 +567,8 @@ TEST_F(TransformersFolder, HasTheStepOfTheTrainersFile) {
     }
 }
 
-// Another schedule than LambdaLR's, and rates that the groups do not say, stay when it is cut anew.
+// A schedule other than LambdaLR's, and rates that the groups do not have, are kept when it is cut
+// anew.
 TEST_F(TransformersFolder, KeepsItsScheduleAndItsStepWhenItIsCutAnew) {
   const torch::PickleDict schedule = {
       {{std::string("base_lrs")}, torch::PickleValue::MakeList({{0.5}, {0.25}})},
@@ -590,7 +591,7 @@ TEST_F(TransformersFolder, KeepsItsScheduleAndItsStepWhenItIsCutAnew) {
   EXPECT_TRUE(archive->root.Find("lr_lambdas"));
 }
 
-// from_pretrained would round master weights to the dtype of config.json, one BF16 norm or not.
+// from_pretrained would round master weights to the dtype of config.json, even with one BF16 norm.
 TEST_F(TransformersFolder, SaysFloat32ForMasterWeights) {
   std::string config = ReadBytes(shop_ / "run/config.json");
   const size_t at = config.find("float32");
@@ -606,7 +607,7 @@ TEST_F(TransformersFolder, SaysFloat32ForMasterWeights) {
               ::testing::Contains(::testing::StartsWith("config.json says float32, not BF16")));
 }
 
-// torch.save of what the folder has, by numbers as torch's optimizer has it, or by names.
+// torch.save of the folder's state, by numbers as in torch's optimizer, or by names.
 class WholeState : public TransformersFolder {
  protected:
   void Write(torch::PickleValue name) const {
@@ -651,7 +652,7 @@ TEST_F(TransformersFolder, AWholeFileBesideTheShardsIsNamed) {
   testing_util::ExpectError(Bind(), Errc::kCorrupt, "the file has no DCP_SHARDING_INFO");
 }
 
-// The older form has the weights twice: what is loaded is the whole file, and it is compared.
+// The older form has the weights twice: the whole file is loaded, and compared.
 TEST(TransformersForms, AWholeFileThatIsAnotherIsFound) {
   const Case& run = kCases[5];
   const OpsWorkshop shop;

@@ -44,7 +44,7 @@ void ExpectSame(const Digests& found, const std::string& name, const TensorDiges
   EXPECT_EQ(it->second.digest, expected.digest) << name;
 }
 
-// Buffers, of a model that no table says anything of.
+// The buffers of a model without a table.
 void ExpectBuffers(const BoundArtifact& bound, const Digests& found,
                    const nlohmann::json& expected) {
   if (bound.model || !expected.contains("buffers")) return;
@@ -63,7 +63,7 @@ double NumberIn(const torch::PickleDict& options, std::string_view name) {
   return -1;
 }
 
-// Every parameter of a group has its options, where the run's form keeps them.
+// Every parameter of a group has its options, if the run's form keeps them.
 void ExpectOptions(const BoundArtifact& bound, const nlohmann::json& groups) {
   for (const nlohmann::json& group : groups) {
     if (!group.is_object() || !group.contains("lr")) return;
@@ -81,7 +81,7 @@ void ExpectOptions(const BoundArtifact& bound, const nlohmann::json& groups) {
 
 void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
   const auto has_moments = [](const nlohmann::json& tensor) { return Has(tensor, "exp_avg"); };
-  // Before the first step there are no moments; of stage 3 the weights are the master weights.
+  // Before the first step there are no moments; at stage 3 the weights are the master weights.
   const bool any = std::ranges::any_of(expected["tensors"], has_moments);
   ASSERT_TRUE(bound.optimizer || !any);
   std::vector<std::string> notes;
@@ -94,7 +94,7 @@ void ExpectState(BoundArtifact bound, const nlohmann::json& expected) {
   size_t trained = 0;
   for (const auto& [name, tensor] : expected["tensors"].items()) {
     if (any ? !Has(tensor, "exp_avg") : tensor["kind"] != "trained") continue;
-    // What is carried beside the model's parameters has no state.
+    // Tensors carried besides the model's parameters have no state.
     if (bound.model && !bound.model->Find(name)) continue;
     trained += any;
     // A model in F32 is its own master.

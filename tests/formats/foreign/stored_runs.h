@@ -1,5 +1,5 @@
-// PRIVATE to tests: checkpoints that the real trainers made, kept as one archive of a kind, and
-// what they hold by digests: testdata/zero/SOURCES.md, testdata/megatron/SOURCES.md.
+// PRIVATE to tests: checkpoints made by the real trainers, kept as one archive per kind, and the
+// digests of their contents: testdata/zero/SOURCES.md, testdata/megatron/SOURCES.md.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace nxdkit::testing_util {
 
-// The folder with an archive's files; it is unpacked once in a process.
+// The folder with an archive's files; it is unpacked once per process.
 const std::string& Unpacked(const std::string& archive);
 
 struct TensorDigest {
@@ -22,13 +22,12 @@ struct TensorDigest {
   bool operator==(const TensorDigest&) const = default;
 };
 
-// Of every parameter, by its name; "NAME/exp_avg" of what the optimizer keeps.
+// The digest of every parameter, by its name; "NAME/exp_avg" for the optimizer's tensors.
 Result<std::map<std::string, TensorDigest>> DigestsOf(const artifact::BoundArtifact& bound);
 
-// Compares the weights of `path`, and then the master weights, moments and steps, with what the
-// JSON of one case has: tensors {NAME: {shape, dtype, weight, f32, exp_avg, exp_avg_sq}}.
-// `hints`: such as --config. `with_state`: the optimizer's state is there. `kind`: nullptr for what
-// the path is recognised as.
+// Compares the weights of `path`, and then the master weights, moments and steps, with the JSON of
+// one case: tensors {NAME: {shape, dtype, weight, f32, exp_avg, exp_avg_sq}}. `hints`: such as
+// --config. `with_state`: the optimizer's state is there. `kind`: nullptr to recognise it.
 void ExpectRun(const std::string& path, const artifact::InputHints& hints,
                const nlohmann::json& expected, bool with_state, const kinds::Kind* kind = nullptr);
 

@@ -1,4 +1,5 @@
-// Folders of the real DeepSpeed against what its engines had: testdata/zero/SOURCES.md.
+// Folders of the real DeepSpeed, compared with the contents of its engines:
+// testdata/zero/SOURCES.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Zero, ZeroFixture,
                                            "stage3-f32-3-odd"),
                          CaseName);
 
-// In which order the script had its parameters is nowhere in the file.
+// The file does not record the order of the script's parameters.
 TEST(Zero, TheNumbersOfStage0AreNotGuessed) {
   InputHints hints;
   hints.optimizer = true;
@@ -71,7 +72,7 @@ TEST(Zero, GeneratedRunsHaveWhatTheEnginesHad) {
   for (const auto& [name, run] : runs.items()) {
     SCOPED_TRACE(name + ": " + run["what"].get<std::string>());
     const std::string path = folder + "/" + run["folder"].get<std::string>();
-    // What was left out of the folder is in no model.
+    // A tensor left out of the folder is in no model.
     if (!run["excluded"].empty()) {
       const auto bound = kinds::OpenAndBind(path, &kinds::kZero, {});
       ASSERT_TRUE(bound.ok()) << bound.error().ToString();

@@ -1,5 +1,5 @@
-// Rank files that lack, that were renamed, cut short or mixed: each is named, and nothing is made
-// up.
+// Rank files that are missing, renamed, cut short or mixed up: each is named, and nothing is
+// invented.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST_F(Damage, TwoWorldsInOneFolderAreListed) {
   EXPECT_TRUE(Open(path, {}, {8, true, false}).ok());
 }
 
-// What a rank has of a distributed tensor says where it belongs; of slices only the archive does.
+// A distributed tensor in a rank's file records its place; for slices only the archive does.
 TEST_F(Damage, FilesUnderTheNamesOfOtherRanksAreNamed) {
   for (const auto& [run, part, world] : {std::tuple{"verl-fsdp2-w8", FilePart::kModel, 8},
                                          {"verl-fsdp2-w8", FilePart::kOptimizer, 8},
@@ -102,8 +102,8 @@ TEST_F(Damage, FilesThatAreCutShortAreNamed) {
   EXPECT_EQ(result.error().file(), file);
 }
 
-// Every byte of a file's pickle, changed: whatever comes of it is an error, or the tensors of the
-// run in their shapes.
+// Every byte of a file's pickle, changed: the result is an error, or the tensors of the run in
+// their shapes.
 TEST_F(Damage, MutationsOfAPickleAreRefusedOrHarmless) {
   const std::string path = Copy("easyr1-w2-qwen3");
   const std::string file = File(path, FilePart::kModel, 2, 1);

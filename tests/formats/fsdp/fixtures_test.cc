@@ -1,5 +1,5 @@
 // Rank files that the real programs wrote, in seven releases of torch: every tensor of the model
-// and of the optimizer is what torch itself gathered from the live run (expected.json).
+// and of the optimizer equals the one that torch itself gathered from the live run (expected.json).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

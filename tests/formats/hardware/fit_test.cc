@@ -1,5 +1,5 @@
-// The worked examples: Qwen3-4B as a rollout bundle, Llama-3-8B in training; by hand from the
-// models' configurations.
+// The worked examples: Qwen3-4B as a rollout bundle, Llama-3-8B in training; computed by hand from
+// the models' configurations.
 #include "formats/hardware/fit.h"
 
 #include <gmock/gmock.h>
@@ -64,7 +64,7 @@ TEST(FitRollout, KnowsTheSizesThatEnginesTake) {
   EXPECT_THAT(FitRollout(Of("trn2.48xlarge"), Qwen3_4B(4, 1, 128)).problems, IsEmpty());
 }
 
-// The NxD Training tutorial's model: multipliers 4, 2 and 1 of the key/value heads.
+// The model of NxD Training's tutorial: multipliers 4, 2 and 1 of the key/value heads.
 TrainingUse Llama3_8B(int64_t tp, uint64_t rank_elements, int64_t nodes = 1) {
   return {.tp = tp,
           .rank_elements = rank_elements,
@@ -100,7 +100,7 @@ TEST(FitTraining, Zero1CutsTheOptimizerOverTheNodes) {
   EXPECT_THAT(Rows(FitTraining(Of("trn1.32xlarge"), whole)), Contains("optimizer 308"));
 }
 
-// Its memory would do; its replica groups do not (enc_init_comm fails).
+// Its memory would suffice; its replica groups do not (enc_init_comm fails).
 TEST(FitTraining, RefusesTp16OnTrn1) {
   const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(16, 519'000'000));
   EXPECT_THAT(fit.problems, ElementsAre("the collectives of trn1.32xlarge do not accept tp 16 in "
@@ -108,7 +108,7 @@ TEST(FitTraining, RefusesTp16OnTrn1) {
   EXPECT_EQ(fit.smallest, "trn2.48xlarge");
 }
 
-// As the tutorial saw: out of memory with what the runtime takes besides.
+// As in the tutorial: out of memory with the runtime's own share.
 TEST(FitTraining, WarnsAtTp8) {
   const Fit fit = FitTraining(Of("trn1.32xlarge"), Llama3_8B(8, 1'004'000'000));
   EXPECT_THAT(Rows(fit), ElementsAre("weights 187", "gradients 374", "optimizer 281",
@@ -163,7 +163,7 @@ TEST(FitTraining, RolloutBesideTakesCoresToo) {
                                         "trn1.32xlarge has 32"));
 }
 
-// What is largest is what to change.
+// The largest part is the one to change.
 TEST(Fit, TheHintNamesWhatMovesMost) {
   constexpr Levers kLevers{.parallel = "P", .micro_batch = "M", .cache = "C"};
   const auto hint = [&](const Fit& fit) {
@@ -194,7 +194,7 @@ TEST(Instance, UnknownOnesOfferTheNearest) {
   ASSERT_TRUE(other);
 }
 
-// Qwen3-4B at tp 8 as EasyR1's port trains it: adamw_bf16, no ZeRO-1, a frozen reference beside.
+// Qwen3-4B at tp 8 as EasyR1's port trains it: adamw_bf16, no ZeRO-1, and a frozen reference model.
 TEST(FitTraining, WhatLiesBesideAndFewerBytesOfStates) {
   TrainingUse use{.tp = 8,
                   .rank_elements = 503'000'000,
@@ -223,7 +223,7 @@ TEST(FitTraining, WhatLiesBesideAndFewerBytesOfStates) {
               Contains("40 cores are to train, and trn1.32xlarge has 32"));
 }
 
-// m, v and a compensation of two bytes each, over two ranks; beside weight and gradient.
+// m, v and a compensation of two bytes each, over two ranks; besides weight and gradient.
 TEST(TrainedBytes, CountsEveryState) {
   EXPECT_EQ(TrainedBytes(1000, States::kBf16Kahan, 2), 2000u + 2000 + 3000);
   EXPECT_EQ(TrainedBytes(1000, States::kBf16, 1), 2000u + 2000 + 4000);

@@ -1,4 +1,4 @@
-// What follows from a listing, and the instance that is made of it.
+// The facts derived from a listing, and the instance that is made from it.
 #include "formats/hardware/machine.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The captures of testdata/neuron_ls, and texts that no neuron-ls should print.
+// The captures of testdata/neuron_ls, and output that no neuron-ls should print.
 #include "formats/hardware/neuron_ls.h"
 
 #include <gmock/gmock.h>
@@ -114,7 +114,7 @@ TEST(NeuronLs, WhatIsNoListingIsRefused) {
                           "over the limit"));
 }
 
-// Every byte changed once: it never crashes, and what it takes is within bounds.
+// Every byte changed once: it never crashes, and accepted values are within bounds.
 TEST(NeuronLs, ChangedBytesDoNoHarm) {
   const std::string whole = CaptureText("odd_values");
   for (size_t at = 0; at < whole.size(); ++at)

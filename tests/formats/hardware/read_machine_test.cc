@@ -1,5 +1,5 @@
-// The sources of what is known of this machine, in order, and what each says when it fails: a
-// neuron-ls of a few lines of shell, and a folder in the place of "/".
+// The sources of facts about this machine, in order, and the error of each: a neuron-ls of a few
+// lines of shell, and a folder in place of "/".
 #include "formats/hardware/read_machine.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::StartsWith;
 using testing_util::ExpectError;
 
-// Sets a variable, and sets it back.
+// Sets a variable, and restores it.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -156,7 +156,7 @@ TEST_F(ReadMachineTest, OneThatMayNotBeExecutedIsNamed) {
   EXPECT_THAT(machine.asked[3], HasSubstr("/dev/neuron*: 0 devices"));
 }
 
-// It is ended, and so is what it started.
+// It is ended, together with its children.
 TEST_F(ReadMachineTest, OneThatHangsIsEndedWithAllItStarted) {
   Script("sleep 1000 & echo $! > " + folder_.path() + "/pid; echo waiting >&2; wait");
   const Stopwatch watch;

@@ -1,4 +1,4 @@
-// --instance: a name of the table, this machine, a capture; and where a machine is not what a run
+// --instance: a name of the table, this machine, a capture; and a machine other than the one a run
 // is meant for.
 #include "formats/hardware/resolve.h"
 

@@ -110,7 +110,7 @@ TEST(Open, KnowsEveryForm) {
   }
 }
 
-// Of saves of which one is older, and nobody knows which.
+// Saves of which one is older, and it is unknown which.
 struct SetsRow {
   const char* name;
   std::vector<const char*> files;  // indices name "model-00001-of-00002" and their like, with t1
@@ -188,7 +188,7 @@ TEST(Open, ANamedSetIsReadBesideABrokenOne) {
 INSTANTIATE_TEST_SUITE_P(All, SeveralSets, ::testing::ValuesIn(SetsRows()),
                          [](const auto& row) { return std::string(row.param.name); });
 
-// Names that no loader takes for the weights of the model.
+// Names that no loader takes for the model's weights.
 TEST(Open, WhatIsNoOtherSet) {
   const Scratch scratch;
   scratch.Write("model.safetensors", "t\n");
@@ -200,7 +200,7 @@ TEST(Open, WhatIsNoOtherSet) {
   EXPECT_EQ(WeightSets(scratch.folder())->size(), 1u);
 }
 
-// A set that the reference does not find, and that cannot be taken for another.
+// A set that the reference does not find, and that cannot be confused with another.
 TEST(Open, TakesShardsWithoutAnIndexThatAreAllThere) {
   const Scratch scratch;
   scratch.Write("model-00001-of-00002.safetensors", "a\n");
@@ -261,7 +261,7 @@ struct Row {
   std::string b;           // of b.safetensors
   std::string weight_map;  // of the index
   Errc code;
-  std::string file;  // that the error names
+  std::string file;  // named by the error
   std::string tensor;
   std::string message;
 };

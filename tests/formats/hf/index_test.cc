@@ -1,4 +1,4 @@
-// The index: what it may hold, which file names are refused, and the bytes we write.
+// The index: its allowed contents, the refused file names, and the bytes we write.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ TEST(ShardFileName, BadOnes) {
   EXPECT_EQ(ShardFileNameFault("x.safetensors", ".bin"), "it does not end in .bin");
 }
 
-// Every prefix and every flipped bit of a real index: read or refused, never worse.
+// Every prefix and every flipped bit of a real index: read or refused, never anything worse.
 TEST(RealIndex, Damaged) {
   const std::string bytes = ReadBytes(kIndexData + "/sharded/model.safetensors.index.json");
   MemoryFile memory;

@@ -1,4 +1,4 @@
-// The split rule, shard names and sizes, against huggingface_hub's own results.
+// The split rule, shard names and sizes, compared with huggingface_hub's own results.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Every file of small good artifacts, cut off and with one byte changed: nxd-convert and
-// ckpt-verify succeed or give an Error that names a file; nothing half is ever left behind.
+// ckpt-verify succeed or give an Error that names a file; no partial output is ever left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ class Artifacts {
         workshop_.Make("roll", model, &ops::kHf, &ops::kRollout, options));
     options.Set("flavor", Word(rollout::Flavor::kNxdi));
     Add("Nxdi", &ops::kRollout, workshop_.Make("nxdi", model, &ops::kHf, &ops::kRollout, options));
-    // A state dict on its own; the model's config lies beside it.
+    // A state dict on its own; the model's config is next to it.
     fs::create_directory(workshop_ / "torch");
     fs::copy(model + "/config.json", workshop_ / "torch/config.json");
     Add("Torch", &ops::kTorch, workshop_.Make("torch/model.pt", model, &ops::kHf, &ops::kTorch));
@@ -86,7 +86,7 @@ std::vector<std::string> FilesOf(const Artifact& artifact) {
 }
 
 bool IsAnswer(Errc code) {
-  // A contradiction between a damaged nxdkit.json and the shards reads like one of the options.
+  // A contradiction between a damaged nxdkit.json and the shards reads like one with the options.
   return code == Errc::kCorrupt || code == Errc::kUnsupported || code == Errc::kNotFound ||
          code == Errc::kUsage;
 }
@@ -133,7 +133,7 @@ void Use(const Artifact& artifact, const OpsWorkshop& workshop) {
 
 class BadInput : public ::testing::TestWithParam<size_t> {
  protected:
-  // Calls damage(bytes, step) for changed contents of each file, and puts the file back.
+  // Calls damage(bytes, step) to change the contents of each file, and restores the file.
   void ForEachFile(size_t step,
                    const std::function<void(const std::string& bytes, size_t step,
                                             const std::function<void(std::string)>& use)>& damage) {
@@ -147,7 +147,7 @@ class BadInput : public ::testing::TestWithParam<size_t> {
       Put(file, good);
       if (::testing::Test::HasFailure()) return;
     }
-    Use(artifact_, workshop_);  // all is as it was
+    Use(artifact_, workshop_);  // the original state
   }
 
   void CutOff(size_t every) {
@@ -177,8 +177,8 @@ class BadInput : public ::testing::TestWithParam<size_t> {
   const OpsWorkshop workshop_;
 
  private:
-  // The ranks' files are of one form, and so are an xser shard's tensors: the first is swept at
-  // every byte, in the others every 11th is, from another one on in each.
+  // The ranks' files have the same form, and so have an xser shard's tensors: the first is swept at
+  // every byte, the others at every 11th, each from another offset.
   static constexpr size_t kSampleStep = 11;
   static bool IsLikeAnother(const std::string& file) {
     const size_t rank = file.find("tp_rank_");

@@ -1,4 +1,4 @@
-// From a decided layout to files: which there are, in which order, and how many are too many.
+// From a decided layout to files: their names and order, and the limit of their number.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ class PlanOutput : public ::testing::Test {
   const std::string model_ = workshop_.MakeModel("model", testing_util::TinyLlama());
 };
 
-// A loader takes a tag for whole by its marker: it is written after all else.
+// A loader recognises a whole tag by its marker, which is written last.
 TEST_F(PlanOutput, MarksATagLast) {
   ops::OutputOptions options;
   options.Set("tp", 2);

@@ -1,4 +1,4 @@
-// From options and source to one layout: what is decided where nobody says it, and what is refused.
+// From options and source to one layout: defaults, and refused combinations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, DecideOutputRefuses, ::testing::ValuesIn(kRefu
 
 TEST_F(DecideOutput, RefusesAModelWithoutConfiguration) {
   const std::string torch = workshop_.Make("model.pt", path_, &ops::kHf, &ops::kTorch);
-  const OpsWorkshop elsewhere;  // without a config.json beside it
+  const OpsWorkshop elsewhere;  // without a config.json next to it
   std::filesystem::copy_file(torch, elsewhere / "model.pt");
   const ops::BoundArtifact source = Open(elsewhere / "model.pt", &ops::kTorch);
   ops::OutputOptions options;
@@ -118,7 +118,7 @@ TEST_F(DecideOutput, RepeatsKeyHeadsAsOftenAsRanksNeed) {
   EXPECT_EQ(GeometryOf(**spec).qkv, nxd::QkvStyle::kLinear);
 }
 
-// The heads of the input are stored once, so that its shards do not tell; its record does.
+// The heads of the input are stored once, so its shards do not show it; its record does.
 TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
   ops::OutputOptions options;
   options.Set("tp", 2);
@@ -135,7 +135,7 @@ TEST_F(DecideOutput, TakesTheHardwareThatTheInputRecords) {
               "say --hw trn1 or --hw trn2");
 }
 
-// The record of a set that was made without --hw says trn1: nobody has decided it.
+// The record of a set made without --hw says trn1, but this was not a decision.
 TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
   ops::OutputOptions options;
   options.Set("tp", 2);
@@ -146,7 +146,6 @@ TEST_F(DecideOutput, AsksForTheHardwareThatNobodySaid) {
               "say --hw trn1 or --hw trn2");
 }
 
-// A compiled bundle has decided most of it; an option may only say the same.
 // --- the versions that optimum-neuron compares when it loads a bundle
 
 using Installed = std::vector<rollout::Installation>;
@@ -237,7 +236,7 @@ TEST_F(DecideStamp, NoneWhereNobodyCompares) {
   EXPECT_TRUE(Decide(options).warnings.empty());
 }
 
-// optimum-neuron's exporter: get_neuron_config of each family.
+// optimum-neuron's exporter: get_neuron_config for each family.
 TEST_F(DecideStamp, SamplingFollowsTheFamilyUnlessSaid) {
   const std::string path = workshop_.MakeModel("qwen", testing_util::TinyQwen3());
   const ops::BoundArtifact qwen = Open(path, &ops::kHf);

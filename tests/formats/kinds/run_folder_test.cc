@@ -108,7 +108,7 @@ TEST_F(RunFolder, AFinishedOneCountsBeforeANewerOne) {
       << "whose reader says that it is not finished";
 }
 
-// EasyR1 itself marks nothing as finished.
+// EasyR1 itself does not mark anything as finished.
 TEST_F(RunFolder, WithoutAnyMarkTheTrackersWordCounts) {
   for (const int step : {2, 9, 10}) fs::remove(Step(step) + "/actor/done");
   testing_util::WriteText(workshop_ / "run/checkpoint_tracker.json", "{\"last_global_step\": 9}");
@@ -125,7 +125,7 @@ TEST_F(RunFolder, ATagNamesOneOfItsCheckpoints) {
   EXPECT_FALSE(OpenArtifact(run_, &ops::kNxd, hints).ok());
 }
 
-// What a trainer's checkpoint holds for transformers.
+// The files of a trainer's checkpoint for transformers.
 TEST_F(RunFolder, OfHuggingFaceIsTheModelBesideTheShards) {
   const auto nothing = OpenArtifact(run_, &ops::kHf, {});
   ASSERT_FALSE(nothing.ok());

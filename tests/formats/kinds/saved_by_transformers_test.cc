@@ -1,5 +1,5 @@
-// Models of every family as transformers 4 and 5 save them: testdata/transformers, whose folders of
-// a name hold the same weights.
+// Models of every family as transformers 4 and 5 save them: testdata/transformers, where folders of
+// the same name hold the same weights.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,5 @@
 // Inputs that open and have the right shapes, and still must not pass: damage that no replica
-// shows, copies in two dtypes, weights that are no floats, ranks that are missing, unfinished
-// outputs.
+// shows, copies in two dtypes, weights that are not floats, missing ranks, unfinished outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +62,7 @@ TEST_F(UnsoundInput, AnElementThatIsStoredOnceHasOnlyItsChecksum) {
   EXPECT_EQ(converted.error().file(), Rank1(set));
 }
 
-// The comparison's own reads make the checksums; what it does not read is read for them.
+// The comparison's own reads make the checksums; the remaining bytes are read for them.
 TEST_F(UnsoundInput, AComparisonChecksTheChecksumsToo) {
   const std::string set = MakeSet("set", model_);
   const auto good = VerifyAgainst(set, model_);

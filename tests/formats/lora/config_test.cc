@@ -81,7 +81,7 @@ TEST(LoraConfig, KeysOfPatternsAreRegularExpressions) {
   EXPECT_FALSE(fits("_proj", kModule)) << "a key begins after a dot";
   EXPECT_FALSE(fits("^q_proj", kModule));
   EXPECT_FALSE(fits("(v|k)_proj", kModule));
-  // A pattern made to keep a backtracking matcher busy for years.
+  // A pattern that would keep a backtracking matcher busy for years.
   EXPECT_FALSE(fits("(a|a|aa)*x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
@@ -224,7 +224,7 @@ TEST(LoraConfig, NxdHasNoPatterns) {
 
 TEST(LoraConfig, LayersAreNumbers) {
   EXPECT_EQ(models::LayerOf("model.layers.12.mlp.up_proj"), 12);
-  EXPECT_EQ(models::LayerOf("layers.3.mlp.up_proj"), 3);  // of the inner module
+  EXPECT_EQ(models::LayerOf("layers.3.mlp.up_proj"), 3);  // the inner module's
   EXPECT_EQ(models::LayerOf("model.players.3.mlp"), -1);
   EXPECT_EQ(models::LayerOf("lm_head"), -1);
   EXPECT_EQ(models::LayerOf("model.layers.x.y"), -1);

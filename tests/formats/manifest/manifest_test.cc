@@ -1,4 +1,4 @@
-// Manifests: written, read back, and every fault of one named.
+// Manifests: written, read back, and every fault named.
 #include "formats/manifest/manifest.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ TEST(Manifest, OfNoParametersProvesNothing) {
   EXPECT_EQ(read.error().message(), "it records no parameter");
 }
 
-// The file beside the samples was written by ckpt-digest: what is written stays the same.
+// The file next to the samples was written by ckpt-digest: the written bytes stay the same.
 TEST(Manifest, OfTheSampleIsStable) {
   const std::string text = ReadBytes(NXDKIT_TESTDATA "/manifest/qwen3.json");
   const Result<Manifest> read = ReadManifest(text);
@@ -145,7 +145,7 @@ TEST(BadManifest, IsNeverBelievedAfterAFlippedBit) {
     bad[at] = static_cast<char>(bad[at] ^ 4);
     const Result<Manifest> read = ReadManifest(bad);
     if (!read.ok()) continue;
-    // Keys that are now unknown, and files, which only a signature protects.
+    // Keys that are unknown here, and files, which only a signature protects.
     EXPECT_EQ(read->model.digest, sample.model.digest) << "byte " << at;
     EXPECT_EQ(read->model.params, sample.model.params) << "byte " << at;
   }

@@ -1,4 +1,4 @@
-// The lines and the digest of a model against values made with Python's hashlib.
+// The lines and the digest of a model, compared with values made with Python's hashlib.
 #include <gtest/gtest.h>
 
 #include "formats/manifest/manifest.h"
@@ -55,7 +55,7 @@ TEST(ModelDigest, DependsOnNameDtypeShapeAndValues) {
   EXPECT_NE(MakeModelDigest({Scalar()}).digest, digest);
 }
 
-// The length before the name: a name cannot pretend to be two lines.
+// The length precedes the name, so a name cannot pass for two lines.
 TEST(ModelDigest, ANameCannotBeTwoLines) {
   const ParamDigest one = Scalar();
   const ParamDigest two = Matrix();

@@ -1,4 +1,4 @@
-// config.json: what each family reads from it, and what is said of a wrong one.
+// config.json: the values that each family reads from it, and the errors of a wrong one.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,8 +55,7 @@ TEST(Config, ReadsTheKeys) {
 }
 
 TEST(Config, WithDtypeChangesTheDtypeAlone) {
-  // As transformers 5 and 4 write: keys in their order, floats and escapes as Python's json has
-  // them.
+  // As transformers 5 and 4 write: keys in their order, floats and escapes as in Python's json.
   for (const std::string key : {"dtype", "torch_dtype"}) {
     const auto text = [&](const std::string& dtype) {
       return "{\n  \"model_type\": \"llama\",\n  \"" + key + "\": \"" + dtype +
@@ -99,7 +98,7 @@ TEST(Config, TheArchitectureStandsInForAMissingModelType) {
   config["architectures"] = {"Qwen3ForCausalLM"};
   ASSERT_NE(Parsed(config).family, nullptr);
   EXPECT_EQ(Parsed(config).family->model_type, "qwen3");
-  config["model_type"] = "mistral";  // never against what it says
+  config["model_type"] = "mistral";  // never against its own value
   EXPECT_EQ(Parsed(config).family, nullptr);
 }
 
@@ -282,7 +281,7 @@ TEST(Families, AClassifierHasAScoreInThePlaceOfTheLmHead) {
   }
 }
 
-// The tensors of a BERT or GPT-NeoX model depend on what was put on top of it.
+// The tensors of a BERT or GPT-NeoX model depend on its head.
 TEST(Config, SomeFamiliesAreToldByTheirArchitecture) {
   json config = Config("gpt_neox");
   config["architectures"] = {"GPTNeoXForCausalLM"};
@@ -398,7 +397,7 @@ TEST(Families, Qwen3MoeHasExpertsOrAnMlpPerLayer) {
   EXPECT_EQ(names.size(), 3u + 4u * 8u + 3u * 3u + 1u + 2u * 3u);
 }
 
-// transformers 5 writes num_local_experts for every family, transformers 4 what the family says.
+// transformers 5 writes num_local_experts for every family, transformers 4 the family's own key.
 TEST(Families, TheNumberOfExpertsHasTwoSpellings) {
   for (const char* family : {"mixtral", "qwen3_moe"})
     for (const char* other : {"num_experts", "num_local_experts"}) {

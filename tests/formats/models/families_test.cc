@@ -1,4 +1,4 @@
-// The families' texts against what real programs have: every tensor of the models that transformers
+// The families' texts compared with real programs: every tensor of the models that transformers
 // saves, and the parameters of vLLM's own model objects.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ std::vector<Case> Cases() {
   }
   return cases;
 }
-// What no text is written for: each has a head_dim of its own in some layers.
+// Models without a text: each has a head_dim of its own in some layers.
 bool HasNoText(const Case& one) { return one.name == "gemma4_text"; }
 
 Shapes ShapesOf(const std::vector<TensorLayout>& tensors) {
@@ -55,7 +55,7 @@ Shapes ShapesOf(const std::vector<TensorLayout>& tensors) {
   return shapes;
 }
 
-// What is in one and not, or with another shape, in the other.
+// The names in one and not, or with another shape, in the other.
 std::vector<std::string> Differences(const Shapes& expected, const Shapes& found) {
   std::vector<std::string> all;
   for (const auto& [name, shape] : expected)
@@ -68,8 +68,8 @@ std::vector<std::string> Differences(const Shapes& expected, const Shapes& found
   return all;
 }
 
-// Every element of every parameter is on a rank, and on no more than there are; what is cut is on
-// exactly one, or on those that share it.
+// Every element of every parameter is on a rank, and all ranks exist; a cut element is on exactly
+// one, or on those that share it.
 void ExpectCutWhole(const Model& model) {
   const std::vector<LogicalTensor> logical = model.Logical();
   for (const int64_t tp : {1, 2, 4}) {
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(Saved, FamilyTexts, ::testing::ValuesIn(CasesWithText()
 
 // --- every row of a text is needed
 
-// The parameters of a model, or what is wrong with its text or its config.
+// The parameters of a model, or the error in its text or its config.
 Shapes Expanded(const std::string& text, const json& config, std::string& error) {
   auto family = ParseFamily(text, "mutated.family");
   if (!family.ok()) return error = family.error().ToString(), Shapes();
@@ -198,7 +198,7 @@ std::vector<size_t> RowLines(const std::vector<std::string>& lines) {
   return rows;
 }
 
-// The line without its row, with it twice, and with its first extent larger by one.
+// The text without the row, with it twice, and with its first extent larger by one.
 std::vector<std::string> Mutations(const std::string& line) {
   size_t at = line.find_first_not_of(' ');
   for (int word = 0; word < 2; ++word) at = line.find_first_not_of(' ', line.find(' ', at));
@@ -206,7 +206,7 @@ std::vector<std::string> Mutations(const std::string& line) {
   return {"", line + "; " + line, line.substr(0, end) + "+1" + line.substr(end)};
 }
 
-// The config, and others in which what it leaves out is there.
+// The config, and others with the keys that it leaves out.
 std::vector<json> Variants(const json& config) {
   std::vector<json> all(4, config);
   for (json* object : {&all[1], &all[1]["text_config"], &all[1]["vision_config"]})
@@ -263,7 +263,7 @@ TEST(FamilyRows, AreEachMissedWhenOneIsDroppedDoubledOrWrong) {
   EXPECT_GT(found, 1500u);
 }
 
-// Whatever a config says of sizes, ties and biases, every element has its rank.
+// Whatever sizes, ties and biases a config has, every element has its rank.
 TEST(FamilyConfigs, OfAnyKindAreCutWhole) {
   std::mt19937 random(5);
   size_t made = 0;
@@ -321,7 +321,7 @@ TEST(FamilyViews, AreWhatVllmHasInMemory) {
   EXPECT_EQ(compared, 24u);
 }
 
-// The names and shapes of a checkpoint that megatron-core 0.16.1 saved with numbered layers, but
+// The names and shapes of a checkpoint that megatron-core 0.16.1 saved with numbered layers, except
 // for the padding of its vocabulary.
 TEST(FamilyViews, MegatronHasEachKeyHeadAfterItsQueries) {
   const Model model = testing_util::ModelOf({{"model_type", "qwen2"},
@@ -350,7 +350,7 @@ TEST(FamilyViews, MegatronHasEachKeyHeadAfterItsQueries) {
   const auto bias = std::ranges::find(*tensors, "decoder.layers.0.self_attention.linear_qkv.bias",
                                       &TensorLayout::name);
   ASSERT_NE(bias, tensors->end());
-  std::map<int64_t, std::string> rows;  // by the first: which rows of which parameter
+  std::map<int64_t, std::string> rows;  // by the first: the rows of the parameters
   for (const Piece& piece : bias->pieces)
     rows[piece.stored_lo[0]] = fmt::format("{} {}+{}", model.params[piece.param].name,
                                            piece.logical.lo[0], piece.logical.extent[0]);
@@ -363,7 +363,7 @@ TEST(FamilyViews, MegatronHasEachKeyHeadAfterItsQueries) {
                                            std::pair(56, layer + "v_proj.bias 8+8")));
 }
 
-// A text of the user's comes first, and what is wrong in one is said with its place.
+// A text of the user's has precedence, and a fault in it is reported with its place.
 struct WrongText {
   const char* text;
   const char* message;
@@ -426,7 +426,7 @@ TEST(WrongTexts, AreBounded) {
   EXPECT_THAT(message(names), ::testing::HasSubstr("over 1000 names"));
 }
 
-// The model of a family whose text has these rows, from a config with a few keys.
+// The model of a family with a text of these rows, from a config with a few keys.
 Result<Model> Expanded(const std::string& rows, const std::string& keys = "") {
   NXDKIT_ASSIGN(Family family, ParseFamily("family x; match X\n" + rows, "my.family"));
   NXDKIT_ASSIGN(
@@ -437,7 +437,7 @@ Result<Model> Expanded(const std::string& rows, const std::string& keys = "") {
   return MakeModel(config);
 }
 
-// Names that a view makes longer and longer end, and so does turning row by row.
+// Names that a view makes longer and longer are limited, and so is turning row by row.
 TEST(FamilyViews, OfHostileTextsEnd) {
   const auto tensors = [](const std::string& rows) { return SpelledTensors(*Expanded(rows), "v"); };
   std::string grows = "all a 1\nview v\n";
@@ -474,7 +474,7 @@ TEST(FamilyBounds, HoldWhateverATextSays) {
   EXPECT_EQ(missing.error().member(), "hiden_size");
   EXPECT_EQ(missing.error().hint(), "the row is in line 3 of my.family");
   EXPECT_THAT(ExpansionError("all a/../b 1"), ::testing::HasSubstr("cannot be that of a tensor"));
-  // What a cold reader of the sources made it do.
+  // Faults that a cold review of the sources found.
   EXPECT_THAT(ExpansionError("c a 8 8 as query"), ::testing::HasSubstr("no let nh, nkv or D"));
   EXPECT_THAT(ExpansionError("let L = 0 - 1; let E = 4\nall a 1"),
               ::testing::HasSubstr("gives -1 for L, at most 10000"));

@@ -1,5 +1,5 @@
-// Every case of testdata/goldens/*.json: our layouts give the reference programs' bytes, and lead
-// back to the model.
+// Every case of testdata/goldens/*.json: our layouts give the reference programs' bytes, and
+// convert back to the model.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ TEST_P(Nxdi, MatchesItsConversionAndSlicingBothWays) {
 INSTANTIATE_TEST_SUITE_P(Goldens, Nxdi,
                          ::testing::Range(size_t{0}, LayerGoldens().at("nxdi").size()));
 
-// GPT-NeoX and BERT, both names of a tied pair stored.
+// GPT-NeoX and BERT, with both names of a tied pair stored.
 class NxdLayers : public ::testing::TestWithParam<size_t> {};
 TEST_P(NxdLayers, AreCutAsItsLayersCutThemBothWays) {
   const json& golden = LayerGoldens().at("nxd_layers")[GetParam()];

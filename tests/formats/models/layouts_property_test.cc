@@ -48,14 +48,14 @@ void CheckCopies(const Case& c, const models::Model& model, const Layout& nxd_la
   const std::vector<LogicalTensor> params = model.Logical();
   const models::RolloutHeads heads =
       models::RolloutPlacement(model.config.heads, model.config.kv_heads, c.rollout.tp);
-  int64_t kv_slots = 0;  // that are no padding
+  int64_t kv_slots = 0;  // not padding
   for (const models::RankHeads& rank : heads.placement)
     for (int64_t head : rank.kv) kv_slots += head != models::kZeroHead;
   for (uint32_t i = 0; i < params.size(); ++i) {
     const models::Param& param = model.params[i];
     const bool key = param.role == Role::kKey || param.role == Role::kValue;
     const int64_t in_stage = key ? c.nxd.kv_multiplier : IsSharded(param) ? 1 : c.nxd.tp;
-    const int64_t spread = param.expert >= 0 ? 1 : c.nxd.ep;  // the rest is in every ep file
+    const int64_t spread = param.expert >= 0 ? 1 : c.nxd.ep;  // others are in every ep file
     const int64_t in_nxd = in_stage * spread;
     const int64_t in_rollout = key                ? kv_slots / model.config.kv_heads
                                : IsSharded(param) ? 1

@@ -1,5 +1,5 @@
-// Which head lies on which rank: the goldens that were taken from the reference programs, the
-// tables of the rollout side, and what must hold for every placement.
+// The rank of every head: goldens taken from the reference programs, the tables of the rollout
+// side, and the invariants of every placement.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,7 +106,7 @@ TEST(Training, ReplicaGroupsAreThoseOfTheLayer) {
   EXPECT_THAT(ReplicaGroups(Training(32, 8, 2, 16, Hardware::kTrn2), 8)[1], ElementsAre(2, 3));
 }
 
-// Outside of what the reference's formula knows: several key slots on a rank.
+// Beyond the reference's formula: several key slots on a rank.
 TEST(Training, SeveralCopiesOnARankFollowTheSlots) {
   const Placement trn1 = Training(8, 2, 2, 2, Hardware::kTrn1);  // slots K0 K1 | K0 K1
   EXPECT_THAT(Keys(trn1), ElementsAre(Heads{0, 1}, Heads{0, 1}));
@@ -135,7 +135,7 @@ TEST(Training, RefusesWhatCannotBeSplit) {
               "6 query heads cannot be split over tp 4");
 }
 
-// Every placement that is not refused pairs each query head with its own key head.
+// Every accepted placement pairs each query head with its own key head.
 TEST(Training, EveryPlacementPairsHeads) {
   int64_t placed = 0;
   for (int64_t kv = 1; kv <= 16; ++kv)
@@ -153,7 +153,7 @@ TEST(Training, EveryPlacementPairsHeads) {
   EXPECT_GT(placed, 2000);
 }
 
-// What the reference converter writes for trn2 with copies: trn2's queries over trn1's keys.
+// The reference converter's output for trn2 with copies: trn2's queries over trn1's keys.
 TEST(CheckPlacement, NamesTheFirstHeadThatMeetsAnothersKey) {
   Placement mixed = Training(16, 4, 2, 8, Hardware::kTrn2);
   const Placement tiled = Training(16, 4, 2, 8, Hardware::kTrn1);

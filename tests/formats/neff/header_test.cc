@@ -117,7 +117,7 @@ TEST(Scans, FindNeffsAtAnyOffset) {
   EXPECT_THAT(OffsetsIn(std::string(3000, '\0')), ElementsAre());
 }
 
-// Blocks of 1 MiB are read: headers around the seam are found whole, and once.
+// Blocks of 1 MiB are read: headers across the seam are found whole, and once.
 TEST(Scans, FindNeffsAcrossTheSeamOfTwoReads) {
   const std::string toy = ToyNeff();
   constexpr size_t kBlock = 1 << 20;
@@ -131,7 +131,7 @@ TEST(Scans, FindNeffsAcrossTheSeamOfTwoReads) {
 
 TEST(Scans, PassOverWhatOnlyBeginsLikeOne) {
   std::string fake = ToyNeff();
-  fake[kHeaderBytes] = 'x';  // no archive
+  fake[kHeaderBytes] = 'x';  // not an archive
   std::string cut = ToyNeff();
   cut.resize(cut.size() - 1);
   std::string huge = ToyNeff();
@@ -143,7 +143,7 @@ TEST(Scans, PassOverWhatOnlyBeginsLikeOne) {
 TEST(Scans, NameDamagedHeadersWhenAsked) {
   const Scratch scratch;
   std::string fake = ToyNeff();
-  fake[kHeaderBytes] = 'x';  // a chance likeness
+  fake[kHeaderBytes] = 'x';  // a chance similarity
   std::string huge = ToyNeff();
   Put(huge, 16, ~uint64_t{0});
   const Result<File> file = File::OpenRead(scratch.Write("blob", fake + huge + ToyNeff()));
@@ -175,8 +175,8 @@ TEST(Scans, AreStopped) {
   EXPECT_EQ(found.error().code(), Errc::kInterrupted);
 }
 
-// Every length and every flipped bit of the header: an error with its place, or a header that keeps
-// what it promises.
+// Every length and every flipped bit of the header: an error with its place, or a consistent
+// header.
 TEST(Sweeps, EveryCutIsRefused) {
   const Scratch scratch;
   const std::string whole = ToyNeff();

@@ -109,7 +109,7 @@ TEST(Payloads, EachLimitEndsTheListing) {
             "a name of 11 bytes is over the limit of 10");
 }
 
-// 64 MB of zeros in 64 kB: it ends at the limit, not at the end.
+// 64 MB of zeros in 64 kB: reading stops at the limit, not at the end.
 TEST(Payloads, ABombEndsAtTheLimit) {
   const std::string bomb = NeffOf(Gzip(TarMember("a", std::string(64 << 20, '\0')) +
                                        TarMember("b", "") + std::string(1024, '\0')));
@@ -119,7 +119,7 @@ TEST(Payloads, ABombEndsAtTheLimit) {
   EXPECT_EQ(listing.cut_short, "more than 1048576 bytes after decompression");
 }
 
-// A member that says it has more than the archive holds takes no memory for it.
+// A member that claims more than the archive holds allocates no memory for it.
 TEST(Payloads, ASizeThatIsNotThereIsDamage) {
   std::string member = TarMember("a", "");
   member.replace(124, 12, "77777777777 ");

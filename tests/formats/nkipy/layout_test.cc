@@ -1,5 +1,5 @@
-// The rank files of vLLM with NKIPy, by cases that were worked out by hand. Drawn configurations
-// against a port of the vendor's script: tests/interop/neuron_interop.py.
+// The rank files of vLLM with NKIPy, by cases worked out by hand. Random configurations against a
+// port of the vendor's script: tests/interop/neuron_interop.py.
 #include "formats/nkipy/layout.h"
 
 #include <gmock/gmock.h>
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Biases", SmallConfig({{"attention_bias", true}}), {2}, "has no such parameter"}),
     [](const auto& row) { return row.param.name; });
 
-// The text of a family may have the view and no heads.
+// The text of a family may have the view but no heads.
 models::Model WithoutHeads() {
   constexpr const char* kText =
       "family x; match X\nlet H = hidden_size; let V = vocab_size\nall model.norm H\n"

@@ -1,4 +1,5 @@
-// What names, shapes and contents of a set prove, and what is said when somebody claims otherwise.
+// The facts that names, shapes and contents of a set prove, and the errors for contradicting
+// claims.
 #include "formats/nxd/detect.h"
 
 #include <fmt/format.h>
@@ -349,7 +350,7 @@ TEST(Megatron, SeveralKeyHeadsOnARankAreABlockByAssumption) {
   EXPECT_THAT(one->warnings, IsEmpty());
 }
 
-// Our writer keeps whatever q/k/v style was asked for in the sidecar; Megatron names have one only.
+// Our writer records the requested q/k/v style in the sidecar; Megatron names have only one.
 TEST(Megatron, TheQkvStyleOfAClaimDoesNotCount) {
   const models::Model model = ModelOf(SmallConfig());
   Claims sidecar = Says(std::nullopt);

@@ -155,7 +155,7 @@ TEST(Shapes, AreThoseOfTheReferenceExample) {
   EXPECT_EQ(shapes[layer + "input_layernorm.weight"], "[4096]");
 }
 
-// Where a row (or column) of the stored tensor comes from: "q_proj 3" for row 3 of q_proj.
+// The source of a row (or column) of the stored tensor: "q_proj 3" for row 3 of q_proj.
 std::vector<std::string> Lines(const models::Model& model, const TensorLayout& tensor, int dim) {
   std::vector<std::string> lines(static_cast<size_t>(tensor.shape[dim]), "nothing");
   for (const Piece& piece : tensor.pieces) {
@@ -198,7 +198,7 @@ TEST(Rows, GateUpIsTheRanksSliceOfEach) {
 }
 
 // 8 query heads, 4 key heads, tp 8, m 2, two rows per head: rank 5 of trn1 has query head 3, rank 5
-// of trn2 head 5; the columns of o_proj are those of the same head.
+// of trn2 head 5; the columns of o_proj belong to the same head.
 TEST(Rows, FusedRowsAndOutputColumnsFollowTheHeads) {
   const models::Model model = ModelOf(SmallConfig({{"vocab_size", 8}}));
   struct Row {
@@ -215,7 +215,7 @@ TEST(Rows, FusedRowsAndOutputColumnsFollowTheHeads) {
   }
 }
 
-// One number of each head, and rows of each head's norm: they go where the heads go.
+// One number for each head, and rows of each head's norm: they are placed like the heads.
 TEST(Rows, WhateverIsOfAHeadFollowsIt) {
   const models::Model gpt_oss = ModelOf(SmallConfig({{"model_type", "gpt_oss"},
                                                      {"architectures", {"GptOssForCausalLM"}},
@@ -334,7 +334,8 @@ TEST(Names, OfExpertsInEveryStyle) {
       << "the reference converter renames them to what no module has";
 }
 
-// [expert, in, out], where Hugging Face has [out, in]: gate's columns of the rank, then up's.
+// [expert, in, out], where Hugging Face has [out, in]: the rank's columns of gate, then those of
+// up.
 TEST(Experts, AreTransposedAndInterleavedByRank) {
   const models::Model model = ModelOf(testing_util::SmallMoeConfig("qwen3_moe"));
   Geometry geometry = Of(2, QkvStyle::kSeparate);
@@ -377,7 +378,7 @@ TEST(Experts, ThatCannotBeSplitAreRefused) {
               "the experts' intermediate size 7 cannot be split evenly over tp 2");
 }
 
-// "name shape" of a layer's tensors that are cut: less of them on two ranks than on one.
+// "name shape" of a layer's cut tensors: fewer of them on two ranks than on one.
 std::vector<std::string> CutNames(const models::Model& model, const std::string& prefix) {
   std::vector<std::string> whole = LayerNames(model, Of(1, QkvStyle::kSeparate), prefix);
   std::vector<std::string> cut = LayerNames(model, Of(2, QkvStyle::kSeparate), prefix);

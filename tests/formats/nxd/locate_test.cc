@@ -1,4 +1,4 @@
-// Every row of the decision table by names alone: what is found, and what is refused with a reason.
+// Every row of the decision table by names alone: the sets found, and the reasons of those refused.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -34,7 +34,7 @@ class Tree {
       scratch_.Write(name, "");
     return *this;
   }
-  // model/ files of a v2 tag for every rank.
+  // The model/ files of a v2 tag for every rank.
   Tree& AddShards(const std::string& folder, int tp, int pp = 1) {
     for (int t = 0; t < tp; ++t)
       for (int p = 0; p < pp; ++p)
@@ -255,7 +255,7 @@ TEST(Grid, OneRankTwiceIsRefused) {
               "dp_rank_00_tp_rank_0_pp_rank_0.pt");
 }
 
-// One tag, named in every way.
+// One tag, under all of its names.
 TEST(Places, RootTagAndModelFolderAreTheSameSet) {
   Tree tree;
   tree.AddTag("run/step_5").Add("run/step_5/done");
@@ -375,7 +375,7 @@ TEST(Tags, NoneIsTakenWhereNothingTells) {
 TEST(Tags, ALinkToANeighbourIsAnotherNameOfIt) {
   Tree tree;
   tree.AddTag("step_9").Add("step_9/done").AddTag("step_100").Add("step_100/done");
-  for (const char* to : {"step_100", "./step_100/", "step_7"}) {  // the last is gone
+  for (const char* to : {"step_100", "./step_100/", "step_7"}) {  // the last does not exist
     fs::remove(tree.Path("latest"));
     fs::create_symlink(to, tree.Path("latest"));
     const SetLocation found = Found(tree.Path());
@@ -425,7 +425,7 @@ TEST(Tags, OnlyUnfinishedOnesAreNamedInTheError) {
   EXPECT_THAT(error->hint(), HasSubstr("--tag"));
 }
 
-// The trainer removes `done` first when it trims old tags, then the files.
+// The trainer removes `done` first when it removes old tags, then the files.
 TEST(Tags, AHalfRemovedOneIsAnIncompleteSet) {
   Tree tree;
   tree.Add("step_1/checkpoint").AddShards("step_1/model", 2);
@@ -483,7 +483,7 @@ struct RefusedRow {
   std::vector<std::string> entries;
   const char* path;
   const char* what;
-  bool recognised_as_other = false;  // by another format
+  bool recognised_as_other = false;  // as another format
 };
 
 class RefusedByName : public ::testing::TestWithParam<RefusedRow> {};

@@ -42,8 +42,8 @@ inline nxd::ShardSet MemorySet(const models::Model& model, const nxd::Geometry& 
   return MemorySet(model, geometry, NxdLayout(model, geometry, tied_head));
 }
 
-// What the reference converter writes for trn2 with a multiplier above 1: queries and the columns
-// of o_proj in natural order as on trn2, keys and values tiled as on trn1.
+// The reference converter's output for trn2 with a multiplier above 1: queries and the columns of
+// o_proj in natural order as on trn2, keys and values tiled as on trn1.
 inline nxd::ShardSet ReferenceTrn2Set(const models::Model& model, nxd::Geometry geometry) {
   geometry.hardware = models::Hardware::kTrn1;
   Layout layout = NxdLayout(model, geometry);

@@ -1,4 +1,4 @@
-// mp_metadata_pp_rank_P.json of optimum-neuron's trainer: what it says, and what is said of a wrong
+// mp_metadata_pp_rank_P.json of optimum-neuron's trainer: its contents, and the errors of a wrong
 // one.
 #include "formats/nxd/mp_metadata.h"
 

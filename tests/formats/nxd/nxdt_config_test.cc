@@ -1,4 +1,4 @@
-// Configurations as NxD Training's examples have them.
+// Configurations as in NxD Training's examples.
 #include "formats/nxd/nxdt_config.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using testing_util::ExpectError;
 
-// The keys that count of hf_llama3_8B_config.yaml, and some that do not.
+// The relevant keys of hf_llama3_8B_config.yaml, and some others.
 constexpr char kLlama[] = R"(
 name: hf_llama
 model_source: hf
@@ -51,7 +51,7 @@ std::string Replaced(std::string text, const std::string& what, const std::strin
   return text.replace(text.find(what), what.size(), with);
 }
 
-// As its Megatron and its newer configurations have them.
+// As in its Megatron and its newer configurations.
 TEST(NxdtConfig, TheLengthIsTheDatasOrTheEncoders) {
   const std::string encoder = "model:\n  encoder_seq_length: 8192\n";
   const std::string strategy = "distributed_strategy:\n  tensor_model_parallel_size: 8\n";
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                       HardwareRow{"devices: auto", std::nullopt},
                       HardwareRow{"devices: null", std::nullopt}));
 
-// As models/hf_models of NxD Training 1.6 choose: fuse_qkv is on unless it is switched off.
+// The choices of models/hf_models of NxD Training 1.6: fuse_qkv is on unless it is switched off.
 struct QkvRow {
   const char* model;
   QkvStyle qkv;

@@ -59,7 +59,7 @@ std::string BytesOf(const StoredTensor& tensor) {
 
 const char* const kMain = "step_10/model/dp_rank_00_tp_rank_00_pp_rank_00.pt";
 
-// xser is the same set with the tensors elsewhere.
+// xser is the same set with the tensors in files of their own.
 TEST(Read, ReferencesGiveTheSameTensorsInTheSameOrder) {
   const ShardSet plain = Good(Source("v2"));
   const ShardSet xser = Good(Source("v2-xser"));

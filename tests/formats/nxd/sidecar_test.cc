@@ -1,4 +1,4 @@
-// nxdkit.json: what we write we read, and a wrong one is refused naming the key.
+// nxdkit.json: files that we write can be read, and a wrong one is refused with the key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The sets that the real torch wrote (testdata/nxd) against the models they were cut from.
+// The sets that the real torch wrote (testdata/nxd), compared with the models they were cut from.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// Said to be for trn2: the key heads show that it is not, and the reason is named.
+// Claimed to be for trn2: the key heads contradict it, and the reason is named.
 TEST(ReferenceTrn2, IsFoundWrongByItself) {
   VerifyRequest request;
   request.path = Source("reference-trn2-m2");
@@ -138,7 +138,7 @@ TEST(ReferenceTrn2, IsNotConvertedWithoutKnowingTheHardware) {
   EXPECT_THAT(bound.error().message(), HasSubstr("the set does not say which it is"));
 }
 
-// Taken for trn1 it hangs together, but its queries are other heads than the model's.
+// Read as trn1 it is consistent, but its query heads are not the model's.
 TEST(ReferenceTrn2, IsFoundWrongAgainstItsModel) {
   VerifyRequest request;
   request.path = Source("reference-trn2-m2");
@@ -186,7 +186,7 @@ TEST(Verify, FindsAFlippedBitOfAReplica) {
   request.hints = Hints("llama", {});
   const auto report = Verify(request);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
-  // And the archive's own checksum, which the hand that flipped the bit has not mended.
+  // And the archive's own checksum, which was not updated after the flip.
   ASSERT_EQ(report->findings.size(), 2u) << Text(report->findings);
   EXPECT_EQ(report->findings[1].check, "checksum");
   const Finding& finding = report->findings[0];

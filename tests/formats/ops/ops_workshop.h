@@ -1,5 +1,5 @@
-// PRIVATE to tests. What the tests of formats/ops stand on: small artifacts of every kind, and a
-// hand that damages them.
+// PRIVATE to tests. The base of the tests of formats/ops: small artifacts of every kind, and ways
+// to damage them.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ class OpsWorkshop {
  public:
   std::string operator/(const std::string& name) const { return scratch_.folder() + "/" + name; }
 
-  // A Hugging Face folder; its path.
+  // Makes a Hugging Face folder; returns its path.
   std::string MakeModel(const std::string& name, const TinyModel& model,
                         Dtype dtype = Dtype::kBF16) const {
     ops::MakeModelRequest request;
@@ -39,7 +39,7 @@ class OpsWorkshop {
     return request.output;
   }
 
-  // A converted artifact; its path.
+  // Converts an artifact; returns the output's path.
   std::string Make(const std::string& name, const std::string& input, const ops::Kind* from,
                    const ops::Kind* to, const ops::OutputOptions& options = {}) const {
     const Result<ops::ConvertReport> report =
@@ -73,7 +73,7 @@ inline Result<ops::VerifyReport> VerifyAgainst(const std::string& path,
   return ops::Verify(request);
 }
 
-// The findings of an artifact that can be read.
+// The findings of a readable artifact.
 inline std::vector<ops::Finding> FindingsOf(const std::string& path,
                                             const std::optional<std::string>& against = {}) {
   const Result<ops::VerifyReport> report = VerifyAgainst(path, against);
@@ -126,7 +126,7 @@ inline uint64_t PlaceOf(const Stored& stored, int64_t element) {
 inline void FlipElement(const Stored& stored, int64_t element) {
   FlipStored(*stored.tensor.storage, PlaceOf(stored, element));
 }
-// The same as damage, which a checksum shows.
+// The same as damage, which a checksum reveals.
 inline void DamageElement(const Stored& stored, int64_t element) {
   FlipFile(stored.file, stored.tensor.storage->file_offset() + PlaceOf(stored, element));
 }

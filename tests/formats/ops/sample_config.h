@@ -20,8 +20,8 @@ struct TinyModel {
   int64_t vocab = 64;
   bool tied = false;
   int64_t experts = 0;
-  bool score = false;   // one score of each token in the place of the lm_head
-  bool biases = false;  // of every projection that the family can have one of
+  bool score = false;   // one score per token in place of the lm_head
+  bool biases = false;  // on every projection that can have one in the family
   int64_t window = 0;   // of attention, in every layer but the first (qwen)
 
   std::string Config() const {
@@ -74,14 +74,14 @@ inline TinyModel TinyLlama() { return {}; }
 inline TinyModel TinyQwen2() { return {.family = "qwen2", .tied = true}; }
 // Heads wider than hidden / heads; norms of q and k; tied embeddings.
 inline TinyModel TinyQwen3() { return {.family = "qwen3", .head_dim = 8, .tied = true}; }
-// Experts in the place of the MLP.
+// Experts in place of the MLP.
 inline TinyModel TinyMixtral() { return {.family = "mixtral", .experts = 4}; }
 inline TinyModel TinyQwen3Moe() { return {.family = "qwen3_moe", .head_dim = 8, .experts = 4}; }
-// A value for each token: no lm_head, so its tied embeddings are tied to nothing.
+// A value for each token: no lm_head, so tied embeddings have no effect.
 inline TinyModel TinyScore() {
   return {.family = "qwen3", .head_dim = 8, .tied = true, .score = true};
 }
-// Families that training sets hold and rollout bundles do not.
+// Families that training sets support and rollout bundles do not.
 inline TinyModel TinyGptNeox() { return {.family = "gpt_neox", .kv_heads = 8}; }
 inline TinyModel TinyBert() { return {.family = "bert", .kv_heads = 8, .tied = true}; }
 // Biases of all projections.

@@ -1,4 +1,4 @@
-// What an optimizer's files must hold to be resharded; everything else is refused by name.
+// The contents that an optimizer's files need to be resharded; everything else is refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing_util::TrainingTag;
 using torch::PickleValue;
 
 // The model of SmallConfig, tp 2, dp 3: group 0 is embedding, 4 matrices of each of 2 layers with
-// q, k and v apart 6, and lm_head; group 1 the 5 norms.
+// q, k and v apart 6, and lm_head; group 1 has the 5 norms.
 TrainingTag Two() {
   TrainingTag tag;
   tag.geometry.tp = 2;
@@ -32,7 +32,7 @@ TrainingTag Two() {
 }
 constexpr size_t kFirstNorm = 14;  // pid
 
-// --- what is changed in a file on the way
+// --- changes to a file on the way
 
 using Change = std::function<void(FileDraft&)>;
 
@@ -52,7 +52,7 @@ void AddKey(FileDraft& draft, const std::string& key) {
   draft.root.push_back({{key}, {int64_t{1}}});
 }
 
-// Takes a state's value from the dict; its tensor stays in the file, in the group's place.
+// Removes a state's value from the dict; its tensor stays in the file, in the group's place.
 void SetGroupValue(FileDraft& draft, PickleValue value) {
   FileDraft::At(draft.Group(0), "lr") = std::move(value);
 }
@@ -306,7 +306,7 @@ TEST(Merged, BecomesShardedWithADataParallelSize) {
   EXPECT_EQ(TagDifference(shop.Make("expected", Two()), out), "");
 }
 
-// --- what is let be
+// --- accepted states
 
 TEST(Optimizer, ParametersBeforeTheirFirstStepStayWithoutState) {
   const ReshardWorkshop shop;
@@ -315,7 +315,7 @@ TEST(Optimizer, ParametersBeforeTheirFirstStepStayWithoutState) {
   a.int_step = true;
   TrainingTag b = a;
   b.geometry.tp = 1;
-  // No state at all: neither tensors nor numbers.
+  // Without any state: neither tensors nor numbers.
   const Change empty = InOptimizer([](FileDraft& draft) {
     std::vector<FileDraft::Tensor> masters;
     for (auto& [pid, value] : draft.Table("sharded_master_weights")) {
@@ -387,7 +387,7 @@ TEST(Optimizer, OfATiedModelIsNotTakenFromOnePipelineRankToSeveral) {
                                          "for pp 1, but not for pp 2"));
 }
 
-// The last stage would have a head of its own, and nobody knows its state.
+// The last stage would have a head of its own, and its state is unknown.
 TEST(Optimizer, NorWhereNoHeadIsStored) {
   const ReshardWorkshop shop;
   TrainingTag tag = Two();
@@ -485,7 +485,7 @@ TEST(OlderOptimizer, AnEmptyEntryIsNone) {
   EXPECT_EQ(shop.Refusal(shop.Make("in", tag), Two()).message(), "it was not refused");
 }
 
-// Beside a good folder optim/ too.
+// Also next to a good folder optim/.
 TEST(OlderOptimizer, NumbersAndNamesAreNoState) {
   const ReshardWorkshop shop;
   TrainingTag tag = Two();

@@ -1,10 +1,10 @@
-// Random models and geometries: a resharded tag is, byte for byte, the one that training would have
-// left in the new geometry; and resharded back it is the first one again.
+// Random models and geometries: a resharded tag equals, byte for byte, the one that training would
+// have left in the new geometry; and resharded back it is the first one again.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <rapidcheck/gtest.h>  // uses what gtest.h declares
+#include <rapidcheck/gtest.h>  // needs declarations of gtest.h
 
 #include "tests/formats/reshard/reshard_workshop.h"
 

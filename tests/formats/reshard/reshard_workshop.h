@@ -1,4 +1,4 @@
-// PRIVATE to tests. Training tags and their resharding, as nxd-reshard asks for it.
+// PRIVATE to tests. Training tags and their resharding, with the requests of nxd-reshard.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ class ReshardWorkshop {
     return *this / name;
   }
 
-  // A request for the geometry of `to`, whose other fields are the input's affair.
+  // A request for the geometry of `to`, whose other fields describe the input.
   static ops::ConvertRequest Request(const std::string& input, const std::string& output,
                                      const TrainingTag& to) {
     ops::ConvertRequest request;
@@ -44,7 +44,7 @@ class ReshardWorkshop {
     return request;
   }
 
-  // The output's path; a failure says why there is none.
+  // The output's path; a failure reports the error.
   std::string Reshard(const std::string& input, const std::string& name, const TrainingTag& to,
                       bool verify = false) const {
     ops::ConvertRequest request = Request(input, *this / name, to);
@@ -54,7 +54,7 @@ class ReshardWorkshop {
     return request.output;
   }
 
-  // What resharding of this input fails with.
+  // The error of resharding this input.
   Error Refusal(const std::string& input, const TrainingTag& to) const {
     const Result<ops::ConvertReport> report = ops::Convert(Request(input, *this / "refused", to));
     if (!report.ok()) return report.error();

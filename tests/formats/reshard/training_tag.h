@@ -1,6 +1,7 @@
 // PRIVATE to tests. An NxD tag as training leaves it, optimizer state included, made the slow and
-// obvious way: tensors are cut by the layouts of the model, and their rows copied one by one. It
-// shares with nxd-reshard what other tests prove: the model's layouts and the torch encoder.
+// obvious way: tensors are cut by the layouts of the model, and their rows copied one by one. With
+// nxd-reshard it shares only parts that have other tests: the model's layouts and the torch
+// encoder.
 #pragma once
 
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ struct FileDraft {
   std::vector<Tensor> tensors;  // each of them must be named
 
   bool is_optimizer() const { return name.starts_with("optim/"); }
-  // The items of a dict under a string key, or a number of it.
+  // The items of a dict under a string key, or one of its numbers.
   static torch::PickleDict& Items(torch::PickleValue& dict) {
     return *std::get<torch::PickleValue::Dict>(dict.value).items;
   }
@@ -53,13 +54,13 @@ struct FileDraft {
     return Items(
         (*std::get<torch::PickleValue::List>(At(root, "param_groups").value).items)[index]);
   }
-  // State of the pid at this place of base_state.
+  // The state of the pid at this place of base_state.
   torch::PickleDict& State(size_t index) { return Items(Table("base_state")[index].second); }
   Tensor& TensorOf(const torch::PickleValue& value) {
     if (value.tensor()) return tensors[value.tensor()->index];
     return tensors[static_cast<size_t>(value.reference()->tid)];
   }
-  // F32, as BF16.
+  // F32 values rounded to BF16.
   static Tensor Rounded(const Tensor& wide) {
     Tensor tensor{{wide.output.name, Dtype::kBF16, wide.output.shape},
                   std::string(wide.bytes.size() / 2, '\0')};
@@ -80,8 +81,8 @@ struct TrainingTag {
   bool int_step = false;  // a Python number instead of a tensor
   bool shape_info = true;
   bool master_weights = true;
-  bool rounded = false;    // the weights are the master weights, rounded, as training leaves them
-  std::string wide = "-";  // weights whose names have this are not rounded: F32
+  bool rounded = false;    // the weights are the rounded master weights, as training leaves them
+  std::string wide = "-";  // weights with this in their names are not rounded: F32
   std::function<void(FileDraft&)> change;  // damages files on the way
 };
 
@@ -145,7 +146,7 @@ class TagWriter {
     return {torch::TensorIndex{index}};
   }
 
-  // Writes `root_items` and the tensors that Leaf was given since the last file.
+  // Writes `root_items` and the tensors given to Leaf since the last file.
   void WriteArchive(const std::string& name, const LayoutFile& rank, int d,
                     torch::PickleDict root_items) {
     FileDraft draft{name, static_cast<int>(rank.tp_rank), static_cast<int>(rank.pp_rank),
@@ -181,7 +182,7 @@ class TagWriter {
             std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
   }
 
-  // Rows of the data parallel rank: zero rows are put behind, then equal chunks taken.
+  // The rows of the data parallel rank: zero rows are appended, then equal chunks taken.
   Tensor Part(Kind kind, size_t t, int d) const {
     Tensor tensor = Whole(kind, t);
     if (tag_.form != "zero1") return tensor;
@@ -199,7 +200,7 @@ class TagWriter {
     std::vector<std::vector<size_t>> groups(tag_.groups == "one" ? 1 : 2);
     for (const size_t t : tensors) {
       const std::string& name = layout_.tensors[t].name;
-      // On one pipeline rank a tied head is the embedding itself.
+      // On one pipeline rank the head of a tied model is the embedding itself.
       if (model_.config.tied && tag_.geometry.pp == 1 && name == "lm_head.weight") continue;
       bool second = tag_.groups != "one" && name.find("bias") != std::string::npos;
       second |= tag_.groups == "norms" && name.find("norm") != std::string::npos;
@@ -288,12 +289,12 @@ class TagWriter {
   std::vector<Tensor> tensors_;
 };
 
-// Writes the tag into the folder, which is made.
+// Makes the folder and writes the tag into it.
 inline void WriteTrainingTag(const std::string& folder, const TrainingTag& tag) {
   TagWriter(folder, tag).Write();
 }
 
-// The files of model/ and optim/ with their bytes, and what is carried over.
+// The files of model/ and optim/ with their bytes, and the carried files.
 inline std::vector<std::pair<std::string, std::string>> TagFiles(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<std::pair<std::string, std::string>> files;
@@ -307,7 +308,7 @@ inline std::vector<std::pair<std::string, std::string>> TagFiles(const std::stri
   return files;
 }
 
-// "" when both hold the same files, else what differs.
+// "" when both hold the same files, else the difference.
 inline std::string TagDifference(const std::string& a, const std::string& b) {
   const auto x = TagFiles(a);
   const auto y = TagFiles(b);

@@ -1,4 +1,4 @@
-// What a kill, or a hand, leaves of the step that makes a plain folder a slot.
+// The states that a kill, or a manual change, leaves in the step that makes a plain folder a slot.
 #include "formats/rollout/adoption.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(Repairs, ALinkThatSomebodyRemovedLeadsToTheNewestWholeVersion) {
   EXPECT_EQ(Repaired(),
             "weights was missing; it leads to the newest whole version now, .weights.1");
   ExpectLeads(".weights.1");
-  fs::remove_all(Slot(1));  // and now it leads to nothing
+  fs::remove_all(Slot(1));  // now a dangling link
   EXPECT_EQ(Repaired(),
             "weights was missing; it leads to the newest whole version now, .weights.0");
 }

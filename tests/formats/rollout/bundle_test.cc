@@ -1,4 +1,4 @@
-// Finding a bundle's configuration and shards: places, ranks with holes, what is passed over.
+// Finding a bundle's configuration and shards: places, missing ranks, ignored files.
 #include "formats/rollout/bundle.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// Opens nothing: a file of this path without tensors.
+// A file at this path without tensors; opens nothing.
 Result<TensorFile> OpenEmpty(const std::string& path) {
   TensorFile file;
   file.path = path;
@@ -249,7 +249,7 @@ TEST(Configuration, AFaultNamesItsFile) {
   EXPECT_EQ(error->member(), "tp_degree");
 }
 
-// As a client of NFS sees it whose link is older than the folder beside it.
+// The view of an NFS client with a link older than the folder next to it.
 TEST(OpenBundle, WaitsForALinkThatLeadsToNothing) {
   Folder files;
   files.Add("neuron_config.json", kOptimum);

@@ -14,7 +14,7 @@ using testing_util::Scratch;
 
 class InstalledTest : public ::testing::Test {
  protected:
-  // As pip leaves them.
+  // Installations as pip leaves them.
   void Install(const std::string& environment, const std::string& package,
                const std::string& python = "lib/python3.10/site-packages") const {
     fs::create_directories(
@@ -68,7 +68,7 @@ TEST_F(InstalledTest, FindsWhatTheVendorsImagesHave) {
 }
 
 TEST_F(InstalledTest, AnEditableOneHasNoVersion) {
-  Install("venv", "optimum_neuron-0.4.5");  // from when it was installed
+  Install("venv", "optimum_neuron-0.4.5");  // an earlier installation
   Command("venv/lib/python3.10/site-packages/__editable__.optimum_neuron-0.4.5.pth");
   Install("old", "neuronx_cc-2.22.12471.0+b4a00d10");
   Command("old/lib/python3.10/site-packages/optimum-neuron.egg-link");

@@ -1,5 +1,4 @@
-// Names, shapes and contents of rank shards: reference shapes, every option, and
-// padding.
+// Names, shapes and contents of rank shards: reference shapes, every option, and padding.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -174,7 +173,7 @@ TEST(Names, Gemma3ScalesItsEmbeddingInAModuleOfItsOwn) {
                   "rank_util.rank [1]"));
 }
 
-// Where a row of llama's q, k, v, gate or up is in Phi-3's matrices.
+// The row of Phi-3's matrices that holds a row of llama's q, k, v, gate or up.
 std::pair<std::string, int64_t> InPhi3(const std::string& name, const models::ModelConfig& config) {
   const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
   for (const auto& [part, whole, at] : {std::tuple{".q_proj.", ".qkv_proj.", int64_t{0}},
@@ -438,7 +437,7 @@ class Shards {
     return {{0, 0}, {}};
   }
 
-  // Element of the model's parameter.
+  // An element of the model's parameter.
   uint16_t Source(const std::string& name, int64_t row, int64_t column = 0) const {
     const Shape& shape = model_.params[*model_.Find(name)].shape;
     const int64_t width = shape.size() > 1 ? shape[1] : 1;
@@ -451,8 +450,8 @@ class Shards {
   testing_util::MemorySink sink_;
 };
 
-// Rank 3 of 14 query and 2 key heads at tp 8 has heads 6 and a zero head; k and v are those of head
-// 0. Two rows per head.
+// Rank 3 of 14 query and 2 key heads at tp 8 has head 6 and a zero head; its k and v are those of
+// head 0. Two rows per head.
 TEST(Contents, PaddingHeadsAreZeroRowsAndColumns) {
   const Shards shards(
       ModelOf(SmallConfig(

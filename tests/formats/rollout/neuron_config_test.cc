@@ -1,4 +1,4 @@
-// neuron_config.json in both dialects: what is read, refused and written.
+// neuron_config.json in both dialects: accepted, refused and written.
 #include "formats/rollout/neuron_config.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// A bundle of a decoder, with all keys of a decoder.
+// A decoder's bundle, with all of a decoder's keys.
 json Optimum() {
   return {{"_serialized_key", "NxDNeuronConfig"},
           {"batch_size", 4},
@@ -65,7 +65,7 @@ std::string Nxdi(const json& settings = json::object()) {
                     {"num_cores_per_group", 1},
                     {"neuron_config", inner}};
   std::string text = top.dump();
-  // Always there, and never strict JSON.
+  // Always present, and never strict JSON.
   const std::string mark = "\"neuron_config\":{";
   return text.replace(text.find(mark), mark.size(), mark + "\"quantize_clamp_bound\":Infinity,");
 }
@@ -415,7 +415,7 @@ TEST(WrittenNxdi, AConfigThatIsNoObjectIsRefused) {
               "config.json is not an object");
 }
 
-// What is written is read back the same, whatever the flags.
+// A written configuration reads back the same, whatever the flags.
 TEST(WrittenBoth, ComeBack) {
   for (int bits = 0; bits < 32; ++bits) {
     for (const Flavor flavor : {Flavor::kOptimum, Flavor::kNxdi}) {

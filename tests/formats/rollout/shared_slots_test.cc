@@ -1,4 +1,4 @@
-// Slots where other machines may read: new files for every version, and age instead of locks.
+// Slots that other machines may read: new files for every version, and age instead of locks.
 #include "formats/rollout/weight_slots.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class SharedSlots : public Slots {
     EXPECT_TRUE(published.ok()) << published.error().ToString();
     EXPECT_EQ(Read(), text);
   }
-  // As if nothing had changed in it for so long.
+  // Ages it, as if nothing had changed in it for that long.
   void Age(const std::string& slot, int64_t seconds) const {
     const auto then = fs::file_time_type::clock::now() - std::chrono::seconds(seconds);
     for (const auto& entry : fs::directory_iterator(slot)) fs::last_write_time(entry.path(), then);
@@ -64,7 +64,7 @@ TEST_F(SharedSlots, WhatWasRetiredLongAgoGoes) {
 
 TEST_F(SharedSlots, TheVersionBeforeCountsFromItsRetirement) {
   RefreshShared("one");
-  Age(Slot(1), 1000);  // it was made long ago
+  Age(Slot(1), 1000);  // made long ago
   RefreshShared("two");
   RefreshShared("three");
   EXPECT_EQ(ReadBytes(Slot(1) + "/tp0"), "one");
@@ -87,7 +87,7 @@ TEST_F(SharedSlots, AHalfDoneSlotGoesWhenItsWriterIsDead) {
     scratch_.Write(".weights." + std::to_string(slot) + "/.incomplete", mark);
   };
   Owner dead = ThisProcess();
-  dead.start -= 1;  // another one of the same pid
+  dead.start -= 1;  // another process with the same pid
   half(5, dead.ToText());
   half(6, ThisProcess().ToText());
   half(7, "elsewhere boot/1 17 4711\n");
@@ -104,7 +104,7 @@ TEST_F(SharedSlots, AHalfDoneSlotGoesWhenItsWriterIsDead) {
   EXPECT_EQ(Current(), ".weights.10");
 }
 
-// Somebody took it for dead and is removing the files.
+// Another process took it for dead and is removing the files.
 TEST_F(SharedSlots, AWriterThatWasGivenUpCannotPublish) {
   const std::unique_ptr<SlotUpdate> update = BeginShared();
   ASSERT_NE(update, nullptr);

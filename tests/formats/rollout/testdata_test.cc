@@ -1,5 +1,5 @@
-// The bundles that the real safetensors wrote (testdata/rollout) against the models they were cut
-// from, and faults put into copies of them.
+// The bundles that the real safetensors wrote (testdata/rollout), compared with the models they
+// were cut from, and faults put into copies of them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

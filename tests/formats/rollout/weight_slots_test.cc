@@ -1,4 +1,4 @@
-// The slots of a bundle's weights: the switch, who may hold what, and what a kill leaves.
+// The slots of a bundle's weights: the switch, the locks, and the states that a kill leaves.
 #include "formats/rollout/weight_slots.h"
 
 #include <gmock/gmock.h>
@@ -78,8 +78,8 @@ TEST_F(SlotUpdateTest, ASlotThatAReaderHoldsIsLeftAlone) {
   EXPECT_EQ(ReadBytes(reader->folder + "/tp1"), "one");
 }
 
-// An engine that knows nothing of our locks: what it has open is not overwritten, and what else is
-// in that slot can still be opened, when others of its age go.
+// An engine that does not use our locks: its open files are not overwritten, and the other files of
+// that slot can still be opened when others of that age are removed.
 TEST_F(SlotUpdateTest, ASlotWithAnOpenFileIsLeftAlone) {
   Refresh("one");
   const Result<File> engine = File::OpenRead(weights_ + "/tp1");
@@ -130,7 +130,7 @@ TEST_F(SlotUpdateTest, ASecondWriterIsToldWhoTheFirstIs) {
   EXPECT_EQ(error->file(), scratch_.folder());
 }
 
-// As `flock -s .weights.lock engine` does.
+// Locks like `flock -s .weights.lock engine`.
 TEST_F(SlotUpdateTest, AReaderCanKeepRefreshesAway) {
   Refresh("one");
   const Result<File> engine = File::OpenRead(scratch_.Path(".weights.lock"));
@@ -175,7 +175,7 @@ TEST_F(SlotUpdateTest, WhatDoesNotBelongIntoTheSlotGoes) {
   EXPECT_EQ(names, (std::set<std::string>{"tp0", "tp1"}));
 }
 
-// --- what lies beside the weights
+// --- files next to the weights
 
 TEST_F(SlotUpdateTest, ForeignFilesStay) {
   fs::create_directories(weights_ + "/notes/empty");
@@ -197,7 +197,7 @@ unsigned ModeOf(const std::string& path) {
   return info.st_mode & 07777;
 }
 
-// A private file does not become readable to all, a program stays one; whatever the umask.
+// A private file stays private, a program stays executable, whatever the umask.
 TEST_F(SlotUpdateTest, ForeignFilesKeepTheirModes) {
   fs::create_directories(weights_ + "/closed/inner");
   fs::create_directory(weights_ + "/shared");
@@ -221,11 +221,11 @@ TEST_F(SlotUpdateTest, ForeignFilesKeepTheirModes) {
   }
   ::umask(before);
   EXPECT_EQ(ReadBytes(weights_ + "/closed/inner/key"), "closed/inner/key");
-  for (const int slot : {0, 1})  // so that the folder of the test can be removed
+  for (const int slot : {0, 1})  // to let the test's folder be removed
     EXPECT_EQ(::chmod((Slot(slot) + "/closed").c_str(), 0700), 0);
 }
 
-// Those of the current version: what was changed or removed there does not come back.
+// The files of the current version: files changed or removed there do not come back.
 TEST_F(SlotUpdateTest, ForeignFilesAreThoseOfTheCurrentVersion) {
   scratch_.Write("weights/a", "one");
   scratch_.Write("weights/b", "one");
@@ -266,7 +266,7 @@ TEST_F(SlotUpdateTest, ForeignFilesThatCannotBeKeptAreRefusedByName) {
   refused("sub/99999", "they are over 10000 in number");
 }
 
-// A backup by hard links, or a file that is a link to somewhere else, is not written through.
+// A backup by hard links, or a link to another place, is not written through.
 TEST_F(SlotUpdateTest, FilesWithASecondNameAreReplaced) {
   Refresh("one");
   fs::create_hard_link(weights_ + "/tp0", scratch_.Path("backup"));

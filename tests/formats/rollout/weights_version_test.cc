@@ -1,4 +1,4 @@
-// version.json: which version of the weights a slot holds.
+// version.json: the version of the weights in a slot.
 #include "formats/rollout/weights_version.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Every family of the program, on the way to tensor parallel shards and back, in all its spellings,
-// and with folders that were damaged.
+// Every family of the program, to tensor parallel shards and back, in all its spellings, and with
+// damaged folders.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class EveryFamily : public ::testing::TestWithParam<std::string> {
     return ops::MakeModel(request);
   }
 
-  // The weights of both, tensor by tensor.
+  // Compares the weights of both, tensor by tensor.
   static void ExpectSame(const std::string& a, const std::string& b) {
     EXPECT_TRUE(testing_util::ReadBytes(a + "/model.safetensors") ==
                 testing_util::ReadBytes(b + "/model.safetensors"))
@@ -152,7 +152,7 @@ struct Weights {
   }
 };
 
-// What is said of a folder: that it does not fit, or what is missing; "" when all is well.
+// The complaint about a folder: that it does not fit, or has missing tensors; "" when it is right.
 std::string Complaint(const std::string& path) {
   InspectRequest request;
   request.path = path;
@@ -176,7 +176,7 @@ TEST_P(EveryFamily, NamesWhatIsDamaged) {
   size_t n = 0;
   for (size_t i = 0; i < names.size(); i += std::max<size_t>(1, names.size() / 4), ++n) {
     const std::string& name = names[i];
-    // One tensor is called by another's name: dropped here, doubled or unknown there.
+    // One tensor has another name: missing here, doubled or unknown there.
     Weights renamed = weights;
     renamed.header[name + "_old"] = renamed.header[name];
     renamed.header.erase(name);
@@ -191,7 +191,7 @@ TEST_P(EveryFamily, NamesWhatIsDamaged) {
     turned.header[name]["shape"] = shape;
     turned.Write(path);
     EXPECT_THAT(Complaint(model), ::testing::HasSubstr(name)) << name;
-    // Another shard, with a tensor that the model has not.
+    // Another shard, with a tensor that the model does not have.
     weights.Write(path);
     Weights more{{{name + ".more", weights.header[name]}}, ""};
     const std::vector<uint64_t> at = weights.header[name]["data_offsets"];
@@ -210,9 +210,9 @@ TEST_P(EveryFamily, NamesWhatIsDamaged) {
   EXPECT_GE(n, 4u);
 }
 
-// --- what cannot be held is said
+// --- unsupported models are reported
 
-// A folder of DeepSeek-V3's with a layer of multi-token prediction.
+// A folder of DeepSeek-V3 with a layer of multi-token prediction.
 std::string WithDrafter(const OpsWorkshop& shop) {
   MakeModelRequest request;
   request.family = "deepseek_v3";
@@ -250,7 +250,7 @@ TEST(Carried, IsKeptInFoldersAndSaidToBeLeftOutOfSets) {
                   "model.layers.4.eh_proj.weight")));
 }
 
-// A role that NxD joins with another, which is not there: the parameter would be in no file.
+// A role that NxD fuses with another, which is missing: the parameter would be in no file.
 TEST(Roles, ThatLeaveAParameterOutAreRefused) {
   const OpsWorkshop shop;
   const std::string model = shop / "model";
@@ -269,7 +269,7 @@ TEST(Roles, ThatLeaveAParameterOutAreRefused) {
   EXPECT_THAT(report.error().message(), ::testing::HasSubstr("would not have this parameter"));
 }
 
-// No layer has attention, and so no tensor tells how a set stores q, k and v.
+// No layer has attention, so no tensor shows how a set stores q, k and v.
 TEST(Families, AModelWithoutAttentionComesBackFromShards) {
   OpsWorkshop shop;
   MakeModelRequest request;

@@ -22,7 +22,7 @@ const std::string kLoraRuns = NXDKIT_TESTDATA "/rank_files/";
 const std::string kWithBase = kLoraRuns + "easyr1-lora";
 const std::string kAlone = kLoraRuns + "verl-lora-only";
 
-// What the run's generator said: r 4, lora_alpha 8.
+// The settings of the run's generator: r 4, lora_alpha 8.
 ConvertRequest ToHf(const std::string& run, const std::string& output, const char* take = nullptr) {
   ConvertRequest request = OpsWorkshop::Request(run, &kFsdp, output, &kHf);
   request.hints.lora_alpha = "8";
@@ -30,7 +30,7 @@ ConvertRequest ToHf(const std::string& run, const std::string& output, const cha
   return request;
 }
 
-// The tensors of a safetensors file, by name: bytes.
+// The bytes of the tensors in a safetensors file, by name.
 std::map<std::string, std::string> TensorsIn(const std::string& path) {
   const std::string bytes = ReadBytes(path);
   uint64_t head = 0;
@@ -49,7 +49,7 @@ std::string DigestOf(const std::string& bytes) {
   return Sha256Hex(std::as_bytes(std::span(bytes))).substr(0, 24);
 }
 
-// As torch gathered them from the live run, but for the names.
+// As torch gathered them from the live run, except for the names.
 TEST(RankFilesLora, AdapterAndBaseAreWhatTorchGathered) {
   const json all = json::parse(ReadBytes(kLoraRuns + "expected.json"));
   for (const std::string run : {"easyr1-lora", "verl-lora-only"}) {
@@ -86,7 +86,7 @@ TEST(RankFilesLora, AdapterAndBaseAreWhatTorchGathered) {
 }
 
 // Merged at once, from PEFT's form of the adapter, and from the run as an adapter: the same bytes.
-// That merging gives what PEFT does is tested beside PEFT.
+// A test with PEFT shows that merging gives PEFT's result.
 TEST(RankFilesLora, MergedIsBaseAndAdapterMerged) {
   const OpsWorkshop shop;
   ASSERT_TRUE(Convert(ToHf(kWithBase, shop / "merged")).ok());
@@ -105,7 +105,7 @@ TEST(RankFilesLora, MergedIsBaseAndAdapterMerged) {
   }
 }
 
-// An adapter of a run by itself goes into a base that lies elsewhere.
+// A run's adapter alone is merged into a base in another place.
 TEST(RankFilesLora, AnAdapterAloneIsMergedIntoABase) {
   const OpsWorkshop shop;
   ASSERT_TRUE(Convert(ToHf(kWithBase, shop / "base", "base")).ok());
@@ -118,7 +118,7 @@ TEST(RankFilesLora, AnAdapterAloneIsMergedIntoABase) {
             ReadBytes(shop / "base/model.safetensors"));
 }
 
-// The scale is never guessed: verl's own merger takes 0 for it where its file is absent.
+// The scale is never guessed: verl's own merger uses 0 if its file is missing.
 TEST(RankFilesLora, WhatItIsScaledByMustBeKnown) {
   const OpsWorkshop shop;
   ConvertRequest request = ToHf(kWithBase, shop / "out");

@@ -1,5 +1,6 @@
-// Rank files of real runs, cut for other numbers of ranks, and on the way to tags and distributed
-// checkpoints and back: every tensor and moment stays what torch gathered from the live run.
+// Rank files of real runs, cut for other numbers of ranks, and converted to tags and distributed
+// checkpoints and back: every tensor and moment stays the one that torch gathered from the live
+// run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ std::string Sha24(const dcp::StoredEntry& entry) {
   return Sha256Hex(std::as_bytes(std::span(bytes))).substr(0, 24);
 }
 
-// All tensors of the model, and with `moments` what the optimizer keeps.
+// All tensors of the model, and with `moments` the optimizer's.
 void ExpectRun(const std::string& run, const std::string& folder, bool moments, int world) {
   const Result<fsdp::Opened> opened = fsdp::Open(folder, {}, {{}, moments, false});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
@@ -111,7 +112,8 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A frozen embedding in the unit of the norm, and two groups of options: FSDP1 has no such state.
+// A frozen embedding in the unit of the norm, and two groups of options: FSDP1 has no state for
+// these.
 TEST(RankFiles, WhatFsdp1CannotHaveIsRefused) {
   const std::string run = "verl-fsdp2-frozen-groups";
   const OpsWorkshop shop;
@@ -126,7 +128,7 @@ TEST(RankFiles, WhatFsdp1CannotHaveIsRefused) {
   EXPECT_THAT(error->hint(), ::testing::HasSubstr("--fsdp 2"));
 }
 
-// Buffers that the family does not know: what is written of them is read again.
+// Buffers that the family does not know: written ones are read again.
 TEST(RankFiles, BuffersComeBack) {
   const std::string run = "verl-fsdp2-w8";
   const OpsWorkshop shop;
@@ -138,7 +140,7 @@ TEST(RankFiles, BuffersComeBack) {
   const auto report = Convert(back);
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ExpectRun(run, shop / "out/global_step_0/actor", false, 3);
-  // Of one rank nothing is cut: what the optimizer does not know is no weight.
+  // With one rank nothing is cut: a tensor unknown to the optimizer is not a weight.
   ConvertRequest one =
       OpsWorkshop::Request(FolderOf(run, kRuns + run), &kFsdp, shop / "one", &kFsdp);
   one.options.Set("mesh", "dp=1");
@@ -154,7 +156,7 @@ TEST(RankFiles, BuffersComeBack) {
   ExpectRun(run, FolderOf(run, shop / "again"), true, 2);
 }
 
-// Eight ranks and more become a tag with its Adam state, and other ranks again.
+// Eight ranks and more become a tag with its Adam state, and then other ranks again.
 TEST(RankFiles, GoToATagAndBack) {
   for (const auto& [run, tp] : {std::pair{"verl-fsdp1-flat", 2},
                                 {"verl-fsdp1-slices", 2},

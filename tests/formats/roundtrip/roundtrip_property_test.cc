@@ -1,6 +1,6 @@
 // Random models of all families through files in random layouts: Hugging Face to an NxD set of any
-// style, to a rollout bundle, and back. The digest of the model is the same all the way, and so are
-// the bytes in the end.
+// style, to a rollout bundle, and back. The digest of the model is the same at every step, and so
+// are the bytes at the end.
 #include <algorithm>
 #include <filesystem>
 
@@ -27,8 +27,8 @@ struct Journey {
   RandomCase c;
   bool xser = false;
   bool optimum = false;
-  SetStyle style = SetStyle::kV2;  // that the set is brought into once it is written
-  uint64_t max_shard_bytes = 0;    // of the model that comes back
+  SetStyle style = SetStyle::kV2;  // style given to the written set
+  uint64_t max_shard_bytes = 0;    // for the model that comes back
 };
 
 void showValue(const Journey& journey, std::ostream& out) {
@@ -38,7 +38,7 @@ void showValue(const Journey& journey, std::ostream& out) {
                      journey.max_shard_bytes);
 }
 
-// The styles of old: no expert parallel ranks in their names, v0 without pipeline ranks.
+// The old styles: no expert parallel ranks in their names, v0 without pipeline ranks.
 SetStyle AnyStyle(const nxd::Geometry& geometry, bool xser) {
   std::vector<SetStyle> styles = {xser ? SetStyle::kV2Xser : SetStyle::kV2};
   if (geometry.ep == 1) styles.push_back(xser ? SetStyle::kV1Xser : SetStyle::kV1);
@@ -46,7 +46,7 @@ SetStyle AnyStyle(const nxd::Geometry& geometry, bool xser) {
   return *rc::gen::elementOf(styles);
 }
 
-// Makes of it a checkpoint that optimum-neuron's trainer has a module for.
+// Makes it a checkpoint that optimum-neuron's trainer has a module for.
 void MakeOptimum(Journey& journey) {
   RandomCase& c = journey.c;
   c.config["model_type"] = Coin() ? "llama" : "qwen3";
@@ -66,10 +66,10 @@ Journey AnyJourney(bool training_only) {
   Journey journey;
   RandomCase& c = journey.c;
   c = training_only ? testing_util::AnyTrainingCase() : testing_util::AnyCase();
-  c.nxd.fused_gate_up = true;  // as our writer has it
+  c.nxd.fused_gate_up = true;  // as our writer does
   if (!training_only && testing_util::Number(0, 4) == 0) MakeOptimum(journey);
   const models::Model model = testing_util::ModelOf(c.config);
-  // What a bundle's module cannot hold is refused by the command; tests of that are elsewhere.
+  // A model that a bundle's module cannot hold is refused by the command; other tests cover that.
   if (c.rollout.flavor == rollout::Flavor::kOptimum && model.config.qkv_bias)
     c.rollout.fused_qkv = false;
   journey.xser = Coin();
@@ -79,8 +79,7 @@ Journey AnyJourney(bool training_only) {
   return journey;
 }
 
-// Renames the files of a v2 tag to what they were called before, and makes its folder that of the
-// shards.
+// Renames the files of a v2 tag to their older names, and makes its folder that of the shards.
 std::string Renamed(const std::string& tag, SetStyle style) {
   const std::string out = tag + "-old";
   fs::create_directory(out);
@@ -88,7 +87,7 @@ std::string Renamed(const std::string& tag, SetStyle style) {
   for (const auto& entry : fs::directory_iterator(tag + "/model")) {
     const std::string name = entry.path().filename().string();
     const size_t end = name.find(".pt");
-    const std::string ranks = name.substr(11, end - 11);  // behind "dp_rank_00_"
+    const std::string ranks = name.substr(11, end - 11);  // after "dp_rank_00_"
     const std::string rest = name.substr(end + 3);
     if (style == SetStyle::kV1) {
       fs::create_directory(out + "/" + ranks);

@@ -1,4 +1,4 @@
-// The canonical writer, byte for byte, and what it refuses.
+// The canonical writer, byte for byte, and the tensors that it refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ TEST_P(Canonical, ByteForByte) {
   const std::string expected = LengthBytes(header.size()) + header + row.data_section;
   EXPECT_EQ(WholeFile(row.tensors, row.data, row.metadata), expected);
 
-  // What is written is read back.
+  // Written files are read back.
   const testing_util::Scratch scratch;
   const Result<TensorFile> file = Open(scratch.Write("out.safetensors", expected));
   ASSERT_TRUE(file.ok()) << file.error().ToString();
@@ -140,7 +140,7 @@ TEST(Encoder, KeepsTheOrderGivenAndSaysWhereEachTensorGoes) {
   EXPECT_EQ((*encoder)->Frame({}).at(0).offset, 0u);
 }
 
-// The writer's order is the dtype enum's, descending: so all of 16 bits and more are aligned.
+// The writer's order is the dtype enum's, descending, so all types of 16 bits and more are aligned.
 TEST(Encoder, SortsEveryDtypeDescending) {
   std::vector<OutputTensor> tensors;
   for (int i = 0; i < kSafetensorsDtypeCount; ++i)

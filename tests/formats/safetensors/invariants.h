@@ -1,4 +1,4 @@
-// What must hold of everything that safetensors::Open accepts; for the damage sweeps and the
+// The invariants of everything that safetensors::Open accepts; for the damage sweeps and the
 // fuzzer.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace nxdkit::safetensors::testing {
 
-// "" or what is broken.
+// "" or the broken invariant.
 inline std::string BrokenInvariant(const TensorFile& file) {
   uint64_t end = 0;
   std::set<std::string> names;

@@ -1,4 +1,4 @@
-// What an error says: fault, tensor, place, found and expected.
+// The parts of an error message: fault, tensor, place, found and expected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// The probe table: small files, each with one peculiarity, and what the reference makes of them
-// (observed on its 0.8.0). Used by the tests here and, against the real package, by tests/interop.
+// The probe table: small files, each with one peculiarity, and the reference's verdict on them
+// (observed with its 0.8.0). Used by the tests here and, with the real package, by tests/interop.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::safetensors::testing {
 
-// Where we differ from the reference on purpose; see FORMAT.md.
+// Intended differences from the reference; see FORMAT.md.
 enum class Ours {
   kSame,
   kStrict,       // refused as InvalidHeaderDeserialization: the three deviations
@@ -30,7 +30,7 @@ inline constexpr std::string_view kFaults[] = {"HeaderTooSmall",
                                                "TensorInvalidInfo",
                                                "MetadataIncompleteBuffer"};
 
-// The fault that the message of a kCorrupt begins with; kNone for all else.
+// The fault that the message of a kCorrupt begins with; kNone for anything else.
 inline std::string_view FaultOf(const Result<TensorFile>& file) {
   if (file.ok() || file.error().code() != Errc::kCorrupt) return kNone;
   for (const std::string_view fault : kFaults)
@@ -40,7 +40,7 @@ inline std::string_view FaultOf(const Result<TensorFile>& file) {
 
 struct Probe {
   std::string id;
-  std::string bytes;                   // of the whole file
+  std::string bytes;                   // the whole file
   std::string_view reference = kNone;  // the fault that the reference names, or kNone
   Ours ours = Ours::kSame;
 };
@@ -54,7 +54,7 @@ inline std::string LengthBytes(uint64_t length) {
   return bytes;
 }
 
-// A file of this header (taken as it is) and so many bytes of data: 1, 2, 3, ...
+// A file with this header, unchanged, and that many bytes of data: 1, 2, 3, ...
 inline std::string FileOf(std::string_view header, size_t data_bytes = 0) {
   std::string bytes = LengthBytes(header.size()) + std::string(header);
   for (size_t i = 0; i < data_bytes; ++i) bytes += static_cast<char>(i + 1);

@@ -1,4 +1,4 @@
-// Every row of the probe table: what the reference says, less the deviations of FORMAT.md.
+// Every row of the probe table: the reference's verdict, except for the deviations of FORMAT.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the reader does beyond the probe table: order, lifetime, looks, published attacks, threads.
+// The reader beyond the probe table: order, lifetime, slices, published attacks, threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,7 +82,7 @@ TEST(Reader, EveryDtypeWithItsBits) {
   const Scratch scratch;
   for (int i = 0; i < kSafetensorsDtypeCount; ++i) {
     const DtypeInfo& info = Info(static_cast<Dtype>(i));
-    const int bytes = info.bits;  // of 8 elements
+    const int bytes = info.bits;  // for 8 elements
     const auto file =
         Open(scratch.Write("f", FileOf(One(info.name, "8", "0," + std::to_string(bytes)),
                                        static_cast<size_t>(bytes))));
@@ -121,7 +121,7 @@ TEST(Reader, TensorsOutliveTheirContainerAndTheFileName) {
     ASSERT_TRUE(file.ok());
     kept = std::move(file->tensors[0]);
   }
-  // A rewrite by rename leaves what is open as it was.
+  // A rewrite by rename leaves the open file as it was.
   ASSERT_TRUE(WriteFileAtomic(path, "other").ok());
   EXPECT_EQ(DataOf(kept), "\x01\x02\x03");
 }
@@ -331,7 +331,7 @@ TEST(RoundTrip, RandomFiles) {
   }
 }
 
-// 160 tensors as a small GPT-2 has them.
+// 160 tensors like those of a small GPT-2.
 TEST(RoundTrip, ManyNamedTensors) {
   std::vector<OutputTensor> tensors;
   std::vector<std::string> data;

@@ -1,5 +1,5 @@
-// The files of testdata/safetensors, written by the reference: we read what it reads, and write the
-// same bytes again. Then damage to every one of their bytes.
+// The files of testdata/safetensors, written by the reference: we read the same values, and write
+// the same bytes again. Then damage to every one of their bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

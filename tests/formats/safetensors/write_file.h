@@ -1,4 +1,4 @@
-// A whole file through the encoder, as the executor's write sink would make it.
+// Writes a whole file with the encoder, as the executor's write sink would.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace nxdkit::safetensors::testing {
 
-// `data[i]` are the bytes of tensors[i]. "" when the encoder refuses.
+// `data[i]` are the bytes of tensors[i]. Returns "" when the encoder refuses.
 inline std::string WholeFile(const std::vector<OutputTensor>& tensors,
                              const std::vector<std::string>& data,
                              const std::map<std::string, std::string>& metadata = {}) {

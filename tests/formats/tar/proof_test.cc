@@ -1,4 +1,4 @@
-// What proves that an archive's bytes are those that were packed, and what stops one that would
+// The proof that an archive's bytes are those that were packed, and the limit for one that would
 // fill the disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class TarProof : public ::testing::Test {
     EXPECT_THAT(report.error().message(), HasSubstr(message));
     EXPECT_FALSE(fs::exists(At("out")) || fs::exists(At("out.partial")));
   }
-  // Two files of a bit more than a block.
+  // Two files a little larger than a block.
   void PutSmall() const {
     fs::create_directories(At("in"));
     for (const char* name : {"in/a", "in/b"}) {
@@ -70,7 +70,7 @@ TEST_F(TarProof, EveryFlippedBitIsFoundOrChangesNothing) {
   PutSmall();
   for (const std::string kind : kKinds) {
     const std::string whole = Packed(kind);
-    // Streams of their own are swept whole in tests/lib/compress.
+    // Streams are swept completely in tests/lib/compress.
     const size_t step = kind == "a.tar" ? 41 : 5;
     for (size_t bit = 0; bit < whole.size() * 8; bit += step) {
       std::string damaged = whole;
@@ -95,7 +95,7 @@ TEST_F(TarProof, WhatIsFoundIsSaid) {
   tar[600] ^= 1;
   ExpectRefused(tar, "the archive is damaged: its bytes have crc32 ");
   std::string gzip = Packed("a.tar.gz");
-  gzip[gzip.size() - 6] ^= 1;  // of the CRC-32
+  gzip[gzip.size() - 6] ^= 1;  // in the CRC-32
   ExpectRefused(gzip, "the gzip stream does not decompress: incorrect data check");
   std::string zstd = Packed("a.tar.zst");
   zstd[zstd.size() - 2] ^= 1;
@@ -105,7 +105,7 @@ TEST_F(TarProof, WhatIsFoundIsSaid) {
 TEST_F(TarProof, OtherBytesBehindTheEndAreRefused) {
   PutSmall();
   ExpectRefused(Packed("a.tar") + "x", "bytes after the end of the archive are not zeros");
-  // Of the second archive nothing would come out.
+  // Nothing would come out of the second archive.
   const std::string tar = Packed("a.tar");
   ExpectRefused(tar + tar, "bytes after the end of the archive are not zeros");
   ExpectRefused(Packed("a.tar.gz") + "x", "the gzip stream has other bytes after its end");
@@ -119,7 +119,7 @@ TEST_F(TarProof, AnArchiveWithoutAChecksumIsTold) {
   ASSERT_TRUE(report.ok());
   EXPECT_FALSE(report->has_checksum);
   ASSERT_EQ(std::system(("cd " + scratch_.folder() + " && tar -C in -cf b.tar .").c_str()), 0);
-  const auto other = Unpacked(ReadBytes(At("b.tar")));  // with zeros to 10 KiB
+  const auto other = Unpacked(ReadBytes(At("b.tar")));  // padded with zeros to 10 KiB
   ASSERT_TRUE(other.ok()) << other.error().ToString();
   EXPECT_FALSE(other->has_checksum);
 }
@@ -132,14 +132,14 @@ TEST_F(TarProof, TheProgramsOfTheFormatsFindTheSame) {
       GTEST_SKIP() << "no " << test << " here";
     std::string bytes = Packed(kind);
     EXPECT_EQ(std::system((test + " -t " + At(kind)).c_str()), 0);
-    bytes[bytes.size() - 2] ^= 1;  // of a checksum
+    bytes[bytes.size() - 2] ^= 1;  // in a checksum
     Put(kind, bytes);
     EXPECT_NE(std::system((test + " -t " + At(kind) + " 2>/dev/null").c_str()), 0);
   }
 }
 
-// A file that compresses to nothing: more comes out than was said, or than a hundred times what is
-// read and a gigabyte. Sparse: nothing of it is on this disk.
+// A file that compresses to nothing: the output exceeds the given limit, or a hundred times the
+// input and a gigabyte. Sparse: it takes no space on this disk.
 TEST_F(TarProof, ABombIsRefusedBeforeItIsWritten) {
   fs::create_directories(At("in"));
   Put("in/zeros", "");

@@ -1,4 +1,4 @@
-// Archives out and in, against the real tar, and what an archive must not do.
+// Archives packed and unpacked, compared with the real tar, and archives that must be refused.
 #include <archive.h>
 #include <archive_entry.h>
 #include <gmock/gmock.h>
@@ -125,7 +125,7 @@ TEST_F(Tar, ATreeComesBack) {
   EXPECT_LT(fs::file_size(At("a.tar.zst")), 100'000u);
 }
 
-// One end for the alarms that came, so that somebody can wait for them.
+// A pipe that gets a byte for each alarm, so that the test can wait for them.
 int g_alarms = -1;
 extern "C" void OnAlarm(int) {
   if (::write(g_alarms, "", 1) < 0) ::_exit(101);
@@ -139,7 +139,7 @@ TEST_F(Tar, SignalsDoNotEndAStream) {
   if (child == 0) {
     g_alarms = alarms->write.fd();
     ::dup2(stream->write.fd(), STDOUT_FILENO);
-    struct sigaction action = {};  // writes are not taken up again
+    struct sigaction action = {};  // interrupted writes are not restarted
     action.sa_handler = OnAlarm;
     ::sigaction(SIGALRM, &action, nullptr);
     const itimerval often = {{0, 1000}, {0, 1000}};
@@ -148,7 +148,7 @@ TEST_F(Tar, SignalsDoNotEndAStream) {
     ::_exit(packed.ok() ? 0 : 100);
   }
   stream->write.Close();
-  // The pipe is full long before the child is done; the alarms come while it waits.
+  // The pipe is full long before the child has ended; the alarms come while it waits.
   char bytes[1 << 16];
   for (int left = 30; left > 0; --left) ASSERT_EQ(::read(alarms->read.fd(), bytes, 1), 1);
   size_t all = 0;
@@ -222,7 +222,8 @@ TEST_F(Tar, AFolderOfOneFileComesBackAsAFolder) {
   EXPECT_EQ(TreeOf(At("out")), (Tree{{"weights.pt", "x"}}));
 }
 
-// Of real tar: one entry that is a file in no folder is a file, everything else a folder.
+// Archives of the real tar: a single entry that is a file outside any folder becomes a file,
+// everything else a folder.
 TEST_F(Tar, OneFileInNoFolderIsAFile) {
   ASSERT_EQ(Shell("tar cf file.tar -C in done && tar cf deep.tar in/done && "
                   "tar cf two.tar -C in done model/none && tar cf dot.tar -C in/model ."),
@@ -286,7 +287,7 @@ TEST_F(Tar, ATruncatedArchiveOfAFileLeavesNothing) {
   }
 }
 
-// A bundle whose weights are switched, and both slots written over, after the packer has listed
+// A bundle whose weights are switched, and both slots overwritten, after the packer has listed
 // them: as a plain folder, which the first refresh moves away, and behind the link.
 class TarOfABundle : public Tar {
  protected:
@@ -338,7 +339,7 @@ TEST_F(TarOfABundle, HasOneVersionOfRefreshedWeights) {
   }
 }
 
-// A slot by its own name, the version before the current one: the next to be written over.
+// A slot under its own name, with the version before the current one: the next to be overwritten.
 TEST_F(TarOfABundle, HoldsASlotThatIsPackedByItsName) {
   Refresh("one");
   Refresh("two");
@@ -419,7 +420,7 @@ TEST_F(Tar, ATruncatedArchiveLeavesNothing) {
   for (const std::string name : {"a.tar", "a.tar.zst", "a.tar.gz"}) {
     ASSERT_TRUE(PackIn(name).ok());
     const std::string whole = ReadBytes(At(name));
-    // One of the two blocks of zeros at the end is enough; behind them is the checksum.
+    // One of the two blocks of zeros at the end is enough; the checksum comes after them.
     const size_t end = name == "a.tar" ? whole.size() - 1024 : whole.size();
     for (size_t bytes = 0; bytes < end; bytes += name == "a.tar" ? 64 : 1) {
       Put("cut.tar", whole.substr(0, bytes));

@@ -50,7 +50,7 @@ struct ToJson {
   Json operator()(const TorchSize& size) const { return Json{{"size", size.dims}}; }
   Json operator()(const TensorIndex& tensor) const { return tensors.at(tensor.index); }
   Json operator()(const std::shared_ptr<const PickleRecord>& record) const {
-    return {{"record", record->name}};  // in no archive
+    return {{"record", record->name}};  // not in an archive
   }
   Json operator()(const TensorReference& reference) const {
     return Json{{"reference", reference.tid}};
@@ -103,7 +103,7 @@ std::string EncodedFile(const FileEncoder& encoder) {
   for (size_t i = 0; i < encoder.tensors().size(); ++i) {
     const std::string bytes = PatternBytes(encoder.tensors()[i], i);
     file.replace(static_cast<size_t>(encoder.data_offset(i)), bytes.size(), bytes);
-    uint32_t crc = 0xffffffff;  // bit by bit: not with the code under test
+    uint32_t crc = 0xffffffff;  // bit by bit, without the code under test
     for (const char c : bytes) {
       crc ^= static_cast<unsigned char>(c);
       for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0xedb88320 : 0);

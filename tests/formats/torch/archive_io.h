@@ -1,4 +1,4 @@
-// Whole archives in and out, the slow and obvious way, for tests and for torch_probe.
+// Writes and reads whole archives, the slow and obvious way, for tests and for torch_probe.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ std::string EncodedFile(const FileEncoder& encoder);
 
 void WriteFile(const std::string& path, std::string_view contents);
 
-// One line of JSON, the form of which is described at its twin in torch_values.py.
+// One line of JSON, in the form described at its twin in torch_values.py.
 Result<std::string> JsonOf(const Archive& archive);
 
 }  // namespace nxdkit::torch

@@ -26,7 +26,7 @@ inline std::string U64(uint64_t value) { return Little<uint64_t>(value); }
 
 std::string Deflate(std::string_view data);  // raw, without zlib's header
 
-// A record, with what the directory claims of it when that is not the truth.
+// A record, with the directory's claims about it where they are wrong.
 struct TestRecord {
   TestRecord(std::string record_name, std::string record_data)
       : name(std::move(record_name)), data(std::move(record_data)) {}
@@ -77,7 +77,7 @@ inline std::string Pickle(std::string_view body) { return "\x80\x02" + std::stri
 
 // ("storage", torch.<storage_class>, key, "cpu", elements) BINPERSID
 std::string StorageId(std::string_view storage_class, std::string_view key, int64_t elements);
-// _rebuild_tensor_v2 of such a storage.
+// _rebuild_tensor_v2 with such a storage.
 struct TestTensor {
   std::string storage_class = "FloatStorage";
   std::string key = "0";

@@ -1,5 +1,5 @@
 // Every good file of testdata/torch, cut off at every byte, and with every byte changed: read or
-// refused, but nothing worse, and a refusal says which file.
+// refused, nothing worse, and a refusal names the file.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ TEST(Damage, ChangedBytesNeverDoWorse) {
   }
 }
 
-// With its CRCs, an archive shows every change of a record's data.
+// With its CRCs, an archive reveals every change of a record's data.
 TEST(Damage, ChangedDataIsSeenByItsCrc) {
   const MemoryFile memory;
   const std::string bytes = testing_util::ReadBytes(NXDKIT_TESTDATA "/torch/torch-2.15/dtypes.pt");

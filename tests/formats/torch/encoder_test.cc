@@ -1,5 +1,5 @@
-// Encoders of archive.h, read back by the reader; the meeting with the real torch is in
-// tests/interop/torch_interop.py.
+// Encoders of archive.h, read back by the reader; tests/interop/torch_interop.py checks them with
+// the real torch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST(Encoder, RefusesAFolderNameWithASlash) {
   }
 }
 
-// 5 GiB and 70,000 records are only planned here: no byte of data is needed for it.
+// 5 GiB and 70,000 records are only planned here: this needs no data.
 TEST(Encoder, PlansZip64) {
   const int64_t gib = 1 << 30;
   const auto encoder = EncodeStateDict(

@@ -1,4 +1,4 @@
-// Reads bytes as an archive, and looks at the error.
+// Reads bytes as an archive, and checks the error.
 #pragma once
 
 #include <gmock/gmock.h>

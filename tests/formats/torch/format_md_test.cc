@@ -1,4 +1,4 @@
-// The samples of formats/torch/FORMAT.md, and the names of the tests it points to.
+// The samples of formats/torch/FORMAT.md, and the names of the tests that it cites.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -22,7 +22,7 @@ TEST(FormatMd, TheDumpIsWhatWeWrite) {
 
   const std::string text = FormatMd();
   const std::regex line(R"(\n    ([0-9a-f]{8})  ((?:[0-9a-f]{2} ?)+))");
-  std::string dump(file.size(), 'Z');  // what is not shown is padding
+  std::string dump(file.size(), 'Z');  // the bytes not shown are padding
   size_t lines = 0;
   for (std::sregex_iterator match(text.begin(), text.end(), line), end; match != end; ++match) {
     size_t at = std::stoul((*match)[1], nullptr, 16);

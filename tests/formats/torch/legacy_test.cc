@@ -49,7 +49,7 @@ TEST(Legacy, ReadsAStorage) {
   EXPECT_EQ(archive->tensors[0].storage->file_offset(), file.storages_offset() + 8);
 }
 
-// torch turns storages to little-endian when it writes them in this form, so the flag says nothing.
+// torch converts storages to little-endian when it writes this form, so the flag means nothing.
 TEST(Legacy, ByteOrderIsAlwaysLittle) {
   Legacy file;
   file.system = "}" + Str("little_endian") + "\x89s";
@@ -85,7 +85,7 @@ TEST(Legacy, RefusesViewsThatDoNotFit) {
   refused("N\x85", "is neither None nor (key, offset, size)");
 }
 
-// The tensor must lie in its view, not only in the storage behind it.
+// The tensor must be inside its view, not only inside the storage behind it.
 TEST(Legacy, RefusesTensorsOutsideOfTheirView) {
   Legacy file;
   file.object = LegacyTensor(

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kPickleFile = "x/data.pkl";
 
-// Body of a pickle (without PROTO and STOP) to the JSON of its value.
+// The JSON of the value of a pickle's body (without PROTO and STOP).
 std::string Value(std::string_view body) {
   const Result<Archive> archive = ReadBytes(ArchiveOf(Pickle(body)));
   return archive.ok() ? JsonOf(*archive).value() : archive.error().ToString();

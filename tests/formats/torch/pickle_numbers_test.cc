@@ -7,7 +7,7 @@
 namespace nxdkit::torch {
 namespace {
 
-// Decimal and the bytes of Python's pickle.encode_long().
+// Decimal numbers and their bytes by Python's pickle.encode_long().
 const struct {
   const char* decimal;
   std::string bytes;
@@ -47,7 +47,7 @@ TEST(PickleNumbers, BytesThatAreNotTheShortest) {
   EXPECT_EQ(LongToDecimal(std::string("\x01\0\0", 3)), "1");
   EXPECT_EQ(LongToDecimal("\xff\xff\xff"), "-1");
   EXPECT_EQ(LongToInt64(std::string("\x01\0\0", 3)), 1);
-  EXPECT_EQ(LongToInt64(std::string(64, '\xff')), -1);  // no pickler writes it
+  EXPECT_EQ(LongToInt64(std::string(64, '\xff')), -1);  // no pickler writes this
   EXPECT_EQ(LongToInt64(std::string(64, '\0')), 0);
 }
 

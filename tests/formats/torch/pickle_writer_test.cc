@@ -1,4 +1,4 @@
-// Records whose dicts are made item by item.
+// Records with dicts that are made item by item.
 #include "formats/torch/pickle_writer.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ PickleValue Item(size_t i) {
                                 {{std::string("of")}, PickleValue::MakeList({Key(i), {true}})}});
 }
 
-// The bytes that a tree of all of it has: Python's portions of a thousand included.
+// The bytes for a whole tree, including Python's batches of a thousand.
 TEST(PickleWriter, DictsMadeItemByItemAreThoseOfATree) {
   for (const size_t count : {0, 1, 2, 999, 1000, 1001, 2000, 2001}) {
     PickleDict items;

@@ -23,7 +23,7 @@ class TempFolder {
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;
 
-  // Writes a file of this content into the folder, and gives its path.
+  // Writes a file with this content into the folder; returns its path.
   std::string File(const std::string& name, std::string_view contents) const {
     const std::string path = path_ + "/" + name;
     WriteFile(path, contents);

@@ -1,4 +1,5 @@
-// Tensors and their storages: what the rebuild functions of torch mean, and what they may not say.
+// Tensors and their storages: the meaning of torch's rebuild functions, and their refused
+// arguments.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ void ExpectTensorRefused(const TestTensor& tensor, Errc code, const std::string&
   ExpectError(ReadBody(body), {code, kMember, body.size() + 1, says});  // the REDUCE, after PROTO
 }
 
-// A call of torch._utils.<function> with these arguments; refused at its REDUCE.
+// A call of torch._utils.<function> with these arguments, refused at its REDUCE.
 std::string Call(std::string_view function, std::string_view arguments) {
   return Global("torch._utils", function) + Tuple(arguments) + "R";
 }

@@ -1,4 +1,4 @@
-// Files of real torch versions against what those versions said is in them
+// Files of real torch versions, compared with the contents that those versions reported
 // (testdata/torch/make.py).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

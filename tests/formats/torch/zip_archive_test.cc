@@ -1,4 +1,4 @@
-// What makes a zip file a torch archive, and how its records hang together.
+// The records that make a zip file a torch archive, and their consistency.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,7 +117,7 @@ TEST(ZipArchive, ByteOrder) {
   EXPECT_THAT(bad.error().message(), HasSubstr("byte order \"middle\""));
 }
 
-// torch reads this without an error, and then computes with what lies behind the storage.
+// torch reads this without an error, and then computes with the bytes after the storage.
 TEST(ZipArchive, RefusesAStorageThatIsTooShort) {
   TestZip zip = Good();
   zip.records[1].data.resize(20);
@@ -273,7 +273,7 @@ TEST(ZipArchive, DeflatedStorageOfAnotherSizeFailsAtTheFirstRead) {
   }
 }
 
-// ---- files that are no archives ----
+// ---- files that are not archives ----
 
 TEST(NoArchive, IsRefusedByWhatItIs) {
   ExpectError(ReadBytes(""), {Errc::kCorrupt, "", 0, "the file is empty"});

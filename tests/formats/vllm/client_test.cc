@@ -1,4 +1,4 @@
-// Questions to a server have an end, whatever it answers. What it may answer: tests/tools.
+// Questions to a server end, whatever it answers. Its possible answers: tests/tools.
 #include "formats/vllm/client.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ TEST(ResetPrefixCache, IsNotAskedForWithoutAnEnd) {
   EXPECT_LE(asked, 21) << "a question and 50 ms each, in a second";
 }
 
-// An object for each worker, put together.
+// An object for each worker, merged.
 TEST(AskChecksumsOfWorkers, TakesTheAnswersOfAllWorkers) {
   const std::string a(64, 'a'), b(64, 'b');
   std::string answer;
@@ -52,7 +52,7 @@ TEST(AskChecksumsOfWorkers, TakesTheAnswersOfAllWorkers) {
   ExpectError(AskChecksumsOfWorkers(server), Errc::kCorrupt, "the answer has no checksums");
 }
 
-// Reading the answer is a part of the question: the time and Ctrl-C count for it too.
+// Reading the answer is part of the question: the time limit and Ctrl-C apply to it too.
 TEST(AskChecksums, LooksAtTheTimeWhileItReads) {
   std::string body = R"({"checksums":{},"more":[0)";
   while (body.size() < (size_t{4} << 20)) body += ",[]";

@@ -1,4 +1,4 @@
-// What the goldens have no case of (their digests: tests/formats/ops/digest/engine_test.cc).
+// Cases that the goldens lack (their digests: tests/formats/ops/digest/engine_test.cc).
 #include "formats/vllm/engine_layout.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// The layout of a vLLM Neuron engine, by cases that were worked out by hand. Drawn configurations
-// against a port of the loader: tests/interop/neuron_interop.py.
+// The layout of a vLLM Neuron engine, by cases worked out by hand. Random configurations against a
+// port of the loader: tests/interop/neuron_interop.py.
 #include "formats/vllm_neuron/rank_tensors.h"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(CoreTensors, NeighboursShareAKeyHead) {
               ElementsAre("q[10:12]", "k[4:6]", "v[4:6]"));
 }
 
-// 12 query and 4 key heads over 6: 6 / 4 is 1, so rank r asks for head r, and 4 and 5 for none.
+// 12 query and 4 key heads over 6: 6 / 4 is 1, so rank r reads head r, and ranks 4 and 5 none.
 TEST(CoreTensors, AHeadThatIsNotThereIsZerosWhereThereAreExperts) {
   const models::Model model = ModelOf(
       SmallMoeConfig("qwen3_moe", {{"num_attention_heads", 12}, {"moe_intermediate_size", 12}}));
@@ -133,7 +133,7 @@ TEST(CoreTensors, ExpertsAreSpreadAndCut) {
   EXPECT_THAT(gate_up.shape, ElementsAre(2, 16, 2 * 4));
   EXPECT_EQ(model.params[gate_up.pieces[0].param].name, kLayer + "mlp.experts.2.gate_proj.weight");
   EXPECT_THAT(gate_up.pieces[0].logical.lo, ElementsAre(4, 0));
-  EXPECT_THAT(gate_up.pieces[1].stored_lo, ElementsAre(0, 0, 4));  // up, beside gate
+  EXPECT_THAT(gate_up.pieces[1].stored_lo, ElementsAre(0, 0, 4));  // up, next to gate
   EXPECT_THAT(Tensor(model, geometry, 3, kLayer + "mlp.experts.down_proj_weight").shape,
               ElementsAre(2, 4, 16));
   EXPECT_EQ(Tensor(model, geometry, 0, kLayer + "mlp.experts.router_weight").dtype, Dtype::kBF16);
@@ -182,7 +182,7 @@ TEST(CoreTensors, RefusesWhatHasNoLayout) {
                           Errc::kUnsupported, "fails with an error on the shape"));
 }
 
-// The text of a family may have the view and no heads.
+// The text of a family may have the view but no heads.
 models::Model WithoutHeads() {
   constexpr const char* kText =
       "family x; match X\nlet H = hidden_size; let V = vocab_size\nall model.norm H\n"

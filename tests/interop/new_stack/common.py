@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: numbers by rule, a fixed batch, digests, and the names of the models."""
+"""Shared by the scripts of this folder: numbers by rule, a fixed batch, digests, and the names of the models."""
 import hashlib
 import json
 import os
@@ -145,7 +145,7 @@ class Names:
         return out
 
     def to_hf(self, titan):
-        """Of a dict by torchtitan's names, fused or not; tied copies are left out."""
+        """The numbers of a dict by torchtitan's names, fused or not; tied copies are left out."""
         titan, out = dict(titan), {}
         kv, r = self.c["num_key_value_heads"], self.c["num_attention_heads"] // self.c["num_key_value_heads"]
         for n in range(self.c["num_hidden_layers"]):

@@ -1,6 +1,6 @@
 """The real torchtitan (0.3.0 or 0.2.2) on a CPU with gloo, for a model that an HF config.json describes.
 
-What it takes there, and nothing else is changed: torchtitan chooses its device by
+The only changes needed there: torchtitan chooses its device by
 torch._utils._get_available_device_type, which knows no CPU; torch.cpu lacks six functions that report
 memory and names; FlexAttention (0.3.0) has no backward pass on a CPU, so inner_attention is torchtitan's own
 ScaledDotProductAttention; gloo has no PREMUL_SUM, which FSDP2 asks for with a gradient divide factor of 1, so FSDP's
@@ -34,14 +34,14 @@ STYLE = "0.3.0" if NEW else "0.2.2"
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
 ONE = [(".*", ADAM | dict(weight_decay=0.1))]
 TWO = [(r"norm", ADAM | dict(weight_decay=0.0)), (".*", ADAM | dict(weight_decay=0.1))]
-ROWS, LENGTH, STEPS = 4, 16, 10  # STEPS: of the whole job, on which the learning rate depends
+ROWS, LENGTH, STEPS = 4, 16, 10  # STEPS: of the whole job; the learning rate depends on it
 MAX_NORM = 1e30  # gradients are never clipped: the factor is exactly 1
 
 
 class Rows(IterableDataset):
     """Row after row of common.batch; its position is kept in the checkpoint."""
 
-    start = 0  # the step whose batch comes first, less one, if no position is loaded
+    start = 0  # the step before the first batch, if no position is loaded
 
     def __init__(self, vocab, rank, world):
         self.vocab, self.first, self.count = vocab, rank * ROWS // world, ROWS // world

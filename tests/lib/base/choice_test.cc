@@ -56,7 +56,7 @@ TEST(FindNewest, ComparesNumbersAsNumbers) {
   EXPECT_EQ(Taken({}), "");
 }
 
-// Whatever the order, and also against the times.
+// In any order, and even against the times.
 TEST(FindNewest, TimesCountWhereNamesDoNotTell) {
   EXPECT_EQ(Taken({{"b", {1, 0}}, {"a", {1, 1}}}), "a by time");
   EXPECT_EQ(Taken({{"step_5", {9, 0}}, {"step_7", {1, 0}}, {"final", {5, 0}}}), "final by time");

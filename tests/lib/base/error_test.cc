@@ -29,7 +29,7 @@ TEST(Error, TheInnermostPlaceIsKept) {
   EXPECT_EQ(error.hint(), "h");
 }
 
-// Of a file that names a tensor with a megabyte, whatever the message says of it.
+// As for a file with a tensor name of a megabyte, whatever the message.
 TEST(Error, NamesOfAMegabyteAreCut) {
   const std::string name(1 << 20, 'n');
   const std::string path = "/" + std::string(4000, 'p');

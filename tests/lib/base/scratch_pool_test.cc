@@ -24,7 +24,7 @@ TEST(ScratchPool, GivesBackWhatTheThreadHad) {
     }).join();
     EXPECT_NE(here, there);
   }
-  // `here` came back last, and the other thread is gone: each time the same.
+  // `here` came back last, and the other thread is gone: always the same one.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(&*pool.Take(), here);
 }
 
@@ -43,7 +43,7 @@ TEST(ScratchPool, AsManyAsWorkAtOnce) {
   EXPECT_NE(&*a, &*b);
 }
 
-// Two threads that work side by side keep their own.
+// Two threads that run at the same time keep their own.
 TEST(ScratchPool, ThreadsDoNotSwap) {
   ScratchPool<Scratch> pool;
   std::latch both(2);

@@ -211,7 +211,7 @@ TEST(GlobMatch, Table) {
     EXPECT_EQ(GlobMatch(row.pattern, row.text), row.match) << row.pattern << " on " << row.text;
 }
 
-// Exponential in a matcher that tries every star.
+// Exponential time in a matcher that tries every star.
 TEST(GlobMatch, ManyStarsAreNoTrap) {
   std::string pattern;
   for (int i = 0; i < 100; ++i) pattern += "a*";

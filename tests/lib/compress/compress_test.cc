@@ -1,4 +1,4 @@
-// Streams of gzip and zstd: there and back, and every way in which one can be damaged.
+// Streams of gzip and zstd: compressed and decompressed, and damaged in every way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ struct Read {
   uint64_t taken = 0;
 };
 
-// In pieces of `piece` bytes.
+// Reads in pieces of `piece` bytes.
 Read Unpacked(const std::string& stream, size_t piece = 1 << 20,
               std::optional<Compression> only = std::nullopt) {
   size_t at = 0;
@@ -144,13 +144,13 @@ TEST(Compress, OtherBytesBehindTheEndAreFound) {
       EXPECT_EQ(read.status.error().offset(), stream.size());
     }
   }
-  // As gzip itself has it: archives of old devices end with zeros.
+  // As gzip itself accepts: archives from old devices end with zeros.
   const std::string gzip = Packed(Compression::kGzip, "one");
   EXPECT_TRUE(Unpacked(gzip + std::string(300'000, '\0')).status.ok());
   EXPECT_FALSE(Unpacked(gzip + std::string(300'000, '\0') + "x").status.ok());
 }
 
-// As python's zstandard and libarchive write them: the flag of the frame tells.
+// As python's zstandard and libarchive write them: the frame's flag shows it.
 TEST(Compress, AFrameWithoutAChecksumIsTold) {
   std::string frame(
       "\x28\xb5\x2f\xfd\x00\x58\x19\x00\x00"

@@ -25,7 +25,7 @@ TEST(Base64, RefusesWhatItDoesNotWrite) {
     EXPECT_EQ(ParseBase64(text), std::nullopt) << text;
 }
 
-// Pieces of the encoder meet.
+// The pieces of the encoder join.
 TEST(Base64, OfManyMegabytes) {
   std::string bytes(size_t{7} << 20, 'x');
   bytes += "yz";

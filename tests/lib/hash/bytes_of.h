@@ -1,4 +1,4 @@
-// A text as the bytes that digests and signatures are made of.
+// A text as bytes for digests and signatures.
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,7 @@ TEST(Crc32c, KnownValues) {
   EXPECT_EQ(Crc32c(Crc32c(0, BytesOf("1234")), BytesOf("56789")), 0xE3069283u);
 }
 
-// Lengths over 32 bits: 5 GiB of zeros put together from 1 GiB of them.
+// Lengths over 32 bits: 5 GiB of zeros, combined from 1 GiB of them.
 TEST(Crc32, CombinesLongLengths) {
   uint32_t crc_1m = 0;
   const std::vector<std::byte> zeros(1 << 20);

@@ -1,4 +1,4 @@
-// Two messages at once against OpenSSL one by one, and against values of Python's hashlib.
+// Two messages at once, compared with OpenSSL one by one, and with values of Python's hashlib.
 #include "lib/hash/sha256_pair.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ TEST(Sha256Pair, KnownValues) {
   EXPECT_EQ(HexText(a), "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb");
 }
 
-// Every length around one, two and three blocks, against every other: where padding takes a block
-// more, and where one message goes on alone.
+// Every length around one, two and three blocks, with every other: where padding needs another
+// block, and where one message continues alone.
 TEST(Sha256Pair, AllShortLengths) {
   const std::vector<std::byte> first = Random(200, 1);
   const std::vector<std::byte> second = Random(200, 2);

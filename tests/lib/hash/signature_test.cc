@@ -1,4 +1,4 @@
-// Ed25519 against the test vectors of RFC 8032, section 7.1; keys that are none.
+// Ed25519 with the test vectors of RFC 8032, section 7.1; invalid keys.
 #include "lib/hash/signature.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ using testing_util::BytesOf;
 using testing_util::ExpectError;
 using testing_util::Scratch;
 
-// TEST 2 of the RFC: one byte, 0x72. The keys in the forms that OpenSSL writes: the RFC's bytes
-// behind a fixed prefix.
+// TEST 2 of the RFC: one byte, 0x72. The keys in the forms that OpenSSL writes: a fixed prefix and
+// the RFC's bytes.
 constexpr char kPrivate[] =
     "-----BEGIN PRIVATE KEY-----\n"
     "MC4CAQAwBQYDK2VwBCIEIEzNCJso/5banbbDRuwRTg9bijGfNaumJNqM9u1PuKb7\n"
@@ -82,7 +82,7 @@ TEST_F(Signature, NamesAKeyThatIsNone) {
   ExpectError(SignEd25519({}, private_ + ".none"), Errc::kNotFound, "");
 }
 
-// Nobody is asked for the passphrase.
+// No prompt for the passphrase.
 TEST_F(Signature, RefusesALockedKey) {
   const std::string path =
       folder_.Write("locked.pem",
@@ -112,7 +112,7 @@ std::string PemOf(const std::vector<unsigned char>& bytes) {
   return pem;
 }
 
-// Whether OpenSSL by itself takes the signature for one by the point.
+// Whether OpenSSL itself accepts the signature as made by this point.
 bool OpenSslTakes(const std::vector<unsigned char>& point, const std::string& signature,
                   std::string_view message) {
   EVP_PKEY* const key =
@@ -129,7 +129,7 @@ bool OpenSslTakes(const std::vector<unsigned char>& point, const std::string& si
   return taken;
 }
 
-// All encodings of the eight points, those of a y over the prime among them: with the neutral one
+// All encodings of the eight points, including those with a y over the prime: with the neutral one
 // as the key, "R is neutral, S is 0" signs every text.
 TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
   std::vector<unsigned char> neutral(32, 0);
@@ -167,7 +167,7 @@ TEST_F(Signature, RefusesAKeyByWhichAnybodyCanSign) {
     }
 }
 
-// X25519: of the same length, but not for signatures. The point of RFC 7748, section 6.1.
+// X25519: the same length, but not for signatures. The point of RFC 7748, section 6.1.
 TEST_F(Signature, RefusesAKeyOfAnotherKind) {
   const std::string path =
       folder_.Write("x25519.pem",

@@ -1,4 +1,4 @@
-// The hash tree against values made with Python's hashlib, and against its own definition.
+// The hash tree, compared with values made with Python's hashlib, and with its own definition.
 #include "lib/hash/tree_digest.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct KnownTree {
   size_t bytes;
   const char* root;
 };
-// Of the first bytes of Pattern; each row another shape of the tree.
+// Digests of the first bytes of Pattern; each row has another shape of the tree.
 constexpr KnownTree kKnown[] = {
     {0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
     {(1 << 20) - 1, "a1b9faddd88ad9d1145984a83ea06871b8e95e992e9af35209174bbf303fc822"},
@@ -46,7 +46,7 @@ TEST(TreeDigest, KnownValues) {
         << known.bytes;
 }
 
-// Pairs, and a last leaf alone, are the leaves one by one.
+// Pairs, and a last leaf alone, equal the leaves one by one.
 TEST(TreeDigest, LeavesTogetherAreThoseOneByOne) {
   const std::vector<std::byte> pattern = Pattern((5 << 20) + 7);
   for (const KnownTree& known : kKnown) {
@@ -65,7 +65,7 @@ TEST(TreeDigest, CountsLeaves) {
   EXPECT_EQ(LeafCount(UINT64_MAX), (uint64_t{1} << 44));
 }
 
-// What parts leaves from nodes: the bytes of two digests as a leaf are not their node.
+// The separation of leaves and nodes: the bytes of two digests as a leaf are not their node.
 TEST(TreeDigest, NoLeafIsANode) {
   const std::vector<Sha256Bytes> leaves = {LeafDigest(Pattern(3)), LeafDigest(Pattern(4))};
   std::vector<std::byte> both(leaves[0].begin(), leaves[0].end());

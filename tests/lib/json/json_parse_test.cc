@@ -65,7 +65,7 @@ TEST(ParseJson, RefusesAtAnOffset) {
       {"[NaN]", 1, "invalid literal, at 'NaN]'"},
       {"[Infinity]", 1, "invalid literal"},
       {"[-Infinity]", 2, "expected digit after '-'"},
-      {"[tru\x1b[2J]", 4, "at '\\x1b[2J]'"},  // what is shown is escaped
+      {"[tru\x1b[2J]", 4, "at '\\x1b[2J]'"},  // control characters are escaped in the message
   };
   for (const BadRow& row : rows) {
     SCOPED_TRACE(row.text);
@@ -77,7 +77,7 @@ TEST(ParseJson, Depth) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_TRUE(Parse(nested(128)).ok());
   ExpectErrorAt(Parse(nested(129)), Errc::kCorrupt, "limit of 128 levels", "", 128);
-  // Neither the parser nor the destructor of a tree may recurse so far.
+  // Neither the parser nor the destructor of a tree may recurse that deep.
   ExpectErrorAt(Parse(std::string(1'000'000, '[')), Errc::kCorrupt, "limit of 128", "", 128);
   ExpectError(Parse("[\"" + std::string(200, '[') + "\", \"\\\"" + std::string(200, '{')),
               Errc::kCorrupt, "missing closing quote");  // brackets in strings do not count
@@ -117,7 +117,7 @@ TEST(ParseJson, OnlyExactlyThoseWords) {
   for (const std::string_view text : {"[nan]", "[NaN1]", "[1NaN]", "[NaNNaN]", "[+Infinity]",
                                       "[--Infinity]", "[Inf]", "[-NaN]", "[InfinityNaN]", "[.NaN]"})
     EXPECT_FALSE(ParseNan(text).ok()) << text;
-  ExpectErrorAt(ParseNan("[NaN NaN]"), Errc::kCorrupt, "at 'N]'", "", 7);  // shown as it was
+  ExpectErrorAt(ParseNan("[NaN NaN]"), Errc::kCorrupt, "at 'N]'", "", 7);  // shown as written
   ExpectError(ParseNan("{NaN: 1}"), Errc::kCorrupt, "object key");
 }
 

@@ -38,7 +38,7 @@ struct Outcome {
   std::string events;
 };
 
-// Parses `json`, which lies between other bytes in the file.
+// Parses `json`, which is between other bytes in the file.
 Outcome Streamed(const std::string& json, const JsonStreamLimits& limits = {}) {
   MemoryFile memory;
   memory.Set("1234" + json + "}]");
@@ -139,7 +139,7 @@ TEST(JsonStream, Depth) {
   EXPECT_TRUE(Streamed("[[],[],[[]]]", {.depth = 3}).status.ok());
 }
 
-// The run is looked at when a block of 64 KiB is used up.
+// The run is checked when a block of 64 KiB is used up.
 TEST(JsonStream, RunWithoutAToken) {
   const JsonStreamLimits limits{.run_bytes = 100'000};
   const std::string block(200'000, ' ');

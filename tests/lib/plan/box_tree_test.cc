@@ -1,4 +1,4 @@
-// Which boxes meet: the tree against a comparison with all of them.
+// Intersections of boxes: the tree compared with checking all of them.
 #include "lib/plan/box_tree.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(BoxTree, FindsWhatMeetsAndNothingElse) {
 
 TEST(BoxTree, IsEmptyOfNone) { EXPECT_THAT(BoxTree({}).Meeting({{1}, {2}}), IsEmpty()); }
 
-// Compared with each other they would be five thousand million pairs.
+// Comparing each with each would be five thousand million pairs.
 TEST(BoxTree, SearchesAHundredThousandSlabsOfBothKinds) {
   constexpr int64_t kSlabs = 50'000;
   std::vector<Box> boxes;

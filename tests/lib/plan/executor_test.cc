@@ -106,8 +106,8 @@ void CheckRun(const std::vector<LogicalTensor>& params, const BoundLayout& sourc
   }
 }
 
-// Two random layouts of the same parameters, pieces transposed, repeated and padded: everything
-// that the engine does, against element by element placement.
+// Two random layouts of the same parameters, pieces transposed, repeated and padded: all features
+// of the engine, compared with element by element placement.
 TEST(Executor, EqualsTheNaivePlacementOnRandomLayouts) {
   for (uint32_t seed = 1; seed <= 120; ++seed) {
     SCOPED_TRACE(seed);
@@ -416,7 +416,7 @@ TEST(Executor, CountsTheBytesItHasDone) {
   EXPECT_EQ(bytes, 64u * 16 * 4);
 }
 
-// With a base, only chunks that the plan touches are made, and start as what is stored.
+// With a base, only chunks that the plan touches are made, and they start with the stored bytes.
 TEST(Executor, MakesOnlyWhatAPlanTouches) {
   const Shape shape = {64, 16};
   const std::vector<LogicalTensor> params = {{"w", shape, 0, 0}};

@@ -47,14 +47,14 @@ TEST(Gather, ReadsADenseBoxStraightIntoPlace) {
   const Matrix m(64, 100);
   const PageBuffer page(32 * 100 * 4);
   const std::span<std::byte> out = page.span();
-  Gatherer gatherer(16);  // no use for staging
+  Gatherer gatherer(16);  // of no use for staging
   ASSERT_TRUE(gatherer.Run({BoxMove(m.tensor, {8, 0}, {32, 100}, out.data())}).ok());
   EXPECT_EQ(AsNumbers({out.begin(), out.end()}), ExpectedBox(100, {8, 0}, {32, 100}));
   EXPECT_EQ(m.storage->reads(), 1u);
   EXPECT_EQ(m.storage->bytes_read(), out.size());
 }
 
-// 8 bytes behind the source, modulo a page: by way of the staging, in as many parts as that needs.
+// 8 bytes after the source, modulo a page: through the staging, in as many parts as that needs.
 TEST(Gather, GoesRoundSlowCopies) {
   const Matrix m(64, 100);
   const PageBuffer page(32 * 100 * 4 + kPageBytes);
@@ -245,7 +245,7 @@ TEST(ClipToSlice, BeginsAtTheFirstIndexOfTheSliceInsideTheOp) {
   // Rows 5 to 10 of the output are rows 0 to 5 of the source.
   const CopyOp op{0, 0, {{5, 0}, {5, 6}}, 0, {6, 1}};
   std::vector<std::byte> out(4 * 2 * 4, std::byte{0});
-  // Rows 1, 4, 7 and columns 1, 5: of the op row 7 alone.
+  // Rows 1, 4, 7 and columns 1, 5: row 7 alone is in the op.
   const auto move =
       ClipToSlice(op, m.tensor, {{1, 1}, {9, 6}, {3, 4}}, {2, 1}, Dtype::kU32, out.data());
   ASSERT_TRUE(move.has_value());
@@ -253,12 +253,12 @@ TEST(ClipToSlice, BeginsAtTheFirstIndexOfTheSliceInsideTheOp) {
   EXPECT_EQ(move->output, out.data() + 2 * 2 * 4);
   EXPECT_EQ(move->copy.extent, Shape({1, 2}));
   EXPECT_EQ(move->copy.source_strides, Shape({6, 4}));
-  // Rows 1 and 13: none of them.
+  // Rows 1 and 13: none is in the op.
   EXPECT_EQ(ClipToSlice(op, m.tensor, {{1, 0}, {10, 6}, {12, 1}}, {6, 1}, Dtype::kU32, out.data()),
             std::nullopt);
 }
 
-// A step that no dimension is as long as: nothing is multiplied with it.
+// A step larger than any dimension: it must not be multiplied.
 TEST(ClipToSlice, TakesTheLargestStep) {
   const Matrix m(10, 6);
   std::vector<std::byte> out(4);
@@ -347,7 +347,7 @@ TEST(FillSlice, FillsOnlyInsideTheSlice) {
   };
   fill({{{1, 2}, {2, 2}}, 5}, SliceOf({{0, 0}, {2, 4}}));
   EXPECT_EQ(out, (std::vector<int32_t>{-1, -1, -1, -1, -1, -1, 5, 5}));
-  // Columns 1, 3, 5, 7 of rows 0 and 4: of the fill column 3 of row 4.
+  // Columns 1, 3, 5, 7 of rows 0 and 4: column 3 of row 4 is in the fill.
   fill({{{4, 2}, {1, 3}}, 6}, {{0, 1}, {5, 8}, {4, 2}});
   EXPECT_EQ(out, (std::vector<int32_t>{-1, -1, -1, -1, -1, 6, 5, 5}));
 }

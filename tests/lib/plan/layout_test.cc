@@ -58,7 +58,7 @@ TEST(Boxes, OfARangeAreItsElementsInOrder) {
   }
 }
 
-// Every pair of boxes of a 4 x 3 grid: the rest is disjoint, outside of b, and complete.
+// Every pair of boxes of a 4 x 3 grid: the rest is disjoint, outside b, and complete.
 TEST(Boxes, SubtractLeavesEachElementOutsideOnce) {
   std::vector<Box> boxes;
   for (int64_t r0 = 0; r0 < 4; ++r0)
@@ -121,7 +121,7 @@ TEST(Builders, TransposeExchangesTheStoredDimensions) {
   EXPECT_TRUE(CheckLayout(kParams, LayoutOf({tensor})).ok());
 }
 
-// The last two of three change places.
+// The last two of three are exchanged.
 TEST(Builders, TransposeLeavesTheDimensionsBefore) {
   const std::vector<LogicalTensor> params = {{"p", {2, 3, 4}, 0, 0}};
   TensorLayout tensor = WholeTensor("t", 0, 0, {2, 3, 4});
@@ -229,8 +229,7 @@ TEST(CheckLayout, AcceptsScalarsAndEmptyTensors) {
   EXPECT_TRUE(status.ok()) << status.error().ToString();
 }
 
-// Rows of [a; 2 rows of fill; b transposed], with one piece of a vector's column that lies in row
-// 0.
+// Rows of [a; 2 rows of fill; b transposed], with one piece of a vector's column in row 0.
 TEST(CutRows, ClipsPiecesAndFillsAndFillsUpBehind) {
   TensorLayout tensor{"t", 3, {7, 4}, std::nullopt, {}, {}};
   AddRows(tensor, 0, {5, 4}, 1, 2, 0);  // rows 0 and 1: a[1:3]
@@ -259,7 +258,7 @@ TEST(CutRows, ClipsPiecesAndFillsAndFillsUpBehind) {
   }
 }
 
-// All rows of every cut together are the tensor: what CheckLayout wants of each.
+// All rows of every cut together are the tensor: CheckLayout's condition for each.
 TEST(CutRows, OfEverySizeAreWholeLayouts) {
   const std::vector<LogicalTensor> params = {{"a", {5, 4}, 0, 0}, {"v", {6}, 0, 0}};
   TensorLayout matrix{"m", 0, {5, 4}, std::nullopt, {}, {}};
@@ -310,7 +309,7 @@ TEST(FindOverlap, NamesTheFirstPairOrNone) {
 }
 
 // 32,000 rows and 32,000 columns: each row meets each column, a thousand million pairs. Found with
-// the first row. The time is the processor's, and a hundred times what it takes.
+// the first row. The limit is in processor time, a hundred times the usual.
 TEST(FindOverlap, IsThroughWithTheFirstOfMany) {
   constexpr int64_t kSlabs = 32'000;
   std::vector<Box> boxes;

@@ -1,5 +1,5 @@
 // Layouts, stored tensors and byte sources for the tests of the plan engine, and a naive executor
-// that the engine is held against.
+// to compare it with.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace nxdkit::testing_util {
 
-// Bytes in memory that note every read. Thread-safe.
+// Bytes in memory that record every read. Thread-safe.
 class CountingStorage : public Storage {
  public:
   explicit CountingStorage(std::vector<std::byte> bytes) : bytes_(std::move(bytes)) {}
@@ -116,7 +116,7 @@ inline uint32_t LogicalValue(uint32_t param, int64_t element) {
   return (param + 1) * 1'000'003u + static_cast<uint32_t>(element) * 7919u;
 }
 
-// What a stored tensor must hold, element by element.
+// The contents of a stored tensor, element by element.
 inline std::vector<uint32_t> NaiveTensor(const std::vector<LogicalTensor>& params,
                                          const TensorLayout& tensor) {
   std::vector<uint32_t> out(static_cast<size_t>(*ElementCount(tensor.shape)), 0xDEADBEEF);
@@ -154,7 +154,7 @@ inline BoundLayout NaiveBind(const std::vector<LogicalTensor>& params, const Lay
   return bound;
 }
 
-// A tensor of one file that holds rows [row, row + rows) of the parameter.
+// A tensor of one file with rows [row, row + rows) of the parameter.
 inline TensorLayout RowsOf(std::string name, uint32_t param, const Shape& shape, int64_t row,
                            int64_t rows, uint32_t file = 0) {
   Shape stored = shape;

@@ -46,7 +46,8 @@ inline void Cut(Random& random, const Box& box, int depth, std::vector<Box>& out
   Cut(random, high, depth - 1, out);
 }
 
-// A tensor that stores `region` of a parameter: in pieces, its dimensions exchanged, zeros behind.
+// A tensor that stores `region` of a parameter: in pieces, with exchanged dimensions, followed by
+// zeros.
 inline TensorLayout RandomTensor(Random& random, std::string name, uint32_t param,
                                  const Box& region) {
   const size_t rank = region.lo.size();

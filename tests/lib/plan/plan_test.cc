@@ -1,4 +1,4 @@
-// Primary places, plans and self plans: what is copied whence, and which faults are named.
+// Primary places, plans and self plans: the copies, and the named faults.
 #include "lib/plan/plan.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(PrimaryPlaces, NameTheHole) {
   EXPECT_EQ(error->tensor(), "w");
 }
 
-// As a hostile file has them; compared each with each they would be 20 thousand million pairs.
+// As in a hostile file; comparing each with each would be 20 thousand million pairs.
 constexpr int64_t kManyRows = 200'000;
 
 TensorLayout ManyPieces(const std::string& name) {
@@ -87,7 +87,7 @@ TEST(BuildPlan, OfAHundredThousandPiecesLooksAtNeighboursOnly) {
   EXPECT_EQ(BoxText(first.box), "[0:1, 0:1]");
 }
 
-// Two thousand rows and as many columns: each meets each, and a plan would have four million
+// Two thousand rows and as many columns: each intersects each, and a plan would have four million
 // copies.
 constexpr int64_t kManySlabs = 4'000;
 
@@ -111,7 +111,8 @@ TEST(PrimaryPlaces, AreNotLookedForInEverythingThatOverlapsEverything) {
   EXPECT_EQ(error->tensor(), "w");
 }
 
-// There the first two thousand cover all, and the others are copies: each of two thousand places.
+// Here the first two thousand cover everything, and the others are copies: each of two thousand
+// places.
 TEST(BuildSelfPlan, DoesNotCompareEverythingWithEverything) {
   const std::vector<LogicalTensor> params = {{"w", {kManySlabs, kManySlabs}, 0, 0}};
   const Layout layout = CrossedSlabs(true);

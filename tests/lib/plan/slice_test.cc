@@ -1,4 +1,4 @@
-// Slices by themselves: how many indices they have, parts of them, and what is refused.
+// Slices by themselves: the number of their indices, their parts, and the refused ones.
 #include "lib/plan/slice.h"
 
 #include <gtest/gtest.h>

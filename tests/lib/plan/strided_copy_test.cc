@@ -1,5 +1,5 @@
-// RunStridedCopy against a loop over single elements, for every element size, order of dimensions,
-// byte order and conversion, on small boxes.
+// RunStridedCopy compared with a loop over single elements, for every element size, order of
+// dimensions, byte order and conversion, on small boxes.
 #include "lib/plan/strided_copy.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// CopyTransposed against a loop over single elements: every element size, whole and broken tiles,
-// areas that are not aligned; what lies beside the area stays.
+// CopyTransposed compared with a loop over single elements: every element size, whole and partial
+// tiles, areas that are not aligned; bytes outside the area stay.
 #include "lib/plan/transpose.h"
 
 #include <gtest/gtest.h>

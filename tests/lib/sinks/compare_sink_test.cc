@@ -1,4 +1,5 @@
-// CompareSink finds each difference: its place, its values and the count, however the tensor lies.
+// CompareSink finds each difference: its place, its values and the count, however the tensor is
+// stored.
 #include "lib/sinks/compare_sink.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What WriteSink wrote is what MatchSink finds; one byte anywhere is another thing.
+// MatchSink matches the output of WriteSink; one changed byte anywhere is a difference.
 #include "lib/sinks/match_sink.h"
 
 #include <gmock/gmock.h>

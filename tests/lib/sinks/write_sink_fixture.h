@@ -79,7 +79,7 @@ class WriteJob {
                             {.sync = false, .jobs = 2, .fingerprint = fingerprint});
   }
 
-  // Runs what the sink has not done; `stop_after` tasks of this run, then kInterrupted.
+  // Runs the tasks that the sink has not done; `stop_after` tasks of this run, then kInterrupted.
   Status Run(WriteSink& sink, uint64_t stop_after = UINT64_MAX, uint64_t* done = nullptr) const {
     uint64_t count = 0;
     ExecuteOptions options;
@@ -105,7 +105,7 @@ class WriteJob {
     return executor.Run(sink);
   }
 
-  // The files' contents when all went well, by path.
+  // The files' contents after success, by path.
   std::vector<std::pair<std::string, std::string>> Expected() const {
     std::vector<std::pair<std::string, std::string>> out;
     for (uint32_t f = 0; f < layout_.files.size(); ++f) {

@@ -1,4 +1,4 @@
-// Files as they are written, and what is taken over from an interrupted run.
+// Files as they are written, and the parts reused from an interrupted run.
 #include "lib/sinks/write_sink.h"
 
 #include <gmock/gmock.h>
@@ -61,7 +61,7 @@ TEST(WriteSink, KeepsNoJournalWithoutAFingerprint) {
   EXPECT_TRUE(Exists(folder / "sub/two.bin"));
 }
 
-// Nothing but data is there before the end: no reader takes the file for whole.
+// Before the end there is only data: no reader takes the file for whole.
 TEST(WriteSink, WritesTheFramesLast) {
   const TempFolder folder;
   const WriteJob job;
@@ -98,7 +98,7 @@ TEST(WriteSink, StartsAfreshForAnotherPlan) {
   FinishRun(job, folder.path(), "another", 0);
 }
 
-// What another plan left has no place in this output.
+// Leftovers of another plan have no place in this output.
 TEST(WriteSink, RemovesWhatAnotherPlanLeft) {
   const WriteJob job;
   const TempFolder folder;
@@ -126,7 +126,7 @@ TEST(WriteSink, StartsAfreshWhenAFileIsGone) {
   FinishRun(job, folder.path(), "f", 0);
 }
 
-// The tasks that were void the first time must not come back with the next resume.
+// The tasks that were invalid the first time must not come back with the next resume.
 TEST(WriteSink, ForgetsVoidTasksForGood) {
   const WriteJob job;
   const TempFolder folder;
@@ -136,7 +136,7 @@ TEST(WriteSink, ForgetsVoidTasksForGood) {
   FinishRun(job, folder.path(), "f", 1);
 }
 
-// A line that the kill cut off is void, everything before it counts.
+// A line cut off by the kill is invalid, everything before it counts.
 TEST(WriteSink, IgnoresACutOffLine) {
   const WriteJob job;
   const TempFolder folder;
@@ -146,7 +146,7 @@ TEST(WriteSink, IgnoresACutOffLine) {
   FinishRun(job, folder.path(), "f", 3);
 }
 
-// A flipped bit anywhere in the journal: the output is right all the same.
+// A flipped bit anywhere in the journal: the output is still right.
 TEST(WriteSink, TrustsNoDamagedJournal) {
   const WriteJob job;
   const TempFolder made;

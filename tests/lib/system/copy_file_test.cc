@@ -12,7 +12,7 @@ namespace {
 using testing_util::ReadBytes;
 using testing_util::Scratch;
 
-// Somebody may put a link in the place of a file between its listing and its copy.
+// A file may be replaced by a link between its listing and its copy.
 TEST(Copies, OfAFileItselfFollowNoLink) {
   const Scratch scratch;
   const std::string secret = scratch.Write("secret", "secret");

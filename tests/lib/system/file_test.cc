@@ -35,7 +35,7 @@ TEST(OpenRead, MissingFile) {
                 folder / "x", std::nullopt);
 }
 
-// Must come back at once: nobody writes to the FIFO.
+// Must return at once: nobody writes to the FIFO.
 TEST(OpenRead, RefusesAllButRegularFiles) {
   const TempFolder folder;
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
@@ -68,7 +68,7 @@ TEST(File, ReadsAtAnyPlace) {
   std::string text(4, ' ');
   ASSERT_TRUE(file->ReadAt(6, To(text)).ok());
   EXPECT_EQ(text, "6789");
-  ASSERT_TRUE(file->ReadAt(1000, {}).ok());  // nothing is everywhere
+  ASSERT_TRUE(file->ReadAt(1000, {}).ok());  // an empty read is valid anywhere
 }
 
 TEST(File, ShortFileSaysWhereAndHowMuch) {
@@ -84,7 +84,7 @@ TEST(File, ShortFileSaysWhereAndHowMuch) {
     ExpectErrorAt(file->ReadAt(offset, To(text)), Errc::kCorrupt, part, folder / "x", offset);
 }
 
-// A part of a file has offsets of its own, and errors those of the file.
+// A part of a file has offsets of its own, and errors have those of the file.
 TEST(FileView, ReadsItsPartAndNoMore) {
   const TempFolder folder;
   WriteText(folder / "x", "0123456789");
@@ -114,7 +114,7 @@ TEST(File, ReadErrorIsIo) {
   EXPECT_FALSE(file->is_open());
   std::string text(5, ' ');
   ExpectErrorAt(file->ReadAt(2, To(text)), Errc::kIo, "cannot read 5 bytes", folder / "x", 2);
-  EXPECT_TRUE(file->Close().ok());  // closing twice is nothing
+  EXPECT_TRUE(file->Close().ok());  // closing twice is harmless
 }
 
 TEST(OpenWrite, KeepsWhatIsThere) {
@@ -191,7 +191,7 @@ TEST(Allocate, TooLarge) {
   EXPECT_EQ(ReadText(folder / "x"), "");
 }
 
-// A tmpfs of 64 KiB, gone with the test.
+// A tmpfs of 64 KiB, removed with the test.
 class FullDisk : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -92,7 +92,7 @@ TEST(AskInUse, AnOpenFileIsInUse) {
   EXPECT_EQ(Ask(path), InUse::kNo);
 }
 
-// As safetensors leave it: the descriptor is closed, the mapping lives on.
+// As safetensors does it: the descriptor is closed, the mapping lives on.
 TEST(AskInUse, AMappedFileIsInUse) {
   const TempFolder folder;
   const std::string path = folder / "file";

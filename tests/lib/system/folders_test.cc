@@ -54,7 +54,7 @@ TEST(MakeFolders, AllThatAreMissing) {
   }
 }
 
-// A cache that is pruned while entries are made.
+// A cache that is pruned while entries are added.
 TEST(MakeFolders, WhileOthersTakeEmptyOnesAway) {
   const TempFolder folder;
   const std::string path = folder / "a/b/c";
@@ -62,7 +62,7 @@ TEST(MakeFolders, WhileOthersTakeEmptyOnesAway) {
   std::thread pruner([&] {
     while (!done) {
       for (const char* empty : {"a/b/c", "a/b", "a"}) ::rmdir((folder / empty).c_str());
-      ::usleep(20);  // without any pause there may be no moment in which three can be made
+      ::usleep(20);  // without a pause there may never be time to make three
     }
   });
   for (int i = 0; i < 3000; ++i) {

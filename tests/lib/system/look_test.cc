@@ -56,7 +56,7 @@ TEST_F(Looks, WhatIsNotThereIsMissing) {
   EXPECT_EQ(*KindOf(""), PathKind::kMissing);
 }
 
-// stat(2) says ENOENT of the first and of what is below it.
+// stat(2) gives ENOENT for the first and for paths below it.
 TEST_F(Looks, WhatCannotBeLookedAtIsAnError) {
   for (const char* name : {"dangling", "dangling/", "dangling/below", "dangling/below/it"}) {
     ExpectErrorAt(KindOf(In(name)), Errc::kCorrupt, "link that leads to nothing", In("dangling"),

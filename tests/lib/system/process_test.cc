@@ -74,7 +74,7 @@ TEST_F(Processes, GetNoDescriptorOfOurs) {
   EXPECT_EQ(shell.Line(), "closed");
 }
 
-// As Slurm sends it to every process of a step to have a checkpoint saved.
+// As Slurm sends it to every process of a step to request a checkpoint.
 TEST_F(Processes, ThoseThatWeStartLiveOnAtSigusr1) {
   Shell shell("kill -USR1 $$; echo alive");
   EXPECT_EQ(shell.Line(), "alive");
@@ -132,7 +132,8 @@ TEST_F(Processes, TakeWhatTheyLeftRunningWithThem) {
   EXPECT_FALSE(Runs(left));
 }
 
-// A session of its own takes a process out of the group, and a parent that ends takes its descent.
+// A session of its own takes a process out of the group, and a parent that ends orphans its
+// descendants.
 TEST_F(Processes, TakeWhatMadeItselfASessionWithThem) {
   Shell shell(
       "setsid sh -c 'sleep 1000 & echo $!' < /dev/null 2> /dev/null; "
@@ -156,7 +157,7 @@ TEST_F(Processes, TakeASessionWithThemAlsoWhenTheyHaveEnded) {
   EXPECT_EQ(shell.process().exit_code(), 0);
 }
 
-// What others have started is none of theirs, in the same session or not.
+// Processes started by others are not ended, in the same session or not.
 TEST_F(Processes, LeaveTheFamiliesOfOthersAlone) {
   Shell other("setsid sleep 1000 > /dev/null & echo $!; wait");
   const pid_t left = std::stoi(other.Line());
@@ -180,7 +181,7 @@ TEST_F(Processes, ThatCannotBeStartedAreNamed) {
   EXPECT_EQ(folder.error().message(), "cannot start it: Permission denied");
 }
 
-// The exit code of the body, run in a child of ours.
+// Returns the exit code of the body, run in a child of ours.
 int InAChild(const std::function<int()>& body) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(body());
@@ -189,7 +190,7 @@ int InAChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Killed, as by the system for want of memory: there is nobody to end what was started.
+// Killed, as by the system when memory runs out: there is nobody to end the children.
 TEST_F(Processes, ThatWereTalkedToEndWithUsInWhateverSession) {
   Result<PipeEnds> tell = MakePipe();
   ASSERT_TRUE(tell.ok());
@@ -204,7 +205,7 @@ TEST_F(Processes, ThatWereTalkedToEndWithUsInWhateverSession) {
               if (::poll(&waiting, 1, 60'000) != 1) return 101;
               const auto said = ReadSome(child->out, number);
               if (!said || WriteQuietly(tell->write.fd(), *said) <= 0) return 102;
-              ::_exit(7);  // nothing is cleared up
+              ::_exit(7);  // no clean-up
             }),
             7);
   char number[32] = "";
@@ -239,7 +240,7 @@ TEST_F(Processes, CanBeStartedWithOurOwnStreamsClosed) {
             0);
 }
 
-// Somebody who ignores SIGCHLD may have started us: the kernel then keeps no exit codes.
+// The parent of this process may ignore SIGCHLD: the kernel then keeps no exit codes.
 TEST_F(Processes, ThatTheKernelReapsHaveEndedButNotWell) {
   EXPECT_EQ(InAChild([] {
               ::signal(SIGCHLD, SIG_IGN);
@@ -267,7 +268,7 @@ TEST_F(Processes, AreFoundByNameOrPath) {
   EXPECT_EQ(FindProgram("/"), std::nullopt);
 }
 
-// The working directory may be anybody's: a program of it is run when it is named as one.
+// The working directory may be anybody's: a program in it runs only when it is named by a path.
 TEST_F(Processes, AreNotFoundInTheWorkingDirectoryByChance) {
   const testing_util::TempFolder folder;
   const std::string program = folder / "a-program";

@@ -1,4 +1,4 @@
-// A program that is run for what it prints; what a neuron-ls does wrong is in
+// A program that is run for its output; faults of neuron-ls are in
 // tests/formats/hardware/read_machine_test.cc.
 #include "lib/system/run_program.h"
 
@@ -43,7 +43,7 @@ TEST(OutputOf, AFailureHasItsLastWords) {
                           Errc::kNotFound, ""));
 }
 
-// Who holds the pipe after it is not waited for, and is ended.
+// A process that holds the pipe after it is not waited for, and is ended.
 TEST(OutputOf, DoesNotWaitForWhatItLeftRunning) {
   const Stopwatch watch;
   const auto text = OutputOfShell("sleep 1000 & echo $!");

@@ -157,7 +157,7 @@ TEST_F(StagingTest, RefusesWhatIsThere) {
   ExpectErrorAt(Staging::Begin(folder_ / "file", kFile), Errc::kUsage, "the output exists",
                 folder_ / "file", std::nullopt);
   ExpectError(Staging::Begin(folder_ / "file", kNew), Errc::kUsage, "the output exists");
-  // Not even with replace: a model folder is not to be lost to a mistyped file name.
+  // Not even with replace: a mistyped file name must not destroy a model folder.
   ExpectError(Staging::Begin(output_, kReplaceFile), Errc::kUsage,
               "is a folder, expected the name");
   ExpectError(Staging::Begin("/dev/null", kReplaceFile), Errc::kUsage, "neither a file nor");
@@ -262,7 +262,7 @@ TEST_F(StagingTest, FinishedWorkOutlivesAFailedRename) {
     ASSERT_TRUE(staging.ok());
     const std::string built = options.folder ? staging->path() + "/w" : staging->path();
     WriteText(built, "work");
-    std::filesystem::create_directory(output_);  // somebody else was quicker
+    std::filesystem::create_directory(output_);  // another process was quicker
     WriteText(output_ + "/theirs", "t");
     const Status status = staging->Publish();
     ExpectErrorAt(status, Errc::kIo, "rename", output_, std::nullopt);
@@ -327,8 +327,8 @@ TEST_F(StagingTest, KilledAnywhereLeavesNoHalfOutput) {
     }
 }
 
-// A child replaces the output over and over and is killed in between, wherever it is: what is there
-// is always one whole version. The pipe says how far it has come, so that it is killed at work.
+// A child replaces the output over and over and is killed at any point: there is always one whole
+// version. The pipe reports its progress, so that it is killed while working.
 TEST_F(StagingTest, KilledWhileReplacingLeavesOneWholeVersion) {
   ASSERT_EQ(Build(output_, kNew, "0"), "");
   for (int round = 0; round < 20; ++round) {
@@ -344,7 +344,7 @@ TEST_F(StagingTest, KilledWhileReplacingLeavesOneWholeVersion) {
     ::close(pipe_fds[1]);
     char byte;
     for (int i = 0; i < 1 + round % 3; ++i) EXPECT_EQ(::read(pipe_fds[0], &byte, 1), 1);
-    for (int spin = 0; spin < round * 1000; ++spin) ::getppid();  // lets it go on a little
+    for (int spin = 0; spin < round * 1000; ++spin) ::getppid();  // some more progress
     ::kill(child, SIGKILL);
     int state = 0;
     ::waitpid(child, &state, 0);
@@ -356,7 +356,8 @@ TEST_F(StagingTest, KilledWhileReplacingLeavesOneWholeVersion) {
   }
 }
 
-// Several processes want the same output at once: each build is either refused as locked, or whole.
+// Several processes write the same output at once: each build is either refused as locked, or
+// whole.
 TEST_F(StagingTest, ContendersTakeTurns) {
   constexpr int kContenders = 3;
   std::vector<pid_t> children;
@@ -388,7 +389,7 @@ TEST_F(StagingTest, ContendersTakeTurns) {
   EXPECT_EQ(ListFolder(output_)->size(), 1u);
 }
 
-// A process that was killed leaves the old output aside; one that still works there holds a lock.
+// A killed process leaves the old output aside; one that still works there holds a lock.
 TEST_F(StagingTest, ReplacingClearsUpAfterTheDeadOnly) {
   ASSERT_EQ(Build(output_, kNew, "0"), "");
   // The last ones have other owners.
@@ -418,7 +419,7 @@ TEST_F(StagingTest, TheOutputIsNeverMissingWhileItIsReplaced) {
   ASSERT_GE(::inotify_add_watch(watch, folder_.path().c_str(), IN_MOVE | IN_DELETE), 0);
   ASSERT_EQ(Build(output_, kReplace, "1"), "");
 
-  // The kernel's record: an exchange puts the new name there before it takes the old one away.
+  // By the kernel's record: an exchange adds the new name before it removes the old one.
   alignas(inotify_event) char events[4096];
   const ssize_t bytes = ::read(watch, events, sizeof events);
   ::close(watch);

@@ -57,7 +57,7 @@ TEST(MemoryLimitBytes, IsMoreThanThisProcessHolds) {
   EXPECT_GT(*MemoryLimitBytes(), RssBytes());
 }
 
-// Holes between what is still there, as a parser leaves them.
+// Holes between live blocks, as a parser leaves them.
 TEST(ReturnFreeMemory, GivesBackHoles) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer has its own allocator";

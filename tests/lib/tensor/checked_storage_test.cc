@@ -98,7 +98,7 @@ TEST_F(CheckedStorageTest, ManyThreadsMaySeeTheSameBytes) {
   }
 }
 
-// So many parts that lie apart are not kept; the proof then reads them again.
+// So many separate parts are not kept; the proof reads them again.
 TEST_F(CheckedStorageTest, ScatteredReadsAreProvedTooAndTakeBoundedMemory) {
   const auto storage = Checked(good_, good_);
   for (uint64_t at = 0; at + 10 <= kBytes; at += 20) EXPECT_TRUE(Read(*storage, at, 10).ok());

@@ -1,4 +1,4 @@
-// Conversions against a reference that knows no bit tricks: it scales by powers of two and lets
+// Conversions compared with a reference without bit tricks: it scales by powers of two and lets
 // nearbyint round to even.
 #include <bit>
 #include <cmath>
@@ -29,7 +29,7 @@ uint64_t InfinityBits(const Format& f) {
 }
 bool IsNan(const Format& f, uint64_t bits) { return (bits & (SignBit(f) - 1)) > InfinityBits(f); }
 
-// The value of bits that are no NaN.
+// The value of bits that are not a NaN.
 double Value(const Format& f, uint64_t bits) {
   if (f.mantissa_bits == 52) return std::bit_cast<double>(bits);
   const double sign = (bits & SignBit(f)) != 0 ? -1 : 1;
@@ -43,7 +43,7 @@ double Value(const Format& f, uint64_t bits) {
                            std::max(exponent, 1) - Bias(f) - f.mantissa_bits);
 }
 
-// The bits nearest to a value that is no NaN.
+// The bits nearest to a value that is not a NaN.
 uint64_t Nearest(const Format& f, double value) {
   if (f.mantissa_bits == 52) return std::bit_cast<uint64_t>(value);
   const uint64_t sign = std::signbit(value) ? SignBit(f) : 0;
@@ -54,7 +54,7 @@ uint64_t Nearest(const Format& f, double value) {
   std::frexp(magnitude, &exponent);  // magnitude in [2^(exponent-1), 2^exponent)
   const int last_place = std::max(exponent - 1, 1 - Bias(f)) - f.mantissa_bits;
   const auto steps = static_cast<uint64_t>(std::nearbyint(std::ldexp(magnitude, -last_place)));
-  // A carry out of the significand falls into the exponent, up to infinity.
+  // A carry out of the significand goes into the exponent, up to infinity.
   const uint64_t exponent_part = static_cast<uint64_t>(last_place + f.mantissa_bits - 1 + Bias(f));
   const uint64_t bits = (exponent_part << f.mantissa_bits) + steps;
   return sign | std::min(bits, InfinityBits(f));
@@ -174,7 +174,7 @@ TEST(ConvertElements, TiesOfF32) {
       to_f16.Check(high << 12 | low);
 }
 
-// A double next to a tie rounds to the tie in F32, and from there may go the wrong way.
+// A double next to a tie rounds to the tie in F32, and may then go the wrong way.
 TEST(ConvertElements, F64DoesNotRoundTwice) {
   for (const Format& to : {kF16, kBf16}) {
     Checker checker(kF64, to);
@@ -219,7 +219,7 @@ struct NanRow {
 
 TEST(ConvertElements, NansByHand) {
   const NanRow rows[] = {
-      {kF32, kBf16, 0x7f800001, 0x7fc0},  // its payload lies in the lost bits: no infinity
+      {kF32, kBf16, 0x7f800001, 0x7fc0},  // the payload is in the lost bits: not an infinity
       {kF32, kBf16, 0xff8abcde, 0xffca},         {kF32, kF16, 0x7f800001, 0x7e00},
       {kF32, kF16, 0xffffffff, 0xffff},          {kBf16, kF32, 0x7f81, 0x7fc10000},
       {kF16, kF32, 0xfc01, 0xffc02000},          {kF64, kF32, 0x7ff0000000000001, 0x7fc00000},
@@ -233,7 +233,7 @@ TEST(ConvertElements, NansByHand) {
   }
 }
 
-// Any length, any alignment: the vector loop, its remainder, and not one byte further.
+// Any length, any alignment: the vector loop, its remainder, and not one byte more.
 TEST(ConvertElements, UnalignedAndShort) {
   for (const Format& from : {kF16, kBf16, kF32, kF64})
     for (const Format& to : {kF16, kBf16, kF32, kF64})

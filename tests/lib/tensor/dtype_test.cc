@@ -130,7 +130,7 @@ TEST(Shape, PackedBytes) {
 TEST(Shape, StridesAndText) {
   EXPECT_EQ(RowMajorStrides({}), Shape{});
   EXPECT_EQ(RowMajorStrides({2, 3, 4}), (Shape{12, 4, 1}));
-  EXPECT_EQ(RowMajorStrides({2, 0, 3}), (Shape{3, 3, 1}));   // what torch gives
+  EXPECT_EQ(RowMajorStrides({2, 0, 3}), (Shape{3, 3, 1}));   // as in torch
   EXPECT_EQ(RowMajorStrides({0, INT64_MAX, 4}).size(), 3u);  // no signed overflow (ubsan)
   EXPECT_EQ(ShapeText({}), "[]");
   EXPECT_EQ(ShapeText({4096, 128}), "[4096, 128]");

@@ -19,7 +19,7 @@ TEST(IsPacked, Table) {
   const PackedRow rows[] = {
       {{}, {}, true},          {{3, 4}, {4, 1}, true}, {{3, 4}, {1, 3}, false},  // transposed
       {{3, 4}, {8, 1}, false},                                                   // rows with gaps
-      {{1, 4}, {99, 1}, true},                          // the stride of a single row says nothing
+      {{1, 4}, {99, 1}, true},                          // a single row's stride is ignored
       {{3, 1}, {1, 7}, true},  {{0, 4}, {9, 9}, true},  // nothing to be apart
       {{4}, {0}, false},                                // expanded
       {{3, 4}, {4}, false},                             // malformed

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
                       LeftRow{"a: x${b\nb: 1\n", "a", "it has no }"},
                       LeftRow{"a: ${...b}\nb: 1\n", "a", "leads out of the file"}));
 
-// Nine lists of nine of the one before.
+// Nine lists, each of nine references to the one before.
 TEST(Interpolate, WhatWouldGrowWithoutEndStays) {
   std::string yaml = "a0: x\n";
   for (int i = 1; i < 10; ++i) {

@@ -106,7 +106,7 @@ TEST(Yaml, BoundsDepth) {
   ExpectError(ParseYaml(std::string(40, '[') + std::string(40, ']')), Errc::kLimit,
               "line 1 column 33: lists and maps are nested over the limit of 32");
   EXPECT_TRUE(ParseYaml(std::string(32, '[') + std::string(32, ']')).ok());
-  // Deeper than what the library follows by itself.
+  // Deeper than the library itself follows.
   EXPECT_FALSE(ParseYaml(std::string(100000, '[')).ok());
   EXPECT_FALSE(ParseYaml(std::string(100000, '{')).ok());
 }
@@ -128,7 +128,7 @@ TEST(Yaml, BoundsWhatAliasesStandFor) {
   ExpectError(ParseYaml(chain), Errc::kLimit, "nested over the limit of 32");
 }
 
-// Printed configurations are read again, whatever a text has in it.
+// Printed configurations are read again, whatever text is in them.
 TEST(Yaml, ReadsWhatIsQuoted) {
   for (const char* text : {"\xf0\x9f\x98\x80 and \xf4\x8f\xbf\xbf", "\xed\x9e\xa3", "\\ud83d",
                            "a\"\n\x13", "caf\xc3\xa9"}) {
@@ -143,7 +143,7 @@ TEST(Yaml, BoundsBytes) {
               "1048577 bytes are over the limit of 1048576");
 }
 
-// Cuts and single changed bytes never do more than fail.
+// Truncations and single changed bytes never do more than fail.
 TEST(Yaml, SurvivesDamage) {
   const std::string text = "a: &x {k: [1, \"two\", 3.5e-1]}\nb: *x\nc:\n  - - d\n  - |\n    e\n";
   size_t parsed = 0;

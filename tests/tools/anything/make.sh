@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make.sh TOOLS FOLDER: the inputs of anything_test, each a folder or a file in FOLDER with the name
-# that table.txt has. Small stand-ins for what people bring.
+# from table.txt. Small stand-ins for the files that users bring.
 set -euo pipefail
 tools=$1
 testdata=$(cd "$(dirname "$0")/../../../testdata" && pwd)
@@ -14,7 +14,7 @@ quiet "$tools/nxd-convert" --to rollout --tp 2 --bs 1 --seq 64 model bundle
 quiet "$tools/nxd-convert" --to dcp model dcp
 weights=model/model.safetensors
 
-# --- whole artifacts, named as people name them
+# --- whole artifacts, named as users name them
 cp -r model plain
 mkdir bin-only && cp model/config.json bin-only && cp model.bin bin-only/pytorch_model.bin
 cp -r sharded shards-with-index
@@ -52,7 +52,7 @@ cp -r shards-without-index shards-and-a-stray && cp $weights shards-and-a-stray/
 mkdir split-gguf && : >split-gguf/m-00001-of-00002.gguf && : >split-gguf/m-00002-of-00002.gguf
 mkdir arrow && : >arrow/data-00000-of-00002.arrow && : >arrow/data-00001-of-00002.arrow
 
-# --- what did not arrive
+# --- incomplete copies
 pointer() {
   printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 4976698672\n'
 }

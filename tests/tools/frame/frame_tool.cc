@@ -1,4 +1,4 @@
-// Echoes its options, or ends in the way that its INPUT names.
+// Echoes its options, or ends in the way named by its INPUT.
 #include <fmt/format.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// The worked examples of the reference, and what must hold for any lengths.
+// The worked examples of the reference, and the invariants for any lengths.
 #include "trainer/algo/balance.h"
 
 #include <gtest/gtest.h>

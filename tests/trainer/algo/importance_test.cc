@@ -64,7 +64,7 @@ TEST(Importance, EqualPoliciesWeighOne) {
   EXPECT_EQ(stats.effective, 1);
 }
 
-// Why weighing the advantage is weighing the loss: every policy loss is linear in an advantage of
+// Weighting the advantage equals weighting the loss: every policy loss is linear in an advantage of
 // one sign.
 TEST(Importance, AWeightedAdvantageIsAWeightedLoss) {
   for (const LossType type : {LossType::kDefault, LossType::kGspo, LossType::kGspoToken,

@@ -1,5 +1,5 @@
-// Policy, KL and value losses: worked examples of the reference, and every gradient against finite
-// differences of the loss itself.
+// Policy, KL and value losses: worked examples of the reference, and every gradient compared with
+// finite differences of the loss itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,8 +91,8 @@ struct LossLab {
 };
 constexpr MiniBatch kMiniBatch = {.tokens = 20, .rows = 6};
 
-// The loss in f64 as it stands in the reference, log-probabilities as `values`. For gspo_token and
-// cispo what carries no gradient is taken from `fixed`.
+// The loss in f64 as in the reference, with `values` as log-probabilities. For gspo_token and cispo
+// the terms without a gradient come from `fixed`.
 double PlainLoss(const PolicyLossOptions& options, const LossLab& lab,
                  const std::vector<std::vector<double>>& values,
                  const std::vector<std::vector<double>>& fixed) {
@@ -397,8 +397,8 @@ TEST(ValueLoss, ByFiniteDifferencesAndByHand) {
   }
 }
 
-// What torch 2.13 answers for max of both squares: half of the gradient where they are equal and
-// the value is clipped; all of it at the bound of the clip itself.
+// The answer of torch 2.13 for the max of both squares: half of the gradient where they are equal
+// and the value is clipped; all of it at the bound of the clip itself.
 TEST(ValueLoss, TiesAreThoseOfTorch) {
   Floats values = {1.0f, 0.5f, 0.25f, 1.0f}, old = {0, 0, 0, 0}, returns = {.75f, 9, 1, .7f};
   const Floats torch = {0.125f, -8.5f, -0.75f, 0.30000001192092896f};

@@ -1,5 +1,5 @@
-// AdamW: the reference's bf16 recurrence bit by bit, the others against f64 formulas, and what must
-// hold of all: gaps stay, copies agree, threads do not count.
+// AdamW: the reference's bf16 recurrence bit by bit, the others compared with f64 formulas, and
+// common invariants: gaps stay, copies agree, the number of threads has no effect.
 #include "trainer/algo/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using Floats = std::vector<float>;
 using Words = std::vector<uint16_t>;
 
 float Wide(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-uint16_t Narrow(float value) {  // of values that bf16 has
+uint16_t Narrow(float value) {  // for values that bf16 can hold
   return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
 }
 
@@ -81,7 +81,7 @@ TEST(AdamWBf16, TheReferenceBitByBit) {
   EXPECT_EQ(state.step, 6);
 }
 
-// Fifty steps, as torch does them: testdata/algo/make.py.
+// Fifty steps as in torch: testdata/algo/make.py.
 TEST(AdamWBf16, FiftyStepsBitByBit) {
   const auto text = ReadSmallFile(NXDKIT_TESTDATA "/algo/adamw_bf16.json", 1 << 20);
   ASSERT_TRUE(text.ok());
@@ -139,8 +139,9 @@ TEST(AdamW, FollowsTheFormulaAndScalesTheGradient) {
 }
 
 TEST(AdamWBf16Fixed, FollowsTheFormulaOnAverage) {
-  // Many elements with the same weight and the same gradients: their mean is what f64 says, because
-  // rounding is right on average; v decays once gradients get small; decay of 1e-7 a step counts.
+  // Many elements with the same weight and the same gradients: their mean is the f64 result,
+  // because rounding is right on average; v decays once gradients get small; decay of 1e-7 a step
+  // counts.
   const int64_t size = 4096;
   const ParamTable table = TableOf({size});
   AdamBf16State state = MakeAdamBf16State({0, table.size});
@@ -183,7 +184,7 @@ TEST(AdamWBf16Fixed, DecayAloneMovesTheWeight) {
   EXPECT_EQ(Wide(faithful.c[0]), 0);
 }
 
-// What two ranks have after a few steps of the same gradients for the same parameter.
+// The states of two ranks after a few steps of the same gradients for the same parameter.
 AdamBf16State RunFixed(const ParamTable& table, uint64_t seed, Words& weights) {
   AdamBf16State state = MakeAdamBf16State({0, table.size});
   weights.assign(static_cast<size_t>(table.size), Narrow(0.75f));
@@ -215,9 +216,9 @@ TEST(AdamWBf16Fixed, CopiesOnOtherRanksGetTheSameBits) {
   EXPECT_NE(RunFixed(one, 3, c).c, first.c) << "another part of the parameter";
 }
 
-// The random bits are part of a run's result: another library version must draw the same.
+// The random bits are part of a run's result: every version of the library must draw the same.
 TEST(AdamWBf16Fixed, DrawsByPlace) {
-  constexpr uint32_t kPart = 64;  // words of one kind side by side
+  constexpr uint32_t kPart = 64;  // adjacent words of one kind
   const int64_t size = 4 * kPart + 30;
   ParamTable table = TableOf({size});
   table.slots[0].param = 7;
@@ -292,7 +293,7 @@ TEST(Optimizers, Names) {
   EXPECT_EQ(ParseOptimizerType("adam").error().member(), "worker.actor.optim.strategy");
 }
 
-// Of a slot of several pieces, one of one, and gaps between them.
+// A slot of several pieces, one of a single piece, and gaps between them.
 TEST(CutForOptimizer, RangesHaveTheBitsOfTheWhole) {
   ParamTable table;
   table.size = 300'000;

@@ -53,7 +53,7 @@ TEST(Filter, KeepsWholeGroupsStrictlyBetween) {
   EXPECT_EQ(*kept, (std::vector<size_t>{0, 2}));  // group 4 has 0.01 exactly
 }
 
-// numpy.mean([0.1] * 8) is 0.1, where a plain sum gives 0.09999999999999999; of 300 and of 13
+// numpy.mean([0.1] * 8) is 0.1, where a plain sum gives 0.09999999999999999; for 300 and for 13
 // values by numpy 2.3: (numpy.arange(n) * 0.1).mean().
 TEST(Filter, MeansAreThoseOfNumpy) {
   const auto kept = [](const std::vector<double>& scores, double low, double high) {

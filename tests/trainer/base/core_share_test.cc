@@ -1,4 +1,4 @@
-// Threads beside a busy neighbour: fewer while it is there, all when it is gone.
+// Threads next to a busy neighbour: fewer while it runs, all when it has ended.
 #include "trainer/base/core_share.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A machine whose time goes on as it is told, and where threads of ours wait for `waiting` of it.
+// A machine with a manual clock, where threads of ours wait for `waiting` of the time.
 struct Machine {
   CoreShare::Time time{0}, waited{0};
   CoreShare Share(int threads) {

@@ -1,5 +1,5 @@
-// Known answers of the paper's reference implementation (Random123 kat_vectors), and the shape of
-// what is drawn.
+// Known answers of the paper's reference implementation (Random123 kat_vectors), and the
+// distribution of the draws.
 #include "trainer/base/rng.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Philox, UniformBelowOneWithTheRightMoments) {
     sum += u;
     squares += u * u;
   }
-  // Three standard deviations of the mean of so many.
+  // Three standard deviations of the mean of that many.
   EXPECT_NEAR(sum / kDraws, 0.5, 0.003);
   EXPECT_NEAR(squares / kDraws, 1.0 / 3, 0.003);
 }

@@ -21,7 +21,7 @@ std::vector<float> RankValues(int rank, size_t size) {
   return values;
 }
 
-// In rank order, as documented: the expectation is bit for bit.
+// In rank order, as documented: the expectation is exact.
 std::vector<float> SumInRankOrder(int ranks, size_t size) {
   std::vector<float> sum = RankValues(0, size);
   for (int rank = 1; rank < ranks; ++rank) {
@@ -53,7 +53,7 @@ TEST(AllReduceSum, AddsMoreThanItCopiesAtOnce) {
   ExpectSum(3, (size_t{1} << 20) + 5000);  // blocks that the ranks do not divide, and a rest
 }
 
-// A part is empty, and one takes several rounds.
+// One part is empty, and one takes several rounds.
 TEST(ReduceScatterSum, HasTheBitsOfTheSumOfAll) {
   const FlatCut cut = {{10, 10, 1'500'000, 1'500'003}};
   const std::vector<float> expected = SumInRankOrder(4, cut.ends.back());
@@ -132,7 +132,7 @@ TEST(Mesh, RefusesRanksThatDoNotDivide) {
   EXPECT_EQ(status.error().message(), "3 ranks cannot be divided into groups of 2");
 }
 
-// Others wait in a collective of the world and of a group when a rank fails: they must come back.
+// When a rank fails, others wait in a collective of the world and of a group: they must return.
 TEST(ThreadWorld, AnErrorOfOneRankEndsAll) {
   std::atomic<int> interrupted = 0;
   const Status status = ThreadWorld(4).Run([&](Comm& world) -> Status {

@@ -1,5 +1,5 @@
-// What the processes of a run learn of each other: one that is cut off, one that fails, a signal,
-// and the end.
+// The events that processes of a run learn of each other: a lost process, a failure, a signal, and
+// the end.
 #include "trainer/comm/heartbeat.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ struct Loss {
   bool own = false;
 };
 
-// One process, with what its heartbeat has told.
+// One process, with the events from its heartbeat.
 class Process {
  public:
   Process(MemoryNet& net, int number, Time silence)
@@ -55,7 +55,7 @@ class Process {
   std::optional<Heartbeat> heartbeat;
 };
 
-// Until process 0 has been answered, and the other one knows how long a silence may be.
+// Waits until process 0 has been answered, and the other one knows how long a silence may be.
 void AwaitBeat(Process& first, Process& other) {
   first.taken = 0;
   other.signal = SIGUSR1;
@@ -71,7 +71,7 @@ TEST(Heartbeat, AProcessThatIsCutOffIsToldOfAndTellsOfTheFirst) {
   EXPECT_EQ(at_first.error.code(), Errc::kLost);
   EXPECT_THAT(at_first.error.ToString(), HasSubstr("process 0: process 2 has not been heard of"));
   EXPECT_TRUE(at_first.own);
-  // Of the process that saw it: not a guess about process 0.
+  // Reported by the process that saw it: not a guess about process 0.
   const Loss at_second = second.WaitForLoss();
   EXPECT_THAT(at_second.error.ToString(), HasSubstr("process 0: process 2 has not been heard of"));
   EXPECT_FALSE(at_second.own);

@@ -1,5 +1,5 @@
-// PRIVATE to tests. The processes of a run as parts of one: messages go through memory, and a wire
-// can be cut.
+// PRIVATE to tests. The processes of a run inside one: messages go through memory, and a wire can
+// be cut.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class MemoryNet {
       : processes_(processes), patience_(patience) {}
 
   std::unique_ptr<Transport> Join(int process) { return std::make_unique<End>(*this, process); }
-  // Nothing that is sent from or to it from now on arrives.
+  // From now on nothing sent from or to it arrives.
   void Cut(int process) {
     const std::scoped_lock lock(mutex_);
     cut_.push_back(process);

@@ -1,4 +1,4 @@
-// Ranks of several processes: the bits of threads in one.
+// Ranks in several processes: the same bits as threads in one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

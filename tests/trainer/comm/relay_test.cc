@@ -1,4 +1,4 @@
-// A socket that goes through two processes.
+// A socket through two processes.
 #include "trainer/comm/relay.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Relay, CarriesBothWays) {
   EXPECT_EQ(wire.Read(0, 6), "answer");
 }
 
-// What was written before the end still comes; then both directions end, and the channel is free.
+// Bytes written before the end still arrive; then both directions end, and the channel is free.
 TEST(Relay, TheEndComesAfterWhatWasWritten) {
   Wire wire;
   wire.Write(0, "last words");
@@ -87,7 +87,7 @@ TEST(Relay, NobodyReadsAndItEndsAllTheSame) {
   wire.relays[1]->Wait();
 }
 
-// A worker that generates writes, and does not look at what it is sent.
+// A generating worker writes, and does not look at its input.
 TEST(Relay, WhoWritesLearnsThatTheOtherEndIsClosed) {
   Wire wire;
   wire.ours[0].Close();

@@ -1,4 +1,4 @@
-// A bundle must be what the configuration asks for, and what it does not ask for must fit.
+// A bundle must match the configuration, and its other properties must fit.
 #include "trainer/config/check_bundle.h"
 #include "tests/lib/temp_folder.h"
 #include "tests/trainer/config/config_workshop.h"
@@ -83,7 +83,7 @@ TEST_F(CheckBundleTest, TakesWhatFits) {
   EXPECT_THAT(Check(kNxdi, {"worker.rollout.neuron_override_config={buckets: [128, 4096.0], "
                             "on_device_sampling_config: {do_sample: true}}"}),
               IsEmpty());
-  // A default is no wish.
+  // A default is not a request.
   std::string wide = kOptimum;
   wide.replace(wide.find("bfloat16"), 8, "float32");
   EXPECT_THAT(Check(wide, {}), IsEmpty());

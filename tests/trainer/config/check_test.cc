@@ -31,7 +31,7 @@ struct Violation {
   const char* fix;
 };
 
-// One rule at a time, on a configuration that keeps all others.
+// One rule at a time, on a configuration that satisfies all others.
 TEST(CheckConfig, EachRuleShowsItsNumbers) {
   const Violation rows[] = {
       {{"worker.actor.global_batch_size=3"},

@@ -18,7 +18,7 @@ inline Result<LoadedConfig> Try(const std::string& yaml,
   return LoadConfigText(yaml, "run.yaml", overrides);
 }
 
-// A default Config when it cannot be loaded, and a failure.
+// A default Config when it cannot be loaded, with a failure.
 inline LoadedConfig Load(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   Result<LoadedConfig> loaded = LoadConfigText(yaml, "run.yaml", overrides);
   if (loaded.ok()) return std::move(loaded).value();
@@ -26,7 +26,7 @@ inline LoadedConfig Load(const std::string& yaml, const std::vector<std::string>
   return {};
 }
 
-// Keeps every rule: 4 cores, 8 prompts x 4 responses.
+// Satisfies every rule: 4 cores, 8 prompts x 4 responses.
 inline const std::string kGoodConfig = R"(
 data: {rollout_batch_size: 8, max_prompt_length: 64, max_response_length: 64}
 worker:

@@ -49,7 +49,7 @@ TEST_F(InheritedConfig, RowsOfVerlNameKeysThatThereAre) {
   }
 }
 
-// In the place of defaults: a file and the command line win.
+// They replace defaults; a file and the command line have precedence.
 TEST_F(InheritedConfig, EasyR1sKeysAreOurs) {
   const Inherited inherited = Read(R"({"data": {"max_prompt_length": 1024, "seed": 1},
       "worker": {"actor": {"model": {"model_path": "Qwen/Qwen3-0.6B"}, "global_batch_size": 64,
@@ -123,7 +123,7 @@ TEST_F(InheritedConfig, VerlsKeysHaveTheirCounterparts) {
   EXPECT_EQ(config.data.train_files, "one.parquet");
   EXPECT_EQ(config.data.rollout_batch_size, 256);
   EXPECT_EQ(config.trainer.val_freq, 5);
-  // The KL of the loss is on, and not that of the reward.
+  // The KL term of the loss is on, that of the reward is off.
   EXPECT_TRUE(config.algorithm.use_kl_loss);
   EXPECT_FALSE(config.algorithm.disable_kl);
   EXPECT_EQ(config.algorithm.kl_coef, 0.002);
@@ -135,7 +135,7 @@ TEST_F(InheritedConfig, VerlsKeysHaveTheirCounterparts) {
   EXPECT_GT(inherited.others, 1u);
 }
 
-// A name that begins with a dot is beside the key that says it, through other keys too.
+// A name that begins with a dot is a sibling of the key with the value, through other keys too.
 TEST_F(InheritedConfig, ReferencesAreRelativeToWhereTheyStand) {
   const Config config = Loaded(
       Read("actor_rollout_ref: {rollout: {n: 3}}\ndata: {train_batch_size: '${x.y}', z: 64}\n"
@@ -169,7 +169,7 @@ TEST_F(InheritedConfig, ReferencesThatGoRoundEnd) {
   EXPECT_THAT(WhyLeft(inherited, "critic.ppo_epochs"), HasSubstr("not in the file"));
 }
 
-// Whatever a byte of the file becomes, what is taken fits its key.
+// Whatever a byte of the file becomes, accepted values fit their keys.
 TEST_F(InheritedConfig, MutationsAreReadOrRefused) {
   const std::string whole = kVerl;
   size_t read = 0;
@@ -181,7 +181,7 @@ TEST_F(InheritedConfig, MutationsAreReadOrRefused) {
       const Result<Inherited> inherited = ReadInherited(folder_ / "changed.yaml");
       if (!inherited.ok()) continue;
       ++read;
-      // A path may be none; that is said with the key.
+      // A path may be invalid; the error names the key.
       const Result<LoadedConfig> loaded = LoadConfigText("", "", {}, &*inherited);
       EXPECT_TRUE(loaded.ok() || loaded.error().member() == "data.train_files") << i;
     }

@@ -75,7 +75,7 @@ TEST(LoadConfig, TheMachineSaysTheCoresWhereNobodyElseDoes) {
   LoadedConfig said = Load("trainer: {cores: 4}", {});
   said.SetCores(32, "--instance trn1.32xlarge");
   EXPECT_EQ(said.config.trainer.cores, 4);
-  LoadedConfig empty = Load("trainer: {cores: null}", {});  // as --print-config prints it
+  LoadedConfig empty = Load("trainer: {cores: null}", {});  // as printed by --print-config
   empty.SetCores(32, "--instance trn1.32xlarge");
   EXPECT_EQ(empty.config.trainer.cores, 32);
 }
@@ -224,7 +224,7 @@ TEST(KeyTable, NamesAreUniqueAndWordsHoldTheDefault) {
   EXPECT_GT(seen.size(), 180u);
 }
 
-// Every word is one that the algorithms know, and they know no other.
+// Every word is one that the algorithms know, and they know no others.
 TEST(KeyTable, WordsAreThoseOfTheAlgorithms) {
   const struct {
     const char* path;
@@ -246,7 +246,7 @@ TEST(KeyTable, WordsAreThoseOfTheAlgorithms) {
   }
 }
 
-// Each key can be set by its own path, to what it already is.
+// Each key can be set by its own path, to its present value.
 TEST(KeyTable, EveryKeyCanBeSet) {
   Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {

@@ -1,4 +1,5 @@
-// What others wrote: names of EasyR1's earlier releases, interpolations, paths, other programs.
+// Configurations of other programs: names of EasyR1's earlier releases, interpolations, paths,
+// other trainers.
 #include <fmt/core.h>
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// In the form of the examples of EasyR1's first release.
+// In the form of the examples in EasyR1's first release.
 TEST(OldNames, AFileOfTheFirstReleaseIsTaken) {
   const LoadedConfig loaded = Load(R"(
 algorithm: {adv_estimator: grpo, kl_coef: 0.0}
@@ -97,7 +98,7 @@ TEST(OldNames, ADumpIsTaken) {
   EXPECT_THAT(loaded.notes[0], HasSubstr("worker.reward.reward_function_name as "
                                          "worker.reward.reward_function=/r/math.py:score"));
   EXPECT_THAT(loaded.notes[1], HasSubstr("worker.critic.optim.training_steps"));
-  // Overrides of what the dump's other keys follow from.
+  // Overrides of keys that the dump's other keys are derived from.
   const Config other = Load(dump, {"algorithm.kl_coef=0.5", "algorithm.use_kl_loss=false",
                                    "worker.reward.reward_function=math"})
                            .config;
@@ -156,7 +157,7 @@ TEST(OldNames, KlOfTheLossWasOnUnlessItWasSaid) {
   EXPECT_EQ(off.algorithm.kl_coef, 0.5);
   ExpectError(Try("algorithm: {kl_coef: 0.5}\nworker: {actor: {use_kl_loss: true}}"), Errc::kUsage,
               "was the weight of KL in the reward");
-  // Of a dump of today's.
+  // A dump of today's release.
   const Config dump =
       Load(
           "algorithm: {kl_coef: 0.5, use_kl_loss: true}\n"
@@ -165,7 +166,7 @@ TEST(OldNames, KlOfTheLossWasOnUnlessItWasSaid) {
   EXPECT_EQ(dump.algorithm.kl_coef, 0.5);
   ExpectError(Try("algorithm: {use_kl_loss: true}\nworker: {actor: {use_kl_loss: false}}"),
               Errc::kUsage, "derived");
-  // Today's switch in the file makes today's names those of the loss.
+  // Today's switch in the file gives today's names to the loss's keys.
   const auto differ =
       ExpectError(Try("algorithm: {use_kl_loss: true, kl_coef: 0.5}\n"
                       "worker: {actor: {kl_loss_coef: 0.1}}"),
@@ -271,7 +272,7 @@ TEST(Interpolations, FaultsAreToldByName) {
   EXPECT_EQ(word->file(), "command line: data.seed=${data.seed}");
 }
 
-// Each names the one before twice: a gigabyte, if it were written out.
+// Each refers to the one before twice: a gigabyte when expanded.
 TEST(Interpolations, DoNotGrowWithoutEnd) {
   std::string yaml = "worker:\n  reward:\n    reward_function_kwargs:\n      a0: xxxxxxxx\n";
   for (int i = 1; i <= 15; ++i)

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing_util::ExpectError;
 
-// The keys that the Trainium port's own config is known to set, and nothing else.
+// Only the keys that the Trainium port's own config is known to set.
 const std::string kPortKeys = R"(
 data:
   train_files: hiyouga/math12k@train
@@ -92,7 +92,7 @@ TEST(Machines, CoresAreGivenOutMachineByMachine) {
   EXPECT_EQ(check.plan.cores, 8);
   EXPECT_EQ(check.plan.data_parallel, 4);
   EXPECT_EQ(check.plan.rollout_cores, 8);
-  // The same cores do both in turn: a rollout worker on each machine, with all of them.
+  // The same cores do both in turn: each machine has a rollout worker with all of them.
   EXPECT_THAT(RunPlanText(check.plan),
               HasSubstr("machine 0: process 0, 4 threads, TP ranks 0 to 1 of DP ranks 0 to 1; "
                         "rollout worker 0; the loop and the rewards\n"
@@ -124,7 +124,7 @@ TEST(Machines, CoresAreGivenOutMachineByMachine) {
   EXPECT_THAT(quarter.plan.machine_of_worker, ElementsAre(0, 0, 1, 1, 1, 1));
 }
 
-// Servers of another program go round the machines.
+// Servers of another program are distributed over the machines.
 TEST(Machines, ServersOfEachAreNamed) {
   const ConfigCheck check = CheckConfig(
       Load(kPortKeys,
@@ -138,7 +138,7 @@ TEST(Machines, ServersOfEachAreNamed) {
   EXPECT_THAT(RunPlanText(check.plan), HasSubstr("; rollout workers 1, 3\n"));
 }
 
-// Cores 2 and 3 of three are rollout's, and so is the first one of the next machine.
+// Cores 2 and 3 of three are used for rollout, and so is the first one of the next machine.
 TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
   const ConfigCheck check = CheckConfig(
       Load(kPortKeys,
@@ -175,7 +175,7 @@ TEST(Trainium, CoresThatDoNotDivideShowLegalRatios) {
                                         std::string("trainer.training_core_ratio=") + ratio}),
                        {.files = false});
   };
-  // TP 8 and three engines: right as cores go, but 64 prompts make no three equal parts.
+  // TP 8 and three engines: the cores fit, but 64 prompts cannot be divided into three equal parts.
   EXPECT_THAT(Keys(check("0.25")), ElementsAre("data.rollout_batch_size"));
   const ConfigCheck third = check("0.6");  // floor(19.2) = 19
   ASSERT_THAT(Keys(third), ElementsAre("worker.actor.tensor_parallel_size",
@@ -191,7 +191,7 @@ TEST(Trainium, CoresThatDoNotDivideShowLegalRatios) {
   EXPECT_THAT(Keys(check("1")), ElementsAre("trainer.training_core_ratio"));
 }
 
-// The port's config as it is, on a machine that nobody has named: 8 is EasyR1's default of GPUs.
+// The port's config unchanged, on an unnamed machine: 8 is EasyR1's default number of GPUs.
 TEST(Trainium, TooFewCoresSayWhereTheirNumberIsFrom) {
   const ConfigCheck check = CheckConfig(
       Load(kPortKeys, {"worker.actor.global_batch_size=64", "worker.reward.reward_function=math"}),
@@ -258,7 +258,7 @@ TEST(TrainingSteps, FollowEpochsAndSteps) {
   }
 }
 
-// No arithmetic on numbers of this size overflows or searches for ever.
+// Arithmetic on numbers of this size neither overflows nor searches forever.
 TEST(RunPlan, OfTheLargestNumbers) {
   const std::string most = "2147483647";
   const LoadedConfig loaded =
@@ -313,7 +313,7 @@ TEST(Shipped, EveryConfigKeepsEveryRule) {
   EXPECT_EQ(plan.rollout_workers, 2);
 }
 
-// NXDKIT_UPDATE_DOCS=1 writes the table anew.
+// NXDKIT_UPDATE_DOCS=1 rewrites the table.
 TEST(Docs, ReadmeHasTheTableOfKeys) {
   const std::string begin = "<!-- keys: written by NXDKIT_UPDATE_DOCS=1 test_trainer_config -->\n";
   const std::string end = "<!-- end of keys -->\n";

@@ -247,7 +247,7 @@ TEST_F(CommandRows, FaultsAreThoseOfTheProgram) {
 TEST_F(CommandRows, AreNotWaitedForWithoutAnEnd) {
   const auto run = [](const std::string& script) {
     RowCommand command{.words = {"sh", "-c", script}, .source = "exec:it"};
-    command.patience = std::chrono::seconds(2);  // the start of the shell is in it
+    command.patience = std::chrono::seconds(2);  // includes the start of the shell
     return ReadCommandRows(command, [](const auto&, uint64_t) { return OkStatus(); });
   };
   const std::string row = R"(echo '{"prompt": "1", "answer": 2}'; )";
@@ -272,7 +272,7 @@ TEST_F(CommandRows, OfEndlessLinesOneRowIsHeld) {
               "line 1: a row is over the limit of 67108864 bytes");
 }
 
-// The real reader of tables is in tests/interop/table_interop.py; here is what is said without it.
+// The real reader of tables is in tests/interop/table_interop.py; these are the errors without it.
 TEST_F(CommandRows, TablesNeedPyarrow) {
   WriteText(folder_ / "rows.parquet", "PAR1");
   const std::string path = ::getenv("PATH");
@@ -290,7 +290,7 @@ TEST_F(CommandRows, TablesNeedPyarrow) {
 }
 
 // Python looks for modules in the working directory first, and the helper needs json and pyarrow.
-// What stands for pyarrow here says whether it was asked.
+// The stand-in for pyarrow here reports whether it was imported.
 TEST_F(CommandRows, TablesAreReadWithoutTheModulesOfTheWorkingDirectory) {
   if (!FindProgram("python3")) GTEST_SKIP() << "there is no python3";
   WriteText(folder_ / "rows.parquet", "PAR1");
@@ -311,7 +311,8 @@ TEST_F(CommandRows, TablesAreReadWithoutTheModulesOfTheWorkingDirectory) {
   std::filesystem::current_path(here);
 }
 
-// As modules of a cluster name the places of packages: those come after Python's own.
+// Like environment modules of a cluster that name the places of packages: those come after Python's
+// own.
 TEST_F(CommandRows, PyarrowMayBeInAPlaceOfPythonpath) {
   if (!FindProgram("python3")) GTEST_SKIP() << "there is no python3";
   if (std::system("python3 -I -c 'import pyarrow' 2> /dev/null") == 0)

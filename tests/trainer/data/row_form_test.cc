@@ -73,7 +73,7 @@ TEST(RowForm, RowsOfOthersAreRead) {
   }
 }
 
-// As the owner has it in a column, so it is the answer, whose form the row ever has.
+// A named column of answers is the answer, whatever form the row has.
 TEST(RowForm, TheColumnOfAnswersIsTheAnswerInEveryForm) {
   const struct {
     const char* row;
@@ -106,7 +106,7 @@ TEST(RowForm, TheColumnOfAnswersIsTheAnswerInEveryForm) {
     }
 }
 
-// Rows with and without a column of answers are of two forms.
+// Rows with and without a column of answers have two different forms.
 TEST(RowForm, TheFirstRowSaysWhereTheAnswerIs) {
   const Json with = Json::parse(R"({"messages": [{"role": "user", "content": "a"}], "answer": 1})");
   const Json without = Json::parse(
@@ -125,7 +125,7 @@ TEST(RowForm, HowRowsAreReadIsToldWhereItMayBeMeantOtherwise) {
   EXPECT_EQ(text(R"({"prompt": "1+1", "answer": "2"})"), "");
 }
 
-// Who names a column means it.
+// A named column has precedence.
 TEST(RowForm, ColumnsThatAreSaidWin) {
   const char* row = R"({"instruction": "a", "output": "b", "question": "q", "prompt": "p"})";
   EXPECT_EQ(Shown(Read(row, {"question", "output"})), "user: q => b");

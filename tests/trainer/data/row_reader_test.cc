@@ -64,7 +64,7 @@ TEST_F(RowReader, ReadsLinesAcrossBlocks) {
   EXPECT_EQ(rows_[8], (std::pair<uint64_t, int64_t>(9, 8)));
 }
 
-// As some editors of Windows write it.
+// As some Windows editors write it.
 TEST_F(RowReader, PassesAByteOrderMarkOver) {
   ASSERT_TRUE(Read("\xEF\xBB\xBF{\"a\": 1}\r\n{\"a\": 2}\r\n").ok());
   EXPECT_THAT(rows_, ElementsAre(Pair(1, 1), Pair(2, 2)));

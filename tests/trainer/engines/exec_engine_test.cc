@@ -1,4 +1,4 @@
-// Engines that are programs: JSON Lines there and back, and every way in which one fails.
+// Engines that are programs: JSON Lines in both directions, and every way to fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Engines of other programs behind a pool of workers: what dies is started again, what it had not
-// answered is generated again, and nothing is left behind.
+// Engines of other programs behind a pool of workers: a dead one is restarted, its unanswered
+// requests are generated again, and nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -135,10 +135,10 @@ TEST_F(Supervision, AStoppedRunLeavesNothing) {
   EXPECT_TRUE(AreGone(lab_.model()));
 }
 
-// Sixteen in flight for many steps: no memory, descriptor or process more than after the first
+// Sixteen in flight for many steps: no more memory, descriptors or processes than after the first
 // ones.
 TEST_F(Supervision, TwoHundredStepsTakeNoMore) {
-  // Each thread would take memory from an arena of its own, as many as happen to work at once.
+  // Each thread would take memory from an arena of its own, as many as happen to run at once.
   options_.environment = {"MALLOC_ARENA_MAX=1"};
   WorkerPool pool = Start();
   ASSERT_TRUE(pool.Load(Engine()).ok());
@@ -160,9 +160,9 @@ TEST_F(Supervision, TwoHundredStepsTakeNoMore) {
   const auto late = measure();
   EXPECT_EQ(late.first, early.first);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int64_t kSlack = int64_t{32} << 20;  // what is freed is kept back
+  constexpr int64_t kSlack = int64_t{32} << 20;  // freed memory is kept for a while
 #else
-  constexpr int64_t kSlack = int64_t{4} << 20;  // of holes in the heap
+  constexpr int64_t kSlack = int64_t{4} << 20;  // for holes in the heap
 #endif
   EXPECT_LE(late.second, early.second + kSlack);
 }

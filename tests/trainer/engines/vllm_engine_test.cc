@@ -1,5 +1,5 @@
-// Weights into a vLLM server, and what proves that they are there; what it generates; and every way
-// in which it fails: none hangs, none passes as synced.
+// Weights into a vLLM server, and the proof that they are there; its generated tokens; and every
+// way to fail: none hangs, none passes as synced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ class VllmEngines : public ::testing::Test {
     lab_.Write("tampered/model.safetensors", bytes);
     return folder;
   }
-  // It is refused with this parameter named, and the server is left paused.
+  // Expects a refusal that names this parameter; the server is left paused.
   void ExpectStale(const std::string& loaded, const std::string& parameter) {
     peer_.LoadsInstead(loaded);
     const auto facts = Load();
@@ -129,7 +129,7 @@ TEST_F(VllmEngines, TakeNewWeightsInTheOrderThatIsSafe) {
   EXPECT_EQ(peer_.bodies("/update_weight_version")[0], Json({{"new_version", "step 1"}}));
 }
 
-// A server that is started for no log-probabilities refuses them in the first step otherwise.
+// Otherwise a server started without log-probabilities refuses them in the first step.
 TEST_F(VllmEngines, TheTrialAsksForWhatTheOthersAskFor) {
   EngineOptions options = Options("step 1");
   for (const bool tells : {true, false}) {
@@ -198,8 +198,8 @@ TEST_F(VllmEngines, UseCompletionsWhereThereIsNothingElse) {
   EXPECT_EQ(bodies[0]["return_tokens_as_token_ids"], true);
 }
 
-// What the issue names: a flipped bit, a swapped kv head, a skipped layer; and a reload that did
-// nothing, of which the server says 200.
+// A flipped bit, a swapped kv head, a skipped layer; and a reload that did nothing, to which the
+// server answers 200.
 TEST_F(VllmEngines, AFlippedBitIsFound) {
   const std::string name = "model.layers.1.mlp.down_proj.weight";
   ExpectStale(Tampered(name, [](std::span<char> bytes) { bytes[102] ^= 0x40; }), name);
@@ -243,7 +243,7 @@ TEST_F(VllmEngines, MissingAndUnknownParametersAreFound) {
   ExpectError(Load(), Errc::kFindings, "nothing of the model fills it");
 }
 
-// Every call of a sync, failing in every way: an error that says so, and no resume.
+// Every call of a sync, failing in every way: an error that reports it, and no resume.
 TEST_F(VllmEngines, AnyCallThatFailsFailsTheSync) {
   const PeerAnswer faults[] = {{.status = 500, .body = R"({"error":{"message":"dead engine"}})"},
                                {.body = "{}", .promised = 100},
@@ -280,7 +280,7 @@ TEST_F(VllmEngines, ARunningServerMustTakeWeights) {
   EXPECT_THAT(error->hint(), HasSubstr("VLLM_SERVER_DEV_MODE=1"));
 }
 
-// Before it is paused or given anything.
+// Before it is paused or given any weights.
 TEST_F(VllmEngines, OtherRanksAndModelsAreNotStaleWeights) {
   EngineOptions options = Options("step 1");
   options.other.tp = 2;
@@ -290,7 +290,7 @@ TEST_F(VllmEngines, OtherRanksAndModelsAreNotStaleWeights) {
   EXPECT_THAT(peer_.asked(), Not(Contains("/pause")));
 }
 
-// A bundle for instance: a reload of it could not be proved.
+// For example a bundle: its reload could not be proved.
 TEST_F(VllmEngines, WhatCannotBeProvedIsNotExchanged) {
   EngineOptions options = Options("step 1");
   options.other.parameters.clear();
@@ -330,8 +330,8 @@ TEST_F(VllmEngines, AServerThatIsNotThereIsNotWaitedForLong) {
   ExpectError(engine_->Load(options, nullptr), Errc::kUnsupported, "the server answers 404");
 }
 
-// vLLM Neuron takes no new weights while it runs: it is started on them, and a worker extension
-// shows what its loaders made of them.
+// vLLM Neuron takes no new weights while it runs: it is started with them, and a worker extension
+// shows the result of its loaders.
 TEST_F(VllmEngines, OneOnNeuronIsStartedAnewAndProved) {
   EngineOptions options = Options("step 1");
   options.other.url = "";
@@ -388,7 +388,7 @@ struct BadAnswer {
   const char* says;
 };
 
-// Answers that are not what was asked for: an engine that has failed, or old weights.
+// Answers other than requested: a failed engine, or old weights.
 TEST_F(VllmEngines, AnswersAreHeldAgainstTheQuestion) {
   const BadAnswer kBad[] = {
       {"a sample less", [](Json& c) { c.erase(1); }, Errc::kIo, "1 samples, 2 were asked for"},

@@ -1,6 +1,6 @@
-// PRIVATE to tests. What a vLLM server answers, with faults: the weights that it says it holds are
-// those of a folder, and what it generates is always the same. It serves to produce faults only;
-// the real server's tests are in tests/vllm.
+// PRIVATE to tests. The answers of a vLLM server, with faults: it claims to hold the weights of a
+// folder, and always generates the same tokens. It only produces faults; the tests of the real
+// server are in tests/vllm.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace nxdkit::trainer {
 
-// Of a Hugging Face folder.
+// The digests for a Hugging Face folder.
 inline ops::KeyedDigests PredictedOf(const std::string& folder, int tp = 1) {
   ops::EngineRequest request;
   request.path = folder;
@@ -26,7 +26,7 @@ inline ops::KeyedDigests PredictedOf(const std::string& folder, int tp = 1) {
   return digests.ok() ? ops::KeyedDigestsOf(digests->params) : ops::KeyedDigests();
 }
 
-// The same of a vLLM Neuron engine.
+// The same for a vLLM Neuron engine.
 inline ops::KeyedDigests PredictedOnNeuron(const std::string& folder, int tp = 1) {
   ops::NeuronRequest request;
   request.path = folder;
@@ -41,11 +41,11 @@ inline ops::KeyedDigests PredictedOnNeuron(const std::string& folder, int tp = 1
 class VllmPeer {
  public:
   using Answer = testing_util::PeerAnswer;
-  // Looked at before anything is answered.
+  // Called before anything is answered.
   using Fault = std::function<std::optional<Answer>(const std::string& path, const Json& body)>;
 
-  // A server that someone else starts has its fault from the first request on. `folder` "": nothing
-  // is said of the weights.
+  // A server started by another process has its fault from the first request on. `folder` "": it
+  // reports nothing about its weights.
   explicit VllmPeer(const std::string& folder, int port = 0, Fault fault = nullptr)
       : digests_(folder.empty() ? ops::KeyedDigests() : PredictedOf(folder)),
         fault_(std::move(fault)),
@@ -53,7 +53,7 @@ class VllmPeer {
               port) {}
 
   std::string url() const { return peer_.url(); }
-  // What a reload of `asked` really loads: another folder; "": nothing, as a path that stays.
+  // The folder that a reload loads instead of the requested one; "": none, the path stays.
   void LoadsInstead(const std::string& folder) {
     const std::scoped_lock lock(mutex_);
     instead_ = folder;
@@ -62,7 +62,7 @@ class VllmPeer {
     const std::scoped_lock lock(mutex_);
     fault_ = std::move(fault);
   }
-  // Paths in the order in which they were asked for, without those of Probe.
+  // Paths in the order of the requests, without those of Probe.
   std::vector<std::string> asked() const {
     const std::scoped_lock lock(mutex_);
     return asked_;
@@ -85,7 +85,7 @@ class VllmPeer {
   static constexpr int kToken = 5;
   static constexpr double kLogProb = -1.5;
 
-  // As long as was asked for, or one token that ends it.
+  // As long as requested, or one token that ends it.
   static Json Choices(const Json& sampling, const Json& prompt, bool tokens,
                       const std::string& version) {
     Json choices = Json::array();

@@ -1,4 +1,4 @@
-// Every op against an independent formula in f64, and its gradient against finite differences of
+// Every op compared with an independent formula in f64, and its gradient with finite differences of
 // that formula.
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ void ExpectNear(const Floats& found, const Doubles& expected, const char* what) 
 }
 
 TEST(RmsNorm, ForwardAndGradients) {
-  // Three tokens of two heads of 21 in rows of 50, so that strides and the rest of a lane count.
+  // Three tokens of two heads of 21 in rows of 50, so that strides and partial lanes are covered.
   const Rows rows{3, 2, 21, 50};
   constexpr double kEps = 1e-6;
   const Floats weight = Random(21, 2);
@@ -123,7 +123,7 @@ TEST(Rope, TurnsPairsHalfAHeadApart) {
   ExpectNear(y, Wide(x), "back");
 }
 
-// Both ways: the gradient of a scaled turn is the turn back, scaled.
+// Both directions: the gradient of a scaled rotation is the scaled rotation back.
 TEST(Rope, ScalesWhatItTurns) {
   const Rows rows{1, 1, 2, 2};
   const RopeTable table({.frequencies = {0.5f}, .scale = 1.25f}, 4);
@@ -191,7 +191,7 @@ struct AttentionCase {
   Matrix Head(const Doubles& qkv, size_t s, int64_t h) const {
     return Take(qkv, starts[s] * kStride + h * kWidth, starts[s + 1] - starts[s], kWidth, kStride);
   }
-  // Of all tokens that a sequence sees.
+  // The rows of all tokens that a sequence sees.
   Matrix Seen(const Doubles& qkv, size_t s, int64_t h) const {
     if (parents.empty() || parents[s] < 0) return Head(qkv, s, h);
     const Matrix parent = Head(qkv, static_cast<size_t>(parents[s]), h), own = Head(qkv, s, h);
@@ -232,7 +232,7 @@ TEST(Attention, GradientsOfAllThree) {
              "dqkv");
 }
 
-// Two prompts, of which the first has two answers and the second one; and a sequence alone.
+// Two prompts, the first with two answers and the second with one; and a sequence alone.
 TEST(Attention, AnswersToOnePromptSeeItAndNotEachOther) {
   AttentionCase that;
   that.starts = {0, 5, 8, 9, 13, 20, 22};
@@ -257,7 +257,7 @@ TEST(Attention, AnswersToALongPrompt) {
   that.Forward(qkv, out, lse);
   ExpectNear(out, that.Formula(Wide(qkv)), "out");
   that.Backward(qkv, out, lse, dout, gradient);
-  // The same, each answer with a prompt of its own.
+  // The same, each answer with its own copy of the prompt.
   AttentionCase apart;
   apart.starts = {0, 271, 271 + 131 + 67};
   Floats own_qkv, own_dout;
@@ -279,7 +279,7 @@ TEST(Attention, AnswersToALongPrompt) {
   }
 }
 
-// Windows within a sequence, over the border of a prompt and its answers, and of one token.
+// Windows within a sequence, across the border between a prompt and its answers, and of one token.
 TEST(Attention, SeesAWindowOfThePast) {
   for (const int64_t window : {1, 3, 6, 100}) {
     SCOPED_TRACE(window);
@@ -329,7 +329,7 @@ TEST(Attention, Bf16RoundsItsOperandsOnly) {
   }
 }
 
-// The gradient over several blocks: moving one query of the last block and one key of the first.
+// The gradient over several blocks: changing one query of the last block and one key of the first.
 TEST(Attention, GradientAcrossBlocks) {
   AttentionCase that;
   that.starts = {0, 290};
@@ -377,7 +377,7 @@ TEST(LogProb, ShardsTogetherAreTheWholeVocabulary) {
   constexpr int64_t kTokens = 3, kColumns = 35;
   constexpr float kTemperature = 0.7f;
   const std::vector<int32_t> labels = {0, 34, 69};
-  for (const float scale : {1.0f, 40.0f}) {  // with 40 some shards underflow beside others
+  for (const float scale : {1.0f, 40.0f}) {  // with 40 some shards underflow next to others
     const Floats logits = Random(kTokens * 2 * kColumns, 30, scale);
     const auto formula = [&](const Doubles& z, bool entropy) {
       const Matrix u = Take(z, 0, kTokens, 70, 70) / double{kTemperature};
@@ -467,7 +467,7 @@ TEST(MatrixEngine, EveryTransposeDtypeAndStride) {
   }
 }
 
-// Large enough for operands that are laid out anew.
+// Large enough that operands are repacked.
 TEST(MatrixEngine, LargeProductsOfBf16) {
   struct Size {
     int64_t m, n, k;

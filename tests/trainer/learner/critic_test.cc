@@ -1,5 +1,5 @@
-// The critic: what it begins with, that its values are read where tokens are predicted, and that it
-// learns what the returns are on every mesh.
+// The critic: its initial weights, that its values are read where tokens are predicted, and that it
+// learns the returns on every mesh.
 #include "formats/kinds/open.h"
 #include "trainer/learner/critic_model.h"
 
@@ -29,7 +29,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing_util::TinyModel;
 
-// What the critic has to learn.
+// The target that the critic has to learn.
 std::vector<float> ReturnsOf(size_t row, size_t tokens) {
   return std::vector<float>(tokens, row % 2 == 0 ? 1.0f : -0.5f);
 }
@@ -61,7 +61,7 @@ class CriticTest : public ::testing::Test {
     EXPECT_TRUE(values.ok()) << values.error().ToString();
     return std::move(values->outputs);
   }
-  // One step of the value loss; the loss before it.
+  // Takes one step of the value loss; returns the loss before it.
   static double Update(MeshModel& critic, double lr = 1e-2) {
     const std::vector<Row> rows = SomeRows();
     const RowValues old = Values(critic);
@@ -143,7 +143,7 @@ TEST_F(CriticTest, BeginsWithALanguageModelAndASeededScore) {
   EXPECT_THAT(untied.notes[0], HasSubstr("is left out: a critic has none"));
 }
 
-// What transformers reads back as ...ForTokenClassification.
+// transformers reads it back as ...ForTokenClassification.
 TEST_F(CriticTest, WritesTheConfigurationOfWhatItIs) {
   const auto critic = Make(Options(2, 1));
   const std::string tag = Save(*critic, "tag");
@@ -154,7 +154,7 @@ TEST_F(CriticTest, WritesTheConfigurationOfWhatItIs) {
   EXPECT_EQ(json["label2id"], Json({{"LABEL_0", 0}}));
   EXPECT_EQ(json["classifier_dropout"], 0.0);
   EXPECT_EQ(json["hidden_size"], 32);
-  // And a critic begins with it as it is.
+  // And a critic begins with it unchanged.
   auto opened = ops::OpenAndBind(tag, &ops::kNxd, {});
   ASSERT_TRUE(opened.ok()) << opened.error().ToString();
   const auto again = MakeCriticModel(*std::move(opened), 1);
@@ -195,7 +195,7 @@ TEST_F(CriticTest, RefusesAModelThatNobodyKnows) {
                             "no parameter table for model_type \"other\"");
 }
 
-// The last token of a response is a label only: what it is changes no value; the one before does.
+// The last token of a response is only a label: changing it changes no value; the one before does.
 TEST_F(CriticTest, ValuesAreReadWhereTheTokenIsPredicted) {
   const auto critic = Make(Options(1, 1));
   std::vector<Row> rows = {{{3, 4}, {5, 6, 7}}};

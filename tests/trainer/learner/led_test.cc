@@ -1,5 +1,5 @@
-// A leader and its followers, as threads of this process: what the test of real processes
-// (tests/tools/mpi_test.cc) shows, where sanitizers can see it.
+// A leader and its followers, as threads of this process: like the test with real processes
+// (tests/tools/mpi_test.cc), but visible to sanitizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class LedTest : public ::testing::Test {
     std::map<std::string, std::string> tag;
   };
 
-  // Updates, writes a tag, goes on from it in another model.
+  // Updates, writes a tag, and resumes from it in another model.
   void Learn(const MeshOptions& options, const std::string& name, Outcome& outcome) const {
     auto model = MeshModel::Make(lab_.config(), options, lab_.source());
     ASSERT_TRUE(model.ok()) << model.error().ToString();
@@ -113,7 +113,7 @@ TEST_F(LedTest, ComesToTheBitsOfOneProcess) {
   }
 }
 
-// In process 0, and in the other one: both go on, with the weights that they had.
+// In process 0, and in the other one: both continue, with their former weights.
 TEST_F(LedTest, ALossThatFailsChangesNothingAnywhere) {
   Lead(Options(1, 2), {1, 1}, [&](const MeshOptions& options, Leader& leader) {
     auto model = MeshModel::Make(lab_.config(), options, lab_.source());
@@ -139,7 +139,7 @@ TEST_F(LedTest, ALossThatFailsChangesNothingAnywhere) {
   });
 }
 
-// As when the file system shows what is new only after a while: the first process looks again.
+// As when the file system shows new files only after a while: the first process looks again.
 TEST_F(LedTest, ATagIsPutTogetherWhenAllSharesCanBeSeen) {
   Lead(Options(1, 2), {1, 1}, [&](const MeshOptions& options, Leader&) {
     auto model = MeshModel::Make(lab_.config(), options, lab_.source());
@@ -159,14 +159,14 @@ TEST_F(LedTest, ATagIsPutTogetherWhenAllSharesCanBeSeen) {
   });
 }
 
-// One that says that it works is waited for, and one that hangs is not.
+// A process that reports work is waited for, and a hanging one is not.
 TEST(Leader, WaitsWhileTheOtherWorks) {
   MemoryNet net(2, std::chrono::seconds(2));
   const std::unique_ptr<Transport> first = net.Join(0), second = net.Join(1);
   std::atomic<bool> over{false};
   OrderHandlers handlers;
   handlers["works"] = [](const Json&, const Working& working) -> Result<Json> {
-    const auto work = [&] {  // as the threads of a conversion do
+    const auto work = [&] {  // like the threads of a conversion
       for (int i = 0; i < 300; ++i) {
         EXPECT_TRUE(working().ok());
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -204,7 +204,7 @@ TEST(Leader, AfterAnAnswerThatDidNotComeNothingIsAsked) {
   testing_util::ExpectError(leader.Ask(1, {{"call", "take_file"}}, fails), Errc::kIo,
                             "cannot be read");
   EXPECT_FALSE(leader.in_order());
-  // Its answer would be taken for that to the next.
+  // Its answer would be taken for the next one's.
   testing_util::ExpectError(leader.Ask(1, {{"call", "sees"}}), Errc::kLost, "earlier failure");
   testing_util::ExpectError(leader.TellAll({{"call", "end"}}), Errc::kLost, "earlier failure");
 }

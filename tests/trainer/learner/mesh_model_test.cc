@@ -1,5 +1,5 @@
 // The actor on meshes: the same updates for every number of ranks and micro-batches, and a restored
-// one that goes on bit for bit.
+// one that continues bit for bit.
 #include "trainer/learner/mesh_model.h"
 
 #include <fmt/format.h>
@@ -110,8 +110,8 @@ TEST_F(ActorTest, EveryMeshMakesTheSameUpdate) {
     const UpdateResult found = Update(*actor);
     EXPECT_NEAR(found.grad_norm, expected.grad_norm, 1e-5 * expected.grad_norm) << tp << "x" << dp;
     const Floats log_probs = LogProbs(*actor);
-    // The first step of Adam moves by the sign of the gradient: where that is rounding, so is the
-    // move. Few elements are, and what they do to a log-probability is small.
+    // The first step of Adam follows the sign of the gradient: where that is rounding noise, so is
+    // the step. Few elements are, and their effect on a log-probability is small.
     for (size_t i = 0; i < after.size(); ++i)
       EXPECT_NEAR(log_probs[i], after[i], 1e-3) << tp << "x" << dp << " token " << i;
   }
@@ -156,7 +156,7 @@ TEST_F(ActorTest, GoesOnBitForBitAfterARestore) {
   }
 }
 
-// ZeRO-1: what the data-parallel ranks hold of the state is all of it, once.
+// ZeRO-1: the data-parallel ranks together hold all of the state, once.
 TEST_F(ActorTest, TheOptimizerIsCutOverTheDataParallelRanks) {
   MeshOptions options = Options(2, 2);
   options.decoder.compute = Dtype::kBF16;
@@ -177,7 +177,7 @@ TEST_F(ActorTest, TheOptimizerIsCutOverTheDataParallelRanks) {
   }
 }
 
-// While the backward pass runs or after it, in one bucket or in one for each layer.
+// During the backward pass or after it, in one bucket or in one for each layer.
 TEST_F(ActorTest, OverlappedSumsHaveTheSameBits) {
   for (const auto& [tp, dp] : {std::pair(1, 2), {2, 2}, {1, 4}}) {
     const auto outcome = [&](Overlap overlap, int64_t bucket) {

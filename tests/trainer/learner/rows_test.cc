@@ -1,5 +1,5 @@
-// Rows as batches of the decoder: where tokens, positions and targets lie, and that a prompt which
-// several rows share gives what each would have with a copy of its own.
+// Rows as batches of the decoder: the places of tokens, positions and targets, and that a prompt
+// shared by several rows gives the same as a copy for each.
 #include "trainer/learner/rows.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ TEST(PackRows, NeighboursShareTheirPrompt) {
   const Batch batch = PackRows(rows, std::vector<size_t>{0, 1, 2, 3});
   EXPECT_THAT(batch.ids, ElementsAre(9, 8, 1, 2, 3, 4, 7));
   EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 1, 2, 3, 2));
-  // The answer of one token has no sequence: only the prompt is asked about it.
+  // An answer of one token has no sequence: only the prompt predicts it.
   EXPECT_THAT(batch.starts, ElementsAre(0, 2, 4, 6, 7));
   EXPECT_THAT(batch.parents, ElementsAre(-1, -1, 1, 1));
   EXPECT_THAT(Targets(batch),

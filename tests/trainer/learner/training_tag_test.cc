@@ -1,4 +1,4 @@
-// Training state to files and back: as an NxD tag that the tools read, cut again for other ranks.
+// Training state to files and back: as an NxD tag that the tools read, recut for other ranks.
 #include "trainer/learner/training_tag.h"
 #include "formats/kinds/open.h"
 #include "formats/kinds/table.h"
@@ -46,7 +46,7 @@ class State {
   const std::deque<std::vector<std::byte>>& arrays() const { return arrays_; }
 
  private:
-  // Values that depend on the place in the model only, so that replicas agree.
+  // Values that depend only on the place in the model, so that replicas agree.
   std::vector<RankMemory> Make(const models::Model& model, Dtype dtype, uint32_t seed) {
     std::vector<RankMemory> ranks;
     for (const ParamTable& table : tables_) {
@@ -121,7 +121,7 @@ TEST_P(TrainingTag, CanBeCutForOtherRanks) {
   EXPECT_TRUE(loaded.arrays() == expected.arrays());
 }
 
-// What other trainers keep by names, whose weights are the master weights.
+// The form of other trainers, by names, where the weights are the master weights.
 TEST_P(TrainingTag, AnotherTrainersCheckpointIsLoadedToo) {
   State saved(lab_.config().model, 2, 7, GetParam());
   const std::string tag = Save(saved, "tag", 2);
@@ -141,7 +141,7 @@ TEST_P(TrainingTag, AnotherTrainersCheckpointIsLoadedToo) {
         LoadTraining(request.output, lab_.config().model, loaded.weights, loaded.memory, {});
     ASSERT_TRUE(status.ok()) << status.error().ToString();
     const State expected(lab_.config().model, 4, 7, GetParam());
-    // In BF16 the weights are rounded from the masters, which here are other numbers.
+    // In BF16 the weights are rounded from the masters, which are other numbers here.
     const size_t first = GetParam() == Dtype::kF32 ? 0 : loaded.weights.size();
     for (size_t i = first; i < expected.arrays().size(); ++i)
       EXPECT_TRUE(loaded.arrays()[i] == expected.arrays()[i]) << kind->name << " " << i;
@@ -165,7 +165,7 @@ TEST_P(TrainingTag, IsSoundToTheToolsAndHasTheDigestOfTheMemory) {
   EXPECT_TRUE(std::filesystem::exists(tag + "/done"));
 }
 
-// One bit of one element: no copy tells, and its value may be as good as any.
+// One bit of one element: no copy shows it, and the value may be plausible.
 TEST_P(TrainingTag, ADamagedElementIsFoundBeforeAnythingIsFilled) {
   State saved(lab_.config().model, 2, 5, GetParam());
   const std::string tag = Save(saved, "tag", 2);

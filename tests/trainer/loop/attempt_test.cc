@@ -53,7 +53,7 @@ TEST_F(AttemptTest, WhatIsDoneIsMarkedByTheNewestOnly) {
   EXPECT_EQ(*KindOf(run_ + "/DONE"), PathKind::kMissing);
 }
 
-// As of a file that a listing does not show: the next number is taken, and not the same for ever.
+// Like a file that a listing does not show: the next number is used, not the same one forever.
 TEST_F(AttemptTest, ANumberThatIsTakenIsNotTriedAgain) {
   ASSERT_TRUE(MakeFolders(run_ + "/attempts").ok());
   folder_.Write("run/attempts/2147483646", "x");

@@ -1,4 +1,4 @@
-// What a damaged record of checkpoints must not do.
+// Damaged records of checkpoints, and the harm that they must not do.
 #include "trainer/loop/checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ TEST(FindLastCheckpoint, RefusesWhatIsNoStep) {
   }
 }
 
-// The checkpoints are whole; what names them was cut short by a full disk or a power cut.
+// The checkpoints are whole; the file that names them was cut short by a full disk or a power cut.
 TEST(FindLastCheckpoint, ATrackerThatCannotBeFollowedDoesNotStopTheRun) {
   const TempFolder folder;
   for (const char* name : {"global_step_9", "global_step_10", "global_step_11"})
@@ -62,7 +62,7 @@ TEST(FindLastCheckpoint, ATrackerThatCannotBeFollowedDoesNotStopTheRun) {
     EXPECT_THAT((*found)->warnings[0],
                 ::testing::AllOf(::testing::HasSubstr(folder / "checkpoint_tracker.json"),
                                  ::testing::HasSubstr("global_step_10, the newest")));
-    // By name it is not guessed.
+    // A checkpoint requested by name is not guessed.
     const auto error =
         ExpectError(ChooseCheckpoint(folder / "new", folder.path(), true), Errc::kCorrupt, "");
     ASSERT_TRUE(error) << text;
@@ -100,7 +100,7 @@ TEST(FindLastCheckpoint, WithoutATrackerTheLastOneThatIsWhole) {
   EXPECT_EQ((*found)->folder, folder / "global_step_12");
 }
 
-// What the checkpoints in a folder say of where their run began.
+// The beginning of a run, according to the checkpoints in its folder.
 class ChooseCheckpointIn : public ::testing::Test {
  protected:
   void Add(const std::string& name, const std::string& started_from) const {
@@ -130,7 +130,7 @@ TEST_F(ChooseCheckpointIn, AWholeRunIsItsLastCheckpoint) {
   EXPECT_TRUE(error);
 }
 
-// What a later program wrote may say that the run began there.
+// The state of a later program may claim that the run began there.
 TEST_F(ChooseCheckpointIn, AStateThatCannotBeReadIsNotPassedOver) {
   Add("run/global_step_4", "");
   Add("run/global_step_9", "global_step_4");
@@ -160,7 +160,7 @@ TEST_F(ChooseCheckpointIn, ARunThatBeganAtItsStart) {
   Add("other/global_step_4", "");
   EXPECT_EQ(Chosen("run", std::nullopt, true), "run/global_step_9");
   EXPECT_EQ(Chosen("run", std::nullopt, false), "usage");
-  // Back to an earlier step is a wish; the checkpoint of another run is a mistake.
+  // An earlier step can be requested; the checkpoint of another run is a mistake.
   EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", true), "run/global_step_4");
   EXPECT_EQ(Chosen("run", folder_ / "run/global_step_4", false), "run/global_step_4");
   EXPECT_EQ(Chosen("run", folder_ / "other/global_step_4", true), "usage");
@@ -203,7 +203,7 @@ TEST(RestoreCheckpoint, ADamagedStateNamesTheEarlierCheckpoint) {
     WriteText(state, text);
     refuse(Errc::kCorrupt);
   }
-  // Nothing is damaged in what a later program wrote.
+  // The state of a later program is not damaged.
   WriteText(state, "{\"version\": 2}");
   const auto later = ExpectError(RestoreCheckpoint(found, {}, {}), Errc::kUnsupported, "version 2");
   EXPECT_EQ(later->hint(), "");
@@ -223,7 +223,7 @@ TEST(RemoveLeftovers, TakesWhatNoRunWillFinish) {
   EXPECT_TRUE(RemoveLeftovers(folder / "nowhere").ok());
 }
 
-// A process was killed while one checkpoint took the place of another.
+// A process was killed while replacing one checkpoint by another.
 TEST(RemoveLeftovers, TakesAReplacedCheckpointIfItsSuccessorIsThere) {
   const TempFolder folder;
   for (const char* name :
@@ -262,7 +262,7 @@ class SavedCheckpoint : public ::testing::Test {
   const TempFolder folder_;
 };
 
-// Another attempt at the run has begun while this one's folder was published.
+// Another attempt at the run has begun while this one's folder was being published.
 TEST_F(SavedCheckpoint, OfOneThatIsOvertakenMeanwhileDeletesNothing) {
   const auto model = Make(Options());
   ASSERT_TRUE(Save(*model, 1, {}).ok());

@@ -1,4 +1,4 @@
-// Formats that no response can have, told before anything is trained.
+// Formats that no response can have, reported before anything is trained.
 #include "trainer/loop/format_check.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// EasyR1's port to Trainium: Qwen3-4B on one trn1.32xlarge, half of the cores for each side.
+// EasyR1's port to Trainium: Qwen3-4B on one trn1.32xlarge, with half of the cores for each side.
 #include "trainer/loop/instance_fit.h"
 
 #include <gmock/gmock.h>

@@ -67,7 +67,7 @@ class MemoryEstimateTest : public ::testing::Test {
 };
 
 constexpr double kParams = 4022468096.0;
-// Data-parallel ranks hold all of it, but for the optimizer, which is cut over them.
+// Each data-parallel rank holds all of it, except for the optimizer, which is cut over them.
 constexpr double kMesh = 2;
 
 TEST_F(MemoryEstimateTest, CountsWhatTheOptimizerAndTheDtypeKeep) {
@@ -96,15 +96,15 @@ TEST_F(MemoryEstimateTest, CountsCachesAndActivations) {
   const auto kept = Parts({"worker.actor.model.enable_gradient_checkpointing=false"});
   const auto rows = Parts({"worker.actor.micro_batch_size_per_device_for_update=4"});
   EXPECT_GT(kept.at("activations"), 3 * parts.at("activations"));
-  // Of the logits' gradients each rank keeps as many as fit one budget, however many rows.
+  // Each rank keeps the gradients of as many logits as fit one budget, however many rows there are.
   const double budget = 16 * static_cast<double>(DecoderOptions().kept_bytes);
   EXPECT_NEAR((rows.at("activations") - budget) / (parts.at("activations") - budget), 4, 0.6);
   // The layers' inputs of one row of 3072 tokens on 16 ranks, f32.
   EXPECT_GT(parts.at("activations"), 16 * 36.0 * 3072 * 2560 * 4);
 }
 
-// A compiled bundle's weights and cache are the cores' matter: two engines of 44 GiB each are not
-// of this machine's memory.
+// A compiled bundle's weights and cache are on the cores: two engines of 44 GiB each do not count
+// in this machine's memory.
 TEST_F(MemoryEstimateTest, AnEngineOnTheDeviceTakesNoneOfTheMachines) {
   for (const EnginePlace place : {EnginePlace::kDevice, EnginePlace::kElsewhere}) {
     const MemoryEstimate estimate = Estimate({}, place);

@@ -1,4 +1,4 @@
-// What an engine of another program is made for: of a bundle what that says, and where it lies.
+// The sizes of an engine of another program: for a bundle its own, and its place.
 #include "trainer/loop/others_engine.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ class OthersEngineTest : public ::testing::Test {
   const RolloutLab lab_{TinyLlama()};
 };
 
-// The default of max_in_flight is 256, of the length what prompts and responses need.
+// The default of max_in_flight is 256, the default length that of prompts and responses.
 TEST_F(OthersEngineTest, ABundleSaysItsSizesAndIsOnTheDevice) {
   const Config config = Configure({Compiled()});
   const EngineShape shape = ShapeOf(config);

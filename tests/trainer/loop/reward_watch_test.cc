@@ -1,4 +1,4 @@
-// A warning where rewards cannot teach anything, and none where they can.
+// A warning where rewards cannot teach anything, and no warning where they can.
 #include "trainer/loop/reward_watch.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST(RewardWatch, ALaterStandstillIsToldToo) {
   EXPECT_THAT(run.watch.AtEnd(), IsEmpty()) << "the run has learnt something";
 }
 
-// A penalty that is taken off the rewards differs between responses that score the same.
+// A penalty subtracted from the rewards differs between responses with the same score.
 TEST(RewardWatch, WithKlInTheRewardsAdvantagesAreNotAllZero) {
   Watched run(AdvantageEstimator::kGrpo, true);
   std::string warning;
@@ -98,7 +98,7 @@ TEST(RewardWatch, AResumedRunTellsOfItsProcessAlone) {
   EXPECT_THAT(warning, HasSubstr("in the last 5 steps: all responses"));
 }
 
-// A response to each prompt: groups compare nothing, a batch does.
+// One response per prompt: groups compare nothing, a batch does.
 TEST(RewardWatch, SingleResponsesAreEqualToNothing) {
   Watched groups;
   for (int step = 0; step < 5; ++step) EXPECT_THAT(groups.Take({1, 1}), IsEmpty());

@@ -23,7 +23,7 @@ class TextFilesTest : public ::testing::Test {
           "special_tokens_map.json", "chat_template.jinja", "README.md"})
       testing_util::WriteText(tokenizer_ / name, "tokenizer's");
   }
-  // Which file is whose.
+  // The owner of each file.
   std::map<std::string, std::string> Found() const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::directory_iterator(model_.path())) {

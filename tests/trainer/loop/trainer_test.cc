@@ -175,7 +175,7 @@ TEST_F(Loop, LearnsAndTellsWhatItDoes) {
   EXPECT_LT(early, 0.2);
   EXPECT_GT(late, early + 0.5);
   for (const auto& [step, record] : metrics) {
-    // One update of all samples: the policy that sampled is the one that is updated.
+    // One update with all samples: the policy that sampled is the one that is updated.
     EXPECT_NEAR(record.at("actor/ppo_kl"), 0, 1e-5) << step;
     EXPECT_EQ(record.at("actor/pg_clipfrac_higher"), 0) << step;
     EXPECT_LT(record.at("rollout/log_prob_gap_max"), 1e-3) << step;
@@ -189,7 +189,7 @@ TEST_F(Loop, LearnsAndTellsWhatItDoes) {
   EXPECT_TRUE(fs::exists(folder_.Path("run/experiment_log.jsonl")));
 }
 
-// All state there is: adaptive KL, prompts that filtering drops, a schedule, noise in the rounding.
+// All kinds of state: adaptive KL, prompts dropped by filtering, a schedule, noise in the rounding.
 TEST_F(Loop, ResumesBitForBit) {
   const std::vector<std::string> options = {"trainer.save_freq=2",
                                             "algorithm.disable_kl=false",
@@ -217,7 +217,7 @@ TEST_F(Loop, ResumesBitForBit) {
     }
 }
 
-// The step under way is lost, those before it are not, though no checkpoint was due.
+// The current step is lost, the earlier ones are not, though no checkpoint was due.
 TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
   const Config config = Configure({});
   const auto whole = Run(config, 6);
@@ -247,7 +247,7 @@ TEST_F(Loop, AnInterruptedRunSavesItsLastWholeStep) {
   }
 }
 
-// The promise of the last note, in each way of starting.
+// The promise of the last note, for each way of starting.
 TEST_F(Loop, TheSameCommandGoesOnFromWhatAnInterruptedRunSaved) {
   const auto whole = Run(Configure({}), 8);
   fs::rename(folder_.Path("run"), folder_.Path("whole"));
@@ -298,7 +298,7 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
   EXPECT_EQ(refused.error().code(), Errc::kUsage);
   EXPECT_THAT(refused.error().hint(), HasSubstr("trainer.find_last_checkpoint=true"));
   EXPECT_EQ(*ReadSmallFile(folder_.Path("run/experiment_log.jsonl"), 1 << 20), *log);
-  // In a folder of its own it says how it is gone on with.
+  // In a folder of its own the note says how to continue.
   fs::remove_all(folder_.Path("run"));
   TrainHooks hooks;
   hooks.step = [&](int64_t, int64_t, const MetricRecord&) { stop_ = true; };
@@ -312,7 +312,7 @@ TEST_F(Loop, ARunIsNotBegunOverAnother) {
       "step 1 is saved: the command with trainer.find_last_checkpoint=true continues from it");
 }
 
-// "Best" is a checkpoint that lies here.
+// "Best" is an existing checkpoint.
 TEST_F(Loop, TheTrackerOfANewFolderNamesNoStepOfAnother) {
   Run(Configure({"trainer.save_freq=2", "trainer.val_freq=2"}), 2);
   fs::rename(folder_.Path("run"), folder_.Path("other"));
@@ -337,7 +337,7 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
   EXPECT_EQ(refused.error().file(), file);
   const std::string earlier = "trainer.load_checkpoint_path=" + folder_.Path("run/global_step_2");
   EXPECT_THAT(refused.error().hint(), HasSubstr(earlier));
-  // A file that has a hint of its own keeps it.
+  // An error with a hint of its own keeps it.
   fs::resize_file(file, fs::file_size(file) / 2);
   const auto cut = Train({config, MakeRunPlan(config), {}}, MakeParts(config, 6), "{}");
   ASSERT_FALSE(cut.ok());
@@ -352,7 +352,7 @@ TEST_F(Loop, ADamagedCheckpointIsNotGoneOnFrom) {
 TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   const Config config = Configure({});
   RunParts parts = MakeParts(config, 6);
-  // A fault of the reward is none of the weights.
+  // A fault of the reward does not concern the weights.
   parts.data.score = [score = parts.data.score, calls = 0](
                          std::span<const RewardSample> responses,
                          std::optional<size_t>& bad) mutable -> Result<std::vector<Scores>> {
@@ -366,7 +366,7 @@ TEST_F(Loop, WeightsThatMayBeWrongAreNotSaved) {
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().hint(), HasSubstr("The sample was: prompt \""));
   EXPECT_EQ(notes_.back(), "step 2 is saved: the same command continues from it");
-  // Logits that are not finite are.
+  // Logits that are not finite do.
   parts = MakeParts(config, 6);
   hooks.phase = [&, weights = parts.models.actor->weights()](int64_t step, int64_t,
                                                              const std::string& phase) {
@@ -407,7 +407,8 @@ TEST_F(Loop, AFaultOfTheRewardInValidationCostsNoStep) {
   EXPECT_TRUE(rest.at(4).contains("timing_s/validation"));
 }
 
-// Those before the first step and after the last one are part of no step, and have their time.
+// Validations before the first step and after the last one belong to no step, and have times of
+// their own.
 TEST_F(Loop, EveryValidationLogsItsTime) {
   const auto records = Run(Configure({"trainer.val_before_train=true", "trainer.val_freq=100"}), 1);
   ASSERT_EQ(records.size(), 2u);
@@ -419,7 +420,7 @@ TEST_F(Loop, EveryValidationLogsItsTime) {
   EXPECT_FALSE(records.at(0).contains("timing_s/step"));
 }
 
-// The names of EasyR1, each where its feature is on. timing_s/save_checkpoint is of a record of its
+// The names of EasyR1, each where its feature is on. timing_s/save_checkpoint has a record of its
 // own; the critic's are in the test of the critic.
 TEST_F(Loop, LogsEveryMetricUnderItsName) {
   std::set<std::string> names;
@@ -484,7 +485,7 @@ TEST_F(Loop, ImportanceWeightsAreLoggedWhereTheyAreAskedFor) {
   EXPECT_GT(weighed.at(1).at("rollout/is_effective"), 0.99);
 }
 
-// Sync is a part of gen, saving one of the step; cispo and sapo clip nothing.
+// Sync is part of gen, and saving part of the step; cispo and sapo clip nothing.
 TEST_F(Loop, TimesAndClippingAreLoggedAsEasyR1Has) {
   for (const char* loss : {"default", "cispo", "sapo"}) {
     const auto metrics = Run(Configure({"trainer.save_freq=1", "trainer.val_freq=1",
@@ -567,7 +568,7 @@ TEST_F(Loop, ACriticLearnsTheReturnsBeforeTheActorLearnsFromThem) {
       EXPECT_TRUE(record.contains(name)) << name;
     EXPECT_EQ(record.at("critic/lr"), 0.003);
   }
-  // The first update of a step starts from the values that the step was made with.
+  // The first update of a step starts from the step's own values.
   EXPECT_NEAR(metrics.at(1).at("critic/vpred_mean"), metrics.at(1).at("critic/values/mean"), 0.05);
   EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/optim")));
   EXPECT_TRUE(fs::exists(folder_.Path("run/global_step_120/critic/huggingface/config.json")));
@@ -617,7 +618,7 @@ TEST_F(Loop, KeepsAsManyCheckpointsAsAsked) {
   const auto found = FindLastCheckpoint(folder_.Path("run"));
   ASSERT_TRUE(found.ok());
   EXPECT_EQ((*found)->step, 4);
-  // The one that a command named is there for the same command.
+  // A checkpoint named by a command is there for the same command.
   const std::string named = folder_.Path("run/global_step_3");
   const std::vector<std::string> words = {"trainer.save_freq=1", "trainer.save_limit=1",
                                           "trainer.load_checkpoint_path=" + named};

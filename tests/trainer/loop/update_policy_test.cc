@@ -1,4 +1,4 @@
-// What the updates of a step report.
+// The metrics reported by the updates of a step.
 #include "trainer/loop/update_policy.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace nxdkit::trainer {
 namespace {
 
-// Responses of 1, 7, 2 and 6 tokens, whose divergence from the reference grows with their length.
+// Responses of 1, 7, 2 and 6 tokens; their divergence from the reference grows with their length.
 std::vector<Sample> SampleRows() {
   std::vector<Sample> samples;
   for (const size_t tokens : {1u, 7u, 2u, 6u}) {

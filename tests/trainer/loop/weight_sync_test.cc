@@ -1,4 +1,4 @@
-// A stale sync cannot pass: whatever is between the actor's memory and the engine's.
+// A stale sync cannot pass, whatever happens between the actor's memory and the engine's.
 #include "trainer/loop/weight_sync.h"
 #include "formats/kinds/open.h"
 
@@ -62,7 +62,7 @@ class WeightSync : public ::testing::Test {
     return synced.ok() ? *synced : SyncedWeights();
   }
 
-  // An update, as far as the sync can see.
+  // Like an update, as far as the sync can see.
   void Move() {
     for (const RankMemory& rank : actor_->weights()) {
       float* weights = reinterpret_cast<float*>(rank.parts.front().data);
@@ -87,7 +87,7 @@ TEST_F(WeightSync, IsProvedByWhatTheEngineLoaded) {
     EXPECT_EQ(synced.version.label, label);
     const auto loaded = generator_->Reload(synced);
     ASSERT_TRUE(loaded.ok()) << loaded.error().ToString();
-    // The digest was taken of the memory, in the type of the bundle.
+    // The digest was computed from the memory, in the type of the bundle.
     const auto written = ops::OpenAndBind(bundle_, &ops::kRollout, {});
     ASSERT_TRUE(written.ok());
     EXPECT_EQ(manifest::DigestText(ops::DigestModel(*written, {})->digest), synced.digest);
@@ -115,7 +115,7 @@ TEST_F(WeightSync, AChangedByteOfTheBundleIsStale) {
       const TensorLayout& layout = written->bound.layout.tensors[place.tensor];
       const std::string file = written->bound.layout.files[layout.file].path;
       SCOPED_TRACE(written->params[param].name + " in " + layout.name + " of " + file);
-      // Of a tied or repeated tensor only a part is loaded.
+      // Only a part of a tied or repeated tensor is loaded.
       int64_t element = 0;
       while (!IsIn(place.logical, PlaceOf(layout, element).logical)) ++element;
       const uint64_t at = stored.storage->file_offset() + stored.offset +
@@ -141,14 +141,14 @@ TEST_F(WeightSync, TheOldSlotIsStale) {
   fs::remove(Link());
   fs::create_directory_symlink(old, Link());
   ExpectError(generator_->Reload(second), Errc::kFindings, "stale weights: found version 1");
-  // Not even when it says that it is the new one.
+  // Not even when it claims to be the new one.
   fs::copy_file(current + "/version.json", old + "/version.json",
                 fs::copy_options::overwrite_existing);
   ExpectError(generator_->Reload(second), Errc::kFindings,
               "stale weights: the model that was loaded has the digest " + first.digest);
 }
 
-// Process 1, whose files lie in a folder of their own where those of process 0 do in theirs.
+// Process 1, with files in a folder of its own, unlike those of process 0.
 class OtherMachine {
  public:
   OtherMachine(Transport& transport, const std::string& here, const std::string& there)
@@ -220,7 +220,7 @@ TEST_F(WeightSync, ADeltaThatCannotBeAppliedThereIsToldAndNotLeft) {
   EXPECT_TRUE(leader.TellAll({{"call", "end"}}).ok());
 }
 
-// A worker that answers without having loaded: from the step before, or with nothing at all.
+// A worker that answers without having loaded: the weights of the step before, or none at all.
 TEST_F(WeightSync, AnEngineThatLoadsNothingIsStale) {
   const SyncedWeights first = Sync("step 0");
   auto engine = Engine::Load({.bundle = bundle_, .digest = true});

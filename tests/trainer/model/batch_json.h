@@ -1,5 +1,5 @@
-// PRIVATE to tests. The batch of testdata/decoder and of tests/interop, whose form make.py there
-// says:
+// PRIVATE to tests. The batch of testdata/decoder and of tests/interop, in the form of make.py
+// there:
 // {"ids": [[...], ...], "targets": [[token, label], ...], ...}; tokens count through all sequences.
 #pragma once
 

@@ -12,7 +12,7 @@ namespace {
 
 using testing_util::ExpectError;
 
-// testdata/decoder/rope.py asked transformers about every spelling.
+// testdata/decoder/rope.py computed every spelling with transformers.
 TEST(DecoderConfig, ReadsTheRotaryEmbeddingAsTransformersDoes) {
   const auto text = ReadSmallFile(NXDKIT_TESTDATA "/decoder/rope.json", 1 << 20);
   ASSERT_TRUE(text.ok());
@@ -54,7 +54,7 @@ TEST(DecoderConfig, NamesWhatTheRotaryEmbeddingLacks) {
               "a separate rotary embedding for full_attention is not supported");
 }
 
-// Found by drawn configurations: each is refused by transformers, or means something else there.
+// Found with random configurations: transformers refuses each, or interprets it differently.
 TEST(DecoderConfig, RefusesRulesThatMeanNothing) {
   const Json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
   const auto with = [](Json rules, const char* key, const Json& value) {
@@ -114,7 +114,7 @@ TEST(DecoderConfig, YarnWithANullForTruncateIsNotTruncated) {
   EXPECT_EQ(Frequencies(rules), exact);
 }
 
-// Whatever is over the long one is slowed, also where the short one is longer.
+// Everything above the long one is slowed, even where the short one is longer.
 TEST(DecoderConfig, Llama3WithItsFactorsTheOtherWayRound) {
   const std::vector<float> slowed = Frequencies({{"rope_type", "linear"}, {"factor", 8.0}});
   const std::vector<float> found = Frequencies({{"rope_type", "llama3"},
@@ -175,7 +175,7 @@ TEST(DecoderConfig, ANullIsNoActivationAndNoDropout) {
   }
 }
 
-// Every token would see those after it.
+// Every token would see the later ones.
 TEST(DecoderConfig, RefusesAModelThatIsNotCausal) {
   for (const Json& value : {Json(false), Json(), Json(0)}) {
     Json config = Config(nullptr);
@@ -212,8 +212,8 @@ TEST(DecoderConfig, ANullWhereANumberIsNeededIsRefused) {
   }
 }
 
-// tests/interop/config_sweep_interop.py asks transformers about every key; here is what is refused
-// without it, and what is not.
+// tests/interop/config_sweep_interop.py compares every key with transformers; here are the keys
+// refused without it, and the accepted ones.
 TEST(DecoderConfig, RefusesKeysThatItDoesNotKnow) {
   const auto parse = [](const char* key, const Json& value) {
     Json config = Config(nullptr);
@@ -259,7 +259,7 @@ TEST(DecoderConfig, ReadsTheWindowsOfQwen) {
               "\"chunked_attention\" is not supported by this trainer");
 }
 
-// transformers turns half of each head then, where this trainer would turn all of it.
+// transformers rotates half of each head then, where this trainer would rotate all of it.
 TEST(DecoderConfig, RefusesToTurnAPartOfEachHead) {
   Json config = Config({{"rope_type", "linear"}, {"factor", 2}});
   config["partial_rotary_factor"] = 0.5;

@@ -1,6 +1,6 @@
-// The decoder against what transformers said of the models in testdata/decoder (make.py there): the
-// distribution at one position, log-probabilities, entropies, and every gradient. tests/interop
-// compares more models with transformers itself, and these files too.
+// The decoder compared with transformers' results for the models in testdata/decoder (make.py
+// there): the distribution at one position, log-probabilities, entropies, and every gradient.
+// tests/interop compares more models with transformers itself, and these files too.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,5 @@
-// The decoder against itself: ranks, packing, micro-batches, recomputation, and finite differences
-// of the whole. Against transformers: tests/interop.
+// The decoder compared with itself: ranks, packing, micro-batches, recomputation, and finite
+// differences of the whole. With transformers: tests/interop.
 #include "trainer/model/decoder.h"
 
 #include <gmock/gmock.h>
@@ -38,8 +38,8 @@ TEST(Decoder, EveryNumberOfRanksGivesTheSameGradients) {
   }
 }
 
-// What the log-probabilities say, with one weight moved, in f32: the step is large, the tolerance
-// what rounding of the values leaves of a difference.
+// Differences of the log-probabilities when one weight is moved, in f32: the step is large, and the
+// tolerance covers the rounding of the values.
 TEST(Decoder, GradientsAreFiniteDifferences) {
   for (const TinyModel& tiny : Families()) {
     SCOPED_TRACE(tiny.family);
@@ -59,7 +59,7 @@ TEST(Decoder, GradientsAreFiniteDifferences) {
       for (const Slot& slot : decoder.table().slots) {
         const std::string& name = lab.config().model.params[slot.param].name;
         const Floats& gradient = outcome.gradients.at(name);
-        // The element that matters most: its difference is the least drowned in rounding.
+        // The element with the largest effect: rounding hides its difference the least.
         const size_t at = static_cast<size_t>(
             std::max_element(gradient.begin(), gradient.end(),
                              [](float a, float b) { return std::abs(a) < std::abs(b); }) -

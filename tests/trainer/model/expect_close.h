@@ -17,7 +17,8 @@ inline float Largest(const Floats& values) {
   return largest;
 }
 
-// Relative to the largest value of the array: sums of other orders differ by rounding only.
+// Relative to the largest value of the array: different orders of summation only change the
+// rounding.
 inline void ExpectClose(const Floats& found, const Floats& expected, float tolerance,
                         const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;
@@ -30,7 +31,7 @@ inline void ExpectClose(const Floats& found, const Floats& expected, float toler
 
 inline void ExpectSameOutcome(const Outcome& found, const Outcome& expected, float tolerance) {
   ExpectClose(found.log_probs, expected.log_probs, tolerance, "log_probs");
-  if (Largest(expected.entropies) > 0)  // of an lm_head
+  if (Largest(expected.entropies) > 0)  // the outcome has an lm_head
     ExpectClose(found.entropies, expected.entropies, tolerance, "entropies");
   ASSERT_EQ(found.gradients.size(), expected.gradients.size());
   for (const auto& [name, gradient] : expected.gradients)

@@ -1,5 +1,5 @@
-// PRIVATE to tests. A small model on disk, made or found, run on any number of tensor-parallel
-// ranks, its gradients put together again as whole parameters.
+// PRIVATE to tests. A small model on disk, made or given, run on any number of tensor-parallel
+// ranks, with its gradients joined to whole parameters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Outcome {
   std::map<std::string, Floats> gradients;  // whole parameters by name
 };
 
-// The same everywhere: two sequences, some of their tokens asked for.
+// The same everywhere: two sequences, with some of their tokens as targets.
 inline Batch SampleBatch(int32_t vocab = 64) {
   Batch batch;
   for (int32_t i = 0; i < 23; ++i) {
@@ -62,14 +62,14 @@ class ModelLab {
     EXPECT_TRUE(ops::MakeModel(request).ok());
     Open();
   }
-  // A model whose weights are not those of MakeModel.
+  // A model with other weights than those of MakeModel.
   explicit ModelLab(const std::string& path) : path_(path), made_(false) { Open(); }
 
   const DecoderConfig& config() const { return config_; }
   const ops::BoundArtifact& source() const { return source_; }
   const std::string& path() const { return path_; }
 
-  // On each rank a decoder with the model's weights.
+  // Runs on each rank with a decoder that has the model's weights.
   Status OnRanks(int tp, const DecoderOptions& options,
                  const std::function<Status(Decoder&, Comm&)>& body) const {
     return ThreadWorld(tp).Run([&](Comm& world) -> Status {
@@ -83,7 +83,7 @@ class ModelLab {
     });
   }
 
-  // What the model's head says.
+  // The outputs of the model's head.
   Status Forward(Decoder& decoder, const Batch& batch, float temperature, bool keep,
                  Floats& outputs, float* entropies) const {
     outputs.resize(batch.targets.size());
@@ -136,7 +136,7 @@ class ModelLab {
     }
   }
 
-  // Puts the rank's share where it belongs; copies must agree bit for bit.
+  // Adds the rank's share at its place; copies must agree bit for bit.
   void Collect(Decoder& decoder, Outcome& outcome) const {
     for (const Slot& slot : decoder.table().slots) {
       const models::Param& param = config_.model.params[slot.param];

@@ -1,4 +1,4 @@
-// PRIVATE to tests. Where the elements of a rank's share lie in the whole parameter.
+// PRIVATE to tests. The places of a rank's elements in the whole parameter.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The bill of a run, by hand.
+// The bill of a run, computed by hand.
 #include "trainer/report/bill.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class Log {
     text_ += MetricLine(step, record);
     return *this;
   }
-  // A step of so many seconds and tokens, `gen` of them in a phase.
+  // A step of so many seconds and tokens, with `gen` seconds in a phase.
   Log& Step(int64_t step, double seconds, double tokens, double gen = 1) {
     return Add(step, {{"perf/total_num_tokens", tokens},
                       {"timing_s/gen", gen},
@@ -95,7 +95,7 @@ TEST(Bills, OfAMeasuredRun) {
             "so far: 15 k tokens in 10 min 25 s, cost 6.25 at 18 an hour x 2 nodes\n");
 }
 
-// A step of 100 s of which 70 are a validation and 10 a checkpoint.
+// A step of 100 s, including 70 of validation and 10 of saving.
 TEST(Bills, AStepIsMeasuredWithoutValidationAndCheckpoint) {
   Log log;
   log.Step(5, 100, 1000).Add(5, {{"timing_s/validation", 70}, {"timing_s/save_checkpoint", 10}});
@@ -110,7 +110,7 @@ TEST(Bills, AStepIsMeasuredWithoutValidationAndCheckpoint) {
   EXPECT_EQ(bill.seconds_so_far, 100);
 }
 
-// Saved after the loop: 90 s that the 40 s of the step do not have, 38 of which are its phases.
+// Saved after the loop: 90 s that are not in the 40 s of the step, 38 of which are its phases.
 TEST(Bills, TheCheckpointOfTheEndIsNoPartOfItsStep) {
   Log log;
   log.Step(1, 40, 1000, 38).Add(1, {{"timing_s/save_checkpoint", 90}});
@@ -147,7 +147,7 @@ TEST(Bills, WhatWasNeverMeasuredIsNotGuessed) {
   terms.val_freq = 4;
   terms.validates_first = true;
   const Bill bill = MakeBill(terms, {1, 10}, log.series());
-  EXPECT_EQ(bill.validations_left, 4);  // the first, 4, 8 and that of the end
+  EXPECT_EQ(bill.validations_left, 4);  // the first, 4, 8 and the final one
   EXPECT_EQ(bill.saves_left, 1);
   EXPECT_EQ(bill.uncounted_validations, 4);
   EXPECT_EQ(bill.uncounted_saves, 1);
@@ -271,7 +271,7 @@ TEST(Bills, OfTheFilesOfARun) {
   EXPECT_EQ(json["steps"], 8);
 }
 
-// Epochs do not say how many steps they are: the running log does.
+// Epochs do not determine the number of steps: the running log does.
 TEST(Bills, TheRunningLogSaysHowManyStepsTheRunHas) {
   RunFiles run;
   run.metrics.by_name["timing_s/step"] = {{2, 10}};

@@ -59,7 +59,7 @@ TEST(Console, ATerminalRedrawsOneLine) {
   EXPECT_EQ(screen.Take(), "   step     left\n   1/10     1:30\n");
 }
 
-// Nothing happens in the phase but that time passes.
+// In this phase only time passes.
 TEST(Console, TimeGoesOnWithinAPhase) {
   Screen screen;
   Console console(screen.Options(true));
@@ -73,11 +73,11 @@ TEST(Console, TimeGoesOnWithinAPhase) {
   screen.now = 21;
   console.Tick();
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  0:01  left 2:59");
-  screen.now = 100;  // the step takes longer than the first one: eight more are left all the same
+  screen.now = 100;  // the step takes longer than the first one: still eight more are left
   console.Tick();
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 2/10  reward  1:20  left 2:40");
   screen.now = 110;
-  console.StepDone(2, {{"timing_s/step", 90}});  // the first one has warmed up
+  console.StepDone(2, {{"timing_s/step", 90}});  // the first one was a warm-up
   EXPECT_EQ(screen.Take(), "\r\x1b[K   2/10    12:00\n");
 }
 
@@ -87,7 +87,7 @@ TEST(Console, TheLogGetsLinesOfStepsAndLongPhases) {
     std::string log;
     ConsoleOptions options = screen.Options(terminal);
     options.log = [&](std::string_view line) { log += std::string(line) + "|"; };
-    if (terminal) options.write = nullptr;  // nothing is shown: the log has it all the same
+    if (terminal) options.write = nullptr;  // nothing is shown, but the log has it
     Console console(options);
     console.BeginPhase(1, "gen");
     console.BeginPhase(1, "old");
@@ -113,7 +113,7 @@ TEST(Console, ErasesItsLineAtTheEnd) {
   EXPECT_TRUE(screen.text.ends_with("\r\x1b[K")) << screen.text;
 }
 
-// The steps before the resume say nothing about the time of this run.
+// The steps before the resume do not count for the time of this run.
 TEST(Console, TimeLeftCountsOwnSteps) {
   Screen screen;
   Console console(screen.Options(false));
@@ -140,7 +140,7 @@ TEST(Console, SaysTheTokensAndTheMoneyThatAreLeft) {
   EXPECT_EQ(screen.Take(), "\r\x1b[Kstep 10/10  gen  0:00  left 6:00");
 }
 
-// The two first steps take 100 s, 40 more take 10: the last ones count.
+// The first two steps take 100 s, 40 more take 10: the last ones count.
 TEST(Console, TimeLeftFollowsTheLastSteps) {
   Screen screen;
   ConsoleOptions options = screen.Options(false);

@@ -24,7 +24,7 @@ std::string Hex(std::string_view bytes) {
   return text;
 }
 
-// CRC-32C of "123456789" is e3069283 (RFC 3720 names the polynomial); TFRecord turns it right by
+// CRC-32C of "123456789" is e3069283 (RFC 3720 names the polynomial); TFRecord rotates it right by
 // 15 bits and adds a282ead8.
 TEST(MaskedCrc32c, OfTheCheckValue) {
   const uint32_t crc = 0xe3069283u;
@@ -32,7 +32,7 @@ TEST(MaskedCrc32c, OfTheCheckValue) {
   EXPECT_EQ(MaskedCrc32c(""), 0xa282ead8u);
 }
 
-// What TensorBoard's own writer makes of the same events (see
+// The output of TensorBoard's own writer for the same events (see
 // tests/interop/tensorboard_interop.py).
 TEST(Events, HaveTheBytesOfProtocolBuffers) {
   EXPECT_EQ(Hex(VersionEvent(1.5)), "09000000000000f83f1a0d627261696e2e4576656e743a32");

@@ -25,7 +25,7 @@ size_t Count(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Every element that is opened is closed, in order; void elements aside.
+// Every opened element is closed, in order; void elements aside.
 void ExpectBalanced(const std::string& html) {
   const std::regex tag("<(/?)([a-zA-Z0-9]+)([^>]*?)(/?)>");
   std::vector<std::string> open;
@@ -96,7 +96,7 @@ TEST(HtmlReport, ShowsTheRun) {
   const TempFolder folder;
   WriteRun(folder, FullLog(50));
   const std::string html = Report(folder);
-  // For looking at it: NXDKIT_REPORT_SAMPLE=page.html test_trainer_report
+  // To look at it: NXDKIT_REPORT_SAMPLE=page.html test_trainer_report
   if (const char* path = std::getenv("NXDKIT_REPORT_SAMPLE")) WriteText(path, html);
   ExpectBalanced(html);
   EXPECT_THAT(html, HasSubstr("<h1>easy_r1 / demo</h1>"));
@@ -118,7 +118,7 @@ TEST(HtmlReport, ShowsTheRun) {
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
 }
 
-// The parts of a sync are no part of the stack of a step: they are within gen.
+// The parts of a sync are not in the stack of a step: they are within gen.
 TEST(HtmlReport, ShowsEachSync) {
   const TempFolder folder;
   std::string log;
@@ -165,7 +165,7 @@ TEST(HtmlReport, MinAndMaxAreABandAroundTheMean) {
     EXPECT_THAT(html, HasSubstr(std::string("title=\"response_length/") + name + "\""));
 }
 
-// Neither a chart nor a row of a legend; the table of all metrics has it.
+// Neither a chart nor a row of a legend, but a row in the table of all metrics.
 TEST(HtmlReport, WithoutDataThereIsNoChart) {
   const TempFolder folder;
   WriteText(folder / "experiment_log.jsonl",
@@ -189,7 +189,7 @@ TEST(HtmlReport, NeedsNothingFromElsewhere) {
   EXPECT_THAT(html, HasSubstr("prefers-color-scheme: dark"));
 }
 
-// Names, samples, settings and the folder come from anywhere.
+// Names, samples, settings and the folder may contain anything.
 TEST(HtmlReport, WhateverStandsInTheFilesIsText) {
   const TempFolder folder;
   const std::string evil = "<script>alert('x')</script>\"&\x1b[31m\xff";
@@ -278,7 +278,7 @@ TEST(CurveChart, GapsAndExtremes) {
   EXPECT_THAT(CurveChart({{"a", &wide}}), HasSubstr("d=\"M56.0"));
 }
 
-// A spike of one step among 100000 is still seen.
+// A spike of one step among 100000 stays visible.
 TEST(CurveChart, LongCurvesKeepTheirExtremes) {
   std::vector<Point> points;
   for (int64_t step = 0; step < 100000; ++step) points.push_back({step, step == 51234 ? 9.0 : 1.0});

@@ -47,7 +47,7 @@ TEST(MetricLine, NamesThatAreValueAndGroup) {
   }
 }
 
-// A model may say what clears a screen, sets a title, or writes over the line before.
+// A model's text may clear a screen, set a title, or overwrite the line before.
 TEST(GenerationText, SendsNothingToATerminal) {
   EXPECT_EQ(GenerationText({"\x1b[2Jp", "a\tb\r\n\x1b]0;title\a\x7f",
                             "\xc2\x9b"
@@ -98,7 +98,7 @@ TEST(MetricLog, ANewRunStartsEmpty) {
   EXPECT_EQ(ReadText(folder / "generations.log"), "");
 }
 
-// A run that went on to step 4 after the checkpoint of step 2, and died while writing.
+// A run that continued to step 4 after the checkpoint of step 2, and died while writing.
 TEST(MetricLog, AResumedRunGoesOnBehindItsCheckpoint) {
   const TempFolder folder;
   MetricLog first = Open(folder.path(), std::nullopt);
@@ -124,7 +124,7 @@ TEST(MetricLog, ResumesWithoutFiles) {
   EXPECT_EQ(ReadText(folder / "experiment_log.jsonl"), "{\"step\": 8, \"x\": 8.0}\n");
 }
 
-// Logs of a run that another trainer began have no records of samples by step.
+// Logs of a run begun by another trainer have no records of samples by step.
 TEST(MetricLog, SamplesOfAnotherTrainerAreKept) {
   const TempFolder folder;
   WriteText(folder / "generations.log", "[prompt] old\n\n");
@@ -134,7 +134,7 @@ TEST(MetricLog, SamplesOfAnotherTrainerAreKept) {
             "[prompt] old\n\n[prompt] p4\n[output] o\n[ground_truth] t\n[score] 1.0\n\n");
 }
 
-// Longer than what is read at once.
+// Longer than one read.
 TEST(MetricLog, ResumesLongLogs) {
   const TempFolder folder;
   MetricLog first = Open(folder.path(), std::nullopt);

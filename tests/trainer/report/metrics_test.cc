@@ -67,8 +67,8 @@ TEST(ExplainedVariance, OfAPerfectAndAUselessCritic) {
   EXPECT_EQ(ExplainedVariance({}, {}), 0);
 }
 
-// Qwen3-4B: the weights of its products are all but norms and the input embedding, and the head
-// counts on top of what the published number of parameters has (it is tied).
+// Qwen3-4B: the weights of its products are all except norms and the input embedding, and the head
+// counts in addition to the published number of parameters (it is tied).
 TEST(TrainingFlops, OfQwen3) {
   const ModelCost qwen3_4b = {36, 2560, 9728, 32, 8, 128, 151936};
   const int64_t lengths[] = {100, 300};
@@ -94,7 +94,7 @@ TEST(Performance, ThroughputAndMfuArePerDevice) {
   EXPECT_EQ(map.at("perf/mfu_actor"), 0.5);
   EXPECT_EQ(map.at("perf/mfu_critic"), 0.125);
   EXPECT_EQ(map.at("perf/time_per_step"), 10);
-  // Under a sanitizer nothing is said of it.
+  // Under a sanitizer it is not reported.
   EXPECT_EQ(map.at("perf/cpu_memory_used_gb") > 0, RssBytes() > 0);
   EXPECT_GE(map.at("perf/max_memory_allocated_gb"), map.at("perf/cpu_memory_used_gb") * 0.99);
   Metrics unknown;

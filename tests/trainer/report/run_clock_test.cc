@@ -20,7 +20,7 @@ TEST(RunClocks, ReadTheTimesThatTheLogWrites) {
     EXPECT_EQ(ParseTimeText(text), std::nullopt) << text;
 }
 
-// 60 s, then a night in which nobody works, then 3600 s.
+// 60 s, then a night without work, then 3600 s.
 TEST(RunClocks, AddAllAttempts) {
   const RunClock clock = ParseRunningLog(
       "2026-11-21T12:00:00Z grpo-train 0.1.0 begins, process 7: --config a\n"
@@ -39,7 +39,7 @@ TEST(RunClocks, PassOverWhatIsNoLineOfTheLog) {
   EXPECT_EQ(none.attempts, 0);
   EXPECT_EQ(none.seconds, 0);
   EXPECT_EQ(none.steps, std::nullopt);
-  // A log whose beginning is lost, a clock that was set back, lines that are cut.
+  // A log without its beginning, a clock that was set back, truncated lines.
   const RunClock clock = ParseRunningLog(
       "9:40:00Z step 1/50\n2026-11-21T12:00:10Z step 1/x  gen\n2026-11-21T12:00:20Z\n"
       "2026-11-21T12:00:20Z step 2/0  gen\n2026-11-21T12:00:00Z step /9  gen\n"

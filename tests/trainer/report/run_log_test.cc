@@ -1,4 +1,4 @@
-// running_log/: lines with their time, gone on with, cut by a crash, on a disk that is full.
+// running_log/: lines with their time, continued, truncated by a crash, on a full disk.
 #include "trainer/report/run_log.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// 2026-11-21 12:05:09 UTC, as `date -u +%s` has it.
+// 2026-11-21 12:05:09 UTC, by `date -u +%s`.
 constexpr int64_t kThen = 1795262709;
 
 class RunningLog : public testing::Test {

@@ -1,4 +1,4 @@
-// Rewards of other programs: small shell scripts that keep to the protocol or break it.
+// Rewards of other programs: small shell scripts that follow the protocol or break it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ class ExecReward : public testing::Test {
   }
   void TearDown() override {
     reward_.reset();
-    // No test may leave a child, dead or alive.
+    // No test may leave a child, alive or dead.
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
     EXPECT_EQ(errno, ECHILD);
     std::filesystem::remove_all(folder_);
@@ -72,7 +72,7 @@ class ExecReward : public testing::Test {
   std::optional<size_t> bad_;
 };
 
-// Answers to every line with how many it has seen.
+// Answers every line with the number of lines so far.
 constexpr char kCount[] =
     "n=0\nwhile IFS= read -r line; do n=$((n+1)); "
     "echo \"{\\\"overall\\\": $n, \\\"half\\\": 0.5}\"; done\n";
@@ -141,7 +141,7 @@ TEST_F(ExecReward, NobodyReadsAndNoSignalComes) {
   EXPECT_NE(scores.error().message().find("exited with 0 after 0 of 3 answers"), std::string::npos);
 }
 
-// The deadline has the start of the shell in it, on a busy machine too.
+// The deadline includes the start of the shell, on a busy machine too.
 TEST_F(ExecReward, TakesTooLong) {
   Make("IFS= read -r line\necho '{\"overall\": 1}'\necho waiting >&2\nsleep 1000\n", 2);
   ExpectError(2, Errc::kLimit, "",
@@ -252,7 +252,7 @@ TEST_F(ExecReward, AnInterruptionEndsItAtOnce) {
   EXPECT_TRUE(Ends(pid));
 }
 
-// Who ends what the program starts is there before the program hears of its first sample.
+// The process that ends the program's children exists before the program gets its first sample.
 TEST_F(ExecReward, NothingOutlivesATrainerThatIsKilled) {
   Make("IFS= read -r line\nsleep 1000 &\necho $$ > '" + Path("program") + "'\necho $! > '" +
        Path("started") + "'\nmkdir '" + Path("ready") + "'\nwhile :; do sleep 1000; done\n");

@@ -1,5 +1,5 @@
-// Every verdict of the reference that its worked examples name, the parts on their own, and strings
-// made to hang a grader.
+// Every verdict in the reference's worked examples, the parts by themselves, and strings made to
+// hang a grader.
 #include "trainer/reward/grade.h"
 
 #include <gtest/gtest.h>
@@ -246,8 +246,7 @@ std::string Repeat(const std::string& what, int times) {
   return out;
 }
 
-// Each takes milliseconds; one that grows with the square of the length would take minutes. What
-// counts is this process's own time.
+// Each takes milliseconds; quadratic time would be minutes. The time of this process alone counts.
 TEST(Grade, HostileAnswersEndSoon) {
   const std::clock_t begin = std::clock();
   for (const int times : {3000, 9900, 300000})

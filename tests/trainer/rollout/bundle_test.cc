@@ -1,4 +1,4 @@
-// What the engine refuses to load, with the numbers; and that stale weights do not pass.
+// Bundles that the engine refuses to load, with the numbers; and that stale weights do not pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -108,7 +108,7 @@ std::string DigestOf(const std::string& path, const ops::Kind* kind) {
   return manifest::DigestText(digest->digest);
 }
 
-// Another model of the same shapes goes into the bundle: what was loaded tells.
+// Another model of the same shapes goes into the bundle: the loaded digest shows it.
 TEST(EngineBundle, StaleWeightsDoNotPass) {
   const RolloutLab lab(TinyLlama());
   const std::string bundle = lab.Bundle({.tp = 4});

@@ -1,4 +1,4 @@
-// The engine against the trainer's decoder, and against itself: in any batch, slot, chunk and
+// The engine compared with the trainer's decoder, and with itself: in any batch, slot, chunk and
 // process a request gives the same bits.
 #include "trainer/rollout/engine.h"
 
@@ -154,7 +154,7 @@ TEST(Engine, SamplesOfAPromptReadItOnce) {
     for (int i = 0; i < 17; ++i) request.prompt.insert(request.prompt.begin(), 5 + i);
   auto generated = engine.Generate(requests);
   ASSERT_TRUE(generated.ok()) << Text(generated);
-  // 20 tokens once; of the others the last one each.
+  // 20 tokens once; for each of the others the last one.
   EXPECT_EQ(generated->stats.prompt_tokens, 20 + 1 + 1 + 1);
   EXPECT_EQ(generated->stats.copied_tokens, 19 + 19 + 20);
   EXPECT_EQ(generated->stats.response_tokens, 12);
@@ -236,7 +236,7 @@ TEST(Engine, TellsWhenAResponseIsWhole) {
   EXPECT_EQ(polls, generated->stats.passes);
 }
 
-// As a run does at every step: destroy, load, generate.
+// As in every step of a run: destroy, load, generate.
 TEST(Engine, LivesAndDiesInTheSameMemory) {
   const RolloutLab lab(testing_util::TinyLlama());
   const std::string bundle = lab.Bundle({.tp = 2});

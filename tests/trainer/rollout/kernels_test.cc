@@ -1,5 +1,5 @@
-// Products with packed weights and attention over a cache: right, and the same bits for a row
-// whatever goes with it.
+// Products with packed weights and attention over a cache: right, and the same bits for a row with
+// any other rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Floats Rounded(const Floats& wide) {
   return out;
 }
 
-// With the first place that is not; NaN is near to nothing.
+// Fails with the first place that is not near; NaN is near to nothing.
 ::testing::AssertionResult IsNear(const Matrix& found, const Matrix& expected, double tolerance) {
   for (int64_t i = 0; i < expected.rows(); ++i)
     for (int64_t j = 0; j < expected.cols(); ++j)

@@ -1,5 +1,5 @@
-// The protocol of the workers: what comes back is what went in, and damage is an error, not a
-// fault.
+// The protocol of the workers: messages survive encoding and decoding, and damage is an error, not
+// a crash.
 #include "trainer/rollout/messages.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What of the environment is taken from the trainer, and what each rollout worker gets of it.
+// The variables removed from the trainer's environment, and each rollout worker's share of them.
 #include "trainer/rollout/neuron_environment.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +90,7 @@ TEST(NeuronEnvironment, ARunWithoutDevicesHasNoRules) {
   EXPECT_EQ(beyond.error().message(), "names core 33, the instance has cores 0 to 31");
 }
 
-// How many cores there are: the run begins at 0, and no worker takes other ones than its own.
+// The number of cores: the run begins at 0, and no worker takes cores other than its own.
 TEST(NeuronEnvironment, ANumberOfCoresIsReadWhereNoneAreNamed) {
   const CoreSplit split{.train_cores = 8, .train_tp = 8, .workers = 1, .cores_per_worker = 8};
   const auto divided =

@@ -1,5 +1,5 @@
 // PRIVATE to tests. A small model, exported as a bundle for the CPU engine, and the trainer's own
-// decoder with the same weights beside it.
+// decoder with the same weights.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class RolloutLab {
     return request.convert.output;
   }
 
-  // Log-probabilities of the response's tokens after the prompt, by the decoder of the trainer.
+  // Log-probabilities of the response's tokens after the prompt, by the trainer's decoder.
   std::vector<float> DecoderLogProbs(const std::vector<int32_t>& prompt,
                                      const std::vector<int32_t>& response, float temperature,
                                      Dtype dtype = Dtype::kF32) const {
@@ -92,7 +92,7 @@ class RolloutLab {
     return Run(batch, temperature, dtype);
   }
 
-  // Of every token of the vocabulary as the next one.
+  // The same for every token of the vocabulary as the next one.
   std::vector<float> NextLogProbs(const std::vector<int32_t>& tokens) const {
     Batch batch = Packed(tokens, {});
     for (int32_t id = 0; id < vocab(); ++id)
@@ -124,7 +124,7 @@ class RolloutLab {
     return out;
   }
 
-  // Generated matrices are so small that every distribution is flat: 8 times their size.
+  // Generated matrices are so small that every distribution is flat: these are 8 times as large.
   void Enlarge() {
     auto config = ParseDecoderConfig(tiny_.Config(), "config.json");
     EXPECT_TRUE(config.ok()) << Text(config);

@@ -1,5 +1,5 @@
 // Draws over a grid of numbers from [0, 1): an inverse distribution function gives every token as
-// often as its probability says, exactly but for the ends of its piece.
+// often as its probability, exactly except at the ends of its piece.
 #include "trainer/rollout/sampler.h"
 
 #include <gmock/gmock.h>
@@ -136,7 +136,7 @@ TEST(Sampler, EqualLogitsAreCutInTheOrderOfTheirIds) {
   }
 }
 
-// Rows of all kinds together give what each gives alone.
+// Rows of all kinds together give the same as each alone.
 TEST(Sampler, RowsDoNotDisturbEachOther) {
   const std::vector<float> logits = Logits();
   const std::vector<SamplingParams> kinds = {{.temperature = 0, .log_probs = true},

@@ -43,7 +43,7 @@ WorkerPool Start(const WorkerPoolOptions& options) {
   return *std::move(pool);
 }
 
-// Waits for a process that is none of ours to wait for, or until it is clear that it stays.
+// Waits for a process that is not our child, or until it is clear that it stays.
 bool HasEnded(int pid) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return errno == ESRCH;
@@ -54,7 +54,8 @@ bool HasEnded(int pid) {
 }
 
 bool HasChildren() { return ::waitpid(-1, nullptr, WNOHANG) != -1; }
-// Neither alive nor a zombie. The process may be another one's by now, which is no child of ours.
+// Neither alive nor a zombie. The pid may belong to another process by now, which is not a child of
+// ours.
 bool IsReaped(int pid) { return ::waitpid(pid, nullptr, WNOHANG) == -1 && errno == ECHILD; }
 
 class Pools : public testing::Test {
@@ -91,7 +92,7 @@ TEST_F(Pools, GiveWhatAnEngineHereGives) {
     EXPECT_EQ(generated->responses, expected);
     EXPECT_EQ(told.size(), requests.size());
     EXPECT_EQ(generated->stats.response_tokens, 10 * 40);
-    // The next step, of a pool that goes on.
+    // The next step, with a surviving pool.
     ASSERT_TRUE(pool.Load({.bundle = bundle_}).ok());
     const auto again = pool.Generate(requests);
     ASSERT_TRUE(again.ok()) << Text(again);
@@ -100,8 +101,8 @@ TEST_F(Pools, GiveWhatAnEngineHereGives) {
   EXPECT_FALSE(HasChildren());
 }
 
-// The second one is stopped before it is asked, so that it has not answered all when it is killed,
-// however busy the machine.
+// The second one is stopped before its request, so that it has not answered everything when it is
+// killed, however busy the machine.
 TEST_F(Pools, KilledWorkersAreStartedAgainWithTheSameResult) {
   const auto requests = SampleRequests(30, 2, SampledLong());
   const auto expected = Alone(requests);
@@ -142,7 +143,7 @@ TEST_F(Pools, HungWorkersAreStartedAgain) {
   const auto requests = SampleRequests(4, 2, SampledLong());
   std::vector<std::string> warnings;
   WorkerPoolOptions options = Options(1);
-  // A worker has to start and to be heard of within that, on a busy machine too.
+  // A worker has to start and to be noticed within that time, on a busy machine too.
   options.silence_seconds = 3;
   options.on_warning = [&](const std::string& text) { warnings.push_back(text); };
   WorkerPool pool = Start(options);

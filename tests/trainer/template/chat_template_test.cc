@@ -82,10 +82,10 @@ TEST(ChatTemplate, NamesTheFileOfAFault) {
 TEST(PromptFormat, PutsTextAroundAPrompt) {
   EXPECT_EQ(*PromptFormat::Parse("\n {{ content | trim }} Think first.\n\n")->Render("  1+1? \n"),
             "1+1? Think first.");
-  // What is written as a backslash and an "n" stays so, as in the reference.
+  // A backslash followed by "n" stays so, as in the reference.
   EXPECT_EQ(*PromptFormat::Parse("a\\n\\n{{content}}\\n\\nb")->Render("{{ x }}"),
             "a\\n\\n{{ x }}\\n\\nb");
-  // What jinja2.Template(text.strip()) renders: blocks and comments keep the white space around
+  // The result of jinja2.Template(text.strip()): blocks and comments keep the white space around
   // them.
   const std::pair<const char*, const char*> plain[] = {
       {"{{ content }}\n{% if content %}\n  Think.\n{% endif %}\nEnd  {# c #}\n x",

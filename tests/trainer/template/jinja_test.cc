@@ -171,7 +171,7 @@ TEST(Jinja, StopsAtItsLimits) {
   ExpectError(Render("{% set ns = namespace(a=[]) %}{% for i in range(90000) %}"
                      "{% set ns.a = [ns.a] %}{% endfor %}"),
               Errc::kLimit, "a value is nested deeper than 100 levels");
-  // A value may hold one part many times over: of 2^50 here.
+  // A value may contain one part many times over: 2^50 times here.
   const std::string doubled =
       "{% set ns = namespace(a=[], b=[]) %}{% for i in range(50) %}"
       "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}"

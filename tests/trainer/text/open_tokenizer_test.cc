@@ -28,7 +28,8 @@ std::vector<Ids> IdsOf(const std::string& tokenizer_config) {
   return all;
 }
 
-// What AutoTokenizer of transformers 5.19 answers for these folders; tests/interop asks it itself.
+// The answers of AutoTokenizer of transformers 5.19 for these folders; tests/interop compares them
+// with the library.
 TEST(OpenTokenizer, TheClassCountsForLlama) {
   using ::testing::ElementsAre;
   EXPECT_THAT(
@@ -42,7 +43,7 @@ TEST(OpenTokenizer, TheClassCountsForLlama) {
       ElementsAre(Ids{137, 56, 481}, Ids{1, 137, 56}, Ids{123, 71, 74, 66}, Ids{2, 130, 1, 53}));
 }
 
-// Of any other class the file itself counts, as it does for the library.
+// For any other class the file itself decides, as in the library.
 TEST(OpenTokenizer, OfOtherClassesTheFileCounts) {
   const auto file = Tokenizer::Open(kLlama2);
   ASSERT_TRUE(file.ok());
@@ -50,7 +51,7 @@ TEST(OpenTokenizer, OfOtherClassesTheFileCounts) {
     EXPECT_EQ(IdsOf(config)[1], *file->Encode("<s>the", false)) << config;
 }
 
-// tests/interop asks transformers.
+// tests/interop compares this with transformers.
 TEST(OpenTokenizer, AddedTokensAreThoseOfAllFiles) {
   const testing_util::TempFolder folder;
   const auto encoded = [&](const char* text) {

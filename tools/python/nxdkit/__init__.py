@@ -14,7 +14,7 @@ The library itself, libnxdkit.so.1, is loaded by the first call: from this packa
 $NXDKIT_LIBRARY, else from lib/ above this package, else where the system has it.
 """
 
-# Each name is imported when it is used, so that `import nxdkit` costs next to nothing.
+# Each name is imported on first use, so that `import nxdkit` costs next to nothing.
 _PLACES = {
     "_calls": "convert diff digest export inspect pack reshard run save verify",
     "_checkpoint": "Checkpoint open",

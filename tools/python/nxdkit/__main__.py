@@ -1,4 +1,4 @@
-"""python -m nxdkit convert ARGUMENT...: the command of that word, or of that name, as nxdkit(1)."""
+"""python -m nxdkit convert ARGUMENT...: runs the command with that word or name, like nxdkit(1)."""
 
 from __future__ import annotations
 

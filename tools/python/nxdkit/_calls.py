@@ -18,19 +18,19 @@ Input = Union[PathLike, Checkpoint, Mapping[str, Any]]
 def run(
     command: str, *arguments: Any, progress: Optional[Callback] = None, **options: Any
 ) -> Report:
-    """Runs a command, by its name or its word, in this process; its --json document.
+    """Runs a command, by its name or its word, in this process; returns its --json document.
 
-    An argument is a path, or where the command reads an artifact a Checkpoint or a Source.
-    options: those of the command, "_" for "-", and an underscore behind what is a word of Python:
+    An argument is a path, or a Checkpoint or Source where the command reads an artifact.
+    options: the command's options with "_" for "-", and an underscore after a Python keyword:
     run("convert", "shards", "bundle", from_="nxd", to="rollout", tp=8, dry_run=True). True and
-    False for flags, lists for options that repeat, None: not given.
+    False for flags, lists for options that repeat, None for an option that is not given.
 
-    progress: called with a Progress on this thread, before anything is done, then at least every
-    100 ms, and once at the end. What it raises, and Ctrl-C, stops the work and is raised: the
-    output is then as it was, and what resume=True goes on from lies beside it (OUTPUT.partial,
-    not of arrays in memory). What comes with the last call comes too late: the output is there.
+    progress: called with a Progress on this thread, before the work begins, then at least every
+    100 ms, and once at the end. An exception raised by it, or Ctrl-C, stops the work and is
+    raised: the output is then as it was, and OUTPUT.partial next to it lets resume=True continue
+    (not for arrays in memory). An exception of the last call is too late: the output exists.
 
-    Raises Findings where the command finds something (exit status 1), UsageError, MissingError,
+    Raises Findings if the command has findings (exit status 1), UsageError, MissingError,
     DamagedError, UnsupportedError, InputOutputError, LimitError. Warnings are CheckpointWarnings.
     """
     code, report = _answer(command, arguments, progress, options)
@@ -64,7 +64,7 @@ def _value(value: Any, handles: List[Handle]) -> Any:
 
 @contextlib.contextmanager
 def _readable(source: Input, config: Any = None) -> Iterator[Any]:
-    """Something to read from: arrays become a Source for the time of a call."""
+    """A readable source: arrays become a Source for the duration of a call."""
     if isinstance(source, Mapping) and not isinstance(source, Checkpoint):
         from ._memory import Source
 
@@ -83,8 +83,8 @@ def convert(
 ) -> Report:
     """nxd-convert: writes `source` to `output` in another layout: to="rollout", tp=8.
 
-    source: a path, a Checkpoint, a Source, or a dict of arrays by name (with config=, its
-    configuration as Source has it). See run() for options, progress and exceptions.
+    source: a path, a Checkpoint, a Source, or a dict of arrays by name (with config= as for
+    Source). See run() for options, progress and exceptions.
     """
     with _readable(source, _config_of(source, options)) as readable:
         arguments = (readable,) if output is None else (readable, output)
@@ -118,35 +118,35 @@ def save(
 def reshard(
     source: Input, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
 ) -> Report:
-    """nxd-reshard: an NxD set, written for another parallel layout: tp=4, pp=2."""
+    """nxd-reshard: writes an NxD set for another parallel layout: tp=4, pp=2."""
     return run("nxd-reshard", source, output, progress=progress, **options)
 
 
 def export(
     model: Input, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
 ) -> Report:
-    """neuron-export: a rollout bundle that can be run, from a Hugging Face model."""
+    """neuron-export: makes a rollout bundle that can run, from a Hugging Face model."""
     return run("neuron-export", model, output, progress=progress, **options)
 
 
 def pack(
     source: PathLike, output: PathLike, *, progress: Optional[Callback] = None, **options: Any
 ) -> Report:
-    """ckpt-pack: packs an artifact into one archive; with unpack=True the way back."""
+    """ckpt-pack: packs an artifact into one archive, or unpacks one with unpack=True."""
     return run("ckpt-pack", source, output, progress=progress, **options)
 
 
 def inspect(source: Input, *, progress: Optional[Callback] = None, **options: Any) -> Report:
-    """ckpt-inspect: what is there: files, layout, tensors."""
+    """ckpt-inspect: describes an artifact: files, layout, tensors."""
     with _readable(source, _config_of(source, options)) as readable:
         return run("ckpt-inspect", readable, progress=progress, **options)
 
 
 def digest(source: Input, *, progress: Optional[Callback] = None, **options: Any) -> str:
-    """ckpt-digest: "sha256:..." of the weights, which no layout changes.
+    """ckpt-digest: "sha256:..." of the weights, the same for every layout.
 
-    UsageError for options whose answer has no digest, such as as_="vllm": run("digest", ...) has
-    the whole report.
+    UsageError for options that give no single digest, such as as_="vllm": run("digest", ...)
+    returns the whole report.
     """
     with _readable(source, _config_of(source, options)) as readable:
         return _digest_of(readable, options, progress)
@@ -166,9 +166,9 @@ def verify(
     progress: Optional[Callback] = None,
     **options: Any,
 ) -> Report:
-    """ckpt-verify: proves that an artifact is right, and with `against` equal to another.
+    """ckpt-verify: proves that an artifact is right, and with `against` that it equals another.
 
-    Raises Findings where it is not: .findings has all, .tensor, .rank, .index and .byte are the
+    Raises Findings if it is not: .findings has all, .tensor, .rank, .index and .byte give the
     place of the first.
     """
     mine = _readable(source, _config_of(source, options))
@@ -182,7 +182,7 @@ def verify(
 
 
 def _locate(error: Findings, sources: Tuple[Any, ...]) -> None:
-    """The byte of the first finding, where an open checkpoint knows the tensor's shape."""
+    """The byte of the first finding, if an open checkpoint knows the tensor's shape."""
     from ._dtypes import bytes_of
 
     for source in sources:
@@ -198,9 +198,9 @@ def _locate(error: Findings, sources: Tuple[Any, ...]) -> None:
 
 
 def diff(a: Input, b: Input, *, progress: Optional[Callback] = None, **options: Any) -> Difference:
-    """ckpt-diff: by how much two versions of a model differ, tensor by tensor.
+    """ckpt-diff: the differences between two versions of a model, tensor by tensor.
 
-    That they differ is an answer and no exception: .same tells.
+    A difference is an answer, not an exception: see .same.
     """
     with _readable(a) as left, _readable(b) as right:
         code, report = _answer("ckpt-diff", (left, right), progress, options)

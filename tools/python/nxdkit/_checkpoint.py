@@ -19,14 +19,14 @@ PathLike = Union[str, "os.PathLike[str]"]
 class Checkpoint(Mapping[str, Tensor]):
     """An open checkpoint: its tensors by name, lazy, in the layout's own order.
 
-    format: "hf", "nxd", "rollout", "dcp", ... path: what was opened, from the root; of a memory source its name.
-    family: the model type of its configuration, "" where there is none. parallel: {"tp": 8, ...}.
-    config: config.json as a dict, or None. warnings: what a command would warn of. nbytes: bytes
-    of all tensors.
+    format: "hf", "nxd", "rollout", "dcp", ... path: the absolute path, or the name of a memory source.
+    family: the model type of its configuration, "" without one. parallel: {"tp": 8, ...}.
+    config: config.json as a dict, or None. warnings: the warnings that a command would print.
+    nbytes: bytes of all tensors.
 
     A context manager; close() ends it, and so does the garbage collector. After that the names
-    and shapes stay, and reading raises ValueError. May be used by threads, and in children:
-    forked, where it is opened again by the first use, or spawned with a pickle of it, which is
+    and shapes remain, and reading raises ValueError. Threads may share it, and so may child
+    processes: a forked one opens it again on first use, and a spawned one gets it by pickle, as
     its path and options (tensors in memory cannot be pickled: TypeError).
     """
 
@@ -44,7 +44,7 @@ class Checkpoint(Mapping[str, Tensor]):
         for number, row in enumerate(index["tensors"]):
             self._numbers.setdefault(row["name"], number)
 
-    # Its properties.
+    # Properties.
 
     @property
     def format(self) -> str:
@@ -75,7 +75,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.values())
 
-    # A mapping.
+    # The mapping.
 
     def __getitem__(self, name: str) -> Tensor:
         number = self._numbers.get(name)
@@ -97,7 +97,7 @@ class Checkpoint(Mapping[str, Tensor]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    # Its methods.
+    # Methods.
 
     def rank(
         self,
@@ -109,11 +109,11 @@ class Checkpoint(Mapping[str, Tensor]):
         ep_rank: int = 0,
         **options: Any,
     ) -> Checkpoint:
-        """What a rank of a layout will hold of these weights, made when it is read.
+        """The tensors that a rank of a layout will hold of these weights, made on reading.
 
         layout: "nxd", "rollout", another format that convert() writes, "vllm" or "vllm-neuron".
-        rank: its tensor parallel rank. tp and the other options: those of the layout. UsageError
-        where the layout has no such rank or option. It has tensors to read; no command takes it.
+        rank: the tensor parallel rank. tp and other options: those of the layout. UsageError if
+        the layout has no such rank or option. Its tensors can be read; no command takes it.
         """
         asked = {**({} if tp is None else {"tp": tp}), **plain_options(options)}
         request = {"layout": layout, "rank": rank, "options": asked}
@@ -142,7 +142,7 @@ class Checkpoint(Mapping[str, Tensor]):
         return _calls.inspect(self, progress=progress, **options)
 
     def close(self) -> None:
-        """Closes its files, once no other thread reads."""
+        """Closes its files, once no other thread is reading."""
         handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()
@@ -174,7 +174,7 @@ class Checkpoint(Mapping[str, Tensor]):
     # The library's side.
 
     def _current(self) -> Handle:
-        """The handle of this process: a child of fork opens its own."""
+        """The handle of this process: a forked child opens its own."""
         handle = self._handle
         if handle is None:
             raise ValueError(f"the checkpoint {self.path!r} is closed")
@@ -212,18 +212,18 @@ class Checkpoint(Mapping[str, Tensor]):
 def open(path: PathLike, *, progress: Optional[Callback] = None, **options: Any) -> Checkpoint:
     """Opens a checkpoint of any layout: a folder, a file, a URL; its format is recognised.
 
-    options: those of ckpt-digest that say what is read, "_" for "-": from_="nxd",
-    config="config.json", tp=8, tag="step_20"; and optimizer=True, which adds the state of
-    training. Structure is read, no values. MissingError, DamagedError, UnsupportedError,
-    UsageError, or ImportError where the library itself is missing.
+    options: ckpt-digest's options about the input, with "_" for "-": from_="nxd",
+    config="config.json", tp=8, tag="step_20"; and optimizer=True, which adds the training
+    state. Only the structure is read. Raises MissingError, DamagedError, UnsupportedError,
+    UsageError, or ImportError if the library itself is missing.
     """
-    # The working folder may be another one when something is read.
+    # The working folder may have changed when something is read.
     recipe = PathRecipe(os.fsdecode(path), plain_options(options)).elsewhere()
     return Checkpoint(recipe, recipe.open(progress))
 
 
 class _NoTensor(KeyError):
-    """A name that a checkpoint does not have; a similar one is looked for when it is shown."""
+    """A name that a checkpoint does not have; the message suggests a similar one."""
 
     def __init__(self, name: str, checkpoint: Checkpoint) -> None:
         super().__init__(name)
@@ -245,7 +245,7 @@ def _reopened(recipe: Any) -> Checkpoint:
 
 
 def _plain(value: Any) -> Any:
-    """A copy of parsed JSON in plain dicts and lists."""
+    """A copy of parsed JSON with plain dicts and lists."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value

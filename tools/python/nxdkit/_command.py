@@ -1,4 +1,4 @@
-"""The commands of nxdkit, as this environment has them."""
+"""The commands of nxdkit in this environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = {
 
 
 def command(name: str) -> str:
-    """The path of a command such as "nxd-convert"; FileNotFoundError when there is none."""
+    """The path of a command such as "nxd-convert"; FileNotFoundError if there is none."""
     places = [sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user")]
     folder = os.path.dirname(os.path.dirname(__file__))
     places.append(os.path.join(folder, "bin"))  # pip install --target

@@ -1,4 +1,4 @@
-"""Element types: the words of safetensors, and what torch, numpy and struct call them."""
+"""Element types: safetensors' names for them, and those of torch, numpy and struct."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Dict, NamedTuple, Optional
 
 class Dtype(NamedTuple):
     bits: int
-    torch: Optional[str]  # of F4 a type that has two elements in each
+    torch: Optional[str]  # for F4, a type with two elements in each
     numpy: Optional[str]
     ml_dtypes: Optional[str] = None  # numpy's name for it, where ml_dtypes is installed
-    format: Optional[str] = None  # of struct
+    format: Optional[str] = None  # the struct module's
 
 
 DTYPES: Dict[str, Dtype] = {
@@ -46,7 +46,7 @@ def bytes_of(dtype: str, elements: int) -> int:
 
 
 def word_of(name: str) -> Optional[str]:
-    """The word for torch's or numpy's name of a type ("bfloat16"); None where there is none."""
+    """The word for torch's or numpy's name of a type ("bfloat16"); None if there is none."""
     for word, row in DTYPES.items():
         if name == row.torch or name == row.ml_dtypes:
             return word

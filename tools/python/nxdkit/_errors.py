@@ -10,16 +10,16 @@ from ._report import Report
 
 
 class CheckpointWarning(UserWarning):
-    """What a command would print as a warning: the work was done, and this should be known."""
+    """A warning as a command would print it: the work was done, but the user should know this."""
 
     __module__ = "nxdkit"
 
 
 class Error(Exception):
-    """An error of nxdkit, with the place it was found, as far as that is known (else None).
+    """An error of nxdkit, with its place as far as that is known (else None).
 
-    str() of it is the command's message: the place, what was found and what was expected, and
-    below it what can be done.
+    str() of it is the command's message: the place, the found and the expected value, and below
+    it a hint.
     """
 
     __module__ = "nxdkit"
@@ -46,7 +46,7 @@ class Error(Exception):
             setattr(self, name, place.get(name))
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return type(self), (self.message, self.report), self.__dict__  # OSError has one of its own
+        return type(self), (self.message, self.report), self.__dict__  # OSError has its own
 
     def __str__(self) -> str:
         parts = [part for part in (self.file, self.member, self.tensor) if part]
@@ -59,7 +59,7 @@ class Error(Exception):
 
 
 class Findings(Error):
-    """The answer is no: it differs, a verification failed (exit status 1).
+    """The command has findings: a difference, a failed verification (exit status 1).
 
     The place is that of the first finding.
     """
@@ -84,7 +84,7 @@ class Findings(Error):
 
 
 class UsageError(Error, ValueError):
-    """A call that cannot be carried out as it is: options (exit status 2)."""
+    """An invalid call, for example with wrong options (exit status 2)."""
 
     __module__ = "nxdkit"
     exit_code = 2
@@ -160,13 +160,13 @@ def error_of(exit_code: int, report: Optional[Report]) -> Error:
 def _first_finding(report: Report) -> str:
     findings = report.get("findings", [])
     if not findings:
-        return "the answer is no"
+        return "the command has findings"
     first = findings[0]["message"]
     return first if len(findings) == 1 else f"{first} (the first of {len(findings)} findings)"
 
 
 def warn(report: Mapping[str, Any]) -> None:
-    """Gives the warnings of a reply to Python, as warnings of the line that called nxdkit."""
+    """Passes the warnings of a reply to Python, attributed to the line that called nxdkit."""
     texts = report.get("warnings") or []
     if not texts:
         return

@@ -13,7 +13,7 @@ from ._errors import error_of
 from ._library import call, check, load, request_of
 from ._progress import Callback, watched
 
-# Options that name a file, which a process with another working folder has to find too.
+# Options that name a file, which a process with another working folder must find too.
 _FILES = ("config", "family", "base")
 
 
@@ -27,7 +27,7 @@ class Handle:
         self._users = 0
         self._closed = False
         self._finalizer = weakref.finalize(self, _close, pointer, self.pid, keep)
-        self._finalizer.atexit = False  # a thread may be reading then
+        self._finalizer.atexit = False  # a thread may still be reading
 
     def __enter__(self) -> c_void_p:
         with self._lock:
@@ -44,9 +44,9 @@ class Handle:
             self._finalizer()
 
     def close(self) -> None:
-        """Closes it, or has the last of its users do so."""
+        """Closes it, now or with the end of its last use."""
         if self.pid != os.getpid():
-            return  # the parent's; its lock may be locked for ever
+            return  # the parent's; its lock may be locked forever
         with self._lock:
             self._closed = True
             last = self._users == 0
@@ -60,13 +60,13 @@ class Handle:
 
 
 def _close(pointer: c_void_p, pid: int, keep: object) -> None:
-    """`keep` is what the source reads from: it is let go after it."""
+    """Closes the source; `keep`, which it reads from, is released after it."""
     if os.getpid() == pid:
         load().nxdkit_close(pointer)
 
 
 class PathRecipe:
-    """How to open what is at a path, now and in another process."""
+    """How to open a path, now and in another process."""
 
     def __init__(self, path: str, options: Mapping[str, Any]) -> None:
         self.path = path
@@ -135,7 +135,7 @@ class MemoryRecipe:
         return Handle(source, self)
 
     def elsewhere(self) -> MemoryRecipe:
-        return self  # a child of fork has the arrays, too
+        return self  # a forked child has the arrays, too
 
     def __reduce__(self) -> Any:
         raise TypeError("a source in memory cannot be pickled: its arrays are in this process only")
@@ -146,14 +146,14 @@ def _absolute(path: str) -> str:
 
 
 def plain_options(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """Options without the underscore that keeps a name from being a word of Python: from_, as_."""
+    """Options without the underscore that avoids a Python keyword: from_, as_."""
     return {name.rstrip("_"): value for name, value in options.items()}
 
 
 def run_command(
     request: Mapping[str, Any], handles: Sequence[Handle], progress: Optional[Callback]
 ) -> Tuple[int, Any]:
-    """nxdkit_run with sources, which stay open meanwhile; its exit code and its report."""
+    """Calls nxdkit_run with sources, which stay open meanwhile; returns exit code and report."""
     from contextlib import ExitStack
 
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""libnxdkit.so, found and declared: nxdkit.h as ctypes sees it, and calls of it."""
+"""libnxdkit.so: finding it, nxdkit.h as ctypes declarations, and calls."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _loaded: Optional[ctypes.CDLL] = None
 
 
 def load() -> ctypes.CDLL:
-    """The library, loaded by the first call. ImportError where there is none that fits.
+    """The library, loaded by the first call. ImportError if there is no matching one.
 
-    Two threads that load it at once get the same one, so there is no lock, which a fork could
+    Two threads that load it at once get the same one, so no lock is needed, which a fork could
     leave locked.
     """
     global _loaded
@@ -73,11 +73,13 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         try:
             function = getattr(library, name)
         except AttributeError:
-            raise ImportError(f"{library._name} has no {name}: it is of another nxdkit") from None
+            raise ImportError(
+                f"{library._name} has no {name}: it belongs to another nxdkit"
+            ) from None
         function.restype, function.argtypes = result, arguments
     abi = library.nxdkit_abi()
     if abi != ABI:
-        raise ImportError(f"{library._name} has interface {abi}, and this package speaks {ABI}")
+        raise ImportError(f"{library._name} has interface {abi}, and this package needs {ABI}")
     return library
 
 
@@ -95,7 +97,7 @@ def request_of(request: Any) -> bytes:
 
 
 def call(name: str, *arguments: Any) -> Tuple[int, Optional[Report]]:
-    """Calls a function whose last parameter is its reply; the exit code, and the reply."""
+    """Calls a function whose last parameter is its reply; returns the exit code and the reply."""
     reply = c_void_p()
     code: int = getattr(load(), name)(*arguments, byref(reply))
     text = taken(reply)
@@ -103,14 +105,14 @@ def call(name: str, *arguments: Any) -> Tuple[int, Optional[Report]]:
 
 
 def check(name: str, *arguments: Any) -> None:
-    """The same for what has no reply but an error, which is raised."""
+    """The same for functions with no reply but an error, which is raised."""
     code, report = call(name, *arguments)
     if code != 0:
         raise error_of(code, report)
 
 
 def taken(text: c_void_p) -> Optional[bytes]:
-    """A text that the library gave away, copied and freed."""
+    """A copy of a text that the library returned, which is freed."""
     if not text:
         return None
     try:

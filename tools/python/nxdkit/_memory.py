@@ -1,4 +1,4 @@
-"""Tensors of this process in the place of files."""
+"""Tensors of this process in place of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shards = Union[Sequence[Mapping[str, Any]], Mapping[Any, Mapping[str, Any]]]
 
 
 class _Array(NamedTuple):
-    """Elements in memory: strides in elements, None where they are packed; `keep` holds them."""
+    """Elements in memory: strides in elements, None if packed; `keep` holds them."""
 
     dtype: str
     shape: Tuple[int, ...]
@@ -28,15 +28,15 @@ class _Array(NamedTuple):
 class Source(Checkpoint):
     """Arrays of this process as a checkpoint: for convert(), verify(against=...), diff(), rank().
 
-    tensors: names and torch tensors (on the CPU, of any strides), numpy arrays (BF16 and F8 as
-    ml_dtypes has them), nxdkit.Tensors (which are read now), objects with a buffer, or triples
-    (dtype, shape, buffer) such as ("BF16", (2, 3), data). Nothing of the first two is copied but
-    arrays with negative strides; they must not be changed while the source is used, and it keeps
-    them alive until it is closed. TypeError for what cannot be read from here, such as a tensor
+    tensors: names and torch tensors (on the CPU, with any strides), numpy arrays (BF16 and F8
+    from ml_dtypes), nxdkit.Tensors (which are read now), objects with a buffer, or triples
+    (dtype, shape, buffer) such as ("BF16", (2, 3), data). The first two are not copied, except
+    arrays with negative strides; they must not change while the source is used, and it keeps
+    them alive until it is closed. TypeError for a tensor that cannot be read here, such as one
     on a device, which needs .cpu().
 
     config: the model's configuration: a dict, transformers' object, the path of a config.json, or of a folder with one
-    (whose tokenizer is then the model's). name: for messages. layout: that of the names, "hf".
+    (whose tokenizer is then used). name: for messages. layout: the layout of the names, "hf".
     options: more options of the layout. Cannot be pickled; a forked child can use it.
     """
 
@@ -120,7 +120,7 @@ class Source(Checkpoint):
 
     def close(self) -> None:
         super().close()
-        self._recipe = None  # and with it the arrays, unless a rank of it reads them
+        self._recipe = None  # and with it the arrays, unless a rank reads them
         self._forget_folder()
 
 
@@ -185,7 +185,7 @@ def _of_torch(name: str, value: Any) -> _Array:
     value = value.detach().resolve_conj().resolve_neg()
     word = word_of(str(value.dtype).rpartition(".")[2])
     if word is None:
-        raise TypeError(f"{name}: {value.dtype} is no element type of a checkpoint")
+        raise TypeError(f"{name}: {value.dtype} is not an element type of a checkpoint")
     if word == "F4":
         return _packed(
             word, (*value.shape[:-1], 2 * value.shape[-1]), value.view(torch.uint8).numpy()
@@ -203,7 +203,7 @@ def _of_numpy(name: str, value: Any) -> _Array:
     value = numpy.asarray(value)
     word = word_of(value.dtype.name)
     if word is None or not value.dtype.isnative:
-        raise TypeError(f"{name}: {value.dtype} is no element type of a checkpoint")
+        raise TypeError(f"{name}: {value.dtype} is not an element type of a checkpoint")
     size = value.dtype.itemsize
     if any(stride < 0 or stride % size for stride in value.strides):
         value = numpy.ascontiguousarray(value)
@@ -218,10 +218,12 @@ def _of_buffer(name: str, value: Any) -> _Array:
         view = memoryview(value)
     except TypeError:
         kind = type(value).__name__
-        raise TypeError(f"{name}: a {kind} is no array; (dtype, shape, buffer) is one") from None
+        raise TypeError(
+            f"{name}: a {kind} is not an array; (dtype, shape, buffer) is one"
+        ) from None
     code = view.format.lstrip("@=<")
     code = {"l": "q", "L": "Q"}.get(code, code)
     word = next((word for word, row in DTYPES.items() if row.format == code), None)
     if word is None:
-        raise TypeError(f"{name}: a buffer of {view.format!r} is no array of a checkpoint")
+        raise TypeError(f"{name}: a buffer of {view.format!r} is not an array of a checkpoint")
     return _packed(word, view.shape or (), view)

@@ -3,7 +3,7 @@
 The library calls back on the calling thread, at least every 100 ms. An exception there cannot go
 through its frames: it is kept, the work is stopped, and it is raised when the call has ended. A
 handler of a signal could raise where Python calls the callback, before any `try` of ours, and
-would be lost. So while a call runs, handlers are put off: the callback calls them.
+would be lost. So handlers are deferred while a call runs: the callback calls them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class Progress:
-    """How far a call is; what a progress callback gets.
+    """The progress of a call, passed to the callback.
 
-    phase: what is being done, such as "writing"; "" before the first.
-    done, total: bytes of this phase; a total of 0 is one that is not known.
-    bytes: those since the callback was called last, for a bar such as tqdm's: bar.update(p.bytes).
-    seconds: since the call began.
-    message: a line that the command would print as it goes, or "".
+    phase: the current work, such as "writing"; "" before the first phase.
+    done, total: bytes of this phase; a total of 0 is unknown.
+    bytes: bytes since the last callback, for a bar such as tqdm's: bar.update(p.bytes).
+    seconds: time since the call began.
+    message: a line that the command would print, or "".
     """
 
     __module__ = "nxdkit"
@@ -45,7 +45,7 @@ Callback = Callable[[Progress], Any]
 
 
 class _Deferred:
-    """Handlers of signals that were set in Python, put off. Only the main thread runs them."""
+    """Deferred signal handlers that were set in Python. Only the main thread runs them."""
 
     def __init__(self) -> None:
         self._handlers: Dict[int, Any] = {}
@@ -89,7 +89,7 @@ class _Deferred:
         self._pending.append((number, frame))
 
     def deliver(self) -> None:
-        """Calls the handlers of what has come; all of them, also where one raises."""
+        """Calls the handlers of the signals received; all of them, even if one raises."""
         first: Optional[BaseException] = None
         while self._pending:
             number, frame = self._pending.pop(0)
@@ -132,7 +132,7 @@ class _Watcher:
 
 
 def watched(progress: Optional[Callback], call: Callable[[Any], T]) -> T:
-    """call(callback), and after it whatever a callback or a handler of a signal raised."""
+    """call(callback); afterwards raises an exception of a callback or a signal handler."""
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is a function that takes a Progress, not {progress!r}")
     signals = _Deferred()

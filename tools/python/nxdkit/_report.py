@@ -1,4 +1,4 @@
-"""What a command answers: its --json document, read-only, with attributes."""
+"""The answer of a command: its --json document, read-only, with attributes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ class Report(Dict[str, Any]):
     """The --json document of a command: report["output_bytes"] is report.output_bytes.
 
     The keys are those of the command's man page and its schema; objects inside are Reports, too.
-    A key that is a method of dict, such as "values", or a word of Python, such as "from", is read
-    as report["values"]. Read-only: a change raises TypeError; dict(report) is a copy to change.
+    A key that is a method of dict, such as "values", or a Python keyword, such as "from", is read
+    as report["values"]. Read-only: a change raises TypeError; dict(report) is a mutable copy.
     """
 
     __module__ = "nxdkit"
@@ -35,13 +35,13 @@ class Report(Dict[str, Any]):
 
 
 class Difference(Report):
-    """What diff() answers: ckpt-diff's document, and whether the two are the same."""
+    """The answer of diff(): ckpt-diff's document, and whether the two are the same."""
 
     __module__ = "nxdkit"
 
     @property
     def same(self) -> bool:
-        """True where every tensor is in both, and equal (within the options' tolerance)."""
+        """True if every tensor is in both, and equal (within the options' tolerance)."""
         return bool(self["exit_code"] == 0)
 
 

@@ -1,4 +1,4 @@
-"""safetensors' own interface over a checkpoint of any layout, for code that knows no other."""
+"""safetensors' own interface for a checkpoint of any layout, for code written for it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FRAMEWORKS = {"pt": "torch", "torch": "torch", "pytorch": "torch", "np": "numpy"
 class safe_open:
     """safetensors.safe_open for a checkpoint of any layout.
 
-    filename: what nxdkit.open takes. framework: "pt" or "np", or a longer name of one of them;
-    UnsupportedError for others. device: where torch tensors are put, "cpu", "cuda:0", 0.
-    backend: "mmap" or "pread", as safetensors has it; it changes nothing here. options: those of
-    nxdkit.open. A tensor that is not there is a KeyError.
+    filename: a path as for nxdkit.open. framework: "pt" or "np", or a longer name of one of them;
+    UnsupportedError for others. device: the device for torch tensors, "cpu", "cuda:0", 0.
+    backend: "mmap" or "pread", as in safetensors; it has no effect here. options: those of
+    nxdkit.open. A missing tensor is a KeyError.
 
     with nxdkit.safe_open("runs/grpo", framework="pt") as f:
         column = f.get_slice("lm_head.weight")[:, ::8]
@@ -62,12 +62,12 @@ class safe_open:
         return list(self._checkpoint)
 
     def metadata(self) -> Dict[str, str]:
-        """What is written in the headers of safetensors files; {"format": "pt"} where nothing is,
-        or in another layout."""
+        """The metadata in the headers of safetensors files; {"format": "pt"} if there is none,
+        or for another layout."""
         return dict(self._checkpoint._index.get("metadata") or {"format": "pt"})
 
     def get_tensor(self, name: str) -> Any:
-        """The whole tensor, in the framework and on the device that were asked for."""
+        """The whole tensor, in the requested framework and on the requested device."""
         return self._made(self._checkpoint[name])
 
     def get_tensors(self) -> Dict[str, Any]:
@@ -75,7 +75,7 @@ class safe_open:
         return {name: self.get_tensor(name) for name in self._checkpoint}
 
     def get_slice(self, name: str) -> Slice:
-        """The tensor to be sliced: of a part only its elements are read."""
+        """The tensor for slicing: only the elements of the slice are read."""
         return Slice(self, self._checkpoint[name])
 
     def _made(self, tensor: Tensor) -> Any:
@@ -86,7 +86,7 @@ class safe_open:
 
 
 class Slice:
-    """What safe_open.get_slice gives: get_shape(), get_dtype(), and [...] for the elements."""
+    """The result of safe_open.get_slice: get_shape(), get_dtype(), and [...] for the elements."""
 
     __module__ = "nxdkit"
 
@@ -97,7 +97,7 @@ class Slice:
         return list(self._tensor.shape)
 
     def get_dtype(self) -> str:
-        """safetensors' word for the element type, such as "BF16"."""
+        """safetensors' name of the element type, such as "BF16"."""
         return self._tensor.dtype
 
     def __getitem__(self, key: Any) -> Any:
@@ -128,7 +128,7 @@ def load_file(
 def load_files(
     filenames: Iterable[PathLike], device: Union[str, int] = "cpu", **options: Any
 ) -> Dict[str, Any]:
-    """load_file of several, such as a model and its adapter, in one dict."""
+    """load_file for several files, such as a model and its adapter, in one dict."""
     tensors: Dict[str, Any] = {}
     for filename in filenames:
         tensors.update(load_file(filename, device, **options))
@@ -142,12 +142,12 @@ def as_safetensors(path: PathLike, **options: Any) -> Iterator[str]:
     with nxdkit.as_safetensors("runs/grpo") as folder:
         model = AutoModelForCausalLM.from_pretrained(folder)
 
-    The folder is temporary. It has the configuration, links to the files beside it (tokenizer,
-    generation_config.json), and a model.safetensors that is a name only: meanwhile safe_open is
-    this module's for that name, in safetensors and in every module that has imported it from
-    there, so that loaders read tensor by tensor from the checkpoint's own files. Nothing is
+    The folder is temporary. It has the configuration, links to the files next to it (tokenizer,
+    generation_config.json), and a model.safetensors in name only: within the `with`, safe_open
+    opens that name with this module, in safetensors and in every module that has imported it
+    from there, so that loaders read tensor by tensor from the checkpoint's own files. Nothing is
     converted or copied. options: those of nxdkit.open. The file must be loaded within the `with`
-    and in this process. UnsupportedError where the checkpoint has no configuration.
+    and in this process. UnsupportedError if the checkpoint has no configuration.
     """
     import shutil
     import tempfile
@@ -179,7 +179,7 @@ def _furnish(folder: str, checkpoint: Checkpoint) -> None:
         os.unlink(config)
     with open(config, "w", encoding="utf-8") as file:
         json.dump(checkpoint.config, file)
-    # No safetensors file: who opens it by other means, in another process, is to fail.
+    # Not a safetensors file: opening it in another way, in another process, has to fail.
     with open(os.path.join(folder, "model.safetensors"), "wb") as stand_in:
         stand_in.write(b"this stands for a checkpoint that nxdkit reads, in one process only\n")
 
@@ -208,7 +208,7 @@ def _in_place_of_safetensors(name: str, path: PathLike, options: Dict[str, Any])
 
 
 def _replace(modules: Dict[str, Any], old: Any, new: Any) -> None:
-    """Gives every module that has imported safe_open another one."""
+    """Replaces safe_open in every module that has imported it."""
     for module in list(modules.values()):
         names = getattr(module, "__dict__", {})  # not getattr, which makes lazy modules import
         if names.get("safe_open") is old:

@@ -1,4 +1,4 @@
-"""A tensor of a checkpoint, or a part of one: read when its values are asked for."""
+"""A tensor of a checkpoint, or a part of one: read when its values are needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
     from ._checkpoint import Checkpoint
 
-PIECE = 256 << 20  # bytes that one call reads at most, so that Ctrl-C is heard between two
+PIECE = 256 << 20  # bytes per call at most, so that Ctrl-C is noticed between calls
 
 Part = Union[int, slice, "ellipsis"]  # noqa: F821
 
 
 class _Span(NamedTuple):
-    """The elements of a dimension of the whole tensor; not `kept`: one, and no dimension here."""
+    """The elements of a dimension of the whole tensor; if not `kept`, one, and the dimension is
+    dropped."""
 
     begin: int
     step: int
@@ -33,19 +34,19 @@ class _Span(NamedTuple):
 
 
 class Tensor:
-    """A tensor of a checkpoint, read only when it is asked for its values.
+    """A tensor of a checkpoint, read only when its values are needed.
 
     name: its name in the checkpoint. dtype: its element type as safetensors writes it, such as
     "BF16". shape: elements of each dimension, a tuple. nbytes: bytes of its elements, packed.
 
-    tensor[0:128, ::2, -1] is a part, which is as lazy; only its elements are then read, from the
-    files that hold them. Indices are Python's: ints (which drop the dimension), slices with steps
-    of 1 and more, and `...`. IndexError where an int is out of range or there are too many;
+    tensor[0:128, ::2, -1] is a part, which is just as lazy; only its elements are then read, from
+    the files that hold them. Indices are Python's: ints (which drop the dimension), slices with
+    steps of 1 and more, and `...`. IndexError if an int is out of range or there are too many;
     ValueError for steps below 1.
 
     May be used by several threads, and in a child process, forked or spawned. Reading raises
-    DamagedError where a file is damaged or has changed since the checkpoint was opened, and
-    ValueError where the checkpoint is closed.
+    DamagedError if a file is damaged or has changed since the checkpoint was opened, and
+    ValueError if the checkpoint is closed.
     """
 
     __module__ = "nxdkit"
@@ -109,15 +110,15 @@ class Tensor:
             dimension += span.kept
 
     def bytes(self) -> bytearray:
-        """The elements as they are stored, little-endian, packed row-major."""
+        """The elements as stored, little-endian, packed row-major."""
         data = bytearray(self.nbytes)
         self.into(data)
         return data
 
     def into(self, buffer: Any) -> None:
         """Reads into memory of the caller's: a writable buffer, or a contiguous torch tensor on
-        the CPU, of exactly nbytes bytes and of this type or of bytes (else ValueError). On
-        failure it holds anything."""
+        the CPU, of exactly nbytes bytes and of this type or of bytes (else ValueError). After a
+        failure its contents are undefined."""
         _check_type(buffer, self.dtype)
         address, size, _keep = _writable(buffer)
         if size != self.nbytes:
@@ -125,8 +126,8 @@ class Tensor:
         self._read(address)
 
     def torch(self) -> _torch.Tensor:
-        """A torch tensor of its shape, in memory of its own. F4 has two elements in a byte, so
-        its last dimension is half. TypeError for F6, which torch does not have; bytes() does."""
+        """A torch tensor of this shape, in memory of its own. F4 has two elements per byte, so
+        its last dimension is halved. TypeError for F6, which torch lacks; bytes() reads it."""
         import torch
 
         row = self._row("torch")
@@ -140,9 +141,9 @@ class Tensor:
         return result
 
     def numpy(self) -> _numpy.ndarray[Any, Any]:
-        """A numpy array of its shape. numpy has no BF16 and no F8: they are ml_dtypes' where that
-        is installed, and else their bits as uint16 and uint8, which a warning says. F4 is uint8
-        with half its last dimension. TypeError for F6 and C32."""
+        """A numpy array of this shape. numpy has no BF16 and no F8: they use ml_dtypes if it is
+        installed, else their bits as uint16 and uint8, with a warning. F4 is uint8 with half its
+        last dimension. TypeError for F6 and C32."""
         import numpy
 
         row = self._row("numpy")
@@ -157,7 +158,7 @@ class Tensor:
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python's numbers, without numpy: for small tensors."""
+        """The elements as nested lists of Python numbers, without numpy: for small tensors."""
         import struct
 
         row, data = DTYPES[self.dtype], bytes(self.bytes())
@@ -170,7 +171,7 @@ class Tensor:
         return _nested(values, self.shape)
 
     def explain(self) -> str:
-        """Where the elements of the whole tensor come from, as nxd-convert --explain prints it."""
+        """The sources of the whole tensor's elements, as nxd-convert --explain prints them."""
         return self._checkpoint._explain(self._number)
 
     def _row(self, where: str) -> Dtype:
@@ -207,7 +208,7 @@ class Tensor:
 
 
 def whole(checkpoint: Checkpoint, number: int, row: Any) -> Tensor:
-    """The whole of a tensor of the index."""
+    """A whole tensor of the index."""
     spans = [_Span(0, 1, count) for count in row["shape"]]
     return Tensor(checkpoint, number, row["name"], row["dtype"], spans)
 
@@ -253,7 +254,7 @@ def _nested(values: List[Any], shape: Sequence[int]) -> Any:
 
 
 def _writable(buffer: Any) -> Tuple[int, int, object]:
-    """Address and bytes of memory to write to, and what keeps it from moving."""
+    """Address and bytes of memory to write to, and the object that keeps it in place."""
     if hasattr(buffer, "data_ptr"):
         if buffer.device.type != "cpu" or not buffer.is_contiguous():
             raise ValueError("a torch tensor to read into is contiguous, and on the CPU")

@@ -77,7 +77,7 @@ class LoraShapes : public ::testing::Test {
     const StoredTensor& stored = Find(*merged, kQuery + ".weight");
     EXPECT_TRUE(Read(stored, 0, *ElementCount(stored.shape)) == expected);
   }
-  // Each name as `change` makes it.
+  // Each name changed by `change`.
   void Rename(const std::function<std::string(std::string)>& change) {
     std::map<std::string, LoraTensor> renamed;
     for (auto& [name, tensor] : peft_.tensors) renamed[change(name)] = std::move(tensor);
@@ -97,7 +97,7 @@ class LoraShapes : public ::testing::Test {
   std::vector<std::string> warnings_;
 };
 
-// DataParallel, torch.compile, FSDP, and trainers that take PEFT's own prefix away, or half of it.
+// DataParallel, torch.compile, FSDP, and trainers that remove PEFT's own prefix, or half of it.
 TEST_F(LoraShapes, WhatIsAroundTheModelIsTakenAway) {
   const std::vector<float> expected = Query();
   const PeftFiles plain = peft_;
@@ -134,8 +134,8 @@ TEST_F(LoraShapes, TheConfigurationNamesModulesAsTheWrappedModelDid) {
   ExpectQuery(expected);
 }
 
-// What ties a key to the beginning of a name would fit nothing without the wrapper, and the adapter
-// would be merged with another scale.
+// A pattern anchored to the beginning of a name would match nothing without the wrapper, and the
+// adapter would be merged with another scale.
 TEST_F(LoraShapes, KeysOfWholeNamesAreNotTakenOutOfAWrapper) {
   Rename([&](const std::string& name) {
     return Replaced(name, "base_model.model.", "base_model.model.module.");
@@ -197,7 +197,7 @@ TEST_F(LoraShapes, PatternsAreRegularExpressions) {
   ExpectQuery(Query(static_cast<float>(12 / std::sqrt(4.0))));
 }
 
-// As PEFT 0.21 adds them: the embedding beside its A and B is what they are added to.
+// As PEFT 0.21 adds them: A and B are added to the embedding stored with them.
 TEST_F(LoraShapes, AnEmbeddingBesideItsAdapterIsAddedTo) {
   peft_.config["target_modules"] = {"q_proj", "embed_tokens"};
   const std::string module = "base_model.model.model.embed_tokens";
@@ -293,7 +293,7 @@ TEST_F(LoraShapes, OneNameOfATiedEmbeddingIsTakenWhereItIsBoth) {
   }
 }
 
-// save_embedding_layers: nobody trained them, and PEFT loads them into the one that the base has.
+// save_embedding_layers: they were not trained, and PEFT loads them into the base's own.
 TEST_F(LoraShapes, EmbeddingsThatNobodyAskedForAreTakenWithAWarning) {
   BeginTied();
   peft_.tensors[kHead] = Whole(3);
@@ -304,7 +304,7 @@ TEST_F(LoraShapes, EmbeddingsThatNobodyAskedForAreTakenWithAWarning) {
   ExpectBad(Errc::kUnsupported, "72 rows found, the base has 64: its vocabulary was resized");
 }
 
-// An adapter that has a name, and a trainer's checkpoints.
+// An adapter with a name, and a trainer's checkpoints.
 TEST_F(LoraShapes, AnAdapterOneFolderDeeperIsNamed) {
   for (const std::string inner : {"/default", "/checkpoint-100"}) {
     InputHints hints;

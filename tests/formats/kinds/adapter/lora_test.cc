@@ -1,5 +1,5 @@
-// LoRA adapters: merged sums against a plain loop, whatever is read and in whatever pieces; and
-// what is refused.
+// LoRA adapters: merged sums compared with a plain loop, for all reads in all pieces; and the
+// refused adapters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ TEST_F(Lora, IsTheSumOfAPlainLoop) {
         Expected(Read(Find(*base, module + ".weight"), 0, count), A(module),
                  peft_.tensors["base_model.model." + module + ".lora_B.weight"], 1.5F);
     EXPECT_TRUE(Read(stored, 0, count) == expected) << module;
-    // In pieces that begin and end anywhere.
+    // In pieces with arbitrary ends.
     for (int64_t first = 0; first < count; first += 37) {
       const int64_t some = std::min<int64_t>(101, count - first);
       const std::vector<float> part(expected.begin() + first, expected.begin() + first + some);
@@ -87,7 +87,8 @@ TEST_F(Lora, IsTheSumOfAPlainLoop) {
   }
 }
 
-// Each expert is a module of its own to PEFT, and a parameter of its own to us, wherever it lies.
+// Each expert is a module of its own to PEFT, and a parameter of its own to us, wherever it is
+// stored.
 TEST_F(Lora, OfExpertsIsMergedWhateverHoldsThem) {
   model_ = shop_.MakeModel("moe", TinyMixtral());
   peft_ = {};

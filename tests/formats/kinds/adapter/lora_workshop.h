@@ -50,7 +50,7 @@ inline std::vector<float> Read(const StoredTensor& stored, int64_t first, int64_
   return values;
 }
 
-// W + scale * B A, in the order that FORMAT.md says.
+// W + scale * B A, in the order given in FORMAT.md.
 inline std::vector<float> Expected(const std::vector<float>& weight, const LoraTensor& a,
                                    const LoraTensor& b, float scale) {
   const int64_t rank = a.shape[0], in = a.shape[1], out = b.shape[0];
@@ -78,7 +78,7 @@ struct PeftFiles {
                  {"bias", "none"},
                  {"target_modules", Json::array()}};
 
-  // A pair for each weight of `layers` layers whose name ends in `module`.
+  // A pair for each weight of `layers` layers with a name that ends in `module`.
   void Add(const std::string& module, int64_t layers, int64_t out, int64_t in, int64_t rank = 4) {
     const size_t dot = module.rfind('.');
     config["target_modules"].push_back(module.substr(dot + 1));

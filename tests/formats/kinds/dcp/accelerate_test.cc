@@ -1,4 +1,4 @@
-// What accelerate and the Trainer of transformers left of FSDP runs: two checkpoints, read as one.
+// FSDP runs saved by accelerate and the Trainer of transformers: two checkpoints, read as one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,8 @@ TEST_P(AccelerateFolder, HoldsWhatTorchGathered) {
   }
 }
 
-// Every road of a distributed checkpoint is one of these folders: here to rank files and back.
+// Every conversion of a distributed checkpoint applies to these folders: here to rank files and
+// back.
 TEST_P(AccelerateFolder, GoesToRankFilesWithItsOptimizer) {
   const OpsWorkshop shop;
   ConvertRequest request = To(&kFsdp, shop / "run");
@@ -104,8 +105,8 @@ TEST(AccelerateWhole, HoldsWhatTorchGathered) {
   }
 }
 
-// An optimizer that cannot be read stops nobody who asks for the weights.
-// An output without its optimizer is not made in silence.
+// An unreadable optimizer does not stop a user who asks for the weights. An output without its
+// optimizer is not made silently.
 TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsRefused) {
   const testing_util::Scratch scratch;
   const std::string model = ReadBytes(kAccelerate + "full/pytorch_model_fsdp.bin");
@@ -118,7 +119,7 @@ TEST(AccelerateWhole, AnOptimizerThatCannotBeReadIsRefused) {
   EXPECT_THAT(folder.error().hint(), ::testing::HasSubstr("folder is moved away"));
 }
 
-// One bit of each byte of what describes the two: an error, or the tensors of the run.
+// One bit of each byte of the description of the two: an error, or the tensors of the run.
 TEST(AccelerateDamage, MutationsAreRefusedOrHarmless) {
   const testing_util::Scratch scratch;
   std::filesystem::copy(kAccelerate + "trainer", scratch.folder(),

@@ -1,5 +1,5 @@
-// What a conversion keeps of training's numbers, and what it says of what it cannot keep: dtypes,
-// options that nobody wrote, master weights that are missing, files of another step.
+// The training state that a conversion keeps, and its notes on the state that it cannot keep:
+// dtypes, options that were not written, missing master weights, files of another step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ class CarriedState : public ::testing::Test {
     return Carry("dcp", &ops::kDcp, "back", &ops::kNxd, std::move(options));
   }
 
-  // A checkpoint that was made of the tag, as torch leaves it after it saved into the folder.
+  // A checkpoint made from the tag, as torch leaves it after saving into the folder.
   DcpDraft Trained() {
     WriteTag();
     const auto made = There();
@@ -115,7 +115,7 @@ class CarriedState : public ::testing::Test {
 
 // --- dtypes are those of weights
 
-// 1001 has no BF16: the next ones are 1000 and 1004.
+// 1001 is not a BF16 number: the nearest are 1000 and 1004.
 void CountTo1001(FileDraft& file) {
   if (!file.is_optimizer()) return;
   for (auto& tensor : file.tensors)
@@ -197,7 +197,7 @@ TEST_F(CarriedState, KeepsItsDtypesOnTheWayBack) {
   }
 }
 
-// --- options that nobody wrote
+// --- options that were not written
 
 bool IsOfNorm(const std::string& key) { return key.find("norm.weight.") != std::string::npos; }
 
@@ -312,7 +312,7 @@ TEST_F(CarriedState, LeavesOutUserContentThatDoesNotSayItsStep) {
   }
 }
 
-// A file of the same step is the tag's own, whatever else is in it.
+// A file of the same step is the tag's own, whatever its other contents.
 TEST_F(CarriedState, CarriesUserContentOfTheSameStep) {
   DcpDraft draft = Trained();
   draft.Write(shop_ / "dcp");
@@ -431,7 +431,7 @@ TEST_F(CarriedState, OfWeightsRoundedOtherwiseIsAWarning) {
   EXPECT_THAT(report->warnings, Contains(HasSubstr("not the master weight rounded to nearest")));
 }
 
-// A parameter is in one of the two counts: of each the first weight is another, the second the
+// A parameter is in one of the two counts: the first weight of each is changed, the second is the
 // master's other neighbour.
 TEST_F(CarriedState, CountsWeightsOfOtherMastersOnce) {
   tag_.change = [](FileDraft& file) {
@@ -448,7 +448,7 @@ TEST_F(CarriedState, CountsWeightsOfOtherMastersOnce) {
   EXPECT_THAT(made->warnings, Not(Contains(HasSubstr("but not to nearest even"))));
 }
 
-// A little above the middle of two numbers of BF16: in F32 it is the middle, which goes to even.
+// A little above the middle of two BF16 numbers: in F32 it is the middle, which rounds to even.
 TEST_F(CarriedState, TakesMasterWeightsInF64AsTorchRoundsThem) {
   tag_.change = [](FileDraft& file) {
     const double master = 1 + 0x1p-8 + 0x1p-40;

@@ -1,5 +1,5 @@
-// What a conversion makes sure of before and after state is carried: copies, missing weights,
-// objects of a program's own, configurations, adapters.
+// The checks of a conversion before and after state is carried: copies, missing weights, objects of
+// a program's own, configurations, adapters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class Carried : public ::testing::Test {
   OpsWorkshop shop_;
 };
 
-// The master weights take their place, and are what is written.
+// The master weights replace them, and are written.
 TEST_F(Carried, CopiesOfWeightsAreComparedThoughTheirMastersAreTaken) {
   TrainingTag tag;
   tag.geometry.tp = 2;
@@ -77,7 +77,7 @@ TEST_F(Carried, AWeightThatIsNotThereIsNamed) {
   EXPECT_EQ(error->file(), shop_ / "dcp");
 }
 
-// What the output has no configuration for is looked at without one, whatever lies around it.
+// An output without a configuration is inspected without one, whatever files are around it.
 TEST_F(Carried, IsVerifiedBesideAConfigOfSomethingElse) {
   std::filesystem::copy(NXDKIT_TESTDATA "/dcp/one", shop_ / "dcp");
   std::filesystem::create_directories(shop_ / "around");

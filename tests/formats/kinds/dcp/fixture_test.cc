@@ -40,7 +40,7 @@ class Fixture : public ::testing::TestWithParam<const char*> {
   const std::string path_ = kFolder + GetParam();
 };
 
-// Objects of a run's state are carried over; of a tensor it is said that it is not.
+// Objects of a run's state are carried over; for a tensor a note says that it is not.
 TEST(DcpState, ATensorOfTheRunIsNamedAmongWhatIsLeftOut) {
   const testing_util::Scratch scratch;
   for (const char* name : {".metadata", "__0_0.distcp"})
@@ -149,7 +149,7 @@ TEST(DcpConfig, CountsOfAConfigurationAreNotTrusted) {
   EXPECT_EQ(error->tensor(), "tok_embeddings.weight");
 }
 
-// The boxes that a mesh cuts are those that torch cut.
+// The boxes that a mesh cuts are those of torch.
 std::set<std::string> BoxesIn(const dcp::Folder& folder, const std::string& key) {
   std::set<std::string> boxes;
   for (const dcp::StoredEntry& entry : folder.tensors)

@@ -1,5 +1,5 @@
 // Checkpoints of other kinds than dcp.save's (testdata/dcp/make_forms.py), by torch 2.15 and
-// torch_checkpointing 0.1.1; and what is refused of them.
+// torch_checkpointing 0.1.1; and the refused ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST(Forms, AreRecognisedByWhatIsInThem) {
     ASSERT_TRUE(kind.ok()) << name << kind.error().ToString();
     EXPECT_EQ(*kind, &ops::kDcp) << name;
   }
-  // Files called model_0.pt alone may be anybody's: they are asked for by --from dcp.
+  // Files called model_0.pt alone may belong to any program: --from dcp requests this format.
   EXPECT_FALSE(ops::Recognise(kForms + "own").ok());
 }
 
@@ -206,7 +206,7 @@ TEST_F(FormFault, AChangedBitOfARanksFileIsFound) {
   EXPECT_EQ(findings[0].file, path + "/model_0.pt");
 }
 
-// Two ranks that have all of a model, each in a file of its own.
+// Two ranks that each have all of a model, in files of their own.
 TEST_F(FormFault, CopiesOfRanksThatDifferAreFound) {
   const std::string one = NXDKIT_TESTDATA "/dcp/one/";
   for (const std::string rank : {"0", "1"}) {
@@ -239,7 +239,7 @@ TEST_F(FormFault, CopiesOfRanksThatDifferAreFound) {
   EXPECT_THAT(checks, ::testing::UnorderedElementsAre("replica", "checksum"));
 }
 
-// The bytes of a chunk of this tensor, one of which is changed.
+// The bytes of a chunk of this tensor, one of them changed.
 void ChangeChunk(const std::string& path, const std::string& key, size_t chunk) {
   const auto folder = Open(path);
   ASSERT_TRUE(folder.ok()) << folder.error().ToString();
@@ -286,7 +286,7 @@ TEST_F(FormFault, DamagedFramesOfZstdAreRefused) {
   }
 }
 
-// Changes the items that are compressed, as far as the metadata says.
+// Marks the items as compressed in the metadata.
 Metadata Zstd(const std::string& path, const std::function<void(TensorEntry&)>& change) {
   Metadata metadata = *ParseMetadata(ReadBytes(path + "/.metadata"));
   for (TensorEntry& entry : metadata.tensors)
@@ -317,7 +317,7 @@ TEST_F(FormFault, AnItemThatDecompressesToFarMoreIsStopped) {
   EXPECT_EQ(error->tensor(), "w");
 }
 
-// The compressed tensor `w` alone, with these bytes; of a shape that may be said to be larger.
+// Writes only the compressed tensor `w` with these bytes; the shape may claim more.
 void WriteOneTensor(const Scratch& scratch, const std::string& bytes, const Shape& shape) {
   Metadata metadata;
   metadata.tensors.push_back(
@@ -337,7 +337,7 @@ TEST_F(FormFault, TensorsThatAreToDecompressToFarMoreAreNotBegun) {
   EXPECT_EQ(error->tensor(), "w");
 }
 
-// It says that it is small, and an archive may have 1 MiB beside its tensor.
+// It claims to be small, and an archive may have 1 MiB besides its tensor.
 TEST_F(FormFault, ATensorThatDecompressesToMoreThanTheFolderMayHaveIsStopped) {
   WriteOneTensor(scratch_, FrameOf(8), {4});  // 1 MiB in 38 bytes
   const auto error = ExpectError(Open(scratch_.folder()), Errc::kCorrupt,
@@ -355,7 +355,7 @@ TEST_F(FormFault, AFrameThatIsCutOffIsRefused) {
   ExpectError(Open(path), Errc::kCorrupt, "the zstd stream is cut off");
 }
 
-// What two shards both have is a copy, as in the files of ranks.
+// Elements that two shards both have are copies, as in the files of ranks.
 TEST_F(FormFault, CopiesInShardsAreCompared) {
   const std::string path = Copy("shards");
   const std::string copy = path + "/shard-00009-model-00001-of-00001.safetensors";
@@ -440,7 +440,7 @@ TEST_F(FormFault, AFileOfAnotherRankIsNamed) {
   const auto error = ExpectError(Open(path), Errc::kCorrupt, "records another place");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), path + "/model_1.pt");
-  EXPECT_EQ(error->tensor(), "model.e");  // the first that the ranks have other parts of
+  EXPECT_EQ(error->tensor(), "model.e");  // the first whose parts differ between the ranks
 }
 
 TEST_F(FormFault, AFileOfALargerSaveIsNamed) {

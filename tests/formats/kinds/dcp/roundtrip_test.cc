@@ -103,7 +103,7 @@ TEST(TitanNames, OfABiasAreRefused) {
   EXPECT_EQ(error->tensor(), "model.layers.0.self_attn.q_proj.bias");
 }
 
-// TorchTitan's rope turns rows 2 i and 2 i + 1 of a head, transformers' i and i + head_dim / 2.
+// TorchTitan's rope rotates rows 2 i and 2 i + 1 of a head, transformers' i and i + head_dim / 2.
 TEST(TitanNames, RowsOfLlamasQueriesComeInPairs) {
   const models::Model model = testing_util::ModelOf({{"model_type", "llama"},
                                                      {"hidden_size", 8},
@@ -136,8 +136,8 @@ TEST(TitanNames, RowsOfLlamasQueriesComeInPairs) {
   }
 }
 
-// A small file says how many heads there are. Each cut looks at its own heads only: this is done at
-// once, where looking at all of them for each row, or for each chunk, takes 10^10 steps.
+// A small file declares the number of heads. Each cut looks only at its own heads: this is
+// immediate, where looking at all of them for each row, or for each chunk, takes 10^10 steps.
 TEST(TitanNames, CutsOfManyHeadsTakeTheirOwn) {
   constexpr int64_t kHeads = 50'000;
   const models::Model model = testing_util::ModelOf({{"model_type", "llama"},
@@ -239,8 +239,8 @@ TrainingTag MixedTag(bool masters) {
 
 class StateRoundtrip : public ::testing::TestWithParam<StateCase> {};
 
-// All of it is the source's: weights, which are its master weights rounded, state, and what is
-// carried over.
+// All of it equals the source: weights, which are its rounded master weights, state, and carried
+// objects.
 TEST_P(StateRoundtrip, ATagComesBackByteForByte) {
   const TrainingTag& tag = GetParam().tag;
   ops::OutputOptions as_tag;
@@ -301,7 +301,7 @@ TEST(State, OfOneHalfOfAFusedTensorIsRefused) {
   EXPECT_FALSE(weights->optimizer);
 }
 
-// Bytes of an item that no value was made of are carried from a checkpoint to a checkpoint.
+// The bytes of an item that was not decoded are copied from checkpoint to checkpoint.
 TEST(State, AndObjectsGoToAnotherMesh) {
   OpsWorkshop shop;
   ops::ConvertRequest request = WithState(NXDKIT_TESTDATA "/dcp/fsdp4", &ops::kDcp, shop / "dcp",
@@ -313,11 +313,11 @@ TEST(State, AndObjectsGoToAnotherMesh) {
   const auto before = dcp::Open(NXDKIT_TESTDATA "/dcp/fsdp4");
   const auto after = dcp::Open(shop / "dcp");
   ASSERT_TRUE(before.ok() && after.ok());
-  // TorchTitan of 2025 asks for the whole schedule.
+  // TorchTitan of 2025 needs the whole schedule.
   std::set<std::string> more;
   for (const dcp::ObjectEntry& object : after->metadata.objects) more.insert(object.key);
   for (const dcp::ObjectEntry& object : before->metadata.objects) more.erase(object.key);
-  // Those of the optimizer are under the names of that time.
+  // The optimizer's are under the names of that time.
   std::erase_if(more, [](const std::string& key) { return key.starts_with("optimizer."); });
   EXPECT_THAT(more, ::testing::ElementsAre("lr_scheduler._get_lr_called_within_step",
                                            "lr_scheduler._is_initial", "lr_scheduler._last_lr",

@@ -1,4 +1,4 @@
-// PRIVATE to tests. What the tests of the optimizer's state share.
+// PRIVATE to tests. Helpers shared by the tests of the optimizer's state.
 #pragma once
 
 #include <cstring>
@@ -25,7 +25,7 @@ inline ops::InputHints StateHints() {
   return hints;
 }
 
-// An option of a group; nullptr when the group does not say it.
+// An option of a group; nullptr when the group does not have it.
 inline const torch::PickleValue* OptionIn(const ops::BoundArtifact& bound, size_t group,
                                           std::string_view name) {
   if (group >= bound.optimizer->groups.size()) return nullptr;

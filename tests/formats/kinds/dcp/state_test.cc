@@ -1,5 +1,5 @@
-// The optimizer's state of a distributed checkpoint in all its forms, and what else a run saves:
-// torch's own checkpoint (testdata/dcp/one), changed by hand.
+// The optimizer's state of a distributed checkpoint in all its forms, and the other objects of a
+// run: torch's own checkpoint (testdata/dcp/one), changed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ class SavedState : public ::testing::Test {
   DcpDraft draft_ = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
 };
 
-// `capturable` and `fused` make a tensor of the learning rate.
+// `capturable` and `fused` make the learning rate a tensor.
 TEST_F(SavedState, TakesAnOptionThatIsATensor) {
   for (const DcpDraft::Object& object : std::vector(draft_.objects))
     if (object.key.ends_with(".lr")) {
@@ -131,7 +131,7 @@ TEST_F(SavedState, OptionsOfTwoNamesThatDifferAreRefused) {
   EXPECT_EQ(error->tensor(), "optimizer.param_groups.model.norm.weight.lr");
 }
 
-// What get_optimizer_state_dict gives: groups in a list, each with the names of its parameters.
+// The result of get_optimizer_state_dict: groups in a list, each with the names of its parameters.
 void GroupOptions(DcpDraft& draft, const std::vector<PickleValue>& params) {
   std::vector<DcpDraft::Object> options;
   for (const DcpDraft::Object& object : draft.objects)
@@ -175,7 +175,7 @@ TEST_F(SavedState, RefusesNumberedState) {
   const auto error = ExpectError(Bind(), Errc::kUnsupported,
                                  "the optimizer's parameters have numbers and no names (found 7)");
   EXPECT_EQ(error->tensor(), "optimizer.state.7.exp_avg");
-  // It is the run's: nothing is wrong with it.
+  // It belongs to the run: nothing is wrong with it.
   const auto report = Verify();
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_THAT(report->findings, ::testing::IsEmpty());
@@ -287,7 +287,7 @@ TEST_F(SavedState, ThatIsNotAskedForLeavesTheRunAsItIs) {
   EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "expected"));
 }
 
-// dcp.save({"model": ...}): the names of the optimizer's parameters are without it.
+// dcp.save({"model": ...}): the names of the optimizer's parameters lack the prefix.
 TEST_F(SavedState, KeepsThePrefixOfItsWeights) {
   for (DcpDraft::Tensor& tensor : draft_.tensors)
     if (!tensor.key.starts_with("optimizer.")) tensor.key.insert(0, "model.");
@@ -308,7 +308,7 @@ TEST_F(SavedState, KeepsThePrefixOfItsStates) {
   EXPECT_EQ(ContentsOf(shop_ / "again"), ContentsOf(shop_ / "dcp"));
 }
 
-// SGD's: one number of each parameter, options of its own, and none of AdamW's.
+// Makes it SGD's: one tensor for each parameter, options of its own, and none of AdamW's.
 void MakeSgd(DcpDraft& draft) {
   const std::string adam = ".exp_avg";
   for (DcpDraft::Tensor& tensor : draft.tensors)
@@ -358,11 +358,11 @@ TEST_F(SavedState, NamesOptionsThatOtherNamesHaveNoPlaceFor) {
                                     "the first is optimizer.param_groups.norm.weight.eps"));
 }
 
-// --- beside a second set of weights
+// --- next to a second set of weights
 
 class Averages : public SavedState {
  protected:
-  // Of every weight, under both of the names that a program may give them.
+  // Adds an average of every weight, under both of the names that a program may give it.
   size_t AddAverages(const std::string& wrapper) {
     const std::vector<DcpDraft::Tensor> tensors = draft_.tensors;
     size_t count = 0;
@@ -410,7 +410,7 @@ TEST_F(Averages, AreNamedWhereTheWeightsAloneAreAskedFor) {
                                               "first is ema.")));
 }
 
-// One tensor is not a set of them: it is a part of a model that we do not know.
+// A single tensor is not a set of averages: it is an unknown part of the model.
 TEST_F(Averages, AreMoreThanOneTensor) {
   DcpDraft::Tensor norm = draft_.Find("norm.weight");
   norm.key = "layers.0.extra.norm.weight";
@@ -432,7 +432,7 @@ TEST_F(SavedState, OfAnotherOptimizerHasNoTag) {
 
 // --- of experts
 
-// A model whose experts have state, all but those of `without`, in the names of transformers.
+// A model with state of all experts except those of `without`, under the names of transformers.
 DcpDraft WithExpertState(const OpsWorkshop& shop, const std::string& without) {
   const std::string model = shop.MakeModel("model", {.family = "qwen3_moe", .experts = 4});
   DcpDraft draft = DcpDraft::Read(shop.Make("plain", model, &ops::kHf, &ops::kDcp));
@@ -471,7 +471,7 @@ TEST(ExpertState, IsStackedWithTheWeights) {
   EXPECT_EQ(titan.Find("optimizer.state." + name + ".step").bytes, BytesOf(3.0f));
 }
 
-// Whichever of the experts has none: the tensor that they become would have the others' lost.
+// Whichever expert has none: as one tensor, the others' state would be lost.
 TEST(ExpertState, OfSomeExpertsIsRefused) {
   for (const char* without : {"experts.0.gate_proj", "experts.2.gate_proj"}) {
     SCOPED_TRACE(without);

@@ -1,5 +1,5 @@
-// A tag with its optimizer as a distributed checkpoint, and the checkpoint as a tag again, as it
-// was made or changed by hand.
+// A tag with its optimizer as a distributed checkpoint, and the checkpoint as a tag again,
+// unchanged or changed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ Result<ops::BoundArtifact> OpenTag(const std::string& path) {
   return ops::OpenAndBind(path, &ops::kNxd, hints);
 }
 
-// The first number that is stored of a logical parameter.
+// The first stored number of a logical parameter.
 std::string BytesAt(const ops::BoundArtifact& bound, std::string_view name) {
   for (size_t t = 0; t < bound.bound.stored.size(); ++t) {
     const auto& pieces = bound.bound.layout.tensors[t].pieces;
@@ -151,7 +151,8 @@ TEST_F(TagState, NamesAScheduleThatCannotBeRead) {
   EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
 }
 
-// As torch leaves it: the record of the tag's form is gone, and the file beside is an older one's.
+// As torch leaves it: the record of the tag's form is gone, and the file next to it is an older
+// one's.
 TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
   ASSERT_TRUE(There().ok());
   DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
@@ -172,7 +173,7 @@ TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
   EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt is made of lr_scheduler.last_epoch")));
 }
 
-// It had none, so it gets none: byte for byte what it was.
+// It had none, so it gets none: byte for byte as before.
 TEST_F(TagState, WithoutAScheduleComesBackWithoutOne) {
   testing_util::WriteTrainingTag(shop_ / "tag", {});
   std::filesystem::remove(shop_ / "tag/scheduler.pt");
@@ -209,7 +210,7 @@ TEST_F(TagState, TakesStepsThatAreTensorsOfWholeNumbers) {
             BytesOf(12.0f));
 }
 
-// A schedule of torch adds it to each group, and asks a checkpoint for it before it loads.
+// A schedule of torch adds it to each group, and needs it in a checkpoint before it loads.
 TEST_F(TagState, GivesTheRateThatAScheduleBeganWith) {
   for (const bool said : {true, false}) {
     SCOPED_TRACE(said);
@@ -257,8 +258,8 @@ TEST_F(TagState, WithoutMasterWeightsHasLostWhatF32Holds) {
   EXPECT_THAT(made->notes, Not(is_lost));
 }
 
-// TorchTitan of 2025 asks for all that torch's LambdaLR keeps; a rate that is not the first one
-// would be taken for it.
+// TorchTitan of 2025 needs everything that torch's LambdaLR keeps; a rate other than the first one
+// would be mistaken for it.
 TEST_F(TagState, GivesTheWholeScheduleTo2025) {
   for (const bool said : {true, false}) {
     SCOPED_TRACE(said);
@@ -277,7 +278,7 @@ TEST_F(TagState, GivesTheWholeScheduleTo2025) {
     EXPECT_EQ(Object("lr_scheduler.last_epoch"), 12);
     EXPECT_EQ(Object("lr_scheduler._step_count"), 13);
     DcpDraft draft = DcpDraft::Read(shop_ / "dcp");
-    // Its optimizer has one group, which is the embedding's.
+    // Its optimizer has one group: the embedding's.
     EXPECT_EQ(draft.FindObject("lr_scheduler.lr_lambdas").value.list()->size(), 1u);
     ASSERT_EQ(draft.FindObject("lr_scheduler._last_lr").value.list()->size(), 1u);
     EXPECT_EQ(std::get<double>(draft.FindObject("lr_scheduler._last_lr").value.list()->at(0).value),
@@ -302,7 +303,7 @@ TEST_F(TagState, GivesTheWholeScheduleTo2025) {
   }
 }
 
-// As torch leaves it. What is the rate all the same was in no group of the trainer's.
+// As torch leaves it. A rate equal to the current one was in no group of the trainer's.
 TEST_F(TagState, TakesAnInitialRateThatIsNotTheRate) {
   ASSERT_TRUE(There().ok());
   DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
@@ -329,7 +330,7 @@ TEST_F(TagState, TakesAnInitialRateThatIsNotTheRate) {
   }
 }
 
-// Torch sorts what several ranks save; the tag is the same whatever the order was.
+// Torch sorts the state that several ranks save; the tag is the same in any order.
 TEST_F(TagState, HasItsEntriesInAdamsOrder) {
   ASSERT_TRUE(There().ok());
   DcpDraft trained = DcpDraft::Read(shop_ / "dcp");
@@ -412,7 +413,8 @@ TEST_F(TagState, NamesTheDefaultsThatItTakes) {
       Contains(HasSubstr("the checkpoint does not say betas of model.embed_tokens.weight")));
 }
 
-// What NxD's trainers take: the numbers of its optimizer are F32, whatever torch had saved.
+// The form that NxD's trainers accept: the numbers of its optimizer are F32, whatever torch had
+// saved.
 TEST_F(TagState, HasItsNumbersInF32) {
   for (const Dtype narrow : {Dtype::kBF16, Dtype::kF16}) {
     SCOPED_TRACE(Name(narrow));
@@ -473,7 +475,7 @@ TEST_F(TagState, RefusesARecordOfOtherThingsThanDtypes) {
   EXPECT_EQ(error->tensor(), "nxdkit.optimizer");
 }
 
-// As torch takes it; the number is what counts, on both ways.
+// As torch accepts it; only the number matters, in both directions.
 TEST_F(TagState, TakesALearningRateThatIsATensor) {
   for (const bool xser : {false, true}) {
     SCOPED_TRACE(xser);
@@ -512,7 +514,7 @@ TEST_F(TagState, TakesALearningRateThatIsATensor) {
   }
 }
 
-// Nothing goes unnamed because nobody has trained yet.
+// Every object is named, even if nothing has been trained yet.
 TEST_F(TagState, NamesObjectsOfARunWithoutState) {
   ASSERT_TRUE(There().ok());
   DcpDraft before = DcpDraft::Read(shop_ / "dcp");
@@ -534,7 +536,7 @@ TEST_F(TagState, NamesObjectsOfARunWithoutState) {
                                     " options of the optimizer (param_groups) are left out"));
 }
 
-// Before anything of it is made.
+// Refused before anything is made.
 TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   testing_util::WriteTrainingTag(shop_ / "tag", {});
   ops::ConvertRequest request =
@@ -545,14 +547,14 @@ TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   ExpectError(ops::Convert(request), Errc::kLimit,
               "the plan alone for 1 ranks takes 504000 bytes or more, the cap is 450000; with "
               "--verify a quarter of --max-memory is kept for opening what was written");
-  // Without it that is not what stands in the way.
+  // Without --verify that limit does not apply.
   request.verify = false;
   const auto made = ops::Convert(request);
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().message(), Not(HasSubstr("the plan alone")));
 }
 
-// Of a hint the user has to be told.
+// The hint has to name another style.
 TEST_F(TagState, OfMoreExpertsThanMemoryHoldsIsToldAnotherStyle) {
   testing_util::TrainingTag tag;
   tag.config = testing_util::SmallMoeConfig("qwen3_moe");
@@ -565,7 +567,7 @@ TEST_F(TagState, OfMoreExpertsThanMemoryHoldsIsToldAnotherStyle) {
   EXPECT_THAT(error->hint(), HasSubstr("--style hf-fused (transformers 5) and torchtitan"));
 }
 
-// Twelve options of each parameter, most of which all of them have.
+// Twelve options for each parameter, most of which all of them have.
 TEST_F(TagState, HasEachArchiveInMemoryOnce) {
   testing_util::WriteTrainingTag(shop_ / "tag", {});
   auto source = OpenTag(shop_ / "tag");
@@ -600,7 +602,7 @@ TEST_F(TagState, WarnsOfMasterWeightsThatAreRounded) {
                              HasSubstr("model.embed_tokens.weight, from F32 to BF16"))));
 }
 
-// Moments in F64, each second of which F32 cannot hold.
+// Moments in F64; F32 cannot hold every second one.
 void MakeWide(testing_util::FileDraft& file) {
   if (!file.is_optimizer()) return;
   for (auto& tensor : file.tensors) {
@@ -656,7 +658,7 @@ TEST_F(TagState, FindsNothingWhereWeightsAreTheirMasters) {
   EXPECT_THAT(made->warnings, ElementsAre());
 }
 
-// Keys and values have one shape: nothing but the numbers tells that these changed places.
+// Keys and values have the same shape: only the numbers show that these were swapped.
 TEST_F(TagState, NamesParametersWhoseNumbersWereMixedUp) {
   TrainingTag tag;
   tag.rounded = true;

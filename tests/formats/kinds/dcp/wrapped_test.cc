@@ -1,4 +1,4 @@
-// Keys as programs wrap them: they are the same model and the same state.
+// Keys with the wrappers of programs: they are the same model and the same state.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ struct Wrapping {
   const char* name;
   std::string weights;                               // before the name of a weight
   std::string optimizer;                             // for "optimizer."
-  std::function<std::string(std::string)> inside{};  // changes what is a parameter's name
+  std::function<std::string(std::string)> inside{};  // changes the name of a parameter
   std::string said{};
 };
 
@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "\"app.\""}),
     [](const auto& row) { return row.param.name; });
 
-// Keys and paths of a checkpoint, as they are stored.
+// Keys and paths of a checkpoint, as stored.
 std::set<std::string> KeysOf(const std::string& path) {
   std::set<std::string> keys;
   const auto folder = dcp::Open(path);
@@ -117,7 +117,7 @@ std::set<std::string> KeysOf(const std::string& path) {
   return keys;
 }
 
-// From a checkpoint to a checkpoint without another style: who wrote it finds its keys.
+// From checkpoint to checkpoint without another style: the program that wrote it finds its keys.
 TEST_P(Wrapped, ItsKeysStay) {
   DcpDraft wrapped = DcpDraft::Read(NXDKIT_TESTDATA "/dcp/one");
   for (DcpDraft::Tensor& tensor : wrapped.tensors) tensor.key = Rename(tensor.key, true);
@@ -131,7 +131,7 @@ TEST_P(Wrapped, ItsKeysStay) {
   EXPECT_EQ(KeysOf(shop_ / "out"), KeysOf(shop_ / "in"));
 }
 
-// What a run keeps beside its model: all but the weights and an optimizer that is understood.
+// The run's own entries: everything except the weights and a known optimizer's state.
 class OfTheRun : public ::testing::TestWithParam<const char*> {
  protected:
   OfTheRun() {
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Dcp, OfTheRun,
                            return name;
                          });
 
-// A tensor of the model itself that nobody knows is not the run's.
+// An unknown tensor inside the model does not belong to the run.
 TEST(OfTheModel, AnUnknownTensorIsAnError) {
   for (const std::string key :
        {"model.layers.0.mlp.other_proj.weight", "model.rng.weight", "critic.weight"}) {

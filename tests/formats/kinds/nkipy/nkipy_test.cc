@@ -1,5 +1,4 @@
-// NKIPy's rank files as an artifact: written, recognised, read again, and found wrong where they
-// are.
+// NKIPy's rank files as an artifact: written, recognised, read again, and checked for faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +57,7 @@ TEST_F(Nkipy, ATpThatTheFilesAreNotOfIsRefused) {
                           "tp is 4 by the rank files, but 2 by the command line"));
 }
 
-// The last rank is not missed by numbers alone.
+// The numbers alone do not show that the last rank is missing.
 TEST_F(Nkipy, FilesThatAreNotThoseOfTheRecordAreRefused) {
   const std::string files = Write("files", 4), other = Write("other", 2);
   fs::rename(files + "/shard_3.safetensors", workshop_ / "kept");
@@ -77,7 +76,7 @@ TEST_F(Nkipy, FilesThatAreNotThoseOfTheRecordAreRefused) {
   EXPECT_TRUE(ExpectError(OpenArtifact(files, nullptr, {}), Errc::kCorrupt,
                           "shard_4.safetensors is not in the record: 5 rank files are here, "
                           "expected 4"));
-  fs::remove(files + "/nxdkit.json");  // as the vendor's script leaves them
+  fs::remove(files + "/nxdkit.json");  // like the vendor's script
   fs::remove(files + "/shard_4.safetensors");
   EXPECT_TRUE(OpenArtifact(files, nullptr, {}).ok());
 }
@@ -103,7 +102,7 @@ TEST_F(Nkipy, ADamagedRecordIsNamed) {
   EXPECT_TRUE(OpenArtifact(files, nullptr, {}).ok());
 }
 
-// The norm of rank 3 is that of another rank's file no more.
+// The norm of rank 3 no longer equals that of the other ranks.
 TEST_F(Nkipy, CopiesThatDifferAreFound) {
   const std::string files = Write("files", 4);
   const testing_util::Stored norm = testing_util::FindStored(files, &kNkipy, "norm_weight", 3);

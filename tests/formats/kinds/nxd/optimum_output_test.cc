@@ -1,5 +1,5 @@
-// optimum-neuron's training checkpoints as we write them: folder, metadata and settings; what comes
-// back; and models and layouts that its trainer has no module for.
+// optimum-neuron's training checkpoints as we write them: folder, metadata and settings; reading
+// them back; and models and layouts that its trainer has no module for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST_F(OptimumOutput, IsAFolderAroundTheTag) {
   EXPECT_EQ(config["use_xser"], true);
 }
 
-// The specs are the bytes that optimum-neuron's own classes write of themselves.
+// The specs have the bytes that optimum-neuron's own classes write.
 TEST_F(OptimumOutput, MetadataSaysHowItsLayersAreMade) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   ops::OutputOptions options = Optimum(4);
@@ -154,7 +154,8 @@ TEST_F(OptimumOutput, MetadataSaysHowItsLayersAreMade) {
             R"("original_dims":[48,48],"tp_size":4,"peft_type":null}]])");
 }
 
-// NxD's layer forgets how weight_qkv is cut; a checkpoint of the trainer says it is whole.
+// NxD's layer does not record how weight_qkv is cut; a checkpoint of the trainer records it as
+// whole.
 TEST_F(OptimumOutput, AFusedProjectionIsRecordedAsWhole) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   ops::OutputOptions options = Optimum(4);
@@ -166,7 +167,7 @@ TEST_F(OptimumOutput, AFusedProjectionIsRecordedAsWhole) {
   EXPECT_TRUE(FindingsOf(out).empty());
 }
 
-// Of a tied pair both are stored, and the first is recorded.
+// Both tensors of a tied pair are stored, and the first is recorded.
 TEST_F(OptimumOutput, TheSecondOfATiedPairIsStoredButNotRecorded) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyQwen3());
   const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, Optimum(2));
@@ -176,7 +177,7 @@ TEST_F(OptimumOutput, TheSecondOfATiedPairIsStoredButNotRecorded) {
   EXPECT_TRUE(metadata["parameters"].contains("model.embed_tokens.weight"));
 }
 
-// Resharding keeps what the trainer left and changes the sizes.
+// Resharding keeps the trainer's values and changes the sizes.
 TEST_F(OptimumOutput, AReshardedCheckpointStaysOne) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   const std::string out = workshop_.Make("checkpoint-7", model, &ops::kHf, &ops::kNxd, Optimum(4));

@@ -1,5 +1,5 @@
 // optimum-neuron's training checkpoints: checkpoint-N/shards with its metadata, read, verified and
-// converted; and metadata that is not the set's.
+// converted; and metadata of another set.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -78,7 +78,7 @@ class OptimumTraining : public ::testing::Test {
   Json metadata_;
 };
 
-// Key heads are tiled: without the metadata the set does not say whether it is for trn1.
+// Key heads are tiled: without the metadata nothing shows whether the set is for trn1.
 TEST_F(OptimumTraining, NeedsNoOptions) {
   const auto bound = ops::OpenAndBind(root_, &ops::kNxd, {});
   ASSERT_TRUE(bound.ok()) << bound.error().ToString();

@@ -9,7 +9,7 @@ namespace nxdkit::kinds {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
-constexpr size_t kOpenFiles = 64;  // a model has more tensors than a process may have files open
+constexpr size_t kOpenFiles = 64;  // a model has more tensors than a process may open files
 
 Result<std::vector<std::string>> NpyNames(const std::string& folder, const Looker& look) {
   NXDKIT_ASSIGN(std::vector<std::string> names, look.ListIfThere(folder));
@@ -19,7 +19,7 @@ Result<std::vector<std::string>> NpyNames(const std::string& folder, const Looke
   return names;
 }
 
-// One file that is whole is enough: a damaged one is reported as what it was meant to be.
+// One whole file is enough: a damaged one is reported as the kind it was meant to be.
 Result<bool> IsNpyFolder(const std::string& path, const Looker& look) {
   NXDKIT_ASSIGN(const std::vector<std::string> names, NpyNames(path, look));
   for (const std::string& name : names) {

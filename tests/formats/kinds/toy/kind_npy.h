@@ -1,5 +1,5 @@
 // A kind that the product does not know: a folder of .npy files, one for each parameter, named
-// after it; config.json may lie beside them. It is read, and nothing is written as one.
+// after it; config.json may be next to them. It can be read, but not written.
 #pragma once
 
 #include "formats/kinds/kind.h"

@@ -13,13 +13,13 @@
 namespace nxdkit::npy {
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);  // with the version
-constexpr uint64_t kHeaderBegin = 10;                       // behind the header's length
-constexpr size_t kMostDims = 64;                            // as many as NumPy 2 has
+constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);  // including the version
+constexpr uint64_t kHeaderBegin = 10;                       // after the header's length
+constexpr size_t kMostDims = 64;                            // as in NumPy 2
 constexpr std::pair<std::string_view, Dtype> kDtypes[] = {{"'<f4'", Dtype::kF32},
                                                           {"'<f2'", Dtype::kF16}};
 
-// What is left of a header, and where in the file that begins.
+// The rest of a header, and its offset in the file.
 struct Rest {
   std::string_view text;
   uint64_t offset = kHeaderBegin;
@@ -85,7 +85,7 @@ Status ParseHeader(Rest rest, StoredTensor& tensor) {
   return rest.Expect("\n");
 }
 
-// The header's text; compared with the file before memory is taken for it.
+// The header's text; its length is checked against the file before memory is allocated.
 Result<std::string> ReadHeader(const File& file) {
   std::string start(kHeaderBegin, '\0');
   if (file.bytes() < start.size())

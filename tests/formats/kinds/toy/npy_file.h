@@ -14,13 +14,13 @@
 
 namespace nxdkit::npy {
 
-// By the first bytes; false where there is no regular file.
+// Recognised by the first bytes; false for anything but a regular file.
 Result<bool> LooksLikeNpy(const std::string& path);
 
 // Reads the header, never the data; `name` becomes the tensor's. The file is opened again through
-// `cache` when its data is read. kCorrupt with the offset: a file that is cut short, a shape that
-// takes other than the bytes behind the header. kUnsupported: a dtype other than '<f4' and '<f2',
-// Fortran order.
+// `cache` when its data is read. kCorrupt with the offset: a truncated file, or a shape that does
+// not match the bytes after the header. kUnsupported: a dtype other than '<f4' and '<f2', Fortran
+// order.
 Result<TensorFile> OpenNpy(const std::string& path, std::string name,
                            const std::shared_ptr<FileCache>& cache);
 

@@ -1,5 +1,5 @@
-// The product's kinds and one more. A program in which Kinds() is defined takes nothing of the
-// library's own table.
+// The product's kinds and one more. A program that defines Kinds() links nothing of the library's
+// own table.
 #include "formats/kinds/table.h"
 
 #include "tests/formats/kinds/toy/kind_npy.h"

@@ -1,4 +1,4 @@
-// A kind is one folder and one row of the table: with no more than these every use case knows it.
+// A kind is one folder and one row of the table: with only these every use case supports it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using testing_util::StoredTensors;
 constexpr char kNorm[] = "model.layers.1.input_layernorm.weight";
 constexpr uint64_t kDataAt = 128;
 
-// A file as NumPy writes it, but for its padding: the data is always at kDataAt.
+// A file as NumPy writes it, except for its padding: the data is always at kDataAt.
 std::string NpyBytes(const std::string& descr, const std::string& shape, const std::string& data) {
   std::string header =
       "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";

@@ -14,7 +14,7 @@ namespace {
 using ops::Kind;
 using testing_util::OpsWorkshop;
 
-// Bytes that this process has asked the kernel for.
+// The bytes that this process has requested from the kernel.
 uint64_t BytesRead() {
   std::ifstream io("/proc/self/io");
   for (std::string word; io >> word;)
@@ -64,8 +64,8 @@ TEST_P(ConvertReads, TheSourceOnce) {
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_GE(report->source_bytes, 4'000'000u);
   EXPECT_GE(read, report->source_bytes * 9 / 10) << "reads are not counted here";
-  // More than once: headers, and replicas (norms) of the ranks. Beside each record of a torch
-  // archive lies a header of its own, which is read with a window of 16 KiB.
+  // Read more than once: headers, and replicas (norms) of the ranks. Each record of a torch archive
+  // has a header of its own, which is read with a window of 16 KiB.
   const uint64_t windows = test.from == &ops::kNxd ? 8 * 23 * 16384u : 0;
   EXPECT_LE(read, report->source_bytes * 105 / 100 + windows);
 }

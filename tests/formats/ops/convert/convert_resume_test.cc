@@ -1,4 +1,4 @@
-// A conversion that is stopped between two tasks, at each of them, and gone on with.
+// A conversion that is stopped between two tasks, at each of them, and resumed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class ConvertResume : public ::testing::Test {
     return OpsWorkshop::Request(model_, &ops::kHf, out, to, options);
   }
 
-  // Stops at the poll with this number; -1: never. Counts in `polls`.
+  // Stops at the poll with this number; -1: never. Counts the polls in `polls`.
   static void StopAt(ops::ConvertRequest& request, int stop, int& polls) {
     request.run.poll = [stop, &polls]() -> Status {
       if (polls++ != stop) return OkStatus();
@@ -135,7 +135,7 @@ TEST_F(ConvertResume, WithoutItNothingIsTakenOver) {
   EXPECT_FALSE(fs::exists(partial_));
 }
 
-// What fails for another reason than a signal leaves nothing to go on with.
+// A failure other than a signal leaves nothing to resume from.
 TEST_F(ConvertResume, AFailureLeavesNothing) {
   ops::ConvertRequest request = Request(&ops::kNxd, out_);
   int polls = 0;

@@ -1,5 +1,5 @@
 // --dtype downcast: the element types that XLA_DOWNCAST_BF16 makes on the device, in every output,
-// and what the configuration says of them.
+// and the types that the configuration records.
 #include "formats/kinds/open.h"
 #include "tests/formats/ops/ops_workshop.h"
 

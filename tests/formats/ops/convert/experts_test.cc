@@ -1,5 +1,5 @@
-// Models with experts through the whole of formats/ops: what the files hold, what one flipped
-// element is, and what is refused.
+// Models with experts through all of formats/ops: the contents of the files, the effect of one
+// flipped element, and the refused models.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class Experts : public ::testing::Test {
     EXPECT_EQ(findings.size(), 1u) << path;
     return findings.empty() ? Finding() : findings.front();
   }
-  // A set whose files lie below the tag's folder model/.
+  // A set with its files in the tag's folder model/.
   std::string File(const std::string& set, const std::string& name) const {
     return set + "/model/" + name;
   }
@@ -52,7 +52,7 @@ class Experts : public ::testing::Test {
 TEST_F(Experts, EveryElementLiesWhereTheModuleLooksForIt) {
   const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(2));
   constexpr int64_t kHidden = 32;
-  constexpr int64_t kColumns = 48 / 2;  // of one rank
+  constexpr int64_t kColumns = 48 / 2;  // on one rank
   const std::string layer = "model.layers.3.";
   const auto gate_up =
       FindStored(set, &ops::kNxd, layer + "mlp.expert_mlps.mlp_op.gate_up_proj.weight", 1);
@@ -159,7 +159,7 @@ TEST_F(Experts, TheirRankTensorIsChecked) {
   EXPECT_EQ(finding.expected, "1 (0x00000001)");
 }
 
-// Two ranks' files of one tensor each hold all experts: what the reference converter leaves.
+// Two ranks' files of one tensor each hold all experts, as written by the reference converter.
 TEST_F(Experts, OfTheConvertersExpertParallelSetsAreRefused) {
   const std::string whole = workshop_.Make("whole", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1));
   const std::string set = workshop_.Make("set", mixtral_, &ops::kHf, &ops::kNxd, Ranks(1, 2));
@@ -176,7 +176,7 @@ TEST_F(Experts, OfTheConvertersExpertParallelSetsAreRefused) {
   EXPECT_THAT(error->hint(), HasSubstr("checkpoint_converter.py writes such sets"));
 }
 
-// Shards without a configuration: rank tensors tell NxDI's from optimum's.
+// Shards without a configuration: rank tensors distinguish NxDI's from optimum's.
 TEST_F(Experts, BareShardsOfBothFlavorsAreRead) {
   for (const rollout::Flavor flavor : {rollout::Flavor::kOptimum, rollout::Flavor::kNxdi}) {
     ops::OutputOptions options = Ranks(2);

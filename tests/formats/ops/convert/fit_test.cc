@@ -1,4 +1,4 @@
-// --instance: what a conversion makes, against the memory of a core.
+// --instance: the result of a conversion against the memory of a core.
 #include "formats/hardware/fit.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +90,7 @@ TEST_F(ConversionFit, NeedsAnOutputForAnInstance) {
                           "this output is not laid out for an instance"));
 }
 
-// Nobody asked: it was allowed before, and still is.
+// Without --instance: allowed as before.
 TEST_F(ConversionFit, WhatDoesNotFitTheMachineHereIsAWarning) {
   ConvertRequest request = Request(&ops::kRollout, "trn1.2xlarge", 4);
   request.here = std::exchange(request.instance, std::nullopt);
@@ -106,7 +106,7 @@ TEST_F(ConversionFit, WhatDoesNotFitTheMachineHereIsAWarning) {
   const auto fits = DryRun(request);
   ASSERT_TRUE(fits.ok()) << fits.error().ToString();
   EXPECT_THAT(fits->warnings, Not(Contains(HasSubstr("this machine"))));
-  // Not laid out for an instance: nothing can be said.
+  // Not laid out for an instance: there is nothing to compare.
   request = Request(&ops::kHf, "trn1.2xlarge");
   request.options.Reset("tp");
   request.here = std::exchange(request.instance, std::nullopt);

@@ -1,5 +1,5 @@
-// One bit of a torch archive has changed on the disk: a zip archive has a CRC-32 of every record,
-// and who reads a record must not pass on other bytes than were written, without being asked.
+// One bit of a torch archive has changed on disk: a zip archive has a CRC-32 of every record, and a
+// reader of a record must never pass on changed bytes, without being asked to check.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ class FlippedBit : public ::testing::TestWithParam<FlippedSource> {
     request.force = true;
     return ops::Convert(request);
   }
-  // A bit in the middle of the tensor's data, another one for each.
+  // A bit in the middle of the tensor's data, a different one for each.
   static void Flip(const Stored& stored, size_t number) {
     const uint64_t bytes = static_cast<uint64_t>(*ElementCount(stored.tensor.shape)) * 2;
     FlipFile(stored.file,
@@ -85,7 +85,7 @@ TEST_P(FlippedBit, IsNeverConverted) {
   EXPECT_TRUE(ToHf(source).ok()) << "all bits are as they were";
 }
 
-// A digest of other weights than were written would be signed and believed.
+// A digest of weights other than those written would be signed and believed.
 TEST_P(FlippedBit, HasNoDigestUnlessItIsInACopy) {
   const std::string source = Make();
   const auto digest = [&]() -> Result<ops::ModelDigest> {

@@ -64,7 +64,7 @@ TEST_F(FollowedRun, StepsAreFoldersWithANumberAtTheEnd) {
   EXPECT_THAT(names, ElementsAre("global_step_9", "global_step_10", "checkpoint-100"));
 }
 
-// Oldest first; one that the tracker does not name yet is waited for.
+// Oldest first; a step that the tracker does not name yet is waited for.
 TEST_F(FollowedRun, WaitsForWhatTheTrackerNames) {
   Write("global_step_20/actor/x");
   Write("global_step_10/actor/x");

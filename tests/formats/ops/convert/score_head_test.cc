@@ -1,5 +1,5 @@
-// Models with a score head in the place of the lm_head: converted and read back, cut or not; never
-// into a rollout bundle.
+// Models with a score head in place of the lm_head: converted and read back, cut or not; never into
+// a rollout bundle.
 #include "formats/kinds/open.h"
 #include "formats/ops/digest/digest.h"
 #include "tests/formats/ops/ops_workshop.h"

@@ -1,4 +1,4 @@
-// The loops of ckpt-diff against a plain one, element by element in double precision.
+// The loops of ckpt-diff compared with a plain one, element by element in double precision.
 #include "formats/ops/diff/diff_kernels.h"
 
 #include <gtest/gtest.h>
@@ -118,8 +118,8 @@ void ExpectSame(const DiffTally& found, const DiffTally& expected) {
   ExpectNear(found.sum_rel, expected.sum_rel, "sum_rel");
 }
 
-// Values of the size of weights; with `odd`, one in 600 is an infinity, a NaN, a zero of some sign,
-// or huge.
+// Values of typical weights; with `odd`, one in 600 is an infinity, a NaN, a zero of some sign, or
+// huge.
 Bytes Values(std::mt19937& random, Dtype dtype, int64_t count, bool odd) {
   std::normal_distribution<double> normal(0, 0.02);
   const double specials[] = {0.0,

@@ -1,5 +1,4 @@
-// One digest for all layouts of a model; every element counts in it; copies that differ are
-// refused.
+// One digest for all layouts of a model; every element counts in it; differing copies are refused.
 #include "formats/kinds/open.h"
 #include "formats/ops/digest/files.h"
 #include "formats/ops/digest/manifest.h"
@@ -93,7 +92,7 @@ TEST_F(Digest, IsTheSameForEveryLayout) {
     const std::string hf = workshop_.MakeModel(model.family, model);
     const std::string expected = TextOf(hf, &ops::kHf);
     for (const Layout& layout : Layouts()) {
-      if (layout.kind == &ops::kTorch) continue;  // carries no config; see below
+      if (layout.kind == &ops::kTorch) continue;  // has no config; see below
       const std::string path = workshop_.Make(model.family + "-" + layout.name, hf, &ops::kHf,
                                               layout.kind, layout.options);
       EXPECT_EQ(TextOf(path, layout.kind), expected) << path;
@@ -120,7 +119,7 @@ TEST_F(Digest, IsTheSameForEveryLayoutOfExperts) {
   }
 }
 
-// Of a tied model, lm_head.weight is no parameter, whether it is stored or not.
+// In a tied model lm_head.weight is not a parameter, whether it is stored or not.
 TEST_F(Digest, CountsATiedHeadOnce) {
   const std::string hf = workshop_.MakeModel("tied", testing_util::TinyQwen3());
   const std::string bundle = workshop_.Make("bundle", hf, &ops::kHf, &ops::kRollout, Ranks(2));
@@ -312,8 +311,8 @@ TEST_F(Digest, OfFilesRefusesALinkInACircle) {
   EXPECT_THAT(error->file(), HasSubstr("/to_"));
 }
 
-// The model and the files of a bundle are those of one version, though three refreshes come in
-// between: into weights that are a plain folder, then behind a link, then of a bare folder.
+// The model and the files of a bundle belong to the same version, though three refreshes happen in
+// between: into weights that are a plain folder, then behind a link, then into a bare folder.
 TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
   const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
   const std::string tuned = workshop_.Make("tuned", model, &ops::kHf, &ops::kHf);
@@ -344,7 +343,7 @@ TEST_F(Digest, OfFilesIsOfTheVersionThatIsOpen) {
   }
 }
 
-// --- parameters that no layout of ours makes
+// --- parameters of no layout of ours
 
 // Writes hf/model.safetensors with these tensors, all zeros.
 std::string PlainFolder(const OpsWorkshop& workshop, std::vector<OutputTensor> tensors) {

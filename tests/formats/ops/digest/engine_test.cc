@@ -1,4 +1,4 @@
-// What vLLM's ranks hold, said beforehand: equal to what its own classes and loader made
+// The weights on vLLM's ranks, predicted: equal to those that its own classes and loader made
 // (testdata/goldens/vllm.json), from every layout of a model.
 #include "formats/ops/digest/engine.h"
 #include "formats/kinds/open.h"
@@ -124,7 +124,7 @@ TEST_F(EngineRefusals, AreThoseOfVllm) {
   ExpectRefused(llama, {2, false}, "key heads: 3 and tp 2");
 }
 
-// An engine that lacks a tensor keeps the old one in silence.
+// An engine that lacks a tensor silently keeps the old one.
 TEST_F(EngineRefusals, AMissingTensorIsNotPassedOver) {
   const std::string path = workshop_.MakeModel("model", testing_util::TinyLlama());
   const auto source = OpenAndBind(path, &ops::kHf, {});

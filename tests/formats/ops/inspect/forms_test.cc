@@ -1,4 +1,4 @@
-// Inspect on every form of artifact: what it says it is, and the facts of each.
+// Inspect on every form of artifact: its name, and the facts of each.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ using testing_util::ZipOf;
 using Outcome = LayoutCheck::Outcome;
 using torch::PickleValue;
 
-constexpr uint64_t kElements = 254'656;  // of the tiny model, by its shapes
+constexpr uint64_t kElements = 254'656;  // in the tiny model, by its shapes
 
 void ExpectFits(const Inspection& inspection) {
   EXPECT_EQ(inspection.layout.outcome, Outcome::kFits) << inspection.layout.message;
@@ -75,7 +75,7 @@ TEST(InspectHf, ShardedFolder) {
   EXPECT_EQ(inspection.files, 3u);
   EXPECT_EQ(inspection.description, "Hugging Face model folder, 3 files and an index");
   ExpectFits(inspection);
-  // One file of them by itself: each tensor has its place, and most parameters are elsewhere.
+  // One of its files by itself: each tensor has its place, and most parameters are elsewhere.
   const Inspection one = InspectOk(path + "/model-00002-of-00003.safetensors");
   EXPECT_EQ(one.form, "safetensors");
   EXPECT_EQ(one.layout.outcome, Outcome::kFits);
@@ -331,7 +331,8 @@ TEST(InspectRollout, BothFlavors) {
   EXPECT_THAT(bare.description, HasSubstr("without neuron_config.json"));
 }
 
-// What made it: the configuration's versions, the headers of the blob's graphs, the refresh.
+// The programs that made it: the configuration's versions, the headers of the blob's graphs, the
+// refresh.
 TEST(InspectRollout, ShowsWhatMadeIt) {
   const Models models;
   const std::string path =
@@ -358,7 +359,7 @@ TEST(InspectRollout, ShowsWhatMadeIt) {
                     HasSubstr("uuid 00010203-0405-0607-0809-0a0b0c0d0e0f")));
 }
 
-// A blob that is not what its name says hides nothing else.
+// A blob of another kind than its name implies hides nothing else.
 TEST(InspectRollout, ABlobOfOtherBytesIsScannedAllTheSame) {
   const Models models;
   const std::string path =
@@ -408,7 +409,7 @@ TEST(InspectTorch, StateDict) {
       InspectOk(models.Make("model/weights.pt", &ops::kTorch, [](OutputOptions&) {}));
   EXPECT_EQ(inspection.form, "torch");
   EXPECT_EQ(inspection.description, "torch state dict");
-  ExpectFits(inspection);  // config.json lies beside it
+  ExpectFits(inspection);  // config.json is next to it
 }
 
 TEST(InspectTorch, OptimizerIsListedByPath) {
@@ -529,7 +530,7 @@ TEST(InspectSelect, FiltersAndTheLargest) {
   EXPECT_THAT(Names(inspection, {{"none"}, std::nullopt}), IsEmpty());
 }
 
-// What the format allows must not be slow: this took minutes with a linear look-up.
+// A valid file must not be slow: this took minutes with a linear look-up.
 TEST(Inspect, HundredThousandTensors) {
   std::vector<OutputTensor> tensors;
   for (int i = 0; i < 100'000; ++i)

@@ -62,7 +62,7 @@ inline torch::PickleValue Number(int64_t number) { return {number}; }
 inline torch::PickleValue Tensor(size_t index) { return {torch::TensorIndex{index}}; }
 inline torch::PickleValue Reference(int64_t tid) { return {torch::TensorReference{tid}}; }
 
-// A tiny Qwen3 model (4 layers, hidden 64, 8 heads of 16, 4 key/value heads, tied) and what is
+// A tiny Qwen3 model (4 layers, hidden 64, 8 heads of 16, 4 key/value heads, tied) and artifacts
 // converted from it.
 class Models {
  public:

@@ -1,5 +1,5 @@
-// ckpt-inspect over what holds no whole model: compiled graphs, caches, adapters, optimizers, the
-// folders of a trainer.
+// ckpt-inspect on artifacts without a whole model: compiled graphs, caches, adapters, optimizers,
+// the folders of a trainer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(InspectNeff, FindsAllOfThemInACompiledModel) {
                     HasSubstr("uuid 10111213-1415-1617-1819-1a1b1c1d1e1f")));
 }
 
-// How much changed, and between which models; nothing of the base is needed.
+// How much changed, and between which models; the base is not needed.
 TEST(InspectDelta, SaysWhatItMakesOfWhat) {
   const Inspection inspection = InspectOk(NXDKIT_TESTDATA "/delta/ulp.delta");
   EXPECT_EQ(inspection.form, "delta");
@@ -113,7 +113,7 @@ TEST(InspectNeff, ADamagedHeaderIsNamed) {
 TEST(InspectNeff, TextsOfTheFileAreEscaped) {
   const Scratch scratch;
   std::string bytes = Toy();
-  bytes.replace(40, 6, "\x1b[31m\xff");  // of "2.21.33363.0+82129205"
+  bytes.replace(40, 6, "\x1b[31m\xff");  // inside "2.21.33363.0+82129205"
   const Inspection inspection = InspectOk(scratch.Write("x.neff", bytes));
   EXPECT_THAT(tool::SummaryText(inspection),
               AllOf(HasSubstr("\\x1b[31m\\xff"), Not(HasSubstr("\x1b"))));
@@ -133,7 +133,7 @@ TEST(InspectCache, CountsItsStates) {
   EXPECT_EQ(tool::SummaryJson(inspection)["cache"]["entries"][0]["state"], "done");
 }
 
-// The trees of the engines, by what lies in them; below the folder that their variables name too.
+// The trees of the engines, recognised by their contents; also below the folder in their variables.
 TEST(InspectCache, KnowsTheTreesOfTheEngines) {
   const Scratch scratch;
   const std::string key(32, 'a');

@@ -1,4 +1,5 @@
-// Statistics against values worked out by hand, for every dtype and every way to store a tensor.
+// Statistics compared with values worked out by hand, for every dtype and every way to store a
+// tensor.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -211,7 +212,7 @@ TEST(Statistics, LargeTensorsAgainstTheObviousLoop) {
       TensorOf<float>(Dtype::kF32, {static_cast<int64_t>(values.size())}, values);
   ExpectStatistics(Of(packed, 1), expected);
   ExpectStatistics(Of(packed, 4), expected);
-  // Every other element of a row, of twice as many.
+  // Every other element of a row twice as long.
   std::vector<float> spread(2 * values.size(), 1e30f);
   for (size_t i = 0; i < values.size(); ++i) spread[2 * i] = values[i];
   StoredTensor strided = TensorOf<float>(Dtype::kF32, packed.shape, spread);
@@ -251,7 +252,7 @@ TEST(Statistics, EveryHalfPrecisionNumberAsElementAsDoubleSeesIt) {
   for (const Dtype dtype : {Dtype::kF16, Dtype::kBF16}) {
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       const auto half = static_cast<uint16_t>(bits);
-      // Among ordinary numbers, so that the fast loop meets it.
+      // Among ordinary numbers, so that the fast loop sees it.
       std::vector<uint16_t> values(16, 0);
       values[bits % 16] = half;
       const Tally tally = TallyElements(dtype, BytesOf(values).data(), 16);

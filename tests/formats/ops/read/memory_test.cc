@@ -1,5 +1,5 @@
-// Tensors in memory in the place of files: every output is that of the same conversion from files,
-// and what looks at files is not misled by them.
+// Tensors in memory in place of files: every output equals that of the same conversion from files,
+// and code that looks at files is not misled by them.
 #include "formats/ops/read/memory.h"
 
 #include <gmock/gmock.h>
@@ -71,8 +71,8 @@ class Memory {
   MemoryModel model_;
 };
 
-// Every file below a folder, by its path; or the file itself. A bundle's weights lie in a folder
-// with a name of its own, to which a link leads.
+// Every file below a folder, by its path; or the file itself. A bundle's weights are in a folder
+// with a name of its own, the target of a link.
 std::map<std::string, std::string> FilesBelow(const std::string& path) {
   std::map<std::string, std::string> files;
   if (std::filesystem::is_regular_file(path)) return {{"", ReadBytes(path)}};
@@ -87,7 +87,7 @@ std::map<std::string, std::string> FilesBelow(const std::string& path) {
 
 struct MemoryCase {
   const char* name;
-  const Kind* layout;  // of the memory
+  const Kind* layout;  // layout of the memory
   OutputOptions source;
   const Kind* to;
   OutputOptions target;
@@ -190,7 +190,7 @@ TEST_F(MemorySource, RefreshesABundleInPlace) {
             ReadBytes(workshop_ / "whole/model.safetensors"));
 }
 
-// Both ends in memory: what changed, and what it makes of its base.
+// Both ends in memory: the changes, and the result on its base.
 TEST_F(MemorySource, MakesAndTakesDeltas) {
   const Memory base(model_, &kHf);
   Memory next(model_, &kHf);
@@ -316,7 +316,7 @@ TEST_F(MemorySource, TakesStrides) {
             ReadBytes(model_ + "/model.safetensors"));
 }
 
-// One row that stands for all, as torch's expand makes it.
+// One row repeated for all, as by torch's expand.
 TEST_F(MemorySource, TakesStridesOfZero) {
   const std::vector<uint8_t> row{1, 2, 3};
   MemoryModel model{"m", &kHf, {}};
@@ -384,9 +384,9 @@ TEST_F(MemorySource, TakesNoHintsOfOtherKinds) {
   ExpectError(OpenArtifact("the trainer", &kHf, hints), Errc::kUsage, "tag");
 }
 
-// --- what looks at files
+// --- code that looks at files
 
-// A name is no path, even where there is something of that name.
+// A name is not a path, even if a file of that name exists.
 TEST_F(MemorySource, ItsNameIsNoPath) {
   Memory memory(model_, &kHf);
   for (const std::string& name : {workshop_ / "out", model_, std::string(300, 'x')}) {
@@ -403,7 +403,7 @@ TEST_F(MemorySource, ItsNameIsNoPath) {
   }
 }
 
-// An interrupted conversion has written values that may be others by now.
+// An interrupted conversion has written values that may have changed by now.
 TEST_F(MemorySource, IsNeverContinued) {
   Memory memory(model_, &kHf);
   ConvertRequest request = Request("out", &kHf, memory);
@@ -446,7 +446,7 @@ TEST_F(MemorySource, HasNoFilesToRecord) {
   EXPECT_TRUE(Digest(request).ok());
 }
 
-// A process that holds much else is no reason to refuse.
+// Other memory of the process is not a reason to refuse.
 TEST_F(MemorySource, WorkThatIsNotAloneCountsItsOwnMemory) {
   RunOptions run;
   run.max_memory = uint64_t{40} << 20;

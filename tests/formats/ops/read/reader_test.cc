@@ -1,6 +1,6 @@
-// Tensors of an artifact, read in any part, from every layout; what a rank's files would hold,
-// equal to what Convert writes there; and that no other bytes come out than those of the files that
-// were opened.
+// Tensors of an artifact, read in any part, from every layout; the future contents of a rank's
+// files, equal to those that Convert writes; and no bytes other than those of the opened files are
+// ever returned.
 #include "formats/ops/read/reader.h"
 
 #include <fmt/format.h>
@@ -184,7 +184,7 @@ class Reader : public ::testing::Test {
   const OpsWorkshop workshop_;
 };
 
-// The experts of a layer lie in one tensor of three dimensions, which ranks cut along the first.
+// The experts of a layer are in one tensor of three dimensions, which ranks cut along the first.
 TEST_F(Reader, RanksOfADistributedCheckpointAreWriters) {
   const auto source = OpenShared(workshop_.MakeModel("model", testing_util::TinyQwen3Moe()), &kHf);
   OutputOptions options = Options({{"chunks", 3}});
@@ -216,7 +216,7 @@ TEST_F(Reader, RanksOfADistributedCheckpointAreWriters) {
   ExpectError(Rank(source, kDcp, options, {3}), Errc::kUsage, "rank 3: the layout has 0 to 2");
 }
 
-// An optimizer's state is read as parameters, and is no rank's weight.
+// An optimizer's state is read like parameters, but belongs to no rank's weights.
 TEST_F(Reader, ARankHoldsTheWeightsAlone) {
   const std::string folder = std::string(NXDKIT_TESTDATA) + "/dcp";
   InputHints hints;
@@ -281,7 +281,7 @@ TEST_F(Reader, AnEnginesRankThatThereIsNotIsNamed) {
       Errc::kUsage, "core -1 of the engine, expected 0 to 1");
 }
 
-// --- what is asked for
+// --- requests
 
 TEST_F(Reader, RefusesWhatThereIsNot) {
   const TensorReader reader = Parameters(workshop_.MakeModel("model", testing_util::TinyLlama()));
@@ -299,7 +299,7 @@ TEST_F(Reader, RefusesWhatThereIsNot) {
   EXPECT_TRUE(reader.Read(norm, {{5}, {5}, {1}}, {}).ok());
 }
 
-// Elements smaller than a byte are read as they lie, and no part of them.
+// Elements smaller than a byte are read as stored, and only whole.
 TEST_F(Reader, ReadsElementsSmallerThanAByteWhole) {
   const std::string folder = workshop_ / "quantised";
   std::filesystem::create_directories(folder);
@@ -324,7 +324,7 @@ TEST_F(Reader, ReadsElementsSmallerThanAByteWhole) {
             (std::vector<std::byte>{std::byte{'b'}, std::byte{'c'}}));
 }
 
-// Larger than what one thread reads: cut into chunks, which are read side by side.
+// Larger than one thread's read: cut into chunks, which are read in parallel.
 TEST_F(Reader, LargeTensorsAreReadInChunks) {
   const std::string folder = workshop_ / "large";
   std::filesystem::create_directories(folder);
@@ -359,11 +359,11 @@ TEST_F(Reader, SeveralThreadsReadAtOnce) {
   for (const testing_util::NamedBytes& all : found) EXPECT_EQ(all, expected);
 }
 
-// --- what is computed as it is read
+// --- values computed while reading
 
 class ComputedReader : public Reader {
  protected:
-  // Model `b` as what changed of model `a`.
+  // Model `b` as the changes of model `a`.
   std::string Delta() const {
     ConvertRequest request = OpsWorkshop::Request(b_, &kHf, workshop_ / "d.delta", &kDelta);
     request.hints.Set("base", a_);
@@ -459,9 +459,9 @@ class ChangedFile : public Reader {
 
 TEST_F(ChangedFile, IsNeverReadInSilence) {
   const TensorReader reader = Parameters(set_, &kNxd);
-  const size_t up = Find(reader, "model.layers.2.mlp.up_proj.weight");  // rows over both ranks
+  const size_t up = Find(reader, "model.layers.2.mlp.up_proj.weight");  // rows on both ranks
   ASSERT_TRUE(ReadIt(reader, up).ok());
-  const std::string file = StoredTensors(set_, &kNxd).back().file;  // of the last rank
+  const std::string file = StoredTensors(set_, &kNxd).back().file;  // the last rank's
   testing_util::Touch(file);
   const auto error =
       ExpectError(ReadIt(reader, up), Errc::kCorrupt, "the file has changed since it was opened");
@@ -469,11 +469,11 @@ TEST_F(ChangedFile, IsNeverReadInSilence) {
   EXPECT_EQ(error->file(), file);
   EXPECT_THAT(error->message(), HasSubstr("bytes, written at"));
   EXPECT_THAT(error->message(), HasSubstr("expected"));
-  // The other rank's rows lie in the other file.
+  // The other rank's rows are in the other file.
   const Shape& shape = reader.tensors()[up].shape;
   std::vector<std::byte> half(static_cast<size_t>(shape[0] / 2 * shape[1] * 2));
   EXPECT_TRUE(reader.Read(up, {{0, 0}, {shape[0] / 2, shape[1]}, {1, 1}}, half).ok());
-  // Whoever opens it now has what is there now.
+  // A new reader sees the new contents.
   EXPECT_TRUE(ReadIt(Parameters(set_, &kNxd), up).ok());
 }
 

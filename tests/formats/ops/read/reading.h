@@ -1,4 +1,4 @@
-// PRIVATE to tests. What the tests of tensor readers stand on.
+// PRIVATE to tests. The base of the tests of tensor readers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline std::shared_ptr<const ops::BoundArtifact> OpenShared(const std::string& p
   return std::make_shared<const ops::BoundArtifact>(*std::move(bound));
 }
 
-// The reader that was made; one of nothing where it was not.
+// The reader that was made; an empty one after a failure.
 inline ops::TensorReader Made(Result<ops::TensorReader> reader) {
   EXPECT_TRUE(reader.ok()) << reader.error().ToString();
   if (reader.ok()) return *std::move(reader);
@@ -88,7 +88,7 @@ inline NamedBytes ReadAll(const ops::TensorReader& reader) {
   return all;
 }
 
-// Writes a byte of a file anew, the same one, at another time.
+// Writes a byte of a file again, unchanged, at another time.
 inline void Touch(const std::string& path) {
   const auto time = std::filesystem::last_write_time(path);
   std::filesystem::last_write_time(path, time + std::chrono::seconds(2));

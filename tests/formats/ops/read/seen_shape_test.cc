@@ -1,4 +1,4 @@
-// Slices of tensors that are seen with fewer dimensions than they are laid out with.
+// Slices of tensors that have fewer dimensions for a reader than in the layout.
 #include "formats/ops/read/seen_shape.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(SeenShape, JoinsDimensionsInOrder) {
   EXPECT_FALSE(JoinsDimensions({2, 3}, {6, 4}));
 }
 
-// Elements have their own numbers; what the parts pick is what the slice picks.
+// Elements are numbered; the parts pick those that the slice picks.
 TEST(SeenShape, PartsAreTheElementsOfTheSlice) {
   std::mt19937 random(3);
   const std::pair<Shape, Shape> shapes[] = {{{6, 4}, {6, 4}},

@@ -54,8 +54,8 @@ TEST_F(Against, OneWrongElementOfTheRoundingIsOneFinding) {
                                             " was rounded from F32 to BF16"));
 }
 
-// A model that was widened holds the other's values exactly: what differs in it is damage, even
-// where rounding would hide it.
+// A widened model holds the other's values exactly: any difference is damage, even where rounding
+// would hide it.
 TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
   const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
   ops::OutputOptions options;
@@ -72,7 +72,7 @@ TEST_F(Against, DamageBelowTheRoundingOfAWidenedModelIsAFinding) {
                                             " was converted from BF16 to F32"));
 }
 
-// Norms that are trained in float32, beside bfloat16 weights: few of all elements, all of a tensor.
+// Norms that are trained in float32, among bfloat16 weights: few of all elements, all of a tensor.
 TEST_F(Against, ATensorThatDiffersAsAWholeWasRounded) {
   const std::string narrow = workshop_.MakeModel("narrow", testing_util::TinyLlama(), Dtype::kBF16);
   ops::OutputOptions options;

@@ -1,4 +1,4 @@
-// The compiled blob of a bundle: is it a whole TorchScript archive, and are the NEFFs in it whole.
+// The compiled blob of a bundle: whether it is a whole TorchScript archive with whole NEFFs.
 #include "formats/ops/verify/blob.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST(Blobs, AreWhole) {
   EXPECT_EQ(report->neffs, 2u);
 }
 
-// What torch.jit.save of torch 1.13 wrote; there is no NEFF in it.
+// An archive of torch.jit.save of torch 1.13, without a NEFF in it.
 TEST(Blobs, OfTorchItself) {
   const auto report =
       CheckBlob(NXDKIT_TESTDATA "/torch/torch-1.13/refused_script.pt", BlobDepth::kContents, {});
@@ -67,7 +67,7 @@ std::string Flipped(std::string bytes, size_t at) {
   return bytes;
 }
 
-// A NEFF whose header says a size that reaches past the record.
+// A NEFF with a header size beyond the record.
 std::string TooLong() {
   std::string neff = ToyNeff();
   neff[16 + 3] = 1;
@@ -124,7 +124,7 @@ TEST(Blobs, FoldersAreNone) {
   EXPECT_THAT(FaultsOf(scratch.folder()), ElementsAre("it is not a file"));
 }
 
-// Wherever it is cut, and whichever byte is another one: the blob is no good.
+// Wherever it is cut, and whichever byte is changed: the blob is bad.
 TEST(Blobs, EveryCutAndEveryFlipOfThePayloadIsFound) {
   const Scratch scratch;
   const std::string good = CompiledBlob();

@@ -165,7 +165,7 @@ TEST_P(Fitness, ABlobThatIsNoneNeitherFitsNorIsGood) {
   }
 }
 
-// The plan of our own engine is a file of its own; under the blob's name it is none.
+// The plan of our own engine is a file of its own; under the blob's name it is not a plan.
 TEST_P(Fitness, APlanForTheCpuIsNoBlob) {
   OutputOptions options;
   options.Set("cpu-plan", true);

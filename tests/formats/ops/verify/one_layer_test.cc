@@ -31,7 +31,7 @@ TEST(OneLayer, StandsForLayersThatAreAlike) {
 
 TEST(OneLayer, StandsForNoneThatIsNot) {
   const models::Model model = ModelOf(SmallConfig());
-  const auto last = static_cast<uint32_t>(model.params.size()) - 3;  // of layer 1
+  const auto last = static_cast<uint32_t>(model.params.size()) - 3;  // in layer 1
   ASSERT_EQ(model.params[last].layer, 1);
   models::Model longer = model, renamed = model, fewer = model, beyond = model;
   longer.params[last].shape[0] += 1;

@@ -1,5 +1,5 @@
-// A folder as a vLLM Neuron engine's loader would take it, by names and sizes: one fault after the
-// other. Drawn configurations against a port of the loader: tests/interop/neuron_interop.py.
+// A folder as seen by a vLLM Neuron engine's loader, by names and sizes: one fault after the other.
+// Random configurations against a port of the loader: tests/interop/neuron_interop.py.
 #include "formats/ops/verify/serve.h"
 
 #include <fmt/format.h>
@@ -41,13 +41,13 @@ TEST_F(Serving, AFolderThatFitsIsServed) {
   EXPECT_THAT(qkv.from, ElementsAre("model.layers.0.self_attn.q_proj.weight",
                                     "model.layers.0.self_attn.k_proj.weight",
                                     "model.layers.0.self_attn.v_proj.weight"));
-  const LoadedParam& next = report->loads[1 + 7];  // of the next layer
+  const LoadedParam& next = report->loads[1 + 7];  // in the next layer
   EXPECT_EQ(next.name, "model.layers.1.self_attn.qkv_proj_weight");
   EXPECT_EQ(next.from[1], key_);
   EXPECT_EQ(report->loads[1 + 2 * 7].name, "model.norm.weight");
 }
 
-// 24 query and 4 key heads over 12 / 4 = 3, and over 6: heads 4 and 5 are none.
+// 24 query and 4 key heads over 12 / 4 = 3, and over 6: heads 4 and 5 do not exist.
 TEST_F(Serving, KeysThatBecomeZerosAreNamedByTensorLayerAndRank) {
   TinyModel moe{.family = "qwen3_moe", .layers = 2, .heads = 24, .kv_heads = 4, .experts = 4};
   config_ = Json::parse(moe.Config());
@@ -143,7 +143,7 @@ TEST_F(Serving, MissingAndIgnoredNamesAreFound) {
                           "missing: " + key_ + ": the loader asks for it and fails"));
 }
 
-// The family has the parameter, and the engine has none for it.
+// The family has the parameter, and the engine has no parameter for it.
 TEST_F(Serving, BiasesAreLost) {
   config_["attention_bias"] = true;
   const std::vector<std::string> found = Texts(Judge(All()));

@@ -1,4 +1,4 @@
-// A folder's values, as a vLLM Neuron engine would take them: ties, KV scales, FP8 weights and
+// A folder's values, as a vLLM Neuron engine would read them: ties, KV scales, FP8 weights and
 // their scales, schemes of quantisation.
 #include "formats/ops/verify/serve.h"
 
@@ -38,7 +38,7 @@ TEST_F(Serving, ATiedHeadOfOtherValuesIsFound) {
   EXPECT_THAT(Texts(Judge()), IsEmpty());
 }
 
-// Two bytes of 0x40 are BF16 3.0; of zeros 0, which has no reciprocal.
+// Two bytes of 0x40 are BF16 3.0; two zeros are 0, which has no reciprocal.
 TEST_F(Serving, KvScalesAreLookedAt) {
   Tensors tensors = WithKvScales(All());
   const auto good = Judge(tensors);
@@ -59,7 +59,7 @@ TEST_F(Serving, KvScalesAreLookedAt) {
           "self_attn.k_scale: there are 3 other KV scales; without this one the engine uses 1.0"));
 }
 
-// A slice of a tensor without dimensions raises.
+// A slice of a tensor without dimensions raises an exception.
 TEST_F(Serving, AKvScaleWithoutDimensionsIsFound) {
   for (const Shape& shape : {Shape{}, Shape{2}}) {
     Tensors tensors = WithKvScales(All());
@@ -92,7 +92,7 @@ TEST_F(Serving, KvScalesOfModelOptAreNotAskedFor) {
   scale.bytes = {{0, '\x80'}, {1, '\x3f'}};  // 1.0
   EXPECT_THAT(Texts(Judge(tensors)), IsEmpty());
   tensors = All();
-  tensors["model.layers.2.self_attn.k_scale"] = {.shape = {1}};  // there are layers 0 and 1
+  tensors["model.layers.2.self_attn.k_scale"] = {.shape = {1}};  // only layers 0 and 1 exist
   EXPECT_THAT(Texts(Judge(tensors)),
               ElementsAre(HasSubstr("ignored: model.layers.2.self_attn.k_scale")));
 }
@@ -132,7 +132,7 @@ TEST_F(Fp8Serving, AFolderOfModelOptIsServed) {
               Contains("FP8: 26 scales are numbers above 0, in the form that the loader expects"));
 }
 
-// 0x77 is 240, 0x78 is 256, 0xfe is -448, which nearly every tensor of ModelOpt has.
+// 0x77 is 240, 0x78 is 256, 0xfe is -448, which is in nearly every tensor of ModelOpt.
 TEST_F(Fp8Serving, NumbersThatTheLoaderBringsIntoRangeAreAWarning) {
   Tensors tensors = Quantised();
   tensors[key_].bytes = {{0, '\x77'}, {35, '\x78'}, {40, '\xfe'}};
@@ -145,7 +145,7 @@ TEST_F(Fp8Serving, NumbersThatTheLoaderBringsIntoRangeAreAWarning) {
   EXPECT_THAT(Judge()->warnings, Not(Contains(HasSubstr("rescales"))));
 }
 
-// Each code at each place of a word, and of the rest behind the last one.
+// Each code at each place of a word, and of the rest after the last one.
 TEST_F(Fp8Serving, EveryCodeIsJudged) {
   config_["hidden_size"] = 3;  // 15 * 3 codes: five words and five codes
   for (const int code : {0x00, 0x77, 0x78, 0x7e, 0x7f, 0x80, 0xf7, 0xf8, 0xfe, 0xff})
@@ -185,7 +185,7 @@ TEST_F(Fp8Serving, NansAreFoundOnEveryChip) {
 
 TEST_F(Fp8Serving, MissingScalesAreFound) {
   Tensors tensors = Quantised();
-  tensors.erase(layer_ + "mlp.up_proj.input_scale");  // nobody asks for it
+  tensors.erase(layer_ + "mlp.up_proj.input_scale");  // no module reads it
   EXPECT_THAT(Texts(Judge(tensors)), IsEmpty());
   tensors.erase(input_scale_);
   EXPECT_THAT(Texts(Judge(tensors)),
@@ -285,7 +285,7 @@ TEST_P(Schemes, AreRefused) {
   EXPECT_THAT(Texts(Judge(All())), ElementsAre(HasSubstr(GetParam().finding)));
 }
 
-// Changed by what is not null, less what is.
+// Changed by the keys that are not null, minus those that are.
 Json ModelOpt(const Json& changes) {
   Json config = {{"quant_method", "modelopt"},
                  {"quant_algo", "FP8"},

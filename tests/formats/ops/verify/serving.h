@@ -1,5 +1,5 @@
-// PRIVATE to tests. Hugging Face folders that are written by hand, with one fault each, and what a
-// vLLM Neuron engine's loader would make of them.
+// PRIVATE to tests. Hugging Face folders written by hand, with one fault each, and the report of a
+// vLLM Neuron engine's loader on them.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,12 +17,12 @@
 
 namespace nxdkit::testing_util {
 
-// A tensor of a folder that is written by hand: all of its bytes are `fill`, but for some.
+// A tensor of a folder written by hand: all of its bytes are `fill`, except some.
 struct Made {
   std::string dtype = "BF16";
   Shape shape;
   char fill = '\x3f';
-  std::map<size_t, char> bytes = {};  // by their place
+  std::map<size_t, char> bytes = {};  // by position
 };
 using MadeTensors = std::map<std::string, Made>;
 
@@ -59,7 +59,7 @@ class Serving : public ::testing::Test {
     return tensors;
   }
 
-  // Those of two layers beside them, BF16 3.0.
+  // The KV scales of two layers as well, BF16 3.0.
   static MadeTensors WithKvScales(MadeTensors tensors) {
     for (const char* layer : {"model.layers.0.", "model.layers.1."})
       for (const char* name : {"self_attn.k_scale", "self_attn.v_scale"})

@@ -1,5 +1,4 @@
-// NaNs, infinities and zeros where the structure is right: named with parameter, file, rank and
-// index.
+// NaNs, infinities and zeros in a correct structure: named with parameter, file, rank and index.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +34,7 @@ void SetAll(const Stored& stored, uint16_t bits) {
   SetElements(stored, 0, *ElementCount(stored.tensor.shape), bits);
 }
 
-constexpr uint16_t kNan = 0x7fc0;  // of BF16
+constexpr uint16_t kNan = 0x7fc0;  // in BF16
 constexpr uint16_t kInfinity = 0xff80;
 
 class VerifyValues : public ::testing::Test {
@@ -83,7 +82,7 @@ TEST_F(VerifyValues, NansAndInfinitiesAreNamed) {
 TEST_F(VerifyValues, MatricesAndNormsOfZerosAreNamed) {
   for (const char* name : {"model.layers.0.self_attn.q_norm.weight", "lm_head.weight",
                            "model.layers.1.input_layernorm.weight"})
-    SetAll(InModel(name), 0x8000);  // minus zero is one
+    SetAll(InModel(name), 0x8000);  // minus zero is a zero
   const auto findings = FindingsOf(model_);
   ASSERT_EQ(findings.size(), 3u);
   for (const auto& finding : findings) EXPECT_EQ(finding.check, "zeros");
@@ -107,7 +106,7 @@ TEST_F(VerifyValues, WhatMayBeZeroIsGood) {
   EXPECT_EQ(FindingsOf(bert).size(), 1u);
 }
 
-// One row of zeros is a token that nobody has trained; a whole rank of them is not a parameter.
+// One row of zeros is an untrained token; a whole rank of them is not a parameter.
 TEST_F(VerifyValues, APartOfZerosIsGood) {
   const std::string set = MakeSet();
   SetAll(FindStored(set, &ops::kNxd, "model.layers.0.self_attn.o_proj.weight", 1), 0);
@@ -133,7 +132,7 @@ TEST_F(VerifyValues, AComparisonLooksAtThemToo) {
   SetElements(InModel("model.norm.weight"), 5, 1, kNan);
   const std::string set = MakeSet();
   const auto findings = FindingsOf(set, model_);
-  ASSERT_EQ(findings.size(), 1u);  // equal they are
+  ASSERT_EQ(findings.size(), 1u);  // they are equal
   EXPECT_EQ(findings[0].check, "not finite");
 }
 
@@ -148,7 +147,7 @@ TEST_F(VerifyValues, NeedNotBeLookedAt) {
   for (const std::string& check : report->checks) EXPECT_EQ(check.find("values"), check.npos);
 }
 
-// What is read for the values is not read again for the checksum, which is still proved.
+// Bytes read for the values are not read again for the checksum, which is still verified.
 TEST_F(VerifyValues, ChecksumsAreProvedOnTheWay) {
   const std::string set = MakeSet();
   testing_util::DamageElement(

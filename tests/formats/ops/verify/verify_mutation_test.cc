@@ -1,4 +1,4 @@
-// One flipped element of each class, and what ckpt-verify must say of it.
+// One flipped element of each class, and the finding of ckpt-verify.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ ops::OutputOptions Options(int tp) {
   return options;
 }
 
-// The one finding of an artifact.
+// The only finding of an artifact.
 Finding Only(const std::string& path, const std::optional<std::string>& against = {}) {
   const std::vector<Finding> findings = FindingsOf(path, against);
   EXPECT_EQ(findings.size(), 1u) << path;
@@ -73,7 +73,7 @@ TEST_F(Mutations, ACopyOfAKeyHeadOnEachHardware) {
             &ops::kHf, &ops::kNxd, options);
         const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
         const std::string name = prefix + (fused ? "qkv_proj.weight_qkv" : "qkv_proj.weight_k");
-        // Rank 5 holds key head 1 on trn1, 2 on trn2; one query head of 4 rows lies before it when
+        // Rank 5 holds key head 1 on trn1, 2 on trn2; one query head of 4 rows precedes it when
         // fused. Row 2 of the head, column 1.
         const int64_t row = (fused ? 4 : 0) + 2;
         FlipElement(FindStored(set, &ops::kNxd, name, 5), row * 32 + 1);
@@ -170,8 +170,8 @@ struct Layout {
 
 class AgainstOriginal : public ::testing::TestWithParam<Layout> {};
 
-// Flips one element of every stored tensor in turn. Where it belongs is told by the value itself:
-// the sample model's values follow from parameter and index.
+// Flips one element of every stored tensor in turn. The value itself shows where it belongs: the
+// sample model's values follow from parameter and index.
 TEST_P(AgainstOriginal, FindsAnyFlippedElementByItsLogicalPlace) {
   const OpsWorkshop workshop;
   const testing_util::TinyModel tiny = {
@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(All, AgainstOriginal,
                                            Layout{"Rollout4", &ops::kRollout, 4, {}}),
                          [](const auto& row) { return row.param.name; });
 
-// A difference of the order of heads is more than a difference of numbers.
+// A different order of heads is more than a difference of numbers.
 TEST(AgainstOther, NamesTheMissingParameter) {
   const OpsWorkshop workshop;
   const std::string small = workshop.MakeModel("small", testing_util::TinyLlama());

@@ -1,5 +1,5 @@
-// A mesh of a tiny model, over threads or over the processes of a launcher, prints the bits that it
-// comes to: tests/tools/mpi_test.cc compares them.
+// A mesh of a tiny model, over threads or over the processes of a launcher, prints the bits of its
+// results; tests/tools/mpi_test.cc compares them.
 //
 //   mesh_probe PLUGIN TP DP [die|hang PROCESS]
 //   mesh_probe PLUGIN TP DP led     process 0 leads the others; without others it does all itself
@@ -78,7 +78,7 @@ Status CompareFiles(const std::string& folder, const std::string& other) {
   return OkStatus();
 }
 
-// Learns, saves, goes on; and another model goes on from what was saved.
+// Learns, saves, continues; and another model resumes from the saved state.
 Status Lead(MeshOptions options, Transport* transport) {
   std::optional<Leader> leader;
   if (transport != nullptr) leader.emplace(*transport);
@@ -139,5 +139,5 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.error().ToString().c_str());
-  ::_exit(75);  // not by way of MPI, which needs the network that may have failed
+  ::_exit(75);  // not through MPI, which needs the network that may have failed
 }

@@ -1,12 +1,12 @@
-// A server as a run starts one: vllm-peer PORT FOLDER [FAULT...]. Faults, for the tests of who
-// starts it: `exits` before it answers; `dies-at N`: at the N-th request for tokens; `silent`: it
-// never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE made when it is asked for;
-// `log FOLDER`: what it is asked for goes to a file there with the port as its name; `once FILE`:
-// the faults before it only while FILE is not there, which is made then. `neuron LENGTH`: as an
-// older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, completions
-// alone, no log-probabilities, and nothing that could be asked of its weights. `workers N`: as
-// vLLM Neuron on N ranks with a worker extension that tells digests of its parameters, and no other
-// way to ask.
+// A server as a run starts one: vllm-peer PORT FOLDER [FAULT...]. Faults, for the tests of its
+// users: `exits`: before it answers; `dies-at N`: at the N-th request for tokens; `silent`: it
+// never answers; `hangs-at PATH FILE`: PATH is not answered, and FILE is made on a request for it;
+// `log FOLDER`: requests are written to a file there with the port as its name; `once FILE`: the
+// faults before it apply only while FILE does not exist, which is then made. `neuron LENGTH`: like
+// an older vLLM on Neuron devices that serves a bundle: sequences of so many tokens, only
+// completions, no log-probabilities, and no way to query its weights. `workers N`: like vLLM Neuron
+// on N ranks with a worker extension that reports digests of its parameters, and no other way to
+// query them.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -47,8 +47,8 @@ Faults ReadFaults(int count, char** words) {
   return faults;
 }
 
-// Two tokens and an end, or the one that a server is tried with; log-probabilities are asked for in
-// vain.
+// Two tokens and an end, or the one token of a server's trial request; log-probabilities are not
+// given.
 VllmPeer::Answer Completion(const Json& body) {
   if (!body["logprobs"].is_null())
     return {.status = 400, .body = R"({"error":{"message":"no logprobs on this device"}})"};
@@ -96,7 +96,7 @@ int Serve(int count, char** words) {
     ::pause();
     return 0;
   }
-  // A child, as a real one has: it must not be left behind.
+  // A child, like a real server's: it must not be left behind.
   if (::fork() == 0) {
     ::pause();
     ::_exit(0);
@@ -123,7 +123,7 @@ int Serve(int count, char** words) {
                       fault);
   int signal = 0;
   ::sigwait(&term, &signal);
-  ::_exit(0);  // whatever a request waits for
+  ::_exit(0);  // whatever a request is waiting for
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What grpo-train --rollout-worker is: the worker's side of a pool, on standard input and output.
+// The program of grpo-train --rollout-worker: the worker's side of a pool, on standard input and
+// output.
 #include <csignal>
 #include <cstdio>
 
