@@ -18,6 +18,10 @@ done
 for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
   [ -s "$work/usr/$file" ] || fail "$file was not installed"
 done
+if command -v mandoc >/dev/null; then
+  page=$work/usr/share/doc/nxdkit/troubleshooting.md
+  grep -q '^"Got a cached failed neff"$' "$page" || fail "$page is not the page of errors"
+fi
 for name in "${commands[@]}"; do
   expect "$(readlink "$work/usr/bin/$name")" nxdkit "what bin/$name leads to"
 done

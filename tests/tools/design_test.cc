@@ -14,11 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Page() { return ReadFile(NXDKIT_SOURCE_DIR "/DESIGN.md"); }
+std::string DesignText() { return ReadFile(NXDKIT_SOURCE_DIR "/DESIGN.md"); }
 
 TEST(DesignPage, CommandsPrintWhatItShows) {
   const TempFolder folder;
-  const Walk walk = WalkOf(SectionOf(Page(), "One tensor"));
+  const Walk walk = WalkOf(SectionOf(DesignText(), "One tensor"));
   ASSERT_GE(walk.typed.size(), 7u);
   const std::string mark = "\001\n";
   std::string script = "cd " + folder.path() + "\nexec 2>&1\nPATH=" NXDKIT_TOOLS ":$PATH\n";
@@ -38,7 +38,7 @@ TEST(DesignPage, RoadsNameFunctionsThatAreThere) {
   static const std::regex kFile("`((?:lib|formats|trainer)/[a-z_/]+\\.(?:cc|h))`");
   static const std::regex kCode("`([A-Za-z]+(?:::[A-Za-z]+)?)`");
   size_t rows = 0;
-  std::istringstream lines(Page());
+  std::istringstream lines(DesignText());
   for (std::string line; std::getline(lines, line);) {
     std::smatch file;
     if (!line.starts_with("|") || !std::regex_search(line, file, kFile)) continue;
