@@ -1,11 +1,13 @@
 // The pages in Markdown: their links lead to files and headings that are there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <regex>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tests/structure/tree.h"
 
@@ -35,23 +37,34 @@ std::set<std::string> AnchorsOf(const SourceFile& page) {
   return anchors;
 }
 
+// What stands between "](" and ")" of each link to a file or a heading.
+std::vector<std::string_view> LinksOf(std::string_view text) {
+  std::vector<std::string_view> links;
+  for (size_t at = text.find("]("); at != std::string_view::npos; at = text.find("](", at + 2)) {
+    const std::string_view link = text.substr(at + 2, text.find(')', at) - at - 2);
+    if (link.find_first_of(" \n") == link.npos && link.find("://") == link.npos)
+      links.push_back(link);
+  }
+  return links;
+}
+
 TEST(Pages, LinksLeadToWhatIsThere) {
-  static const std::regex kLink(R"(\]\(([^)#\s]*)(?:#([^)\s]*))?\))");
   const fs::path root = NXDKIT_SOURCE_DIR;
   size_t links = 0;
   for (const SourceFile* page : FilesIn("", {".md"}))
-    for (std::sregex_iterator at(page->text.begin(), page->text.end(), kLink), end; at != end;
-         ++at) {
-      const std::string target = (*at)[1], anchor = (*at)[2];
-      if (target.find("://") != std::string::npos) continue;
+    for (const std::string_view link : LinksOf(page->text)) {
       ++links;
-      const fs::path path = target.empty()
-                                ? fs::path(page->path)
-                                : (fs::path(page->path).parent_path() / target).lexically_normal();
-      EXPECT_TRUE(fs::exists(root / path)) << page->path << ": " << at->str();
-      const SourceFile* file = Find(path.string());
-      if (anchor.empty() || file == nullptr) continue;
-      EXPECT_TRUE(AnchorsOf(*file).contains(anchor)) << page->path << ": " << at->str();
+      const size_t hash = std::min(link.find('#'), link.size());
+      const std::string_view target = link.substr(0, hash);
+      const std::string path =
+          target.empty()
+              ? page->path
+              : (fs::path(page->path).parent_path() / target).lexically_normal().string();
+      EXPECT_TRUE(fs::exists(root / path)) << page->path << ": " << link;
+      const SourceFile* file = Find(path);
+      if (hash == link.size() || file == nullptr) continue;
+      EXPECT_TRUE(AnchorsOf(*file).contains(std::string(link.substr(hash + 1))))
+          << page->path << ": " << link;
     }
   EXPECT_GE(links, 30u);
 }
