@@ -88,3 +88,7 @@ add_custom_target(train-wheel DEPENDS grpo-train-portable completion_scripts tra
 if(TARGET nxdkit_mpi)
   add_dependencies(train-wheel nxdkit_mpi)
 endif()
+if(TARGET troubleshooting)
+  add_dependencies(wheel troubleshooting)
+  add_dependencies(train-wheel troubleshooting)
+endif()

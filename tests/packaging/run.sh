@@ -19,6 +19,10 @@ done
 for file in share/man/man7/nxdkit-errors.7 share/nxdkit/schemas/common.json; do
   [ -s "$work/usr/$file" ] || fail "$file was not installed"
 done
+if command -v mandoc >/dev/null; then
+  page=$work/usr/share/doc/nxdkit/troubleshooting.md
+  grep -q '^"Got a cached failed neff"$' "$page" || fail "$page is not the page of errors"
+fi
 for name in "${commands[@]}"; do
   expect "$(readlink "$work/usr/bin/$name")" nxdkit "what bin/$name leads to"
 done
@@ -36,13 +40,31 @@ installed=$(cd "$work/usr/include/nxdkit" && find . -name '*.h' | sed 's|^\./||'
 listed=$(sed -n 's/^  //p' ../../cmake/PublicHeaders.cmake | LC_ALL=C sort)
 expect "$installed" "$listed" "the installed headers"
 
-cmake -S consumer -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/usr" \
-  ${NXDKIT_SANITIZE:+-DCMAKE_CXX_FLAGS=-fsanitize=$NXDKIT_SANITIZE} >"$work/consumer.log"
-cmake --build "$work/consumer" >>"$work/consumer.log" || { cat "$work/consumer.log"; exit 1; }
+# The three examples of C++, as tools/library/README.md shows them.
+page=../../tools/library/README.md
+expect "$(sed -n '/^...cmake$/,/^...$/p' "$page" | sed '1d;$d')" "$(grep -v '^#' ../../tools/library/examples/CMakeLists.txt)" \
+  "the project that $page shows"
+cmake -S ../../tools/library/examples -B "$work/examples" -DCMAKE_PREFIX_PATH="$work/usr" \
+  ${NXDKIT_SANITIZE:+-DCMAKE_CXX_FLAGS=-fsanitize=$NXDKIT_SANITIZE} >"$work/examples.log"
+cmake --build "$work/examples" -j 2 >>"$work/examples.log" || { cat "$work/examples.log"; exit 1; }
 "$work/usr/bin/nxdkit-make-model" -q --size tiny --out "$work/model" >/dev/null
 tensors=$("$work/usr/bin/ckpt-inspect" --json "$work/model" |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["tensor_count"])')
-expect "$("$work/consumer/consumer" "$work/model")" "hf $tensors" "the consumer"
+"$work/examples/open" "$work/model" >"$work/open.out" || fail "the example open"
+expect "$(tail -2 "$work/open.out")" "hf: $tensors tensors
+model.embed_tokens.weight: 65536 bytes are read" "the example open"
+expect "$("$work/examples/convert" "$work/model" "$work/step_0")" "254656 parameters in 84 tensors, 2 files" \
+  "the example convert"
+"$work/examples/verify" "$work/step_0" "$work/model" >"$work/verify.out" || fail "$(cat "$work/verify.out")"
+grep -q "^ok: every element equals $work/model$" "$work/verify.out" || fail "$(cat "$work/verify.out")"
+"$work/usr/bin/nxdkit-make-model" -q --size tiny --seed 2 --out "$work/other" >/dev/null
+status=0
+"$work/examples/verify" "$work/step_0" "$work/other" >"$work/verify.out" || status=$?
+expect "$status" 1 "the example verify, of other weights"
+grep -q '^wrong: ' "$work/verify.out" || fail "$(cat "$work/verify.out")"
+status=0
+"$work/examples/open" "$work/nowhere" 2>/dev/null || status=$?
+expect "$status" 3 "the example open, without a model"
 
 # C, as in the example.
 export PKG_CONFIG_PATH=${library%/*}/pkgconfig

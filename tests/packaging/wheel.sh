@@ -63,6 +63,11 @@ expect "$status" 2 "a command that is not there"
 grep -q 'there is no command "no-such-command"' error || fail "$(cat error)"
 [ -s venv/share/man/man1/nxd-convert.1 ] || fail "no man pages"
 [ -s venv/share/nxdkit/schemas/common.json ] || fail "no schemas"
+[ -s venv/share/doc/nxdkit/troubleshooting.md ] || ! command -v mandoc >/dev/null || fail "no page of errors"
+# man finds them by PATH: from a folder bin it looks into share/man next to it.
+if man --version 2>/dev/null | grep -q '^man [0-9]'; then  # not the stand-in of a minimal image
+  expect "$(PATH=$bin:$PATH man -w nxdkit-errors)" "$work/venv/share/man/man7/nxdkit-errors.7" "the page that man finds"
+fi
 "$bin/pip" show -f nxdkit >files
 grep -q 'licenses/libarchive-dev.txt' files || fail "no licenses"
 ! grep -q 'grpo-train' files || fail "something of the trainer is in the wheel"

@@ -64,6 +64,7 @@ inline bool Traces(const std::string& path) {
 
 class Workshop {
  public:
+  Workshop() {}  // clang makes no const one without it
   const std::string& path() const { return folder_.path(); }
   std::string operator/(const std::string& name) const { return folder_.path() + "/" + name; }
   std::string Write(const std::string& name, const std::string& contents) const {

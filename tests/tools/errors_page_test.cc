@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <regex>
+#include <sstream>
 
 #include "lib/base/error.h"
 #include "lib/json/json.h"
@@ -22,8 +25,7 @@ std::string Page() { return ReadFile(NXDKIT_SOURCE_DIR "/man/nxdkit-errors.7"); 
 // kLost is the last one.
 std::vector<Errc> Codes() {
   std::vector<Errc> codes;
-  for (int i = 0; i <= static_cast<int>(Errc::kLost); ++i)
-    codes.push_back(static_cast<Errc>(i));
+  for (int i = 0; i <= static_cast<int>(Errc::kLost); ++i) codes.push_back(static_cast<Errc>(i));
   return codes;
 }
 
@@ -138,6 +140,26 @@ TEST(ErrorsPage, QuotesMessagesThatTheSourcesHave) {
     }
   }
   EXPECT_GE(messages, 25U);
+}
+
+// Each command stands under a message of another program, and its options are ones that it has.
+TEST(ErrorsPage, GivesCommandsForMessagesOfOtherPrograms) {
+  const std::string page = Page();
+  const size_t begin = page.find("\n.Sh MESSAGES OF OTHER PROGRAMS\n");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream lines(page.substr(begin, page.find("\n.Sh SEE ALSO\n") - begin));
+  std::string path = NXDKIT_TOOLS;
+  if (const char* inherited = std::getenv("PATH")) path += std::string(":") + inherited;
+  size_t commands = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(".Dl ")) continue;
+    std::string command = line.substr(4);
+    command.insert(std::min(command.find(" -- "), command.size()), " --help");
+    const ProcessResult result = RunProcess({"bash", "-c", command}, {"PATH=" + path});
+    EXPECT_EQ(result.exit_code, 0) << line << "\n" << result.err;
+    ++commands;
+  }
+  EXPECT_GE(commands, 20u);
 }
 
 TEST(ErrorsPage, IsNamedByEveryOther) {

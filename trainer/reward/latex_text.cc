@@ -216,7 +216,7 @@ struct Converter {
       SkipOptional();
       Argument();
     }
-    const std::string body = Run(name.empty() ? "?" : name);
+    std::string body = Run(name.empty() ? "?" : name);
     if (std::ranges::find(kMatrices, name) == std::end(kMatrices)) return body;
     // Columns are already separated by spaces, rows by line feeds.
     return "[ " + std::string(Strip(ReplaceAll(body, "\n", "; "))) + " ]";

@@ -95,7 +95,7 @@ delta::Head MakeHead(const CanonicalPlan& plan, delta::Coding coding) {
 }
 
 Status RequireSameFile(const std::string& output, const std::string& made) {
-  const Status same = MatchCopy(output, made);
+  Status same = MatchCopy(output, made);
   if (same.ok() || same.error().code() != Errc::kFindings) return same;
   return InTheWay(output, same.error());
 }

@@ -24,6 +24,7 @@ inline constexpr uint64_t kSeed = 7;
 
 class OpsWorkshop {
  public:
+  OpsWorkshop() {}  // clang makes no const one without it
   std::string operator/(const std::string& name) const { return scratch_.folder() + "/" + name; }
 
   // Makes a Hugging Face folder; returns its path.
