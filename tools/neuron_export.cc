@@ -60,7 +60,7 @@ void AddOptions(OptionTable& table, Args& args) {
   AddKindOptions(table, args.layout,
                  {{{&kinds::kHf, kinds::kAsSource}, {&kinds::kRollout, kinds::kAsTarget}},
                   {"merge-lora", "lora-alpha", "dtype"}},
-                 "Bundle");
+                 "Model and bundle");
   table.Group("Compiled blob");
   table.Choice("target", {"neuron", "cpu"}, &args.target, "platform that runs the bundle");
   table.Text("compiler", "CMD", &args.compiler,

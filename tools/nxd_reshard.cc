@@ -73,7 +73,7 @@ void AddOptions(OptionTable& table, Args& args) {
 
   table.Choice("from", {"nxd", "dcp", "fsdp"}, &args.from,
                "format of INPUT; recognised by default");
-  table.Choice("to", {"nxd", "dcp", "fsdp"}, &args.to, "format of OUTPUT; nxd by default");
+  table.Choice("to", {"nxd", "dcp", "fsdp"}, &args.to, "format of OUTPUT");
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
   AddKindOptions(table, args.layout,
                  {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}, {&kinds::kFsdp, kBoth}},

@@ -46,8 +46,7 @@ constexpr OptionRow kRows[] = {
     {"instance", "NAME",
      "instance whose core memory must suffice: trn1.32xlarge, auto or a neuron-ls file", kAsTarget},
     {"nodes", "N", "with --instance: number of instances that train together", kAsTarget},
-    {"seq,sequence-length", "N",
-     "sequence length of the rollout engine, or of training with --instance", kAsTarget}};
+    {"seq,sequence-length", "N", "with --instance: sequence length of training", kAsTarget}};
 
 Status CheckNxdOptions(const Arguments& given) {
   if (given.Has("instance")) return OkStatus();
