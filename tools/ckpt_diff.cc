@@ -38,44 +38,39 @@ constexpr size_t kShownTensors = 10;  // without --top and --json
 
 const ToolInfo kInfo = {
     .name = "ckpt-diff",
-    .summary = "says by how much the weights of two artifacts differ, across layouts",
+    .summary = "measures the difference of two artifacts' weights, in any layouts",
     .details =
-        "Both are compared parameter by parameter: changed elements, the largest and the mean "
-        "absolute and relative error, and how many units in the last place (ulps) lie between, "
-        "worst parameter first; and by how much each layer has moved: the norm of the update "
-        "against the norm of its weights.\n"
-        "Without limits, any bit that differs counts. With limits, an element counts that is "
-        "beyond one of them.",
-    .findings = "the weights differ, by more than the limits where some are given",
+        "Prints, for each parameter, the changed elements, the largest and mean absolute and "
+        "relative error, and the units in the last place (ulps), worst parameter first; and for "
+        "each layer, the norm of the update against the norm of its weights.\n"
+        "Without limits, any different bit counts; with limits, any element that exceeds one.",
+    .findings = "the weights differ, or exceed the given limits",
     .common = kTakesJobs | kTakesMaxMemory,
-    .examples = {{"ckpt-diff model shards", "are these the same weights"},
-                 {"ckpt-diff --max-ulp 1 model-f32 model-bf16", "is the one the other, rounded"},
+    .examples = {{"ckpt-diff model shards", "check that the weights are equal"},
+                 {"ckpt-diff --max-ulp 1 model-f32 model-bf16",
+                  "check that one is the other, rounded"},
                  {"ckpt-diff --optimizer checkpoints/step_100 titan/step-100",
-                  "is the state of training the same, in two formats"},
+                  "compare training state in two formats"},
                  {"ckpt-diff --atol 1e-3 --rtol 1e-2 --top 3 step_0 step_100",
-                  "the three parameters that moved most"}},
+                  "show the three parameters that moved most"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("A", &args.a, "a folder or a file");
-  table.Positional("B", &args.b, "what to compare it with");
-  table.Group("What to compare");
+  table.Group("Input");
+  table.Positional("A", &args.a, "first folder or file");
+  table.Positional("B", &args.b, "second folder or file");
+  table.Choice("a-from", KindNames({"delta"}), &args.a_from, "format of A; recognised by default");
+  table.Choice("b-from", KindNames({"delta"}), &args.b_from, "format of B; recognised by default");
+  table.Group("Comparison");
   table.Flag("optimizer", &args.optimizer,
-             "the optimizer's state too, and master weights as the weights, of NxD tags and torch "
-             "distributed checkpoints");
-  table.Group("Limits");
+             "compare the optimizer's state too, and master weights instead of weights");
   table.Integer("max-ulp", "N", &args.max_ulp, {0, std::numeric_limits<int>::max()},
-                "let values differ by N units in the last place");
-  table.Text("atol", "X", &args.atol, "let values differ by X, and by what --rtol adds");
-  table.Text("rtol", "X", &args.rtol, "let values differ by X times the larger of the two");
-  table.Group("What to print");
+                "allow a difference of N units in the last place");
+  table.Text("atol", "X", &args.atol, "allow an absolute difference of X, in addition to --rtol");
+  table.Text("rtol", "X", &args.rtol, "allow a difference of X times the larger value");
+  table.Group("Output");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
-                "print the N worst parameters only; 0 prints none");
-  table.Group("Formats");
-  table.Choice("a-from", KindNames({"delta"}), &args.a_from,
-               "format of A, where it cannot be recognised");
-  table.Choice("b-from", KindNames({"delta"}), &args.b_from, "format of B");
+                "print only the N worst parameters; 0 prints none");
   AddKindOptions(table, args.a_layout, OfReader(), "Layout of A", "a-");
   AddKindOptions(table, args.b_layout, OfReader(), "Layout of B", "b-");
 }

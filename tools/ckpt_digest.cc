@@ -35,62 +35,58 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "ckpt-digest",
-    .summary = "prints a digest of a model's weights that no layout changes",
+    .summary = "prints a digest of a model's weights, the same in every layout",
     .details =
-        "A Hugging Face folder, an NxD shard set and a rollout bundle of the same weights print "
-        "the same line, whatever the sharding, padding and copies. Names, shapes, dtypes and "
-        "every bit of every value count.\n"
-        "A manifest records the digest of every tensor and the artifact's files, and can be "
-        "signed with an Ed25519 key.\n"
-        "With --as vllm: the digests that a running vLLM engine answers for each parameter of each "
-        "rank, said before it has loaded anything.\n"
-        "With --as vllm-neuron: those of what the cores of a vLLM Neuron engine hold: derived from "
-        "its sources, not run.",
-    .findings = "the artifact is not what the manifest records, or the signature is wrong",
+        "Artifacts with the same weights give the same line, whatever the sharding, padding and "
+        "copies. Names, shapes, dtypes and every bit of every value count.\n"
+        "A manifest records the digests of all tensors and files, and can be signed with an "
+        "Ed25519 "
+        "key.\n"
+        "--as predicts the digests on the ranks of a vLLM engine, or the cores of a vLLM Neuron "
+        "engine (derived from its sources, not run).",
+    .findings = "the artifact differs from the manifest, or the signature is wrong",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
-    .examples = {{"ckpt-digest model", "the digest"},
+    .examples = {{"ckpt-digest model", "print the digest"},
                  {"ckpt-digest --manifest model.json --sign key.pem model",
-                  "record it, signed: model.json and model.json.sig"},
+                  "write a signed manifest: model.json, model.json.sig"},
                  {"ckpt-digest --check model.json --verify-signature pub.pem model",
-                  "is every tensor and file as recorded"},
+                  "check every tensor and file"},
                  {"ckpt-digest --check model.json --no-files shards",
-                  "does another layout hold the recorded weights"}},
+                  "check the weights of another layout"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to digest: a folder or a file");
-  table.Group("What to print");
-  table.Flag("tensors", &args.tensors, "print the digest of each tensor, too");
+  table.Group("Input");
+  table.Positional("PATH", &args.path, "folder or file to digest");
+  table.Choice("from", KindNames(), &args.from, "format of PATH; recognised by default");
+  table.Text("base", "BASE", &args.base, "model to which the delta PATH applies")
+      .completes(Completes::kPath);
+  table.Group("Output");
+  table.Flag("tensors", &args.tensors, "print the digest of each tensor too");
   table.Group("Manifest");
-  table.Text("manifest", "FILE", &args.manifest, "write a manifest").completes(Completes::kPath);
-  table.Text("check", "FILE", &args.check, "compare with a manifest").completes(Completes::kPath);
-  table.Toggle("files", &args.files, "record, and check, the artifact's files").default_text("yes");
-  table
-      .Text("sign", "KEY", &args.sign,
-            "sign the manifest with this Ed25519 private key (PEM), into FILE.sig")
+  table.Text("manifest", "FILE", &args.manifest, "write a manifest of digests and files")
+      .completes(Completes::kPath);
+  table.Text("check", "FILE", &args.check, "compare PATH with this manifest")
+      .completes(Completes::kPath);
+  table.Toggle("files", &args.files, "record and check the artifact's files").default_text("yes");
+  table.Text("sign", "KEY", &args.sign, "sign the manifest with this Ed25519 private key (PEM)")
       .completes(Completes::kPath);
   table
       .Text("verify-signature", "PUB", &args.verify_signature,
-            "first check the signature FILE.sig with this public key (PEM)")
-      .completes(Completes::kPath);
-  table.Group("Formats");
-  table.Choice("from", KindNames(), &args.from, "format of PATH, where it cannot be recognised");
-  table.Text("base", "BASE", &args.base, "the model that PATH, a delta, changes")
+            "check the manifest's signature with this public key (PEM)")
       .completes(Completes::kPath);
   table.Group("Engine");
   table.Choice("as", {"vllm", "vllm-neuron"}, &args.as,
-               "print what an engine's ranks hold, as vLLM's /weight_checker has it; --tp is then "
-               "the engine's, and --ep");
+               "print the digests on this engine's ranks; --tp and --ep are the engine's");
   table
       .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
               "with --as: element type of the engine")
       .default_text("auto");
   table.Flag("enable-expert-parallel", &args.expert_parallel,
-             "with --as vllm: the engine spreads whole experts over its ranks");
+             "with --as vllm: spread whole experts over the engine's ranks");
   table
       .Integer("attention-dp", "A", &args.attention_dp, kPositive,
-               "with --as vllm-neuron: the attention data parallel degree")
+               "with --as vllm-neuron: attention data parallel degree")
       .default_text("1");
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }

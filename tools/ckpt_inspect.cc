@@ -33,32 +33,32 @@ constexpr size_t kShownTensors = 20;  // without --top, --filter and --json
 
 const ToolInfo kInfo = {
     .name = "ckpt-inspect",
-    .summary = "says what a checkpoint is and what is in it",
+    .summary = "shows the kind and contents of a checkpoint",
     .details =
         "PATH is a Hugging Face folder, a safetensors file, a torch archive, an NxD shard set, "
         "one of its shards or its optimizer, a rollout bundle, a compiled model.pt or NEFF, a "
-        "compile cache, or a LoRA adapter. Names and shapes are read; values only with --stats. "
-        "Nothing that is in a file is ever executed.\n"
-        "Layout options describe an NxD set that carries no record of its layout.",
+        "compile cache, or a LoRA adapter. Values are read only with --stats, and no file content "
+        "is ever executed.\n"
+        "Layout options describe an NxD set without a record of its layout.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory,
-    .examples = {{"ckpt-inspect shards", "what is in this folder"},
+    .examples = {{"ckpt-inspect shards", "show what is in a folder"},
                  {"ckpt-inspect --filter '*self_attn*' --top 10 --stats model",
-                  "the ten largest attention tensors with their value ranges"},
-                 {"ckpt-inspect --json --top 0 bundle", "the summary alone, for a script"}},
+                  "list the ten largest attention tensors with their value ranges"},
+                 {"ckpt-inspect --json --top 0 bundle", "print only the summary, for a script"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to inspect: a folder or a file");
-  table.Choice("from", KindNames({"delta"}), &args.from,
-               "format of PATH, where it cannot be recognised");
-  table.Group("Tensors");
+  table.Group("Input");
+  table.Positional("PATH", &args.path, "folder or file to inspect");
+  table.Choice("from", KindNames({"delta"}), &args.from, "format of PATH; recognised by default");
+  table.Group("Tensors to list");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
-                "list the N largest tensors only; 0 lists none");
-  table.TextList("filter", "GLOB", &args.filters, "list only tensors whose names match");
+                "list only the N largest tensors; 0 lists none");
+  table.TextList("filter", "GLOB", &args.filters,
+                 "list only tensors whose names match this pattern");
   table.Flag("stats", &args.stats,
-             "read the values of the listed tensors: minimum, maximum, mean, NaN, Inf and zeros");
+             "print the minimum, maximum, mean, NaN, Inf and zeros of the values");
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 

@@ -30,36 +30,34 @@ const ToolInfo kInfo = {
     .name = "ckpt-pack",
     .summary = "packs an artifact into one archive, and unpacks it",
     .details =
-        "INPUT is a folder or a file and OUTPUT an archive; with --unpack the other way round. An "
-        "archive named - is standard output or input, so that it can be piped.\n"
-        "The bytes of an archive depend on names and contents only, and it has a checksum over all "
-        "of them, which unpacking proves. Unpacking refuses links and names that lead out of "
-        "OUTPUT. OUTPUT appears whole or not at all.",
+        "INPUT is a folder or file and OUTPUT an archive; with --unpack the reverse. An archive "
+        "named - is standard output or input.\n"
+        "An archive depends only on names and contents, and has a checksum that unpacking checks. "
+        "Links and names outside OUTPUT are refused. OUTPUT appears complete or not at all.",
     .findings = "",
     .common = kTakesForce,
-    .examples = {{"ckpt-pack bundle bundle.tar.zst", "one file, compressed"},
-                 {"ckpt-pack --unpack bundle.tar.zst bundle", "and back"},
-                 {"ckpt-pack step.delta step.delta.tar.gz", "a single file"},
-                 {"ckpt-pack --format tar bundle -",
-                  "to standard output, for a pipe to another machine"}},
+    .examples = {{"ckpt-pack bundle bundle.tar.zst", "pack a bundle, compressed"},
+                 {"ckpt-pack --unpack bundle.tar.zst bundle", "unpack it"},
+                 {"ckpt-pack step.delta step.delta.tar.gz", "pack a single file"},
+                 {"ckpt-pack --format tar bundle -", "pack to standard output, for a pipe"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("INPUT", &args.input, "what to pack, or the archive to unpack");
-  table.Positional("OUTPUT", &args.output, "the archive, or with --unpack what was packed");
-  table.Group("What to do");
-  table.Flag("unpack", &args.unpack, "unpack INPUT to OUTPUT");
+  table.Group("Input and output");
+  table.Positional("INPUT", &args.input, "folder or file to pack, or archive to unpack");
+  table.Positional("OUTPUT", &args.output, "archive to write, or folder or file to unpack to");
+  table.Toggle("sync", &args.sync, "write the output to the disk before it is published");
+  table.Group("Packing");
   table.Choice("format", {"tar", "tar.zst", "tar.gz"}, &args.format,
-               "kind of archive to make, where the name of OUTPUT does not tell");
-  table.Integer("level", "N", &args.level, {0, 22}, "compression level of the format");
+               "format of the archive, if its name does not say it");
+  table.Integer("level", "N", &args.level, {0, 22},
+                "compression level, up to 22 for zst and 9 for gz");
+  table.Group("Unpacking");
+  table.Flag("unpack", &args.unpack, "unpack INPUT to OUTPUT");
   table.Integer("strip", "N", &args.strip, {0, 64},
-                "drop the first N parts of every name in the archive");
-  table
-      .Size("max-unpacked", &args.max_unpacked,
-            "with --unpack: the size that the files may have together")
-      .default_text("100 times the archive's, 1G at least");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
+                "drop the first N components of every name in the archive");
+  table.Size("max-unpacked", &args.max_unpacked, "maximum total size of the unpacked files")
+      .default_text("100 times the archive's, at least 1G");
 }
 
 // The output may not replace the input, a folder around it, or a part of it.

@@ -45,73 +45,65 @@ constexpr int kEngineSeconds = 600;
 
 const ToolInfo kInfo = {
     .name = "ckpt-verify",
-    .summary = "proves that an artifact is right: structure, meaning, and equality with another",
+    .summary = "checks an artifact, or compares it with another",
     .details =
         "Structure: the rank grid, names, shapes, dtypes, zero padding, equal replicas, the tied "
-        "pair, rank tensors; of a training tag the optimizer's state too.\n"
-        "Values: no NaN, no infinity, and no norm or matrix of nothing but zeros.\n"
-        "Meaning: on every rank and layer each query head sits with its own key head, and o_proj's "
+        "pair, rank tensors, and the optimizer's state of a training tag.\n"
+        "Values: no NaN, no infinity, no norm or matrix that is all zeros.\n"
+        "Meaning: on every rank and layer, each query head is with its own key head, and o_proj's "
         "columns match.\n"
-        "With --against, every element is compared with another artifact of any layout.\n"
-        "With --weights, a compiled bundle is judged: can it run these weights? Names, shapes, "
-        "element types and settings are compared, the blob is read, and nothing is compiled.\n"
-        "With --engine, a running vLLM server is asked for the digest of every parameter as each "
-        "of "
-        "its ranks holds it, and they are compared with what it should have made of PATH.\n"
-        "With --for, a Hugging Face folder is judged: what would the engine's loader make of it, "
-        "parameter by parameter? By rules derived from its sources, not run.",
+        "--against compares every element with another artifact. --weights, --engine and --for "
+        "check instead whether a compiled bundle, a running server or an engine's loader has the "
+        "right weights.",
     .findings =
-        "something is wrong, the two artifacts differ, the weights do not fit, or an engine "
-        "holds others or would load something else",
+        "a check failed, the artifacts differ, or the weights do not fit the bundle or engine",
     .common = kTakesJobs | kTakesMaxMemory,
-    .examples = {{"ckpt-verify bundle", "is the bundle right by itself"},
-                 {"ckpt-verify bundle --against Qwen3-4B", "and does it hold these weights"},
-                 {"ckpt-verify compiled --weights Qwen3-4B", "can this bundle run these weights"},
+    .examples = {{"ckpt-verify bundle", "check a bundle"},
+                 {"ckpt-verify bundle --against Qwen3-4B", "check that it holds these weights"},
+                 {"ckpt-verify compiled --weights Qwen3-4B",
+                  "check that a bundle can run these weights"},
                  {"ckpt-verify Qwen3-4B --engine http://127.0.0.1:8000",
-                  "does this server hold these weights"},
+                  "check that a server holds these weights"},
                  {"ckpt-verify Qwen3-4B --for vllm-neuron --tp 4 --target trn2",
-                  "would this engine serve the folder"},
+                  "check that an engine can serve the folder"},
                  {"ckpt-verify shards --config config.json --hw trn2 --kv-multiplier 2",
-                  "a set that carries no record of its layout"}},
+                  "check a set without a record of its layout"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("PATH", &args.path, "what to verify: a folder or a file");
-  table.Group("What to compare with");
+  table.Group("Input");
+  table.Positional("PATH", &args.path, "folder or file to verify");
+  table.Choice("from", KindNames({"delta"}), &args.from, "format of PATH; recognised by default");
+  table.Toggle("values", &args.values,
+               "look for NaNs, infinities and all-zero parameters in every element");
+  table.Group("Comparison");
   table.Text("against", "OTHER", &args.against, "compare every element with this artifact")
       .completes(Completes::kPath);
+  table.Choice("against-from", KindNames({"delta"}), &args.against_from, "format of OTHER");
   table
       .Text("weights", "CKPT", &args.weights,
-            "say whether the bundle PATH can run these weights, and nothing else; of a Hugging "
-            "Face folder with several sets of weights, the file or index that counts")
+            "check whether the bundle PATH can run these weights (or name PATH's weight file)")
       .completes(Completes::kPath);
+  table.Choice("weights-from", KindNames({"delta"}), &args.weights_from, "format of CKPT");
+  table.Group("Engine");
   table.Text("engine", "URL", &args.engine,
-             "ask a vLLM server, such as http://HOST:PORT, which weights its ranks hold");
+             "compare with the weights of a vLLM server, such as http://HOST:PORT");
   table
       .Choice("dtype", {"auto", "bf16", "f16", "f32"}, &args.dtype,
-              "with --engine or --for: the engine's element type")
+              "with --engine or --for: element type of the engine")
       .default_text("auto");
   table
       .Integer("timeout", "SECONDS", &args.timeout, kPositive,
-               "with --engine: how long to wait for an answer")
+               "with --engine: time limit of an answer")
       .default_text(std::to_string(kEngineSeconds));
   table.Choice("for", {"vllm-neuron"}, &args.for_engine,
-               "say what this engine's loader would make of the Hugging Face folder PATH; --tp and "
-               "--ep are then the engine's");
-  table.Choice("target", {"trn2", "trn3"}, &args.target, "with --for: the chip")
+               "check PATH against this engine's weight loader; --tp and --ep are the engine's");
+  table.Choice("target", {"trn2", "trn3"}, &args.target, "with --for: chip of the engine")
       .default_text("trn2");
   table
       .Integer("attention-dp", "A", &args.attention_dp, kPositive,
-               "with --for: the attention data parallel degree")
+               "with --for: attention data parallel degree")
       .default_text("1");
-  table.Toggle("values", &args.values,
-               "read every element and look for NaNs, infinities and parameters of zeros alone");
-  table.Group("Formats");
-  table.Choice("from", KindNames({"delta"}), &args.from,
-               "format of PATH, where it cannot be recognised");
-  table.Choice("against-from", KindNames({"delta"}), &args.against_from, "format of OTHER");
-  table.Choice("weights-from", KindNames({"delta"}), &args.weights_from, "format of CKPT");
   AddKindOptions(table, args.layout, OfReader({"weights"}), "Layout of PATH");
   AddKindOptions(table, args.against_layout, OfReader(), "Layout of OTHER", "against-");
   AddKindOptions(table, args.weights_layout, OfReader({"weights"}), "Layout of CKPT", "weights-");

@@ -59,49 +59,44 @@ const ToolInfo kInfo = {
     .name = "grpo-train",
     .summary = "trains a language model with GRPO, and reports on a run",
     .details =
-        "grpo-train --config FILE [KEY=VALUE ...] trains; it continues from the run's last "
-        "checkpoint, if there is one. Keys are those of EasyR1, with dots: "
-        "worker.actor.optim.lr=1e-6. Values are YAML.\n"
-        "grpo-train report RUN writes RUN/report.html: curves of the run, samples and its "
-        "configuration on one page.\n"
-        "SIGINT and SIGTERM end the run after the current phase; the last whole step is saved. "
-        "SIGUSR1 saves a checkpoint after the current step, and the run continues.",
+        "grpo-train --config FILE [KEY=VALUE ...] trains, from the run's last checkpoint if it has "
+        "one. Keys are EasyR1's, such as worker.actor.optim.lr=1e-6; values are YAML.\n"
+        "grpo-train report RUN writes RUN/report.html, one page with the run's curves, samples and "
+        "configuration.\n"
+        "SIGINT and SIGTERM end the run after the current phase; the last complete step is saved. "
+        "SIGUSR1 saves a checkpoint after the current step.",
     .findings =
         "gradients or filtering left nothing to learn from, or the run does not fit the "
         "instance",
-    .lost = "another process of the run is lost, the same command goes on",
+    .lost = "another process of the run was lost; the same command continues",
     .common = kTakesDryRun | kTakesForce,
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
-                  "with other values"},
-                 {"grpo-train --config config.yaml --print-config", "what would be used"},
-                 {"grpo-train --config config.yaml --dry-run", "check everything, train nothing"},
+                  "override values"},
+                 {"grpo-train --config config.yaml --print-config", "show the configuration"},
+                 {"grpo-train --config config.yaml --dry-run", "check everything without training"},
                  {"grpo-train --config config.yaml --init-from checkpoints/verl/run",
-                  "go on from another trainer's run"},
-                 {"grpo-train report checkpoints/easy_r1/demo", "write the report"}},
+                  "continue from another trainer's run"},
+                 {"grpo-train report checkpoints/easy_r1/demo", "write the report of a run"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positionals("WORD", &args.words, "KEY=VALUE; or: report RUN");
+  table.Positionals("WORD", &args.words, "KEY=VALUE of the configuration; or: report RUN");
   table.Group("Training");
-  table.Text("config", "FILE", &args.config, "the configuration, YAML").completes(Completes::kPath);
+  table.Text("config", "FILE", &args.config, "YAML configuration").completes(Completes::kPath);
   table
       .Text("init-from", "RUN", &args.init_from,
-            "begin where a run of verl or EasyR1 has come to: its weights, its optimizer's state, "
-            "and the keys of its configuration that there are here")
+            "start with the weights, optimizer's state and configuration of a verl or EasyR1 run")
       .completes(Completes::kFolder);
   table.Flag("print-config", &args.print_config,
-             "print the merged configuration with where each value came from, and exit");
+             "print the merged configuration with the source of each value");
   table.Text("instance", "NAME", &args.instance,
-             "refuse what does not fit this instance, such as trn1.32xlarge, auto or a file of "
-             "neuron-ls; its cores are those "
-             "of the run, unless trainer.cores says it");
-  table.Text("price-per-hour", "PRICE", &args.price,
-             "what an hour of one node costs, in any currency: say what the run costs so far and "
-             "to its end; with report too");
+             "instance that the run must fit: trn1.32xlarge, auto or a neuron-ls file");
   table.Group("Report");
-  table.Text("out", "FILE", &args.out, "where to write the page (RUN/report.html)")
+  table.Text("price-per-hour", "PRICE", &args.price,
+             "price of a node for an hour, to print costs in training and report");
+  table.Text("out", "FILE", &args.out, "page to write instead of RUN/report.html")
       .completes(Completes::kPath);
 }
 

@@ -44,36 +44,34 @@ const ToolInfo kInfo = {
     .name = "neuron-cache",
     .summary = "fills, lists, verifies, prunes and merges compile caches",
     .details =
-        "COMMAND is ls, verify, prune, clear; compile; collect, warm or check with -- and a "
-        "program; merge FROM INTO, push TO, pull FROM, pack INTO; or relocate OLD NEW. The cache "
-        "is that of libneuronxla, of vLLM Neuron or of TorchNeuron: what lies there "
-        "says which. collect runs a program so that it only "
-        "writes its graphs, compile compiles every graph that has no result, warm does both, and "
-        "check says what the program would compile. prune removes failures, what died while it was "
-        "made and, while the cache is "
-        "over its size limit, what was not used for longest; clear removes every entry. merge "
-        "copies entries that are whole and not there yet, push and pull do it from and to this "
-        "machine's cache, and relocate changes the paths of kernels' binaries. What another "
-        "process is using or making is left.",
+        "The cache may be that of libneuronxla, vLLM Neuron or TorchNeuron. Entries in use by "
+        "another process are skipped. COMMAND is one of:\n"
+        "ls, verify: list the entries, or check them\n"
+        "prune, clear: remove failures, unfinished and least recently used entries, or all\n"
+        "compile: compile every graph without a result\n"
+        "collect, warm, check -- PROGRAM: write a program's graphs, compile them too, or report "
+        "what it would compile\n"
+        "merge FROM INTO, push TO, pull FROM, pack INTO: copy complete entries between caches\n"
+        "relocate OLD NEW: change the paths of kernel binaries",
     .findings =
-        "verify found a damaged entry, a graph failed to compile or would be compiled, the program "
-        "of collect failed, or merge or relocate left an entry as it was",
+        "an entry is damaged, a graph failed to compile or would be compiled, a program failed, or "
+        "an entry was skipped",
     .common = kTakesDryRun,
-    .examples = {{"neuron-cache ls", "what is in it"},
-                 {"neuron-cache verify", "is all of it whole"},
+    .examples = {{"neuron-cache ls", "list the cache"},
+                 {"neuron-cache verify", "check every entry"},
                  {"neuron-cache warm -- torchrun --nproc_per_node=32 train.py --max_steps=10",
-                  "compile all that a run needs, before it"},
+                  "compile all graphs of a run beforehand"},
                  {"neuron-cache check -- torchrun --nproc_per_node=32 train.py",
-                  "would this run compile anything"},
-                 {"neuron-cache prune --max-size 50G --ttl 7", "make room"},
-                 {"neuron-cache clear --dry-run", "what would be removed"},
-                 {"neuron-cache push /fsx/cache", "share what was compiled here"},
-                 {"neuron-cache pull /fsx/cache", "take what was compiled elsewhere"},
-                 {"neuron-cache relocate /mnt/a/nki /mnt/b/nki", "the binaries moved"}},
+                  "check that a run compiles nothing"},
+                 {"neuron-cache prune --max-size 50G --ttl 7", "make room, but keep a week"},
+                 {"neuron-cache clear --dry-run", "list what would be removed"},
+                 {"neuron-cache push /fsx/cache", "share this machine's results"},
+                 {"neuron-cache pull /fsx/cache", "fetch the results of others"},
+                 {"neuron-cache relocate /mnt/a/nki /mnt/b/nki", "adapt to moved binaries"}},
 };
 
 void AddOptions(OptionTable& table, CacheArgs& args) {
-  table.Group("Arguments");
+  table.Group("Command");
   table
       .Positional(
           "COMMAND", &args.command,
@@ -82,57 +80,57 @@ void AddOptions(OptionTable& table, CacheArgs& args) {
       .completes(Completes::kNothing);
   table
       .Positionals("WORD", &args.words,
-                   "paths of merge, push, pull, pack and relocate; behind --, the program of "
-                   "collect, warm and check")
+                   "paths of the command; or after --, a program with its arguments")
       .completes(Completes::kPath);
   table.Group("Cache");
   table
       .Text("cache-dir", "DIR", &args.cache_dir,
-            "the cache; without it that of NEURON_CC_FLAGS or NEURON_COMPILE_CACHE_URL")
+            "folder of the cache; by default that of NEURON_CC_FLAGS or NEURON_COMPILE_CACHE_URL")
       .completes(Completes::kFolderOrUrl);
-  table.Group("What compile and warm do");
-  table.Text("compiler", "COMMAND", &args.compiler, "the compiler")
+  table.Group("Compiling (compile, warm)");
+  table.Text("compiler", "COMMAND", &args.compiler, "compiler to run")
       .default_text(ops::kGraphCompiler)
       .completes(Completes::kPath);
   table.Text("target", "NAME", &args.target,
-             "the target of graphs whose flags do not say it, such as trn1");
-  table.Integer("jobs,j", "N", &args.jobs, {1, 256}, "compilers that run at once, at most")
-      .default_text("half of the processors, and no more than the memory allows");
+             "target of graphs whose flags do not name it, such as trn1");
+  table.Integer("jobs,j", "N", &args.jobs, {1, 256}, "maximum number of simultaneous compilers")
+      .default_text("half of the processors, as memory allows");
   table.Text("memory-per-job", "SIZE", &args.memory_per_job,
-             "memory that is reckoned for each compiler, in the place of a table by graph size");
+             "memory to expect for each compiler, instead of by graph size");
   table
       .Integer("retries", "N", &args.retries, {0, kMostRetries},
-               "tries after a compilation that failed")
+               "number of tries after a failed compilation")
       .default_text("NEURON_PARALLEL_COMPILE_MAX_RETRIES, or 0");
   table.Integer("job-timeout", "SECONDS", &args.job_timeout, {1, kMostSeconds},
-                "how long one compilation may take");
-  table.Text("work-dir", "DIR", &args.work_dir, "where each compiler has a folder of its own")
+                "time limit of a compilation");
+  table.Text("work-dir", "DIR", &args.work_dir, "folder for the compilers' temporary folders")
       .default_text("TMPDIR, or /tmp")
       .completes(Completes::kFolder);
+  table.Group("Programs (collect, warm, check)");
   table.Flag("ignore-error", &args.ignore_error,
-             "go on with what a program had traced when it failed");
-  table.Group("What prune removes");
-  table.Text("max-size", "SIZE", &args.max_size, "entries not used lately, while there is more")
+             "continue with the graphs that a failed program has traced");
+  table
+      .Text("used-by", "FILE", &args.used_by,
+            "file that names entries: JSON of collect, warm or check, or a log")
+      .completes(Completes::kPath);
+  table.Group("Removing (prune)");
+  table
+      .Text("max-size", "SIZE", &args.max_size,
+            "remove the least recently used entries above this size")
       .default_text("100G");
   table
       .Integer("ttl", "DAYS", &args.ttl_days, {0, kMaxDays},
-               "but none that was used in the last DAYS days")
+               "keep entries used in the last DAYS days")
       .default_text("30");
-  table.Flag("empty", &args.empty, "unfinished entries that nobody works on, too");
+  table.Flag("empty", &args.empty, "also remove unfinished entries that no process works on");
   table.Flag("damaged", &args.damaged,
-             "entries that verify finds damaged, too; merge, push and pull replace them");
+             "also remove damaged entries; for merge, push and pull: replace them");
   table.Text("only-compiler", "VERSION", &args.only_compiler,
-             "entries of all compilers but this one, too");
-  table.Group("What merge, push, pull and pack copy");
-  table
-      .Text("used-by", "FILE", &args.used_by,
-            "with pack and check: entries that it names, the JSON of collect, warm or check, or "
-            "the log of "
-            "a run")
-      .completes(Completes::kPath);
+             "also remove entries of all compilers but this version");
+  table.Group("Copying (merge, push, pull)");
   table
       .Text("kernels", "DIR", &args.kernels,
-            "beside the trees, where binaries of kernels are taken from")
+            "folder outside the trees with kernel binaries to copy")
       .default_text(neff::kKernelBinaries)
       .completes(Completes::kFolder);
 }

@@ -32,52 +32,51 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "neuron-export",
-    .summary = "makes a rollout bundle that can be run from a Hugging Face model",
+    .summary = "makes a runnable rollout bundle from a Hugging Face model",
     .details =
         "Writes the rank shards, neuron_config.json, the configuration and tokenizer files, and "
         "the compiled blob. The blob comes from --bundle, else from the compile cache, else from "
-        "a compiler (--compiler, or optimum-cli in PATH); --target cpu writes a plan for our own "
-        "engine in its place. When none can be had the export is refused.\n"
-        "OUTPUT appears whole or not at all.",
+        "a compiler (--compiler, or optimum-cli in PATH); without any, the export is refused. "
+        "--target cpu writes a plan for our own engine instead.\n"
+        "OUTPUT appears complete or not at all.",
     .findings = "--verify found a difference",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .examples = {{"neuron-export --tp 8 --bs 64 --seq 4096 Qwen3-4B bundle",
-                  "with a blob from the cache or the compiler"},
+                  "use a blob from the cache or the compiler"},
                  {"neuron-export --bundle compiled Qwen3-4B bundle",
-                  "with the blob of another bundle"},
+                  "use the blob of another bundle"},
                  {"neuron-export --merge-lora adapter --bundle compiled Qwen3-4B bundle",
-                  "with a LoRA adapter merged into the model"},
+                  "merge a LoRA adapter into the model"},
                  {"neuron-export --tp 2 --bs 8 --seq 1024 --target cpu Qwen3-4B bundle",
-                  "for our own engine"}},
+                  "make a bundle for our own engine"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
-  table.Positional("MODEL", &args.model, "a Hugging Face model folder")
+  table.Group("Input and output");
+  table.Positional("MODEL", &args.model, "Hugging Face model folder").completes(Completes::kFolder);
+  table.Positional("OUTPUT", &args.output, "folder of the bundle to write")
       .completes(Completes::kFolder);
-  table.Positional("OUTPUT", &args.output, "the bundle to write, a folder")
-      .completes(Completes::kFolder);
-  table.Choice("from", KindNames({"delta"}), &args.from,
-               "format of MODEL, where it cannot be recognised");
+  table.Choice("from", KindNames({"delta"}), &args.from, "format of MODEL; recognised by default");
   AddKindOptions(table, args.layout,
                  {{{&kinds::kHf, kinds::kAsSource}, {&kinds::kRollout, kinds::kAsTarget}},
                   {"merge-lora", "lora-alpha", "dtype"}},
-                 "Bundle");
+                 "Model and bundle");
   table.Group("Compiled blob");
-  table.Choice("target", {"neuron", "cpu"}, &args.target, "what the bundle is to run on");
+  table.Choice("target", {"neuron", "cpu"}, &args.target, "platform that runs the bundle");
   table.Text("compiler", "CMD", &args.compiler,
-             "compiler to run in the place of optimum-cli; see the man page");
-  table.TextList("pass-env", "NAME", &args.pass_env, "let the compiler see this variable too");
-  table.Text("cache-dir", "DIR", &args.cache_dir, "the compile cache")
+             "compiler to run instead of optimum-cli; see the man page");
+  table.TextList("pass-env", "NAME", &args.pass_env,
+                 "environment variable to pass to the compiler");
+  table.Flag("no-blob", &args.no_blob, "write the bundle even without a blob");
+  table.Group("Compile cache");
+  table.Text("cache-dir", "DIR", &args.cache_dir, "folder of the compile cache")
       .completes(Completes::kFolderOrUrl);
   table.Toggle("cache", &args.cache, "use the compile cache");
   table.Flag("retry-failed-compilation", &args.retry_failed,
              "compile again what the cache remembers as failed");
-  table.Flag("no-blob", &args.no_blob, "write the bundle without a blob when there is none");
-  table.Group("What to do");
-  table.Flag("verify", &args.verify,
-             "read the output again and compare it with MODEL before it is published");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
+  table.Group("Output");
+  table.Flag("verify", &args.verify, "compare the output with MODEL before it is published");
+  table.Toggle("sync", &args.sync, "write the output to the disk before it is published");
 }
 
 Status CheckTogether(const Args& args) {

@@ -71,12 +71,11 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "nxd-convert",
-    .summary = "converts model weights between Hugging Face, NxD and rollout layouts",
+    .summary = "converts model weights between layouts",
     .details =
-        "Reads INPUT in one format and writes OUTPUT in another, straight from stored bytes to "
-        "stored bytes: "
-        "memory stays under --max-memory whatever the model. OUTPUT appears whole or not at all.\n"
-        "Layout options describe OUTPUT; where its format has no such option they describe INPUT.",
+        "Reads INPUT in one format and writes OUTPUT in another, in bounded memory. OUTPUT appears "
+        "complete or not at all.\n"
+        "Layout options describe OUTPUT, or INPUT if OUTPUT's format has no such option.",
     .findings = "--verify found a difference, or a delta does not fit its base",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .examples =
@@ -85,19 +84,20 @@ const ToolInfo kInfo = {
          {"nxd-convert --from nxd --to rollout --tp 8 --bs 64 --seq 4096 shards bundle",
           "make the weights of a rollout bundle"},
          {"nxd-convert --from nxd --to rollout --bundle compiled shards bundle",
-          "the same, with the compiled blob of another bundle"},
+          "add the compiled blob of another bundle"},
          {"nxd-convert --from nxd --to rollout --into shards bundle",
-          "newer weights for a bundle in use"},
+          "replace the weights of a bundle in use"},
          {"nxd-convert --from nxd --delta-from bundle shards step.delta",
-          "only what changed since the bundle's weights"},
-         {"nxd-convert --apply step.delta --into bundle", "apply it to the bundle"},
+          "write the changes since the bundle's weights"},
+         {"nxd-convert --apply step.delta --into bundle", "apply these changes to the bundle"},
          {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
-          "a base with a LoRA adapter merged into it"},
-         {"nxd-convert --from rollout --to hf bundle model", "the way back"},
+          "merge a LoRA adapter into its base"},
+         {"nxd-convert --from rollout --to hf bundle model",
+          "convert a bundle back to Hugging Face"},
          {"nxd-convert --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2 step_100 step-100",
-          "a training tag for TorchTitan, optimizer state included"},
+          "convert a training tag for TorchTitan, with its optimizer state"},
          {"nxd-convert --follow --to hf checkpoints/run models",
-          "a model of each step of a run that is going on"}},
+          "convert each step of a live run"}},
 };
 
 // How long to wait for another step: a run may have ended without a sign.
@@ -108,17 +108,17 @@ void AddDeltaOptions(OptionTable& table, DeltaArgs& args) {
   table.Group("Deltas");
   table
       .Text("base", "BASE", &args.base,
-            "with --to delta, what INPUT is compared with; with --from delta, what is changed")
+            "base of the delta that is made (--to delta) or applied (--from delta)")
       .completes(Completes::kPath);
   table
       .Choice("coding", {"raw", "ulp"}, &args.coding,
-              "with --to delta: store new values, or by how many representable values each moved")
+              "with --to delta: store new values, or differences in ulps")
       .default_text("raw");
   table.Text("delta-from", "PREV", &args.delta_from, "short for --to delta --base PREV")
       .completes(Completes::kPath);
   table
       .Text("apply", "DELTA", &args.apply,
-            "apply DELTA to INPUT, in any format; with --into to the bundle, the only path then")
+            "apply DELTA to INPUT, or with --into to the bundle, the only path")
       .completes(Completes::kPath);
 }
 
@@ -126,68 +126,59 @@ void AddStateOptions(OptionTable& table, StateArgs& args) {
   table.Group("Training state");
   table
       .Toggle("optimizer", &args.optimizer,
-              "to nxd, dcp or fsdp: carry over the optimizer's state, master weights and step")
-      .default_text("on, where INPUT has it");
+              "convert the optimizer's state, master weights and step too")
+      .default_text("on if INPUT has it");
   table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
-                "to nxd: over how many ranks ZeRO-1 shards the optimizer's state");
+                "data parallel ranks over which ZeRO-1 shards the optimizer's state");
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
-               "of an NxD tag: what makes the second group of parameters");
+               "parameters in the second group of an NxD optimizer");
 }
 
 void AddFollowOptions(OptionTable& table, FollowArgs& args) {
-  table.Group("Runs that are going on");
+  table.Group("Live runs");
   table.Flag("follow", &args.follow,
-             "INPUT is the folder of a run: convert each of its steps once it is whole, oldest "
-             "first, into OUTPUT/STEP, and wait for the next");
+             "convert each complete step of the run INPUT to OUTPUT/STEP, and wait for more");
   table.Integer("until", "N", &args.until, kPositive, "with --follow: end after step N");
   table
       .Integer("idle", "SECONDS", &args.idle, kPositive,
-               "with --follow: end when no step has come for so long")
+               "with --follow: end after this time without a new step")
       .default_text(std::to_string(kIdleSeconds));
   table
       .Integer("settle", "SECONDS", &args.settle, kPositive,
-               "with --follow: a step is whole when the run's tracker names it, or nothing in it "
-               "has changed for so long")
+               "with --follow: time without changes after which a step is complete")
       .default_text(std::to_string(kSettleSeconds));
 }
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
+  table.Group("Input and output");
   table.Positional("INPUT", &args.ends.input,
-                   "what to read: a folder, or a file for torch and safetensors");
+                   "folder to read, or a file for torch and safetensors");
   table
       .Positional("OUTPUT", &args.ends.output,
-                  "what to write: a folder (for nxd the tag folder), or a file for torch; "
-                  "left out with --apply --into")
+                  "folder to write (for nxd, the tag folder), or a file for torch and delta")
       .required(false);  // not with --apply --into
-  table.Group("Formats");
-  table.Choice("from", KindNames(), &args.ends.from,
-               "format of INPUT; recognised when it is left out");
+  table.Choice("from", KindNames(), &args.ends.from, "format of INPUT; recognised by default");
   table.Choice("to", KindNames(), &args.ends.to,
-               "format of OUTPUT; needed, except with --delta-from and with --apply --into");
-  AddDeltaOptions(table, args.delta);
+               "format of OUTPUT; required except with --delta-from and --apply --into");
   AddKindOptions(table, args.layout,
                  OfAllKinds(kinds::kAsSource | kinds::kAsTarget,
                             {"config", "family", "merge-lora", "lora-alpha", "dtype"}),
                  "Layout");
   AddStateOptions(table, args.state);
-  AddFollowOptions(table, args.follow);
-  table.Group("What to do");
-  table.Text("explain", "TENSOR", &args.explain,
-             "print where every byte of this output tensor comes from, and write nothing");
-  table.Flag("verify", &args.verify,
-             "read the output again and compare it with INPUT before it is published");
-  table.Flag("digest", &args.digest,
-             "with --to nxd or nkipy: record INPUT's digest in nxdkit.json, which reads all of it "
-             "once more");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published")
-      .default_text("on; off with --into");
-  table.Flag(
-      "into", &args.into,
-      "OUTPUT is a rollout bundle that may be in use: replace its weights, and nothing else");
-  AddPartOption(table, &args.part);
+  AddDeltaOptions(table, args.delta);
+  table.Group("Bundles in use");
+  table.Flag("into", &args.into, "replace only the weights of the rollout bundle OUTPUT");
   table.Text("label", "TEXT", &args.label,
-             "with --into, what version.json calls these weights; otherwise INPUT's tag or name");
+             "with --into: label in version.json, by default INPUT's tag or name");
+  AddFollowOptions(table, args.follow);
+  table.Group("Output");
+  table.Text("explain", "TENSOR", &args.explain,
+             "print the source of each byte of an output tensor, and write nothing");
+  table.Flag("verify", &args.verify, "compare the output with INPUT before it is published");
+  table.Flag("digest", &args.digest, "record the digest of INPUT in nxdkit.json (nxd and nkipy)");
+  table.Toggle("sync", &args.sync, "write the output to the disk before it is published")
+      .default_text("on; off with --into");
+  AddPartOption(table, &args.part);
 }
 
 Json ReportJson(const ops::ConvertReport& report, const ops::ConvertRequest& request,

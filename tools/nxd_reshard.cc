@@ -39,62 +39,58 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "nxd-reshard",
-    .summary = "reshards an NxD checkpoint, model and optimizer state, so that training can go on",
+    .summary = "reshards an NxD training checkpoint, with its optimizer state",
     .details =
         "Reads the NxD tag INPUT and writes the tag OUTPUT for other tensor, pipeline and data "
-        "parallel sizes, straight from stored bytes to stored bytes: memory stays under "
-        "--max-memory whatever the model. OUTPUT appears whole or not at all.\n"
-        "Layout options describe OUTPUT; what is not given stays as it is in INPUT.\n"
-        "With --to dcp a torch distributed checkpoint, and with --to fsdp the rank files of an "
-        "FSDP run, are cut anew, for the ranks of --mesh.\n"
-        "An optimizer's files know parameters by number only. The known orders are tried against "
-        "the shapes; what cannot be mapped with certainty is refused.",
+        "parallel sizes, in bounded memory. OUTPUT appears complete or not at all.\n"
+        "Layout options describe OUTPUT; the others stay as in INPUT.\n"
+        "--to dcp and --to fsdp cut a torch distributed checkpoint, or the rank files of an FSDP "
+        "run, for the ranks of --mesh.\n"
+        "An optimizer's files number parameters without naming them. State that no known order "
+        "maps "
+        "with certainty is refused.",
     .findings = "--verify found a difference",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .examples = {{"nxd-reshard --tp 4 --pp 2 --dp 2 checkpoints/step_100 resharded/step_100",
-                  "for 16 ranks, optimizer state included"},
+                  "reshard for 16 ranks, with the optimizer state"},
                  {"nxd-reshard --tp 16 --kv-multiplier 2 --hw trn2 checkpoints resharded/step_100",
-                  "the newest tag, with every key head stored twice"},
+                  "reshard the newest tag, with two copies of every key head"},
                  {"nxd-reshard --dp 8 --verify checkpoints/step_100 resharded/step_100",
-                  "only the optimizer's shards change"},
+                  "change only the optimizer's shards"},
                  {"nxd-reshard --to dcp --mesh dp=4,tp=2 run/step-100 recut/step-100",
-                  "a torch distributed checkpoint, in 8 files"},
+                  "cut a torch distributed checkpoint into 8 files"},
                  {"nxd-reshard --to fsdp --mesh dp=24 checkpoints/run recut",
-                  "the newest step of a run of EasyR1 or verl, for 24 GPUs"}},
+                  "rewrite the newest step of a run of EasyR1 or verl for 24 GPUs"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
+  table.Group("Input and output");
   table
       .Positional("INPUT", &args.input,
-                  "the NxD tag, or a root with --tag or its newest one; or a torch distributed "
-                  "checkpoint; or an FSDP run")
+                  "NxD tag or root, torch distributed checkpoint, or FSDP run")
       .completes(Completes::kFolder);
-  table.Positional("OUTPUT", &args.output, "the folder to write").completes(Completes::kFolder);
-  table.Group("Format");
+  table.Positional("OUTPUT", &args.output, "folder to write").completes(Completes::kFolder);
+
   table.Choice("from", {"nxd", "dcp", "fsdp"}, &args.from,
-               "format of INPUT, where it cannot be recognised");
-  table.Choice("to", {"nxd", "dcp", "fsdp"}, &args.to,
-               "what OUTPUT is: a tag; a torch distributed checkpoint, or rank files of FSDP, made "
-               "of others");
+               "format of INPUT; recognised by default");
+  table.Choice("to", {"nxd", "dcp", "fsdp"}, &args.to, "format of OUTPUT");
   constexpr unsigned kBoth = kinds::kAsSource | kinds::kAsTarget;
   AddKindOptions(table, args.layout,
                  {{{&kinds::kNxd, kBoth}, {&kinds::kDcp, kBoth}, {&kinds::kFsdp, kBoth}},
                   {"config", "family", "lora-alpha"}},
                  "Layout");
-  table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
-                "data parallel size, over which ZeRO-1 shards the optimizer's state");
-  table.Group("Optimizer");
+  table.Group("Optimizer state");
   table.Toggle("optimizer", &args.optimizer, "reshard the optimizer's state too")
-      .default_text("on, where INPUT has it");
+      .default_text("on if INPUT has it");
+  table.Integer("dp,data-parallel-size", "N", &args.dp, kPositive,
+                "data parallel ranks over which ZeRO-1 shards the optimizer's state");
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
-               "what makes the second group of parameters, where the shapes do not tell");
-  table.Group("What to do");
+               "order of the optimizer's parameters, if several fit the shapes");
+  table.Group("Output");
   table.Text("explain", "TENSOR", &args.explain,
-             "print where every byte of this output tensor comes from, and write nothing");
-  table.Flag("verify", &args.verify,
-             "read the output again and compare it with INPUT before it is published");
-  table.Toggle("sync", &args.sync, "have the output on the disk before it is published");
+             "print the source of each byte of an output tensor, and write nothing");
+  table.Flag("verify", &args.verify, "compare the output with INPUT before it is published");
+  table.Toggle("sync", &args.sync, "write the output to the disk before it is published");
   AddPartOption(table, &args.part);
 }
 

@@ -27,38 +27,38 @@ struct Args {
 
 const ToolInfo kInfo = {
     .name = "nxdkit-env",
-    .summary = "tells what a bug report needs of this machine",
+    .summary = "describes this machine for a bug report",
     .details =
-        "Versions, the system and its limits, the file systems that matter, the vendor's software "
-        "and variables, and the Neuron devices with who tells each fact. Values that may be "
-        "secret are hidden. With --model, which tensor parallel sizes of a model fit a core.\n"
-        "What is missing is told as missing, and is no failure.",
+        "Prints versions, the system and its limits, relevant file systems, the vendor's software "
+        "and variables, and the Neuron devices, with the source of each fact. Values that may be "
+        "secret are hidden. Missing parts are printed as missing.",
     .findings = "",
     .common = 0,
-    .examples = {{"nxdkit-env", "for a bug report"},
-                 {"nxdkit-env /fsx/run", "the file system of a folder"},
-                 {"nxdkit-env --model Qwen3-4B --bs 64", "what fits this machine"},
-                 {"nxdkit-env --model Qwen3-4B --instance trn1.32xlarge", "what fits another one"},
-                 {"nxdkit-env --neuron-ls capture.json", "a machine that neuron-ls was run on"}},
+    .examples = {{"nxdkit-env", "describe the machine for a bug report"},
+                 {"nxdkit-env /fsx/run", "describe the file system of a folder"},
+                 {"nxdkit-env --model Qwen3-4B --bs 64", "show the sizes that fit this machine"},
+                 {"nxdkit-env --model Qwen3-4B --instance trn1.32xlarge",
+                  "show the sizes that fit another machine"},
+                 {"nxdkit-env --neuron-ls capture.json",
+                  "describe the machine of a neuron-ls file"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
-  table.Group("Arguments");
+  table.Group("File systems");
   table.Positionals("PATH", &args.paths,
-                    "whose file system is told, in the place of those of the cache, of temporary "
-                    "files and of the current folder");
+                    "path whose file system is described, instead of the usual places");
   table.Group("Machine");
   table
       .Text("neuron-ls", "FILE", &args.neuron_ls,
-            "tell of the machine on which `neuron-ls --json-output` printed this file")
+            "describe the machine that printed this file with `neuron-ls --json-output`")
       .completes(Completes::kPath);
-  table.Text("instance", "NAME", &args.instance,
-             "with --model: another instance, such as trn1.32xlarge");
-  table.Group("Model");
+  table.Group("Fit of a model");
   table
       .Text("model", "MODEL", &args.model,
-            "which tensor parallel sizes fit: a Hugging Face folder or its config.json")
+            "Hugging Face folder or config.json: print the tensor parallel sizes that fit")
       .completes(Completes::kPath);
+  table.Text("instance", "NAME", &args.instance,
+             "with --model: instance other than this machine, such as trn1.32xlarge");
   const FitQuery usual;
   table.Integer("bs,batch-size", "N", &args.batch, kPositive, "with --model: batch size")
       .default_text(std::to_string(usual.batch));

@@ -25,13 +25,11 @@ const ToolInfo kInfo = {
     .name = "nxdkit-make-model",
     .summary = "makes a model folder with real shapes and made-up weights",
     .details =
-        "For trying the tools without a real checkpoint. The weights follow from the seed, the "
-        "tensor's name and the "
-        "element's index: the same options give the same bytes everywhere.",
+        "For trials without a real checkpoint. The same options give the same bytes everywhere.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
     .examples = {{"nxdkit-make-model --family qwen3 --size 0.6b --out model",
-                  "the shapes of Qwen3-0.6B, 1.2 GB"}},
+                  "make a model with the shapes of Qwen3-0.6B, 1.2 GB"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
@@ -39,14 +37,15 @@ void AddOptions(OptionTable& table, Args& args) {
   std::vector<std::string> families;
   for (const models::FamilyHead& head : models::BuiltInFamilies()) families.push_back(head.name);
   table.Choice("family", families, &args.family, "model family");
-  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "shapes of this size");
-  table.Text("config", "FILE", &args.config, "shapes of this config.json instead")
+  table.Choice("size", {"tiny", "0.6b", "1.7b", "4b", "8b"}, &args.size, "size of the model");
+  table.Text("config", "FILE", &args.config, "config.json with the shapes to use instead")
       .completes(Completes::kPath);
-  table.Choice("dtype", {"bf16", "f32"}, &args.dtype, "dtype of the weights");
+  table.Choice("dtype", {"bf16", "f32"}, &args.dtype, "element type of the weights");
   table.Integer("seed", "N", &args.seed, {0, 1'000'000'000}, "seed of the weights");
-  table.Text("max-shard-size", "SIZE", &args.max_shard_size, "largest file of weights")
+  table.Group("Output");
+  table.Text("max-shard-size", "SIZE", &args.max_shard_size, "maximum size of a weight file")
       .default_text("5GB");
-  table.Text("out", "FOLDER", &args.out, "where to write")
+  table.Text("out", "FOLDER", &args.out, "folder to write")
       .required(true)
       .completes(Completes::kFolder);
 }

@@ -8,25 +8,25 @@ namespace {
 constexpr OptionRow kCommonRows[] = {
     {"config",
      "FILE",
-     "config.json of the model, where the input has none",
+     "config.json of the model, if the input has none",
      kAsInput | kAsTarget,
      {},
      ValueKind::kPath},
     {"family",
      "FILE",
-     "text of the model's family, instead of the one that is known",
+     "family file to use instead of the built-in one",
      kAsInput,
      {},
      ValueKind::kPath},
     {"merge-lora",
      "ADAPTER",
-     "add this LoRA adapter to the model: PEFT's folder, or an NxD set of its shards",
+     "LoRA adapter to merge into the model: a PEFT folder or an NxD set",
      kAsSource,
      {},
      ValueKind::kPath},
-    {"lora-alpha", "ALPHA", "lora_alpha of an adapter whose files do not say it", kAsInput},
+    {"lora-alpha", "ALPHA", "lora_alpha of an adapter whose files lack it", kAsInput},
     {"dtype", "keep|bf16|f16|f32|downcast",
-     "element type of the floating point weights; downcast: F32 to BF16, F64 to F32", kAsTarget}};
+     "element type of the weights; downcast: F32 to BF16, F64 to F32", kAsTarget}};
 
 }  // namespace
 

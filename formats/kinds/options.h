@@ -48,8 +48,7 @@ std::span<const OptionRow> CommonRows();
 // (artifact::RowExchange).
 inline constexpr OptionRow kExchangedRow = {
     "exchanged", "fsdp=N,tp=N",
-    "its rows lie as FSDP over tensor parallelism exchanges them with torch before 2.10; they are "
-    "read in their places",
-    kAsInput, "{option} is of checkpoints that transformers saved, and this is {what}"};
+    "restore rows that transformers exchanged between ranks (torch before 2.10)", kAsInput,
+    "{option} is of checkpoints that transformers saved, and this is {what}"};
 
 }  // namespace nxdkit::kinds

@@ -65,7 +65,7 @@ TEST(Completion, BashOffersFilesWithSpacesInTheirNames) {
 TEST(Completion, ZshScriptOffersEveryOption) {
   const std::string script = Script("zsh");
   EXPECT_THAT(script, ::testing::StartsWith("#compdef frame-tool\n"));
-  EXPECT_THAT(script, HasSubstr("'--hw=[hardware, which decides the order of repeated key/value "
+  EXPECT_THAT(script, HasSubstr("'--hw=[hardware of the set, which orders the copies of key/value "
                                 "heads]:trn1|trn2:(trn1 trn2)'"));
   EXPECT_THAT(script, HasSubstr("'*--filter=["));
   EXPECT_THAT(script, HasSubstr("'-j+["));

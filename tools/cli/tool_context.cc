@@ -10,15 +10,13 @@ namespace nxdkit::tool {
 void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& common) {
   table.Group("Common options");
   if (info.common & kTakesJobs)
-    table.Integer("jobs,j", "N", &common.jobs, {1, 256}, "threads to work on");
-  if (info.common & kTakesMaxMemory)
-    table.Size("max-memory", &common.max_memory, "memory to stay under");
+    table.Integer("jobs,j", "N", &common.jobs, {1, 256}, "number of threads");
+  if (info.common & kTakesMaxMemory) table.Size("max-memory", &common.max_memory, "memory limit");
   if (info.common & kTakesDryRun)
-    table.Flag("dry-run,n", &common.dry_run, "say what would be done, and do nothing");
-  if (info.common & kTakesForce)
-    table.Flag("force,f", &common.force, "replace an output that exists");
+    table.Flag("dry-run,n", &common.dry_run, "print the plan and change nothing");
+  if (info.common & kTakesForce) table.Flag("force,f", &common.force, "replace an existing output");
   if (info.common & kTakesResume)
-    table.Flag("resume", &common.resume, "continue what an interrupted run left");
+    table.Flag("resume", &common.resume, "continue an interrupted run");
   table.Flag("json", &common.json, "print one JSON document on stdout");
   table.Flag("quiet,q", &common.quiet, "print the answer alone: no progress, no warnings");
   table.Flag("verbose,v", &common.verbose, "say on stderr what was chosen, and why");

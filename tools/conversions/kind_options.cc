@@ -27,7 +27,7 @@ void Merge(std::vector<MergedRow>& rows, const kinds::OptionRow& row, const Kind
   known->kinds.push_back({of, value, help});
   for (std::string& choice : row.choices())
     if (!Contains(known->choices, choice)) known->choices.push_back(std::move(choice));
-  if (known->row.help != row.help) known->help += "; of " + of + ": " + help;
+  if (known->row.help != row.help) known->help += "; " + of + ": " + help;
 }
 
 std::vector<MergedRow> RowsOf(const OptionChoice& choice) {

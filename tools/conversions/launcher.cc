@@ -213,8 +213,7 @@ Result<ops::Part> PartOf(const std::string& text, const Environment& environment
 
 void AddPartOption(OptionTable& table, std::optional<std::string>* text) {
   table.Text("part", "I/N", text,
-             "make only the files of part I (from 0) of N; the last of the N processes publishes; "
-             "auto: as the launcher's variables say");
+             "make only part I (from 0) of N; auto takes both from the launcher");
 }
 
 Status TakePart(const std::optional<std::string>& text, ops::ConvertRequest& request) {

@@ -29,7 +29,7 @@ std::string WordLines() {
   for (const CommandWord& row : CommandWords())
     text += fmt::format("{}: {}, {}\n", row.word, NameOfRow(row),
                         row.command ? row.command->info->summary
-                                    : std::string("trains with GRPO on these artifacts"));
+                                    : std::string("trains a language model with GRPO"));
   return text + "`nxdkit WORD --help` shows the options of a command.";
 }
 
@@ -38,16 +38,16 @@ const ToolInfo& UmbrellaInfo() {
       .name = "nxdkit",
       .summary = "runs a command of nxdkit by its word",
       .details = WordLines(),
-      .findings = "what the command says of it",
-      .examples = {{"nxdkit inspect model", "what is in this folder"},
-                   {"nxdkit convert --to nxd --tp 8 model shards", "as nxd-convert"}},
+      .findings = "as documented for the command",
+      .examples = {{"nxdkit inspect model", "show what is in a folder"},
+                   {"nxdkit convert --to nxd --tp 8 model shards", "run nxd-convert"}},
   };
   return info;
 }
 
 void AddUmbrellaOptions(OptionTable& table, UmbrellaArgs& args) {
   table.Group("Arguments");
-  table.Positionals("WORD", &args.words, "the word of a command, and what this command takes");
+  table.Positionals("WORD", &args.words, "word of a command, and its arguments");
 }
 
 std::vector<std::string> AllWords() {

@@ -49,17 +49,10 @@ Result<bool> IsDcpRun(const std::string& path, const Looker& look) {
 
 constexpr OptionRow kRows[] = {
     {"style", "hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025",
-     "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
-     "(before April 2026)",
-     kAsTarget},
-    {"for", "transformers|torchtitan",
-     "the program that is to load it: its names; and for transformers its folder, of shards of "
-     "safetensors and the optimizer beside them",
-     kAsTarget},
-    {"chunks", "N",
-     "cut every tensor of a torch distributed checkpoint into N chunks of rows, in N files",
-     kAsTarget},
-    {"mesh", "dp=N,tp=N", "cut them as FSDP2 over tensor parallelism does, a file for each rank",
+     "naming scheme of the parameters", kAsTarget},
+    {"for", "transformers|torchtitan", "program that will load the output", kAsTarget},
+    {"chunks", "N", "cut every tensor into N chunks of rows, in N files", kAsTarget},
+    {"mesh", "dp=N,tp=N", "ranks to cut the tensors for: dp=N,tp=N, or dp=N with --to fsdp",
      kAsTarget},
     kExchangedRow,
     kLoraTakeRow};

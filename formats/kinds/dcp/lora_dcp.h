@@ -22,11 +22,8 @@ enum class LoraTake : uint8_t {
   kAdapter,  // the adapter alone
   kBase,     // the base without the adapter
 };
-inline constexpr OptionRow kLoraTakeRow = {
-    "lora", "stored|merged|adapter|base",
-    "of a run with a LoRA adapter: all as it is stored, the model with the adapter merged, the "
-    "adapter alone, or the base without it",
-    kAsInput};
+inline constexpr OptionRow kLoraTakeRow = {"lora", "stored|merged|adapter|base",
+                                           "part of a run with a LoRA adapter to read", kAsInput};
 
 // Whether a tensor of this name is an adapter's. Names that PEFT does not use are the base's.
 bool IsOfAdapter(std::string_view key);

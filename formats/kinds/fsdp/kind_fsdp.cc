@@ -38,16 +38,15 @@ Result<bool> IsFsdpRun(const std::string& path, const Looker& look) {
 }
 
 constexpr OptionRow kRows[] = {
-    {"ranks-of", "N", "the files of N ranks, where a folder has those of several runs", kAsInput},
-    {"mesh", "dp=N,tp=N", "cut for N ranks of FSDP: dp=N", kAsTarget},
-    {"for", "verl|easyr1", "the trainer that is to load rank files", kAsTarget},
-    {"fsdp", "1|2", "its FSDP: FSDP1 flattens what the optimizer keeps by layers", kAsTarget},
-    {"torch", "VERSION", "a release of torch that is to load them, 2.4 to 2.15", kAsTarget},
-    {"device", "NAME", "the device that their mesh is of, such as cuda or npu", kAsTarget},
-    {"style", "hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025",
-     "whose naming of the parameters: transformers, hf-fused (transformers 5), torchtitan, -2025 "
-     "(before April 2026)",
+    {"ranks-of", "N", "world size to read, if the folder has files for several", kAsInput},
+    {"mesh", "dp=N,tp=N", "ranks to cut the tensors for: dp=N,tp=N, or dp=N with --to fsdp",
      kAsTarget},
+    {"for", "verl|easyr1", "program that will load the output", kAsTarget},
+    {"fsdp", "1|2", "version of FSDP that will load the rank files", kAsTarget},
+    {"torch", "VERSION", "torch release that will load the rank files, 2.4 to 2.15", kAsTarget},
+    {"device", "NAME", "device of the mesh in the rank files, such as cuda or npu", kAsTarget},
+    {"style", "hf|hf-fused|torchtitan|torchtitan-unfused|torchtitan-2025",
+     "naming scheme of the parameters", kAsTarget},
     kLoraTakeRow};
 
 }  // namespace

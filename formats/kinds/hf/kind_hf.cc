@@ -1,23 +1,20 @@
 #include "formats/hf/hf.h"
 #include "formats/hf/split.h"
-#include "formats/kinds/transformers_folder.h"
 #include "formats/kinds/hf/facts_hf.h"
 #include "formats/kinds/hf/output_hf.h"
 #include "formats/kinds/hf/read_hf.h"
 #include "formats/kinds/table.h"
+#include "formats/kinds/transformers_folder.h"
 
 namespace nxdkit::kinds {
 namespace {
 
 constexpr OptionRow kRows[] = {
-    {"weights", "FILE",
-     "which weights of a Hugging Face folder with several sets: a file of it, or its index",
+    {"weights", "FILE", "weight file or index to read, if a Hugging Face folder has several",
      kAsInput, "{option} chooses weights of a Hugging Face folder, and this is {what}",
      ValueKind::kPath},
-    {"style", "saved|memory|hub|v4|memory_v4|bare",
-     "names of the parameters: as transformers saves them, or another spelling that the family has",
-     kAsTarget},
-    {"max-shard-size", "SIZE", "size of one HF weight file in decimal units, such as 5GB",
+    {"style", "saved|memory|hub|v4|memory_v4|bare", "naming scheme of the parameters", kAsTarget},
+    {"max-shard-size", "SIZE", "maximum size of a Hugging Face weight file, such as 5GB",
      kAsTarget},
     kExchangedRow};
 

@@ -57,8 +57,7 @@ Status OpenMegatron(Artifact& artifact, const InputHints& hints) {
 }
 
 constexpr OptionRow kRows[] = {
-    {"tag", "TAG", "which iteration, such as iter_0000020 or 20; without it that of the tracker",
-     kAsInput}};
+    {"tag", "TAG", "tag, save or iteration to read; by default the latest", kAsInput}};
 
 }  // namespace
 

@@ -8,8 +8,7 @@ namespace {
 
 constexpr OptionRow kRows[] = {
     {"tp,tensor-parallel-size", "N", "tensor parallel size", kAsInput | kAsTarget},
-    {"tok-embedding", "columns|whole",
-     "what every rank of NKIPy's engine has of the embedding, which older scripts store whole",
+    {"tok-embedding", "columns|whole", "part of the embedding on each rank of NKIPy's engine",
      kAsTarget}};
 
 Status DescribeNkipy(Survey& survey, const std::string& path, const InputHints& hints) {

@@ -24,34 +24,29 @@ constexpr std::string_view kOtherLayout =
     "{origin} says how the ranks of an NxD set are laid out, and this is {what}";
 
 constexpr OptionRow kRows[] = {
-    {"tag", "TAG", "which tag of an NxD root; without it the newest finished one", kAsInput,
-     kOtherTag},
+    {"tag", "TAG", "tag, save or iteration to read; by default the latest", kAsInput, kOtherTag},
     {"tp,tensor-parallel-size", "N", "tensor parallel size", kBoth, kOtherLayout},
     {"pp,pipeline-parallel-size", "N", "pipeline parallel size", kBoth, kOtherLayout},
-    {"vpp,virtual-pipeline-parallel-size", "N", "virtual pipeline stages per pipeline rank", kBoth,
-     kOtherLayout},
-    {"ep,expert-parallel-size", "N", "expert parallel size", kBoth, kOtherLayout},
-    {"kv-multiplier", "N", "how often each key/value head is stored", kBoth, kOtherLayout},
-    {"qkv", "separate|linear|fused|coalesced", "how the query, key and value weights are stored",
+    {"vpp,virtual-pipeline-parallel-size", "N", "virtual pipeline stages of each pipeline rank",
      kBoth, kOtherLayout},
-    {"hw", "trn1|trn2", "hardware, which decides the order of repeated key/value heads", kBoth,
+    {"ep,expert-parallel-size", "N", "expert parallel size", kBoth, kOtherLayout},
+    {"kv-multiplier", "N", "copies of each key/value head", kBoth, kOtherLayout},
+    {"qkv", "separate|linear|fused|coalesced", "storage of the query, key and value weights", kBoth,
      kOtherLayout},
-    {"style", "hf|nxdt|megatron|optimum",
-     "whose naming of the parameters; optimum: optimum-neuron's training checkpoint", kBoth,
+    {"hw", "trn1|trn2", "hardware of the set, which orders the copies of key/value heads", kBoth,
      kOtherLayout},
-    {"xser", "", "one file per tensor (xser), or all tensors of a rank in one file", kAsTarget},
+    {"style", "hf|nxdt|megatron|optimum", "naming scheme of the parameters", kBoth, kOtherLayout},
+    {"xser", "", "write one file for each tensor instead of one for each rank", kAsTarget},
     {"layout-from",
      "FILE",
-     "take from a YAML configuration of NxD Training what no option says",
+     "YAML configuration of NxD Training with defaults for the layout options",
      kAsSource | kAsTarget,
      {},
      ValueKind::kPath},
     {"instance", "NAME",
-     "refuse what does not fit the memory of this instance: trn1.32xlarge, auto, a file of "
-     "neuron-ls",
-     kAsTarget},
-    {"nodes", "N", "with --instance: how many of them train together", kAsTarget},
-    {"seq,sequence-length", "N", "sequence length of training, with --instance", kAsTarget}};
+     "instance whose core memory must suffice: trn1.32xlarge, auto or a neuron-ls file", kAsTarget},
+    {"nodes", "N", "with --instance: number of instances that train together", kAsTarget},
+    {"seq,sequence-length", "N", "with --instance: sequence length of training", kAsTarget}};
 
 Status CheckNxdOptions(const Arguments& given) {
   if (given.Has("instance")) return OkStatus();

@@ -19,22 +19,22 @@ std::optional<models::Placement> RolloutHeads(const BoundArtifact& bound) {
 
 constexpr OptionRow kRows[] = {
     {"tp,tensor-parallel-size", "N", "tensor parallel size", kAsInput | kAsTarget},
-    {"flavor", "optimum|nxdi", "kind of rollout bundle", kAsTarget},
+    {"flavor", "optimum|nxdi", "rollout bundle of optimum-neuron or of NxD Inference", kAsTarget},
     {"bs,batch-size", "N", "batch size of the rollout engine", kAsTarget},
     {"seq,sequence-length", "N", "sequence length of the rollout engine", kAsTarget},
-    {"fused-qkv", "", "one Wqkv tensor, or q, k and v apart", kAsSource | kAsTarget},
-    {"on-device-sampling", "", "whether the compiled graph samples, or gives logits", kAsTarget},
-    {"optimum-version", "V", "version of optimum-neuron that is to load the bundle", kAsTarget},
-    {"compiler-version", "V", "version of neuronx-cc beside it, with its +hash", kAsTarget},
+    {"fused-qkv", "", "store one Wqkv tensor per layer", kAsSource | kAsTarget},
+    {"on-device-sampling", "", "sample in the compiled graph instead of giving logits", kAsTarget},
+    {"optimum-version", "V", "optimum-neuron version that will load the bundle", kAsTarget},
+    {"compiler-version", "V", "neuronx-cc version that will load the bundle, with its +hash",
+     kAsTarget},
     {"bundle",
      "DIR",
-     "compiled bundle to take the blob and neuron_config.json from",
+     "compiled bundle with the blob and neuron_config.json to use",
      kAsTarget,
      {},
      ValueKind::kFolder},
     {"instance", "NAME",
-     "refuse what does not fit the memory of this instance: trn1.32xlarge, auto, a file of "
-     "neuron-ls",
+     "instance whose core memory must suffice: trn1.32xlarge, auto or a neuron-ls file",
      kAsTarget}};
 
 }  // namespace

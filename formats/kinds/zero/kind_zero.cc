@@ -80,8 +80,7 @@ Result<bool> IsZeroRun(const std::string& path, const Looker& look) {
 }
 
 constexpr OptionRow kRows[] = {
-    {"tag", "TAG", "which save, such as global_step20 or 20; without it that of the file latest",
-     kAsInput},
+    {"tag", "TAG", "tag, save or iteration to read; by default the latest", kAsInput},
     kLoraTakeRow};
 
 }  // namespace
