@@ -46,6 +46,7 @@ const ToolInfo kInfo = {
         "Without limits, any different bit counts; with limits, any element that exceeds one.",
     .findings = "the weights differ, or exceed the given limits",
     .common = kTakesJobs | kTakesMaxMemory,
+    .essentials = {"top", "atol", "rtol", "max-ulp", "json"},
     .examples = {{"ckpt-diff model shards", "check that the weights are equal"},
                  {"ckpt-diff --max-ulp 1 model-f32 model-bf16",
                   "check that one is the other, rounded"},

@@ -46,6 +46,7 @@ const ToolInfo kInfo = {
         "engine (derived from its sources, not run).",
     .findings = "the artifact differs from the manifest, or the signature is wrong",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
+    .essentials = {"manifest", "check", "sign", "verify-signature", "as", "tp"},
     .examples = {{"ckpt-digest model", "print the digest"},
                  {"ckpt-digest --manifest model.json --sign key.pem model",
                   "write a signed manifest: model.json, model.json.sig"},

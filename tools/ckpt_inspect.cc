@@ -42,6 +42,7 @@ const ToolInfo kInfo = {
         "Layout options describe an NxD set without a record of its layout.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory,
+    .essentials = {"top", "filter", "stats", "tag", "json"},
     .examples = {{"ckpt-inspect shards", "show what is in a folder"},
                  {"ckpt-inspect --filter '*self_attn*' --top 10 --stats model",
                   "list the ten largest attention tensors with their value ranges"},

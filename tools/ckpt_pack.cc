@@ -36,6 +36,8 @@ const ToolInfo kInfo = {
         "Links and names outside OUTPUT are refused. OUTPUT appears complete or not at all.",
     .findings = "",
     .common = kTakesForce,
+    .usages = {"ckpt-pack [options] INPUT ARCHIVE", "ckpt-pack --unpack [options] ARCHIVE OUTPUT"},
+    .essentials = {"unpack", "format", "force"},
     .examples = {{"ckpt-pack bundle bundle.tar.zst", "pack a bundle, compressed"},
                  {"ckpt-pack --unpack bundle.tar.zst bundle", "unpack it"},
                  {"ckpt-pack step.delta step.delta.tar.gz", "pack a single file"},

@@ -58,6 +58,7 @@ const ToolInfo kInfo = {
     .findings =
         "a check failed, the artifacts differ, or the weights do not fit the bundle or engine",
     .common = kTakesJobs | kTakesMaxMemory,
+    .essentials = {"against", "weights", "engine", "for", "tp", "json"},
     .examples = {{"ckpt-verify bundle", "check a bundle"},
                  {"ckpt-verify bundle --against Qwen3-4B", "check that it holds these weights"},
                  {"ckpt-verify compiled --weights Qwen3-4B",

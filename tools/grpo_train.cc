@@ -70,6 +70,8 @@ const ToolInfo kInfo = {
         "instance",
     .lost = "another process of the run was lost; the same command continues",
     .common = kTakesDryRun | kTakesForce,
+    .usages = {"grpo-train --config FILE [KEY=VALUE ...]", "grpo-train report RUN"},
+    .essentials = {"config", "init-from", "print-config", "dry-run", "instance"},
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
                   "override values"},

@@ -57,6 +57,11 @@ const ToolInfo kInfo = {
         "an entry is damaged, a graph failed to compile or would be compiled, a program failed, or "
         "an entry was skipped",
     .common = kTakesDryRun,
+    .usages = {"neuron-cache ls|verify|prune|clear|compile [options]",
+               "neuron-cache collect|warm|check [options] -- PROGRAM [ARGUMENT ...]",
+               "neuron-cache merge FROM INTO",
+               "neuron-cache push TO | pull FROM | pack INTO | relocate OLD NEW"},
+    .essentials = {"cache-dir", "jobs", "max-size", "ttl", "dry-run"},
     .examples = {{"neuron-cache ls", "list the cache"},
                  {"neuron-cache verify", "check every entry"},
                  {"neuron-cache warm -- torchrun --nproc_per_node=32 train.py --max_steps=10",

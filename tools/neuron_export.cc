@@ -41,6 +41,7 @@ const ToolInfo kInfo = {
         "OUTPUT appears complete or not at all.",
     .findings = "--verify found a difference",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .essentials = {"tp", "bs", "seq", "target", "bundle", "compiler", "verify", "dry-run", "force"},
     .examples = {{"neuron-export --tp 8 --bs 64 --seq 4096 Qwen3-4B bundle",
                   "use a blob from the cache or the compiler"},
                  {"neuron-export --bundle compiled Qwen3-4B bundle",

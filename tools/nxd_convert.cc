@@ -78,6 +78,11 @@ const ToolInfo kInfo = {
         "Layout options describe OUTPUT, or INPUT if OUTPUT's format has no such option.",
     .findings = "--verify found a difference, or a delta does not fit its base",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .usages = {"nxd-convert --to FORMAT [options] INPUT OUTPUT",
+               "nxd-convert --to rollout --into [options] INPUT BUNDLE",
+               "nxd-convert --apply DELTA --into BUNDLE"},
+    .essentials = {"from", "to", "tp", "pp", "kv-multiplier", "optimizer", "into", "verify",
+                   "dry-run", "force"},
     .examples =
         {{"nxd-convert --from hf --to nxd --tp 8 Qwen3-4B shards/step_0",
           "shard a model for training"},
@@ -412,7 +417,7 @@ Status CheckFollowedPlaces(const Args& args) {
   return OkStatus();
 }
 
-// What --follow did, said in three lines at its end.
+// The work of --follow, told in three lines at its end.
 class FollowLog {
  public:
   FollowLog(const Args& args, const ToolContext& context) : args_(args), context_(context) {}

@@ -51,6 +51,7 @@ const ToolInfo kInfo = {
         "with certainty is refused.",
     .findings = "--verify found a difference",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
+    .essentials = {"tp", "pp", "dp", "kv-multiplier", "to", "mesh", "dry-run", "force"},
     .examples = {{"nxd-reshard --tp 4 --pp 2 --dp 2 checkpoints/step_100 resharded/step_100",
                   "reshard for 16 ranks, with the optimizer state"},
                  {"nxd-reshard --tp 16 --kv-multiplier 2 --hw trn2 checkpoints resharded/step_100",

@@ -34,6 +34,7 @@ const ToolInfo kInfo = {
         "secret are hidden. Missing parts are printed as missing.",
     .findings = "",
     .common = 0,
+    .essentials = {"model", "bs", "seq", "instance", "json"},
     .examples = {{"nxdkit-env", "describe the machine for a bug report"},
                  {"nxdkit-env /fsx/run", "describe the file system of a folder"},
                  {"nxdkit-env --model Qwen3-4B --bs 64", "show the sizes that fit this machine"},

@@ -28,6 +28,7 @@ const ToolInfo kInfo = {
         "For trials without a real checkpoint. The same options give the same bytes everywhere.",
     .findings = "",
     .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
+    .essentials = {"family", "size", "out", "seed"},
     .examples = {{"nxdkit-make-model --family qwen3 --size 0.6b --out model",
                   "make a model with the shapes of Qwen3-0.6B, 1.2 GB"}},
 };

@@ -37,7 +37,7 @@ std::set<std::string> AnchorsOf(const SourceFile& page) {
   return anchors;
 }
 
-// What stands between "](" and ")" of each link to a file or a heading.
+// The text between "](" and ")" of each link to a file or a heading.
 std::vector<std::string_view> LinksOf(std::string_view text) {
   std::vector<std::string_view> links;
   for (size_t at = text.find("]("); at != std::string_view::npos; at = text.find("](", at + 2)) {

@@ -111,7 +111,7 @@ TEST(Progress, CountsFromManyThreads) {
   EXPECT_EQ(progress.done(), 120'000u);
 }
 
-// What was written to a screen, from the thread that draws.
+// The text written to a screen, from the thread that draws.
 struct Screen {
   std::mutex mutex;
   std::vector<std::string> drawn;

@@ -1,4 +1,4 @@
-// What -q leaves out, what -v adds, and what a run that was left alone says at its end.
+// The lines that -q leaves out, those that -v adds, and the last lines of a run that was left alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

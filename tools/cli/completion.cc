@@ -13,7 +13,7 @@ std::string FunctionName(const ToolInfo& info) {
   return name;
 }
 
-// Every character of `special` in `text` with `escape` before it.
+// `text` with `escape` before every character of `special`.
 std::string Escaped(std::string_view text, std::string_view special, std::string_view escape) {
   std::string out;
   for (const char c : text) {
@@ -73,7 +73,7 @@ complete -F {1} {0}
 
 // --- zsh
 
-// Inside single quotes; in a spec, brackets and colons have a meaning of their own.
+// For text inside single quotes; brackets and colons have a meaning in a spec.
 std::string ZshText(std::string_view text) {
   std::string out;
   for (const char c : Escaped(text, "[]:\\", "\\")) out += c == '\'' ? "'\\''" : std::string(1, c);

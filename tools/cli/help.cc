@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kWidth = 80;
 constexpr size_t kHelpColumn = 28;
 
-// Words of `text`, each line indented by `indent`; the first line begins at column `column`.
+// Wraps the words of `text`, each line indented by `indent`; the first line begins at `column`.
 std::string Wrap(std::string_view text, size_t indent, size_t column) {
   std::string out;
   while (!text.empty()) {
@@ -86,7 +86,7 @@ std::vector<std::string> KindsIn(const std::vector<OptionFacts>& options) {
   return kinds;
 }
 
-// The option as the kind has it; nullptr where it does not go with the kind.
+// The option as the kind has it; nullptr where it does not apply to the kind.
 const OfKind* FindKind(const OptionFacts& row, const std::string& kind) {
   const auto found = std::ranges::find(row.kinds, kind, &OfKind::kind);
   return found == row.kinds.end() ? nullptr : &*found;
@@ -137,8 +137,13 @@ std::string ShortHelp(const ToolInfo& info, const std::vector<OptionFacts>& opti
   constexpr size_t kMostExamples = 3;
   std::string text = UsageLines(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0);
   std::string rows;
-  for (const OptionFacts& row : options)
-    if (std::ranges::find(info.essentials, row.name) != info.essentials.end()) rows += RowText(row);
+  size_t listed = 0;
+  for (const OptionFacts& row : options) {
+    if (std::ranges::find(info.essentials, row.name) == info.essentials.end()) continue;
+    rows += RowText(row);
+    ++listed;
+  }
+  NXDKIT_CHECK(listed == info.essentials.size());
   if (!rows.empty()) text += "\nMost used options:\n" + rows;
   text += Examples(info, kMostExamples);
   const std::vector<std::string> kinds = KindsIn(options);

@@ -1,4 +1,4 @@
-// PRIVATE to tools/: what --help prints.
+// PRIVATE to tools/: the output of --help.
 #pragma once
 
 #include <string>

@@ -15,13 +15,12 @@ namespace {
 
 using Options = std::vector<OptionFacts>;
 
-// Options of the vendor's converters and of engines, for those who type them. Source: NxD's
-// checkpoint_converter.py, optimum-cli export neuron, vllm serve,
-// neuron_parallel_compile.
+// Options of the vendor's converters and of engines, answered with our own. Source: NxD's
+// checkpoint_converter.py, optimum-cli export neuron, vllm serve, neuron_parallel_compile.
 struct ForeignOption {
   std::string_view theirs;
-  std::string_view ours;      // "": there is none
-  std::string_view why = {};  // nothing is to be said
+  std::string_view ours;      // "": none
+  std::string_view why = {};  // "": no reason needed
 };
 
 constexpr ForeignOption kForeign[] = {
@@ -65,7 +64,7 @@ constexpr ForeignOption kForeign[] = {
 };
 
 // "here it is --tp", "leave it out: ..." for a long option with its dashes, "_" and "-" alike;
-// nullopt when it is nobody's that we know.
+// nullopt for an option of no program that we know.
 std::optional<std::string> AnswerTo(std::string_view option) {
   std::string name(option.substr(0, option.find('=')));
   std::ranges::replace(name, '_', '-');
@@ -76,7 +75,7 @@ std::optional<std::string> AnswerTo(std::string_view option) {
   return std::nullopt;
 }
 
-// The option of that name with its dashes, long or short; null for another.
+// The option of that name with its dashes, long or short; nullptr for an unknown one.
 const OptionFacts* Find(const Options& options, const std::string& dashed) {
   for (const OptionFacts& option : options) {
     const std::vector<std::string> names = option.AllNames();
@@ -98,7 +97,7 @@ bool IsKnownOption(const Options& options, const std::string& argument) {
   return Find(options, argument) != nullptr;
 }
 
-// `after`: who types one word of another program types more of them.
+// `after`: a user who types one option of another program often types more of them.
 Error UnknownOption(const Options& options, const std::string& found,
                     std::span<const std::string> after = {}) {
   if (const std::optional<std::string> answer = AnswerTo(found)) {
@@ -114,7 +113,7 @@ Error UnknownOption(const Options& options, const std::string& found,
     known.insert(known.end(), option.names.begin(), option.names.end());
   // "-tp" is compared as "--tp".
   const std::string dashed = found.starts_with("--") ? found : "-" + found;
-  // Of equally near names the one that begins alike: --tpp is --tp before it is --top.
+  // Among equally near names, prefer the longest common prefix: --tpp is --tp rather than --top.
   std::ranges::stable_sort(known, std::greater(), [&](const std::string& name) {
     return std::ranges::mismatch(name, dashed).in1 - name.begin();
   });

@@ -1,6 +1,6 @@
-// PRIVATE to tools/: what a command line must keep beyond CLI11's own rules. `_` is as good as
-// `-` in long names; a flag takes no value; no value is empty or an option; a near miss is
-// answered with the closest name; a path is local.
+// PRIVATE to tools/: rules of a command line beyond CLI11's own. `_` equals `-` in long names; a
+// flag takes no value; a value is neither empty nor an option; a near miss is answered with the
+// closest name; a path is local.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace nxdkit::tool {
 
-// The arguments with every long name spelled with `-`; kUsage where a rule is broken.
+// The arguments with every long name spelled with `-`; kUsage for a broken rule.
 Result<std::vector<std::string>> ApplyHouseRules(const std::vector<OptionFacts>& options,
                                                  const std::vector<std::string>& arguments);
 
@@ -18,7 +18,7 @@ Result<std::vector<std::string>> ApplyHouseRules(const std::vector<OptionFacts>&
 Status CheckRemaining(const std::vector<OptionFacts>& options,
                       const std::vector<std::string>& remaining);
 
-// What CLI11 throws at: `last`, the last argument, is a short option without its value.
+// Replaces an exception of CLI11: `last`, the last argument, is a short option without its value.
 Error EndsTooEarly(const std::vector<OptionFacts>& options, const std::string& last);
 
 // kUnsupported when the value of an option that names a local path is a URL: s3://bucket/x must not

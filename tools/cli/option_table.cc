@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxPositionals = 10'000;
 constexpr const char* kCompletesNames[] = {"", "path", "folder", "folder or URL"};
 
-// CLI11's spelling of "jobs,j": "--jobs,-j"; with `off`, "!--no-xser" for what means false.
+// CLI11's spelling of "jobs,j": "--jobs,-j"; with `off`, "!--no-xser" for the negative.
 std::string Cli11Names(std::string_view names, bool off = false) {
   std::string text;
   for (const std::string_view name : Split(names, ',')) {
@@ -232,8 +232,8 @@ Status OptionTable::Parse(const std::vector<std::string>& arguments) {
     app_->parse(std::move(normal));
   } catch (const CLI::ArgumentMismatch&) {
     return EndsTooEarly(facts, last);
-  } catch (const CLI::ConversionError&) {  // failure_ says which
-  } catch (const CLI::RequiredError&) {    // CheckRequired says which
+  } catch (const CLI::ConversionError&) {  // failure_ has the option
+  } catch (const CLI::RequiredError&) {    // CheckRequired names it
   } catch (const std::exception& error) {
     return Error(Errc::kUsage, error.what());
   }

@@ -22,7 +22,7 @@ class Option;
 
 namespace nxdkit::tool {
 
-// What the value names. Shells complete it, and a URL is refused where only a local path will do.
+// The thing that the value names. Shells complete it, and a URL is refused for a local path.
 enum class Completes { kNothing, kPath, kFolder, kFolderOrUrl };
 
 struct IntegerRange {
@@ -31,36 +31,36 @@ struct IntegerRange {
 };
 inline constexpr IntegerRange kPositive{1, std::numeric_limits<int>::max()};
 
-// An option as one kind of artifacts has it.
+// An option as one kind of artifact has it.
 struct OfKind {
   std::string kind;
   std::string value;
   std::string help;
 };
 
-// What a command says of one option.
+// The facts about one option.
 struct OptionFacts {
   std::string group;  // heading in the help
   std::string name;   // "tp"; a positional: "INPUT"
   bool positional = false;
   std::string short_name;            // "j", or ""
-  std::vector<std::string> names;    // "--xser", "--no-xser", then aliases; none of a positional
-  std::string value;                 // what stands for the value in the help: "N"; "" of a flag
+  std::vector<std::string> names;    // "--xser", "--no-xser", then aliases; empty for a positional
+  std::string value;                 // placeholder for the value in the help: "N"; "" for a flag
   std::vector<std::string> choices;  // the only values it takes, when not empty
   std::string help;                  // a phrase, no full stop
-  std::string default_text;          // "" when there is none worth saying
+  std::string default_text;          // "" when there is none worth showing
   Completes completes = Completes::kNothing;
-  std::vector<OfKind> kinds;  // that it goes with; none: with all
+  std::vector<OfKind> kinds;  // that it applies to; empty: to all
   bool required = false;
   bool repeats = false;  // every occurrence counts; otherwise the last one wins
 
-  // How messages call it: "--tp", or "INPUT".
+  // The name in messages: "--tp", or "INPUT".
   std::string DisplayName() const { return positional ? name : "--" + name; }
   // "--jobs", "-j"
   std::vector<std::string> AllNames() const;
 };
 
-// An option that was added, for what only a few say.
+// An option that was added, for settings that few options need.
 class OptionRow {
  public:
   explicit OptionRow(CLI::Option* option) : option_(option) {}
@@ -73,8 +73,8 @@ class OptionRow {
 };
 
 // Names are given as one list, the main name first, one letter for a short name: "jobs,j",
-// "tp,tensor-parallel-size". The pointers must outlive the parsing. Where a value goes to a
-// std::optional there is no default; else the default is what is there when the option is added.
+// "tp,tensor-parallel-size". The pointers must outlive the parsing. A std::optional target has no
+// default; for any other the default is its value when the option is added.
 class OptionTable {
  public:
   OptionTable();
@@ -111,31 +111,31 @@ class OptionTable {
                      std::string_view help);
   // Required, and a path, unless said otherwise.
   OptionRow Positional(std::string_view name, std::string* to, std::string_view help);
-  // All arguments that are left: the last positional of a command. None is fine, too.
+  // All remaining arguments: the last positional of a command. There may be none.
   OptionRow Positionals(std::string_view name, std::vector<std::string>* to, std::string_view help);
 
   // An option of kinds of artifacts, as one of them has it: a number, a toggle, one of `choices`,
-  // or a text goes to `to` under the row's main name.
+  // or a text is stored in `to` under the row's main name.
   struct KindOption {
     kinds::OptionRow row;
     std::vector<std::string> choices;
     std::string help;
-    std::vector<OfKind> kinds;  // which have it; none: it goes with all
+    std::vector<OfKind> kinds;  // which have it; empty: it applies to all
   };
   void Argument(std::string_view names, const KindOption& option, artifact::Arguments* to);
 
-  std::vector<OptionFacts> Facts() const;  // order of adding
+  std::vector<OptionFacts> Facts() const;  // in the order of adding
 
-  // `arguments` is argv without the program's name. Stores every option that was given; of one that
-  // was given more than once the last value, unless it repeats. Every failure names the option: an
-  // unknown one comes with the closest known name (kUsage), and a URL is kUnsupported.
+  // `arguments` is argv without the program's name. Stores every given option; if it was given more
+  // than once, the last value, unless it repeats. Every failure names the option: for an unknown
+  // one the closest known name is suggested (kUsage), and a URL is kUnsupported.
   Status Parse(const std::vector<std::string>& arguments);
 
-  // kUsage when a required option was not given; apart from Parse, as `--help` alone is enough.
+  // kUsage when a required option is missing; separate from Parse because `--help` alone is enough.
   Status CheckRequired() const;
 
  private:
-  // Stores a value; where it is wrong, says what was expected instead.
+  // Stores a value; a wrong value sets what was expected instead.
   using Store = std::function<std::string(const std::string& text)>;
 
   static std::string DefaultText(bool on) { return on ? "on" : "off"; }

@@ -1,4 +1,4 @@
-// PRIVATE to tools/: a command as a process: lines and progress on stderr, stopped by signals.
+// PRIVATE to tools/: a command as a process: lines and progress go to stderr, signals stop it.
 #pragma once
 
 #include <memory>

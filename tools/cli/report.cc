@@ -22,8 +22,10 @@ const char* StatusWord(int exit_code) {
   return exit_code == ExitCode(Errc::kFindings) ? "findings" : "error";
 }
 
-// The line feeds of "2 problems in x:\n[1] a\n[2] b", which `escaped` has as \x0a. All others stay
-// escaped: a name with a line feed must not look like a message of ours.
+// The line feeds of "2 problems in x:
+// [1] a
+// [2] b", which are \x0a in `escaped`. All others stay escaped: a name with a line feed must not
+// look like a message of ours.
 std::string EntryLines(std::string escaped) {
   size_t at = 0;
   for (int i = 1; at != std::string::npos; ++i) {

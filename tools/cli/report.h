@@ -16,8 +16,8 @@ namespace nxdkit::tool {
 std::string ErrorLines(std::string_view tool, const Error& error, bool color);
 std::string WarningLine(std::string_view tool, std::string_view message, bool color);
 
-// The document, one line with its line feed. `error` may be null; its keys that are not known are
-// left out, and so is `chosen` where nothing was. Bytes that are not UTF-8 become U+FFFD.
+// The document, one line with its line feed. `error` may be null; its unknown keys are left out,
+// and so is an empty `chosen`. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonDocument(std::string_view tool, int exit_code, const Error* error, const Said& said,
                          Json fields);
 

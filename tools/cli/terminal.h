@@ -1,4 +1,4 @@
-// PRIVATE to tools/: what the process is connected to.
+// PRIVATE to tools/: the terminal and the CPUs of the process.
 #pragma once
 
 #include <string_view>
@@ -13,8 +13,8 @@ bool StderrIsScreen();
 // The width of the terminal behind stderr as it is now; 80 when it does not say.
 int StderrColumns();
 
-// Whether to colour what goes to stderr. "always" and "never" decide; "auto" means a terminal that
-// is not "dumb", and no NO_COLOR in the environment (no-color.org: set and not empty).
+// Whether to colour stderr. "always" and "never" decide; "auto" means a terminal that is not
+// "dumb", and no NO_COLOR in the environment (no-color.org: set and not empty).
 bool ColorOnStderr(std::string_view color_option);
 
 // Writes and flushes. kIo when stdout cannot take it (a full disk); success when the reader has

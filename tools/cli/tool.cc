@@ -74,26 +74,26 @@ Error WithResumeHint(Error error, const ToolInfo& info) {
   return std::move(error).hint("run the same command line with --resume to continue");
 }
 
-// The document for an abort (a failed check of ours or of the C++ library), made ready before the
+// The document for an abort (a failed check of ours or of the C++ library), prepared before the
 // work, because a signal handler may not allocate. Written once in RunTool.
 char abort_document[512];
 
 void HandleAbort(int) {
   const size_t bytes = std::strlen(abort_document);
   if (bytes > 0 && write(STDOUT_FILENO, abort_document, bytes) < 0) {
-    // There is nobody left to tell.
+    // There is nobody left to report to.
   }
   _exit(ExitCode(Errc::kInternal));
 }
 
-// A shell's way to say that a signal ended a command: 130 for SIGINT, 143 for SIGTERM.
+// The shell's exit code for a command ended by a signal: 130 for SIGINT, 143 for SIGTERM.
 int FailureCode(const Error& error) {
   const std::optional<int> signal = Interrupted();
   if (error.code() == Errc::kInterrupted && signal) return 128 + *signal;
   return ExitCode(error.code());
 }
 
-// What is printed where, and the exit code.
+// The texts for stdout and stderr, and the exit code.
 class Printer {
  public:
   Printer(const ToolInfo& info, const CommonArgs& common, bool json)
@@ -127,7 +127,7 @@ class Printer {
   bool color_;
 };
 
-// A command with its words, read in one place for a process and for a caller.
+// A command and its words, read in one place for a process and for a caller.
 class Prepared {
  public:
   Prepared(std::vector<std::string> arguments, const Command& command)
@@ -142,7 +142,7 @@ class Prepared {
 
   const CommonArgs& common() const { return common_; }
 
-  // The answer where the command is asked about itself alone; nullopt: it is to run.
+  // The answer where the command is asked about itself alone; nullopt: the command is to run.
   Result<std::optional<ToolAnswer>> Parse() {
     NXDKIT_TRY(table_.Parse(arguments_));
     NXDKIT_ASSIGN(std::optional<ToolAnswer> about_itself,
@@ -175,7 +175,7 @@ void PrepareSignals(const ToolInfo& info, bool json) {
   InstallSignalHandlers();
   std::signal(SIGABRT, HandleAbort);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, see WriteStdout
-  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows over `ulimit -f`
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a file that grows beyond `ulimit -f`
 }
 
 std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,

@@ -26,7 +26,7 @@
 
 namespace nxdkit::tool {
 
-// What a command found. A failure is an Error instead, or findings when the answer is "no".
+// The result of a command. A failure is an Error instead, or findings when the answer is "no".
 struct ToolAnswer {
   std::string text;              // for people, on stdout without --json; ends with a line feed
   Json fields = Json::object();  // for --json, after the envelope's own keys
@@ -62,10 +62,10 @@ constexpr Command MakeCommand(const ToolInfo& info) {
   return {&info, [] { return CallOf(AddOptions, Run); }};
 }
 
-// Returns the exit code of the process. Nothing escapes: an exception is exit code 70.
+// Returns the exit code of the process. No exception escapes: one is exit code 70.
 int RunTool(int argc, const char* const* argv, const Command& command);
 
-// The exit code of a call that its caller stopped: as a shell says it of Ctrl-C.
+// The exit code of a call that its caller stopped: as a shell reports Ctrl-C.
 inline constexpr int kStoppedByCaller = 130;
 
 // The same for a caller in this process, who gets the document of --json; prints nothing.
@@ -75,12 +75,12 @@ struct Outcome {
 };
 Outcome CallTool(const std::vector<std::string>& arguments, const Command& command, Host& host);
 
-// What RunTool does with signals and aborts, for a process that has no part in it. `json`: an abort
+// RunTool's handling of signals and aborts, for a process that does not call it. `json`: an abort
 // prints a document.
 void PrepareSignals(const ToolInfo& info, bool json);
 
-// As RunTool reads the words; nullopt when it would not run the command: they are wrong, or it is
-// asked about itself.
+// Parses the words as RunTool does; nullopt when it would not run the command: the words are wrong,
+// or ask about the command itself.
 std::optional<CommonArgs> ParseTool(int argc, const char* const* argv, const ToolInfo& info,
                                     const AddOptionsFunction& add_options);
 

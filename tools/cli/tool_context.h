@@ -1,4 +1,4 @@
-// PRIVATE to tools/: what a command says about itself, and what it gets from its frame.
+// PRIVATE to tools/: a command's description of itself, and its access to the frame.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +32,9 @@ struct ToolInfo {
   std::string name;     // "nxd-convert"
   std::string summary;  // one line, no full stop: "converts model weights between layouts"
   std::string details;  // paragraphs for --help, separated by '\n'; the man page says more
-  // What exit code 1 means here: "the artifacts differ"; "" when it cannot be.
+  // The meaning of exit code 1 here: "the artifacts differ"; "" when it cannot occur.
   std::string findings;
-  std::string lost{};   // what exit code 75 means, of a command that has it
+  std::string lost{};   // meaning of exit code 75, for a command that has it
   unsigned common = 0;  // CommonOption bits
   // The lines of the usage, for a command with several forms; none: it is made from the options.
   std::vector<std::string> usages{};
@@ -42,8 +42,7 @@ struct ToolInfo {
   std::vector<Example> examples;
 };
 
-// The options that mean the same in every command; ToolInfo::common says which of the last five it
-// takes.
+// The options that mean the same in every command; ToolInfo::common selects among the last five.
 struct CommonArgs {
   bool help = false;
   std::string help_topic;  // of HelpText
@@ -62,7 +61,7 @@ struct CommonArgs {
 
 void AddCommonOptions(OptionTable& table, const ToolInfo& info, CommonArgs& common);
 
-// One thread only.
+// Used by one thread only.
 class ToolContext {
  public:
   ToolContext(const ToolInfo& info, const CommonArgs& common, Host& host);
@@ -72,19 +71,19 @@ class ToolContext {
 
   // One line on stderr, not with -q; under --json also in `warnings`.
   void Warn(std::string_view message);
-  // For `warnings` alone: it has been shown by other means.
+  // For `warnings` alone: it has been shown in another way.
   void KeepWarning(std::string_view message) { said_.warnings.emplace_back(message); }
-  // What was taken of several: one line on stderr, not with -q nor where the user has named it;
+  // The choice among several: one line on stderr, not with -q nor where the user has named it;
   // under --json also in `chosen`.
   void Tell(const Choice& choice);
   void Record(const Choice& choice) { said_.choices.push_back(choice); }  // under --json alone
   void Tell(const Said& said);
-  // One line on stderr, not with -q: what a command that goes on for long has done.
+  // One line on stderr, not with -q: progress of a long-running command.
   void Note(std::string_view message) const;
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
   Host& host() const { return host_; }
-  // Ends long work with kInterrupted where somebody asks for it: for `poll` of whatever runs long.
+  // The `poll` of anything that runs long: kInterrupted once the command is to stop.
   std::function<Status()> poll() const {
     return [host = &host_] { return host->Poll(); };
   }

@@ -39,6 +39,7 @@ const ToolInfo& UmbrellaInfo() {
       .summary = "runs a command of nxdkit by its word",
       .details = WordLines(),
       .findings = "as documented for the command",
+      .usages = {"nxdkit WORD [options] [ARGUMENT ...]"},
       .examples = {{"nxdkit inspect model", "show what is in a folder"},
                    {"nxdkit convert --to nxd --tp 8 model shards", "run nxd-convert"}},
   };

@@ -201,7 +201,7 @@ Result<bool> IsOvertaken(const ConvertRequest& request, const Status& made,
   return FindsOutput(request);
 }
 
-// What -v shows before the work begins.
+// Reports the choices before the work begins, for -v.
 void TellChoices(const ConvertRequest& request, const Conversion& conversion,
                  const ConvertReport& report) {
   if (!request.on_detail) return;
