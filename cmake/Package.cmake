@@ -34,7 +34,10 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/python/nxdkit DESTINATION lib/pyth
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR nxdkit)
-set(CPACK_PACKAGE_CONTACT "the nxdkit team <nxdkit@localhost>")
+set(CPACK_PACKAGE_CONTACT "${NXDKIT_CONTACT}")
+if(NXDKIT_URL)
+  set(CPACK_PACKAGE_HOMEPAGE_URL "${NXDKIT_URL}")
+endif()
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "checkpoint tools for RL training on AWS Trainium")
 set(CPACK_PACKAGE_DESCRIPTION
   "Converts, inspects, verifies and transports model weights between Hugging Face,

@@ -67,7 +67,7 @@ foreach(header fmt/format.h nlohmann/json.hpp CLI/CLI.hpp eigen3/Eigen/Core)
   list(APPEND linked ${NXDKIT_HEADER_${header}})
 endforeach()
 
-set(make_wheel ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION}
+set(make_wheel ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tools/wheel/make_wheel.py --version ${PROJECT_VERSION} --url=${NXDKIT_URL}
   --license ${PROJECT_SOURCE_DIR}/LICENSE --out ${PROJECT_BINARY_DIR}/wheel)
 add_custom_target(wheel DEPENDS libnxdkit-portable wheel-launcher completion_scripts VERBATIM
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${portable}/stage

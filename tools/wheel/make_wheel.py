@@ -83,9 +83,10 @@ SUMMARIES = {
 TRAINER = "grpo-train"
 
 
-def metadata(name: str, version: str) -> bytes:
+def metadata(name: str, version: str, url: str) -> bytes:
     return (f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\nSummary: {SUMMARIES[name]}\n"
-            "Requires-Python: >=3.8\nLicense-File: LICENSE\n").encode()
+            + (f"Home-page: {url}\n" if url else "")
+            + "Requires-Python: >=3.8\nLicense-File: LICENSE\n").encode()
 
 
 def tree(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -151,6 +152,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     for name in ("shared-object", "launcher", "header", "package", "trainer", "plugin"):
         parser.add_argument(f"--{name}")
+    parser.add_argument("--url", default="", help="where the project is published")
     parser.add_argument("--linked", nargs="*", default=[], help="libraries that are in the programs")
     args = parser.parse_args()
     name = "nxdkit_train" if args.trainer else "nxdkit"
@@ -172,7 +174,7 @@ def main() -> None:
         if is_trainers(file) == bool(args.trainer):
             wheel.add(f"{base}.data/data/share/{file.relative_to(share)}", file.read_bytes())
     wheel.add(f"{info}/LICENSE", pathlib.Path(args.license).read_bytes())
-    wheel.add(f"{info}/METADATA", metadata(name, args.version))
+    wheel.add(f"{info}/METADATA", metadata(name, args.version, args.url))
     wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: nxdkit\nRoot-Is-Purelib: false\nTag: {tag}\n".encode())
     wheel.close()
     print(path)
