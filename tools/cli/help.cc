@@ -43,15 +43,23 @@ std::string LeftColumn(const OptionFacts& row) {
   return left;
 }
 
-std::string RowText(const OptionFacts& row) {
+// "[nxd, rollout]": the formats that an option applies to, where it does not apply to all.
+std::string KindTag(const OptionFacts& row) {
+  std::vector<std::string> names;
+  for (const OfKind& of : row.kinds) names.push_back(of.kind);
+  return names.empty() ? "" : fmt::format(" [{}]", fmt::join(names, ", "));
+}
+
+std::string RowText(const OptionFacts& row, bool with_kinds) {
   std::string text = LeftColumn(row);
   if (text.size() + 2 > kHelpColumn)
     text += '\n' + std::string(kHelpColumn, ' ');
   else
     text += std::string(kHelpColumn - text.size(), ' ');
   std::string help = row.help;
-  if (row.repeats) help += "; may be given more than once";
+  if (row.repeats) help += "; repeatable";
   if (!row.default_text.empty()) help += fmt::format(" (default {})", row.default_text);
+  if (with_kinds) help += KindTag(row);
   return text + Wrap(help, kHelpColumn, kHelpColumn);
 }
 
@@ -61,7 +69,8 @@ std::string UsageLines(const ToolInfo& info, const std::vector<OptionFacts>& opt
   std::string line = fmt::format("usage: {} [options]", info.name);
   for (const OptionFacts& row : options) {
     if (row.positional)
-      line += row.required ? " " + row.name : fmt::format(" [{}]", row.name);
+      line += fmt::format(" {}{}{}{}", row.required ? "" : "[", row.name, row.repeats ? " ..." : "",
+                          row.required ? "" : "]");
     else if (row.required)
       line += fmt::format(" --{} {}", row.name, row.value);
   }
@@ -92,7 +101,7 @@ const OfKind* FindKind(const OptionFacts& row, const std::string& kind) {
   return found == row.kinds.end() ? nullptr : &*found;
 }
 
-std::string Rows(const std::vector<OptionFacts>& options) {
+std::string Rows(const std::vector<OptionFacts>& options, bool with_kinds) {
   std::string out;
   std::string group;
   for (const OptionFacts& row : options) {
@@ -100,7 +109,7 @@ std::string Rows(const std::vector<OptionFacts>& options) {
       group = row.group;
       out += fmt::format("\n{}:\n", group);
     }
-    out += RowText(row);
+    out += RowText(row, with_kinds);
   }
   return out;
 }
@@ -120,7 +129,8 @@ std::string KindHelp(const ToolInfo& info, const std::vector<OptionFacts>& optio
     rows.back().help = of->help;
   }
   return UsageLines(info, options) +
-         Wrap(fmt::format("Options for {}, as input or as output.", kind), 0, 0) + Rows(rows);
+         Wrap(fmt::format("Options for {}, as input or as output.", kind), 0, 0) +
+         Rows(rows, false);
 }
 
 std::string Examples(const ToolInfo& info, size_t most) {
@@ -140,7 +150,7 @@ std::string ShortHelp(const ToolInfo& info, const std::vector<OptionFacts>& opti
   size_t listed = 0;
   for (const OptionFacts& row : options) {
     if (std::ranges::find(info.essentials, row.name) == info.essentials.end()) continue;
-    rows += RowText(row);
+    rows += RowText(row, false);
     ++listed;
   }
   NXDKIT_CHECK(listed == info.essentials.size());
@@ -179,8 +189,8 @@ Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts
     return BadUsage("option --help: found \"{}\", expected one of {}{}all", EscapeControl(topic),
                     fmt::join(kinds, "|"), kinds.empty() ? "" : "|");
   return UsageLines(info, options) + Wrap(info.name + " " + info.summary + ".", 0, 0) +
-         Paragraphs(info.details) + Rows(options) + Examples(info, info.examples.size()) +
-         ExitCodes(info);
+         Paragraphs(info.details) + Rows(options, KindsIn(options).size() > 1) +
+         Examples(info, info.examples.size()) + ExitCodes(info);
 }
 
 Json HelpJson(const std::vector<OptionFacts>& options) {
