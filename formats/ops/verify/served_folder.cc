@@ -9,6 +9,7 @@
 #include "formats/kinds/open_file.h"
 #include "lib/base/choice.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
@@ -104,8 +105,8 @@ class FolderReader {
       if (out_.tensors.contains(tensor.name)) replaced.push_back(tensor.name);
     Finding finding("stale",
                     fmt::format("not in the index; a loader that reads every *.safetensors "
-                                "takes {} tensors of it{}",
-                                file->tensors.size(), ReplacedText(replaced)));
+                                "takes {} of it{}",
+                                Counted(file->tensors.size(), "tensor"), ReplacedText(replaced)));
     finding.count = static_cast<int64_t>(replaced.size());
     Add(std::move(finding).in(path));
   }

@@ -166,7 +166,7 @@ TEST_F(Serving, AStaleFileBesideTheIndexIsFound) {
   EXPECT_THAT(
       Texts(report),
       ElementsAre("stale: : not in the index; a loader that reads every *.safetensors takes "
-                  "1 tensors of it, 1 of them instead of the index's: " +
+                  "1 tensor of it, 1 of them instead of the index's: " +
                   key_));
   EXPECT_EQ(report->findings[0].file, folder_.Path("model-00003-of-00003.safetensors"));
   folder_.Write("model-00003-of-00003.safetensors", "cut");
