@@ -215,8 +215,9 @@ TEST_F(DiffTool, FitsANarrowTerminal) {
   EXPECT_THAT(narrow.err, HasSubstr("..."));
   std::istringstream lines(narrow.err);
   for (std::string line; std::getline(lines, line);)
-    if (line.find("worst at") == line.npos && line.find("elements differ") == line.npos)
+    if (line.find("worst at") == line.npos && line.find("elements differ") == line.npos) {
       EXPECT_LE(line.size(), 73u) << line;  // with the carriage return of a terminal
+    }
 }
 
 // All powers of two up to 2^31: in ten rows, and none is lost.
