@@ -66,8 +66,10 @@ class Binder {
     }
     if (left_out_ > 0)
       out_.artifact.warnings.push_back(
-          fmt::format("{}: {} tensors are the base's own and are left out; the first is {}",
-                      out_.artifact.files.front().path, left_out_, first_left_out_));
+          fmt::format("{}: {} {} the base's own and {} left out; the first is {}",
+                      out_.artifact.files.front().path, Counted(left_out_, "tensor"),
+                      left_out_ == 1 ? "is" : "are", left_out_ == 1 ? "is" : "are",
+                      first_left_out_));
     WarnOfIdleKeys(config_.rank_pattern, "rank_pattern");
     WarnOfIdleKeys(config_.alpha_pattern, "alpha_pattern");
     NXDKIT_TRY(CheckTargets());

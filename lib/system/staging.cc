@@ -14,6 +14,7 @@
 #include <cstdio>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folder_lock.h"
 #include "lib/system/folders.h"
 
@@ -267,8 +268,8 @@ Status Staging::CheckOutput() const {
     return BadUsage("the output exists").in(output_).hint("--force replaces it");
   NXDKIT_ASSIGN(const std::vector<std::string> names, ListFolder(output_));
   if (names.empty()) return OkStatus();
-  return BadUsage("the output exists and is not empty ({} entries, {} first)", names.size(),
-                  names.front())
+  return BadUsage("the output exists and is not empty ({}, {} first)",
+                  Counted(names.size(), "entry"), names.front())
       .in(output_)
       .hint("--force replaces it");
 }

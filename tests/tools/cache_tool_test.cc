@@ -40,7 +40,7 @@ TEST_F(CacheTool, ListsInTheWidthOfATerminal) {
       RunOnTerminal({"sh", "-c", "stty cols 50 <&2; \"$@\" >&2", "sh", NXDKIT_TOOLS "/neuron-cache",
                      "ls", "--cache-dir", workshop_.Cache()});
   EXPECT_EQ(narrow.exit_code, 0) << narrow.err;
-  EXPECT_THAT(narrow.err, HasSubstr("done      1.37 kB  neuronxcc-2.21...MODULE_1+d41d8cd9\r\n"));
+  EXPECT_THAT(narrow.err, HasSubstr("done      1.37 kB  neuronxcc-2.21...ULE_1+d41d8cd9\r\n"));
 }
 
 TEST_F(CacheTool, Lists) {

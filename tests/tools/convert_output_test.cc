@@ -40,7 +40,7 @@ TEST_F(ConvertOutput, DryRunMakesNoFolders) {
 
 TEST_F(ConvertOutput, RefusesAnOutputThatIsThere) {
   workshop_.Write("out/note.txt", "mine");
-  ExpectRefused(kToNxd, model_, out_, 2, "the output exists and is not empty (1 entries, note.txt");
+  ExpectRefused(kToNxd, model_, out_, 2, "the output exists and is not empty (1 entry, note.txt");
   EXPECT_EQ(ReadFile(out_ + "/note.txt"), "mine");
   const std::string file = workshop_.Write("file.pt", "mine");
   ExpectRefused("--from hf --to torch", model_, file, 2, "the output exists");

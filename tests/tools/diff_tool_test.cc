@@ -114,7 +114,8 @@ std::map<std::string, std::vector<double>> Bf16Tensors(const std::string& model)
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   std::map<std::string, std::vector<double>> tensors;
-  for (const auto& [name, tensor] : Json::parse(bytes.substr(8, length)).items()) {
+  const Json header = Json::parse(bytes.substr(8, length));
+  for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
     EXPECT_EQ(tensor["dtype"], "BF16");
     for (uint64_t at = tensor["data_offsets"][0]; at < tensor["data_offsets"][1]; at += 2) {
@@ -215,8 +216,9 @@ TEST_F(DiffTool, FitsANarrowTerminal) {
   EXPECT_THAT(narrow.err, HasSubstr("..."));
   std::istringstream lines(narrow.err);
   for (std::string line; std::getline(lines, line);)
-    if (line.find("worst at") == line.npos && line.find("elements differ") == line.npos)
+    if (line.find("worst at") == line.npos && line.find("elements differ") == line.npos) {
       EXPECT_LE(line.size(), 73u) << line;  // with the carriage return of a terminal
+    }
 }
 
 // All powers of two up to 2^31: in ten rows, and none is lost.

@@ -43,7 +43,7 @@ TEST_F(ValuesTool, VerifyNamesANanAndZeros) {
   EXPECT_EQ(text.exit_code, 1);
   EXPECT_THAT(text.out, HasSubstr("model.norm.weight: row 0: 1 element is NaN: found nan (0x7fc0) "
                                   "at [0]"));
-  EXPECT_THAT(text.out, HasSubstr("all 1536 elements are zero"));
+  EXPECT_THAT(text.out, HasSubstr("all 1,536 elements are zero"));
   const Json json = JsonOf(Run("ckpt-verify", {"--json", model_}));
   EXPECT_EQ(json["exit_code"], 1);
   ASSERT_EQ(json["findings"].size(), 2u);

@@ -139,7 +139,7 @@ TEST_F(EngineCheck, FaultsOfAServerAreErrors) {
        "one pipeline stage"},
       {{.body = "{\"checksums\":{\"dp0:pp0:pcp0:tp7:x\":\"" + std::string(64, 'a') + "\"}}"},
        3,
-       "answers for 1 ranks, the last of which is 7"},
+       "answers for 1 rank, the last of which is 7"},
       {{.body = "{\"checksums\":", .promised = 100}, 5, "no answer: "},
       {{.wait_ms = 30'000}, 5, "timed out"},
   };

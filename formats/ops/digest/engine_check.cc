@@ -43,8 +43,8 @@ Result<int> RanksOf(const Answer& answered) {
   }
   if (ranks.empty()) return Corrupt("the engine answers for no parameter");
   if (*ranks.rbegin() + 1 != static_cast<int>(ranks.size()))
-    return Corrupt("the engine answers for {} ranks, the last of which is {}", ranks.size(),
-                   *ranks.rbegin());
+    return Corrupt("the engine answers for {}, the last of which is {}",
+                   Counted(ranks.size(), "rank"), *ranks.rbegin());
   return static_cast<int>(ranks.size());
 }
 

@@ -6,6 +6,7 @@
 
 #include "formats/artifact/canonical.h"
 #include "formats/ops/verify/compare.h"
+#include "lib/base/text.h"
 #include "lib/plan/executor.h"
 #include "lib/plan/gather.h"
 #include "lib/sinks/compare_sink.h"
@@ -73,7 +74,7 @@ std::vector<Finding> ValueCheck::Findings() const {
     const ElementPlace place = PlaceOf(tensor, values.element);
     const int64_t elements = *ElementCount(param.shape);
     Finding finding =
-        finite ? Finding("zeros", fmt::format("all {} elements are zero", elements))
+        finite ? Finding("zeros", fmt::format("all {} are zero", Counted(elements, "element")))
                : Finding("not finite", fmt::format("{}: found {} at {}", NotFiniteText(values),
                                                    values.found, ShapeText(place.logical)))
                      .differs(values.found, "a finite number");

@@ -9,6 +9,7 @@
 #include "formats/kinds/open_file.h"
 #include "lib/base/choice.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::ops {
@@ -101,11 +102,10 @@ class FolderReader {
     std::vector<std::string> replaced;
     for (const StoredTensor& tensor : file->tensors)
       if (out_.tensors.contains(tensor.name)) replaced.push_back(tensor.name);
-    Finding finding(
-        "stale",
-        fmt::format(
-            "not in the index; a loader that reads every *.safetensors loads {} tensors from it{}",
-            file->tensors.size(), ReplacedText(replaced)));
+    Finding finding("stale",
+                    fmt::format("not in the index; a loader that reads every *.safetensors "
+                                "loads {} from it{}",
+                                Counted(file->tensors.size(), "tensor"), ReplacedText(replaced)));
     finding.count = static_cast<int64_t>(replaced.size());
     Add(std::move(finding).in(path));
   }

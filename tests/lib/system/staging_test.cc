@@ -152,7 +152,7 @@ TEST_F(StagingTest, RefusesWhatIsThere) {
   WriteText(output_ + "/kept", "k");
   WriteText(folder_ / "file", "f");
   const Result<Staging> folder = Staging::Begin(output_ + "/", kNew);
-  ExpectErrorAt(folder, Errc::kUsage, "not empty (1 entries, kept first)", output_, std::nullopt);
+  ExpectErrorAt(folder, Errc::kUsage, "not empty (1 entry, kept first)", output_, std::nullopt);
   EXPECT_THAT(folder.error().hint(), ::testing::HasSubstr("--force"));
   ExpectErrorAt(Staging::Begin(folder_ / "file", kFile), Errc::kUsage, "the output exists",
                 folder_ / "file", std::nullopt);

@@ -75,7 +75,7 @@ TEST(Trainium, Uses32CoresAsTheSeedDoes) {
   EXPECT_EQ(RunPlanText(plan),
             "32 cores: 16 for training (TP 8 x DP 2), 16 for rollout (2 workers x TP 8)\n"
             "64 prompts x 4 responses = 256 sequences a step, 128 per rollout worker in 2 waves\n"
-            "1 updates a step, 128 sequences of each on a data-parallel rank\n");
+            "1 update a step, 128 sequences of each on a data-parallel rank\n");
 }
 
 TEST(Machines, CoresAreGivenOutMachineByMachine) {

@@ -179,7 +179,7 @@ TEST_F(LoraShapes, WrappersOfWholeModulesAreTakenAway) {
   EXPECT_TRUE(Read(Find(*merged, "base_model.model.lm_head.modules_to_save.default.weight"), 0,
                    kVocab * kHidden) == whole);
   EXPECT_THAT(merged->artifact.warnings,
-              Contains(HasSubstr("1 tensors are the base's own, and left out")));
+              Contains(HasSubstr("1 tensor is the base's own, and left out")));
 }
 
 // A reward model: PEFT names both heads that it knows for classification.

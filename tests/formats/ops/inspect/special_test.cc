@@ -174,7 +174,7 @@ TEST_F(InspectAdapter, ShowsWhatItIs) {
   EXPECT_EQ(inspection.adapter->rank, 4);
   EXPECT_THAT(inspection.warnings, IsEmpty());
   EXPECT_THAT(tool::SummaryText(inspection),
-              AllOf(HasSubstr("adapter     LORA, rank 4, alpha 16, 1 pairs of A and B"),
+              AllOf(HasSubstr("adapter     LORA, rank 4, alpha 16, 1 pair of A and B"),
                     HasSubstr("base model  org/base"), HasSubstr("targets     q_proj, v_proj")));
 }
 

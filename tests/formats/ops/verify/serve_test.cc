@@ -163,10 +163,11 @@ TEST_F(Serving, AStaleFileBesideTheIndexIsFound) {
   EXPECT_THAT(Texts(Judge()), IsEmpty());
   folder_.Write("model-00003-of-00003.safetensors", FileOf({{key_, {.shape = {16, 32}}}}));
   const auto report = Judge();
-  EXPECT_THAT(Texts(report),
-              ElementsAre("stale: : not in the index; a loader that reads every *.safetensors "
-                          "loads 1 tensors from it, 1 of them instead of the index's: " +
-                          key_));
+  EXPECT_THAT(
+      Texts(report),
+      ElementsAre("stale: : not in the index; a loader that reads every *.safetensors loads "
+                  "1 tensor from it, 1 of them instead of the index's: " +
+                  key_));
   EXPECT_EQ(report->findings[0].file, folder_.Path("model-00003-of-00003.safetensors"));
   folder_.Write("model-00003-of-00003.safetensors", "cut");
   EXPECT_THAT(Texts(Judge()), ElementsAre(HasSubstr("stale: : not in the index, and unreadable")));
