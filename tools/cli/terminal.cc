@@ -39,12 +39,6 @@ bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 
 bool StderrIsScreen() { return StderrIsTerminal() && EnvironmentValue("TERM") != "dumb"; }
 
-int StderrColumns() {
-  constexpr int kUsual = 80;
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
-}
-
 bool ColorOnStderr(std::string_view color_option) {
   if (color_option == "always") return true;
   if (color_option == "never") return false;

@@ -10,8 +10,6 @@ namespace nxdkit::tool {
 bool StderrIsTerminal();
 // A terminal on which a line can be redrawn: not a "dumb" one.
 bool StderrIsScreen();
-// The width of the terminal behind stderr as it is now; 80 when it does not say.
-int StderrColumns();
 
 // Whether to colour stderr. "always" and "never" decide; "auto" means a terminal that is not
 // "dumb", and no NO_COLOR in the environment (no-color.org: set and not empty).
@@ -22,7 +20,7 @@ bool ColorOnStderr(std::string_view color_option);
 Status WriteStdout(std::string_view text, bool* closed);
 void WriteStderr(std::string_view text);
 
-// Columns of the terminal that stdout or stderr is, 80 where it does not say; 0 when it is not a
+// The width of the terminal behind stdout or stderr as it is now, 80 if it does not say; 0 without a
 // terminal: text for scripts and files is never cut.
 int StdoutColumns();
 int StderrColumns();
