@@ -64,7 +64,7 @@ const ToolInfo kInfo = {
     .essentials = {"cache-dir", "jobs", "max-size", "ttl", "dry-run"},
     .examples = {{"neuron-cache ls", "list the cache"},
                  {"neuron-cache verify", "check every entry"},
-                 {"neuron-cache warm -- torchrun --nproc_per_node=32 train.py --max_steps=10",
+                 {"neuron-cache warm --target trn1 -- torchrun train.py --max_steps=10",
                   "compile all graphs of a run beforehand"},
                  {"neuron-cache check -- torchrun --nproc_per_node=32 train.py",
                   "check that a run compiles nothing"},

@@ -76,7 +76,9 @@ const ToolInfo kInfo = {
         "Reads INPUT in one format and writes OUTPUT in another, in bounded memory. OUTPUT appears "
         "complete or not at all.\n"
         "Layout options describe OUTPUT, or INPUT if OUTPUT's format has no such option.",
-    .findings = "--verify found a difference, or a delta does not fit its base",
+    .findings =
+        "--verify found a difference, a delta does not fit its base, or the output does not fit "
+        "--instance",
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .usages = {"nxd-convert --to FORMAT [options] INPUT OUTPUT",
                "nxd-convert --to rollout --into [options] INPUT BUNDLE",

@@ -78,7 +78,7 @@ TEST(FamiliesTable, OfReadmeCountsThem) {
   const std::string lines =
       Folded(fmt::format("- all {}: Hugging Face, torch, NxD shards and DCP", all)) +
       Folded(fmt::format("- rollout bundles: {}", fmt::join(bundles, ", "))) +
-      Folded(fmt::format("- the memory of a running vLLM: {} of them", vllm)) +
+      Folded(fmt::format("- checked inside a running vLLM (`ckpt-verify --engine`): {}", vllm)) +
       Folded(fmt::format("- `grpo-train`: {}", fmt::join(trained, ", ")));
   const std::string page = testing_util::ReadBytes(NXDKIT_SOURCE_DIR "/README.md");
   EXPECT_EQ(Between(page, "<!-- families -->\n", "<!-- end -->"), lines) << lines;
