@@ -513,6 +513,9 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
   request.poll = context.poll();
   request.warn = [&](const std::string& text) { context.Warn(text); };
   FollowLog log(args, context);
+  context.Note(fmt::format(
+      "following {}: each complete step goes to {}; it ends after {} without one", args.ends.input,
+      args.ends.output, HumanDuration(static_cast<double>(request.idle.count()))));
   const Result<ops::FollowReport> report = ops::Follow(
       request, [&](const ops::RunStep& step) { return ConvertFollowed(args, step, log, context); });
   if (!report.ok()) {

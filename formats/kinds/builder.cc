@@ -4,6 +4,7 @@
 #include "formats/hf/hf.h"
 #include "formats/safetensors/encoder.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
 
@@ -110,8 +111,8 @@ Status OutputBuilder::AddSafetensors(std::string path, int64_t rank,
 
 Status OutputBuilder::CheckPlanBytes(uint64_t bytes, int64_t ranks, std::string_view hint) const {
   if (bytes <= max_memory_) return OkStatus();
-  return OverLimit("the plan alone for {} ranks takes {} bytes or more, the cap is {}", ranks,
-                   bytes, max_memory_)
+  return OverLimit("the plan alone for {} takes {} bytes or more, the cap is {}",
+                   Counted(ranks, "rank"), bytes, max_memory_)
       .hint(hint);
 }
 

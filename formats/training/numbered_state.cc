@@ -176,10 +176,10 @@ struct Numberer {
       if (key.string() && !FindAdamOption(*key.string()) && !SaidIn(made, *key.string()))
         others.push_back(fmt::format("{} ({})", EscapeControl(*key.string()), OptionText(value)));
     if (!others.empty())
-      notes.push_back(
-          fmt::format("options of {} that AdamW does not have have no counterpart in a tag and are "
-                      "left out: {}",
-                      NameTrained(group), fmt::join(others, ", ")));
+      notes.push_back(fmt::format(
+          "options of {} that AdamW does not know, and a tag has no place for, are left "
+          "out: {}",
+          NameTrained(group), fmt::join(others, ", ")));
   }
 
   // The checkpoint's options win; where they equal the record's, its spelling stays.

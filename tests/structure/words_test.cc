@@ -91,12 +91,15 @@ std::vector<size_t> PlacesOf(std::string_view text, std::string_view first, std:
   return places;
 }
 
-// The places of "is no", except after "there", and except where "no" is an answer: "it is no: x".
+// The places of "is no", except after "there", before "longer", and where "no" is an answer: "it is
+// no: x".
 std::vector<size_t> IsNoPlaces(std::string_view text) {
   std::vector<size_t> places = PlacesOf(text, "is", "no", "there");
   std::erase_if(places, [&](size_t at) {
     const size_t no = text.find_first_of("nN", at + 2);
-    return no + 2 >= text.size() || (text[no + 2] != ' ' && text[no + 2] != '\n');
+    if (no + 2 >= text.size() || (text[no + 2] != ' ' && text[no + 2] != '\n')) return true;
+    const size_t next = text.find_first_not_of(" \n/\"", no + 2);
+    return next != std::string_view::npos && text.substr(next).starts_with("longer");
   });
   return places;
 }
@@ -172,7 +175,7 @@ TEST(WordMatchers, FindIsNoThatDoesNotFollowThere) {
        {"there is no archive", "// There is no archive", "// where there\n// is no archive",
         "\"there \"\n  \"is no archive\"", "it is not an archive", "this no archive", "is none",
         "the answer is no: they differ", "the answer is \"no\" then", "it is. No archive",
-        "it is nowhere", "basis no", "is_no x", ""})
+        "it is nowhere", "basis no", "is_no x", "it is no longer there", ""})
     EXPECT_TRUE(IsNoPlaces(text).empty()) << text;
 }
 

@@ -341,7 +341,7 @@ class ExportMisfit : public ExportCompile {
 
 TEST_F(ExportMisfit, IsAFailureThatIsRememberedAndMended) {
   const std::string reason =
-      "what the compiler made does not fit: --tp 2 was asked for, but the bundle was compiled for "
+      "the compiler's output does not fit: --tp 2 was asked for, but the bundle was compiled for "
       "4";
   const ProcessResult failed = Export("");
   EXPECT_EQ(failed.exit_code, 4);
@@ -585,7 +585,7 @@ TEST(ExportTargets, EachHasABlobOfItsOwn) {
   const ProcessResult differ = shop.Export(options + "trn2.48xlarge", model, shop / "d",
                                            {"NEURON_PLATFORM_TARGET_OVERRIDE=trn1"});
   EXPECT_EQ(differ.exit_code, 2);
-  EXPECT_THAT(differ.err, HasSubstr("NEURON_PLATFORM_TARGET_OVERRIDE=trn1, and --instance "
+  EXPECT_THAT(differ.err, HasSubstr("NEURON_PLATFORM_TARGET_OVERRIDE=trn1, but --instance "
                                     "trn2.48xlarge has trn2 devices"));
 }
 

@@ -247,7 +247,7 @@ TEST_F(Library, RequestsThatAreNoneAreRefused) {
     EXPECT_THAT(ReplyOf(code, text).message(), HasSubstr(message));
   };
   refused(nullptr, "NULL");
-  refused("", "no JSON");
+  refused("", "not JSON");
   refused("[1]", "expected a JSON object");
   refused("{}", "command");
   refused(R"({"command": "train"})", "train");

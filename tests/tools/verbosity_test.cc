@@ -1,4 +1,4 @@
-// The lines that -q leaves out, those that -v adds, and the last lines of a run that was left alone.
+// The lines that -q leaves out, those that -v adds, and the last lines of a run left alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

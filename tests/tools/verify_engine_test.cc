@@ -69,7 +69,7 @@ TEST_F(EngineCheck, WhatDiffersIsNamedWithItsRank) {
   const ProcessResult result = Ask(model_, checksums);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("model.layers.2.self_attn.qkv_proj.weight: rank 1: "
-                                    "the engine holds other bytes"));
+                                    "the engine holds different bytes"));
   EXPECT_THAT(result.out, HasSubstr("1 finding"));
 }
 

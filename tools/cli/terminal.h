@@ -20,8 +20,8 @@ bool ColorOnStderr(std::string_view color_option);
 Status WriteStdout(std::string_view text, bool* closed);
 void WriteStderr(std::string_view text);
 
-// The width of the terminal behind stdout or stderr as it is now, 80 if it does not say; 0 without a
-// terminal: text for scripts and files is never cut.
+// The width of the terminal behind stdout or stderr as it is now, 80 if it does not say; 0 without
+// a terminal: text for scripts and files is never cut.
 int StdoutColumns();
 int StderrColumns();
 // Whether LC_ALL, LC_CTYPE or LANG, the first that is set, names UTF-8.

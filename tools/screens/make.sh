@@ -62,7 +62,7 @@ picture() {
 }
 
 PATH=$bin:$PATH nxdkit-make-model -q --size "${SIZE:-tiny}" --out "$work/model"
-picture convert 22 92 \
+picture convert 20 116 \
   "nxd-convert --to nxd --tp 2 model shards/step_0" \
   "neuron-export --tp 2 --bs 8 --seq 64 --target cpu model bundle" \
   "ckpt-verify bundle --against model"

@@ -151,7 +151,7 @@ void RefuseHome(const std::string& path, const Value& value,
   const size_t at = IsInterpolated(value) ? value.text.rfind(kHomeWord) : std::string::npos;
   if (at != std::string::npos && (at > 0 || !IsPathKey(path)))
     faults.push_back({path, value.place,
-                      fmt::format("{}: HOME is no key", EscapeControl(value.text)),
+                      fmt::format("{}: HOME is not a key", EscapeControl(value.text)),
                       "write the folder; at the front of a path ~ is the home folder"});
   for (const Value& item : value.items) RefuseHome(path, item, faults);
   for (const ValueEntry& entry : value.entries)

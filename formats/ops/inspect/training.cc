@@ -108,7 +108,7 @@ void DescribeAdapter(Inspection& inspection, const AdapterFacts& facts,
   const bool other = type && type->form != lora::PeftForm::kLora;
   inspection.form = other ? "peft_adapter" : "lora_adapter";
   inspection.description =
-      other ? lora::PeftTypeText(*type) + ", which is no LoRA adapter"
+      other ? lora::PeftTypeText(*type) + ", which is not a LoRA adapter"
       : config.ok()
           ? "LoRA adapter: nxd-convert --merge-lora adds it to its base, which is not here"
           : "LoRA adapter: only the changes to a model, which is not here";

@@ -129,7 +129,7 @@ TEST_F(ZeroDamaged, AParameterWithoutItsFolderIsNamed) {
 TEST_F(ZeroDamaged, APartOfTheStateThatIsLostIsNamed) {
   CopyZero("stage2-bf16-3-universal");
   fs::remove(In("global_step2_universal/zero/model.norm.weight/exp_avg_sq.pt"));
-  const auto error = ExpectError(Bind(), Errc::kCorrupt, "the optimizer keeps no exp_avg_sq");
+  const auto error = ExpectError(Bind(), Errc::kCorrupt, "the optimizer has no exp_avg_sq");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->tensor(), "model.norm.weight");
 }
@@ -208,7 +208,7 @@ TEST_F(MegatronDamaged, AConfigurationThatTheRunContradictsIsNamedWithBothNumber
   config.replace(at, 22, "\"num_hidden_layers\": 2");
   InputHints hints;
   hints.config = scratch_.Write("other.json", config);
-  const auto error = ExpectError(Bind(hints), Errc::kCorrupt, "num_layers of the run is 4, and ");
+  const auto error = ExpectError(Bind(hints), Errc::kCorrupt, "num_layers of the run is 4, but ");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->file(), ::testing::EndsWith("common.pt"));
   EXPECT_THAT(error->message(), ::testing::HasSubstr("other.json says 2"));
@@ -254,7 +254,7 @@ TEST_F(MegatronDamaged, AVocabularyThatIsTooSmallIsNamedWithBothNumbers) {
   config.replace(at, 17, "\"vocab_size\": 90 ");
   InputHints hints;
   hints.config = scratch_.Write("other.json", config);
-  ExpectError(Bind(hints), Errc::kCorrupt, "vocab_size of the run is 101, and ");
+  ExpectError(Bind(hints), Errc::kCorrupt, "vocab_size of the run is 101, but ");
 }
 
 TEST_F(MegatronDamaged, OtherFormsAreRefusedByName) {

@@ -513,7 +513,8 @@ TEST_F(BetweenPrograms, FarTooManyRanksAreRefused) {
   ops::ConvertRequest request =
       OpsWorkshop::Request(kCases[3].Path(), &kinds::kDcp, shop_ / "out", &kinds::kDcp, options);
   request.hints = kCases[3].Hints();
-  testing_util::ExpectError(ops::Convert(request), Errc::kLimit, "the plan alone for 100000 ranks");
+  testing_util::ExpectError(ops::Convert(request), Errc::kLimit,
+                            "the plan alone for 100,000 ranks");
 }
 
 TEST_F(BetweenPrograms, NamesOfOneProgramAreNotForTheOther) {
@@ -634,7 +635,7 @@ TEST_F(WholeState, ByNamesIsRead) {
 
 TEST_F(WholeState, ByNumbersIsRefusedAsInAnyCheckpoint) {
   Write({int64_t{0}});
-  testing_util::ExpectError(Bind(), Errc::kUnsupported, "numbers and no names (found 0)");
+  testing_util::ExpectError(Bind(), Errc::kUnsupported, "numbers instead of names (found 0)");
 }
 
 TEST_F(TransformersFolder, WithoutTheOptimizersFolderItIsShardsAlone) {

@@ -171,7 +171,7 @@ TEST_F(DecideStamp, OursAreAGuessAndSaidToBeOne) {
             (rollout::VersionStamp{rollout::kOptimumVersion, rollout::kCompilerVersion}));
   EXPECT_TRUE(Warns(spec,
                     "says optimum_neuron_version 0.4.6.dev4 and neuronxcc_version "
-                    "2.21.33363.0+82129205: optimum-neuron loads the bundle only where"));
+                    "2.21.33363.0+82129205: optimum-neuron loads the bundle only if it"));
 }
 
 TEST_F(DecideStamp, AreThoseInstalled) {

@@ -246,7 +246,7 @@ TEST(Carried, IsKeptInFoldersAndSaidToBeLeftOutOfSets) {
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   EXPECT_THAT(report->warnings,
               ::testing::Contains(::testing::HasSubstr(
-                  "1 tensor beside the model's parameters is left out, the first is "
+                  "1 tensor besides the model's parameters is left out, the first is "
                   "model.layers.4.eh_proj.weight")));
 }
 

@@ -140,7 +140,7 @@ TEST(Compress, OtherBytesBehindTheEndAreFound) {
     for (const std::string more : {"x", "more bytes"}) {
       const Read read = Unpacked(stream + more);
       ASSERT_FALSE(read.status.ok());
-      EXPECT_THAT(read.status.error().message(), HasSubstr("has other bytes behind its end"));
+      EXPECT_THAT(read.status.error().message(), HasSubstr("has other bytes after its end"));
       EXPECT_EQ(read.status.error().offset(), stream.size());
     }
   }

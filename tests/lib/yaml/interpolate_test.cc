@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
                       LeftRow{"a: ${a}\n", "a", "leads back to itself"},
                       LeftRow{"a: ${b}\nb: ${a}\n", "a", "leads back to itself"},
                       LeftRow{"a: {b: '${c}'}\nc: {d: '${a}'}\n", "a.b", "leads back to itself"},
-                      LeftRow{"a: {b: '${oc.env:HOME}'}\n", "a.b", "oc.env:HOME is worked out by"},
+                      LeftRow{"a: {b: '${oc.env:HOME}'}\n", "a.b", "oc.env:HOME is resolved by"},
                       LeftRow{"a: ${multiply:${b}, 2}\nb: 1\n", "a", "stands inside another"},
                       LeftRow{"a: x${b}\nb: [1]\n", "a", "b is not a scalar"},
                       LeftRow{"a: x${b\nb: 1\n", "a", "it has no }"},

@@ -149,7 +149,7 @@ TEST(Machines, ARolloutGroupOnTwoOfThemIsRefused) {
       {.files = false});
   ASSERT_THAT(Keys(check), ElementsAre("worker.rollout.tensor_parallel_size"));
   EXPECT_THAT(check.problems[0].message,
-              HasSubstr("a rollout worker with TP 2 is not within one of 2 "
+              HasSubstr("a rollout worker with TP 2 does not fit within one of 2 "
                         "machines of 3 cores"));
 }
 

@@ -83,7 +83,7 @@ TEST(RewardWatch, WithKlInTheRewardsAdvantagesAreNotAllZero) {
   Watched run(AdvantageEstimator::kGrpo, true);
   std::string warning;
   for (int step = 0; step < 5; ++step) warning = run.Take({0, 0, 0, 0});
-  EXPECT_THAT(warning, HasSubstr("scored the same (0); look at"));
+  EXPECT_THAT(warning, HasSubstr("scored the same (0); check"));
 }
 
 TEST(RewardWatch, AResumedRunTellsOfItsProcessAlone) {

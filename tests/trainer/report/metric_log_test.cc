@@ -215,7 +215,7 @@ TEST(ParseGenerations, TakesWhatIsThere) {
 TEST(ReadRunFiles, NeedsAFolderWithARun) {
   const TempFolder folder;
   ExpectError(ReadRunFiles(folder / "missing"), Errc::kNotFound, "no such folder");
-  ExpectError(ReadRunFiles(folder.path()), Errc::kNotFound, "no run");
+  ExpectError(ReadRunFiles(folder.path()), Errc::kNotFound, "not a run");
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_F(LoraShapes, WhatIsAroundTheModelIsTakenAway) {
     return Replaced(name, "model.model.model.", "model.model.");
   });
   ExpectQuery(expected);
-  EXPECT_THAT(warnings_, Contains(HasSubstr("lack \"model.\""))) << "of a base without a head";
+  EXPECT_THAT(warnings_, Contains(HasSubstr("lack the model's \"model.\""))) << "of a base without a head";
 }
 
 TEST_F(LoraShapes, TheConfigurationNamesModulesAsTheWrappedModelDid) {
@@ -153,7 +153,7 @@ TEST_F(LoraShapes, AKeyThatFitsNothingIsNamed) {
   peft_.config["alpha_pattern"] = {{"q_porj", 64}};
   ExpectQuery(expected);
   EXPECT_THAT(warnings_,
-              Contains(HasSubstr("alpha_pattern names q_porj, which no adapted module is")));
+              Contains(HasSubstr("alpha_pattern names q_porj, which is not an adapted module")));
 }
 
 TEST_F(LoraShapes, TheAdaptersNameMayBeInTheNames) {
@@ -179,7 +179,7 @@ TEST_F(LoraShapes, WrappersOfWholeModulesAreTakenAway) {
   EXPECT_TRUE(Read(Find(*merged, "base_model.model.lm_head.modules_to_save.default.weight"), 0,
                    kVocab * kHidden) == whole);
   EXPECT_THAT(merged->artifact.warnings,
-              Contains(HasSubstr("1 tensor is the base's own, and left out")));
+              Contains(HasSubstr("1 tensor is the base's own and is left out")));
 }
 
 // A reward model: PEFT names both heads that it knows for classification.

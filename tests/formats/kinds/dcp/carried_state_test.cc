@@ -209,7 +209,7 @@ TEST_F(CarriedState, GetsTorchsDefaultsWhereAParameterHasNoOptions) {
   draft.Write(shop_ / "dcp");
   const auto made = Back();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  EXPECT_THAT(made->notes, Contains(AllOf(HasSubstr("the checkpoint does not say lr, betas, eps, "
+  EXPECT_THAT(made->notes, Contains(AllOf(HasSubstr("the checkpoint does not have lr, betas, eps, "
                                                     "weight_decay of model.layers.0."),
                                           HasSubstr("layernorm.weight and "),
                                           HasSubstr("other parameters: torch's defaults"))));
@@ -247,8 +247,8 @@ TEST_F(CarriedState, NamesOptionsThatOnlyTheCheckpointHas) {
   const auto made = Back();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_THAT(made->notes,
-              Contains(AllOf(HasSubstr("options that AdamW does not have, of "
-                                       "model.embed_tokens.weight and "),
+              Contains(AllOf(HasSubstr("options of model.embed_tokens.weight and 15 other "
+                                       "parameters that AdamW does not know"),
                              HasSubstr("are left out: lr_scale (0.5), name (\"g\")"))));
 }
 
@@ -263,9 +263,9 @@ TEST_F(CarriedState, SaysWhatTheTagDoesNot) {
   WriteTag();
   const auto made = There();
   ASSERT_TRUE(made.ok()) << made.error().ToString();
-  EXPECT_THAT(made->notes, Contains(HasSubstr("the tag does not say lr, betas, eps of "
+  EXPECT_THAT(made->notes, Contains(HasSubstr("the tag does not have lr, betas, eps of "
                                               "model.embed_tokens.weight and ")));
-  EXPECT_THAT(made->notes, Contains(HasSubstr("the tag does not say betas, eps of "
+  EXPECT_THAT(made->notes, Contains(HasSubstr("the tag does not have betas, eps of "
                                               "model.layers.0.input_layernorm.weight and ")));
 }
 

@@ -127,7 +127,7 @@ TEST_F(SavedState, OfTwoNamesAndKindsIsRefused) {
 TEST_F(SavedState, OptionsOfTwoNamesThatDifferAreRefused) {
   draft_.objects.push_back({"optimizer.param_groups.model.norm.weight.lr", {0.5}});
   const auto error =
-      ExpectError(Bind(), Errc::kCorrupt, "lr of model.norm.weight has another value");
+      ExpectError(Bind(), Errc::kCorrupt, "lr of model.norm.weight has a different value");
   EXPECT_EQ(error->tensor(), "optimizer.param_groups.model.norm.weight.lr");
 }
 
@@ -163,8 +163,9 @@ TEST_F(SavedState, TakesGroupsOfNamedParameters) {
 
 TEST_F(SavedState, RefusesGroupsOfNumberedParameters) {
   GroupOptions(draft_, {{int64_t{0}}, {int64_t{1}}});
-  const auto error = ExpectError(Bind(), Errc::kUnsupported,
-                                 "the optimizer's parameters have numbers and no names (found 0)");
+  const auto error =
+      ExpectError(Bind(), Errc::kUnsupported,
+                  "the optimizer's parameters have numbers instead of names (found 0)");
   EXPECT_THAT(error->hint(), HasSubstr("get_optimizer_state_dict()"));
 }
 
@@ -172,8 +173,9 @@ TEST_F(SavedState, RefusesNumberedState) {
   DcpDraft::Tensor state = draft_.Find("optimizer.state.norm.weight.exp_avg");
   state.key = "optimizer.state.7.exp_avg";
   draft_.tensors.push_back(state);
-  const auto error = ExpectError(Bind(), Errc::kUnsupported,
-                                 "the optimizer's parameters have numbers and no names (found 7)");
+  const auto error =
+      ExpectError(Bind(), Errc::kUnsupported,
+                  "the optimizer's parameters have numbers instead of names (found 7)");
   EXPECT_EQ(error->tensor(), "optimizer.state.7.exp_avg");
   // It belongs to the run: nothing is wrong with it.
   const auto report = Verify();
@@ -195,7 +197,7 @@ TEST_F(SavedState, WithoutOneOfAdamsNumbersIsAFinding) {
   ASSERT_TRUE(report.ok()) << report.error().ToString();
   ASSERT_EQ(report->findings.size(), 1u);
   EXPECT_EQ(report->findings.front().param, "model.norm.weight");
-  EXPECT_THAT(report->findings.front().message, HasSubstr("the optimizer keeps no exp_avg_sq"));
+  EXPECT_THAT(report->findings.front().message, HasSubstr("the optimizer has no exp_avg_sq"));
 }
 
 TEST_F(SavedState, OfSomeParametersIsAWarning) {

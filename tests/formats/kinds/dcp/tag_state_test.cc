@@ -170,7 +170,8 @@ TEST_F(TagState, GetsItsScheduleFromTheCheckpoint) {
   EXPECT_EQ(std::get<double>(scheduler->root.Find("_last_lr")->list()->at(0).value), 3e-4);
   EXPECT_EQ(scheduler->root.Find("lr_lambdas")->list()->size(), 2u);
   EXPECT_THAT(made->notes, Contains("train_state.step is 41, for which a tag has no place"));
-  EXPECT_THAT(made->notes, Contains(HasSubstr("scheduler.pt is made of lr_scheduler.last_epoch")));
+  EXPECT_THAT(made->notes,
+              Contains(HasSubstr("scheduler.pt is made from lr_scheduler.last_epoch")));
 }
 
 // It had none, so it gets none: byte for byte as before.
@@ -410,7 +411,7 @@ TEST_F(TagState, NamesTheDefaultsThatItTakes) {
   ASSERT_TRUE(made.ok()) << made.error().ToString();
   EXPECT_THAT(
       made->notes,
-      Contains(HasSubstr("the checkpoint does not say betas of model.embed_tokens.weight")));
+      Contains(HasSubstr("the checkpoint does not have betas of model.embed_tokens.weight")));
 }
 
 // The form that NxD's trainers accept: the numbers of its optimizer are F32, whatever torch had
@@ -545,8 +546,8 @@ TEST_F(TagState, OfMoreEntriesThanMemoryHoldsIsRefused) {
   request.run.max_memory = 600'000;  // 15 entries of 1500 bytes for each of 21 weights, and more
   request.verify = true;
   ExpectError(ops::Convert(request), Errc::kLimit,
-              "the plan alone for 1 ranks takes 504000 bytes or more, the cap is 450000; with "
-              "--verify a quarter of --max-memory is kept for opening what was written");
+              "the plan alone for 1 rank takes 504000 bytes or more, the cap is 450000; with "
+              "--verify a quarter of --max-memory is kept for opening the output");
   // Without --verify that limit does not apply.
   request.verify = false;
   const auto made = ops::Convert(request);

@@ -160,7 +160,7 @@ TEST_F(FollowedRun, AStepThatIsTakenAwayIsPassedOver) {
     return Error(Errc::kIo, "cannot open");
   };
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("step_1 was taken away")));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("step_1 was removed")));
 }
 
 TEST_F(FollowedRun, OfANewestOnlyOlderOnesArePassedOver) {

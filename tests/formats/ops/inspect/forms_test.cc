@@ -80,7 +80,7 @@ TEST(InspectHf, ShardedFolder) {
   EXPECT_EQ(one.form, "safetensors");
   EXPECT_EQ(one.layout.outcome, Outcome::kFits);
   EXPECT_EQ(one.layout.missing_parameters, 46u - one.tensors);
-  EXPECT_THAT(one.layout.message, HasSubstr("of the model's 46 parameters are not here"));
+  EXPECT_THAT(one.layout.message, HasSubstr("of the model's 46 parameters are missing"));
   EXPECT_THAT(one.warnings, IsEmpty());
 }
 

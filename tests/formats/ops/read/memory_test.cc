@@ -348,7 +348,7 @@ TEST_F(MemorySource, RefusesTensorsThatCannotBe) {
       {{"t", Dtype::kF32, {2}, {INT64_MAX / 2}, &byte}, "is more than memory can hold"},
       {{"t", Dtype::kF32, {2}, {}, nullptr}, "no memory was given for 8 bytes"},
       {{"t", Dtype::kF4, {2, 4}, {8, 1}, &byte}, "whose elements are smaller than a byte"},
-      {{"t", Dtype::kF32, {}, {}, &byte, 1}, "it is of tp rank 1, pp rank 0"},
+      {{"t", Dtype::kF32, {}, {}, &byte, 1}, "it belongs to tp rank 1, pp rank 0"},
       {{"t", Dtype::kF32, {}, {}, &byte, -1}, "rank -1, expected 0 to 1048575"},
       {{"t", Dtype::kF32, {}, {}, &byte, 0, 1 << 20}, "rank 1048576, expected 0 to 1048575"},
   };

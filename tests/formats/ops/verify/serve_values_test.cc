@@ -45,7 +45,7 @@ TEST_F(Serving, KvScalesAreLookedAt) {
   EXPECT_THAT(Texts(good), IsEmpty());
   EXPECT_THAT(
       good->warnings,
-      ElementsAre(HasSubstr("4 KV scales count where the KV cache is FP8, as 1 / scale in BF16: "
+      ElementsAre(HasSubstr("4 KV scales are used if the KV cache is FP8, as 1 / scale in BF16: "
                             "they are constants of the compiled graph")));
   tensors[layer_ + "self_attn.k_scale"].fill = '\0';
   EXPECT_THAT(Texts(Judge(tensors)),
@@ -88,7 +88,7 @@ TEST_F(Serving, KvScalesOfModelOptAreNotAskedFor) {
               ElementsAre("KV scale: " + layer_ +
                           "self_attn.k_proj.k_scale: 3 found: the loader "
                           "asks for " +
-                          layer_ + "self_attn.k_scale, and takes 1.0 without it"));
+                          layer_ + "self_attn.k_scale, and uses 1.0 without it"));
   scale.bytes = {{0, '\x80'}, {1, '\x3f'}};  // 1.0
   EXPECT_THAT(Texts(Judge(tensors)), IsEmpty());
   tensors = All();
@@ -236,7 +236,7 @@ TEST_F(Fp8Serving, AProjectionThatIsNotQuantisedIsFound) {
   tensors["lm_head.weight"].dtype = "F8_E4M3";
   EXPECT_THAT(
       Texts(Judge(tensors)),
-      ElementsAre(HasSubstr("dtype: lm_head.weight: F8_E4M3 and no projection of a layer")));
+      ElementsAre(HasSubstr("dtype: lm_head.weight: F8_E4M3 and not a projection of a layer")));
 }
 
 TEST_F(Fp8Serving, ItsBytesAreThoseOfFp8) {
@@ -301,12 +301,12 @@ INSTANTIATE_TEST_SUITE_P(
         Scheme{"ModelOptOfQwen3", "qwen3", ModelOpt(Json::object()),
                "modelopt FP8: the engine accepts it only for llama models"},
         Scheme{"NoKvCache", "llama", ModelOpt({{"kv_cache_quant_algo", nullptr}}),
-               "modelopt FP8: the engine ends at start: kv_cache_quant_algo is not there"},
+               "modelopt FP8: the engine fails at start: kv_cache_quant_algo is not there"},
         Scheme{"OtherKvCache", "llama", ModelOpt({{"kv_cache_quant_algo", "NVFP4"}}),
-               "modelopt FP8: the engine ends at start: kv_cache_quant_algo is NVFP4"},
+               "modelopt FP8: the engine fails at start: kv_cache_quant_algo is NVFP4"},
         Scheme{
             "QuantisedHead", "llama", ModelOpt({{"exclude_modules", {"model.embed*"}}}),
-            "modelopt FP8: the engine ends at start: no pattern of exclude_modules is lm_head's"},
+            "modelopt FP8: the engine fails at start: no pattern of exclude_modules is lm_head's"},
         Scheme{"NoExclusions", "llama", ModelOpt({{"exclude_modules", nullptr}}),
                "no pattern of exclude_modules is lm_head's"},
         Scheme{"NestedWithoutKvCache",
