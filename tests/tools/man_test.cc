@@ -185,7 +185,7 @@ TEST(Readme, ExamplesAreAccepted) {
 }
 
 TEST(Readme, NamesOnlyOptionsThatExist) {
-  Names known = {"--install"};  // an option of cmake
+  Names known = {"--install", "--max"};  // of cmake, and --max_steps of a program
   const std::string quickstart = ReadFile(NXDKIT_SOURCE_DIR "/tools/quickstart.sh");
   for (const std::string& tool : BuiltTools())
     known.merge(HelpOptions(RunProcess({tool, "--help=all"}).out));
