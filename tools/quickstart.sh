@@ -202,7 +202,7 @@ print_next() {
   # shellcheck disable=SC2016  # to be typed so
   printf '\nNext:\n  export PATH="%s:$PATH"\n' "$PWD/$bin"
   [ -z "$(man_folder)" ] || printf '  export MANPATH="%s:"      # man nxdkit-errors\n' "$(man_folder)"
-  printf '  ckpt-inspect MODEL           # what is in a checkpoint of yours\n'
+  printf '  nxdkit --help                # the commands\n'
   if [ -x "$place/bin/python" ]; then
     printf "  %s -c 'import nxdkit; print(nxdkit.__version__)'\n" "$PWD/$place/bin/python"
   elif command -v python3 >/dev/null; then

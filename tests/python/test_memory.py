@@ -147,7 +147,7 @@ class SourceTest(unittest.TestCase):
         with nxdkit.Source(arrays(workshop.model()), config=workshop.model()) as source:
             for call in (nxdkit.inspect, nxdkit.digest, nxdkit.verify):
                 for layout in ("nxd", "rollout", "fsdp", "dcp"):
-                    with self.assertRaisesRegex(nxdkit.UsageError, "held as hf"):
+                    with self.assertRaisesRegex(nxdkit.UsageError, "opened as hf"):
                         call(source, from_=layout)
             with self.assertRaisesRegex(nxdkit.UsageError, "configuration was given"):
                 source.digest(config=workshop.model() + "/config.json")

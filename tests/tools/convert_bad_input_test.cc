@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](const std::string& path) {
                Exchange(path + "/neuron_config.json", "\"tp_degree\": 2", "\"tp_degree\": 4");
              },
-             4, "/checkpoint/weights: 2 of 4 ranks are here"},
+             4, "/checkpoint/weights: only 2 of 4 ranks were found"},
         Case{"NothingThere", "hf", kFromHf, [](const std::string& path) { fs::remove_all(path); },
              3, ": no such file or folder"},
         Case{"AnEmptyFolder", "hf", kFromHf,

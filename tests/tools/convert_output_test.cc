@@ -189,7 +189,7 @@ TEST_F(ConvertOutput, RefusesOptionsThatSayNothing) {
 TEST_F(ConvertOutput, ExitsByTheKindOfRefusal) {
   ExpectRefused("--from hf --to nxd", model_, out_, 2, "--to nxd needs --tp");
   ExpectRefused("--from hf --to nxd --tp 3", model_, out_, 4, "cannot be split");
-  ExpectRefused("--from hf --to rollout --tp 99999", model_, out_, 6, "for 99999 ranks");
+  ExpectRefused("--from hf --to rollout --tp 99999", model_, out_, 6, "for 99,999 ranks");
 }
 
 // An unnamed format is recognised; a named one is used.

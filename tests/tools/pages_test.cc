@@ -52,7 +52,7 @@ void TypePage(const std::string& path) {
   for (const Typed& each : typed) {
     const ProcessResult result =
         RunProcess({"bash", "-c", "cd " + folder.path() + " && exec 2>&1; " + each.command},
-                   {"PATH=" NXDKIT_TOOLS ":/usr/bin:/bin"});
+                   {"PATH=" NXDKIT_TOOLS ":/usr/bin:/bin", "LC_ALL=C.UTF-8"});
     EXPECT_TRUE(Shows(LinesOf(Steady(each.output)), LinesOf(Steady(result.out))))
         << path << ": $ " << each.command << "\nthe page shows:\n"
         << each.output << "it prints:\n"

@@ -60,7 +60,7 @@ std::string ModelOptRefusal(const Json& said, std::string_view family) {
       excluded && excluded->is_array() && std::ranges::any_of(*excluded, [](const Json& pattern) {
         return pattern.is_string() && GlobMatch(pattern.get_ref<const std::string&>(), "lm_head");
       });
-  return has_head ? "" : "the engine ends at start: no pattern of exclude_modules is lm_head's";
+  return has_head ? "" : "the engine fails at start: no pattern of exclude_modules is lm_head's";
 }
 
 void Decide(const Json& said, std::string_view family, ServedScheme& out) {

@@ -69,7 +69,7 @@ TEST_F(PlanOutput, MakesOneFileOfAStateDict) {
 TEST_F(PlanOutput, RefusesMoreRanksThanItCanPlan) {
   ops::OutputOptions options;
   options.Set("tp", 99999);
-  const auto error = ExpectError(Plan(&ops::kRollout, options), Errc::kLimit, "for 99999 ranks");
+  const auto error = ExpectError(Plan(&ops::kRollout, options), Errc::kLimit, "for 99,999 ranks");
   ASSERT_TRUE(error);
   EXPECT_THAT(error->message(), HasSubstr("the cap is 67108864"));
 }

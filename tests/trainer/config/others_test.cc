@@ -253,7 +253,7 @@ TEST(Interpolations, FaultsAreToldByName) {
       {"trainer: {experiment_name: '${eval:1+1}'}", "${eval:1+1}: ", "write the value"},
       {"trainer: {experiment_name: '${data.sede}'}", "there is no data.sede", "write the value"},
       {"trainer: {experiment_name: '${USER}'}", "there is no USER", "write the value"},
-      {"trainer: {experiment_name: '${HOME}'}", "HOME is no key", "~ is the home folder"},
+      {"trainer: {experiment_name: '${HOME}'}", "HOME is not a key", "~ is the home folder"},
       {"trainer: {experiment_name: 'a${data'}", "a${data: it has no }", "write the value"},
       {"trainer: {experiment_name: '${a.${b}}'}", "one interpolation stands inside another", ""},
   };

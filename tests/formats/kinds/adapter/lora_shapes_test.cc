@@ -118,7 +118,8 @@ TEST_F(LoraShapes, WhatIsAroundTheModelIsTakenAway) {
     return Replaced(name, "model.model.model.", "model.model.");
   });
   ExpectQuery(expected);
-  EXPECT_THAT(warnings_, Contains(HasSubstr("lack the model's \"model.\""))) << "of a base without a head";
+  EXPECT_THAT(warnings_, Contains(HasSubstr("lack the model's \"model.\"")))
+      << "of a base without a head";
 }
 
 TEST_F(LoraShapes, TheConfigurationNamesModulesAsTheWrappedModelDid) {

@@ -207,7 +207,8 @@ TEST_F(InspectAdapter, OtherKindsAreNamed) {
   WriteConfig(R"({"peft_type": "IA3", "target_modules": ["q_proj"], "feedforward_modules": []})");
   const Inspection inspection = InspectOk(scratch_.folder());
   EXPECT_EQ(inspection.form, "peft_adapter");
-  EXPECT_EQ(inspection.description, "an adapter of PEFT of the kind IA3, which is not a LoRA adapter");
+  EXPECT_EQ(inspection.description,
+            "an adapter of PEFT of the kind IA3, which is not a LoRA adapter");
   ASSERT_EQ(inspection.warnings.size(), 1u);
   EXPECT_THAT(inspection.warnings.front(), HasSubstr("it cannot be merged"));
   EXPECT_THAT(inspection.warnings.front(), HasSubstr("merge_and_unload"));
