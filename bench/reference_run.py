@@ -1,10 +1,19 @@
-"""reference_run.py CHECKOUT ARGUMENT...: runs scripts/checkpoint_converter.py of a checkout of
-neuronx-distributed, as its examples/training/llama/convert_checkpoints.py does, on a machine without the
-device: the device's packages, which it imports and does not call for plain files, are stood in for by
-mocks. `reference_run.py --compare OURS THEIRS` says whether two folders or files of weights hold the same
-tensors, byte for byte; `--consolidate FOLDER FILE` makes the one file that it reads of a folder of
-safetensors; `--measure COMMAND ...` prints the seconds, the CPU seconds and
-the peak memory in bytes of a command."""
+"""The Python side of bench/reference.sh and bench/alternatives.sh.
+
+  reference_run.py CHECKOUT ARGUMENT...          scripts/checkpoint_converter.py of a checkout of
+                                                 neuronx-distributed, called as its
+                                                 examples/training/llama/convert_checkpoints.py does
+  reference_run.py --optimum FOLDER [SHARDS OUT] consolidation by the optimum-neuron unpacked in
+                                                 FOLDER; without paths, only its imports
+  reference_run.py --compare OURS THEIRS         fails unless two folders or files of weights hold the
+                                                 same tensors, byte for byte
+  reference_run.py --consolidate FOLDER FILE     one file of torch.save from a folder of safetensors
+  reference_run.py --measure COMMAND ...         prints the seconds, the CPU seconds and the peak memory
+                                                 in bytes of a command
+
+Both packages run without the device: mocks replace the packages that need one, which are imported
+but not called for files on a CPU.
+"""
 
 import glob
 import importlib.abc
@@ -17,8 +26,14 @@ import time
 import types
 from unittest import mock
 
-ROOTS = ("neuronx_distributed", "torch_xla", "yaml")
-REAL = ("neuronx_distributed.scripts.checkpoint_converter", "neuronx_distributed.pipeline.partition")
+ROOTS = ("neuronx_distributed", "optimum", "torch_xla", "yaml")
+REAL = (
+    "neuronx_distributed.scripts.checkpoint_converter",
+    "neuronx_distributed.pipeline.partition",
+    "optimum.neuron.models.training.checkpointing",
+    "optimum.neuron.models.training.transformations_utils",
+    "optimum.neuron.utils.import_utils",
+)
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -34,17 +49,53 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def convert(checkout, arguments):
-    source = os.path.join(checkout, "src", "neuronx_distributed")
-    for name in ("", "scripts", "pipeline"):
-        package = types.ModuleType(".".join(["neuronx_distributed", name]).rstrip("."))
-        package.__path__ = [os.path.join(source, name)]
-        sys.modules[package.__name__] = package
+def load_only_real(folder, packages):
+    """Imports the modules of REAL from `folder`; their packages stay empty, the rest are mocks."""
+    for name in packages:
+        package = types.ModuleType(name)
+        package.__path__ = [os.path.join(folder, *name.split("."))]
+        sys.modules[name] = package
     sys.meta_path.insert(0, StandIns())
+
+
+def convert(checkout, arguments):
+    name = "neuronx_distributed"
+    load_only_real(os.path.join(checkout, "src"), (name, f"{name}.scripts", f"{name}.pipeline"))
     from neuronx_distributed.scripts.checkpoint_converter import CheckpointConverterBase
 
     converter = CheckpointConverterBase()
     converter.run(converter.get_arg_parser().parse_args(arguments))
+
+
+class TensorReference:
+    """torch_xla's place holder for a tensor that has a file of its own."""
+
+
+class Arena:
+    """torch_xla's replacement of place holders, as far as a flat state_dict needs it."""
+
+    def __init__(self, convert, select):
+        self.convert, self.select = convert, select
+
+    def transform(self, state):
+        names = [name for name, value in state.items() if self.select(value)]
+        return state | dict(zip(names, self.convert([state[name] for name in names])))
+
+
+def consolidate_shards(folder, shards=None, out=None):
+    sys.modules["peft"] = None  # only adapters need it
+    name = "optimum.neuron"
+    load_only_real(folder, ("optimum", name, f"{name}.utils", f"{name}.models", f"{name}.models.training"))
+    import torch_xla.core.xla_model
+    import torch_xla.utils.serialization
+    from optimum.neuron.models.training import checkpointing
+
+    torch_xla.core.xla_model.ToXlaTensorArena = Arena
+    torch_xla.utils.serialization.TensorReference = TensorReference
+    if shards:
+        # The constant's module is a mock; with this value the function takes the given folder.
+        checkpointing.MODEL_PARALLEL_SHARDS_DIR_NAME = os.path.basename(shards)
+        checkpointing.consolidate_model_parallel_checkpoints_to_unified_checkpoint(shards, out)
 
 
 def files_of(path):
@@ -80,7 +131,7 @@ def same(ours, theirs):
 
 
 def compare(ours, theirs):
-    ranked = os.path.isdir(theirs)
+    ranked = os.path.isdir(theirs) and not glob.glob(os.path.join(theirs, "*.safetensors"))
     pairs = list(zip(files_of(ours), files_of(theirs))) if ranked else [(ours, theirs)]
     if ranked and len(files_of(ours)) != len(files_of(theirs)):
         sys.exit(f"{ours} and {theirs} have not as many files")
@@ -111,6 +162,8 @@ if sys.argv[1] == "--compare":
     compare(*sys.argv[2:])
 elif sys.argv[1] == "--measure":
     measure(sys.argv[2:])
+elif sys.argv[1] == "--optimum":
+    consolidate_shards(*sys.argv[2:])
 elif sys.argv[1] == "--consolidate":
     consolidate(*sys.argv[2:])
 else:
