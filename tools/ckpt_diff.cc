@@ -310,6 +310,8 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
   context.Tell(report);
+  context.DetailKind(args.a, report.a_kind, !args.a_from.empty());
+  context.DetailKind(args.b, report.b_kind, !args.b_from.empty());
   return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
                     report.differs()};
 }

@@ -273,6 +273,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::DigestReport report, ops::Digest(request));
   context.Tell(report);
+  context.DetailKind(args.path, report.kind, args.from.has_value());
   for (const std::string& name : report.left_out)
     context.Detail(fmt::format("{} is not a parameter and is left out", name));
   return ToolAnswer{ReportText(report, args), ReportJson(report, args), !report.findings.empty()};

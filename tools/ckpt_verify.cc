@@ -258,8 +258,11 @@ Result<ToolAnswer> AskEngine(const Args& args, ToolContext& context) {
                    {"dtype", Name(check.expected.dtype)},
                    {"compared", check.compared},
                    {"not_covered", check.not_covered}}}};
-  return ToolAnswer{FindingsText(checks, check.findings, *args.engine, "holds these weights"),
-                    std::move(fields), !check.findings.empty()};
+  return ToolAnswer{
+      .text = FindingsText(checks, check.findings, *args.engine, "holds these weights"),
+      .fields = std::move(fields),
+      .findings = !check.findings.empty(),
+      .brief = FindingsText({}, check.findings, *args.engine, "holds these weights")};
 }
 
 Result<ops::VerifyReport> Verify(const Args& args, const ToolContext& context) {
@@ -304,6 +307,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.engine) return AskEngine(args, context);
   NXDKIT_ASSIGN(const ops::VerifyReport report, Verify(args, context));
   context.Tell(report);
+  context.DetailKind(args.path, report.kind, args.from.has_value());
   Json fields = {{"path", args.path},
                  {"kind", report.kind->name},
                  {"model_type", report.model_type},
@@ -317,8 +321,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.weights) fields["weights"] = *args.weights;
   const char* good = args.weights && !NamesOwnWeights(args) ? "fits" : "good";
   const ComparedWith compared{args.against.value_or(""), report.differing};
-  return ToolAnswer{FindingsText(report.checks, report.findings, args.path, good, compared),
-                    std::move(fields), !report.findings.empty()};
+  return ToolAnswer{.text = FindingsText(report.checks, report.findings, args.path, good, compared),
+                    .fields = std::move(fields),
+                    .findings = !report.findings.empty(),
+                    .brief = FindingsText({}, report.findings, args.path, good, compared)};
 }
 
 }  // namespace

@@ -216,8 +216,8 @@ class SourceTest(unittest.TestCase):
             (torch.zeros(2, device="meta"), "meta has no values"),
             (torch.zeros(2, 2).to_sparse(), "sparse"),
             (quantized(), "qint8"),
-            (numpy.array(["a"]), "no element type"),
-            (numpy.zeros(2, ">f4"), "no element type"),
+            (numpy.array(["a"]), "not an element type"),
+            (numpy.zeros(2, ">f4"), "not an element type"),
         ):
             with self.subTest(message), self.assertRaisesRegex(TypeError, f"^w: .*{message}"):
                 nxdkit.Source({"w": value})

@@ -44,6 +44,22 @@ TEST_F(Verbosity, VerboseSaysWhatWasChosenAndWhy) {
   EXPECT_THAT(result.err, HasSubstr("under a limit of 537 MB\n"));
 }
 
+TEST_F(Verbosity, QuietVerificationIsTheVerdict) {
+  const ProcessResult good = RunProcess({NXDKIT_TOOLS "/ckpt-verify", "-q", model_});
+  EXPECT_EQ(good.out, model_ + ": good\n");
+  const std::string other = workshop_.MakeModel("other", testing_util::TinyQwen3());
+  const ProcessResult bad =
+      RunProcess({NXDKIT_TOOLS "/ckpt-verify", "-q", model_, "--against", other});
+  EXPECT_THAT(bad.out + bad.err, ::testing::Not(HasSubstr("ok: ")));
+}
+
+TEST_F(Verbosity, VerboseReadersSayWhatAPathIs) {
+  EXPECT_THAT(RunProcess({NXDKIT_TOOLS "/ckpt-verify", "-v", model_}).err,
+              HasSubstr(model_ + " is a Hugging Face model, recognised by its files\n"));
+  EXPECT_THAT(RunProcess({NXDKIT_TOOLS "/ckpt-digest", "-v", "--from", "hf", model_}).err,
+              HasSubstr(", as asked\n"));
+}
+
 TEST_F(Verbosity, FollowedRunsEndWithWhatWasDone) {
   fs::create_directories(workshop_ / "run");
   fs::copy(model_, workshop_ / "run/step_1", fs::copy_options::recursive);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "formats/kinds/kind.h"
 #include "lib/base/text.h"
 #include "tools/cli/report.h"
 
@@ -53,6 +54,12 @@ void ToolContext::Note(std::string_view message) const {
 
 void ToolContext::Detail(std::string_view message) const {
   if (common_.verbose) host_.Detail(fmt::format("{}: {}\n", info_.name, EscapeControl(message)));
+}
+
+void ToolContext::DetailKind(std::string_view path, const kinds::Kind* kind, bool asked) const {
+  if (kind == nullptr) return;
+  Detail(fmt::format("{} is {}, {}", path, kind->called,
+                     asked ? "as asked" : "recognised by its files"));
 }
 
 }  // namespace nxdkit::tool

@@ -82,6 +82,9 @@ class ToolContext {
   void Note(std::string_view message) const;
   // One line on stderr, only with -v.
   void Detail(std::string_view message) const;
+  // Detail: "PATH is an NxD set, recognised by its files", or "as asked";
+  // nothing without a kind: the command ended before it opened the path.
+  void DetailKind(std::string_view path, const kinds::Kind* kind, bool asked) const;
   Host& host() const { return host_; }
   // The `poll` of anything that runs long: kInterrupted once the command is to stop.
   std::function<Status()> poll() const {
