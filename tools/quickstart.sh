@@ -197,7 +197,7 @@ man_folder() {
 
 print_next() {
   local seconds
-  seconds=$(printf '%s\n' "${steps[@]}" | awk -F'|' '{sum += $2} END {printf "%.1f", sum / 1e6}')
+  seconds=$(printf '%s\n' "${steps[@]}" | awk -F'|' '{sum += $2} END {printf "%.2f", sum / 1e6}')
   printf '\ngood: the bundle holds the weights of the model, element by element (%s s in all)\n' "$seconds"
   # shellcheck disable=SC2016  # to be typed so
   printf '\nNext:\n  export PATH="%s:$PATH"\n' "$PWD/$bin"
