@@ -216,7 +216,7 @@ trap clean_up EXIT
 check_space
 [ -n "$wheel" ] || wheel=$(find_wheel)
 [ -n "$wheel" ] || { build_wheel; wheel=$(find_wheel); }
-[ -n "$wheel" ] || refuse "the build made no wheel: see cmake's output above" 70
+[ -n "$wheel" ] || refuse "the build made no wheel; its output is in build/quickstart.log" 70
 install_wheel
 
 step "make a qwen3 model ($size)" "$work/hf" \
