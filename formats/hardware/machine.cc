@@ -91,8 +91,8 @@ void GuessInstance(Machine& machine) {
   if (like.empty()) return;
   machine.instance = {like.front(), kByGuess};
   machine.guess_basis = fmt::format(
-      "{} of {} and {} {} what {} {}", CountText(*machine.devices, "device"),
-      CountText(*machine.cores_per_device, "core"), GibText(*machine.device_bytes),
+      "{} of {} and {} {} what {} {}", Counted(*machine.devices, "device"),
+      Counted(*machine.cores_per_device, "core"), GibText(*machine.device_bytes),
       *machine.devices == 1 ? "is" : "are", FirstNames(like, 8), like.size() == 1 ? "has" : "have");
 }
 
@@ -114,8 +114,8 @@ void TakeLncOfCores(Machine& machine) {
     machine.lnc = {kPhysicalCores / cores, "cores per device"};
   else if (machine.lnc && *machine.lnc * cores != kPhysicalCores)
     machine.notes.push_back(fmt::format("LNC {} does not match {} a device, which has {}",
-                                        *machine.lnc, CountText(cores, "core"),
-                                        CountText(kPhysicalCores, "physical core")));
+                                        *machine.lnc, Counted(cores, "core"),
+                                        Counted(kPhysicalCores, "physical core")));
 }
 
 void FillFromTable(const Instance& row, Machine& machine) {
@@ -124,11 +124,11 @@ void FillFromTable(const Instance& row, Machine& machine) {
   if (!machine.device_bytes) machine.device_bytes = {row.device_bytes, kByTable};
   if (*machine.devices > row.devices)
     machine.notes.push_back(fmt::format("{} has {}, and {} are there", row.name,
-                                        CountText(row.devices, "device"), *machine.devices));
+                                        Counted(row.devices, "device"), *machine.devices));
   if (*machine.devices < row.devices)
     machine.notes.push_back(
         fmt::format("{} in the table of instances, {} seen (a container, or failed devices)",
-                    CountText(row.devices, "device"), *machine.devices));
+                    Counted(row.devices, "device"), *machine.devices));
   if (*machine.device_bytes != row.device_bytes)
     machine.notes.push_back(fmt::format("a device of {} has {}, but {} are reported here", row.name,
                                         GibText(row.device_bytes), GibText(*machine.device_bytes)));
@@ -146,10 +146,6 @@ std::string ByText(const std::string& by) {
 }
 
 }  // namespace
-
-std::string CountText(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 int64_t Machine::cores() const {
   return devices && cores_per_device ? *devices * *cores_per_device : 0;
@@ -204,7 +200,7 @@ std::string MachineName(const Machine& machine) {
   if (machine.instance) return *machine.instance;
   const std::string platform = PlatformOf(machine);
   return fmt::format("a machine with {}{}",
-                     CountText(machine.devices.value.value_or(0), "Neuron device"),
+                     Counted(machine.devices.value.value_or(0), "Neuron device"),
                      platform.empty() ? "" : " of " + platform);
 }
 
@@ -213,9 +209,9 @@ std::string MachineText(const Machine& machine) {
   std::string text = MachineName(machine);
   if (machine.instance) text += fmt::format(" ({})", machine.instance.by);
   if (!machine.has_devices()) return text + ": no Neuron devices";
-  std::vector<std::string> facts = {CountText(*machine.devices, "device")};
+  std::vector<std::string> facts = {Counted(*machine.devices, "device")};
   if (machine.cores() > 0)
-    facts.push_back(CountText(machine.cores(), "core") + ByText(machine.cores_per_device.by));
+    facts.push_back(Counted(machine.cores(), "core") + ByText(machine.cores_per_device.by));
   if (machine.lnc) facts.push_back(fmt::format("LNC {}", *machine.lnc));
   if (machine.core_bytes() > 0)
     facts.push_back(GibText(machine.core_bytes()) + " a core" + ByText(machine.device_bytes.by));

@@ -63,9 +63,6 @@ bool MayBe(const Machine& machine, const Instance& row);
 // "NEURON_RT_VISIBLE_CORES=0-99 names core 99, and the cores here are 0 to 31".
 std::string LackingCores(const Machine& machine);
 
-// "1 device", "2 devices"
-std::string CountText(int64_t count, std::string_view what);
-
 // "trn1.32xlarge", "a machine with 16 Neuron devices": the name for messages.
 std::string MachineName(const Machine& machine);
 // "trn1.32xlarge (neuron-ls): 16 devices, 32 cores, 16.00 GiB a core"; facts added from the table

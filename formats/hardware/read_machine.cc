@@ -131,7 +131,7 @@ Result<std::optional<Machine>> AskProgram(const Result<std::string>& program,
     asked.push_back(fmt::format("{}: {}", *program, machine.error().message()));
     return std::optional<Machine>();
   }
-  asked.push_back(fmt::format("{}: {}", *program, CountText(*machine->devices, "device")));
+  asked.push_back(fmt::format("{}: {}", *program, Counted(*machine->devices, "device")));
   return std::optional(*std::move(machine));
 }
 
@@ -159,7 +159,7 @@ Machine MachineOfKernel(const std::string& root, std::vector<std::string>& asked
       fmt::format("{}: {}", root + kProductName, name.empty() ? "says nothing" : ShortName(name)));
   const int64_t files = CountDeviceFiles(root);
   const std::optional<bool> driver = HasDriver(root);
-  asked.push_back(fmt::format("{}/dev/neuron*: {}{}", root, CountText(files, "device"),
+  asked.push_back(fmt::format("{}/dev/neuron*: {}{}", root, Counted(files, "device"),
                               driver == false ? ", and /proc/devices has no driver neuron" : ""));
   if (files == 0) return machine;
   if (driver == false) {
@@ -254,7 +254,7 @@ Result<Machine> MachineOfCapture(const std::string& path, const std::function<St
   if (!listing.ok()) return Error(listing.error()).in(path);
   Machine machine = MachineOf(*listing, "neuron-ls");
   Complete(machine);
-  machine.asked = {fmt::format("{}: {}", path, CountText(*machine.devices, "device"))};
+  machine.asked = {fmt::format("{}: {}", path, Counted(*machine.devices, "device"))};
   return machine;
 }
 

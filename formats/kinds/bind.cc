@@ -176,10 +176,10 @@ void LeaveCarried(BoundArtifact& out) {
       if (master) move(*master);
   }
   out.artifact.warnings.push_back(
-      fmt::format("{} tensor{} besides the model's parameters {} left out, the first is {}: hf, "
+      fmt::format("{} besides the model's parameters {} left out, the first is {}: hf, "
                   "torch and fsdp keep them",
-                  out.carried.size(), out.carried.size() == 1 ? "" : "s",
-                  out.carried.size() == 1 ? "is" : "are", out.carried.front()));
+                  Counted(out.carried.size(), "tensor"), out.carried.size() == 1 ? "is" : "are",
+                  out.carried.front()));
   out.carried.clear();
 }
 

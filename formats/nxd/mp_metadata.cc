@@ -6,6 +6,7 @@
 #include <map>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/json/json_reader.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
@@ -153,8 +154,8 @@ Result<std::optional<MpRecord>> ReadMpRecord(const std::string& tag_folder, int 
   }
   if (paths.empty() && record.warnings.empty()) return std::optional<MpRecord>();
   if (!paths.empty() && paths.rbegin()->first >= pp)
-    return Corrupt("the shards are of {} pipeline rank{}: those of rank {} are missing", pp,
-                   pp == 1 ? "" : "s", paths.rbegin()->first)
+    return Corrupt("the shards are of {}: those of rank {} are missing",
+                   Counted(pp, "pipeline rank"), paths.rbegin()->first)
         .in(paths.rbegin()->second);
   record.ranks.resize(static_cast<size_t>(pp));
   for (int rank = 0; rank < pp && !paths.empty(); ++rank) {

@@ -53,9 +53,9 @@ class Rules {
     const int64_t each = config_.heads / cores;
     if (each % 2 != 0)
       Advise("heads",
-             fmt::format("{} query head{} on each core ({} over {}): the vendor's porting guide "
+             fmt::format("{} on each core ({} over {}): the vendor's porting guide "
                          "asks for an even number of query heads on a core; it is loaded anyway",
-                         each, each == 1 ? "" : "s", config_.heads, over),
+                         Counted(each, "query head"), config_.heads, over),
              std::to_string(each), "an even number");
   }
 

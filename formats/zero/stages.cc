@@ -15,8 +15,6 @@
 namespace nxdkit::zero {
 namespace {
 
-const char* Ending(int64_t count) { return count == 1 ? "" : "s"; }
-
 void CountGroups(TagState& tag, const Partition& partition,
                  const std::vector<OptimizerFile>& ranks) {
   tag.facts.trained = partition.places.size();
@@ -119,10 +117,10 @@ Status AddState12(TagState& tag) {
     NXDKIT_TRY(AddMasters(tag, ranks, place, StateKey(place.name, dcp::kMasterWeights)));
   }
   NXDKIT_TRY(AddKeptState(tag, partition, ranks));
-  tag.facts.proofs.push_back(fmt::format(
-      "the flat groups of {} rank{} have the {} elements of {} parameters and {} of padding",
-      tag.facts.world, Ending(tag.facts.world), partition.elements, partition.places.size(),
-      partition.padding));
+  tag.facts.proofs.push_back(
+      fmt::format("the flat groups of {} have the {} elements of {} parameters and {} of padding",
+                  Counted(tag.facts.world, "rank"), partition.elements, partition.places.size(),
+                  partition.padding));
   return OkStatus();
 }
 
@@ -219,9 +217,9 @@ Result<Stage3> AddWeights3(TagState& tag) {
       tag.facts.dtypes[tensor.name] = tensor.stored.dtype;
   CountGroups(tag, out.partition, out.ranks);
   tag.facts.proofs.push_back(
-      fmt::format("the parts of {} rank{} have the {} elements of {} parameters and {} of padding, "
+      fmt::format("the parts of {} have the {} elements of {} parameters and {} of padding, "
                   "which is not examined",
-                  tag.facts.world, Ending(tag.facts.world), out.partition.elements,
+                  Counted(tag.facts.world, "rank"), out.partition.elements,
                   out.partition.places.size(), out.partition.padding));
   return out;
 }

@@ -210,8 +210,8 @@ Status CheckRanks(const std::map<int, std::string>& files, int64_t world, std::s
         .hint("each node may have kept those of its own ranks: bring them together");
   for (const auto& [rank, name] : files)
     if (rank >= world)
-      warnings.push_back(fmt::format("{} is not read: the others are of a run of {} rank{}",
-                                     EscapeControl(name), world, world == 1 ? "" : "s"));
+      warnings.push_back(fmt::format("{} is not read: the others are of a run of {}",
+                                     EscapeControl(name), Counted(world, "rank")));
   return OkStatus();
 }
 

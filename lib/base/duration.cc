@@ -25,4 +25,12 @@ std::string HumanDuration(double seconds) {
   return fmt::format("{} d {} h", hours / 24, hours % 24);
 }
 
+std::string ClockText(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "-";
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
 }  // namespace nxdkit

@@ -9,4 +9,8 @@ namespace nxdkit {
 // "12 d 3 h"; "-" if negative, not finite or over 100 years.
 std::string HumanDuration(double seconds);
 
+// As a clock shows it, rounded to seconds: "0:07", "1:02:03"; "-" if negative, not finite or over
+// 1e9 s.
+std::string ClockText(double seconds);
+
 }  // namespace nxdkit

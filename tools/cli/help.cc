@@ -35,12 +35,26 @@ std::string Wrap(std::string_view text, size_t indent, size_t column) {
   return out + '\n';
 }
 
+// A line that is too long, such as a list of choices, goes on below after one of its "|".
+std::string FoldChoices(std::string_view line) {
+  constexpr size_t kIndent = 10;
+  std::string out;
+  while (line.size() + (out.empty() ? 0 : kIndent) > kWidth) {
+    const size_t bar = line.substr(0, kWidth - (out.empty() ? 0 : kIndent)).rfind('|');
+    if (bar == std::string_view::npos) break;
+    out += (out.empty() ? "" : std::string(kIndent, ' ')) + std::string(line.substr(0, bar + 1)) +
+           '\n';
+    line.remove_prefix(bar + 1);
+  }
+  return out + (out.empty() ? "" : std::string(kIndent, ' ')) + std::string(line);
+}
+
 std::string LeftColumn(const OptionFacts& row) {
   if (row.positional) return "  " + row.name;
   std::string left = !row.short_name.empty() ? fmt::format("  -{}, ", row.short_name) : "      ";
   left += fmt::format("{}", fmt::join(row.names, ", "));
   if (!row.value.empty()) left += " " + row.value;
-  return left;
+  return FoldChoices(left);
 }
 
 // "[nxd, rollout]": the formats that an option applies to, where it does not apply to all.

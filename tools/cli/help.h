@@ -14,9 +14,9 @@ namespace nxdkit::tool {
 // The topic of -h.
 inline constexpr std::string_view kShortHelp = "short";
 
-// Plain text of at most 80 columns. Without a topic, or with "all": usage, what the command does,
-// arguments and options by group, examples, exit codes. `kShortHelp`: one screen. The name of a
-// kind of artifact: its options. kUsage for any other topic.
+// Plain text, folded at 80 columns; usage lines and commands of examples stay whole. Without a
+// topic, or with "all": usage, purpose, arguments and options by group, examples, exit codes.
+// `kShortHelp`: one screen. The name of a kind of artifact: its options. kUsage for any other topic.
 Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options,
                              const std::string& topic);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lib/base/duration.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/text.h"
 
@@ -22,19 +23,12 @@ constexpr int kShortestBar = 6;
 constexpr int kLongestBar = 30;
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-std::string Duration(uint64_t seconds) {
-  const uint64_t hours = seconds / 3600;
-  const uint64_t minutes = seconds / 60 % 60;
-  if (hours == 0) return fmt::format("{}:{:02}", minutes, seconds % 60);
-  return fmt::format("{}:{:02}:{:02}", hours, minutes, seconds % 60);
-}
-
 // "0:07 left"; "" where nothing can be said yet, or it would be days.
 std::string TimeLeft(const ProgressState& state) {
   constexpr double kLongest = 100 * 3600;
   if (state.total < state.done || state.rate <= 0) return "";
-  const double left = static_cast<double>(state.total - state.done) / state.rate + 0.5;
-  return left < kLongest ? Duration(static_cast<uint64_t>(left)) + " left" : "";
+  const double left = static_cast<double>(state.total - state.done) / state.rate;
+  return left < kLongest ? ClockText(left) + " left" : "";
 }
 
 std::string RateText(double rate) { return HumanRate(static_cast<uint64_t>(rate), 1); }
@@ -82,7 +76,7 @@ std::vector<Part> PartsOf(const ProgressState& state) {
   }
   // A phase without bytes, such as a compiler that runs, has its time alone.
   if (state.total == 0 && state.done == 0) {
-    parts.push_back({Duration(static_cast<uint64_t>(state.seconds)), 1});
+    parts.push_back({ClockText(state.seconds), 1});
     return parts;
   }
   parts.push_back({state.total > 0 ? DoneOfTotal(state) : HumanBytes(state.done), 5});
@@ -110,7 +104,7 @@ std::string ProgressLine(const ProgressState& state, int columns) {
 
 std::string ProgressLogLine(const ProgressState& state) {
   if (state.total == 0 && state.done == 0)
-    return fmt::format("{}: {}", state.phase, Duration(static_cast<uint64_t>(state.seconds)));
+    return fmt::format("{}: {}", state.phase, ClockText(state.seconds));
   const std::string rate = RateText(state.rate);
   if (state.total == 0) return fmt::format("{}: {}, {}", state.phase, HumanBytes(state.done), rate);
   const std::string left = TimeLeft(state);

@@ -57,8 +57,8 @@ class RecentRate {
   std::deque<Sample> samples_;
 };
 
-// Draws a phase from a thread of its own, so that a phase that stands still is seen to. Nothing is
-// drawn of a phase that is over within a tenth of a second (on a terminal) or 5 s (in a log).
+// Draws a phase from a thread of its own, so that a stalled phase shows. A phase that ends within a
+// tenth of a second (on a terminal) or 5 s (in a log) is not drawn.
 class Progress {
  public:
   struct Screen {

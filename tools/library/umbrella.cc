@@ -33,10 +33,16 @@ std::string WordLines() {
   return text + "`nxdkit WORD --help` shows the options of a command.";
 }
 
+std::vector<std::string> AllWords() {
+  std::vector<std::string> words;
+  for (const CommandWord& row : CommandWords()) words.emplace_back(row.word);
+  return words;
+}
+
 const ToolInfo& UmbrellaInfo() {
   static const ToolInfo info = {
       .name = "nxdkit",
-      .summary = "runs a command of nxdkit by its word",
+      .summary = fmt::format("runs a command: {}", fmt::join(AllWords(), ", ")),
       .details = WordLines(),
       .findings = "as documented for the command",
       .usages = {"nxdkit WORD [options] [ARGUMENT ...]"},
@@ -49,12 +55,6 @@ const ToolInfo& UmbrellaInfo() {
 void AddUmbrellaOptions(OptionTable& table, UmbrellaArgs& args) {
   table.Group("Arguments");
   table.Positionals("WORD", &args.words, "word of a command, and its arguments");
-}
-
-std::vector<std::string> AllWords() {
-  std::vector<std::string> words;
-  for (const CommandWord& row : CommandWords()) words.emplace_back(row.word);
-  return words;
 }
 
 const CommandWord* ProgramOf(std::string_view word) {

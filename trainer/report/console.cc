@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lib/base/duration.h"
 #include "lib/base/text.h"
 
 namespace nxdkit::trainer {
@@ -31,14 +32,6 @@ constexpr double kDrawSeconds = 0.1;
 constexpr size_t kColumnsOtherwise = 80;
 
 }  // namespace
-
-std::string DurationText(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e9) return "-";
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
-  if (whole >= 3600)
-    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
 
 std::string ShortNumber(double value) {
   const double size = std::abs(value);
@@ -73,7 +66,7 @@ std::string Console::Left(bool brief) const {
   if (!bill_.seconds_left) return "";
   const double all = *bill_.seconds_left;
   const double gone = std::min({timer_.Now() - last_done_at_, bill_.step_seconds.value_or(0), all});
-  const std::string time = "  left " + DurationText(all - gone);
+  const std::string time = "  left " + ClockText(all - gone);
   if (brief || *bill_.steps_left == 0) return time;
   std::string text = time;
   if (bill_.tokens_left) text += ", " + CountText(*bill_.tokens_left) + " tokens";
@@ -135,10 +128,9 @@ void Console::Draw() {
   const double seconds = drawn_at_ - phase_began_;
   std::string line = fmt::format("{}  {}", Position(step_), phase_);
   if (units_ > 0) line += fmt::format(" {}/{}", std::min(done_, units_), units_);
-  line += "  " + DurationText(seconds);
+  line += "  " + ClockText(seconds);
   if (units_ > 0 && done_ > 0 && done_ <= units_)
-    line +=
-        " of " + DurationText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
+    line += " of " + ClockText(seconds * static_cast<double>(units_) / static_cast<double>(done_));
   line += Left(true);
   const size_t columns = options_.columns > 0 ? options_.columns : kColumnsOtherwise;
   line.resize(std::min(line.size(), columns - 1));  // a full line would wrap

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "lib/base/duration.h"
 #include "lib/base/text.h"
 #include "lib/system/paths.h"
 #include "trainer/base/characters.h"
@@ -298,7 +299,7 @@ std::string Cards(const SeriesMap& all) {
     html += Card(row.label, ShortNumber(row.best && sum.count > 0 ? sum.high : sum.last));
   }
   if (const double seconds = Total(all, "perf/time_per_step"); seconds > 0)
-    html += Card("training time", DurationText(seconds));
+    html += Card("training time", ClockText(seconds));
   if (const double tokens = Total(all, "perf/total_num_tokens"); tokens > 0)
     html += Card("tokens", CountText(tokens));
   return html.empty() ? "" : "<div class=\"cards\">\n" + html + "</div>\n";

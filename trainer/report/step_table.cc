@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "lib/base/duration.h"
 #include "lib/base/text.h"
 #include "trainer/report/console.h"
 
@@ -102,7 +103,7 @@ std::vector<StepTable::Cell> StepTable::CellsOf(const MetricRecord& record,
                          column.importance, column.width});
         break;
       }
-  const std::string time = left.seconds ? DurationText(*left.seconds) : "-";
+  const std::string time = left.seconds ? ClockText(*left.seconds) : "-";
   cells.push_back({"left", time, kLeftImportance, kLeftWidth});
   if (left.cost)
     cells.push_back({"cost", fmt::format("{:.2f}", *left.cost), kLeftImportance, kLeftWidth});

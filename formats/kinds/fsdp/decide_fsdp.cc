@@ -10,6 +10,7 @@
 #include "formats/training/keep_params.h"
 #include "formats/training/run_progress.h"
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "lib/system/folders.h"
 
 namespace nxdkit::kinds {
@@ -147,10 +148,10 @@ Result<std::unique_ptr<Output>> DecideFsdp(const BoundArtifact& source,
       return std::ranges::any_of(tensor.placements,
                                  [](const dtensor::Placement& one) { return one.dim > 0; });
     });
-  output.notes.push_back(fmt::format(
-      "for {} with FSDP{} on {} rank{}, loaded by torch {} (--for, --fsdp, --mesh, --torch)",
-      output.verl ? "verl" : "EasyR1", output.fsdp, output.world, output.world == 1 ? "" : "s",
-      LoadedBy(output.release)));
+  output.notes.push_back(
+      fmt::format("for {} with FSDP{} on {}, loaded by torch {} (--for, --fsdp, --mesh, --torch)",
+                  output.verl ? "verl" : "EasyR1", output.fsdp, Counted(output.world, "rank"),
+                  LoadedBy(output.release)));
   if (source.optimizer)
     output.notes.push_back(fmt::format("the optimizer's state: {}", fsdp::FormName(output.form)));
   return decided;

@@ -27,5 +27,13 @@ TEST(HumanDuration, ClaimsNothingOfWhatIsNoDuration) {
     EXPECT_EQ(HumanDuration(seconds), "-") << seconds;
 }
 
+TEST(ClockText, IsRoundedToSeconds) {
+  EXPECT_EQ(ClockText(0), "0:00");
+  EXPECT_EQ(ClockText(7), "0:07");
+  EXPECT_EQ(ClockText(59.5), "1:00");
+  EXPECT_EQ(ClockText(3723), "1:02:03");
+  EXPECT_EQ(ClockText(-1), "-");
+}
+
 }  // namespace
 }  // namespace nxdkit

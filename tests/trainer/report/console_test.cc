@@ -157,13 +157,9 @@ TEST(Console, WithoutASinkNothingHappens) {
   console.Progress(1, 1);
   console.Tick();
   console.StepDone(1, {});
-  EXPECT_EQ(DurationText(0), "0:00");
 }
 
 TEST(ConsoleText, Numbers) {
-  EXPECT_EQ(DurationText(7), "0:07");
-  EXPECT_EQ(DurationText(3723), "1:02:03");
-  EXPECT_EQ(DurationText(-1), "-");
   EXPECT_EQ(ShortNumber(0), "0");
   EXPECT_EQ(ShortNumber(1.23456e-5), "1.2e-05");
   EXPECT_EQ(ShortNumber(0.51234), "0.5123");
