@@ -16,7 +16,7 @@ inline constexpr std::string_view kShortHelp = "short";
 
 // Plain text, folded at 80 columns; usage lines and commands of examples stay whole. Without a
 // topic, or with "all": usage, purpose, arguments and options by group, examples, exit codes.
-// `kShortHelp`: one screen. The name of a kind of artifact: its options. kUsage for any other topic.
+// `kShortHelp`: one screen. The name of a kind of artifact: its options. kUsage for other topics.
 Result<std::string> HelpText(const ToolInfo& info, const std::vector<OptionFacts>& options,
                              const std::string& topic);
 
