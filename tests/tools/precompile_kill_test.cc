@@ -155,10 +155,18 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
   }
   void Renew() const { shop_.Renew(std::string_view(GetParam().command) == "compile"); }
 
-  // Whether the signal reached a process.
-  bool Kill(pid_t command) const {
-    if (GetParam().victim == Victim::kCommand) return kill(command, SIGKILL) == 0;
-    return shop_.KillLast(GetParam().victim == Victim::kCompiler ? "compilers" : "programs");
+  bool VictimIsTheCommand() const { return GetParam().victim == Victim::kCommand; }
+  // The file that notes the processes to kill.
+  const char* Victims() const {
+    return GetParam().victim == Victim::kCompiler ? "compilers" : "programs";
+  }
+
+  // Whether the signal reached a process. The delay counts from the first victim, so that a moment
+  // can only be too late, which KillMoments corrects.
+  bool KillAfter(microseconds delay, pid_t command) const {
+    if (!VictimIsTheCommand() && !WaitFor(shop_ / Victims())) return false;
+    std::this_thread::sleep_for(delay);  // a random moment
+    return VictimIsTheCommand() ? kill(command, SIGKILL) == 0 : shop_.KillLast(Victims());
   }
 
   void Round(KillMoments& moments) {
@@ -166,10 +174,9 @@ class PrecompileKill : public ::testing::TestWithParam<CompileKill> {
     const microseconds delay = moments.Next();
     SCOPED_TRACE("killed after " + std::to_string(delay.count()) + " us");
     const pid_t command = shop_.Start(Options(GetParam().command));
-    std::this_thread::sleep_for(delay);  // a random moment
-    const bool found = Kill(command);
+    const bool found = KillAfter(delay, command);
     const int code = WaitProcess(command);
-    const bool ours = GetParam().victim == Victim::kCommand;
+    const bool ours = VictimIsTheCommand();
     moments.Note(found && (!ours || code == 128 + SIGKILL));
     ASSERT_TRUE(shop_.NobodyIsLeft());
     shop_.ExpectSound();
