@@ -53,6 +53,7 @@ const std::vector<Room>& Rooms() {
       {"lib/hash", {"lib/base", "lib/system"}},
       {"lib/compress", {"lib/base"}},
       {"lib/tensor", {"lib/base", "lib/system", "lib/hash"}},
+      {"lib/page", {"lib/base", "lib/hash"}},
       {"lib/plan", {"lib/base", "lib/system", "lib/tensor"}},
       {"lib/sinks", {"lib/base", "lib/system", "lib/hash", "lib/tensor", "lib/plan"}},
 

@@ -7,6 +7,7 @@
 
 #include "lib/base/duration.h"
 #include "lib/base/text.h"
+#include "lib/page/numbers.h"
 
 namespace nxdkit::trainer {
 namespace {
@@ -32,16 +33,6 @@ constexpr double kDrawSeconds = 0.1;
 constexpr size_t kColumnsOtherwise = 80;
 
 }  // namespace
-
-std::string ShortNumber(double value) {
-  const double size = std::abs(value);
-  if (!std::isfinite(value) || value == 0) return fmt::format("{}", value);
-  if (size < 1e6 && value == std::trunc(value)) return fmt::format("{:.0f}", value);
-  if (size < 1e-3) return fmt::format("{:.1e}", value);
-  if (size < 10) return fmt::format("{:.4f}", value);
-  if (size < 1000) return fmt::format("{:.1f}", value);
-  return size < 1e6 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
-}
 
 std::string CountText(double count) {
   if (count < 1000) return fmt::format("{:.0f}", count);

@@ -72,8 +72,6 @@ class Console {
   std::string drawn_;  // the line drawn now; "": none
 };
 
-// Three to five significant digits: "0.5120", "412.3", "1.2e-05"; whole numbers as they are.
-std::string ShortNumber(double value);
 // "950", "12.5 k", "3.21 M".
 std::string CountText(double count);
 

@@ -8,16 +8,19 @@
 
 #include "lib/base/duration.h"
 #include "lib/base/text.h"
+#include "lib/page/chart.h"
+#include "lib/page/html.h"
+#include "lib/page/numbers.h"
+#include "lib/page/page.h"
 #include "lib/system/paths.h"
 #include "trainer/base/characters.h"
 #include "trainer/report/bill_text.h"
 #include "trainer/report/console.h"
-#include "trainer/report/page_style.h"
-#include "trainer/report/svg.h"
 
 namespace nxdkit::trainer {
 namespace {
 
+using page::Curve;
 using SeriesMap = std::map<std::string, std::vector<Point>>;
 
 struct ChartRow {
@@ -90,17 +93,6 @@ Summary Summarize(const std::vector<Point>& points) {
   return result;
 }
 
-// The whole name, which may wrap after "/" and "." only.
-std::string NameText(std::string_view name) {
-  std::string out;
-  for (size_t at = 0; at < name.size();) {
-    const size_t end = std::min(name.find_first_of("/.", at), name.size() - 1) + 1;
-    out += (at == 0 ? "" : "<wbr>") + EscapeHtml(name.substr(at, end - at));
-    at = end;
-  }
-  return out;
-}
-
 // The smallest, largest and last value.
 std::string SummaryCells(const std::vector<Point>& points) {
   const Summary sum = Summarize(points);
@@ -139,7 +131,7 @@ std::vector<Curve> CurvesOf(const SeriesMap& all, const std::vector<const char*>
 std::string LegendRow(std::string_view name, std::string_view key,
                       const std::vector<Point>& points) {
   return fmt::format("<tr><td title=\"{}\"><span class=\"key {}\"></span>{}</td>{}</tr>\n",
-                     EscapeHtml(name), key, NameText(name), SummaryCells(points));
+                     page::Escape(name), key, page::NameHtml(name), SummaryCells(points));
 }
 
 std::string Legend(const std::vector<Curve>& curves) {
@@ -181,7 +173,7 @@ bool IsSyncTime(std::string_view name) { return name.starts_with("timing_s/sync_
 std::string SyncFigure(const SeriesMap& all) {
   std::vector<Curve> curves = CurvesOf(all, {"timing_s/*"});
   std::erase_if(curves, [](const Curve& curve) { return !IsSyncTime(curve.name); });
-  return Figure("Weight sync", "seconds in each part", StackChart(curves, "s"), curves);
+  return Figure("Weight sync", "seconds in each part", page::StackChart(curves, "s"), curves);
 }
 
 std::string TimingFigure(const SeriesMap& all) {
@@ -190,14 +182,14 @@ std::string TimingFigure(const SeriesMap& all) {
     return curve.name == "timing_s/step" || IsSyncTime(curve.name);
   });
   std::ranges::stable_sort(curves, {}, PhasePlace);
-  return Figure("Time of a step", "seconds in each phase", StackChart(curves, "s"), curves);
+  return Figure("Time of a step", "seconds in each phase", page::StackChart(curves, "s"), curves);
 }
 
 std::string ChartSection(const SeriesMap& all) {
   std::string html;
   for (const ChartRow& row : Charts()) {
     const std::vector<Curve> curves = CurvesOf(all, row.names, row.band);
-    html += Figure(row.title, row.help, CurveChart(curves), curves);
+    html += Figure(row.title, row.help, page::CurveChart(curves), curves);
   }
   html += TimingFigure(all);
   html += SyncFigure(all);
@@ -208,7 +200,7 @@ std::string MetricTable(const SeriesMap& all) {
   if (all.empty()) return "";
   std::string rows;
   for (const auto& [name, points] : all)
-    rows += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", NameText(name), points.size(),
+    rows += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", page::NameHtml(name), points.size(),
                         SummaryCells(points));
   return fmt::format(
       "<details><summary>All {} metrics</summary><table class=\"data\"><tr><th>name</th>"
@@ -232,7 +224,7 @@ std::string SyncTable(const SeriesMap& all) {
     if (IsSyncTime(name)) parts.push_back(name);
   std::string head = "<th>step</th><th>version</th><th>proved</th><th>not covered</th><th>gap</th>";
   for (const std::string& part : parts)
-    head += fmt::format("<th>{}, s</th>", EscapeHtml(part.substr(part.find('_', 8) + 1)));
+    head += fmt::format("<th>{}, s</th>", page::Escape(part.substr(part.find('_', 8) + 1)));
   std::string rows;
   for (const Point& sync : *syncs) {
     rows += fmt::format("<tr><td>{}</td><td>{}</td>", sync.step, sync.value);
@@ -259,15 +251,12 @@ std::string ConfigTable(const RunFiles& run) {
   if (run.config.empty()) return "";
   std::string rows;
   for (const auto& [key, value] : run.config)
-    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", NameText(key), EscapeHtml(value));
+    rows +=
+        fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", page::NameHtml(key), page::Escape(value));
   return fmt::format(
       "<details><summary>Configuration, {}</summary><table class=\"data\">\n"
       "{}</table></details>\n",
       Counted(run.config.size(), "key"), rows);
-}
-
-std::string Card(std::string_view label, std::string_view value) {
-  return fmt::format("<div class=\"card\"><span>{}</span><b>{}</b></div>\n", label, value);
 }
 
 double Total(const SeriesMap& all, const std::string& name) {
@@ -280,10 +269,10 @@ double Total(const SeriesMap& all, const std::string& name) {
 }
 
 std::string Cards(const SeriesMap& all) {
-  std::string html;
+  std::vector<page::Card> cards;
   int64_t last_step = 0;
   for (const auto& [name, points] : all) last_step = std::max(last_step, points.back().step);
-  if (!all.empty()) html += Card("last step", std::to_string(last_step));
+  if (!all.empty()) cards.push_back({"last step", std::to_string(last_step)});
   const struct {
     const char* label;
     const char* name;
@@ -296,19 +285,19 @@ std::string Cards(const SeriesMap& all) {
     const auto found = all.find(row.name);
     if (found == all.end()) continue;
     const Summary sum = Summarize(found->second);
-    html += Card(row.label, ShortNumber(row.best && sum.count > 0 ? sum.high : sum.last));
+    cards.push_back({row.label, ShortNumber(row.best && sum.count > 0 ? sum.high : sum.last)});
   }
   if (const double seconds = Total(all, "perf/time_per_step"); seconds > 0)
-    html += Card("training time", ClockText(seconds));
+    cards.push_back({"training time", ClockText(seconds)});
   if (const double tokens = Total(all, "perf/total_num_tokens"); tokens > 0)
-    html += Card("tokens", CountText(tokens));
-  return html.empty() ? "" : "<div class=\"cards\">\n" + html + "</div>\n";
+    cards.push_back({"tokens", CountText(tokens)});
+  return page::Cards(cards);
 }
 
 std::string CostTable(const Bill& bill) {
   std::string rows;
   for (const auto& [what, text] : BillRows(bill))
-    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what, EscapeHtml(text));
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", what, page::Escape(text));
   return rows.empty() ? "" : "<h2>Cost</h2>\n<table class=\"data\">\n" + rows + "</table>\n";
 }
 
@@ -317,9 +306,9 @@ constexpr size_t kSteps = 10;  // with samples, the last ones
 constexpr size_t kSamplesOfStep = 20;
 
 std::string Shown(const std::string& text) {
-  if (text.size() <= kLongestText) return EscapeHtml(text);
+  if (text.size() <= kLongestText) return page::Escape(text);
   const size_t end = CharBegin(text, kLongestText);
-  return EscapeHtml(text.substr(0, end)) +
+  return page::Escape(text.substr(0, end)) +
          fmt::format("<i> ... {} more bytes</i>", text.size() - end);
 }
 
@@ -349,33 +338,28 @@ std::string Samples(const RunFiles& run) {
   return html.empty() ? "" : "<h2>Samples</h2>\n" + html;
 }
 
-std::string Problems(const RunFiles& run) {
-  std::string items;
-  for (const std::string& problem : run.problems) items += "<li>" + EscapeHtml(problem) + "</li>\n";
-  return items.empty() ? "" : "<ul class=\"problems\">\n" + items + "</ul>\n";
-}
-
 std::string Title(const RunFiles& run) {
   const std::string project = ConfigValue(run, "trainer.project_name");
   const std::string experiment = ConfigValue(run, "trainer.experiment_name");
-  if (project.empty() && experiment.empty()) return EscapeHtml(BaseName(run.folder));
-  return EscapeHtml(project + " / " + experiment);
+  if (project.empty() && experiment.empty()) return BaseName(run.folder);
+  return project + " / " + experiment;
 }
 
 }  // namespace
 
 std::string HtmlReport(const RunFiles& run, const Bill& bill) {
   const SeriesMap& all = run.metrics.by_name;
-  const std::string title = Title(run);
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n{}{}{}{}{}"
-      "<h2>Numbers</h2>\n{}{}</body></html>\n",
-      title, kPageStyle, title, Problems(run), Cards(all), CostTable(bill), ChartSection(all),
-      Samples(run), SyncTable(all) + MetricTable(all), ConfigTable(run));
+  page::Page report(Title(run));
+  report.Add(page::Problems(run.problems));
+  report.Add(Cards(all));
+  report.Add(CostTable(bill));
+  report.Add(ChartSection(all));
+  report.Add(Samples(run));
+  report.Heading("Numbers");
+  report.Add(SyncTable(all));
+  report.Add(MetricTable(all));
+  report.Add(ConfigTable(run));
+  return report.Text();
 }
 
 }  // namespace nxdkit::trainer

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lib/base/text.h"
+#include "lib/page/numbers.h"
 #include "trainer/report/bill_text.h"
 #include "trainer/report/console.h"
 

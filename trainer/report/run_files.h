@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lib/page/chart.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
 #include "trainer/report/run_clock.h"
@@ -23,10 +24,7 @@ std::optional<int64_t> StepOfLine(std::string_view line);
 Result<AppendFile> ContinueLog(const std::string& path, std::optional<int64_t> last,
                                int64_t* dropped);
 
-struct Point {
-  int64_t step = 0;
-  double value = 0;  // may be NaN or infinite
-};
+using page::Point;
 
 struct MetricSeries {
   std::map<std::string, std::vector<Point>> by_name;  // ascending steps; the last record of a step

@@ -160,13 +160,6 @@ TEST(Console, WithoutASinkNothingHappens) {
 }
 
 TEST(ConsoleText, Numbers) {
-  EXPECT_EQ(ShortNumber(0), "0");
-  EXPECT_EQ(ShortNumber(1.23456e-5), "1.2e-05");
-  EXPECT_EQ(ShortNumber(0.51234), "0.5123");
-  EXPECT_EQ(ShortNumber(412.26), "412.3");
-  EXPECT_EQ(ShortNumber(-4), "-4");
-  EXPECT_EQ(ShortNumber(12345), "12345");
-  EXPECT_EQ(ShortNumber(1.5e9), "1.5e+09");
   EXPECT_EQ(CountText(950), "950");
   EXPECT_EQ(CountText(12500), "12.5 k");
   EXPECT_EQ(CountText(3.21e6), "3.21 M");

@@ -1,4 +1,4 @@
-#include "trainer/report/svg.h"
+#include "lib/page/chart.h"
 
 #include <fmt/core.h>
 
@@ -8,10 +8,10 @@
 #include <set>
 #include <span>
 
-#include "lib/base/text.h"
-#include "trainer/report/console.h"
+#include "lib/page/html.h"
+#include "lib/page/numbers.h"
 
-namespace nxdkit::trainer {
+namespace nxdkit::page {
 namespace {
 
 // Sizes of the drawing, in its own units.
@@ -86,7 +86,7 @@ std::string Tooltip(const Frame& frame, const std::string& name, const Point& po
   return fmt::format(
       "<circle class=\"dot{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}, step {}: {}</title>"
       "</circle>",
-      alone ? " alone" : "", frame.X(point.step), frame.Y(at), alone ? 3 : 5, EscapeHtml(name),
+      alone ? " alone" : "", frame.X(point.step), frame.Y(at), alone ? 3 : 5, Escape(name),
       point.step, ShortNumber(point.value));
 }
 
@@ -193,19 +193,6 @@ double ValueAt(const std::vector<Point>& points, int64_t step) {
 
 }  // namespace
 
-std::string EscapeHtml(std::string_view text) {
-  constexpr std::string_view kSpecial = "&<>\"'\n\t";
-  constexpr std::string_view kTexts[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;", "\n", "\t"};
-  std::string out;
-  for (;;) {
-    const size_t end = text.find_first_of(kSpecial);
-    out += EscapeControl(text.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    out += kTexts[kSpecial.find(text[end])];
-    text.remove_prefix(end + 1);
-  }
-}
-
 std::string CurveChart(const std::vector<Curve>& curves) {
   Frame frame;
   for (const Curve& curve : curves)
@@ -258,4 +245,4 @@ std::string StackChart(const std::vector<Curve>& curves, std::string_view unit) 
   return Svg(svg);
 }
 
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit::page

@@ -1,13 +1,17 @@
 // Curves and stacked areas as inline SVG.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trainer/report/run_files.h"
+namespace nxdkit::page {
 
-namespace nxdkit::trainer {
+struct Point {
+  int64_t step = 0;
+  double value = 0;  // may be NaN or infinite
+};
 
 struct Curve {
   std::string name;  // of the legend
@@ -26,7 +30,4 @@ std::string CurveChart(const std::vector<Curve>& curves);
 // Stacked values; a curve without a value at a step counts as 0 there.
 std::string StackChart(const std::vector<Curve>& curves, std::string_view unit);
 
-// Escapes & < > " ' and control characters, so that text is nothing but text.
-std::string EscapeHtml(std::string_view text);
-
-}  // namespace nxdkit::trainer
+}  // namespace nxdkit::page

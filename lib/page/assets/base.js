@@ -1,0 +1,112 @@
+'use strict';
+// What the programs of all pages share. Text from files only ever becomes text: nothing here parses
+// markup. Whatever reacts to a click is a button, an input or a summary, so that keys reach it.
+
+function dataOf(id) {
+  return JSON.parse(document.getElementById(id).textContent);
+}
+
+// An element: el('b', {class: 'x', onclick: f}, 'text', child, ...); 'svg:rect' is one of a drawing.
+function el(name, attributes, ...children) {
+  const drawn = name.startsWith('svg:');
+  const node = drawn ? document.createElementNS('http://www.w3.org/2000/svg', name.slice(4))
+                     : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (typeof value === 'function') node[key] = value;
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(key, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+function grouped(count) {
+  return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
+}
+
+// Decimal units and three digits, as the commands print them.
+function bytesText(bytes) {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'];
+  let unit = 0;
+  let value = bytes;
+  while (value >= 999.5 && unit + 1 < units.length) {
+    value /= 1000;
+    ++unit;
+  }
+  return (unit === 0 ? String(value) : value.toPrecision(3)) + ' ' + units[unit];
+}
+
+// Three significant digits: "0.00123", "4.57e-7"; null is "-".
+function numberText(value) {
+  if (value === null || value === undefined) return '-';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  if (size >= 1e-4 && size < 1e6) return String(Number(value.toPrecision(3)));
+  return value.toExponential(2);
+}
+
+function shapeText(shape) {
+  return '[' + shape.join(', ') + ']';
+}
+
+// A long name in parts that may wrap after a dot.
+function nameNodes(name) {
+  const nodes = [];
+  for (const part of name.split(/(?<=\.)/)) {
+    if (nodes.length > 0) nodes.push(el('wbr'));
+    nodes.push(part);
+  }
+  return nodes;
+}
+
+// A table of any number of rows in `host`: the first hundred, a button for more, a field that
+// filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
+// sorted and searched, cell (the value's text by default) what is shown: a string or nodes.
+function dataTable(host, columns, rows, {label, sorted = -1, descending = true} = {}) {
+  const kStep = 100;
+  let limit = kStep;
+  let by = sorted;
+  let down = descending;
+  const field = el('input', {type: 'search', placeholder: 'filter by name', 'aria-label': label});
+  const note = el('p', {class: 'soft', role: 'status'});
+  const head = el('tr');
+  const body = el('tbody');
+  const more = el('button', {type: 'button', onclick: () => { limit += 10 * kStep; draw(); }});
+
+  function compare(a, b) {
+    const x = columns[by].value(a);
+    const y = columns[by].value(b);
+    if (x === y) return 0;
+    if (x === null || x === undefined) return 1;
+    if (y === null || y === undefined) return -1;
+    return (x < y ? -1 : 1) * (down ? -1 : 1);
+  }
+  function draw() {
+    const words = field.value.toLowerCase();
+    let found = rows;
+    if (words) found = rows.filter(row => String(columns[0].value(row)).toLowerCase().includes(words));
+    if (by >= 0) found = [...found].sort(compare);
+    body.replaceChildren(...found.slice(0, limit).map(row => el('tr', {}, ...columns.map(column => {
+      const shown = column.cell ? column.cell(row) : String(column.value(row));
+      return el('td', {class: column.right ? 'right' : null}, ...(Array.isArray(shown) ? shown : [shown]));
+    }))));
+    const shown = Math.min(limit, found.length);
+    note.textContent = grouped(shown) + ' of ' + grouped(found.length) +
+        (found.length < rows.length ? ' found, ' + grouped(rows.length) + ' in all' : '');
+    more.hidden = shown === found.length;
+    more.textContent = 'show more';
+    [...head.children].forEach((cell, i) => {
+      if (i === by) cell.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+      else cell.removeAttribute('aria-sort');
+    });
+  }
+  columns.forEach((column, i) => head.append(el('th', {scope: 'col', class: column.right ? 'right' : null},
+      el('button', {type: 'button', onclick: () => {
+        down = by === i ? !down : Boolean(column.right);
+        by = i;
+        draw();
+      }}, column.head))));
+  field.oninput = () => { limit = kStep; draw(); };
+  host.append(field, note, el('div', {class: 'scroll'},
+      el('table', {class: 'data'}, el('thead', {}, head), body)), more);
+  draw();
+}

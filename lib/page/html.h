@@ -1,0 +1,34 @@
+// The pieces of HTML that the pages are made of. Arguments named `html` are HTML, all others are
+// text and are escaped here.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nxdkit::page {
+
+// Escapes & < > " ' and control characters, so that text is nothing but text.
+std::string Escape(std::string_view text);
+
+// A whole name, escaped, which may wrap after "/" and "." only.
+std::string NameHtml(std::string_view name);
+
+// A number with its label, for the top of a page.
+struct Card {
+  std::string label;
+  std::string value;
+};
+std::string Cards(const std::vector<Card>& cards);  // "" for none
+
+// A table; cells are HTML. "" without rows.
+std::string Table(const std::vector<std::string>& headings,
+                  const std::vector<std::vector<std::string>>& html_rows);
+
+// A part that opens on a click or a key.
+std::string Details(std::string_view summary, std::string_view html, bool open = false);
+
+// Warnings, for the top of a page; "" for none.
+std::string Problems(const std::vector<std::string>& problems);
+
+}  // namespace nxdkit::page
