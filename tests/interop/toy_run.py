@@ -21,5 +21,6 @@ def make(folder, steps, *options):
          os.path.join(CONFIGS, "arithmetic.yaml"), f"data.train_files={sums}/data@train",
          f"data.val_files={sums}/data@test", f"worker.actor.model.model_path={sums}/model",
          f"trainer.save_checkpoint_path={run}", f"trainer.max_steps={steps}",
-         "trainer.logger=[file]", "trainer.save_freq=5", "trainer.val_freq=4", *options], check=True)
+         "trainer.logger=[file]", "trainer.save_freq=5", "trainer.val_freq=4", *options], check=True,
+        stdout=subprocess.DEVNULL)
     return run
