@@ -113,6 +113,9 @@ class PageTest(unittest.TestCase):
                     self.assertLess(seconds, MOST_SECONDS)
                     back, text = (self.brightness(of) for of in ("backgroundColor", "color"))
                     self.assertEqual((back < 0.2, text > 0.7), (dark, dark))
+                    # Else scroll bars and fields stay light.
+                    scheme = self.js("return getComputedStyle(document.documentElement).colorScheme")
+                    self.assertEqual(scheme, "light dark")
                     self.keep_picture(f"{width}{'_dark' if dark else ''}")
                     self.open_all()
                     self.expect_clean()
