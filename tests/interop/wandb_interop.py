@@ -120,6 +120,7 @@ class WandbTest(unittest.TestCase):
         config = {key: entry["value"] for key, entry in run["config"].items() if key != "_wandb"}
         self.assertEqual(config, CONFIG)
         self.assertEqual(run["summary"]["actor/pg_loss"], 0.30000000000000004)
+        self.assertNotIn("requirements.txt", self.server.files)  # of the machine that imports
         log = self.server.files["running_log/trainer.log"]
         self.assertEqual(log, b"2026-11-27T07:51:22Z begins\n")
 
