@@ -210,18 +210,22 @@ function chooseTensor(leaf, sides) {
       el('p', {class: 'soft'}, [end.dtype, shapeText(end.shape), bytesText(tensor.bytes),
         files === 1 ? 'in 1 file' : 'in ' + grouped(files) + ' files'].join(', ')), picture, table);
   if (tensor.parts.length > 0 || tensor.fills.length > 0) drawParts(picture, tensor);
-  const rows = tensor.parts.length > 0 ? tensor.parts : tensor.targets.map((_, to) => ({to}));
+  const named = [{head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label}];
+  if (tensor.parts.length === 0) {  // no parameter is known: each file has its own tensor
+    named.push({head: 'shape', value: row => shapeText(tensor.targets[row.to].shape)});
+    dataTable(table, named, tensor.targets.map((_, to) => ({to})), {label: 'filter the files', filter: files > 20});
+    return;
+  }
   const otherName = name => name === tensor.name ? '' : name;
-  const columns = [
-    {head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label},
-    {head: 'part', value: row => row.box ? boxText(row.box) : shapeText(tensor.targets[row.to].shape)},
+  const columns = [...named,
+    {head: 'part', value: row => boxText(row.box)},
     {head: 'heads', value: row => row.heads || '-'},
-    {head: 'there as', value: row => otherName(tensor.targets[row.to].name) + (row.target ? boxText(row.target) : '')},
+    {head: 'there as', value: row => otherName(tensor.targets[row.to].name) + boxText(row.target)},
   ];
   if (sides.sources)
     columns.push({head: 'from', value: row => tensor.sources[row.from].label},
       {head: 'where it is', value: row => otherName(tensor.sources[row.from].name) + boxText(row.source)});
-  dataTable(table, columns, rows, {label: 'filter the parts', filter: rows.length > 20});
+  dataTable(table, columns, tensor.parts, {label: 'filter the parts', filter: tensor.parts.length > 20});
 }
 
 // The tensor to begin with: the first of those in the most parts.

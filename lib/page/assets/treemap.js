@@ -61,7 +61,7 @@ function squarified(nodes, x, y, width, height) {
 function showTreemap() {
   if (!document.getElementById('tree')) return;
   const kHeader = 18;
-  const kMost = 3000;  // rectangles
+  const kMost = 4000;  // rectangles
   const data = dataOf('tree');
   const root = treeOf(data);
   const path = [root];
@@ -79,7 +79,6 @@ function showTreemap() {
       (node.leaf ? '' : `, ${grouped(node.count)} tensors`);
 
   function cellOf(name, {node, x, y, width, height}, extra) {
-    ++drawn;
     const cell = el(name, {
       class: node.leaf ? 'cell g' + node.group % 8 : 'cell', title: titleOf(node), ...extra});
     Object.assign(cell.style, {left: x + 'px', top: y + 'px', width: width + 'px', height: height + 'px'});
@@ -88,18 +87,29 @@ function showTreemap() {
     return cell;
   }
 
-  // The parts within a part; one too small for them has the colour of its largest.
-  function fill(cell, node, width, height) {
-    if (node.leaf) return;
-    if (width < 24 || height < 24 || drawn > kMost) return cell.classList.add('g' + node.group % 8);
-    const top = height < 48 ? 2 : kHeader;
-    if (top < kHeader) cell.replaceChildren();
-    for (const inner of squarified(node.children, 2, top, width - 4, height - top - 2)) {
-      if (inner.width < 3 || inner.height < 3) continue;
-      const part = cellOf('span', inner, {});
-      cell.append(part);
-      fill(part, inner.node, inner.width, inner.height);
-    }
+  // The parts within parts, level by level as long as there is room for all of a level; a part that
+  // shows none has the colour of its largest.
+  function fill(level) {
+    const inside = level.map(({cell, node, width, height}) => {
+      if (node.leaf || width < 24 || height < 24) return [];
+      const top = height < 48 ? 2 : kHeader;
+      return squarified(node.children, 2, top, width - 4, height - top - 2)
+        .filter(inner => inner.width >= 3 && inner.height >= 3);
+    });
+    const count = inside.reduce((sum, parts) => sum + parts.length, 0);
+    const next = [];
+    level.forEach(({cell, node, height}, i) => {
+      if (node.leaf) return;
+      if (inside[i].length === 0 || drawn + count > kMost) return cell.classList.add('g' + node.group % 8);
+      if (height < 48) cell.replaceChildren();
+      for (const inner of inside[i]) {
+        inner.cell = cellOf('span', inner, {});
+        cell.append(inner.cell);
+        next.push(inner);
+      }
+    });
+    drawn += count;
+    if (next.length > 0) fill(next);
   }
 
   function legendOf(node) {
@@ -116,12 +126,11 @@ function showTreemap() {
     const width = map.clientWidth;
     const height = Math.min(Math.max(width * 0.55, 300), 600);
     map.style.height = height + 'px';
-    drawn = 0;
-    const cells = squarified(node.children, 0, 0, width, height).map(place => {
-      const cell = cellOf('button', place, {type: 'button', tabindex: -1, 'data-name': place.node.full});
-      fill(cell, place.node, place.width, place.height);
-      return cell;
-    });
+    const places = squarified(node.children, 0, 0, width, height);
+    const cells = places.map(place =>
+      place.cell = cellOf('button', place, {type: 'button', tabindex: -1, 'data-name': place.node.full}));
+    drawn = cells.length;
+    fill(places);
     map.replaceChildren(...cells);
     if (cells.length > 0) cells[0].tabIndex = 0;
     if (focus && cells.length > 0) cells[0].focus();
