@@ -129,10 +129,12 @@ std::string InspectPage(const Inspection& inspection) {
   const std::string& path = inspection.artifact.path;
   page::Page page(BaseName(path) + ": " + inspection.description);
   page.Add(page::Problems(inspection.warnings));
-  page.Add(page::Cards({{"parameters", Grouped(inspection.parameters)},
-                        {"bytes", HumanBytes(inspection.bytes)},
-                        {"tensors", Grouped(inspection.tensors)},
-                        {"files", Grouped(inspection.files)}}));
+  std::vector<page::Card> cards = {{"bytes", HumanBytes(inspection.bytes)},
+                                   {"files", Grouped(inspection.files)}};
+  if (inspection.tensors > 0)
+    cards.insert(cards.begin(), {{"parameters", Grouped(inspection.parameters)},
+                                 {"tensors", Grouped(inspection.tensors)}});
+  page.Add(page::Cards(cards));
   if (inspection.tensors > 0) {
     page.Heading(inspection.bound ? "Parameters by size" : "Tensors by size");
     page.Add(

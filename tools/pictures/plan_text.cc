@@ -13,22 +13,22 @@ namespace {
 using artifact::Slice;
 using artifact::TensorSlices;
 
-constexpr size_t kMostRows = 64;
-constexpr size_t kMostLabel = 36;
-constexpr size_t kLeastBar = 8;
+constexpr size_t kMostParts = 64;
+constexpr size_t kWidestLabel = 36;
+constexpr size_t kShortestBar = 8;
 
-struct Bar {
+struct Span {
   double from = 0;  // shares of the whole
   double to = 0;
 };
 
-struct PictureRow {
+struct PartRow {
   std::vector<std::string> labels;
-  Bar bar;
+  Span bar;
   std::string numbers;
 };
 
-std::string BarText(const Bar& bar, size_t columns, bool utf8) {
+std::string SpanText(const Span& bar, size_t columns, bool utf8) {
   const auto wide = static_cast<double>(columns);
   const auto first = std::min(static_cast<size_t>(bar.from * wide), columns - 1);
   const size_t end = std::clamp(static_cast<size_t>(bar.to * wide + 0.5), first + 1, columns);
@@ -41,12 +41,12 @@ std::string BarText(const Bar& bar, size_t columns, bool utf8) {
 }
 
 // Labels on the left, then bars of one length, then numbers; it fits the columns as far as they go.
-std::string Render(std::vector<PictureRow> rows, const PictureOptions& options) {
+std::string Render(std::vector<PartRow> rows, const PictureOptions& options) {
   if (rows.empty()) return "";
   std::vector<size_t> widths(rows[0].labels.size());
   size_t numbers = 0;
-  const size_t most = std::clamp(options.columns / 3, size_t{12}, kMostLabel);
-  for (PictureRow& row : rows) {
+  const size_t most = std::clamp(options.columns / 3, size_t{12}, kWidestLabel);
+  for (PartRow& row : rows) {
     for (size_t i = 0; i < widths.size(); ++i) {
       row.labels[i] = ShortenMiddle(row.labels[i], most);
       widths[i] = std::max(widths[i], TextColumns(row.labels[i]));
@@ -56,23 +56,23 @@ std::string Render(std::vector<PictureRow> rows, const PictureOptions& options) 
   const std::string arrow = options.utf8 ? " \u2192 " : " -> ";
   size_t used = 2 + numbers + 4;
   for (const size_t width : widths) used += width + TextColumns(arrow);
-  const size_t bar = std::max(options.columns, used + kLeastBar) - used;
+  const size_t bar = std::max(options.columns, used + kShortestBar) - used;
   std::string text;
-  for (const PictureRow& row : rows) {
+  for (const PartRow& row : rows) {
     text += "  ";
     for (size_t i = 0; i < widths.size(); ++i)
       text += (i > 0 ? arrow : "") + row.labels[i] +
               std::string(widths[i] - TextColumns(row.labels[i]), ' ');
-    text += "  " + BarText(row.bar, std::min<size_t>(bar, 40), options.utf8) + "  " + row.numbers +
+    text += "  " + SpanText(row.bar, std::min<size_t>(bar, 40), options.utf8) + "  " + row.numbers +
             "\n";
   }
   return text;
 }
 
 std::string MoreText(size_t all) {
-  if (all <= kMostRows) return "";
+  if (all <= kMostParts) return "";
   return fmt::format("  ... and {} more (--json lists them, --html draws them)\n",
-                     Grouped(all - kMostRows));
+                     Grouped(all - kMostParts));
 }
 
 std::string EndLabel(const ops::PlanEnd& end) { return EscapeControl(end.label); }
@@ -86,7 +86,7 @@ size_t AxisOf(const TensorSlices& tensor, uint32_t param) {
   return 0;
 }
 
-Bar BarOf(const TensorSlices& tensor, const Slice& slice) {
+Span SpanOf(const TensorSlices& tensor, const Slice& slice) {
   const Shape& shape = tensor.params[slice.param].shape;
   if (shape.empty()) return {0, 1};
   const size_t axis = AxisOf(tensor, slice.param);
@@ -109,10 +109,10 @@ std::string PartText(const TensorSlices& tensor, const Slice& slice) {
 
 std::string TensorText(const ops::Explanation& plan, const TensorSlices& tensor,
                        const PictureOptions& options) {
-  std::vector<PictureRow> rows;
+  std::vector<PartRow> rows;
   for (const Slice& slice : tensor.slices) {
-    if (rows.size() == kMostRows) break;
-    PictureRow row{{}, BarOf(tensor, slice), PartText(tensor, slice)};
+    if (rows.size() == kMostParts) break;
+    PartRow row{{}, SpanOf(tensor, slice), PartText(tensor, slice)};
     if (plan.sources.size() > 1)
       row.labels.push_back(EndLabel(plan.sources[tensor.sources[slice.from].file]));
     row.labels.push_back(EndLabel(plan.targets[tensor.targets[slice.to].file]));
@@ -127,9 +127,9 @@ std::string TensorText(const ops::Explanation& plan, const TensorSlices& tensor,
 std::string FlowsText(const ops::Explanation& plan, const PictureOptions& options) {
   uint64_t most = 1;
   for (const ops::PlanFlow& flow : plan.flows) most = std::max(most, flow.bytes);
-  std::vector<PictureRow> rows;
+  std::vector<PartRow> rows;
   for (const ops::PlanFlow& flow : plan.flows) {
-    if (rows.size() == kMostRows) break;
+    if (rows.size() == kMostParts) break;
     const bool same = !rows.empty() && flow.from == (&flow)[-1].from;
     rows.push_back(
         {{same ? "" : EndLabel(plan.sources[flow.from]), EndLabel(plan.targets[flow.to])},

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "formats/ops/convert/explain.h"
-#include "tools/conversions/layer_picture.h"
+#include "tools/pictures/layer_picture.h"
 
 namespace nxdkit::tool {
 

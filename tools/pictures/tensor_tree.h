@@ -21,7 +21,8 @@ struct TreeTensor {
 // {"groups": [name, ...], "patterns": [...], "tree": [node, ...], "left_out": count}
 //   node     [name, [node, ...]], or a leaf [name, pattern, names]
 //   pattern  {"b": bytes, "g": group, "s": ends, "t": ends, "p": [[shape, head_rows, head_dim]],
-//             "c": [[from, to, source box, target box, param, logical box]], "f": [[to, box, value]]}
+//             "c": [[from, to, source box, target box, param, logical box]],
+//             "f": [[to, box, value]]}
 //   end      [file, dtype, shape]
 //   box      [lo ..., extent ...]; 0: the whole
 //   names    those of sources, targets and params in turn: 0 for the leaf's own, else [shared,
