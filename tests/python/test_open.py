@@ -130,7 +130,7 @@ class OpenTest(unittest.TestCase):
                 repr(model), r"^<nxdkit.Checkpoint hf qwen3 '.*' \d+ tensors [0-9.]+ .B>$"
             )
             page = framed(model._repr_html_())
-            self.assertIn("Checkpoint hf qwen3", model.rank("nxd", tp=2)._repr_html_())
+            self.assertIn("Checkpoint nxd qwen3", model.rank("nxd", tp=2)._repr_html_())
         data = json.loads(re.search('id="tree">(.*?)</script>', page).group(1))
         self.assertEqual(data["files"][0][0], "model.safetensors")
         self.assertIn("embed_tokens.weight", json.dumps(data["tree"]))
