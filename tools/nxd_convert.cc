@@ -161,7 +161,8 @@ void AddFollowOptions(OptionTable& table, FollowArgs& args) {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Input and output");
   table.Positional("INPUT", &args.ends.input,
-                   "folder to read, or a file for torch and safetensors");
+                   "folder to read, or a file for torch and safetensors")
+      .required(false);  // --explain may have taken it
   table
       .Positional("OUTPUT", &args.ends.output,
                   "folder to write (for nxd, the tag folder), or a file for torch and delta")
@@ -297,8 +298,8 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& con
 
 // Checks that the option table cannot make, because the short forms for deltas imply the values.
 Status CheckEnds(const Ends& ends) {
-  const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
-                                                                  {"OUTPUT", ends.output}};
+  const std::pair<std::string_view, const std::string&> rows[] = {
+      {"INPUT", ends.input}, {"--to", ends.to}, {"OUTPUT", ends.output}};
   for (const auto& [name, value] : rows)
     if (value.empty()) return BadUsage("{} is missing", name).hint("--help shows the usage");
   return OkStatus();

@@ -69,7 +69,8 @@ void AddOptions(OptionTable& table, Args& args) {
   table
       .Positional("INPUT", &args.input,
                   "NxD tag or root, torch distributed checkpoint, or FSDP run")
-      .completes(Completes::kFolder);
+      .completes(Completes::kFolder)
+      .required(false);  // --explain may have taken it
   table.Positional("OUTPUT", &args.output, "folder to write")
       .completes(Completes::kFolder)
       .required(false);  // with --explain
@@ -251,8 +252,9 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   Args settled = args;
   NXDKIT_TRY(SettleExplain(settled.explain, settled.input, settled.output));
-  if (settled.output.empty())
-    return BadUsage("{} is missing", "OUTPUT").hint("--help shows the usage");
+  if (settled.input.empty() || settled.output.empty())
+    return BadUsage("{} is missing", settled.input.empty() ? "INPUT" : "OUTPUT")
+        .hint("--help shows the usage");
   NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(settled, context));
   return AnswerConvert(request, settled.explain, {ReportText, ReportJson}, context);
 }

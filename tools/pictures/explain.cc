@@ -63,7 +63,8 @@ Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output)
   if (!output.empty()) return OkStatus();
   NXDKIT_ASSIGN(const bool is_path,
                 args.tensor->empty() ? Result<bool>(false) : IsThere(*args.tensor));
-  output = is_path ? std::exchange(input, std::exchange(*args.tensor, "")) : "output";
+  if (is_path) output = std::exchange(input, std::exchange(*args.tensor, ""));
+  if (output.empty()) output = "output";
   return OkStatus();
 }
 

@@ -17,8 +17,8 @@ struct ExplainArgs {
 
 void AddExplainOptions(OptionTable& table, ExplainArgs& args);
 
-// Takes back a word that --explain, which may stand alone, has taken from INPUT and OUTPUT: the
-// output is missing then, and the word is a path that exists. With --explain the output may be left
+// Takes back a word that --explain, which may stand alone, has taken from INPUT and OUTPUT: one of
+// them is missing then, and the word is a path that exists. With --explain the output may be left
 // out: its name is then "output".
 Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output);
 

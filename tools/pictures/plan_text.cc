@@ -95,10 +95,18 @@ Span SpanOf(const TensorSlices& tensor, const Slice& slice) {
           static_cast<double>(slice.logical.lo[axis] + slice.logical.extent[axis]) / all};
 }
 
+// The parts of a name that another does not begin with: "q_proj.weight" beside "h.0.qkv.weight".
+std::string Beyond(std::string_view other, std::string_view name) {
+  const auto differ = std::ranges::mismatch(other, name).in2;
+  const auto shared = static_cast<size_t>(differ - name.begin());
+  const size_t dot = name.substr(0, shared).rfind('.');
+  return std::string(dot == std::string_view::npos ? name : name.substr(dot + 1));
+}
+
 std::string PartText(const TensorSlices& tensor, const Slice& slice) {
   const LogicalTensor& param = tensor.params[slice.param];
   std::string text;
-  if (tensor.params.size() > 1) text = EscapeControl(param.name) + " ";
+  if (tensor.params.size() > 1) text = EscapeControl(Beyond(tensor.name, param.name)) + " ";
   text += BoxText(slice.logical);
   if (const auto heads = artifact::HeadsIn(param, slice.logical))
     text += heads->first == heads->second
