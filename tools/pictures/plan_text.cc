@@ -95,18 +95,21 @@ Span SpanOf(const TensorSlices& tensor, const Slice& slice) {
           static_cast<double>(slice.logical.lo[axis] + slice.logical.extent[axis]) / all};
 }
 
-// The parts of a name that another does not begin with: "q_proj.weight" beside "h.0.qkv.weight".
-std::string Beyond(std::string_view other, std::string_view name) {
-  const auto differ = std::ranges::mismatch(other, name).in2;
-  const auto shared = static_cast<size_t>(differ - name.begin());
-  const size_t dot = name.substr(0, shared).rfind('.');
-  return std::string(dot == std::string_view::npos ? name : name.substr(dot + 1));
+// How many characters the names of all parameters share, up to a dot.
+size_t SharedPrefix(const std::vector<LogicalTensor>& params) {
+  std::string_view shared = params[0].name;
+  for (const LogicalTensor& param : params) {
+    const auto differ = std::ranges::mismatch(shared, param.name).in1;
+    shared = shared.substr(0, static_cast<size_t>(differ - shared.begin()));
+  }
+  return shared.rfind('.') + 1;  // 0 without a dot
 }
 
 std::string PartText(const TensorSlices& tensor, const Slice& slice) {
   const LogicalTensor& param = tensor.params[slice.param];
   std::string text;
-  if (tensor.params.size() > 1) text = EscapeControl(Beyond(tensor.name, param.name)) + " ";
+  if (tensor.params.size() > 1)
+    text = EscapeControl(param.name.substr(SharedPrefix(tensor.params))) + " ";
   text += BoxText(slice.logical);
   if (const auto heads = artifact::HeadsIn(param, slice.logical))
     text += heads->first == heads->second
