@@ -7,6 +7,7 @@ Usage: python wandb_interop.py --bin-dir DIR
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -119,6 +120,7 @@ class WandbTest(unittest.TestCase):
         config = {key: entry["value"] for key, entry in run["config"].items() if key != "_wandb"}
         self.assertEqual(config, CONFIG)
         self.assertEqual(run["summary"]["actor/pg_loss"], 0.30000000000000004)
+        self.assertNotIn("requirements.txt", self.server.files)  # of the machine that imports
         log = self.server.files["running_log/trainer.log"]
         self.assertEqual(log, b"2026-11-27T07:51:22Z begins\n")
 
@@ -150,8 +152,11 @@ class WandbTest(unittest.TestCase):
         write_run(self.run_folder)
         self.assertIn("new steps: 3,", self.bring("--offline"))
         self.assertEqual(self.server.runs, {})
+        shutil.copytree(self.run_folder, copy := os.path.join(self.folder, "copy"))
+        shutil.rmtree(self.run_folder)  # the machine that syncs may not have it
         self.sync()
         self.expect_all()
+        os.rename(copy, self.run_folder)
         for again in ({"WANDB_MODE": "offline"}, {"WANDB_MODE": "dryrun"}):
             self.assertIn("imported before", self.bring(expected=2, **again))
         self.sync()

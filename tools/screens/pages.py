@@ -34,9 +34,9 @@ class Picture:
 
 
 PICTURES = [
-    Picture("inspect", "ckpt-inspect --html inspect.html shards/step_0"),
-    Picture("explain", "nxd-convert --to rollout --tp 2 --bs 8 --seq 64 --explain --html explain.html"
-            " shards/step_0 planned"),
+    Picture("inspect", "ckpt-inspect --html inspect.html shards/step_0", "#treemap"),
+    Picture("explain", "nxd-convert --explain --html explain.html --to nxd --tp 4 model",
+            "#chosen .columns"),
     Picture("diff", "ckpt-diff --html diff.html run/global_step_100 run/global_step_200"
             " run/global_step_300", "#heat-info",
             "document.querySelector('[data-name=\"model.layers.4.mlp.down_proj.weight\"]').focus()"),

@@ -149,6 +149,8 @@ def send(wandb: Any, run: Run, options: argparse.Namespace) -> str:
             disable_git=True,
             x_disable_stats=True,
             x_disable_meta=True,
+            x_save_requirements=False,
+            symlink=False,  # ./wandb can be synced elsewhere
         ),
     ) as there:
         new = [step for step in run.whole_steps() if step >= there.starting_step]
