@@ -32,11 +32,12 @@ struct Slice {
   Box logical;
 };
 
-// A constant: padding, or the number of a rank.
+// A constant: zeros as padding, or the number of a rank.
 struct SliceFill {
   uint32_t to = 0;
   Box target;
   int64_t value = 0;
+  bool is_padding = true;
 };
 
 struct TensorSlices {

@@ -43,11 +43,12 @@ std::string QuantMethod(const Json& json) {
   return "";
 }
 
-// Rows of one head, along the dimension that is cut; 0 if there are none.
+// Rows of one head, along the dimension that is cut; 0 if there are none, or heads of several kinds:
+// their numbers begin again with each kind.
 int64_t HeadRows(const Model& model, const Param& param) {
   if (param.CutDim() == kWhole) return 0;
   const ParamCut& cut = model.cuts[param.cut];
-  if (cut.segments.empty()) return 0;
+  if (cut.segments.size() != 1) return 0;
   const Segment& first = cut.segments.front();
   const bool heads = IsHead(first.of) || (first.count == model.config.heads && first.unit > 1);
   return heads ? first.unit : 0;

@@ -127,7 +127,7 @@ Error MissingValue(const OptionFacts& option) {
 }
 
 bool IsValue(const Options& options, const std::string* next) {
-  return next != nullptr && !IsKnownOption(options, *next);
+  return next != nullptr && *next != "--" && !IsKnownOption(options, *next);
 }
 
 Status CheckLong(const Options& options, const OptionFacts& option, const std::string& name,

@@ -13,24 +13,39 @@ namespace {
 using artifact::Slice;
 using artifact::TensorSlices;
 
+constexpr uint64_t kJsonPartBytes = 5000;  // of a part in a document, while it is made and printed
+
 Json BoxJson(const Box& box) { return {{"lo", box.lo}, {"extent", box.extent}}; }
 
 Json PartJson(const ops::Explanation& plan, const TensorSlices& tensor, const Slice& slice) {
   const artifact::SliceEnd& from = tensor.sources[slice.from];
   const artifact::SliceEnd& to = tensor.targets[slice.to];
   const LogicalTensor& param = tensor.params[slice.param];
-  Json json = {{"tensor", tensor.name},
-               {"to", plan.targets[to.file].name},
-               {"box", BoxJson(slice.target)},
-               {"from", plan.sources[from.file].name},
-               {"source", from.name},
-               {"source_box", BoxJson(slice.source)},
-               {"parameter", param.name},
-               {"parameter_box", BoxJson(slice.logical)},
-               {"heads", nullptr}};
-  if (const auto heads = artifact::HeadsIn(param, slice.logical))
-    json["heads"] = {heads->first, heads->second};
-  return json;
+  const auto heads = artifact::HeadsIn(param, slice.logical);
+  return {{"tensor", tensor.name},
+          {"to", plan.targets[to.file].name},
+          {"box", BoxJson(slice.target)},
+          {"from", plan.sources[from.file].name},
+          {"source", from.name},
+          {"source_box", BoxJson(slice.source)},
+          {"parameter", param.name},
+          {"parameter_box", BoxJson(slice.logical)},
+          {"heads", heads ? Json{heads->first, heads->second} : Json()},
+          {"value", nullptr}};
+}
+
+Json ConstantJson(const ops::Explanation& plan, const TensorSlices& tensor,
+                  const artifact::SliceFill& fill) {
+  return {{"tensor", tensor.name},
+          {"to", plan.targets[tensor.targets[fill.to].file].name},
+          {"box", BoxJson(fill.target)},
+          {"from", nullptr},
+          {"source", nullptr},
+          {"source_box", nullptr},
+          {"parameter", nullptr},
+          {"parameter_box", nullptr},
+          {"heads", nullptr},
+          {"value", fill.value}};
 }
 
 Json ExplanationJson(const ops::Explanation& plan, const std::string& name) {
@@ -40,8 +55,10 @@ Json ExplanationJson(const ops::Explanation& plan, const std::string& name) {
                {"flows", FlowsJson(plan)}};
   if (name.empty()) return json;
   Json parts = Json::array();
-  for (const TensorSlices& tensor : plan.tensors)
+  for (const TensorSlices& tensor : plan.tensors) {
     for (const Slice& slice : tensor.slices) parts.push_back(PartJson(plan, tensor, slice));
+    for (const auto& fill : tensor.fills) parts.push_back(ConstantJson(plan, tensor, fill));
+  }
   json["parts"] = std::move(parts);
   return json;
 }
@@ -52,7 +69,7 @@ void AddExplainOptions(OptionTable& table, ExplainArgs& args) {
   table.OptionalText("explain", "TENSOR", &args.tensor,
                      "draw the sources of an output tensor, a pattern of them or all of them, and "
                      "write no weights");
-  AddHtmlOption(table, &args.html);
+  AddHtmlOption(table, &args.html, "with --explain: draw the plan as a page for a browser too");
 }
 
 Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output) {
@@ -61,9 +78,11 @@ Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output)
     return OkStatus();
   }
   if (!output.empty()) return OkStatus();
-  NXDKIT_ASSIGN(const bool is_path,
+  NXDKIT_ASSIGN(const bool word_is_there,
                 args.tensor->empty() ? Result<bool>(false) : IsThere(*args.tensor));
-  if (is_path) output = std::exchange(input, std::exchange(*args.tensor, ""));
+  NXDKIT_ASSIGN(const bool input_is_there, input.empty() ? Result<bool>(false) : IsThere(input));
+  if (word_is_there && !input_is_there)
+    output = std::exchange(input, std::exchange(*args.tensor, ""));
   if (output.empty()) output = "output";
   return OkStatus();
 }
@@ -72,7 +91,10 @@ Result<ToolAnswer> AnswerExplain(const ops::ConvertRequest& request, const Expla
                                  ToolContext& context) {
   NXDKIT_TRY(CheckPage(args.html, context));
   const std::string& name = *args.tensor;
-  NXDKIT_ASSIGN(const ops::Explanation plan, ops::Explain(request, name));
+  ops::ExplainRequest what{name};
+  what.parts = args.html || !name.empty();
+  if (context.json() && !name.empty()) what.part_bytes = kJsonPartBytes;
+  NXDKIT_ASSIGN(const ops::Explanation plan, ops::Explain(request, what));
   ToolAnswer answer;
   answer.fields = ExplanationJson(plan, name);
   const PictureOptions options = PictureHere();

@@ -66,20 +66,18 @@ std::vector<TensorSlices> StoredSlices(const Inspection& inspection) {
   return all;
 }
 
-Json FilesJson(const Inspection& inspection) {
+std::string FilesText(const Inspection& inspection) {
   const artifact::Artifact& artifact = inspection.artifact;
   std::vector<LayoutFile> files = artifact.ranks;
   files.resize(artifact.files.size());
   for (size_t f = 0; f < files.size(); ++f) files[f].path = artifact.files[f].path;
-  const std::vector<std::string> labels = artifact::FileLabels(files);
-  Json json = Json::array();
-  for (uint32_t f = 0; f < files.size(); ++f)
-    json.push_back({EscapeControl(labels[f]), artifact.files[f].file_bytes,
-                    EscapeControl(ops::FileLabel(inspection, f))});
-  return json;
+  std::string text;
+  for (const std::string& label : artifact::FileLabels(files))
+    text += (text.empty() ? "" : ",") + NameText(label);
+  return "[" + text + "]";
 }
 
-Json TreeData(const Inspection& inspection) {
+std::string TreeData(const Inspection& inspection) {
   const auto& bound = inspection.bound;
   const std::vector<TensorSlices> slices =
       bound ? artifact::HeldSlices(*bound) : StoredSlices(inspection);
@@ -96,9 +94,9 @@ Json TreeData(const Inspection& inspection) {
                                  : each.target_bytes();
     tensors.push_back({&each, bytes, group});
   }
-  Json json = TensorTree(tensors, kTreeBytes);
-  json["files"] = FilesJson(inspection);
-  return json;
+  const std::string files = FilesText(inspection);
+  const size_t room = kPageData - std::min(kPageData, files.size());
+  return "{\"files\":" + files + "," + TreeMembers(tensors, room) + "}";
 }
 
 std::string FactRows(const Inspection& inspection) {
@@ -140,7 +138,7 @@ std::string InspectPage(const Inspection& inspection) {
     page.Add(
         "<div id=\"treemap\"></div>\n<div id=\"chosen\" aria-live=\"polite\"></div>\n"
         "<noscript><p>The picture needs this page's own script.</p></noscript>\n");
-    page.AddData("tree", TreeData(inspection).dump());
+    page.AddData("tree", TreeData(inspection));
     page.Use(page::Script::kPlan);
     page.Use(page::Script::kTreemap);
   }

@@ -6,18 +6,25 @@
 #include "lib/base/text.h"
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
+#include "lib/system/paths.h"
 
 namespace nxdkit::tool {
 
-void AddHtmlOption(OptionTable& table, std::optional<std::string>* path) {
-  table.Text("html", "FILE", path, "write the answer as a page for a browser too")
-      .completes(Completes::kPath);
+void AddHtmlOption(OptionTable& table, std::optional<std::string>* path, std::string_view help) {
+  table.Text("html", "FILE", path, help).completes(Completes::kPath);
 }
 
 Status CheckPage(const std::optional<std::string>& path, const ToolContext& context) {
-  if (!path || context.common().force) return OkStatus();
+  if (!path) return OkStatus();
+  if (*path == "-") return BadUsage("--html needs the name of a file, found \"-\"");
+  NXDKIT_ASSIGN(const bool is_folder, IsFolder(*path));
+  if (is_folder) return BadUsage("--html needs the name of a file, found a folder").in(*path);
   NXDKIT_ASSIGN(const bool there, IsThere(*path));
-  if (there) return BadUsage("it already exists").in(*path).hint("--force replaces it");
+  if (there && !context.common().force)
+    return BadUsage("it already exists").in(*path).hint("--force replaces it");
+  const std::string parent = ParentPath(*path);
+  NXDKIT_ASSIGN(const bool has_parent, parent.empty() ? Result<bool>(true) : IsFolder(parent));
+  if (!has_parent) return Error(Errc::kIo, "its folder is not there").in(*path);
   return OkStatus();
 }
 

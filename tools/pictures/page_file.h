@@ -11,9 +11,10 @@
 
 namespace nxdkit::tool {
 
-void AddHtmlOption(OptionTable& table, std::optional<std::string>* path);
+void AddHtmlOption(OptionTable& table, std::optional<std::string>* path, std::string_view help);
 
-// Refuses a page that exists, unless --force is given: asked before the work begins.
+// Refuses a page that exists, unless --force is given, and a path that cannot be one: asked before
+// the work begins.
 Status CheckPage(const std::optional<std::string>& path, const ToolContext& context);
 
 // Writes the page as a whole, and adds it to the answer: a last line, and the key `html`.

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "lib/base/text.h"
 #include "lib/page/html.h"
 #include "lib/page/page.h"
@@ -11,24 +13,32 @@
 namespace nxdkit::tool {
 namespace {
 
-Json EndsJson(const std::vector<ops::PlanEnd>& ends) {
-  Json json = Json::array();
+constexpr size_t kMostFlows = 100'000;  // more are not drawn
+
+std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
+  std::string text;
   for (const ops::PlanEnd& end : ends)
-    json.push_back({EscapeControl(end.label), end.bytes, EscapeControl(end.name)});
-  return json;
+    text += fmt::format("{}[{},{}]", text.empty() ? "" : ",", NameText(end.label), end.bytes);
+  return "[" + text + "]";
 }
 
-Json PlanData(const ops::Explanation& plan) {
+std::string FlowsData(const std::vector<ops::PlanFlow>& flows) {
+  std::string text;
+  for (size_t i = 0; flows.size() <= kMostFlows && i < flows.size(); ++i)
+    text +=
+        fmt::format("{}[{},{},{}]", i == 0 ? "" : ",", flows[i].from, flows[i].to, flows[i].bytes);
+  return "[" + text + "]";
+}
+
+std::string PlanData(const ops::Explanation& plan) {
   std::vector<TreeTensor> tensors;
   for (const artifact::TensorSlices& each : plan.tensors)
     tensors.push_back({&each, each.target_bytes(), ""});
-  Json json = TensorTree(tensors, kTreeBytes);
-  json["sources"] = EndsJson(plan.sources);
-  json["targets"] = EndsJson(plan.targets);
-  Json flows = Json::array();
-  for (const ops::PlanFlow& flow : plan.flows) flows.push_back({flow.from, flow.to, flow.bytes});
-  json["flows"] = std::move(flows);
-  return json;
+  const std::string files =
+      fmt::format(R"("sources":{},"targets":{},"flows":{})", EndsData(plan.sources),
+                  EndsData(plan.targets), FlowsData(plan.flows));
+  return "{" + files + "," + TreeMembers(tensors, kPageData - std::min(kPageData, files.size())) +
+         "}";
 }
 
 }  // namespace
@@ -57,7 +67,7 @@ std::string PlanPage(const ops::Explanation& plan, const ops::ConvertRequest& re
       "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\" aria-live=\"polite\">"
       "</div>\n<noscript><p>The picture needs this page's own script.</p></noscript>\n"
       "<h2>All tensors</h2>\n<div id=\"tensors\"></div>\n");
-  page.AddData("plan", PlanData(plan).dump());
+  page.AddData("plan", PlanData(plan));
   page.Use(page::Script::kPlan);
   return page.Text();
 }

@@ -29,6 +29,7 @@ struct PartRow {
 };
 
 std::string SpanText(const Span& bar, size_t columns, bool utf8) {
+  if (bar.to <= bar.from) return std::string(columns, ' ');  // nothing of a parameter
   const auto wide = static_cast<double>(columns);
   const auto first = std::min(static_cast<size_t>(bar.from * wide), columns - 1);
   const size_t end = std::clamp(static_cast<size_t>(bar.to * wide + 0.5), first + 1, columns);
@@ -118,6 +119,12 @@ std::string PartText(const TensorSlices& tensor, const Slice& slice) {
   return text;
 }
 
+std::string FillText(const artifact::SliceFill& fill) {
+  const std::string what =
+      fill.is_padding ? "zeros as padding" : fmt::format("{}, the rank", fill.value);
+  return fmt::format("{} {}", BoxText(fill.target), what);
+}
+
 std::string TensorText(const ops::Explanation& plan, const TensorSlices& tensor,
                        const PictureOptions& options) {
   std::vector<PartRow> rows;
@@ -129,8 +136,15 @@ std::string TensorText(const ops::Explanation& plan, const TensorSlices& tensor,
     row.labels.push_back(EndLabel(plan.targets[tensor.targets[slice.to].file]));
     rows.push_back(std::move(row));
   }
+  for (const artifact::SliceFill& fill : tensor.fills) {
+    if (rows.size() == kMostParts) break;
+    PartRow row{{}, {}, FillText(fill)};
+    if (plan.sources.size() > 1) row.labels.push_back("-");
+    row.labels.push_back(EndLabel(plan.targets[tensor.targets[fill.to].file]));
+    rows.push_back(std::move(row));
+  }
   return EscapeControl(tensor.name) + "\n" + Render(std::move(rows), options) +
-         MoreText(tensor.slices.size());
+         MoreText(tensor.slices.size() + tensor.fills.size());
 }
 
 }  // namespace

@@ -8,28 +8,36 @@
 #include <vector>
 
 #include "formats/artifact/slices.h"
-#include "lib/json/json.h"
 
 namespace nxdkit::tool {
 
 struct TreeTensor {
   const artifact::TensorSlices* slices = nullptr;
   uint64_t bytes = 0;
-  std::string_view group;  // what it is coloured by: "attention", "BF16"
+  std::string_view group;  // decides its colour: "attention", "BF16"
 };
 
-// {"groups": [name, ...], "patterns": [...], "tree": [node, ...], "left_out": count}
-//   node     [name, [node, ...]], or a leaf [name, pattern, names]
+// The members of a JSON object:
+//   "groups": [name, ...], "patterns": [...], "places": [...], "tree": [node, ...],
+//   "brief": count, "others": [count, bytes]
+//   node     [name, [node, ...]], or a leaf [name, pattern, place, names]
 //   pattern  {"b": bytes, "g": group, "s": ends, "t": ends, "p": [[shape, head_rows, head_dim]],
 //             "c": [[from, to, source box, target box, param, logical box]],
-//             "f": [[to, box, value]]}
-//   end      [file, dtype, shape]
+//             "f": [[to, box, value, is_padding]]}
+//   end      [dtype, shape], of a source or a target
+//   place    [files of the sources, files of the targets]
 //   box      [lo ..., extent ...]; 0: the whole
-//   names    those of sources, targets and params in turn: 0 for the leaf's own, else [shared,
-//            rest] for its first `shared` characters and then the rest; the last zeros are left out
-// Names are escaped for people. Texts beyond `max_bytes` are left out, the smallest tensors first.
-Json TensorTree(const std::vector<TreeTensor>& tensors, uint64_t max_bytes);
+//   names    runs [count, code] of sources, targets and params in turn: 0 for the leaf's name, 1 for
+//            the source's with the same index, else [shared, rest] for the leaf's first `shared`
+//            characters and then the rest; a last run of 0 is left out
+// Names are escaped for people, and shortened if they are very long. The text is at most
+// `max_bytes` long in a page: where that is too little, the smallest tensors have a pattern without
+// parts ("n" is their number; "brief" counts these tensors), and the smallest of all are "others".
+std::string TreeMembers(const std::vector<TreeTensor>& tensors, uint64_t max_bytes);
 
-inline constexpr uint64_t kTreeBytes = 4'000'000;  // of a page that has to stay below 5 MB
+inline constexpr size_t kPageData = 4'800'000;  // of a page that has to stay below 5 MB
+
+// A JSON string of a name from a file, for a page.
+std::string NameText(std::string_view name);
 
 }  // namespace nxdkit::tool

@@ -40,13 +40,19 @@ std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTenso
 // Collects the explanation, output tensor by output tensor.
 class Explainer {
  public:
-  Explainer(const Conversion& conversion, const ConvertRequest& request)
-      : source_(conversion.source), output_(conversion.output), plan_(conversion.plan) {
+  Explainer(const Conversion& conversion, const ConvertRequest& request, const ExplainRequest& what)
+      : source_(conversion.source),
+        output_(conversion.output),
+        plan_(conversion.plan),
+        with_parts_(what.parts),
+        with_text_(!what.name.empty()),
+        part_bytes_(what.part_bytes),
+        max_memory_(request.run.max_memory) {
     result_.sources = EndsOf(source_.bound.layout.files, request.input);
     result_.targets = EndsOf(output_.layout.files, request.output);
   }
 
-  void Add(size_t t, bool with_text) {
+  Status Add(size_t t) {
     const TensorLayout& tensor = output_.layout.tensors[t];
     const OutputTensor& output = output_.outputs[t];
     const auto [named, is_new] = named_.try_emplace(tensor.name);
@@ -57,10 +63,11 @@ class Explainer {
     artifact::TensorSlices& slices = result_.tensors[named->second.number];
     slices.targets.push_back({tensor.name, tensor.file, output.dtype, tensor.shape});
     for (const CopyOp& op : plan_.tensors[t].copies) AddCopy(named->second, tensor, op);
-    for (const Fill& fill : plan_.tensors[t].fills) AddFill(slices, tensor.file, fill);
-    if (with_text)
+    for (const Fill& fill : plan_.tensors[t].fills) AddFill(slices, tensor, fill);
+    if (with_text_)
       result_.text += ExplainTensor(source_, tensor, output, plan_.tensors[t],
                                     result_.targets[tensor.file].name);
+    return CheckMemory();
   }
 
   Explanation Take() {
@@ -88,11 +95,23 @@ class Explainer {
     return ends;
   }
 
+  Status CheckMemory() const {
+    const uint64_t bytes = parts_ * part_bytes_ + 2 * result_.text.size();
+    if (bytes <= max_memory_) return OkStatus();
+    return Error(Errc::kLimit,
+                 fmt::format("the first {} of these tensors need {}, and --max-memory "
+                             "is {}",
+                             Counted(parts_, "part"), HumanBytes(bytes), HumanBytes(max_memory_)))
+        .hint("name fewer tensors: --explain NAME");
+  }
+
   void AddCopy(Named& named, const TensorLayout& tensor, const CopyOp& op) {
     artifact::TensorSlices& slices = result_.tensors[named.number];
     const auto to = static_cast<uint32_t>(slices.targets.size() - 1);
     const StoredTensor& stored = source_.bound.stored[op.source];
     const uint32_t file = source_.bound.layout.tensors[op.source].file;
+    AddBytes(file, tensor.file, artifact::BoxBytes(slices.targets[to].dtype, op.box.extent));
+    if (!with_parts_) return;
     const auto [from, new_source] =
         named.sources.try_emplace(op.source, static_cast<uint32_t>(slices.sources.size()));
     if (new_source) slices.sources.push_back({stored.name, file, stored.dtype, stored.shape});
@@ -102,23 +121,31 @@ class Explainer {
     if (new_param) slices.params.push_back(source_.params[piece.param]);
     slices.slices.push_back({from->second, to, artifact::SourceBoxOf(op, stored), op.box,
                              param->second, artifact::LogicalBoxOf(piece, op)});
-    const uint64_t bytes = artifact::BoxBytes(slices.targets[to].dtype, op.box.extent);
-    flows_[{file, tensor.file}] += bytes;
-    result_.sources[file].bytes += bytes;
-    result_.targets[tensor.file].bytes += bytes;
+    ++parts_;
   }
 
-  void AddFill(artifact::TensorSlices& slices, uint32_t file, const Fill& fill) {
+  void AddBytes(uint32_t from, uint32_t to, uint64_t bytes) {
+    flows_[{from, to}] += bytes;
+    result_.sources[from].bytes += bytes;
+    result_.targets[to].bytes += bytes;
+  }
+
+  void AddFill(artifact::TensorSlices& slices, const TensorLayout& tensor, const Fill& fill) {
     const auto to = static_cast<uint32_t>(slices.targets.size() - 1);
-    slices.fills.push_back({to, fill.stored, fill.value});
+    slices.fills.push_back({to, fill.stored, fill.value, !tensor.dtype});
     const uint64_t bytes = artifact::BoxBytes(slices.targets[to].dtype, fill.stored.extent);
     result_.fill_bytes += bytes;
-    result_.targets[file].bytes += bytes;
+    result_.targets[tensor.file].bytes += bytes;
   }
 
   const BoundArtifact& source_;
   const OutputPlan& output_;
   const Plan& plan_;
+  const bool with_parts_;
+  const bool with_text_;
+  const uint64_t part_bytes_;
+  const uint64_t max_memory_;
+  uint64_t parts_ = 0;
   Explanation result_;
   std::unordered_map<std::string, Named> named_;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> flows_;
@@ -150,14 +177,15 @@ std::string ExplainTensor(const BoundArtifact& source, const TensorLayout& tenso
   return text;
 }
 
-Result<Explanation> Explain(const ConvertRequest& request, const std::string& name) {
+Result<Explanation> Explain(const ConvertRequest& request, const ExplainRequest& what) {
   NXDKIT_ASSIGN(const Conversion conversion, PlanConversion(request));
   const std::vector<TensorLayout>& tensors = conversion.output.layout.tensors;
-  Explainer explainer(conversion, request);
+  Explainer explainer(conversion, request, what);
+  const std::string& name = what.name;
   bool any = false;
   for (size_t t = 0; t < tensors.size(); ++t) {
     if (!name.empty() && !GlobMatch(name, tensors[t].name)) continue;
-    explainer.Add(t, !name.empty());
+    NXDKIT_TRY(explainer.Add(t));
     any = true;
   }
   if (any || name.empty()) return explainer.Take();

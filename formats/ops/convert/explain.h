@@ -34,10 +34,17 @@ struct Explanation {
   std::string text;                             // each part of the named tensors, with file bytes
 };
 
-// The plan of a conversion; nothing is written. `name`: an output tensor, or a pattern with * and ?
-// (GlobMatch), whose parts alone are explained, with their text; "": all, without text. kNotFound
-// if no output tensor has the name (with the closest one as a hint).
-Result<Explanation> Explain(const ConvertRequest& request, const std::string& name);
+// What to explain: an output tensor, or a pattern with * and ? (GlobMatch), with the text of its
+// parts; "": all tensors, without text.
+struct ExplainRequest {
+  std::string name;
+  bool parts = true;          // else `tensors` have no slices: the flows take far less memory
+  uint64_t part_bytes = 300;  // memory for each part, with what the caller makes of it
+};
+
+// The plan of a conversion; nothing is written. kNotFound if no output tensor has the name (with
+// the closest one as a hint); kLimit for more parts than --max-memory holds.
+Result<Explanation> Explain(const ConvertRequest& request, const ExplainRequest& what);
 
 // The parts of one tensor as text lines: tensor, output and plan belong together, and are made from
 // `source`. `where`: its place in the output, "" for none.

@@ -15,7 +15,7 @@ function el(name, attributes, ...children) {
     if (typeof value === 'function') node[key] = value;
     else if (value !== null && value !== undefined && value !== false) node.setAttribute(key, value);
   }
-  node.append(...children);
+  for (const child of children) node.append(child);  // there may be too many for one call
   return node;
 }
 
@@ -58,6 +58,8 @@ function nameNodes(name) {
   return nodes;
 }
 
+const kCollator = new Intl.Collator('en', {numeric: true});  // layers.2 before layers.10
+
 // A table of any number of rows in `host`: the first fifty, a button for more, a field that
 // filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
 // sorted and searched, cell (the value's text by default) what is shown: a string or nodes. filter:
@@ -77,6 +79,7 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true, 
     const x = columns[by].value(a);
     const y = columns[by].value(b);
     if (x === y) return 0;
+    if (typeof x === 'string' && typeof y === 'string') return kCollator.compare(x, y) * (down ? -1 : 1);
     if (x === null || x === undefined) return 1;
     if (y === null || y === undefined) return -1;
     return (x < y ? -1 : 1) * (down ? -1 : 1);

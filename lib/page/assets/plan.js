@@ -2,23 +2,34 @@
 // The parts of a tensor: where they come from, on the left, and where they are, on the right; and
 // the bytes between the files of a plan. The data is described in tools/pictures/tensor_tree.h.
 
-// Every leaf of the tree of names: {name, pattern, names}.
+// A leaf of the tree of names: {name, pattern, place, names}.
+function leafOf(data, node, name) {
+  return {name, pattern: data.patterns[node[1]], place: data.places[node[2]], names: node[3] || []};
+}
+
 function leavesOf(data) {
   const leaves = [];
   const walk = (nodes, before) => {
     for (const node of nodes) {
       const name = before + node[0];
       if (Array.isArray(node[1])) walk(node[1], name + '.');
-      else leaves.push({name, pattern: data.patterns[node[1]], names: node[2] || []});
+      else leaves.push(leafOf(data, node, name));
     }
   };
   walk(data.tree, '');
   return leaves;
 }
 
-function nameAt(leaf, index) {
-  const code = leaf.names[index];
-  return code ? leaf.name.slice(0, code[0]) + code[1] : leaf.name;
+// The names of all sources, targets and params of a leaf.
+function namesOf(leaf) {
+  const names = [];
+  const params = leaf.pattern.s.length + leaf.pattern.t.length;
+  for (const [count, code] of leaf.names)
+    for (let i = 0; i < count; ++i)
+      names.push(code === 0 ? leaf.name : code === 1 ? names[names.length - params]
+                                                     : leaf.name.slice(0, code[0]) + code[1]);
+  while (names.length < params + leaf.pattern.p.length) names.push(leaf.name);
+  return names;
 }
 
 function boxOf(code, shape) {
@@ -38,18 +49,19 @@ function headsText(box, [, rows, dim]) {
   return first === last ? String(first) : first + ' to ' + last;
 }
 
-// A leaf with its codes resolved. `sides`: {sources, targets}: lists of [label, bytes] of files;
-// without sources, the only source is the parameter itself.
+// A leaf with its codes resolved. `sides`: {sources, targets}: lists of labels of files; without
+// sources, the only source is the parameter itself.
 function tensorOf(leaf, sides) {
   const {s, t, p, c, f} = leaf.pattern;
-  const end = (files, [file, dtype, shape], number) => ({
-    name: nameAt(leaf, number),
-    label: files ? files[file][0] : nameAt(leaf, number),
+  const names = namesOf(leaf);
+  const end = (files, places) => ([dtype, shape], i) => ({
+    name: names[places === 1 ? s.length + i : i],
+    label: files ? files[leaf.place[places][i]] : '',
     dtype,
     shape,
   });
-  const sources = s.map((code, i) => end(sides.sources, code, i));
-  const targets = t.map((code, i) => end(sides.targets, code, s.length + i));
+  const sources = s.map(end(sides.sources, 0));
+  const targets = t.map(end(sides.targets, 1));
   const parts = c.map(([from, to, source, target, param, logical]) => {
     const box = boxOf(logical, p[param][0]);
     return {
@@ -57,14 +69,20 @@ function tensorOf(leaf, sides) {
       to,
       source: boxOf(source, sources[from].shape),
       target: boxOf(target, targets[to].shape),
-      param: nameAt(leaf, s.length + t.length + param),
+      param: names[s.length + t.length + param],
       box,
       shape: p[param][0],
       heads: headsText(box, p[param]),
     };
   });
-  const fills = f.map(([to, box, value]) => ({to, target: boxOf(box, targets[to].shape), value}));
-  return {name: leaf.name, bytes: leaf.pattern.b, sources, targets, parts, fills};
+  const fills = f.map(([to, box, value, padding]) => ({to, target: boxOf(box, targets[to].shape),
+    fill: padding ? 'padding: zeros' : 'the constant ' + value}));
+  return {name: leaf.name, bytes: leaf.pattern.b, sources, targets, parts, fills, several: p.length > 1};
+}
+
+// The end that shows a leaf's own shape: the tensor that is written, or the parameter.
+function endOf(leaf, sides) {
+  return sides.sources ? leaf.pattern.t[0] : leaf.pattern.s[0] || leaf.pattern.t[0];
 }
 
 // The dimension that the boxes cut: the first in which one of them is not the whole shape.
@@ -104,16 +122,16 @@ function band(x1, from, x2, to, slot, title) {
 // Two columns of bars with bands between them, drawn anew for each width. left and right: {title,
 // sub, weight}; bands(place): the elements between, where place(side, index, from, to) is the part
 // of a bar between two shares of it.
-function drawColumns(host, left, right, bands) {
+function drawColumns(host, label, left, right, bands) {
   const kBar = 12;
   const most = Math.max(left.length, right.length);
   const row = most <= 8 ? 46 : most <= 24 ? 32 : 22;
   const height = Math.max(most * row, 90);
-  const drawing = el('svg:svg', {role: 'img', 'aria-label': 'from the left to the right'});
+  const drawing = el('svg:svg', {role: 'img', 'aria-label': label});
   const draw = () => {
     const width = Math.max(host.clientWidth, 280);
-    const label = Math.min(Math.floor(width * 0.36), 300);
-    const [x1, x2] = [label, width - label];
+    const edge = Math.min(Math.floor(width * 0.36), 300);
+    const [x1, x2] = [edge, width - edge];
     const bars = [left, right].map(ends => stacked(ends.map(end => end.weight), height, 6, row - 8));
     const place = (side, index, from, to) => {
       const bar = bars[side][index];
@@ -125,15 +143,16 @@ function drawColumns(host, left, right, bands) {
       const x = side === 0 ? x1 - kBar : x2;
       const text = side === 0 ? x1 - kBar - 6 : x2 + kBar + 6;
       const anchor = side === 0 ? 'end' : 'start';
-      const columns = Math.floor((label - kBar - 6) / 6.6);
-      const lines = bar.height >= 30 && end.sub ? [end.title, end.sub] : [end.title];
+      const columns = Math.floor((edge - kBar - 6) / 6.6);
+      const whole = [end.title, end.sub].filter(Boolean);
+      const lines = bar.height >= 30 ? whole : [whole.join(', ')];
       const middle = bar.y + bar.height / 2 + (lines.length === 1 ? 4 : -3);
       return el('svg:g', {},
           el('svg:rect', {class: side === 0 ? 'end' : 'f' + i % 8, x, y: bar.y.toFixed(1), width: kBar,
             height: bar.height.toFixed(1), rx: 2}),
           ...lines.map((line, n) => el('svg:text', {class: n === 0 ? 'label' : 'axis', x: text,
             y: (middle + 14 * n).toFixed(1), 'text-anchor': anchor}, shorten(line, columns))),
-          el('svg:title', {}, [end.title, end.sub].filter(Boolean).join(', ')));
+          el('svg:title', {}, whole.join(', ')));
     }));
     drawing.setAttribute('viewBox', `0 0 ${width} ${height}`);
     drawing.replaceChildren(...bands(place, x1, x2), ...nodes);
@@ -170,8 +189,8 @@ function partText(part, shape) {
 function drawParts(host, tensor) {
   const axisIn = (parts, box, shape) => axisOf(parts.map(part => part[box]), shape);
   const left = tensor.sources.map((end, i) => ({
-    title: tailOf(end.name),
-    sub: [end.label === end.name ? '' : end.label, end.dtype + ' ' + shapeText(end.shape)].filter(Boolean).join(', '),
+    title: end.label || tailOf(end.name),
+    sub: [end.label && tailOf(end.name), end.dtype + ' ' + shapeText(end.shape)].filter(Boolean).join(', '),
     weight: 1,
     axis: axisIn(tensor.parts.filter(part => part.from === i), 'source', end.shape),
   }));
@@ -181,7 +200,7 @@ function drawParts(host, tensor) {
     return {title: end.label, sub: part + end.dtype + ' ' + shapeText(end.shape), weight: 1,
       axis: axisIn(parts, 'target', end.shape)};
   });
-  drawColumns(host, left, right, (place, x1, x2) => [
+  drawColumns(host, 'the parts of ' + tensor.name, left, right, (place, x1, x2) => [
     ...tensor.parts.map(part => band(
       x1, place(0, part.from, ...shareOf(part.source, tensor.sources[part.from].shape, left[part.from].axis)),
       x2, place(1, part.to, ...shareOf(part.target, tensor.targets[part.to].shape, right[part.to].axis)),
@@ -192,40 +211,52 @@ function drawParts(host, tensor) {
         axisOf([fill.target], tensor.targets[fill.to].shape));
       const at = place(1, fill.to, ...share);
       return el('svg:rect', {class: 'fill', x: x2 - 8, y: at.y.toFixed(1), width: 8, height: at.height.toFixed(1)},
-        el('svg:title', {}, fill.value === 0 ? 'padding: zeros' : 'the constant ' + fill.value));
+        el('svg:title', {}, fill.fill));
     }),
   ]);
 }
 
+// The table of a tensor's parts, constants last.
+function partColumns(tensor, sides) {
+  const named = (name, box) => (name === tensor.name ? '' : name) + boxText(box);
+  const columns = [
+    {head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label},
+    {head: 'part', value: row => row.fill || (tensor.several ? tailOf(row.param) : '') + boxText(row.box)},
+    {head: 'heads', value: row => row.heads || '-'},
+    {head: 'there as', value: row => named(tensor.targets[row.to].name, row.target)},
+  ];
+  if (!sides.sources) return columns;
+  const source = row => tensor.sources[row.from];
+  return [...columns, {head: 'from', value: row => row.fill ? '-' : source(row).label},
+    {head: 'where it is', value: row => row.fill ? '-' : named(source(row).name, row.source)}];
+}
+
 // Shows a tensor in #chosen: its facts, the picture of its parts, and the same as a table.
 function chooseTensor(leaf, sides) {
-  const host = document.getElementById('chosen');
+  const kMostBands = 500;
   const tensor = tensorOf(leaf, sides);
-  const end = tensor.sources[0] || tensor.targets[0];
-  const files = new Set(tensor.targets.map(target => target.label)).size;
+  const [dtype, shape] = endOf(leaf, sides);
+  const files = new Set(leaf.place[1]).size;
+  const left = leaf.pattern.n || 0;  // parts that are left out
   const picture = el('div', {class: 'columns'});
   const table = el('div', {id: 'parts'});
-  host.replaceChildren(
+  const facts = [dtype, shapeText(shape), bytesText(tensor.bytes)];
+  if (left === 0) facts.push(files === 1 ? 'in 1 file' : 'in ' + grouped(files) + ' files');
+  document.getElementById('chosen').replaceChildren(
       el('h3', {tabindex: -1, 'data-name': tensor.name}, ...nameNodes(tensor.name)),
-      el('p', {class: 'soft'}, [end.dtype, shapeText(end.shape), bytesText(tensor.bytes),
-        files === 1 ? 'in 1 file' : 'in ' + grouped(files) + ' files'].join(', ')), picture, table);
-  if (tensor.parts.length > 0 || tensor.fills.length > 0) drawParts(picture, tensor);
-  const named = [{head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label}];
-  if (tensor.parts.length === 0) {  // no parameter is known: each file has its own tensor
-    named.push({head: 'shape', value: row => shapeText(tensor.targets[row.to].shape)});
-    dataTable(table, named, tensor.targets.map((_, to) => ({to})), {label: 'filter the files', filter: files > 20});
-    return;
+      el('p', {class: 'soft'}, facts.join(', ')), picture, table);
+  const rows = [...tensor.parts, ...tensor.fills];
+  const filter = Math.max(rows.length, files) > 20;
+  if (left > 0) {
+    picture.append(`Its ${grouped(left)} parts have no room in a page of all tensors.`);
+  } else if (rows.length === 0) {  // no parameter is known: each file has its own tensor
+    dataTable(table, [{head: 'held by', value: end => end.label}, {head: 'shape', value: end => shapeText(end.shape)}],
+      tensor.targets, {label: 'filter the files', filter});
+  } else {
+    if (rows.length <= kMostBands) drawParts(picture, tensor);
+    else picture.append(`${grouped(rows.length)} parts are too many to draw.`);
+    dataTable(table, partColumns(tensor, sides), rows, {label: 'filter the parts', filter});
   }
-  const otherName = name => name === tensor.name ? '' : name;
-  const columns = [...named,
-    {head: 'part', value: row => boxText(row.box)},
-    {head: 'heads', value: row => row.heads || '-'},
-    {head: 'there as', value: row => otherName(tensor.targets[row.to].name) + boxText(row.target)},
-  ];
-  if (sides.sources)
-    columns.push({head: 'from', value: row => tensor.sources[row.from].label},
-      {head: 'where it is', value: row => otherName(tensor.sources[row.from].name) + boxText(row.source)});
-  dataTable(table, columns, tensor.parts, {label: 'filter the parts', filter: tensor.parts.length > 20});
 }
 
 // The tensor to begin with: the first of those in the most parts.
@@ -235,17 +266,33 @@ function firstChoice(leaves) {
 }
 
 // All names, each a button that chooses it.
-function nameTable(host, leaves, choose, leftOut) {
+function nameTable(host, leaves, sides, choose, others) {
+  const elements = ([, shape]) => shape.reduce((all, extent) => all * extent, 1);
   dataTable(host, [
     {head: 'name', value: leaf => leaf.name, cell: leaf => [el('button', {type: 'button', class: 'link',
       'data-name': leaf.name, onclick: () => choose(leaf, true)}, ...nameNodes(leaf.name))]},
-    {head: 'dtype', value: leaf => (leaf.pattern.s[0] || leaf.pattern.t[0])[1]},
-    {head: 'shape', value: leaf => shapeText((leaf.pattern.s[0] || leaf.pattern.t[0])[2])},
+    {head: 'dtype', value: leaf => endOf(leaf, sides)[0]},
+    {head: 'shape', value: leaf => elements(endOf(leaf, sides)), cell: leaf => shapeText(endOf(leaf, sides)[1])},
     {head: 'bytes', value: leaf => leaf.pattern.b, cell: leaf => bytesText(leaf.pattern.b), right: true},
-    {head: 'in files', value: leaf => new Set(leaf.pattern.t.map(end => end[0])).size, right: true},
+    {head: 'parts', value: leaf => leaf.pattern.n || leaf.pattern.c.length + leaf.pattern.f.length ||
+        leaf.pattern.t.length, right: true},
   ], leaves, {label: 'filter the names'});
-  if (leftOut > 0) host.append(el('p', {class: 'soft'}, grouped(leftOut) +
-      ' smaller tensors are left out: a page has room for so many names.'));
+  if (others[0] > 0) host.append(el('p', {class: 'soft'}, `${grouped(others[0])} smaller tensors, ` +
+      `${bytesText(others[1])}, are left out: a page has room for so many names.`));
+}
+
+// Shows a leaf; Escape then goes back to where it was chosen.
+function chooser(sides) {
+  return (leaf, asked) => {
+    const before = document.activeElement;
+    chooseTensor(leaf, sides);
+    if (!asked) return;
+    const heading = document.querySelector('#chosen h3');
+    heading.onkeydown = event => {
+      if (event.key === 'Escape' && before && before.isConnected) before.focus();
+    };
+    heading.focus();
+  };
 }
 
 // Up to so many bars a side; neighbours share one beyond that.
@@ -263,6 +310,7 @@ function grouping(ends) {
 }
 
 function drawFlows(host, data) {
+  if (data.flows.length === 0) return host.append('Too many pairs of files to draw.');
   const [left, right] = [grouping(data.sources), grouping(data.targets)];
   const flows = new Map();
   for (const [from, to, bytes] of data.flows) {
@@ -272,7 +320,7 @@ function drawFlows(host, data) {
   const picture = el('div', {class: 'columns'});
   host.append(picture);
   const ends = groups => groups.map(({title, bytes}) => ({title, sub: bytesText(bytes), weight: bytes}));
-  drawColumns(picture, ends(left.groups), ends(right.groups), (place, x1, x2) => {
+  drawColumns(picture, 'the bytes from file to file', ends(left.groups), ends(right.groups), (place, x1, x2) => {
     const used = [left.groups.map(() => 0), right.groups.map(() => 0)];
     return [...flows].map(([key, bytes]) => {
       const [from, to] = key.split(' ').map(Number);
@@ -298,12 +346,11 @@ function showPlan() {
   if (!document.getElementById('plan')) return;
   const data = dataOf('plan');
   const leaves = leavesOf(data);
-  const choose = (leaf, asked) => {
-    chooseTensor(leaf, data);
-    if (asked) document.querySelector('#chosen h3').focus();
-  };
+  const label = end => end[0];
+  const sides = {sources: data.sources.map(label), targets: data.targets.map(label)};
+  const choose = chooser(sides);
   drawFlows(document.getElementById('flows'), data);
-  nameTable(document.getElementById('tensors'), leaves, choose, data.left_out);
+  nameTable(document.getElementById('tensors'), leaves, sides, choose, data.others);
   if (leaves.length > 0) choose(firstChoice(leaves), false);
 }
 showPlan();

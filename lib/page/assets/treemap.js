@@ -7,16 +7,25 @@ function treeOf(data) {
   const make = (node, before) => {
     const full = before + node[0];
     if (!Array.isArray(node[1])) {
-      const pattern = data.patterns[node[1]];
-      return {name: node[0], full, bytes: pattern.b, count: 1, group: pattern.g,
-        leaf: {name: full, pattern, names: node[2] || []}};
+      const leaf = leafOf(data, node, full);
+      return {name: node[0], full, bytes: leaf.pattern.b, count: 1, group: leaf.pattern.g, leaf};
     }
     return sumOf(node[0], full, node[1].map(child => make(child, full + '.')));
   };
-  return sumOf('all', '', data.tree.map(node => make(node, '')));
+  const all = data.tree.map(node => make(node, ''));
+  const [count, bytes] = data.others;
+  if (count > 0) all.push({name: `${grouped(count)} others`, full: 'others', bytes, count, group: 0, children: []});
+  return sumOf('all', '', all);
 }
 
+// Of very many neighbours the smaller ones are one part, which can be gone into.
 function sumOf(name, full, children) {
+  const kMost = 1000;
+  if (children.length > kMost) {
+    children = children.slice().sort((a, b) => b.bytes - a.bytes);
+    const rest = children.splice(kMost - 1);
+    children.push(sumOf(`${grouped(rest.length)} smaller`, full, rest));
+  }
   const add = key => children.reduce((sum, child) => sum + child[key], 0);
   const largest = children.reduce((best, child) => best && best.bytes >= child.bytes ? best : child, null);
   return {name, full, children, bytes: add('bytes'), count: add('count'), group: largest ? largest.group : 0};
@@ -75,15 +84,15 @@ function showTreemap() {
   host.append(crumbs, about, map, legend);
   let drawn = 0;
 
-  const titleOf = node => `${node.full || 'all'}: ${bytesText(node.bytes)}` +
-      (node.leaf ? '' : `, ${grouped(node.count)} tensors`);
+  const titleOf = node => `${node.full || 'all'}: ${bytesText(node.bytes)}, ` +
+      (node.leaf ? data.groups[node.group] : `${grouped(node.count)} tensors`);
 
   function cellOf(name, {node, x, y, width, height}, extra) {
     const cell = el(name, {
       class: node.leaf ? 'cell g' + node.group % 8 : 'cell', title: titleOf(node), ...extra});
     Object.assign(cell.style, {left: x + 'px', top: y + 'px', width: width + 'px', height: height + 'px'});
     cell.node = node;
-    if (width > 28 && height > 14) cell.append(el('span', {class: 'cell-name'}, node.name));
+    if (width > 28 && height > 14) cell.append(el('span', {class: 'cell-name', 'aria-hidden': 'true'}, node.name));
     return cell;
   }
 
@@ -103,7 +112,7 @@ function showTreemap() {
       if (inside[i].length === 0 || drawn + count > kMost) return cell.classList.add('g' + node.group % 8);
       if (height < 48) cell.replaceChildren();
       for (const inner of inside[i]) {
-        inner.cell = cellOf('span', inner, {});
+        inner.cell = cellOf('span', inner, {'aria-hidden': 'true'});
         cell.append(inner.cell);
         next.push(inner);
       }
@@ -121,6 +130,7 @@ function showTreemap() {
           `${(100 * sums[i] / (node.bytes || 1)).toFixed(1)} %`)));
   }
 
+  // `focus`: the part that gets the focus; true: the first.
   function draw(focus) {
     const node = path[path.length - 1];
     const width = map.clientWidth;
@@ -128,27 +138,28 @@ function showTreemap() {
     map.style.height = height + 'px';
     const places = squarified(node.children, 0, 0, width, height);
     const cells = places.map(place =>
-      place.cell = cellOf('button', place, {type: 'button', tabindex: -1, 'data-name': place.node.full}));
+      place.cell = cellOf('button', place, {type: 'button', tabindex: -1,
+        'data-name': place.node.full, 'aria-label': titleOf(place.node)}));
     drawn = cells.length;
     fill(places);
     map.replaceChildren(...cells);
-    if (cells.length > 0) cells[0].tabIndex = 0;
-    if (focus && cells.length > 0) cells[0].focus();
+    const at = cells.find(cell => cell.node === focus) || cells[0];
+    if (at) at.tabIndex = 0;
+    if (at && focus) at.focus();
     crumbs.replaceChildren(...path.flatMap((each, i) => [i > 0 ? ' \u203a ' : '', i + 1 < path.length
-      ? el('button', {type: 'button', class: 'link', onclick: () => { path.length = i + 1; draw(true); }}, each.name)
+      ? el('button', {type: 'button', class: 'link', onclick: () => draw(path.splice(i + 1)[0])}, each.name)
       : el('b', {}, each.name)]));
     about.textContent = `${bytesText(node.bytes)} in ${grouped(node.count)} tensors` +
         (node === path[0] ? '' : `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
     legendOf(node);
   }
 
-  function choose(leaf, asked) {
-    chooseTensor(leaf, {sources: null, targets: data.files});
-    if (asked) document.querySelector('#chosen h3').focus({preventScroll: false});
-  }
+  const sides = {sources: null, targets: data.files};
+  const choose = chooser(sides);
 
   function enter(node) {
     if (node.leaf) return choose(node.leaf, true);
+    if (node.children.length === 0) return;
     path.push(node);
     draw(true);
   }
@@ -170,17 +181,16 @@ function showTreemap() {
       next.tabIndex = 0;
       next.focus();
     } else if ((event.key === 'Escape' || event.key === 'Backspace') && path.length > 1) {
-      path.pop();
-      draw(true);
+      draw(path.pop());
     } else {
       return;
     }
     event.preventDefault();
   };
-  window.addEventListener('resize', () => draw(false));
+  window.addEventListener('resize', () => draw(map.contains(document.activeElement) && document.activeElement.node));
   draw(false);
   const leaves = leavesOf(data);
-  nameTable(document.getElementById('tensors'), leaves, choose, data.left_out);
+  nameTable(document.getElementById('tensors'), leaves, sides, choose, data.others);
   if (leaves.length > 0) choose(firstChoice(leaves), false);
 }
 showTreemap();

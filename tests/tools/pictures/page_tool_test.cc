@@ -77,14 +77,14 @@ TEST_F(HtmlPages, InspectDrawsTheParametersThatItCounts) {
   EXPECT_THAT(page, HasSubstr("script-src 'sha256-"));
   const auto leaves = LeavesOf(DataOf(page, "tree"));
   int64_t elements = 0;
-  for (const auto& [name, leaf] : leaves) elements += ElementsOf(leaf["s"][0][2]);
+  for (const auto& [name, leaf] : leaves) elements += ElementsOf(leaf["s"][0][1]);
   EXPECT_EQ(elements, json["parameters"]);
   // Four query heads of 4 rows for each of two ranks.
   const Json& query = leaves.at("model.layers.0.self_attn.q_proj.weight");
   EXPECT_EQ(query["p"], Json::parse("[[[32,32],4,0]]"));
   EXPECT_EQ(query["c"],
             Json::parse("[[0,0,[0,0,16,32],0,0,[0,0,16,32]],[0,1,[16,0,16,32],0,0,[16,0,16,32]]]"));
-  EXPECT_EQ(DataOf(page, "tree")["files"][1][0], "tp 1");
+  EXPECT_EQ(DataOf(page, "tree")["files"][1], "tp 1");
 }
 
 TEST_F(HtmlPages, APageIsReplacedOnlyWithForce) {
@@ -97,7 +97,14 @@ TEST_F(HtmlPages, APageIsReplacedOnlyWithForce) {
   EXPECT_EQ(forced.exit_code, 0);
   EXPECT_THAT(forced.out, HasSubstr("wrote " + page_));
   EXPECT_THAT(ReadFile(page_), HasSubstr("<!DOCTYPE html>"));
-  EXPECT_EQ(Run({"ckpt-inspect", "--html", shop_ / "no/such/page.html", model_}).exit_code, 5);
+  for (const auto& [path, code, message] :
+       {std::tuple{shop_ / "no/page.html", 5, "no/page.html: its folder is not there"},
+        {shop_ / "model", 2, "found a folder"},
+        {std::string("-"), 2, "found \"-\""}}) {
+    const ProcessResult result = Run({"ckpt-inspect", "-f", "--html", path, model_});
+    EXPECT_EQ(result.exit_code, code);
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
 }
 
 // Everything that can be inspected has a page, also without tensors.
@@ -161,6 +168,44 @@ TEST_F(HtmlPages, APartIsTheSameInTextAndJson) {
   EXPECT_EQ(part["parameter_box"], Json::parse(R"({"lo":[4,0],"extent":[4,32]})"));
   EXPECT_THAT(json["explanation"].get<std::string>(),
               HasSubstr("model.layers.1.self_attn.k_proj.weight[4:8, 0:32] (head 1)"));
+}
+
+// Constants are parts too, everywhere.
+TEST_F(HtmlPages, PaddingIsAPart) {
+  const ProcessResult text =
+      Workshop::Convert("--to rollout --tp 3 --explain lm_head.weight", model_, shop_ / "out");
+  EXPECT_THAT(text.out, HasSubstr("[20:22, 0:32] zeros as padding\n"));
+  const Json json = JsonOf(Workshop::Convert("--to rollout --tp 3 --json --explain lm_head.weight",
+                                             model_, shop_ / "out"));
+  const Json& last = json["parts"].back();
+  EXPECT_EQ(last["value"], 0);
+  EXPECT_EQ(last["box"], Json::parse(R"({"lo":[20,0],"extent":[2,32]})"));
+  EXPECT_TRUE(last["from"].is_null());
+  EXPECT_EQ(
+      Run({"nxd-convert", "--to", "rollout", "--tp", "3", "--explain", "--html", page_, model_})
+          .exit_code,
+      0);
+  EXPECT_EQ(LeavesOf(DataOf(ReadFile(page_), "plan")).at("lm_head.weight")["f"],
+            Json::parse("[[2,[20,0,2,32],0,1]]"));
+  const ProcessResult rank =
+      Workshop::Convert("--to rollout --tp 2 --explain rank_util.rank", model_, shop_ / "out");
+  EXPECT_THAT(rank.out, HasSubstr("[0:1] 0, the rank\n"));
+}
+
+// The heads of a fused parameter begin again with each kind: they have no single number.
+TEST_F(HtmlPages, AFusedParameterHasNoHeadNumbers) {
+  const std::string gpt2 = shop_ / "gpt2";
+  ASSERT_EQ(Run({"nxdkit-make-model", "-q", "--family", "gpt2", "--out", gpt2}).exit_code, 0);
+  const ProcessResult result = Workshop::Convert(
+      "--to nxd --tp 2 --explain transformer.h.0.attn.c_attn.weight", gpt2, shop_ / "out");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("head")));
+}
+
+TEST_F(HtmlPages, MorePartsThanMemoryAreRefused) {
+  const ProcessResult result = Workshop::Convert(
+      "--to nxd --tp 2 --max-memory 34M --json --explain *", model_, shop_ / "out");
+  EXPECT_EQ(result.exit_code, 0) << "some 60 parts";
 }
 
 TEST_F(HtmlPages, ExplainStandsAlone) {

@@ -175,7 +175,10 @@ class Checkpoint(Mapping[str, Tensor]):
         words = repr(self)[1:-1]
         if self.closed or isinstance(self._recipe, RankRecipe):  # no command takes these
             return f"<b>{escape(words)}</b>"
-        return framed(page_of("ckpt-inspect", self, top=0), words)
+        try:
+            return framed(page_of("ckpt-inspect", self, top=0), words)
+        except (Error, OSError):  # it is gone, or there is no room for a file: a notebook goes on
+            return f"<b>{escape(words)}</b>"
 
     # The library's side.
 

@@ -523,7 +523,7 @@ TEST_F(Reader, ExplainsAsConvertDoes) {
   const OutputOptions options = Options({{"tp", 2}});
   const ConvertRequest request = OpsWorkshop::Request(model, &kHf, "out", &kNxd, options);
   const std::string name = "layers.1.mlp.down_proj.weight";
-  const auto all = ops::Explain(request, "model." + name);
+  const auto all = ops::Explain(request, {"model." + name});
   ASSERT_TRUE(all.ok()) << all.error().ToString();
   std::string both;
   for (int64_t rank = 0; rank < 2; ++rank) {
