@@ -14,8 +14,8 @@
 #include "tools/cli/tool.h"
 #include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
-#include "tools/conversions/layer_picture.h"
 #include "tools/conversions/sides.h"
+#include "tools/pictures/layer_picture.h"
 
 namespace nxdkit::tool {
 namespace {

@@ -16,6 +16,8 @@
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
 #include "tools/inspect/report.h"
+#include "tools/pictures/inspect_page.h"
+#include "tools/pictures/page_file.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -26,6 +28,7 @@ struct Args {
   std::vector<std::string> filters;
   std::optional<int> top;
   bool stats = false;
+  std::optional<std::string> html;
   artifact::Arguments layout;
 };
 
@@ -41,11 +44,13 @@ const ToolInfo kInfo = {
         "is ever executed.\n"
         "Layout options describe an NxD set without a record of its layout.",
     .findings = "",
-    .common = kTakesJobs | kTakesMaxMemory,
-    .essentials = {"top", "filter", "stats", "tag", "json"},
+    .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
+    .essentials = {"top", "filter", "stats", "html", "tag", "json"},
     .examples = {{"ckpt-inspect shards", "show what is in a folder"},
                  {"ckpt-inspect --filter '*self_attn*' --top 10 --stats model",
                   "list the ten largest attention tensors with their value ranges"},
+                 {"ckpt-inspect --html shards.html shards",
+                  "draw the tensors by size, and the ranks that hold them"},
                  {"ckpt-inspect --json --top 0 bundle", "print only the summary, for a script"}},
 };
 
@@ -60,6 +65,7 @@ void AddOptions(OptionTable& table, Args& args) {
                  "list only tensors whose names match this pattern");
   table.Flag("stats", &args.stats,
              "print the minimum, maximum, mean, NaN, Inf and zeros of the values");
+  AddHtmlOption(table, &args.html);
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 
@@ -196,9 +202,25 @@ std::string MoreLine(size_t shown, size_t all) {
                      Counted(all - shown, "more tensor"));
 }
 
+std::string AnswerText(const Inspection& inspection, const std::vector<TensorPlace>& listed,
+                       const ListedStatistics& statistics, size_t selected) {
+  std::string text = SummaryText(inspection);
+  const std::string table = TensorTable(inspection, listed, statistics);
+  if (!table.empty()) text += "\n" + table;
+  return text + MoreLine(listed.size(), selected);
+}
+
+Json AnswerJson(const Inspection& inspection, const std::vector<TensorPlace>& listed,
+                const ListedStatistics& statistics) {
+  Json json = SummaryJson(inspection);
+  json["tensors"] = TensorsJson(inspection, listed, statistics);
+  return json;
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, context.poll()};
   if (args.from) request.kind = kinds::KindFromName(*args.from);
+  NXDKIT_TRY(CheckPage(args.html, context));
   NXDKIT_TRY(TakeHeld(context, args.path, request.kind, request.hints));
   NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect(request));
   context.Tell(Said{inspection.warnings, inspection.artifact.choices});
@@ -223,15 +245,11 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     NXDKIT_ASSIGN(statistics, ops::ComputeStatistics(tensors, runner.options()));
   }
   ToolAnswer answer;
-  if (context.json()) {
-    answer.fields = SummaryJson(inspection);
-    answer.fields["tensors"] = TensorsJson(inspection, listed, statistics);
-    return answer;
-  }
-  answer.text = SummaryText(inspection);
-  const std::string table = TensorTable(inspection, listed, statistics);
-  if (!table.empty()) answer.text += "\n" + table;
-  answer.text += MoreLine(listed.size(), selected);
+  if (context.json())
+    answer.fields = AnswerJson(inspection, listed, statistics);
+  else
+    answer.text = AnswerText(inspection, listed, statistics, selected);
+  if (args.html) NXDKIT_TRY(WritePage(*args.html, InspectPage(inspection), answer));
   return answer;
 }
 

@@ -59,7 +59,7 @@ struct Args {
   artifact::Arguments layout;
   StateArgs state;
   DeltaArgs delta;
-  std::optional<std::string> explain;
+  ExplainArgs explain;
   bool verify = false;
   bool digest = false;
   std::optional<bool> sync;
@@ -99,6 +99,8 @@ const ToolInfo kInfo = {
          {"nxd-convert --apply step.delta --into bundle", "apply these changes to the bundle"},
          {"nxd-convert --from hf --to rollout --merge-lora adapter --tp 8 Qwen3-4B bundle",
           "merge a LoRA adapter into its base"},
+         {"nxd-convert --explain --html plan.html --to nxd --tp 8 Qwen3-4B",
+          "draw which parts of which files each rank would get"},
          {"nxd-convert --from rollout --to hf bundle model",
           "convert a bundle back to Hugging Face"},
          {"nxd-convert --from nxd --to dcp --style torchtitan --mesh dp=4,tp=2 step_100 step-100",
@@ -159,11 +161,12 @@ void AddFollowOptions(OptionTable& table, FollowArgs& args) {
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Input and output");
   table.Positional("INPUT", &args.ends.input,
-                   "folder to read, or a file for torch and safetensors");
+                   "folder to read, or a file for torch and safetensors")
+      .required(false);  // --explain may have taken it
   table
       .Positional("OUTPUT", &args.ends.output,
                   "folder to write (for nxd, the tag folder), or a file for torch and delta")
-      .required(false);  // not with --apply --into
+      .required(false);  // not with --apply --into, nor with --explain
   table.Choice("from", KindNames(), &args.ends.from, "format of INPUT; recognised by default");
   table.Choice("to", KindNames(), &args.ends.to,
                "format of OUTPUT; required except with --delta-from and --apply --into");
@@ -179,8 +182,7 @@ void AddOptions(OptionTable& table, Args& args) {
              "with --into: label in version.json, by default INPUT's tag or name");
   AddFollowOptions(table, args.follow);
   table.Group("Output");
-  table.Text("explain", "TENSOR", &args.explain,
-             "print the source of each byte of an output tensor, and write nothing");
+  AddExplainOptions(table, args.explain);
   table.Flag("verify", &args.verify, "compare the output with INPUT before it is published");
   table.Flag("digest", &args.digest, "record the digest of INPUT in nxdkit.json (nxd and nkipy)");
   table.Toggle("sync", &args.sync, "write the output to the disk before it is published")
@@ -296,8 +298,8 @@ Status TakeDelta(const DeltaArgs& args, bool dtype_given, const ToolContext& con
 
 // Checks that the option table cannot make, because the short forms for deltas imply the values.
 Status CheckEnds(const Ends& ends) {
-  const std::pair<std::string_view, const std::string&> rows[] = {{"--to", ends.to},
-                                                                  {"OUTPUT", ends.output}};
+  const std::pair<std::string_view, const std::string&> rows[] = {
+      {"INPUT", ends.input}, {"--to", ends.to}, {"OUTPUT", ends.output}};
   for (const auto& [name, value] : rows)
     if (value.empty()) return BadUsage("{} is missing", name).hint("--help shows the usage");
   return OkStatus();
@@ -386,8 +388,8 @@ Status CheckFollow(const Args& args, const ToolContext& context) {
       return BadUsage("--until, --idle and --settle apply with --follow");
     return OkStatus();
   }
-  if (args.explain || args.part || args.delta.base || args.delta.delta_from || args.delta.apply ||
-      args.ends.to == "delta" || args.ends.from == "delta")
+  if (args.explain.tensor || args.part || args.delta.base || args.delta.delta_from ||
+      args.delta.apply || args.ends.to == "delta" || args.ends.from == "delta")
     return BadUsage("--follow converts steps one by one: no --explain, no --part, no deltas");
   if (context.common().dry_run || context.common().force)
     return BadUsage("--follow writes what is not there yet: no --dry-run, no --force");
@@ -538,8 +540,11 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollow(args, context));
   if (args.follow.follow) return RunFollow(args, context);
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, args.ends, context));
-  return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
+  Ends ends = args.ends;
+  ExplainArgs explain = args.explain;
+  NXDKIT_TRY(SettleExplain(explain, ends.input, ends.output));
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
+  return AnswerConvert(request, explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct Args {
   std::optional<int> dp;
   std::optional<std::string> param_order;
   std::optional<bool> optimizer;
-  std::optional<std::string> explain;
+  ExplainArgs explain;
   bool verify = false;
   bool sync = true;
   std::optional<std::string> part;
@@ -69,8 +69,11 @@ void AddOptions(OptionTable& table, Args& args) {
   table
       .Positional("INPUT", &args.input,
                   "NxD tag or root, torch distributed checkpoint, or FSDP run")
-      .completes(Completes::kFolder);
-  table.Positional("OUTPUT", &args.output, "folder to write").completes(Completes::kFolder);
+      .completes(Completes::kFolder)
+      .required(false);  // --explain may have taken it
+  table.Positional("OUTPUT", &args.output, "folder to write")
+      .completes(Completes::kFolder)
+      .required(false);  // with --explain
 
   table.Choice("from", {"nxd", "dcp", "fsdp"}, &args.from,
                "format of INPUT; recognised by default");
@@ -88,8 +91,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Choice("param-order", {"norms", "biases", "one"}, &args.param_order,
                "order of the optimizer's parameters, if several fit the shapes");
   table.Group("Output");
-  table.Text("explain", "TENSOR", &args.explain,
-             "print the source of each byte of an output tensor, and write nothing");
+  AddExplainOptions(table, args.explain);
   table.Flag("verify", &args.verify, "compare the output with INPUT before it is published");
   table.Toggle("sync", &args.sync, "write the output to the disk before it is published");
   AddPartOption(table, &args.part);
@@ -248,8 +250,13 @@ Result<ops::ConvertRequest> RequestOf(const Args& args, const ToolContext& conte
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
-  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, context));
-  return AnswerConvert(request, args.explain, {ReportText, ReportJson}, context);
+  Args settled = args;
+  NXDKIT_TRY(SettleExplain(settled.explain, settled.input, settled.output));
+  if (settled.input.empty() || settled.output.empty())
+    return BadUsage("{} is missing", settled.input.empty() ? "INPUT" : "OUTPUT")
+        .hint("--help shows the usage");
+  NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(settled, context));
+  return AnswerConvert(request, settled.explain, {ReportText, ReportJson}, context);
 }
 
 }  // namespace

@@ -15,6 +15,11 @@ test_packages=(
   ca-certificates unzip python3 python3-venv python3-pip python3-torch python3-numpy bindfs
   libopenmpi-dev openmpi-bin iproute2 slurmctld slurmd slurm-client munge pypy3
 )
+# Ubuntu has chromium only as a snap, which containers cannot run: there the tests of pages are skipped.
+# shellcheck source=/dev/null
+if [ "$(. /etc/os-release 2>/dev/null && echo "${ID:-}")" = debian ]; then
+  test_packages+=(chromium chromium-driver python3-selenium)
+fi
 # Further packages for a wheel: for its script, and to list the symbols of programs.
 wheel_packages=(python3 binutils)
 

@@ -20,7 +20,7 @@ struct Program {
 
 std::vector<std::string_view> ProgramsOf(unsigned scripts) {
   const Program programs[] = {
-      {Script::kTreemap, kTreemapJs}, {Script::kPlan, kPlanJs}, {Script::kHeat, kHeatJs}};
+      {Script::kPlan, kPlanJs}, {Script::kTreemap, kTreemapJs}, {Script::kHeat, kHeatJs}};
   std::vector<std::string_view> texts;
   for (const Program& program : programs)
     if (scripts & static_cast<unsigned>(program.script)) texts.push_back(program.text);

@@ -10,8 +10,8 @@ namespace nxdkit::page {
 
 // The programs that a page may run. Each draws from the page's data when the page opens.
 enum class Script : unsigned {
-  kTreemap = 1,  // data "tree": names by size, and the ranks that hold a chosen one
-  kPlan = 2,     // data "plan": which parts of which files become the parts of which ranks
+  kPlan = 1,     // data "plan": which parts of which files become the parts of which ranks
+  kTreemap = 2,  // data "tree": names by size, and the ranks that hold a chosen one; needs kPlan
   kHeat = 4,     // data "heat": layers by modules
 };
 

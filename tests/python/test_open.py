@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import unittest
 import warnings
+from html import unescape
 
 import nxdkit
 import workshop
@@ -127,19 +129,29 @@ class OpenTest(unittest.TestCase):
             self.assertRegex(
                 repr(model), r"^<nxdkit.Checkpoint hf qwen3 '.*' \d+ tensors [0-9.]+ .B>$"
             )
-            page = model._repr_html_()
-        self.assertIn("<summary>embed_tokens", page)
-        self.assertEqual(page.count("<details"), page.count("</details>"))
+            page = framed(model._repr_html_())
+            self.assertIn("Checkpoint nxd qwen3", model.rank("nxd", tp=2)._repr_html_())
+        data = json.loads(re.search('id="tree">(.*?)</script>', page).group(1))
+        self.assertEqual(data["files"][0][0], "model.safetensors")
+        self.assertIn("embed_tokens.weight", json.dumps(data["tree"]))
+        self.assertTrue(model._repr_html_().startswith("<b>nxdkit.Checkpoint hf qwen3"), "closed")
 
     def test_names_are_escaped_in_html(self):
         from array import array
 
         tensors = {"<b>&.weight": array("f", [1]), "<b>&": array("f", [2])}
         with nxdkit.Source(tensors, name="<i>") as source:
-            page = source._repr_html_()
-        self.assertIn("&lt;b&gt;&amp;", page)
-        self.assertNotIn("<b>&", page)
-        self.assertNotIn("<i>", page)
+            html = source._repr_html_()
+        self.assertNotIn("<b>&", html)
+        page = framed(html)
+        self.assertIn("\\u003cb>&", page)
+        for mark in ("<b>&", "<i>"):
+            self.assertNotIn(mark, page)
+
+
+def framed(html):
+    """The page in the frame of a notebook's output."""
+    return unescape(re.search('srcdoc="([^"]*)"', html).group(1))
 
 
 if __name__ == "__main__":

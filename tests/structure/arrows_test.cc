@@ -128,7 +128,8 @@ const std::vector<Room>& Rooms() {
       {"trainer/loop", {"trainer/"}},
 
       {"tools/cli", {}},
-      {"tools/conversions", {"tools/cli"}},
+      {"tools/pictures", {"tools/cli", "tools/inspect"}},
+      {"tools/conversions", {"tools/cli", "tools/pictures"}},
       {"tools/cache", {"tools/cli"}},
       {"tools/inspect", {"tools/cli"}},
       {"tools/env", {"tools/cli", "tools/conversions"}},

@@ -21,7 +21,8 @@ TEST(DesignPage, CommandsPrintWhatItShows) {
   const TypedWalk walk = WalkOf(SectionOf(DesignText(), "One tensor"));
   ASSERT_GE(walk.typed.size(), 7u);
   const std::string mark = "\001\n";
-  std::string script = "cd " + folder.path() + "\nexec 2>&1\nPATH=" NXDKIT_TOOLS ":$PATH\n";
+  std::string script =
+      "cd " + folder.path() + "\nexec 2>&1\nexport LC_ALL=C.UTF-8\nPATH=" NXDKIT_TOOLS ":$PATH\n";
   for (const Typed& typed : walk.typed) script += typed.command + "\nprintf '\\001\\n'\n";
   const ProcessResult result = RunProcess({"bash", "-c", script});
   size_t at = 0;

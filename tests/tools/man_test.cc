@@ -95,6 +95,7 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, {"nxdkit-make-model", "--out", other, "--seed", "2"});
   ExpectDocumented(0, with(convert, {"--dry-run"}));
   ExpectDocumented(0, with(convert, {"--explain", "model.norm.weight"}));
+  ExpectDocumented(0, with(convert, {"--explain", "--html", folder.path() + "/plan.html"}));
   ExpectDocumented(0, with(convert, {"--verify"}));
   ExpectDocumented(2, convert);  // the output already exists
   const std::vector<std::string> reshard = {"nxd-reshard", "--pp", "2", shards,
@@ -103,7 +104,7 @@ TEST(ManPages, DescribeTheJsonOfEveryKindOfRun) {
   ExpectDocumented(0, with(reshard, {"--explain", "model.norm.weight"}));
   ExpectDocumented(0, reshard);
   ExpectDocumented(0, {"ckpt-inspect", shards, "--stats"});
-  ExpectDocumented(0, {"ckpt-inspect", model});
+  ExpectDocumented(0, {"ckpt-inspect", model, "--html", folder.path() + "/model.html"});
   ExpectDocumented(3, {"ckpt-inspect", folder.path() + "/nothing"});
   ExpectDocumented(0, {"ckpt-verify", shards, "--against", model});
   const std::string bundle = folder.path() + "/bundle";

@@ -126,6 +126,10 @@ Error MissingValue(const OptionFacts& option) {
   return BadUsage("option {} needs a value: {}", option.DisplayName(), option.value);
 }
 
+bool IsValue(const Options& options, const std::string* next) {
+  return next != nullptr && !IsKnownOption(options, *next);
+}
+
 Status CheckLong(const Options& options, const OptionFacts& option, const std::string& name,
                  const std::string& equals_value, const std::string* next) {
   if (option.value.empty()) {
@@ -136,8 +140,9 @@ Status CheckLong(const Options& options, const OptionFacts& option, const std::s
     return BadUsage("option {} takes no value, found \"{}\"; {}", name, equals_value.substr(1),
                     off);
   }
+  if (option.ValueMayBeLeftOut()) return OkStatus();
   const bool empty = equals_value == "=";
-  const bool swallows = equals_value.empty() && (next == nullptr || IsKnownOption(options, *next));
+  const bool swallows = equals_value.empty() && !IsValue(options, next);
   return empty || swallows ? Status(MissingValue(option)) : OkStatus();
 }
 
@@ -161,6 +166,13 @@ Result<std::vector<std::string>> ApplyHouseRules(const Options& options,
     if (option == nullptr) return UnknownOption(options, name, std::span(arguments).subspan(i + 1));
     const std::string* next = i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
     NXDKIT_TRY(CheckLong(options, *option, name, equals_value, next));
+    if (option->ValueMayBeLeftOut()) {
+      const bool is_next = equals_value.empty() && IsValue(options, next);
+      normal.push_back(name);
+      normal.push_back(is_next ? arguments[++i]
+                               : equals_value.substr(std::min<size_t>(1, equals_value.size())));
+      continue;
+    }
     normal.push_back(name + equals_value);
     if (!option->value.empty() && equals_value.empty()) normal.push_back(arguments[++i]);
   }

@@ -173,6 +173,12 @@ OptionRow OptionTable::AddText(std::string_view names, std::string_view value,
                   });
 }
 
+OptionRow OptionTable::OptionalText(std::string_view names, std::string_view value,
+                                    std::optional<std::string>* to, std::string_view help) {
+  return AddValue(names, fmt::format("[{}]", value), help, "",
+                  [to](const std::string& text) { return *to = text, ""; });
+}
+
 OptionRow OptionTable::TextList(std::string_view names, std::string_view value,
                                 std::vector<std::string>* to, std::string_view help) {
   const auto row =

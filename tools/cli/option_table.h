@@ -58,6 +58,7 @@ struct OptionFacts {
   std::string DisplayName() const { return positional ? name : "--" + name; }
   // "--jobs", "-j"
   std::vector<std::string> AllNames() const;
+  bool ValueMayBeLeftOut() const { return value.starts_with('['); }
 };
 
 // An option that was added, for settings that few options need.
@@ -102,6 +103,10 @@ class OptionTable {
   OptionRow Text(std::string_view names, std::string_view value, To* to, std::string_view help) {
     return AddText(names, value, {}, help, DefaultText(*to), [to](auto& text) { *to = text; });
   }
+  // An option whose value may be left out, which is "" then. The next word is taken as the value if
+  // it does not begin with "-".
+  OptionRow OptionalText(std::string_view names, std::string_view value,
+                         std::optional<std::string>* to, std::string_view help);
   template <typename To>
   OptionRow Choice(std::string_view names, const std::vector<std::string>& choices, To* to,
                    std::string_view help) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "formats/ops/convert/explain.h"
 #include "lib/base/process_memory.h"
 #include "lib/base/text.h"
 #include "tools/conversions/launcher.h"
@@ -153,8 +152,7 @@ std::string NotesText(const ops::ConvertReport& report) {
   return text;
 }
 
-Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
-                                 const std::optional<std::string>& explain,
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request, const ExplainArgs& explain,
                                  const ConvertWords& words, ToolContext& context) {
   const Runner runner(context);
   request.run = runner.options();
@@ -166,10 +164,7 @@ Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
   request.force = context.common().force;
   request.resume = context.common().resume;
   request.on_detail = [&context](const std::string& line) { context.Detail(line); };
-  if (explain) {
-    NXDKIT_ASSIGN(const std::string text, ops::Explain(request, *explain));
-    return ToolAnswer{.text = text, .fields = {{"tensor", *explain}, {"explanation", text}}};
-  }
+  if (explain.tensor) return AnswerExplain(request, explain, context);
   const bool dry_run = context.common().dry_run;
   NXDKIT_ASSIGN(const ops::ConvertReport report,
                 dry_run ? ops::DryRun(request) : ops::Convert(request));

@@ -9,6 +9,7 @@
 #include "formats/ops/convert/convert.h"
 #include "tools/cli/tool.h"
 #include "tools/conversions/sides.h"
+#include "tools/pictures/explain.h"
 
 namespace nxdkit::tool {
 
@@ -45,9 +46,8 @@ struct ConvertWords {
                       bool dry_run);
   Json (*json)(const ops::ConvertReport&, const ops::ConvertRequest&, double seconds, bool dry_run);
 };
-// Runs the request, or with --dry-run plans it, or with `explain` describes that tensor.
-Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request,
-                                 const std::optional<std::string>& explain,
+// Runs the request, or with --dry-run plans it, or with --explain describes its plan.
+Result<ToolAnswer> AnswerConvert(ops::ConvertRequest& request, const ExplainArgs& explain,
                                  const ConvertWords& words, ToolContext& context);
 
 }  // namespace nxdkit::tool

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Makes the screenshots of README.md: types commands into an xterm under Xvfb and takes a picture.
-# Needs xvfb, xterm, imagemagick and a build.   tools/screens/make.sh [BIN]
+# Makes the screenshots of README.md: types commands into an xterm under Xvfb and takes a picture, and
+# opens pages in chromium (pages.py). Needs xvfb, xterm, imagemagick, chromium-driver,
+# python3-selenium and a build; takes two minutes.   tools/screens/make.sh [BIN]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bin=$(realpath "${1:-build/release/tools}")
 [ -x "$bin/nxd-convert" ] || { echo "make.sh: no commands in $bin" >&2; exit 3; }
-for program in Xvfb xterm import mogrify; do
+for program in Xvfb xterm import mogrify chromium chromedriver; do
   command -v "$program" >/dev/null || { echo "make.sh: $program is missing" >&2; exit 3; }
 done
 
@@ -66,3 +67,20 @@ picture convert 20 116 \
   "nxd-convert --to nxd --tp 2 model shards/step_0" \
   "neuron-export --tp 2 --bs 8 --seq 64 --target cpu model bundle" \
   "ckpt-verify bundle --against model"
+
+# A run with a curve to show: six layers learn sums in 300 steps. Names in the pages are from here.
+(
+  cd "$work"
+  PATH=$bin:$PATH
+  configs=$OLDPWD/trainer/configs
+  bash "$configs/arithmetic.sh" --build "$(dirname "$bin")" sums >/dev/null
+  sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 6/' sums/model/config.json
+  nxdkit-make-model -q --config sums/model/config.json --dtype f32 --out qwen3-6-layers
+  cp sums/model/*tokenizer* sums/model/generation_config.json qwen3-6-layers/
+  grpo-train --quiet --config "$configs/arithmetic.yaml" data.train_files=sums/data@train \
+    data.val_files=sums/data@test worker.actor.model.model_path=qwen3-6-layers \
+    trainer.project_name=arithmetic trainer.experiment_name=sums trainer.save_checkpoint_path=run \
+    trainer.max_steps=300 trainer.save_freq=100 trainer.save_limit=-1 trainer.val_freq=20 \
+    trainer.logger='[file]'
+)
+/usr/bin/python3 -B tools/screens/pages.py "$bin" "$work"

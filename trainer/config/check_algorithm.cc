@@ -95,7 +95,11 @@ void CheckOptimizer(Checker& check, std::string_view of, const OptimConfig& opti
 
 void CheckLogs(Checker& check) {
   for (const std::string& logger : check.config().trainer.logger)
-    if (logger == "wandb" || logger == "mlflow" || logger == "swanlab")
+    if (logger == "wandb")
+      check.Note(
+          "trainer.logger wandb is not built in; python -m nxdkit.wandb RUN imports the files of a "
+          "run, also while it runs");
+    else if (logger == "mlflow" || logger == "swanlab")
       check.Note(
           fmt::format("trainer.logger {} is not built in; log to file and tensorboard, and "
                       "import those files",

@@ -335,7 +335,8 @@ void AddTrainer(Table& table) {
       {TRAINER(experiment_name), "of the run"},
       {TRAINER(logger),
        "outputs: `console` prints steps and phases, `tensorboard` writes event files; "
-       "experiment_log.jsonl (`file`) is always written, a resumed run needs it",
+       "experiment_log.jsonl (`file`) is always written, a resumed run needs it; wandb: `python -m "
+       "nxdkit.wandb RUN` imports it",
        kNone, "console|file|tensorboard|wandb|mlflow|swanlab"},
       {TRAINER(nnodes), "machines, each with a process that mpirun or srun has started", kPositive},
       {TRAINER(n_gpus_per_node), "cores (ranks) of a machine, if trainer.cores is not set",

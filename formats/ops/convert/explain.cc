@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <map>
+#include <unordered_map>
+#include <utility>
+
 #include "formats/ops/convert/conversion.h"
 #include "lib/base/text.h"
 
@@ -24,21 +28,101 @@ std::string SourceText(const CopyOp& op, const BoundArtifact& source) {
 }
 
 std::string LogicalText(const Piece& piece, const CopyOp& op, const LogicalTensor& param) {
-  Box logical = piece.logical;
-  for (size_t d = 0; d < piece.axes.size(); ++d) {
-    logical.lo[d] += op.box.lo[piece.axes[d]] - piece.stored_lo[piece.axes[d]];
-    logical.extent[d] = op.box.extent[piece.axes[d]];
-  }
+  const Box logical = artifact::LogicalBoxOf(piece, op);
   std::string text = param.name + BoxText(logical);
-  if (param.head_rows > 0) {
-    const int64_t first = logical.lo[param.head_dim] / param.head_rows;
-    const int64_t last =
-        (logical.lo[param.head_dim] + logical.extent[param.head_dim] - 1) / param.head_rows;
-    text += first == last ? fmt::format(" (head {})", first)
-                          : fmt::format(" (heads {} to {})", first, last);
-  }
+  if (const auto heads = artifact::HeadsIn(param, logical))
+    text += heads->first == heads->second
+                ? fmt::format(" (head {})", heads->first)
+                : fmt::format(" (heads {} to {})", heads->first, heads->second);
   return text;
 }
+
+// Collects the explanation, output tensor by output tensor.
+class Explainer {
+ public:
+  Explainer(const Conversion& conversion, const ConvertRequest& request)
+      : source_(conversion.source), output_(conversion.output), plan_(conversion.plan) {
+    result_.sources = EndsOf(source_.bound.layout.files, request.input);
+    result_.targets = EndsOf(output_.layout.files, request.output);
+  }
+
+  void Add(size_t t, bool with_text) {
+    const TensorLayout& tensor = output_.layout.tensors[t];
+    const OutputTensor& output = output_.outputs[t];
+    const auto [named, is_new] = named_.try_emplace(tensor.name);
+    if (is_new) {
+      named->second.number = result_.tensors.size();
+      result_.tensors.emplace_back().name = tensor.name;
+    }
+    artifact::TensorSlices& slices = result_.tensors[named->second.number];
+    slices.targets.push_back({tensor.name, tensor.file, output.dtype, tensor.shape});
+    for (const CopyOp& op : plan_.tensors[t].copies) AddCopy(named->second, tensor, op);
+    for (const Fill& fill : plan_.tensors[t].fills) AddFill(slices, tensor.file, fill);
+    if (with_text)
+      result_.text += ExplainTensor(source_, tensor, output, plan_.tensors[t],
+                                    result_.targets[tensor.file].name);
+  }
+
+  Explanation Take() {
+    for (const auto& [ends, bytes] : flows_)
+      result_.flows.push_back({ends.first, ends.second, bytes});
+    return std::move(result_);
+  }
+
+ private:
+  // The slices of a name while they are collected: the places of what is in them already.
+  struct Named {
+    size_t number = 0;                               // in Explanation::tensors
+    std::unordered_map<uint32_t, uint32_t> sources;  // by the number of the stored tensor
+    std::unordered_map<uint32_t, uint32_t> params;   // by the number of the parameter
+  };
+
+  static std::vector<PlanEnd> EndsOf(std::vector<LayoutFile> files, const std::string& fallback) {
+    std::vector<PlanEnd> ends;
+    for (LayoutFile& file : files) {
+      ends.emplace_back().name = WhereText(file, fallback);
+      if (file.path.empty()) file.path = fallback;
+    }
+    const std::vector<std::string> labels = artifact::FileLabels(files);
+    for (size_t i = 0; i < ends.size(); ++i) ends[i].label = labels[i];
+    return ends;
+  }
+
+  void AddCopy(Named& named, const TensorLayout& tensor, const CopyOp& op) {
+    artifact::TensorSlices& slices = result_.tensors[named.number];
+    const auto to = static_cast<uint32_t>(slices.targets.size() - 1);
+    const StoredTensor& stored = source_.bound.stored[op.source];
+    const uint32_t file = source_.bound.layout.tensors[op.source].file;
+    const auto [from, new_source] =
+        named.sources.try_emplace(op.source, static_cast<uint32_t>(slices.sources.size()));
+    if (new_source) slices.sources.push_back({stored.name, file, stored.dtype, stored.shape});
+    const Piece& piece = tensor.pieces[op.piece];
+    const auto [param, new_param] =
+        named.params.try_emplace(piece.param, static_cast<uint32_t>(slices.params.size()));
+    if (new_param) slices.params.push_back(source_.params[piece.param]);
+    slices.slices.push_back({from->second, to, artifact::SourceBoxOf(op, stored), op.box,
+                             param->second, artifact::LogicalBoxOf(piece, op)});
+    const uint64_t bytes = artifact::BoxBytes(slices.targets[to].dtype, op.box.extent);
+    flows_[{file, tensor.file}] += bytes;
+    result_.sources[file].bytes += bytes;
+    result_.targets[tensor.file].bytes += bytes;
+  }
+
+  void AddFill(artifact::TensorSlices& slices, uint32_t file, const Fill& fill) {
+    const auto to = static_cast<uint32_t>(slices.targets.size() - 1);
+    slices.fills.push_back({to, fill.stored, fill.value});
+    const uint64_t bytes = artifact::BoxBytes(slices.targets[to].dtype, fill.stored.extent);
+    result_.fill_bytes += bytes;
+    result_.targets[file].bytes += bytes;
+  }
+
+  const BoundArtifact& source_;
+  const OutputPlan& output_;
+  const Plan& plan_;
+  Explanation result_;
+  std::unordered_map<std::string, Named> named_;
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> flows_;
+};
 
 }  // namespace
 
@@ -66,20 +150,19 @@ std::string ExplainTensor(const BoundArtifact& source, const TensorLayout& tenso
   return text;
 }
 
-Result<std::string> Explain(const ConvertRequest& request, const std::string& name) {
+Result<Explanation> Explain(const ConvertRequest& request, const std::string& name) {
   NXDKIT_ASSIGN(const Conversion conversion, PlanConversion(request));
-  const BoundArtifact& source = conversion.source;
-  const OutputPlan& output = conversion.output;
-  std::string text;
-  std::vector<std::string> names;
-  for (size_t t = 0; t < output.outputs.size(); ++t) {
-    const TensorLayout& tensor = output.layout.tensors[t];
-    names.push_back(tensor.name);
-    if (tensor.name != name) continue;
-    text += ExplainTensor(source, tensor, output.outputs[t], conversion.plan.tensors[t],
-                          WhereText(output.layout.files[tensor.file], request.output));
+  const std::vector<TensorLayout>& tensors = conversion.output.layout.tensors;
+  Explainer explainer(conversion, request);
+  bool any = false;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    if (!name.empty() && !GlobMatch(name, tensors[t].name)) continue;
+    explainer.Add(t, !name.empty());
+    any = true;
   }
-  if (!text.empty()) return text;
+  if (any || name.empty()) return explainer.Take();
+  std::vector<std::string> names;
+  for (const TensorLayout& tensor : tensors) names.push_back(tensor.name);
   const std::optional<std::string> closest = ClosestWord(name, names);
   return Error(Errc::kNotFound, "the output has no tensor of this name")
       .on(name)

@@ -175,8 +175,11 @@ Status InspectLayout(Inspection& inspection, const InspectRequest& request) {
         "them";
     return OkStatus();
   }
-  if (Status counted = CountParameters(inspection, *bound); !counted.ok())
+  if (Status counted = CountParameters(inspection, *bound); !counted.ok()) {
     DoesNotFit(inspection, counted.error());
+    return OkStatus();
+  }
+  inspection.bound = std::make_shared<const BoundArtifact>(*std::move(bound));
   return OkStatus();
 }
 

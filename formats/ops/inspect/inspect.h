@@ -92,6 +92,7 @@ struct Inspection : Survey {
   // Elements of the model, without copies, if the layout fits; else of all stored tensors.
   uint64_t parameters = 0;
   bool parameters_are_logical = false;
+  std::shared_ptr<const BoundArtifact> bound;  // if the layout fits; else null
   uint64_t tensors = 0;
   uint64_t files = 0;            // that hold tensors, or refer to them
   uint64_t bytes = 0;            // of those files

@@ -1,5 +1,7 @@
 #include "formats/ops/inspect/tensors.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -20,6 +22,20 @@ int64_t LayerOf(std::string_view name) {
   for (const std::string_view part : Split(name, '.'))
     if (const auto layer = ParseNumber<int64_t>(part); layer && *layer >= 0) return *layer;
   return -1;
+}
+
+// A path below `folder`, or below the folders around it, relative to that; any other as it is.
+std::string RelativeText(std::string_view path, std::string_view folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.remove_suffix(1);
+  // For a single file, relative to the folder around it.
+  for (int level = 0; level < 2; ++level) {
+    if (path.size() > folder.size() + 1 && path.starts_with(folder) && path[folder.size()] == '/')
+      return std::string(path.substr(path.find_first_not_of('/', folder.size())));
+    const size_t slash = folder.rfind('/');
+    if (slash == std::string_view::npos || slash == 0) break;
+    folder = folder.substr(0, slash);
+  }
+  return std::string(path);
 }
 
 }  // namespace
@@ -57,18 +73,18 @@ void CountTensors(Inspection& inspection) {
 
 std::string FileOf(const Inspection& inspection, TensorPlace place) {
   const TensorFile& file = inspection.artifact.files[place.file];
-  const std::string_view path = PathOf(file, inspection.tensor(place));
-  std::string_view folder = inspection.artifact.path;
-  while (folder.size() > 1 && folder.ends_with('/')) folder.remove_suffix(1);
-  // For a single file, relative to the folder around it.
-  for (int level = 0; level < 2; ++level) {
-    if (path.size() > folder.size() + 1 && path.starts_with(folder) && path[folder.size()] == '/')
-      return std::string(path.substr(path.find_first_not_of('/', folder.size())));
-    const size_t slash = folder.rfind('/');
-    if (slash == std::string_view::npos || slash == 0) break;
-    folder = folder.substr(0, slash);
-  }
-  return std::string(path);
+  return RelativeText(PathOf(file, inspection.tensor(place)), inspection.artifact.path);
+}
+
+std::string FileLabel(const Inspection& inspection, uint32_t file) {
+  const artifact::Artifact& artifact = inspection.artifact;
+  std::string text = RelativeText(artifact.files[file].path, artifact.path);
+  if (file >= artifact.ranks.size() || artifact.ranks[file].tp_rank < 0) return text;
+  const LayoutFile& rank = artifact.ranks[file];
+  text += fmt::format(" (tp {}", rank.tp_rank);
+  if (rank.pp_rank >= 0) text += fmt::format(", pp {}", rank.pp_rank);
+  if (rank.ep_rank >= 0) text += fmt::format(", ep {}", rank.ep_rank);
+  return text + ")";
 }
 
 std::vector<TensorPlace> SelectTensors(const Inspection& inspection, const Selection& selection) {

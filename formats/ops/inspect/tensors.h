@@ -29,6 +29,9 @@ std::vector<TensorPlace> SelectTensors(const Inspection& inspection, const Selec
 // The file that holds the tensor's bytes: relative to `path` if it is inside.
 std::string FileOf(const Inspection& inspection, TensorPlace place);
 
+// A file of tensors and its rank: "tp_rank_00.pt (tp 0, pp 1)"; its path as FileOf's.
+std::string FileLabel(const Inspection& inspection, uint32_t file);
+
 uint64_t TensorBytes(const StoredTensor& tensor);  // packed
 
 }  // namespace nxdkit::ops

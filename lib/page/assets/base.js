@@ -58,11 +58,12 @@ function nameNodes(name) {
   return nodes;
 }
 
-// A table of any number of rows in `host`: the first hundred, a button for more, a field that
+// A table of any number of rows in `host`: the first fifty, a button for more, a field that
 // filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
-// sorted and searched, cell (the value's text by default) what is shown: a string or nodes.
-function dataTable(host, columns, rows, {label, sorted = -1, descending = true} = {}) {
-  const kStep = 100;
+// sorted and searched, cell (the value's text by default) what is shown: a string or nodes. filter:
+// false leaves the field out, for a few rows.
+function dataTable(host, columns, rows, {label, sorted = -1, descending = true, filter = true} = {}) {
+  const kStep = 50;
   let limit = kStep;
   let by = sorted;
   let down = descending;
@@ -70,7 +71,7 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true} 
   const note = el('p', {class: 'soft', role: 'status'});
   const head = el('tr');
   const body = el('tbody');
-  const more = el('button', {type: 'button', onclick: () => { limit += 10 * kStep; draw(); }});
+  const more = el('button', {type: 'button', onclick: () => { limit += 20 * kStep; draw(); }});
 
   function compare(a, b) {
     const x = columns[by].value(a);
@@ -87,7 +88,9 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true} 
     if (by >= 0) found = [...found].sort(compare);
     body.replaceChildren(...found.slice(0, limit).map(row => el('tr', {}, ...columns.map(column => {
       const shown = column.cell ? column.cell(row) : String(column.value(row));
-      return el('td', {class: column.right ? 'right' : null}, ...(Array.isArray(shown) ? shown : [shown]));
+      const short = typeof shown === 'string' && shown.length <= 24;
+      return el('td', {class: [column.right && 'right', short && 'short'].filter(Boolean).join(' ') || null},
+          ...(Array.isArray(shown) ? shown : [shown]));
     }))));
     const shown = Math.min(limit, found.length);
     note.textContent = grouped(shown) + ' of ' + grouped(found.length) +
@@ -106,6 +109,7 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true} 
         draw();
       }}, column.head))));
   field.oninput = () => { limit = kStep; draw(); };
+  field.hidden = note.hidden = !filter;
   host.append(field, note, el('div', {class: 'scroll'},
       el('table', {class: 'data'}, el('thead', {}, head), body)), more);
   draw();

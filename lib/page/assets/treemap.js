@@ -1,0 +1,186 @@
+'use strict';
+// The tree of names by size, which can be walked: a click or Enter goes into a part, Escape out of
+// it, arrows along its neighbours. A leaf is chosen, and shown by plan.js.
+
+// Nodes with sums: {name, full, bytes, count, children} or {name, full, bytes, count: 1, leaf}.
+function treeOf(data) {
+  const make = (node, before) => {
+    const full = before + node[0];
+    if (!Array.isArray(node[1])) {
+      const pattern = data.patterns[node[1]];
+      return {name: node[0], full, bytes: pattern.b, count: 1, group: pattern.g,
+        leaf: {name: full, pattern, names: node[2] || []}};
+    }
+    return sumOf(node[0], full, node[1].map(child => make(child, full + '.')));
+  };
+  return sumOf('all', '', data.tree.map(node => make(node, '')));
+}
+
+function sumOf(name, full, children) {
+  const add = key => children.reduce((sum, child) => sum + child[key], 0);
+  const largest = children.reduce((best, child) => best && best.bytes >= child.bytes ? best : child, null);
+  return {name, full, children, bytes: add('bytes'), count: add('count'), group: largest ? largest.group : 0};
+}
+
+// Rectangles of these nodes within one, nearly square (Bruls, Huizing and van Wijk, 2000): rows are
+// filled along the shorter side as long as that makes their worst rectangle squarer.
+function squarified(nodes, x, y, width, height) {
+  const sorted = nodes.filter(node => node.bytes > 0).sort((a, b) => b.bytes - a.bytes);
+  const all = sorted.reduce((sum, node) => sum + node.bytes, 0);
+  const scale = width * height / (all || 1);
+  const placed = [];
+  let at = 0;
+  while (at < sorted.length && width > 0 && height > 0) {
+    const side = Math.min(width, height);
+    let end = at;
+    let area = 0;
+    let worst = Infinity;
+    while (end < sorted.length) {
+      const next = area + sorted[end].bytes * scale;
+      const ratio = Math.max(side * side * sorted[at].bytes * scale / (next * next),
+          next * next / (side * side * sorted[end].bytes * scale));
+      if (ratio > worst) break;
+      worst = ratio;
+      area = next;
+      ++end;
+    }
+    const thick = area / side;
+    let along = 0;
+    for (; at < end; ++at) {
+      const length = sorted[at].bytes * scale / thick;
+      placed.push(width >= height ? {node: sorted[at], x, y: y + along, width: thick, height: length}
+                                  : {node: sorted[at], x: x + along, y, width: length, height: thick});
+      along += length;
+    }
+    if (width >= height) [x, width] = [x + thick, width - thick];
+    else [y, height] = [y + thick, height - thick];
+  }
+  return placed;
+}
+
+function showTreemap() {
+  if (!document.getElementById('tree')) return;
+  const kHeader = 18;
+  const kMost = 4000;  // rectangles
+  const data = dataOf('tree');
+  const root = treeOf(data);
+  const path = [root];
+  while (path[0].children.length === 1 && !path[0].children[0].leaf) path[0] = path[0].children[0];
+  const host = document.getElementById('treemap');
+  const crumbs = el('nav', {class: 'crumbs', 'aria-label': 'the way to this part'});
+  const about = el('p', {class: 'soft', role: 'status'});
+  const map = el('div', {class: 'treemap', role: 'group',
+    'aria-label': 'parts by size: arrows along, Enter into one, Escape out of it'});
+  const legend = el('p', {class: 'groups'});
+  host.append(crumbs, about, map, legend);
+  let drawn = 0;
+
+  const titleOf = node => `${node.full || 'all'}: ${bytesText(node.bytes)}` +
+      (node.leaf ? '' : `, ${grouped(node.count)} tensors`);
+
+  function cellOf(name, {node, x, y, width, height}, extra) {
+    const cell = el(name, {
+      class: node.leaf ? 'cell g' + node.group % 8 : 'cell', title: titleOf(node), ...extra});
+    Object.assign(cell.style, {left: x + 'px', top: y + 'px', width: width + 'px', height: height + 'px'});
+    cell.node = node;
+    if (width > 28 && height > 14) cell.append(el('span', {class: 'cell-name'}, node.name));
+    return cell;
+  }
+
+  // The parts within parts, level by level as long as there is room for all of a level; a part that
+  // shows none has the colour of its largest.
+  function fill(level) {
+    const inside = level.map(({cell, node, width, height}) => {
+      if (node.leaf || width < 24 || height < 24) return [];
+      const top = height < 48 ? 2 : kHeader;
+      return squarified(node.children, 2, top, width - 4, height - top - 2)
+        .filter(inner => inner.width >= 3 && inner.height >= 3);
+    });
+    const count = inside.reduce((sum, parts) => sum + parts.length, 0);
+    const next = [];
+    level.forEach(({cell, node, height}, i) => {
+      if (node.leaf) return;
+      if (inside[i].length === 0 || drawn + count > kMost) return cell.classList.add('g' + node.group % 8);
+      if (height < 48) cell.replaceChildren();
+      for (const inner of inside[i]) {
+        inner.cell = cellOf('span', inner, {});
+        cell.append(inner.cell);
+        next.push(inner);
+      }
+    });
+    drawn += count;
+    if (next.length > 0) fill(next);
+  }
+
+  function legendOf(node) {
+    const sums = data.groups.map(() => 0);
+    const walk = each => each.leaf ? (sums[each.group] += each.bytes) : each.children.forEach(walk);
+    walk(node);
+    legend.replaceChildren(...data.groups.map((group, i) => sums[i] === 0 ? '' : el('span', {'data-group': group},
+      el('span', {class: 'key g' + i % 8}), `${group} ${bytesText(sums[i])}, ` +
+          `${(100 * sums[i] / (node.bytes || 1)).toFixed(1)} %`)));
+  }
+
+  function draw(focus) {
+    const node = path[path.length - 1];
+    const width = map.clientWidth;
+    const height = Math.min(Math.max(width * 0.55, 300), 600);
+    map.style.height = height + 'px';
+    const places = squarified(node.children, 0, 0, width, height);
+    const cells = places.map(place =>
+      place.cell = cellOf('button', place, {type: 'button', tabindex: -1, 'data-name': place.node.full}));
+    drawn = cells.length;
+    fill(places);
+    map.replaceChildren(...cells);
+    if (cells.length > 0) cells[0].tabIndex = 0;
+    if (focus && cells.length > 0) cells[0].focus();
+    crumbs.replaceChildren(...path.flatMap((each, i) => [i > 0 ? ' \u203a ' : '', i + 1 < path.length
+      ? el('button', {type: 'button', class: 'link', onclick: () => { path.length = i + 1; draw(true); }}, each.name)
+      : el('b', {}, each.name)]));
+    about.textContent = `${bytesText(node.bytes)} in ${grouped(node.count)} tensors` +
+        (node === path[0] ? '' : `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
+    legendOf(node);
+  }
+
+  function choose(leaf, asked) {
+    chooseTensor(leaf, {sources: null, targets: data.files});
+    if (asked) document.querySelector('#chosen h3').focus({preventScroll: false});
+  }
+
+  function enter(node) {
+    if (node.leaf) return choose(node.leaf, true);
+    path.push(node);
+    draw(true);
+  }
+
+  map.onclick = event => {
+    const own = event.target.closest('button.cell');
+    if (!own) return;
+    // A pointer may mean a leaf deep inside; a key means the part that has the focus.
+    const meant = event.detail > 0 ? event.target.closest('.cell').node : own.node;
+    enter(meant.leaf ? meant : own.node);
+  };
+  map.onkeydown = event => {
+    const cells = [...map.children];
+    const at = cells.indexOf(document.activeElement);
+    const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
+    if (step && at >= 0) {
+      const next = cells[(at + step + cells.length) % cells.length];
+      cells[at].tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    } else if ((event.key === 'Escape' || event.key === 'Backspace') && path.length > 1) {
+      path.pop();
+      draw(true);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  };
+  window.addEventListener('resize', () => draw(false));
+  draw(false);
+  const leaves = leavesOf(data);
+  nameTable(document.getElementById('tensors'), leaves, choose, data.left_out);
+  if (leaves.length > 0) choose(firstChoice(leaves), false);
+}
+showTreemap();

@@ -369,7 +369,9 @@ TEST(CheckConfig, NotesSayWhatHasNoEffect) {
   } rows[] = {
       {{"worker.actor.padding_free=false"}, "worker.actor.padding_free = false has no effect"},
       {{"worker.rollout.gpu_memory_utilization=0.8"}, "has no effect"},
-      {{"trainer.logger=[file, wandb]"}, "trainer.logger wandb is not built in"},
+      {{"trainer.logger=[file, wandb]"},
+       "trainer.logger wandb is not built in; python -m nxdkit.wandb RUN imports"},
+      {{"trainer.logger=[mlflow]"}, "log to file and tensorboard, and import those files"},
       {{"trainer.save_model_only=true"}, "cannot be resumed"},
       {{"worker.actor.loss_type=cispo", "worker.actor.clip_ratio_low=0"}, "cispo"},
       {{"worker.actor.optim.strategy=adamw_bf16"}, "never lets v decay"},

@@ -167,9 +167,15 @@ class Checkpoint(Mapping[str, Tensor]):
         return f"<nxdkit.Checkpoint {' '.join(filter(None, words))} {size_text(self.nbytes)}>"
 
     def _repr_html_(self) -> str:
-        from ._html import page_of
+        """ckpt-inspect's page: tensors by size, and the ranks that hold a chosen one."""
+        from html import escape
 
-        return page_of(self)
+        from ._html import framed, page_of
+
+        words = repr(self)[1:-1]
+        if self.closed or isinstance(self._recipe, RankRecipe):  # no command takes these
+            return f"<b>{escape(words)}</b>"
+        return framed(page_of("ckpt-inspect", self, top=0), words)
 
     # The library's side.
 

@@ -530,7 +530,7 @@ TEST_F(Reader, ExplainsAsConvertDoes) {
     const TensorReader reader = Made(Rank(source, kNxd, options, {rank}));
     both += reader.Explain(Find(reader, "model." + name));
   }
-  EXPECT_EQ(both, *all);
+  EXPECT_EQ(both, all->text);
   const TensorReader params = Parameters(model);
   EXPECT_THAT(params.Explain(Find(params, "model." + name)),
               HasSubstr("model." + name + " BF16 [32, 48]\n  [0:32, 0:48] = model." + name));

@@ -1,4 +1,4 @@
-#include "tools/conversions/layer_picture.h"
+#include "tools/pictures/layer_picture.h"
 
 #include <fmt/core.h>
 

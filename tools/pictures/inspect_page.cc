@@ -1,0 +1,154 @@
+#include "tools/pictures/inspect_page.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "formats/ops/inspect/tensors.h"
+#include "lib/base/text.h"
+#include "lib/page/html.h"
+#include "lib/page/page.h"
+#include "lib/system/paths.h"
+#include "tools/inspect/report.h"
+#include "tools/pictures/tensor_tree.h"
+
+namespace nxdkit::tool {
+namespace {
+
+using artifact::TensorSlices;
+using ops::Inspection;
+
+constexpr size_t kShownFiles = 1000;
+
+std::string_view GroupOf(models::Role role) {
+  using models::Role;
+  switch (role) {
+    case Role::kEmbedding:
+    case Role::kLmHead:
+    case Role::kScore:
+      return "embedding and head";
+    case Role::kQuery:
+    case Role::kKey:
+    case Role::kValue:
+    case Role::kOutput:
+    case Role::kQueryNorm:
+    case Role::kKeyNorm:
+      return "attention";
+    case Role::kGate:
+    case Role::kUp:
+    case Role::kDown:
+      return "MLP";
+    case Role::kRouter:
+    case Role::kExpertGate:
+    case Role::kExpertUp:
+    case Role::kExpertDown:
+      return "experts";
+    case Role::kFinalNorm:
+    case Role::kColumn:
+    case Role::kRow:
+    case Role::kReplicated:
+      return "norms and others";
+  }
+  return "";
+}
+
+// A stored name in each of the files that have it, without a parameter behind it.
+std::vector<TensorSlices> StoredSlices(const Inspection& inspection) {
+  std::vector<TensorSlices> all;
+  std::unordered_map<std::string_view, size_t> numbers;
+  for (uint32_t f = 0; f < inspection.artifact.files.size(); ++f)
+    for (const StoredTensor& tensor : inspection.artifact.files[f].tensors) {
+      const auto [at, is_new] = numbers.try_emplace(tensor.name, all.size());
+      if (is_new) all.emplace_back().name = tensor.name;
+      all[at->second].targets.push_back({tensor.name, f, tensor.dtype, tensor.shape});
+    }
+  return all;
+}
+
+Json FilesJson(const Inspection& inspection) {
+  const artifact::Artifact& artifact = inspection.artifact;
+  std::vector<LayoutFile> files = artifact.ranks;
+  files.resize(artifact.files.size());
+  for (size_t f = 0; f < files.size(); ++f) files[f].path = artifact.files[f].path;
+  const std::vector<std::string> labels = artifact::FileLabels(files);
+  Json json = Json::array();
+  for (uint32_t f = 0; f < files.size(); ++f)
+    json.push_back({EscapeControl(labels[f]), artifact.files[f].file_bytes,
+                    EscapeControl(ops::FileLabel(inspection, f))});
+  return json;
+}
+
+Json TreeData(const Inspection& inspection) {
+  const auto& bound = inspection.bound;
+  const std::vector<TensorSlices> slices =
+      bound ? artifact::HeldSlices(*bound) : StoredSlices(inspection);
+  std::unordered_map<std::string_view, models::Role> roles;
+  if (bound && bound->model)
+    for (const models::Param& param : bound->model->params) roles.emplace(param.name, param.role);
+  std::vector<TreeTensor> tensors;
+  for (const TensorSlices& each : slices) {
+    const auto role = roles.find(each.name);
+    const std::string_view group = role != roles.end() ? GroupOf(role->second)
+                                   : bound             ? "norms and others"
+                                                       : Name(each.targets[0].dtype);
+    const uint64_t bytes = bound ? artifact::BoxBytes(each.sources[0].dtype, each.sources[0].shape)
+                                 : each.target_bytes();
+    tensors.push_back({&each, bytes, group});
+  }
+  Json json = TensorTree(tensors, kTreeBytes);
+  json["files"] = FilesJson(inspection);
+  return json;
+}
+
+std::string FactRows(const Inspection& inspection) {
+  std::vector<std::vector<std::string>> rows;
+  for (const kinds::Fact& fact : FactsOf(inspection).rows)
+    if (!fact.label.empty()) rows.push_back({page::Escape(fact.label), page::Escape(fact.text)});
+  return page::Table({}, rows);
+}
+
+std::string FileRows(const Inspection& inspection) {
+  std::vector<std::vector<std::string>> rows;
+  const std::vector<TensorFile>& files = inspection.artifact.files;
+  for (uint32_t f = 0; f < files.size() && f < kShownFiles; ++f)
+    rows.push_back({page::NameHtml(ops::FileLabel(inspection, f)), HumanBytes(files[f].file_bytes),
+                    Grouped(files[f].tensors.size())});
+  if (rows.empty()) return "";
+  const std::string note =
+      files.size() > kShownFiles
+          ? fmt::format("<p class=\"soft\">The first {} are shown.</p>\n", Grouped(kShownFiles))
+          : "";
+  return page::Details(Counted(files.size(), "file"),
+                       page::Table({"file", "bytes", "tensors"}, rows) + note);
+}
+
+}  // namespace
+
+std::string InspectPage(const Inspection& inspection) {
+  const std::string& path = inspection.artifact.path;
+  page::Page page(BaseName(path) + ": " + inspection.description);
+  page.Add(page::Problems(inspection.warnings));
+  std::vector<page::Card> cards = {{"bytes", HumanBytes(inspection.bytes)},
+                                   {"files", Grouped(inspection.files)}};
+  if (inspection.tensors > 0)
+    cards.insert(cards.begin(), {{"parameters", Grouped(inspection.parameters)},
+                                 {"tensors", Grouped(inspection.tensors)}});
+  page.Add(page::Cards(cards));
+  if (inspection.tensors > 0) {
+    page.Heading(inspection.bound ? "Parameters by size" : "Tensors by size");
+    page.Add(
+        "<div id=\"treemap\"></div>\n<div id=\"chosen\" aria-live=\"polite\"></div>\n"
+        "<noscript><p>The picture needs this page's own script.</p></noscript>\n");
+    page.AddData("tree", TreeData(inspection).dump());
+    page.Use(page::Script::kPlan);
+    page.Use(page::Script::kTreemap);
+  }
+  page.Heading("Facts");
+  page.Add(FactRows(inspection));
+  page.Add(FileRows(inspection));
+  if (inspection.tensors > 0) page.Add("<h2>All names</h2>\n<div id=\"tensors\"></div>\n");
+  return page.Text();
+}
+
+}  // namespace nxdkit::tool
