@@ -1,7 +1,6 @@
 // Round numbers along an axis.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ struct Tick {
 
 // The multiples of 1, 2, 2.5 or 5 x 10^n from low to high, ascending: the largest of these that
 // gives three or more, so five at most. Two where the range holds no third number; one where both
-// ends are the same. `whole`: whole numbers only, from none to seven, because 2.5 is none.
+// ends are the same. `whole`: whole numbers only, at most seven; there may be none.
 std::vector<Tick> TicksIn(double low, double high, bool whole = false);
 
 struct Axis {

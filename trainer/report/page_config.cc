@@ -39,6 +39,10 @@ std::vector<ConfigKey> KeysOf(const PageRuns& runs) {
 std::string DifferentConfig(const PageRuns& runs) {
   const std::vector<ConfigKey> keys = KeysOf(runs);
   if (runs.size() == 1 || keys.empty()) return "";
+  for (const PageRun& run : runs)
+    if (run.files->config.empty())
+      return "<h2>Configuration</h2>\n<p class=\"soft\">Not compared: " + page::Escape(run.label) +
+             " has none.</p>\n";
   std::vector<PageRow> rows;
   for (const ConfigKey& key : keys) {
     if (key.IsEqual()) continue;

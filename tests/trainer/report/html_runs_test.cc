@@ -110,6 +110,15 @@ TEST_F(TwoRuns, DifferInSomeKeys) {
   EXPECT_THAT(html, HasSubstr("<summary>Configuration of all runs, 2 keys</summary>"));
 }
 
+// Otherwise every key would differ.
+TEST_F(TwoRuns, WithoutAConfigurationAreNotCompared) {
+  Page({.name = "a"}, {.name = "b"});
+  std::filesystem::remove(folder_ / "two/experiment_config.json");
+  const std::string html = PageOfRuns({folder_ / "one", folder_ / "two"});
+  EXPECT_THAT(html, HasSubstr("<p class=\"soft\">Not compared: two has none.</p>"));
+  EXPECT_THAT(html, Not(HasSubstr("not set")));
+}
+
 // The second answer to a prompt stands with the other run's second.
 TEST_F(TwoRuns, AnswerTheSamePrompts) {
   const std::string html =
