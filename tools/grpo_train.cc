@@ -62,7 +62,7 @@ const ToolInfo kInfo = {
         "grpo-train --config FILE [KEY=VALUE ...] trains, from the run's last checkpoint if it has "
         "one. Keys are EasyR1's, such as worker.actor.optim.lr=1e-6; values are YAML.\n"
         "grpo-train report RUN writes RUN/report.html, one page with the run's curves, samples and "
-        "configuration.\n"
+        "configuration; several runs are compared on one page, the FILE of --out.\n"
         "SIGINT and SIGTERM end the run after the current phase; the last complete step is saved. "
         "SIGUSR1 saves a checkpoint after the current step.",
     .findings =
@@ -70,7 +70,8 @@ const ToolInfo kInfo = {
         "instance",
     .lost = "another process of the run was lost; the same command continues",
     .common = kTakesDryRun | kTakesForce,
-    .usages = {"grpo-train --config FILE [KEY=VALUE ...]", "grpo-train report RUN"},
+    .usages = {"grpo-train --config FILE [KEY=VALUE ...]", "grpo-train report RUN",
+               "grpo-train report RUN RUN ... --out FILE"},
     .essentials = {"config", "init-from", "print-config", "dry-run", "instance"},
     .examples = {{"grpo-train --config config.yaml", "train"},
                  {"grpo-train --config config.yaml trainer.max_steps=50 data.seed=7",
@@ -79,12 +80,15 @@ const ToolInfo kInfo = {
                  {"grpo-train --config config.yaml --dry-run", "check everything without training"},
                  {"grpo-train --config config.yaml --init-from checkpoints/verl/run",
                   "continue from another trainer's run"},
-                 {"grpo-train report checkpoints/easy_r1/demo", "write the report of a run"}},
+                 {"grpo-train report checkpoints/easy_r1/demo", "write the report of a run"},
+                 {"grpo-train report checkpoints/easy_r1/demo checkpoints/easy_r1/demo2 --out "
+                  "compared.html",
+                  "compare two runs"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Arguments");
-  table.Positionals("WORD", &args.words, "KEY=VALUE of the configuration; or: report RUN");
+  table.Positionals("WORD", &args.words, "KEY=VALUE of the configuration; or: report RUN ...");
   table.Group("Training");
   table.Text("config", "FILE", &args.config, "YAML configuration").completes(Completes::kPath);
   table
@@ -110,27 +114,49 @@ Result<std::optional<double>> PriceOf(const Args& args) {
   return BadUsage("--price-per-hour {}: expected a number from 0 to {}", *args.price, kMost);
 }
 
+// The page to write: of one run below it, of several as told.
+Result<std::string> PagePath(const Args& args) {
+  const size_t runs = args.words.size() - 1;
+  if (runs == 0) return BadUsage("report takes the folder of a run, or of several to compare");
+  if (runs > trainer::kMostReported)
+    return BadUsage("report compares at most {} runs, and there are {}", trainer::kMostReported,
+                    runs);
+  if (args.out) return *args.out;
+  if (runs == 1) return JoinPath(args.words[1], "report.html");
+  return BadUsage("the report of several runs belongs to none of their folders")
+      .hint("name the page with --out FILE");
+}
+
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
-  if (args.words.size() != 2) return BadUsage("report takes one argument: the folder of a run");
+  NXDKIT_ASSIGN(const std::string path, PagePath(args));
   if (args.config || args.instance || args.print_config || context.common().dry_run)
     return BadUsage("report takes --out, --force and --price-per-hour; {} applies to training",
                     args.config         ? "--config"
                     : args.instance     ? "--instance"
                     : args.print_config ? "--print-config"
                                         : "--dry-run");
-  const std::string path = args.out.value_or(JoinPath(args.words[1], "report.html"));
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
-  NXDKIT_ASSIGN(const trainer::RunFiles run, trainer::ReadRunFiles(args.words[1]));
-  const trainer::Bill bill = trainer::BillOf(run, price);
-  const std::string page = trainer::HtmlReport(run, bill);
+  std::vector<trainer::ReportedRun> runs;
+  Json list = Json::array();
+  for (size_t i = 1; i < args.words.size(); ++i) {
+    NXDKIT_ASSIGN(trainer::RunFiles files, trainer::ReadRunFiles(args.words[i]));
+    const trainer::Bill bill = trainer::BillOf(files, price);
+    list.push_back({{"run", args.words[i]}, {"bill", trainer::BillJson(bill)}});
+    runs.push_back({std::move(files), bill});
+  }
+  const std::string page = trainer::HtmlReport(runs);
   NXDKIT_ASSIGN(const bool there, IsThere(path));
   if (args.out && there && !context.common().force)
     return BadUsage("it already exists").in(path).hint("--force replaces it");
   NXDKIT_TRY(WriteFileAtomic(path, page));
-  return ToolAnswer{
-      .text = fmt::format("wrote {}\n", path),
-      .fields = {{"report", path}, {"bytes", page.size()}, {"bill", trainer::BillJson(bill)}},
-      .brief = ""};
+  ToolAnswer answer{.text = fmt::format("wrote {}\n", path),
+                    .fields = {{"report", path}, {"bytes", page.size()}},
+                    .brief = ""};
+  if (runs.size() == 1)
+    answer.fields["bill"] = list[0]["bill"];
+  else
+    answer.fields["runs"] = std::move(list);
+  return answer;
 }
 
 // The path of this program, under any name.
@@ -444,7 +470,7 @@ Status WarnOfMachine(const Args& args, const std::optional<hardware::ResolvedIns
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (!args.words.empty() && args.words[0] == "report") return Report(args, context);
   if (args.out || (context.common().force))
-    return BadUsage("{} applies to the page that `grpo-train report RUN` writes",
+    return BadUsage("{} applies to the page that `grpo-train report` writes",
                     args.out ? "--out" : "--force");
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   NXDKIT_ASSIGN(const std::optional<hardware::ResolvedInstance> resolved,

@@ -5,90 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <span>
 
-#include "lib/page/html.h"
-#include "lib/page/numbers.h"
+#include "lib/page/area.h"
+#include "lib/page/frame.h"
 
 namespace nxdkit::page {
 namespace {
 
-// Sizes of the drawing, in its own units.
-constexpr double kWidth = 440, kHeight = 176;
-constexpr double kLeft = 56, kRight = 430, kTop = 8, kBottom = 152;
-constexpr size_t kColors = 8;
-constexpr size_t kTooltips = 150;  // per curve at most
-constexpr size_t kEnough = 800;    // points of a curve: more would be several per pixel
-
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  void Add(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return !(low <= high); }
-  // 0 at low, 1 at high; in halves, because the range of finite numbers may be infinite.
-  double Share(double value) const {
-    return high > low ? (value / 2 - low / 2) / (high / 2 - low / 2) : 0.5;
-  }
-};
-
-struct Frame {
-  Range steps;
-  Range values;
-  double X(int64_t step) const {
-    return kLeft + (kRight - kLeft) * steps.Share(static_cast<double>(step));
-  }
-  double Y(double value) const { return kBottom - (kBottom - kTop) * values.Share(value); }
-};
-
-// Adds a little room above and below, though not beyond 0, and never leaves an empty range.
-void Widen(Range& range) {
-  const double size = std::max(std::abs(range.low), std::abs(range.high));
-  const double room =
-      range.high > range.low ? (range.high / 2 - range.low / 2) * 0.1 : (size > 0 ? size * 0.1 : 1);
-  constexpr double kMost = std::numeric_limits<double>::max();
-  range.low = std::max(range.low - room, range.low >= 0 ? 0 : -kMost);
-  range.high = std::min(range.high + room, range.high <= 0 && range.low < 0 ? 0 : kMost);
-}
-
-std::string Axes(const Frame& frame) {
-  std::string svg;
-  for (const double share : {0.0, 0.5, 1.0}) {
-    double value = frame.values.low * (1 - share) + frame.values.high * share;
-    if (std::abs(value) < frame.values.high * 1e-3 && share == 0.5) value = 0;  // and not 3e-17
-    const double y = kBottom - (kBottom - kTop) * share;
-    svg += fmt::format(
-        "<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"
-        "<text class=\"axis\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>",
-        kLeft, y, kRight, y, kLeft - 5, y + 4, ShortNumber(value));
-  }
-  const double first = frame.steps.low, last = frame.steps.high;
-  svg += fmt::format("<text class=\"axis\" x=\"{:.1f}\" y=\"{:.1f}\">step {:.0f}</text>", kLeft,
-                     kBottom + 18, first);
-  if (last > first)
-    svg += fmt::format(
-        "<text class=\"axis\" text-anchor=\"end\" x=\"{:.1f}\" y=\"{:.1f}\">{:.0f}</text>", kRight,
-        kBottom + 18, last);
-  return svg;
-}
-
-std::string Svg(std::string_view content) {
-  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\">{}</svg>\n", kWidth, kHeight,
-                     content);
-}
-
-// `alone`: no line leads to the point, so it is drawn visibly.
-std::string Tooltip(const Frame& frame, const std::string& name, const Point& point, double at,
-                    bool alone = false) {
-  return fmt::format(
-      "<circle class=\"dot{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}, step {}: {}</title>"
-      "</circle>",
-      alone ? " alone" : "", frame.X(point.step), frame.Y(at), alone ? 3 : 5, Escape(name),
-      point.step, ShortNumber(point.value));
-}
+constexpr size_t kEnough = 800;  // points of a curve: more would be several per pixel
+constexpr size_t kSmooth = 200;  // points of a smoothed curve
 
 // All points, or of each column of pixels the lowest and the highest, in the order of steps.
 std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame) {
@@ -109,45 +35,61 @@ std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame)
   return kept;
 }
 
-std::string Line(const Curve& curve, size_t slot, const Frame& frame) {
+// Every so many points, and the last one.
+std::vector<Point> Sparse(const std::vector<Point>& points) {
+  const size_t every = points.size() / kSmooth + 1;
+  std::vector<Point> kept;
+  for (size_t i = 0; i < points.size(); ++i)
+    if (i % every == 0 || i + 1 == points.size()) kept.push_back(points[i]);
+  return kept;
+}
+
+// The line through all finite points, interrupted at others.
+std::string LinePath(const std::vector<Point>& points, const Frame& frame) {
   std::string path;
-  std::string dots;
-  const std::vector<Point> points = Thinned(*curve.points, frame);
-  const auto finite = [&](size_t i) { return i < points.size() && std::isfinite(points[i].value); };
-  const size_t every = points.size() / kTooltips + 1;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (!finite(i)) continue;
-    const Point& point = points[i];
-    const bool begins = !finite(i - 1);  // also where i is 0
-    path += fmt::format("{}{:.1f} {:.1f}", begins ? "M" : "L", frame.X(point.step),
-                        frame.Y(point.value));
-    const bool alone = begins && !finite(i + 1);
-    if (alone || i % every == 0 || i + 1 == points.size())
-      dots += Tooltip(frame, curve.name, point, point.value, alone);
+  bool begins = true;
+  for (const Point& point : points) {
+    const bool finite = std::isfinite(point.value);
+    if (finite)
+      path += fmt::format("{}{:.1f} {:.1f}", begins ? "M" : "L", frame.X(point.step),
+                          frame.Y(point.value));
+    begins = !finite;
   }
-  return fmt::format("<path class=\"line s{0}\" d=\"{1}\"/><g class=\"f{0}\">{2}</g>", slot, path,
-                     dots);
+  return path;
 }
 
-std::string AreaPath(const std::vector<Point>& upper, const std::vector<Point>& lower,
+// Some points of a line, and all to which no line leads.
+std::string Tooltips(const Curve& curve, const std::vector<Point>& points, size_t most,
                      const Frame& frame) {
-  std::string path;
-  for (const Point& point : upper)
-    path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", frame.X(point.step),
-                        frame.Y(point.value));
-  for (size_t i = lower.size(); i-- > 0;)
-    path += fmt::format("L{:.1f} {:.1f}", frame.X(lower[i].step), frame.Y(lower[i].value));
-  return path + "Z";
+  const auto finite = [&](size_t i) { return i < points.size() && std::isfinite(points[i].value); };
+  const size_t every = points.size() / std::max<size_t>(1, most) + 1;
+  std::string dots;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const bool alone = !finite(i - 1) && !finite(i + 1);  // i - 1 is out of range where i is 0
+    if (finite(i) && (alone || i % every == 0 || i + 1 == points.size()))
+      dots += TooltipSvg(frame, curve.name, points[i], points[i].value, alone);
+  }
+  return dots;
 }
 
-const Point* FiniteAt(const std::vector<Point>& points, int64_t step) {
-  const auto at = std::ranges::lower_bound(points, step, {}, &Point::step);
-  const bool there = at != points.end() && at->step == step && std::isfinite(at->value);
-  return there ? &*at : nullptr;
+std::string LineSvg(std::string_view kind, const Curve& curve, const std::vector<Point>& points,
+                    const Frame& frame) {
+  const std::string dash = curve.dash == 0 ? "" : fmt::format(" d{}", curve.dash % kColors);
+  return fmt::format("<path class=\"line s{}{}{}\" d=\"{}\"/>", curve.color % kColors, dash, kind,
+                     LinePath(points, frame));
+}
+
+std::string Line(const Curve& curve, size_t tooltips, size_t window, const Frame& frame) {
+  const std::vector<Point> points = Thinned(*curve.points, frame);
+  const bool smooth = window > 1 && IsNoisy(*curve.points);
+  std::string svg = LineSvg(smooth ? " raw" : "", curve, points, frame);
+  if (smooth) svg += LineSvg(" smooth", curve, Sparse(Smoothed(*curve.points, window)), frame);
+  return svg + fmt::format("<g class=\"f{}\">{}</g>", curve.color % kColors,
+                           Tooltips(curve, points, tooltips, frame));
 }
 
 // In each column of pixels the lowest and the highest; a gap where either is missing ends it.
-std::string Band(const Curve& curve, size_t slot, const Frame& frame) {
+std::string Band(const Curve& curve, const Frame& frame) {
   std::string paths;
   std::vector<Point> upper, lower;
   const auto finish = [&] {
@@ -169,80 +111,46 @@ std::string Band(const Curve& curve, size_t slot, const Frame& frame) {
     }
   }
   finish();
-  return fmt::format("<path class=\"band f{}\" d=\"{}\"/>", slot, paths);
+  return fmt::format("<path class=\"band f{}\" d=\"{}\"/>", curve.color % kColors, paths);
 }
 
-// As many steps as there are pixels to show them.
-std::vector<int64_t> StackSteps(const std::vector<Curve>& curves) {
-  std::set<int64_t> steps;
-  for (const Curve& curve : curves)
-    for (const Point& point : *curve.points)
-      if (std::isfinite(point.value)) steps.insert(point.step);
-  const size_t every = steps.size() / 400 + 1;
-  std::vector<int64_t> kept;
-  size_t i = 0;
-  for (const int64_t step : steps)
-    if (i++ % every == 0) kept.push_back(step);
-  return kept;
-}
-
-double ValueAt(const std::vector<Point>& points, int64_t step) {
-  const Point* point = FiniteAt(points, step);
-  return point ? std::max(point->value, 0.0) : 0;
-}
+// The ranges of all points of the curves; empty (low > high) without a finite one.
+struct Extent {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void Add(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
 
 }  // namespace
 
-std::string CurveChart(const std::vector<Curve>& curves) {
-  Frame frame;
+void TellApart(std::vector<Curve>& curves) {
+  for (size_t i = 0; i < curves.size(); ++i)
+    for (size_t k = 0; k < i; ++k) {
+      if (!AreEqual(*curves[i].points, *curves[k].points)) continue;
+      if (curves[i].same_as.empty()) curves[i].same_as = curves[k].name;
+      if (curves[i].dash <= curves[k].dash) curves[i].dash = curves[k].dash + 1;
+    }
+}
+
+std::string CurveChart(std::string_view label, const std::vector<Curve>& curves, size_t window) {
+  Extent values, steps;
   for (const Curve& curve : curves)
     for (const std::vector<Point>* points : {curve.points, curve.low, curve.high})
       for (size_t i = 0; points && i < points->size(); ++i)
         if (const Point& point = (*points)[i]; std::isfinite(point.value)) {
-          frame.values.Add(point.value);
-          frame.steps.Add(static_cast<double>(point.step));
+          values.Add(point.value);
+          steps.Add(static_cast<double>(point.step));
         }
-  if (frame.values.empty()) return "";
-  Widen(frame.values);
-  std::string svg = Axes(frame);
-  for (size_t i = 0; i < curves.size(); ++i)
-    if (curves[i].low && curves[i].high) svg += Band(curves[i], i % kColors, frame);
-  for (size_t i = 0; i < curves.size(); ++i) svg += Line(curves[i], i % kColors, frame);
-  return Svg(svg);
-}
-
-std::string StackChart(const std::vector<Curve>& curves, std::string_view unit) {
-  const std::vector<int64_t> steps = StackSteps(curves);
-  if (steps.empty()) return "";
-  std::vector<std::vector<Point>> layers(curves.size() + 1);
-  for (const int64_t step : steps) {
-    double total = 0;
-    layers[0].push_back({step, 0});
-    for (size_t i = 0; i < curves.size(); ++i)
-      layers[i + 1].push_back({step, total += ValueAt(*curves[i].points, step)});
-  }
-  Frame frame;
-  frame.values.Add(0);
-  for (const Point& point : layers.back()) frame.values.Add(point.value);
-  if (!(frame.values.high > 0 && std::isfinite(frame.values.high))) return "";
-  frame.steps.Add(static_cast<double>(steps.front()));
-  frame.steps.Add(static_cast<double>(steps.back()));
-  std::string svg = Axes(frame);
-  const size_t every = steps.size() / kTooltips + 1;
-  for (size_t i = 0; i < curves.size(); ++i) {
-    std::string dots;
-    for (size_t k = 0; k < steps.size(); k += every) {
-      const double height = layers[i + 1][k].value - layers[i][k].value;
-      if (height > 0)
-        dots += Tooltip(frame, fmt::format("{} ({})", curves[i].name, unit), {steps[k], height},
-                        layers[i + 1][k].value);
-    }
-    svg += fmt::format(
-        "<path class=\"area f{0}\" d=\"{1}\"/><path class=\"line s{0}\" d=\"{1}\"/>"
-        "<g class=\"f{0}\">{2}</g>",
-        i % kColors, AreaPath(layers[i + 1], layers[i], frame), dots);
-  }
-  return Svg(svg);
+  if (values.low > values.high) return "";
+  const Frame frame{StepAxis(steps.low, steps.high), ValueAxis(values.low, values.high)};
+  std::string svg = AxesSvg(frame);
+  for (const Curve& curve : curves)
+    if (curve.low && curve.high) svg += Band(curve, frame);
+  for (const Curve& curve : curves) svg += Line(curve, kTooltips / curves.size(), window, frame);
+  return ChartSvg(label, svg);
 }
 
 }  // namespace nxdkit::page

@@ -1,17 +1,14 @@
-// Curves and stacked areas as inline SVG.
+// Curves as inline SVG.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace nxdkit::page {
+#include "lib/page/series.h"
 
-struct Point {
-  int64_t step = 0;
-  double value = 0;  // may be NaN or infinite
-};
+namespace nxdkit::page {
 
 struct Curve {
   std::string name;  // of the legend
@@ -19,15 +16,20 @@ struct Curve {
   // A band around the curve, between these two where both exist; nullptr: none.
   const std::vector<Point>* low = nullptr;
   const std::vector<Point>* high = nullptr;
+  size_t color = 0;       // of eight
+  size_t dash = 0;        // of eight; 0: a solid line
+  std::string band{};     // before "max" and "min" in the legend
+  std::string same_as{};  // the name of an earlier curve with the same points; "": none
 };
 
-// One chart of some curves over the steps, with axes for the ranges of values and steps, and a
-// tooltip with the value of each point. Points that are not finite numbers are gaps. Long curves
-// are reduced to the lowest and highest point of each column of pixels. "" if there is no finite
-// point.
-std::string CurveChart(const std::vector<Curve>& curves);
+// Gives a curve that would hide an earlier one its name and another dash.
+void TellApart(std::vector<Curve>& curves);
 
-// Stacked values; a curve without a value at a step counts as 0 there.
-std::string StackChart(const std::vector<Curve>& curves, std::string_view unit);
+// A chart of some curves over the steps, with axes for the ranges of values and steps, and a
+// tooltip with the value of each point. Points that are not finite numbers are gaps. Long curves
+// are reduced to the lowest and highest point of each column of pixels. With a `window`, noisy
+// curves (IsNoisy) are also drawn smoothed: class "smooth", over class "raw". "" if there is no
+// finite point.
+std::string CurveChart(std::string_view label, const std::vector<Curve>& curves, size_t window = 0);
 
 }  // namespace nxdkit::page

@@ -56,6 +56,14 @@ std::string Table(const std::vector<std::string>& headings,
   return "<table class=\"data\">\n" + html + "</table>\n";
 }
 
+std::string Figure(std::string_view title, std::string_view help, std::string_view chart_html,
+                   std::string_view legend_html) {
+  if (chart_html.empty()) return "";
+  return fmt::format(
+      "<figure><figcaption><b>{}</b> <small>{}</small></figcaption>\n{}{}</figure>\n",
+      Escape(title), Escape(help), chart_html, legend_html);
+}
+
 std::string Details(std::string_view summary, std::string_view html, bool open) {
   return fmt::format("<details{}><summary>{}</summary>\n{}</details>\n", open ? " open" : "",
                      Escape(summary), html);

@@ -25,6 +25,10 @@ std::string Cards(const std::vector<Card>& cards);  // "" for none
 std::string Table(const std::vector<std::string>& headings,
                   const std::vector<std::vector<std::string>>& html_rows);
 
+// A chart with its title, a line about it, and its legend; "" without a chart.
+std::string Figure(std::string_view title, std::string_view help, std::string_view chart_html,
+                   std::string_view legend_html);
+
 // A part that opens on a click or a key.
 std::string Details(std::string_view summary, std::string_view html, bool open = false);
 

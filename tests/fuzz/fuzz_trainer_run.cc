@@ -1,6 +1,8 @@
 // Any bytes as the files of a run: a page without a script, whatever the files contain.
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/fuzz/fuzzing.h"
 #include "trainer/report/html.h"
@@ -28,7 +30,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       Require(points[i - 1].step < points[i].step, "order of " + name);
   run.config.emplace_back("key", std::string(text.substr(0, 100)));
   run.clock = ParseRunningLog(text);
-  const std::string page = HtmlReport(run, BillOf(run, 21.5));
+  const ReportedRun reported{run, BillOf(run, 21.5)};
+  // The first of two runs has all, the second one less.
+  ReportedRun less = reported;
+  less.files.generations.resize(less.files.generations.size() / 2);
+  if (size % 2 == 1) less.files.metrics = ParseMetrics(text.substr(0, text.size() / 2));
+  const std::string page =
+      HtmlReport(size % 3 == 0 ? std::vector{reported} : std::vector{reported, std::move(less)});
   Require(page.find("<script") == page.npos, "a script");
   Require(Count(page, '<') == Count(page, '>'), "brackets");
   return 0;

@@ -18,8 +18,12 @@ int NumberAt(std::string_view text, size_t at, size_t count) {
   return number;
 }
 
-bool BeginsAttempt(std::string_view line) {
-  return line.starts_with("grpo-train ") && line.find(kAttemptBegins) != line.npos;
+// The 0.2.0 of "grpo-train 0.2.0 begins, process 7: ..."; nullopt for other lines.
+std::optional<std::string_view> VersionThatBegins(std::string_view line) {
+  constexpr std::string_view kProgram = "grpo-train ";
+  const size_t end = line.find(kAttemptBegins);
+  if (!line.starts_with(kProgram) || end == line.npos) return std::nullopt;
+  return line.substr(kProgram.size(), std::max(end, kProgram.size()) - kProgram.size());
 }
 
 // The 50 of "step 3/50  gen".
@@ -63,12 +67,16 @@ RunClock ParseRunningLog(std::string_view text) {
     const auto time = ParseTimeText(line.substr(0, kTimeShape.size()));
     if (!time || line.size() <= kTimeShape.size()) continue;
     const std::string_view told = line.substr(kTimeShape.size() + 1);
-    if (BeginsAttempt(told) || !begun) {
+    const auto version = VersionThatBegins(told);
+    if (version) clock.version = *version;
+    if (version || !begun) {
       end_attempt();
       begun = time;
       ++clock.attempts;
     }
     last = time;
+    if (!clock.first) clock.first = time;
+    clock.last = time;
     if (const auto steps = StepsIn(told)) clock.steps = steps;
   }
   end_attempt();

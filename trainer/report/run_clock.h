@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace nxdkit::trainer {
@@ -13,6 +14,9 @@ struct RunClock {
   double seconds = 0;    // sum over the attempts, from first to last line
   // Steps of the whole run, from the last line of a step; nullopt: there is none.
   std::optional<int64_t> steps{};
+  // The times of the first line and the last one, in seconds since 1970.
+  std::optional<int64_t> first{}, last{};
+  std::string version{};  // of nxdkit, at the last start; "": not recorded
 };
 
 // `text` as written by RunLog. Lines without a time are skipped, and times that go back count as

@@ -117,6 +117,21 @@ void ReadConfig(RunFiles& run) {
     run.problems.push_back(fmt::format("{}: {}", kConfigFile, json.error().message()));
 }
 
+// The machine of the last start, from the newest file in attempts/ (trainer/loop/attempt.h). Runs
+// without one are whole: earlier versions wrote none.
+std::string HostOf(const std::string& folder) {
+  constexpr uint64_t kMostBytes = 64 << 10;
+  const std::string attempts = JoinPath(folder, "attempts");
+  const Result<std::vector<std::string>> names = ListFolder(attempts);
+  int64_t last = 0;
+  if (names.ok())
+    for (const std::string& name : *names)
+      last = std::max(last, ParseNumber<int64_t>(name).value_or(0));
+  if (last <= 0) return "";
+  const Result<Json> attempt = ReadJsonFile(JoinPath(attempts, std::to_string(last)), kMostBytes);
+  return attempt.ok() ? StringOf(*attempt, "host") : "";
+}
+
 }  // namespace
 
 std::optional<int64_t> StepOfLine(std::string_view line) {
@@ -188,6 +203,7 @@ Result<RunFiles> ReadRunFiles(const std::string& folder) {
   CountDamage(run, kGenerationRecordsFile, generations.damaged);
   run.generations = std::move(generations.records);
   ReadConfig(run);
+  run.host = HostOf(folder);
   if (run.metrics.records == 0 && run.generations.empty() && run.config.empty())
     return NotFound("not a run: {}, {} and {} are missing or empty", kMetricsFile,
                     kGenerationRecordsFile, kConfigFile)

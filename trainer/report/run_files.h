@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lib/page/chart.h"
+#include "lib/page/series.h"
 #include "trainer/report/append_file.h"
 #include "trainer/report/metric_log.h"
 #include "trainer/report/run_clock.h"
@@ -47,7 +47,8 @@ GenerationRecords ParseGenerations(std::string_view text);
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;
-  RunClock clock;  // empty without a running_log
+  RunClock clock;    // empty without a running_log
+  std::string host;  // of the last start; "": not recorded
   std::vector<GenerationRecord> generations;
   // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
   std::vector<std::pair<std::string, std::string>> config;

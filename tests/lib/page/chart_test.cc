@@ -5,6 +5,9 @@
 
 #include <cmath>
 
+#include "lib/page/legend.h"
+#include "lib/page/stack_chart.h"
+
 namespace nxdkit::page {
 namespace {
 
@@ -20,23 +23,23 @@ size_t Occurrences(const std::string& text, const std::string& part) {
 TEST(CurveChart, GapsAndExtremes) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<Point> gap = {{1, 1}, {2, std::nan("")}, {3, 2}, {4, inf}};
-  const std::string svg = CurveChart({{"a", &gap}});
+  const std::string svg = CurveChart("c", {{"a", &gap}});
   EXPECT_EQ(Occurrences(svg, "M"), 2u) << "a gap starts a new stroke";
   EXPECT_EQ(Occurrences(svg, "<circle"), 2u);
   const std::vector<Point> nothing = {{1, std::nan("")}};
-  EXPECT_EQ(CurveChart({{"a", &nothing}}), "");
-  EXPECT_EQ(CurveChart({}), "");
+  EXPECT_EQ(CurveChart("c", {{"a", &nothing}}), "");
+  EXPECT_EQ(CurveChart("c", {}), "");
   const std::vector<Point> wide = {{INT64_MIN, -1.7e308}, {INT64_MAX, 1.7e308}};
   for (const char* part : {"nan", "inf"})
-    EXPECT_THAT(CurveChart({{"a", &wide}}), Not(HasSubstr(std::string("\"") + part)));
-  EXPECT_THAT(CurveChart({{"a", &wide}}), HasSubstr("d=\"M56.0"));
+    EXPECT_THAT(CurveChart("c", {{"a", &wide}}), Not(HasSubstr(std::string("\"") + part)));
+  EXPECT_THAT(CurveChart("c", {{"a", &wide}}), HasSubstr("d=\"M62.0"));
 }
 
 // A spike of one step among 100000 stays visible.
 TEST(CurveChart, LongCurvesKeepTheirExtremes) {
   std::vector<Point> points;
   for (int64_t step = 0; step < 100000; ++step) points.push_back({step, step == 51234 ? 9.0 : 1.0});
-  const std::string svg = CurveChart({{"a", &points}});
+  const std::string svg = CurveChart("c", {{"a", &points}});
   EXPECT_LT(svg.size(), 100000u);
   EXPECT_EQ(Occurrences(svg, " 14.5"), 1u) << "the top of the range, less its room";
 }
@@ -46,12 +49,12 @@ TEST(CurveChart, ABandHasGapsWhereItsCurvesHave) {
   const std::vector<Point> mean = {{1, 5}, {2, 5}, {3, 5}, {4, 5}, {5, 5}};
   const std::vector<Point> low = {{1, 0}, {2, 0}, {3, nan}, {4, 0}, {5, 0}};
   const std::vector<Point> high = {{1, 9}, {2, 9}, {3, 9}, {4, 9}, {5, 9}};
-  const std::string svg = CurveChart({{"a", &mean, &low, &high}});
+  const std::string svg = CurveChart("c", {{"a", &mean, &low, &high}});
   const size_t band = svg.find("<path class=\"band f0\"");
   ASSERT_NE(band, std::string::npos);
   EXPECT_LT(band, svg.find("<path class=\"line s0\"")) << "the curve is drawn over it";
   EXPECT_EQ(Occurrences(svg.substr(band, svg.find("/>", band) - band), "Z"), 2u);
-  EXPECT_EQ(CurveChart({{"a", &mean, nullptr, &high}}).find("band"), std::string::npos);
+  EXPECT_EQ(CurveChart("c", {{"a", &mean, nullptr, &high}}).find("band"), std::string::npos);
 }
 
 TEST(CurveChart, ALongBandKeepsItsExtremes) {
@@ -60,7 +63,7 @@ TEST(CurveChart, ALongBandKeepsItsExtremes) {
     low.push_back({step, 1});
     high.push_back({step, step == 51234 ? 9.0 : 2.0});
   }
-  const std::string svg = CurveChart({{"a", &low, &low, &high}});
+  const std::string svg = CurveChart("c", {{"a", &low, &low, &high}});
   EXPECT_LT(svg.size(), 100000u);
   EXPECT_EQ(Occurrences(svg, " 14.5"), 1u) << "the top of the range, less its room";
 }
@@ -68,12 +71,70 @@ TEST(CurveChart, ALongBandKeepsItsExtremes) {
 TEST(StackChart, LaysLayersOnOneAnother) {
   const std::vector<Point> a = {{1, 1}, {2, 1}};
   const std::vector<Point> b = {{2, 3}};
-  const std::string svg = StackChart({{"a", &a}, {"b", &b}}, "s");
+  const std::string svg =
+      StackChart("c", {{.name = "a", .points = &a}, {.name = "b", .points = &b, .color = 1}}, "s");
   EXPECT_THAT(svg, HasSubstr("<title>b (s), step 2: 3</title>"));
   EXPECT_THAT(svg,
-              HasSubstr("class=\"area f1\" d=\"M56.0 116.0L430.0 8.0L430.0 116.0L56.0 116.0Z\""));
+              HasSubstr("class=\"area f1\" d=\"M62.0 116.0L430.0 8.0L430.0 116.0L62.0 116.0Z\""));
   const std::vector<Point> zero = {{1, 0}};
-  EXPECT_EQ(StackChart({{"z", &zero}}, "s"), "");
+  EXPECT_EQ(StackChart("c", {{"z", &zero}}, "s"), "");
+}
+
+// A sum beyond the largest number has no place in a chart.
+TEST(StackChart, AnInfiniteSumIsNotDrawn) {
+  const std::vector<Point> big = {{1, 1.7e308}, {2, 1}};
+  EXPECT_EQ(StackChart("c", {{"a", &big}, {"b", &big}}, "s"), "");
+}
+
+// Charts to compare have one axis.
+TEST(StackChart, ReachesTheTopOfTheHighest) {
+  const std::vector<Point> low = {{1, 1}, {2, 1}}, high = {{1, 4}, {2, 3}};
+  EXPECT_EQ(StackHeight({{"a", &low}, {"b", &high}}), 5);
+  EXPECT_THAT(StackChart("c", {{"a", &low}}, "s", 5), HasSubstr("M62.0 123.2L430.0 123.2"));
+}
+
+TEST(Curves, ThatAreEqualAreToldApart) {
+  const std::vector<Point> a = {{1, 1}, {2, 2}}, b = a, c = {{1, 1}, {2, 3}};
+  std::vector<Curve> curves = {{.name = "x/a", .points = &a},
+                               {.name = "x/c", .points = &c, .color = 1},
+                               {.name = "x/b", .points = &b, .color = 2}};
+  TellApart(curves);
+  EXPECT_EQ(curves[0].dash, 0u);
+  EXPECT_EQ(curves[1].dash, 0u);
+  EXPECT_EQ(curves[2].dash, 1u);
+  EXPECT_THAT(CurveChart("c", curves), HasSubstr("<path class=\"line s2 d1\""));
+  const std::string legend = Legend(curves);
+  EXPECT_THAT(legend, HasSubstr("<path class=\"line s2 d1\" d=\"M1 5H25\"/></svg>x/<wbr>b "
+                                "<small>= x/<wbr>a</small></td><td>1</td><td>2</td><td>2</td>"));
+  EXPECT_EQ(Occurrences(legend, "<small>"), 1u);
+}
+
+TEST(Curves, ThatAreNoisyAreSmoothed) {
+  std::vector<Point> noisy, line;
+  for (int64_t step = 0; step < 60; ++step) {
+    noisy.push_back({step, static_cast<double>(step % 2)});
+    line.push_back({step, static_cast<double>(step)});
+  }
+  const std::vector<Curve> curves = {{"n", &noisy}, {"l", &line}};
+  const std::string svg = CurveChart("c", curves, 5);
+  EXPECT_EQ(Occurrences(svg, "class=\"line s0 raw\""), 1u);
+  EXPECT_EQ(Occurrences(svg, "class=\"line s0 smooth\""), 1u);
+  EXPECT_EQ(Occurrences(svg, "class=\"line s0\""), 1u) << "the other one";
+  EXPECT_THAT(CurveChart("c", curves), Not(HasSubstr("smooth")));
+}
+
+// Names may be anything, also of equal curves, and so may the label for readers of the screen.
+TEST(Curves, NamesAreText) {
+  const std::string evil = "<script>\"x\"</script>\xe2\x80\xae";
+  const std::vector<Point> a = {{1, 1}, {2, 2}};
+  std::vector<Curve> curves = {{evil, &a, &a, &a}, {evil, &a}};
+  curves[0].band = evil;
+  TellApart(curves);
+  for (const std::string& html : {CurveChart(evil, curves), Legend(curves)}) {
+    EXPECT_THAT(html, Not(HasSubstr("<script")));
+    EXPECT_THAT(html, HasSubstr("&lt;script&gt;&quot;x&quot;&lt;/"));
+    EXPECT_THAT(html, Not(HasSubstr("\xe2\x80\xae")));
+  }
 }
 
 }  // namespace

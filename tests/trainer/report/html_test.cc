@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 
 #include "tests/lib/expect_error.h"
@@ -31,7 +32,8 @@ void ExpectBalanced(const std::string& html) {
   const std::string body = std::regex_replace(html, std::regex("<style>[^<]*</style>"), "");
   for (std::sregex_iterator it(body.begin(), body.end(), tag), end; it != end; ++it) {
     const std::string name = (*it)[2];
-    if (name == "meta" || name == "wbr" || (*it)[4] == "/") continue;
+    if (name == "meta" || name == "wbr" || name == "input" || name == "br" || (*it)[4] == "/")
+      continue;
     if ((*it)[1] == "/") {
       ASSERT_FALSE(open.empty()) << "</" << name << "> closes nothing";
       ASSERT_EQ(open.back(), name);
@@ -52,7 +54,7 @@ std::string FullLog(int steps) {
                            {"actor/lr", 1e-5},
                            {"actor/pg_loss", 0.01 * std::cos(t)},
                            {"actor/ppo_kl", 0.0002 * t},
-                           {"perf/cpu_memory_used_gb", 12.5},
+                           {"perf/cpu_memory_used_gb", 12.5 + 0.01 * t},
                            {"perf/throughput", 900 + 20 * std::sin(t / 3)},
                            {"perf/time_per_step", 40},
                            {"perf/total_num_tokens", 250000},
@@ -74,6 +76,8 @@ std::string FullLog(int steps) {
 }
 
 void WriteRun(const TempFolder& folder, const std::string& log) {
+  for (const char* name : {"attempts", "running_log"})
+    std::filesystem::create_directories(folder / name);
   WriteText(folder / "experiment_log.jsonl", log);
   WriteText(folder / "experiment_config.json",
             "{\"trainer\": {\"project_name\": \"easy_r1\", \"experiment_name\": \"demo\"}, "
@@ -84,9 +88,11 @@ void WriteRun(const TempFolder& folder, const std::string& log) {
           GenerationLine(10, {"What is 2 + 2?", "<think>two</think>\n\\boxed{4}", "4", 1}));
 }
 
+std::string PageOf(const RunFiles& run) { return HtmlReport({{run, BillOf(run, std::nullopt)}}); }
+
 std::string Report(const TempFolder& folder) {
   const Result<RunFiles> run = ReadRunFiles(folder.path());
-  if (run.ok()) return HtmlReport(*run, BillOf(*run, std::nullopt));
+  if (run.ok()) return PageOf(*run);
   ADD_FAILURE() << run.error().ToString();
   return "";
 }
@@ -100,7 +106,7 @@ TEST(HtmlReport, ShowsTheRun) {
   ExpectBalanced(html);
   EXPECT_THAT(html, HasSubstr("<h1>easy_r1 / demo</h1>"));
   for (const char* title : {"Reward", "Validation", "Response length", "KL", "Gradient norm",
-                            "Learning rate", "Throughput", "Memory", "Time of a step"})
+                            "Throughput", "Memory", "Time of a step"})
     EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
   EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
   EXPECT_THAT(html,
@@ -109,9 +115,9 @@ TEST(HtmlReport, ShowsTheRun) {
   EXPECT_THAT(html, HasSubstr("<td>rate</td><td>40 s and 250 k tokens a step, 6.25 k tokens a "
                               "second, the median of 20 steps</td>"));
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
-  EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
+  EXPECT_THAT(html, HasSubstr("</svg>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
-  EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10, 1 of 1 sample"));
+  EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10 (the last), 1 of 1 sample"));
   EXPECT_THAT(html, HasSubstr("<td>data.<wbr>seed</td><td>1</td>"));
   EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
@@ -134,7 +140,7 @@ TEST(HtmlReport, ShowsEachSync) {
   const std::string html = Report(folder);
   ExpectBalanced(html);
   EXPECT_THAT(html, HasSubstr("<b>Weight sync</b>"));
-  EXPECT_THAT(html, HasSubstr("<b>Proved weights</b>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>sync/<wbr>proved</td><td>19</td></tr>")) << "constant";
   EXPECT_THAT(html, HasSubstr("<th>check, s</th><th>reload, s</th>"));
   EXPECT_THAT(html, HasSubstr("<tr><td>2</td><td>2</td><td>19</td><td>0</td><td>0.0040</td>"
                               "<td>0.2500</td><td>0.5000</td></tr>"));
@@ -143,13 +149,25 @@ TEST(HtmlReport, ShowsEachSync) {
               Not(HasSubstr("sync_reload")));
 }
 
+TEST(HtmlReport, ShowsTheLastOfManySyncs) {
+  const TempFolder folder;
+  std::string log;
+  for (int64_t step = 1; step <= 1200; ++step)
+    log += MetricLine(step, {{"sync/serial", static_cast<double>(step)}});
+  WriteRun(folder, log);
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<summary>The last 500 of 1,200 weight syncs</summary>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>1200</td><td>1200</td>"));
+  EXPECT_THAT(html, Not(HasSubstr("<tr><td>700</td><td>700</td>")));
+}
+
 // Names break after "/" and ".", never within a word.
 TEST(HtmlReport, NamesAreWhole) {
   const TempFolder folder;
   WriteRun(folder, FullLog(3));
   const std::string html = Report(folder);
   EXPECT_THAT(html, HasSubstr("<td title=\"reward/accuracy\">"));
-  EXPECT_THAT(html, HasSubstr("</span>reward/<wbr>accuracy</td>"));
+  EXPECT_THAT(html, HasSubstr("</svg>reward/<wbr>accuracy</td>"));
   const size_t style = html.find(".legend td");
   EXPECT_THAT(html.substr(style, html.find(".data", style) - style), Not(HasSubstr("anywhere")));
 }
@@ -164,6 +182,102 @@ TEST(HtmlReport, MinAndMaxAreABandAroundTheMean) {
     EXPECT_THAT(html, HasSubstr(std::string("title=\"response_length/") + name + "\""));
 }
 
+// A value that stays the same in all steps, two or more, is a row of a table.
+TEST(HtmlReport, ConstantCurvesAreATable) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(5));
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<summary>2 constant metrics</summary>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>actor/<wbr>lr</td><td>1.0e-05</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>response_length/<wbr>clip_ratio</td><td>0.1000</td></tr>"));
+  EXPECT_THAT(html, Not(HasSubstr("<b>Learning rate</b>")));
+  WriteRun(folder, FullLog(1));
+  EXPECT_THAT(Report(folder), HasSubstr("<b>Learning rate</b>"));
+}
+
+TEST(HtmlReport, EqualCurvesAreToldApart) {
+  const TempFolder folder;
+  std::string log;
+  for (int64_t step = 1; step <= 3; ++step)
+    log += MetricLine(step, {{"reward/accuracy", 0.25 * static_cast<double>(step)},
+                             {"reward/overall", 0.25 * static_cast<double>(step)}});
+  WriteRun(folder, log);
+  const std::string html = Report(folder);
+  EXPECT_EQ(Count(html, "class=\"line s1 d1\""), 2u) << "the curve and its legend";
+  EXPECT_THAT(html, HasSubstr("reward/<wbr>overall <small>= reward/<wbr>accuracy</small>"));
+}
+
+// The label of the box says how; without noise there is none.
+TEST(HtmlReport, LongNoisyCurvesAreSmoothed) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(200));
+  const std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("<input type=\"checkbox\" id=\"smooth\" checked>"
+                              "<label for=\"smooth\">Smooth noisy curves of 50 values and more: "
+                              "exponential moving average, effective window 10 values;"));
+  EXPECT_THAT(html, HasSubstr(" smooth\" d="));
+  WriteRun(folder, FullLog(20));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("id=\"smooth\"")));
+}
+
+TEST(HtmlReport, BeginsWithTheFactsThatTheFilesHold) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(2));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>host</td>"))) << "nothing is invented";
+  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>started</td>")));
+  WriteText(folder / "experiment_config.json",
+            "{\"trainer\": {\"nnodes\": 2}, \"worker\": {\"actor\": {\"model\": "
+            "{\"model_path\": \"models/qwen3\"}}}}");
+  WriteText(folder / "attempts/9", "{\"host\": \"old\"}");
+  WriteText(folder / "attempts/10", "{\"host\": \"trn-7\", \"process\": 5}");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:05:09Z grpo-train 0.1.0 begins, process 7: --config a\n"
+            "2026-11-21T12:06:00Z step 1/50  gen\n"
+            "2026-11-22T08:00:00Z grpo-train 0.2.0 begins, process 5: --config a\n"
+            "2026-11-22T08:10:30Z 2 steps done\n");
+  const std::string html = Report(folder);
+  for (const auto& [name, value] : {std::pair("model", "models/qwen3"),
+                                    {"host", "trn-7, the first of 2 nodes"},
+                                    {"nxdkit", "0.2.0"},
+                                    {"started", "2026-11-21 12:05:09 UTC"},
+                                    {"last line of the log", "2026-11-22 08:10:30 UTC"}})
+    EXPECT_THAT(html, HasSubstr("<tr><td>" + std::string(name) + "</td><td>" + value + "</td>"));
+  EXPECT_EQ(html, Report(folder)) << "the same bytes";
+}
+
+// The key says gb, and the value counts 2^30 bytes.
+TEST(HtmlReport, UnitsAreThoseOfTheKeys) {
+  const TempFolder folder;
+  std::string log;
+  for (int64_t step = 1; step <= 2; ++step)
+    log += MetricLine(step, {{"perf/cpu_memory_used_gb", static_cast<double>(step)},
+                             {"response_length/clip_ratio", 0.5},
+                             {"timing_per_token_ms/gen", 0.25},
+                             {"timing_per_token_ms/ref", 0.25},
+                             {"timing_s/gen", 2}});
+  WriteRun(folder, log);
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<b>Memory</b> <small>GB as EasyR1 counts them, 2^30 bytes: "));
+  EXPECT_THAT(html, Not(HasSubstr("GiB")));
+  for (const char* row : {"cpu_memory_used_gb</td><td>2^30 bytes<", "clip_ratio</td><td>share<",
+                          "ms/<wbr>gen</td><td>ms per response token<",
+                          "ms/<wbr>ref</td><td>ms per token<", "timing_s/<wbr>gen</td><td>s<"})
+    EXPECT_THAT(html, HasSubstr(row));
+}
+
+// Not behind a click.
+TEST(HtmlReport, SamplesShowTheirPrompt) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(3));
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<h2>Samples of the 2 steps</h2>"));
+  EXPECT_THAT(html, HasSubstr("<article><pre class=\"prompt\">What is 1 + 1?</pre>"));
+  EXPECT_THAT(html, HasSubstr("score <b>1</b>, expected <code>2</code></header>\n"
+                              "<pre class=\"answer\">&lt;think&gt;one and one&lt;/think&gt;"));
+  EXPECT_THAT(html, Not(HasSubstr("<summary>prompt")));
+}
+
 // Neither a chart nor a row of a legend, but a row in the table of all metrics.
 TEST(HtmlReport, WithoutDataThereIsNoChart) {
   const TempFolder folder;
@@ -171,10 +285,10 @@ TEST(HtmlReport, WithoutDataThereIsNoChart) {
             MetricLine(1, {{"actor/grad_norm", NAN}, {"actor/lr", 1e-5}, {"critic/lr", NAN}}));
   const std::string html = Report(folder);
   EXPECT_EQ(Count(html, "<figure>"), 1u);
-  EXPECT_EQ(Count(html, "class=\"key"), 1u);
-  EXPECT_EQ(Count(html, "<svg"), 1u);
+  EXPECT_EQ(Count(html, "class=\"swatch\""), 1u);
+  EXPECT_EQ(Count(html, "<svg"), 2u) << "the chart and the line of its legend";
   EXPECT_EQ(Count(html, "class=\"dot alone\""), 1u) << "the only step is seen";
-  EXPECT_THAT(html, HasSubstr("<td>critic/<wbr>lr</td><td>1</td><td>-</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>critic/<wbr>lr</td><td></td><td>1</td><td>-</td>"));
 }
 
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
@@ -191,18 +305,27 @@ TEST(HtmlReport, NeedsNothingFromElsewhere) {
 // Names, samples, settings and the folder may contain anything.
 TEST(HtmlReport, WhateverStandsInTheFilesIsText) {
   const TempFolder folder;
+  for (const char* name : {"attempts", "running_log"})
+    std::filesystem::create_directories(folder / name);
   const std::string evil = "<script>alert('x')</script>\"&\x1b[31m\xff";
   WriteText(folder / "experiment_log.jsonl",
             "{\"step\": 1, \"reward\": {\"<script>alert(1)</script>\": 1}}\n");
   WriteText(folder / "generations.jsonl", GenerationLine(1, {evil, evil, evil, 0}));
   WriteText(folder / "experiment_config.json",
             "{\"trainer\": {\"project_name\": \"<script>alert(2)</script>\"}, "
+            "\"worker\": {\"actor\": {\"model\": {\"model_path\": \"\\\"<script>\\u202e\"}}}, "
             "\"<script>\": \"</td><script>\"}");
+  WriteText(folder / "attempts/1", "{\"host\": \"<script>h\\u0007</script>\"}");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:00:00Z grpo-train <script>0\x1b begins, process 7: x\n");
   const std::string html = Report(folder);
   ExpectBalanced(html);
   EXPECT_EQ(Count(html, "<script"), 0u);
   EXPECT_THAT(html,
               HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;\\x1b[31m"));
+  EXPECT_THAT(html, HasSubstr("<td>&quot;&lt;script&gt;\\xe2\\x80\\xae</td>")) << "the model";
+  EXPECT_THAT(html, HasSubstr("<td>&lt;script&gt;h\\x07&lt;/script&gt;</td>")) << "the host";
+  EXPECT_THAT(html, HasSubstr("<td>&lt;script&gt;0\\x1b</td>")) << "the version";
 }
 
 TEST(HtmlReport, DamagedLogsAreShownAsFarAsTheyGo) {
@@ -242,7 +365,7 @@ TEST(HtmlReport, AnyCutOfTheFilesStillMakesAPage) {
     WriteText(folder / "generations.jsonl",
               samples.substr(0, samples.size() - std::min(samples.size(), cut / 4)));
     const Result<RunFiles> run = ReadRunFiles(folder.path());
-    if (run.ok()) ExpectBalanced(HtmlReport(*run, BillOf(*run, std::nullopt)));
+    if (run.ok()) ExpectBalanced(PageOf(*run));
     EXPECT_TRUE(run.ok() || run.error().code() == Errc::kNotFound);
   }
 }
@@ -256,8 +379,11 @@ TEST(HtmlReport, LongTextsAndManySamplesAreCut) {
   WriteText(folder / "generations.jsonl", samples);
   const std::string html = Report(folder);
   EXPECT_EQ(Count(html, "<article>"), 200u);
-  EXPECT_THAT(html, HasSubstr("Step 30, 20 of 25 samples"));
-  EXPECT_THAT(html, Not(HasSubstr("Step 20, ")));
+  EXPECT_THAT(html, HasSubstr("<h2>Samples of the first step and the last 9 of 30 steps</h2>"));
+  EXPECT_THAT(html, HasSubstr("Step 1 (the first), 20 of 25 samples"));
+  EXPECT_THAT(html, HasSubstr("Step 22, 20 of 25 samples"));
+  EXPECT_THAT(html, HasSubstr("Step 30 (the last), 20 of 25 samples"));
+  EXPECT_THAT(html, Not(HasSubstr("Step 21, ")));
   EXPECT_THAT(html, HasSubstr(" ... 11808 more bytes"));
   EXPECT_LT(html.size(), 2'000'000u);
 }
