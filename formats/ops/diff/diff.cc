@@ -210,15 +210,24 @@ Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
   return ToComparedState(bound, notes);
 }
 
-Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
-                           NamedOptions& options, std::vector<std::string>& notes) {
+// A version of the model.
+struct Version {
+  std::string path;
+  BoundArtifact bound;
+  NamedOptions options;
+  std::vector<std::string> notes;
+};
+
+Result<Version> Open(const DiffSide& side, bool optimizer, const RunOptions& run) {
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, side.kind, hints));
-  NXDKIT_TRY(RequireSound(bound, run));
-  if (optimizer && bound.optimizer) options = OptionsOf(bound);
-  if (optimizer) NXDKIT_TRY(TakeState(bound, notes));
-  return bound;
+  Version version{side.path, std::move(bound), {}, {}};
+  NXDKIT_TRY(RequireSound(version.bound, run));
+  if (!optimizer) return version;
+  if (version.bound.optimizer) version.options = OptionsOf(version.bound);
+  NXDKIT_TRY(TakeState(version.bound, version.notes));
+  return version;
 }
 
 // The state of training, whose names end in "/exp_avg" or the like, is not part of the weights.
@@ -227,8 +236,11 @@ void AddLayers(const std::vector<Pair>& pairs, bool optimizer, DiffReport& repor
   for (size_t i = 0; i < pairs.size(); ++i) {
     const ParamDiff& diff = report.params[i];
     if (optimizer && diff.name.find('/') != diff.name.npos) continue;
-    moved.push_back({diff.name, pairs[i].b, diff.tally.elements, diff.tally.changed, diff.squares});
+    const DiffTally& tally = diff.tally;
+    moved.push_back({diff.name, pairs[i].b, tally.elements, tally.changed, diff.squares,
+                     tally.nan + tally.infinite, tally.max_abs});
   }
+  report.modules = ModulesOf(moved);
   report.layers = MovesOf(std::move(moved));
   for (const LayerMove& layer : report.layers) report.update.Add(layer);
 }
@@ -270,21 +282,55 @@ Status NameExchange(const BoundArtifact& a, const BoundArtifact& b, DiffReport& 
   return OkStatus();
 }
 
+// Without what was said on opening them.
+Result<DiffReport> Compare(const Version& a, const Version& b, const DiffRequest& request) {
+  NXDKIT_ASSIGN(DiffReport report, DiffModels(a.bound, b.bound, request));
+  CompareOptions(a.options, b.options, report);
+  NXDKIT_TRY(NameExchange(a.bound, b.bound, report));
+  return report;
+}
+
+Result<DiffReport> CompareStep(const Version& a, const Version& b, const DiffRequest& request) {
+  NXDKIT_ASSIGN(DiffReport report, Compare(a, b, request));
+  report.params = {};
+  for (std::string& warning : report.warnings)
+    warning = fmt::format("from {} (A) to {} (B): {}", a.path, b.path, warning);
+  return report;
+}
+
+Result<VersionsReport> CompareAll(const std::vector<DiffSide>& sides, const DiffRequest& request) {
+  std::vector<Version> versions;
+  for (const DiffSide& side : sides) {
+    NXDKIT_ASSIGN(Version version, Open(side, request.optimizer, request.run));
+    versions.push_back(std::move(version));
+  }
+  VersionsReport report;
+  NXDKIT_ASSIGN(report.whole, Compare(versions.front(), versions.back(), request));
+  for (size_t i = 0; versions.size() > 2 && i + 1 < versions.size(); ++i) {
+    NXDKIT_ASSIGN(DiffReport step, CompareStep(versions[i], versions[i + 1], request));
+    report.whole.AddSaid(step);
+    report.steps.push_back(std::move(step));
+  }
+  for (const Version& version : versions) report.whole.AddSaid(version.bound.artifact);
+  for (Version& version : versions) report.whole.AddSaid({std::move(version.notes), {}});
+  return report;
+}
+
 }  // namespace
 
+bool VersionsReport::differs() const {
+  return whole.differs() || std::ranges::any_of(steps, &DiffReport::differs);
+}
+
 Result<DiffReport> Diff(const DiffRequest& request) {
-  std::vector<std::string> notes;
-  NamedOptions a_options, b_options;
-  NXDKIT_ASSIGN(const BoundArtifact a,
-                Open(request.a, request.optimizer, request.run, a_options, notes));
-  NXDKIT_ASSIGN(const BoundArtifact b,
-                Open(request.b, request.optimizer, request.run, b_options, notes));
-  NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request));
-  CompareOptions(a_options, b_options, report);
-  NXDKIT_TRY(NameExchange(a, b, report));
-  for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);
-  report.AddSaid({std::move(notes), {}});
-  return report;
+  NXDKIT_ASSIGN(VersionsReport report, CompareAll({request.a, request.b}, request));
+  return std::move(report.whole);
+}
+
+Result<VersionsReport> DiffVersions(const DiffRequest& request) {
+  std::vector<DiffSide> sides = {request.a, request.b};
+  sides.insert(sides.end(), request.later.begin(), request.later.end());
+  return CompareAll(sides, request);
 }
 
 }  // namespace nxdkit::ops
