@@ -225,6 +225,9 @@ class Data {
   }
 
   std::string Params() {
+    const size_t spare = name_room_ - name_room_ / 8;
+    name_room_ -= spare;
+    room_ += spare;
     List params(room_);
     const std::vector<const ParamDiff*> sorted = WorstFirst(report_.whole);
     for (const ParamDiff* param : sorted)

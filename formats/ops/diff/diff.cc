@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/proof.h"
@@ -298,23 +301,42 @@ Result<DiffReport> CompareStep(const Version& a, const Version& b, const DiffReq
   return report;
 }
 
-Result<VersionsReport> CompareAll(const std::vector<DiffSide>& sides, const DiffRequest& request) {
-  std::vector<Version> versions;
-  for (const DiffSide& side : sides) {
-    NXDKIT_ASSIGN(Version version, Open(side, request.optimizer, request.run));
-    versions.push_back(std::move(version));
+// Each version is opened once; no more than three are open at a time.
+class Comparer {
+ public:
+  explicit Comparer(const DiffRequest& request) : request_(request) {}
+
+  Result<VersionsReport> Run(const std::vector<DiffSide>& sides) {
+    NXDKIT_ASSIGN(const std::shared_ptr<Version> first, Next(sides.front()));
+    std::shared_ptr<Version> last = first;
+    for (const DiffSide& side : std::span(sides).subspan(1)) {
+      NXDKIT_ASSIGN(std::shared_ptr<Version> next, Next(side));
+      if (sides.size() > 2) {
+        NXDKIT_ASSIGN(DiffReport step, CompareStep(*last, *next, request_));
+        said_.AddSaid({std::move(step.warnings), {}});
+        report_.steps.push_back(std::move(step));
+      }
+      last = std::move(next);
+    }
+    NXDKIT_ASSIGN(report_.whole, Compare(*first, *last, request_));
+    report_.whole.AddSaid(said_);
+    report_.whole.AddSaid({std::move(notes_), {}});
+    return std::move(report_);
   }
-  VersionsReport report;
-  NXDKIT_ASSIGN(report.whole, Compare(versions.front(), versions.back(), request));
-  for (size_t i = 0; versions.size() > 2 && i + 1 < versions.size(); ++i) {
-    NXDKIT_ASSIGN(DiffReport step, CompareStep(versions[i], versions[i + 1], request));
-    report.whole.AddSaid(step);
-    report.steps.push_back(std::move(step));
+
+ private:
+  Result<std::shared_ptr<Version>> Next(const DiffSide& side) {
+    NXDKIT_ASSIGN(Version version, Open(side, request_.optimizer, request_.run));
+    said_.AddSaid(version.bound.artifact);
+    std::ranges::move(version.notes, std::back_inserter(notes_));
+    return std::make_shared<Version>(std::move(version));
   }
-  for (const Version& version : versions) report.whole.AddSaid(version.bound.artifact);
-  for (Version& version : versions) report.whole.AddSaid({std::move(version.notes), {}});
-  return report;
-}
+
+  const DiffRequest& request_;
+  VersionsReport report_;
+  Said said_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace
 
@@ -323,14 +345,14 @@ bool VersionsReport::differs() const {
 }
 
 Result<DiffReport> Diff(const DiffRequest& request) {
-  NXDKIT_ASSIGN(VersionsReport report, CompareAll({request.a, request.b}, request));
+  NXDKIT_ASSIGN(VersionsReport report, Comparer(request).Run({request.a, request.b}));
   return std::move(report.whole);
 }
 
 Result<VersionsReport> DiffVersions(const DiffRequest& request) {
   std::vector<DiffSide> sides = {request.a, request.b};
   sides.insert(sides.end(), request.later.begin(), request.later.end());
-  return CompareAll(sides, request);
+  return Comparer(request).Run(sides);
 }
 
 }  // namespace nxdkit::ops

@@ -128,7 +128,7 @@
     for (const [state, text] of Object.entries(kStates))
       if (all.some(cell => cell.state === state))
         parts.push(el('span', {class: 'heat-key'}, el('i', {class: 'heat-cell ' + state}), text));
-    parts.push(el('span', {class: 'heat-key'}, el('i', {class: 'heat-cell'}), 'no such parameter'));
+    parts.push(el('span', {class: 'heat-key'}, el('i', {class: 'heat-cell'}), 'blank: no such parameter'));
     return el('div', {class: 'heat-legend', id: 'heat-legend'}, ...parts);
   }
 
