@@ -10,16 +10,15 @@
 #include "formats/ops/diff/diff.h"
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
-#include "lib/system/file.h"
-#include "lib/system/look.h"
 #include "lib/system/places.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
 #include "tools/commands.h"
-#include "tools/conversions/diff_page.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
+#include "tools/pictures/diff_page.h"
 #include "tools/pictures/layer_picture.h"
+#include "tools/pictures/page_file.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -93,10 +92,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Output");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "print only the N worst parameters; 0 prints none");
-  table
-      .Text("html", "FILE", &args.html,
-            "write a page with a heat map of layers by modules; - prints it instead of the text")
-      .completes(Completes::kPath);
+  AddHtmlOption(table, &args.html);
   AddKindOptions(table, args.a_layout, OfReader(), "Layout of A", "a-");
   AddKindOptions(table, args.b_layout, OfReader(), "Layout of B and of later steps", "b-");
 }
@@ -384,18 +380,15 @@ Result<ops::DiffRequest> RequestOf(const Args& args, const ToolContext& context)
   return request;
 }
 
-// Before the work: a page that may not be written ends the command at once.
-Status CheckPage(const Args& args, const ToolContext& context) {
+// A page may not take the place of what is compared.
+Status CheckPagePlace(const Args& args, const ToolContext& context) {
   if (!args.html || *args.html == kStdout) return OkStatus();
   std::vector<std::string> read;
   for (const std::string& path : args.Paths())
     if (context.host().Held(path) == nullptr) read.push_back(path);
   NXDKIT_TRY(CheckPlaces(*args.html, read));
   for (const std::string& path : read) NXDKIT_TRY(CheckNotAPart(*args.html, path));
-  NXDKIT_ASSIGN(const bool there, IsThere(*args.html));
-  if (there && !context.common().force)
-    return BadUsage("it already exists").in(*args.html).hint("--force replaces it");
-  return OkStatus();
+  return CheckPage(args.html, context);
 }
 
 Status AddPage(const Args& args, const ops::VersionsReport& report, ToolAnswer& answer) {
@@ -406,16 +399,13 @@ Status AddPage(const Args& args, const ops::VersionsReport& report, ToolAnswer& 
     answer.text = std::move(page);
     return OkStatus();
   }
-  NXDKIT_TRY(WriteFileAtomic(*args.html, page));
-  answer.fields["html"] = *args.html;
   answer.brief = answer.text;
-  answer.text += fmt::format("wrote {}\n", EscapeControl(*args.html));
-  return OkStatus();
+  return WritePage(*args.html, page, answer);
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_ASSIGN(ops::DiffRequest request, RequestOf(args, context));
-  NXDKIT_TRY(CheckPage(args, context));
+  NXDKIT_TRY(CheckPagePlace(args, context));
   const Runner runner(context);
   request.run = runner.options();
   NXDKIT_ASSIGN(const ops::VersionsReport report, ops::DiffVersions(request));

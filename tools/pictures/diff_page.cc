@@ -1,4 +1,4 @@
-#include "tools/conversions/diff_page.h"
+#include "tools/pictures/diff_page.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 
+#include "formats/kinds/kind.h"
 #include "lib/base/text.h"
 #include "lib/json/json.h"
 #include "lib/page/html.h"
