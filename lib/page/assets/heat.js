@@ -128,7 +128,8 @@
     for (const [state, text] of Object.entries(kStates))
       if (all.some(cell => cell.state === state))
         parts.push(el('span', {class: 'heat-key'}, el('i', {class: 'heat-cell ' + state}), text));
-    parts.push(el('span', {class: 'heat-key'}, el('i', {class: 'heat-cell'}), 'blank: no such parameter'));
+    if (data.steps.some((step, i) => groupsOf(i).some(hasBlanks)))
+      parts.push(el('span', {class: 'heat-key'}, 'blank: no such parameter'));
     return el('div', {class: 'heat-legend', id: 'heat-legend'}, ...parts);
   }
 
@@ -174,6 +175,10 @@
                        worst: cells.reduce((most, cell) => Math.max(most, cell.order), 0)});
     }
     return [...groups.values()];
+  }
+
+  function hasBlanks(group) {
+    return group.rows.some(line => line.cells.length < group.columns.length);
   }
 
   function moduleText(module) {
