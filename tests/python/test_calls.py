@@ -210,8 +210,8 @@ class AnswerTest(unittest.TestCase):
 
     def test_diff_of_the_steps_of_a_run(self):
         arrays = workshop.stored(workshop.model())
-        with nxdkit.open(workshop.model(seed=2)) as second:
-            difference = nxdkit.diff(workshop.model(), second, workshop.form("nxd"))
+        with nxdkit.open(workshop.model(seed=2)) as second, nxdkit.open(workshop.form("nxd")) as third:
+            difference = nxdkit.diff(workshop.model(), second, third)
         self.assertFalse(difference.same)
         self.assertEqual(difference.total.changed, 0)
         self.assertEqual(len(difference.steps), 2)

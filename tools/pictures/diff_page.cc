@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "formats/kinds/kind.h"
 #include "lib/base/text.h"
@@ -28,9 +28,13 @@ constexpr size_t kMostName = 500;  // bytes of a name or a path; longer ones are
 
 // --- pieces of JSON, as text: a page may hold a million numbers
 
-// Six significant digits; null for what JSON has no number for.
+// Six significant digits, such as "1.23457e-5"; null for what JSON has no number for.
 std::string NumberJson(double value) {
-  return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
+  if (!std::isfinite(value)) return "null";
+  std::string text = fmt::format("{:.6g}", value);
+  const size_t zero = text.find("e-0");
+  if (zero != text.npos) text.erase(zero + 2, 1);
+  return text;
 }
 
 std::string Shown(std::string_view name) {
@@ -41,7 +45,7 @@ std::string TextJson(std::string_view name) {
   return Json(Shown(name)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// What the text takes in the page, which writes "<" as six bytes.
+// The bytes of the text in the page, which writes "<" as six.
 size_t PageBytes(std::string_view json) {
   return json.size() + 5 * static_cast<size_t>(std::ranges::count(json, '<'));
 }
@@ -132,16 +136,32 @@ std::vector<const ParamDiff*> WorstFirst(const DiffReport& report) {
 
 // --- the data of heat.js, which lists the fields
 
+// Shares of the room: what one part of the page does not need, the next ones have.
+struct Rooms {
+  explicit Rooms(size_t all)
+      : names(all / 3),
+        kinds(all / 16),
+        strips(all / 5),
+        maps(all / 5),
+        table(all - names - kinds - strips - maps) {}
+  size_t names, kinds, strips, maps, table;
+};
+
 class Data {
  public:
   Data(const std::vector<std::string>& labels, const ops::VersionsReport& report, size_t room)
-      : labels_(labels), report_(report), room_(room - room / 3), name_room_(room / 3) {}
+      : labels_(labels), report_(report), rooms_(room) {}
 
   std::string Json() {
-    std::vector<const DiffReport*> maps = {&report_.whole};
-    for (const DiffReport& step : report_.steps) maps.push_back(&step);
-    const std::string steps = Steps(maps);
-    const std::string cells = Cells(maps);
+    const std::string steps = Strips();
+    rooms_.maps += std::exchange(rooms_.strips, 0);
+    const std::string cells = Maps();
+    rooms_.table += std::exchange(rooms_.maps, 0);
+    const size_t spare = rooms_.names - rooms_.names / 8;
+    rooms_.names -= spare;
+    rooms_.table += spare;
+    for (const ParamDiff& param : report_.whole.params) KindOf(param);
+    rooms_.table += std::exchange(rooms_.kinds, 0);
     const std::string params = Params();
     return fmt::format(
         R"({{"steps":{},"cells":{},"params":{},"rows":{},"stacks":{},"row_stacks":[{}],)"
@@ -158,62 +178,67 @@ class Data {
     const std::optional<size_t> row = of_stack ? rows_.IndexOf(name) : std::nullopt;
     if (row && *row == row_stacks_.size()) {
       row_stacks_.push_back(*of_stack);
-      name_room_ -= std::min(name_room_, std::to_string(*of_stack).size() + 1);
+      rooms_.names -= std::min(rooms_.names, std::to_string(*of_stack).size() + 1);
     }
     return row;
   }
 
-  // The layers of the whole way and of each step: sums, for the strips.
-  std::string Steps(const std::vector<const DiffReport*>& maps) {
-    List steps(room_);
-    size_t layers_left = 0;
-    for (size_t i = 0; i < maps.size(); ++i) {
-      // Steps may take half of the room; the first is always there.
-      size_t room = room_ / 2;
-      List layers(room);
-      for (const LayerMove& layer : maps[i]->layers) {
-        const std::optional<size_t> row = Row(layer.name, StackName(layer));
-        if (!row || !layers.Add(fmt::format("[{},{}]", *row, MoveJson(layer)))) ++layers_left;
-      }
-      const std::string step =
-          fmt::format(R"({{"label":{},"update":[{}],"layers":{}}})", TextJson(labels_[i]),
-                      MoveJson(maps[i]->update), layers.Json());
-      if (!steps.Add(step)) {
-        left_out_.push_back(Counted(maps.size() - i, "step"));
-        break;
-      }
+  // The sums of the layers: of the whole way as many as fit in half of the room, of a step all or
+  // none.
+  std::string Strips() {
+    List strips(rooms_.strips);
+    size_t left = 0;
+    size_t half = rooms_.strips / 2;
+    strips.Add(Strip(0, report_.whole, half, left));
+    for (size_t i = 0; i < report_.steps.size(); ++i) {
+      size_t room = rooms_.strips, layers_left = 0;
+      const std::string strip = Strip(i + 1, report_.steps[i], room, layers_left);
+      if (layers_left == 0 && strips.Add(strip)) continue;
+      left_out_.push_back(Counted(report_.steps.size() - i, "step"));
+      break;
     }
-    if (layers_left > 0) left_out_.push_back(Counted(layers_left, "layer"));
-    return steps.Json();
+    if (left > 0) left_out_.push_back(Counted(left, "layer"));
+    shown_steps_ = strips.size() - 1;
+    return strips.Json();
   }
 
-  // The cells of the same; null where they do not fit.
-  std::string Cells(const std::vector<const DiffReport*>& maps) {
-    List steps(room_);
-    size_t left = 0, without_map = 0;
-    for (size_t i = 0; i < maps.size(); ++i) {
-      // At least half of what is left belongs to the table.
-      size_t room = room_ / 2;
-      List cells(room);
-      bool whole = true;
-      for (const ModuleMove& move : maps[i]->modules) {
-        const std::string cell = Cell(move);
-        if (!cell.empty() && cells.Add(cell)) continue;
-        whole = false;
-        left += i == 0 ? 1 : 0;
-      }
-      if (whole || i == 0) {
-        steps.Add(cells.Json());
-      } else {
-        ++without_map;
-        steps.Add("null");
-      }
+  std::string Strip(size_t label, const DiffReport& report, size_t& room, size_t& left) {
+    List layers(room);
+    for (const LayerMove& layer : report.layers) {
+      const std::optional<size_t> row = Row(layer.name, StackName(layer));
+      if (!row || !layers.Add(fmt::format("[{},{}]", *row, MoveJson(layer)))) ++left;
+    }
+    return fmt::format(R"({{"label":{},"update":[{}],"layers":{}}})", TextJson(labels_[label]),
+                       MoveJson(report.update), layers.Json());
+  }
+
+  // The cells in the same way; null for a step whose cells do not fit.
+  std::string Maps() {
+    List maps(rooms_.maps);
+    size_t left = 0, steps_left = 0;
+    size_t half = rooms_.maps / 2;
+    maps.Add(Map(report_.whole, half, left));
+    for (size_t i = 0; i < shown_steps_; ++i) {
+      size_t room = rooms_.maps, cells_left = 0;
+      const std::string map = Map(report_.steps[i], room, cells_left);
+      if (cells_left == 0 && maps.Add(map)) continue;
+      ++steps_left;
+      maps.Add("null");
     }
     if (left > 0) left_out_.push_back(Counted(left, "cell") + " of the map");
-    if (without_map > 0)
-      left_out_.push_back(without_map == 1 ? "the map of 1 step"
-                                           : fmt::format("the maps of {} steps", without_map));
-    return steps.Json();
+    if (steps_left > 0)
+      left_out_.push_back(steps_left == 1 ? "the map of 1 step"
+                                          : fmt::format("the maps of {} steps", steps_left));
+    return maps.Json();
+  }
+
+  std::string Map(const DiffReport& report, size_t& room, size_t& left) {
+    List cells(room);
+    for (const ModuleMove& move : report.modules) {
+      const std::string cell = Cell(move);
+      if (cell.empty() || !cells.Add(cell)) ++left;
+    }
+    return cells.Json();
   }
 
   // "" where there is no room for its names.
@@ -226,10 +251,7 @@ class Data {
   }
 
   std::string Params() {
-    const size_t spare = name_room_ - name_room_ / 8;
-    name_room_ -= spare;
-    room_ += spare;
-    List params(room_);
+    List params(rooms_.table);
     const std::vector<const ParamDiff*> sorted = WorstFirst(report_.whole);
     for (const ParamDiff* param : sorted)
       if (const std::string row = Param(*param); row.empty() || !params.Add(row)) break;
@@ -281,13 +303,13 @@ class Data {
 
   const std::vector<std::string>& labels_;
   const ops::VersionsReport& report_;
-  size_t room_;
-  size_t name_room_;
-  Names rows_{name_room_};
-  Names stacks_{name_room_};
+  Rooms rooms_;
+  size_t shown_steps_ = 0;
+  Names rows_{rooms_.names};
+  Names stacks_{rooms_.names};
   std::vector<size_t> row_stacks_;  // of each row
-  Names modules_{name_room_};
-  Names kinds_{name_room_};
+  Names modules_{rooms_.names};
+  Names kinds_{rooms_.kinds};
   std::vector<std::string> left_out_;
 };
 
