@@ -136,7 +136,7 @@
   // --- one map
 
   const host = document.getElementById('heat-map');
-  const info = el('div', {id: 'heat-info', role: 'status'});
+  const info = el('div', {id: 'heat-info'});
   const body = el('div', {class: 'heat-groups'});
   let shown = 0;         // the step
   let worstFirst = false;
@@ -220,7 +220,7 @@
     const node = el('td', {
       role: 'gridcell', tabindex: '-1', class: 'heat-cell ' + cell.state + (cell.module < 0 ? ' sum' : ''),
       'data-name': cell.name, 'data-relative': cell.ratio ?? '', 'data-y': y, 'data-x': x,
-      'aria-label': cell.name + ': ' + ratioText(cell),
+      'aria-label': cell.name + ': ' + ratioText(cell), 'aria-describedby': 'heat-info',
       style: cell.state === 'moved' ? 'background:' + paint(cell) : null,
       onfocus: () => describe(cell), onmouseenter: () => describe(cell),
       onclick: () => focusCell(node),
@@ -272,8 +272,9 @@
           el('th', {scope: 'row'}, rowText(line.row, group.stack)), ...nodes);
     });
     const title = group.stack === '' ? 'outside the layers' : group.stack;
-    return el('div', {class: 'scroll'}, el('table', {role: 'grid', class: 'heat', 'aria-label': title},
-        el('caption', {}, title), el('thead', {}, head), el('tbody', {}, ...lines)));
+    return el('div', {}, el('div', {class: 'heat-stack'}, title), el('div', {class: 'scroll'},
+        el('table', {role: 'grid', class: 'heat', 'aria-label': title},
+            el('thead', {}, head), el('tbody', {}, ...lines))));
   }
 
   function drawMap() {
