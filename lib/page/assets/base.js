@@ -72,9 +72,10 @@ function includesAll(text, words) {
 // A table of any number of rows in `host`: the first fifty, a button for more, a field that
 // filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
 // sorted and searched, cell (the value's text by default) what is shown: a string or nodes. filter:
-// false leaves the field out, for a few rows. A row has its first value as data-name, a cell of a
-// right column its value as data-value. In the filter * is any text. Returns {filter(text)}.
-function dataTable(host, columns, rows, {label, sorted = -1, descending = true, filter = true} = {}) {
+// false leaves the field out, for a few rows. named: rows have their first value as data-name. A cell
+// of a right column has its value as data-value. In the filter * is any text. Returns {filter(text)}.
+function dataTable(host, columns, rows,
+                   {label, sorted = -1, descending = true, filter = true, named = false} = {}) {
   const kStep = 50;
   let limit = kStep;
   let by = sorted;
@@ -98,7 +99,8 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true, 
     let found = rows;
     if (field.value) found = rows.filter(row => includesAll(String(columns[0].value(row)).toLowerCase(), words));
     if (by >= 0) found = [...found].sort(compare);
-    body.replaceChildren(...found.slice(0, limit).map(row => el('tr', {'data-name': columns[0].value(row)},
+    body.replaceChildren(...found.slice(0, limit).map(row => el('tr',
+        {'data-name': named ? columns[0].value(row) : null},
         ...columns.map(column => {
           const value = column.value(row);
           const shown = column.cell ? column.cell(row) : String(value);

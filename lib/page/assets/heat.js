@@ -374,6 +374,6 @@
             ? [count('NaN', 'nan'), count('infinite', 'infinite')] : []),
     {head: 'shape', value: param => shapeText(param.shape)},
     {head: 'dtype', value: param => param.dtypes},
-  ], params, {label: 'filter parameters by name', sorted: 1});
+  ], params, {label: 'filter parameters by name', sorted: 1, named: true});
   drawMap();
 }
