@@ -15,7 +15,9 @@
 #include "tools/commands.h"
 #include "tools/conversions/kind_options.h"
 #include "tools/conversions/sides.h"
+#include "tools/pictures/diff_page.h"
 #include "tools/pictures/layer_picture.h"
+#include "tools/pictures/page_file.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -23,6 +25,8 @@ namespace {
 struct Args {
   std::string a;
   std::string b;
+  std::vector<std::string> later;
+  std::optional<std::string> html;
   std::optional<int> max_ulp;
   std::optional<std::string> atol;
   std::optional<std::string> rtol;
@@ -32,6 +36,12 @@ struct Args {
   std::string b_from;
   artifact::Arguments a_layout;
   artifact::Arguments b_layout;
+
+  std::vector<std::string> Paths() const {
+    std::vector<std::string> paths = {a, b};
+    paths.insert(paths.end(), later.begin(), later.end());
+    return paths;
+  }
 };
 
 constexpr size_t kShownTensors = 10;  // without --top and --json
@@ -43,25 +53,32 @@ const ToolInfo kInfo = {
         "Prints, for each parameter, the changed elements, the largest and mean absolute and "
         "relative error, and the units in the last place (ulps), worst parameter first; and for "
         "each layer, the norm of the update against the norm of its weights.\n"
-        "Without limits, any different bit counts; with limits, any element that exceeds one.",
+        "Without limits, any different bit counts; with limits, any element that exceeds one.\n"
+        "With more than two artifacts, the steps of a run, it compares the first with the last, "
+        "and each with the next.",
     .findings = "the weights differ, or exceed the given limits",
-    .common = kTakesJobs | kTakesMaxMemory,
-    .essentials = {"top", "atol", "rtol", "max-ulp", "json"},
+    .common = kTakesJobs | kTakesMaxMemory | kTakesForce,
+    .usages = {"ckpt-diff [options] A B [C ...]"},
+    .essentials = {"top", "atol", "rtol", "max-ulp", "html", "json"},
     .examples = {{"ckpt-diff model shards", "check that the weights are equal"},
                  {"ckpt-diff --max-ulp 1 model-f32 model-bf16",
                   "check that one is the other, rounded"},
                  {"ckpt-diff --optimizer checkpoints/step_100 titan/step-100",
                   "compare training state in two formats"},
                  {"ckpt-diff --atol 1e-3 --rtol 1e-2 --top 3 step_0 step_100",
-                  "show the three parameters that moved most"}},
+                  "show the three parameters that moved most"},
+                 {"ckpt-diff --html moved.html step_0 step_50 step_100",
+                  "draw a heat map of a run, layer by module"}},
 };
 
 void AddOptions(OptionTable& table, Args& args) {
   table.Group("Input");
   table.Positional("A", &args.a, "first folder or file");
   table.Positional("B", &args.b, "second folder or file");
+  table.Positionals("C", &args.later, "later steps, each compared with the one before it");
   table.Choice("a-from", KindNames({"delta"}), &args.a_from, "format of A; recognised by default");
-  table.Choice("b-from", KindNames({"delta"}), &args.b_from, "format of B; recognised by default");
+  table.Choice("b-from", KindNames({"delta"}), &args.b_from,
+               "format of B and of later steps; recognised by default");
   table.Group("Comparison");
   table.Flag("optimizer", &args.optimizer,
              "compare the optimizer's state too, and master weights instead of weights");
@@ -72,8 +89,10 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Group("Output");
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "print only the N worst parameters; 0 prints none");
+  AddHtmlOption(table, &args.html,
+                "draw the update by layer and module as a page for a browser too");
   AddKindOptions(table, args.a_layout, OfReader(), "Layout of A", "a-");
-  AddKindOptions(table, args.b_layout, OfReader(), "Layout of B", "b-");
+  AddKindOptions(table, args.b_layout, OfReader(), "Layout of B and of later steps", "b-");
 }
 
 Result<std::optional<double>> ParseLimit(const char* option,
@@ -203,6 +222,29 @@ std::string UpdateText(const ops::DiffReport& report) {
                      NumberText(report.update.norm_update()), NumberText(report.update.norm_a()));
 }
 
+// A row for each step: its number of changed elements, its update, and its two ends.
+std::string StepsText(const std::vector<ops::DiffReport>& steps, const Args& args) {
+  if (steps.empty()) return "";
+  const std::vector<std::string> paths = args.Paths();
+  size_t counts = 7;
+  for (const ops::DiffReport& step : steps)
+    counts = std::max(counts, Grouped(step.total.changed).size());
+  const auto columns = static_cast<size_t>(StdoutColumns());
+  const size_t used = counts + 13;
+  std::string text = fmt::format("{:>{}}  {:>9}  step\n", "changed", counts, "update");
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const std::optional<double> relative = steps[i].update.relative();
+    std::string name =
+        fmt::format("{} -> {}", EscapeControl(paths[i]), EscapeControl(paths[i + 1]));
+    if (!steps[i].findings.empty())
+      name += fmt::format(" ({})", Counted(steps[i].findings.size(), "finding"));
+    if (columns > 0) name = ShortenMiddle(name, std::max(columns, used + 20) - used);
+    text += fmt::format("{:>{}}  {:>9}  {}\n", Grouped(steps[i].total.changed), counts,
+                        relative ? NumberText(*relative) : "-", name);
+  }
+  return text;
+}
+
 std::string ReportText(const ops::DiffReport& report, const Args& args,
                        const ops::DiffLimits& limits) {
   std::string text = Verdict(report, limits);
@@ -272,48 +314,83 @@ Json ParamJson(const ops::ParamDiff& param) {
                {"a_dtype", Name(param.a_dtype)},
                {"b_dtype", Name(param.b_dtype)}};
   json.update(TallyJson(param.tally));
+  json.update(NormsJson({{}, {}, 1, param.tally.elements, param.tally.changed, param.squares}));
   if (param.tally.worst >= 0)
     json["worst"] = {{"index", param.worst_index}, {"a", param.worst_a}, {"b", param.worst_b}};
   return json;
 }
 
-Json ReportJson(const ops::DiffReport& report, const Args& args) {
+Json FindingsJson(const std::vector<artifact::Finding>& findings) {
+  Json json = Json::array();
+  for (const artifact::Finding& finding : findings)
+    json.push_back(
+        {{"check", finding.check}, {"parameter", finding.param}, {"message", finding.message}});
+  return json;
+}
+
+Json StepsJson(const std::vector<ops::DiffReport>& steps, const std::vector<std::string>& paths) {
+  Json json = Json::array();
+  for (size_t i = 0; i < steps.size(); ++i)
+    json.push_back({{"a", paths[i]},
+                    {"b", paths[i + 1]},
+                    {"total", TallyJson(steps[i].total)},
+                    {"update", NormsJson(steps[i].update)},
+                    {"layers", LayersJson(steps[i].layers)},
+                    {"findings", FindingsJson(steps[i].findings)}});
+  return json;
+}
+
+Json ReportJson(const ops::VersionsReport& versions, const Args& args) {
+  const ops::DiffReport& report = versions.whole;
+  const std::vector<std::string> paths = args.Paths();
   Json params = Json::array();
   const size_t limit = args.top ? static_cast<size_t>(*args.top) : SIZE_MAX;
   for (const ops::ParamDiff& param : report.params)
     if (param.tally.changed > 0 && params.size() < limit) params.push_back(ParamJson(param));
-  Json findings = Json::array();
-  for (const artifact::Finding& finding : report.findings)
-    findings.push_back(
-        {{"check", finding.check}, {"parameter", finding.param}, {"message", finding.message}});
-  return {{"a", args.a},
-          {"b", args.b},
-          {"a_kind", report.a_kind->name},
-          {"b_kind", report.b_kind->name},
-          {"compared", report.params.size()},
-          {"total", TallyJson(report.total)},
-          {"tensors", std::move(params)},
-          {"update", NormsJson(report.update)},
-          {"layers", LayersJson(report.layers)},
-          {"findings", std::move(findings)}};
+  Json json = {{"a", paths.front()},
+               {"b", paths.back()},
+               {"a_kind", report.a_kind->name},
+               {"b_kind", report.b_kind->name},
+               {"compared", report.params.size()},
+               {"total", TallyJson(report.total)},
+               {"tensors", std::move(params)},
+               {"update", NormsJson(report.update)},
+               {"layers", LayersJson(report.layers)},
+               {"findings", FindingsJson(report.findings)}};
+  if (!versions.steps.empty()) json["steps"] = StepsJson(versions.steps, paths);
+  return json;
 }
 
-Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+Result<ops::DiffRequest> RequestOf(const Args& args, const ToolContext& context) {
   ops::DiffRequest request;
   NXDKIT_ASSIGN(request.limits, LimitsOf(args));
   request.optimizer = args.optimizer;
+  const auto later = [&](const std::string& path) -> ops::DiffSide {
+    return {path, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
+  };
   request.a = {args.a, kinds::KindFromName(args.a_from), HintsOf(args.a_layout, "--a-")};
-  request.b = {args.b, kinds::KindFromName(args.b_from), HintsOf(args.b_layout, "--b-")};
-  for (ops::DiffSide* side : {&request.a, &request.b})
+  request.b = later(args.b);
+  for (const std::string& path : args.later) request.later.push_back(later(path));
+  std::vector<ops::DiffSide*> sides = {&request.a, &request.b};
+  for (ops::DiffSide& side : request.later) sides.push_back(&side);
+  for (ops::DiffSide* side : sides)
     NXDKIT_TRY(TakeHeld(context, side->path, side->kind, side->hints));
+  return request;
+}
+
+Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
+  NXDKIT_ASSIGN(ops::DiffRequest request, RequestOf(args, context));
+  NXDKIT_TRY(CheckPage(args.html, args.Paths(), context));
   const Runner runner(context);
   request.run = runner.options();
-  NXDKIT_ASSIGN(const ops::DiffReport report, ops::Diff(request));
-  context.Tell(report);
-  context.DetailKind(args.a, report.a_kind, !args.a_from.empty());
-  context.DetailKind(args.b, report.b_kind, !args.b_from.empty());
-  return ToolAnswer{ReportText(report, args, request.limits), ReportJson(report, args),
-                    report.differs()};
+  NXDKIT_ASSIGN(const ops::VersionsReport report, ops::DiffVersions(request));
+  context.Tell(report.whole);
+  context.DetailKind(args.a, report.whole.a_kind, !args.a_from.empty());
+  context.DetailKind(args.Paths().back(), report.whole.b_kind, !args.b_from.empty());
+  ToolAnswer answer{ReportText(report.whole, args, request.limits) + StepsText(report.steps, args),
+                    ReportJson(report, args), report.differs()};
+  if (args.html) NXDKIT_TRY(AddPage(*args.html, DiffPage(args.Paths(), report), answer));
+  return answer;
 }
 
 }  // namespace

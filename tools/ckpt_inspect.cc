@@ -220,7 +220,7 @@ Json AnswerJson(const Inspection& inspection, const std::vector<TensorPlace>& li
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ops::InspectRequest request{args.path, HintsOf(args.layout), args.stats, context.poll()};
   if (args.from) request.kind = kinds::KindFromName(*args.from);
-  NXDKIT_TRY(CheckPage(args.html, context));
+  NXDKIT_TRY(CheckPage(args.html, {args.path}, context));
   NXDKIT_TRY(TakeHeld(context, args.path, request.kind, request.hints));
   NXDKIT_ASSIGN(const ops::Inspection inspection, ops::Inspect(request));
   context.Tell(Said{inspection.warnings, inspection.artifact.choices});
@@ -249,7 +249,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
     answer.fields = AnswerJson(inspection, listed, statistics);
   else
     answer.text = AnswerText(inspection, listed, statistics, selected);
-  if (args.html) NXDKIT_TRY(WritePage(*args.html, InspectPage(inspection), answer));
+  if (args.html) NXDKIT_TRY(AddPage(*args.html, InspectPage(inspection), answer));
   return answer;
 }
 

@@ -2,6 +2,8 @@
 // The trainer is a program of its own (grpo_train.cc): it brings libraries of tens of megabytes.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,6 +26,7 @@ extern const Command kNxdkitEnv;
 
 // A command as `nxdkit WORD` has it.
 struct CommandWord {
+  static constexpr size_t kAllArguments = SIZE_MAX;
   std::string_view word;          // "convert"
   const Command* command;         // nullptr: a program of its own
   std::string_view program = {};  // of that program

@@ -1,5 +1,6 @@
 """The commands as functions."""
 
+import json
 import os
 import resource
 import unittest
@@ -166,6 +167,58 @@ class AnswerTest(unittest.TestCase):
         self.assertGreater(other.total.changed, 0)
         with self.assertRaises(nxdkit.MissingError):
             nxdkit.diff(workshop.model(), workshop.fresh())
+
+    def test_diff_has_a_page(self):
+        import html
+        import pickle
+        import re
+
+        difference = nxdkit.diff(workshop.model(), workshop.model(seed=2))
+        page = difference.to_html()
+        self.assertTrue(page.startswith("<!DOCTYPE html>"))
+        self.assertNotIn("page", difference)
+        data = json.loads(re.search('id="heat">(.*?)</script>', page)[1])
+        norms = {}
+        for row, module, _, _, changed, norm_a, norm_update, *_ in data["params"]:
+            name = data["rows"][row] + "." + data["modules"][module]
+            norms[name] = (changed, norm_a, norm_update)
+        self.assertEqual(len(difference.tensors), len(norms))
+        for tensor in difference.tensors:
+            changed, norm_a, norm_update = norms[tensor.name]
+            self.assertEqual(changed, tensor.changed)
+            self.assertAlmostEqual(norm_a / tensor.norm_a, 1, 5)
+            self.assertAlmostEqual(norm_update / tensor.norm_update, 1, 5)
+        path = workshop.fresh("page.html")
+        self.assertEqual(difference.to_html(path), page)
+        with open(path, encoding="utf-8", newline="") as file:
+            self.assertEqual(file.read(), page)
+        self.assertEqual(pickle.loads(pickle.dumps(difference)).to_html(), page)
+        shown = difference._repr_html_()
+        self.assertIn(f"{difference.total.changed:,} of", shown)
+        self.assertIn(html.escape(page), shown)
+
+    def test_diff_writes_the_page_that_is_asked_for(self):
+        path = workshop.fresh("page.html")
+        difference = nxdkit.diff(workshop.model(), workshop.form("nxd"), html=path)
+        self.assertEqual(difference.html, path)
+        self.assertTrue(difference.to_html().startswith("<!DOCTYPE html>"))
+        self.assertIn("iframe", difference._repr_html_())
+        with self.assertRaisesRegex(nxdkit.UsageError, "exists"):
+            nxdkit.diff(workshop.model(), workshop.form("nxd"), html=path)
+        os.remove(path)
+        self.assertIn("elements differ", difference._repr_html_())
+
+    def test_diff_of_the_steps_of_a_run(self):
+        arrays = workshop.stored(workshop.model())
+        with nxdkit.open(workshop.model(seed=2)) as second, nxdkit.open(workshop.form("nxd")) as third:
+            difference = nxdkit.diff(workshop.model(), second, third)
+        self.assertFalse(difference.same)
+        self.assertEqual(difference.total.changed, 0)
+        self.assertEqual(len(difference.steps), 2)
+        self.assertEqual(difference.steps[0].total.changed, difference.steps[1].total.changed)
+        self.assertGreater(difference.steps[0].total.changed, len(arrays))
+        self.assertEqual(difference.b, workshop.form("nxd"))
+        self.assertNotIn("steps", nxdkit.diff(workshop.model(), workshop.form("nxd")))
 
     def test_two_open_checkpoints_of_one_path_are_two(self):
         root = workshop.fresh("run")

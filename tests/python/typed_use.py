@@ -20,6 +20,7 @@ def use(path: str) -> None:
         rank: nxdkit.Checkpoint = run.rank("vllm", rank=1, tp=8)
         report: nxdkit.Report = nxdkit.convert(run, "bundle", to="rollout", tp=8, progress=show)
         same: bool = nxdkit.diff(rank, mapping).same
+        page: str = nxdkit.diff(run, path, rank, html=None).to_html("page.html")
         digest: str = run.digest()
     try:
         nxdkit.verify(path, against=run)
@@ -35,4 +36,4 @@ def use(path: str) -> None:
         names: List[str] = file.keys()
     with nxdkit.as_safetensors(path) as folder:
         print(folder.upper())
-    print(parallel, config, shape, data, report, same, digest, names, nxdkit.__version__.upper())
+    print(parallel, config, shape, data, report, same, page, digest, names, nxdkit.__version__.upper())

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tests/tools/convert_workshop.h"
+#include "tests/tools/json_schema.h"
 #include "tests/tools/man_page.h"
 
 namespace nxdkit::test {
@@ -276,6 +277,166 @@ TEST_F(DiffTool, SaysWhatIsWrongWithALimit) {
   }
   EXPECT_EQ(Diff("--max-ulp -1", a_, b_).exit_code, 2);
   EXPECT_EQ(Diff("", a_, workshop_ / "nothing").exit_code, 3);
+}
+
+// --- several steps
+
+class DiffSteps : public DiffTool {
+ protected:
+  static ProcessResult Steps(const Words& more, const Words& paths) {
+    Words words = {Workshop::Tool("ckpt-diff")};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), paths.begin(), paths.end());
+    return RunProcess(words);
+  }
+
+  const std::string c_ = workshop_.MakeModel("c", testing_util::TinyLlama(), "--seed 9");
+};
+
+TEST_F(DiffSteps, ComparesTheFirstWithTheLastAndEachWithTheNext) {
+  NudgeLast(b_);
+  const ProcessResult result = Steps({"--json"}, {a_, b_, c_});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  Json json = JsonOf(result);
+  EXPECT_THAT(UndocumentedPaths(json, ManJsonPaths(ReadFile(NXDKIT_SOURCE_DIR "/man/ckpt-diff.1"))),
+              IsEmpty());
+  EXPECT_THAT(SourceSchemas().Faults("ckpt-diff.json", json), IsEmpty());
+  const Json pairs[] = {DiffJson(1, "", a_, b_), DiffJson(1, "", b_, c_)};
+  ASSERT_EQ(json["steps"].size(), 2u);
+  for (size_t i = 0; i < 2; ++i)
+    for (const char* key : {"a", "b", "total", "update", "layers", "findings"})
+      EXPECT_EQ(json["steps"][i][key], pairs[i][key]) << i << " " << key;
+  const Json whole = DiffJson(1, "", a_, c_);
+  EXPECT_FALSE(whole.contains("steps"));
+  json.erase("steps");
+  EXPECT_EQ(json, whole);
+}
+
+TEST_F(DiffSteps, HasATableOfTheSteps) {
+  NudgeLast(b_);
+  const std::string two = Steps({}, {a_, c_}).out;
+  const std::string three = Steps({}, {a_, b_, c_}).out;
+  ASSERT_THAT(three, ::testing::StartsWith(two)) << "then the steps";
+  EXPECT_THAT(three.substr(two.size()), ::testing::MatchesRegex("changed     update  step\n"
+                                                                " +1 +[0-9.e-]+  " +
+                                                                a_ + " -> " + b_ +
+                                                                "\n"
+                                                                " +[0-9,]+ +[0-9.]+  " +
+                                                                b_ + " -> " + c_ + "\n"));
+}
+
+TEST_F(DiffSteps, DifferWhereOnlyAStepDoes) {
+  const ProcessResult back = Steps({}, {a_, c_, b_});
+  EXPECT_EQ(back.exit_code, 1) << "there and back again";
+  EXPECT_THAT(back.out, ::testing::StartsWith("equal: 39 parameters, "));
+  EXPECT_THAT(back.out, HasSubstr(c_ + " -> " + b_ + "\n"));
+  EXPECT_EQ(Steps({}, {a_, b_, a_}).exit_code, 0);
+  EXPECT_EQ(Steps({"--atol", "9"}, {a_, c_, b_}).exit_code, 0);
+}
+
+TEST_F(DiffSteps, ThatCannotBeOpenedIsNamed) {
+  const std::string missing = workshop_ / "missing";
+  for (const Words& paths :
+       {Words{a_, b_, missing}, Words{a_, missing, b_}, Words{missing, a_, b_}}) {
+    const ProcessResult result = Steps({}, paths);
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_THAT(result.err, HasSubstr(missing));
+    EXPECT_THAT(result.out, IsEmpty());
+  }
+}
+
+TEST_F(DiffSteps, TakeTheOptionsOfB) {
+  ExpectConverts("--from hf --to nxd --tp 2", a_, workshop_ / "one");
+  ExpectConverts("--from hf --to nxd --tp 2", b_, workshop_ / "two");
+  for (const char* set : {"one", "two"})
+    for (const char* name : {"/nxdkit.json", "/config.json"})
+      std::filesystem::remove(workshop_ / set + name);
+  const Words paths = {a_, workshop_ / "one", workshop_ / "two"};
+  EXPECT_EQ(Steps({}, paths).exit_code, 3);
+  EXPECT_EQ(Steps({"--b-config", a_ + "/config.json"}, paths).exit_code, 0);
+}
+
+// --- the page
+
+Json HeatDataOf(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"heat\">";
+  const size_t at = page.find(begin) + begin.size();
+  return *ParseJson(page.substr(at, page.find("</script>", at) - at));
+}
+
+void ExpectClose(const Json& found, const Json& expected) {
+  EXPECT_NEAR(found.get<double>(), expected.get<double>(), 1e-5 * expected.get<double>());
+}
+
+TEST_F(DiffSteps, HaveAPageWithTheNumbersOfTheJson) {
+  const std::string path = workshop_ / "page.html";
+  const ProcessResult result = Steps({"--json", "--html", path}, {a_, c_, b_, c_});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const Json json = JsonOf(result);
+  EXPECT_EQ(json["html"], path);
+  EXPECT_THAT(SourceSchemas().Faults("ckpt-diff.json", json), IsEmpty());
+  const Json data = HeatDataOf(ReadFile(path));
+  std::map<std::string, Json> params;
+  for (const Json& param : data["params"])
+    params[data["rows"][param[0].get<size_t>()].get<std::string>() + "." +
+           data["modules"][param[1].get<size_t>()].get<std::string>()] = param;
+  ASSERT_EQ(params.size(), 39u);
+  ASSERT_EQ(json["tensors"].size(), 39u);
+  for (const Json& tensor : json["tensors"]) {
+    const Json& param = params[tensor["name"]];
+    EXPECT_EQ(param[4], tensor["changed"]);
+    constexpr const char* kKeys[] = {"norm_a",   "norm_update", "max_abs",
+                                     "mean_abs", "max_rel",     "mean_rel"};
+    for (size_t i = 0; i < 6; ++i) ExpectClose(param[5 + i], tensor[kKeys[i]]);
+  }
+  ASSERT_EQ(data["steps"].size(), 4u);
+  for (size_t step = 0; step < 4; ++step) {
+    const Json& layers = step == 0 ? json["layers"] : json["steps"][step - 1]["layers"];
+    ASSERT_EQ(data["steps"][step]["layers"].size(), layers.size());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Json& layer = data["steps"][step]["layers"][i];
+      EXPECT_EQ(data["rows"][layer[0].get<size_t>()], layers[i]["name"]);
+      EXPECT_EQ(layer[2], layers[i]["elements"]);
+      ExpectClose(layer[4], layers[i]["norm_a"]);
+      ExpectClose(layer[5], layers[i]["norm_update"]);
+    }
+  }
+}
+
+TEST_F(DiffTool, GivesTheNormsOfEachTensor) {
+  const std::string other = workshop_.MakeModel("c", testing_util::TinyLlama(), "--seed 9");
+  for (const Json& tensor : DiffJson(1, "--top 5", a_, other)["tensors"])
+    ExpectNorms(tensor, NormsOf(a_, other, tensor["name"]));
+}
+
+TEST_F(DiffTool, ReplacesNoFileWithoutForce) {
+  const std::string path = workshop_.Write("page.html", "mine");
+  const ProcessResult refused = Diff("--html " + path, a_, b_);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--force replaces it"));
+  EXPECT_EQ(ReadFile(path), "mine");
+  const ProcessResult forced = Diff("--force --html " + path, a_, b_);
+  EXPECT_EQ(forced.exit_code, 0) << forced.err;
+  EXPECT_THAT(forced.out, HasSubstr("\nwrote " + path));
+  EXPECT_THAT(ReadFile(path), ::testing::StartsWith("<!DOCTYPE html>"));
+  const std::string weights = b_ + "/model.safetensors";
+  const std::string bytes = ReadFile(weights);
+  for (const std::string& taken : {b_, weights})
+    EXPECT_EQ(Diff("--force --html " + taken, a_, b_).exit_code, 2) << taken;
+  EXPECT_TRUE(ReadFile(weights) == bytes);
+  EXPECT_EQ(Diff("--html " + (workshop_ / "no/such/page"), a_, b_ + "x").exit_code, 3);
+}
+
+TEST_F(DiffTool, PrintsThePage) {
+  NudgeLast(b_);
+  const ProcessResult page = Diff("--html -", a_, b_);
+  EXPECT_EQ(page.exit_code, 1);
+  EXPECT_THAT(page.out, ::testing::StartsWith("<!DOCTYPE html>"));
+  EXPECT_EQ(HeatDataOf(page.out)["params"].size(), 39u);
+  const Json json = DiffJson(1, "--html -", a_, b_);
+  EXPECT_EQ(json["page"], page.out);
+  EXPECT_FALSE(json.contains("html"));
+  EXPECT_FALSE(DiffJson(1, "", a_, b_).contains("page"));
 }
 
 }  // namespace

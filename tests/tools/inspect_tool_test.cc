@@ -438,7 +438,7 @@ TEST(InspectTool, JsonHasTheKeysAndTypesOfTheManPageAndAllOfThem) {
   SchemaCheck schema;
   EXPECT_GT(schema.documented(), 60u) << "the man page was not read";
   schema.See(InspectJson({model, "--stats", "--html", folder.path() + "/model.html"}));
-  schema.See(InspectJson({root}));
+  schema.See(InspectJson({root, "--html", "-"}));
   schema.See(InspectJson({root + "/step_1/model/dp_rank_00_tp_rank_01_pp_rank_00.pt"}));
   schema.See(InspectJson({bundle}));
   schema.See(InspectJson({folder.Write("refs.pt", ReferencesFile())}));

@@ -111,6 +111,8 @@ TEST(JsonSchemas, HoldForEveryWayToConvert) {
   ExpectValid(0, {"ckpt-pack", bundle, shop / "bundle.tar"});
   ExpectValid(0, {"ckpt-pack", "--unpack", shop / "bundle.tar", shop / "unpacked"});
   ExpectValid(0, {"ckpt-diff", model, other, "--top", "1", "--atol", "100"});
+  ExpectValid(1, {"ckpt-diff", model, other, third, "--html", shop / "steps.html"});
+  ExpectValid(1, {"ckpt-diff", model, other, "--html", "-"});
   ExpectValid(0, {"ckpt-inspect", adapter});
   ExpectValid(1, {"ckpt-verify", bundle, "--against", model});
 }

@@ -4,11 +4,13 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "lib/base/errors.h"
+#include "lib/base/text.h"
 #include "tools/cli/report.h"
 #include "tools/commands.h"
 #include "tools/library/library_host.h"
@@ -96,13 +98,12 @@ class SourceNames {
  private:
   // A name in any other place may be written to.
   static Status CheckPlace(const CommandWord& command, const std::string& place) {
-    for (size_t i = 0; i < command.sources; ++i)
-      if (place == std::to_string(i)) return OkStatus();
+    const std::optional<size_t> argument = ParseNumber<size_t>(place);
+    if (argument && *argument < command.sources) return OkStatus();
     for (const std::string_view option : command.source_options)
       if (place == option) return OkStatus();
-    const bool is_number = place.find_first_not_of("0123456789") == std::string::npos;
     return BadUsage("a source is given as {}{}, where {} reads no artifact",
-                    is_number ? "argument " : "--", place, command.word);
+                    argument ? "argument " : "--", place, command.word);
   }
 
   nxdkit_source* const* sources_;

@@ -12,7 +12,7 @@ const std::vector<CommandWord>& Words() {
       {"export", &kNeuronExport},
       {"inspect", &kCkptInspect},
       {"verify", &kCkptVerify, {}, 1, {"against", "weights"}},
-      {"diff", &kCkptDiff, {}, 2},
+      {"diff", &kCkptDiff, {}, CommandWord::kAllArguments},
       {"digest", &kCkptDigest},
       {"pack", &kCkptPack},
       {"cache", &kNeuronCache, {}, 0},

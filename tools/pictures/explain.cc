@@ -89,7 +89,7 @@ Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output)
 
 Result<ToolAnswer> AnswerExplain(const ops::ConvertRequest& request, const ExplainArgs& args,
                                  ToolContext& context) {
-  NXDKIT_TRY(CheckPage(args.html, context));
+  NXDKIT_TRY(CheckPage(args.html, {request.input}, context));
   const std::string& name = *args.tensor;
   ops::ExplainRequest what{name};
   what.parts = args.html || !name.empty();
@@ -99,7 +99,7 @@ Result<ToolAnswer> AnswerExplain(const ops::ConvertRequest& request, const Expla
   answer.fields = ExplanationJson(plan, name);
   const PictureOptions options = PictureHere();
   answer.text = name.empty() ? FlowsText(plan, options) : SlicesText(plan, options) + plan.text;
-  if (args.html) NXDKIT_TRY(WritePage(*args.html, PlanPage(plan, request), answer));
+  if (args.html) NXDKIT_TRY(AddPage(*args.html, PlanPage(plan, request), answer));
   return answer;
 }
 

@@ -7,16 +7,27 @@
 #include "lib/system/file.h"
 #include "lib/system/folders.h"
 #include "lib/system/paths.h"
+#include "lib/system/places.h"
 
 namespace nxdkit::tool {
+namespace {
+
+constexpr std::string_view kStdout = "-";
+
+}  // namespace
 
 void AddHtmlOption(OptionTable& table, std::optional<std::string>* path, std::string_view help) {
   table.Text("html", "FILE", path, help).completes(Completes::kPath);
 }
 
-Status CheckPage(const std::optional<std::string>& path, const ToolContext& context) {
-  if (!path) return OkStatus();
-  if (*path == "-") return BadUsage("--html needs the name of a file, found \"-\"");
+Status CheckPage(const std::optional<std::string>& path, const std::vector<std::string>& read,
+                 const ToolContext& context) {
+  if (!path || *path == kStdout) return OkStatus();
+  std::vector<std::string> places;
+  for (const std::string& each : read)
+    if (context.host().Held(each) == nullptr) places.push_back(each);
+  NXDKIT_TRY(CheckPlaces(*path, places));
+  for (const std::string& each : places) NXDKIT_TRY(CheckNotAPart(*path, each));
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(*path));
   if (is_folder) return BadUsage("--html needs the name of a file, found a folder").in(*path);
   NXDKIT_ASSIGN(const bool there, IsThere(*path));
@@ -28,8 +39,14 @@ Status CheckPage(const std::optional<std::string>& path, const ToolContext& cont
   return OkStatus();
 }
 
-Status WritePage(const std::string& path, std::string_view page, ToolAnswer& answer) {
+Status AddPage(const std::string& path, std::string page, ToolAnswer& answer) {
+  if (path == kStdout) {
+    answer.fields["page"] = page;
+    answer.text = std::move(page);
+    return OkStatus();
+  }
   NXDKIT_TRY(WriteFileAtomic(path, page));
+  answer.brief = answer.text;
   answer.text += fmt::format("wrote {}, {}\n", EscapeControl(path), HumanBytes(page.size()));
   answer.fields["html"] = path;
   return OkStatus();

@@ -4,20 +4,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "lib/json/json.h"
 #include "tools/cli/option_table.h"
 #include "tools/cli/tool.h"
 
 namespace nxdkit::tool {
 
+// --html FILE, where "-" is standard output.
 void AddHtmlOption(OptionTable& table, std::optional<std::string>* path, std::string_view help);
 
-// Refuses a page that exists, unless --force is given, and a path that cannot be one: asked before
-// the work begins.
-Status CheckPage(const std::optional<std::string>& path, const ToolContext& context);
+// Asked before the work begins: refuses a page that exists, unless --force is given, one in the
+// place of what is read, and a path that cannot be a file.
+Status CheckPage(const std::optional<std::string>& path, const std::vector<std::string>& read,
+                 const ToolContext& context);
 
-// Writes the page as a whole, and adds it to the answer: a last line, and the key `html`.
-Status WritePage(const std::string& path, std::string_view page, ToolAnswer& answer);
+// Adds the page to the answer. A file is written as a whole, and named in a last line and the key
+// `html`. On standard output the page takes the place of the text; with --json it is the key
+// `page`.
+Status AddPage(const std::string& path, std::string page, ToolAnswer& answer);
 
 }  // namespace nxdkit::tool

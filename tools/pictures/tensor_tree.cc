@@ -23,7 +23,7 @@ using artifact::TensorSlices;
 constexpr size_t kDeepest = 24;       // parts of a name; the rest is one part
 constexpr size_t kLongestName = 400;  // characters
 
-std::string Shown(std::string_view name) {
+std::string NameHere(std::string_view name) {
   return ShortenMiddle(EscapeControl(name), kLongestName);
 }
 
@@ -136,7 +136,7 @@ class Runs {
 
 std::string NamesText(const TensorSlices& slices, const std::string& leaf) {
   Runs runs;
-  const auto code = [&](const std::string& name) { return CodeText(Shown(name), leaf); };
+  const auto code = [&](const std::string& name) { return CodeText(NameHere(name), leaf); };
   for (const SliceEnd& end : slices.sources) runs.Add(code(end.name));
   for (const SliceEnd& end : slices.targets)
     runs.Add(end.name == slices.name ? "0" : code(end.name));
@@ -233,7 +233,7 @@ class Builder {
         other_bytes += tensor.bytes;
         continue;
       }
-      const std::string name = Shown(tensor.slices->name);
+      const std::string name = NameHere(tensor.slices->name);
       const bool full = levels[i] == Level::kFull;
       std::string leaf = fmt::format(",{},{}", patterns.NumberOf(PatternOf(tensor, full)),
                                      places.NumberOf(PlaceText(*tensor.slices, !full)));
@@ -272,7 +272,7 @@ class Builder {
     uint64_t used = 0;
     for (const size_t i : largest) {
       const TreeTensor& tensor = tensors_[i];
-      const std::string name = Shown(tensor.slices->name);
+      const std::string name = NameHere(tensor.slices->name);
       for (const Level level : {Level::kFull, Level::kBrief}) {
         const bool full = level == Level::kFull;
         const std::string pattern = PatternOf(tensor, full);
@@ -307,6 +307,6 @@ std::string TreeMembers(const std::vector<TreeTensor>& tensors, uint64_t max_byt
   }
 }
 
-std::string NameText(std::string_view name) { return Json(Shown(name)).dump(); }
+std::string NameText(std::string_view name) { return Json(NameHere(name)).dump(); }
 
 }  // namespace nxdkit::tool

@@ -4,8 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <span>
 
 #include "formats/artifact/canonical.h"
 #include "formats/artifact/proof.h"
@@ -210,15 +213,24 @@ Status TakeState(BoundArtifact& bound, std::vector<std::string>& notes) {
   return ToComparedState(bound, notes);
 }
 
-Result<BoundArtifact> Open(const DiffSide& side, bool optimizer, const RunOptions& run,
-                           NamedOptions& options, std::vector<std::string>& notes) {
+// A version of the model.
+struct Version {
+  std::string path;
+  BoundArtifact bound;
+  NamedOptions options;
+  std::vector<std::string> notes;
+};
+
+Result<Version> Open(const DiffSide& side, bool optimizer, const RunOptions& run) {
   InputHints hints = side.hints;
   hints.optimizer = optimizer;
   NXDKIT_ASSIGN(BoundArtifact bound, OpenAndBind(side.path, side.kind, hints));
-  NXDKIT_TRY(RequireSound(bound, run));
-  if (optimizer && bound.optimizer) options = OptionsOf(bound);
-  if (optimizer) NXDKIT_TRY(TakeState(bound, notes));
-  return bound;
+  Version version{side.path, std::move(bound), {}, {}};
+  NXDKIT_TRY(RequireSound(version.bound, run));
+  if (!optimizer) return version;
+  if (version.bound.optimizer) version.options = OptionsOf(version.bound);
+  NXDKIT_TRY(TakeState(version.bound, version.notes));
+  return version;
 }
 
 // The state of training, whose names end in "/exp_avg" or the like, is not part of the weights.
@@ -227,8 +239,11 @@ void AddLayers(const std::vector<Pair>& pairs, bool optimizer, DiffReport& repor
   for (size_t i = 0; i < pairs.size(); ++i) {
     const ParamDiff& diff = report.params[i];
     if (optimizer && diff.name.find('/') != diff.name.npos) continue;
-    moved.push_back({diff.name, pairs[i].b, diff.tally.elements, diff.tally.changed, diff.squares});
+    const DiffTally& tally = diff.tally;
+    moved.push_back({diff.name, pairs[i].b, tally.elements, tally.changed, diff.squares,
+                     tally.nan + tally.infinite, tally.max_abs});
   }
+  report.modules = ModulesOf(moved);
   report.layers = MovesOf(std::move(moved));
   for (const LayerMove& layer : report.layers) report.update.Add(layer);
 }
@@ -270,21 +285,74 @@ Status NameExchange(const BoundArtifact& a, const BoundArtifact& b, DiffReport& 
   return OkStatus();
 }
 
+// Without what was said on opening them.
+Result<DiffReport> Compare(const Version& a, const Version& b, const DiffRequest& request) {
+  NXDKIT_ASSIGN(DiffReport report, DiffModels(a.bound, b.bound, request));
+  CompareOptions(a.options, b.options, report);
+  NXDKIT_TRY(NameExchange(a.bound, b.bound, report));
+  return report;
+}
+
+Result<DiffReport> CompareStep(const Version& a, const Version& b, const DiffRequest& request) {
+  NXDKIT_ASSIGN(DiffReport report, Compare(a, b, request));
+  report.params = {};
+  for (std::string& warning : report.warnings)
+    warning = fmt::format("from {} (A) to {} (B): {}", a.path, b.path, warning);
+  return report;
+}
+
+// Each version is opened once; no more than three are open at a time.
+class Comparer {
+ public:
+  explicit Comparer(const DiffRequest& request) : request_(request) {}
+
+  Result<VersionsReport> Run(const std::vector<DiffSide>& sides) {
+    NXDKIT_ASSIGN(const std::shared_ptr<Version> first, Next(sides.front()));
+    std::shared_ptr<Version> last = first;
+    for (const DiffSide& side : std::span(sides).subspan(1)) {
+      NXDKIT_ASSIGN(std::shared_ptr<Version> next, Next(side));
+      if (sides.size() > 2) {
+        NXDKIT_ASSIGN(DiffReport step, CompareStep(*last, *next, request_));
+        said_.AddSaid({std::move(step.warnings), {}});
+        report_.steps.push_back(std::move(step));
+      }
+      last = std::move(next);
+    }
+    NXDKIT_ASSIGN(report_.whole, Compare(*first, *last, request_));
+    report_.whole.AddSaid(said_);
+    report_.whole.AddSaid({std::move(notes_), {}});
+    return std::move(report_);
+  }
+
+ private:
+  Result<std::shared_ptr<Version>> Next(const DiffSide& side) {
+    NXDKIT_ASSIGN(Version version, Open(side, request_.optimizer, request_.run));
+    said_.AddSaid(version.bound.artifact);
+    std::ranges::move(version.notes, std::back_inserter(notes_));
+    return std::make_shared<Version>(std::move(version));
+  }
+
+  const DiffRequest& request_;
+  VersionsReport report_;
+  Said said_;
+  std::vector<std::string> notes_;
+};
+
 }  // namespace
 
+bool VersionsReport::differs() const {
+  return whole.differs() || std::ranges::any_of(steps, &DiffReport::differs);
+}
+
 Result<DiffReport> Diff(const DiffRequest& request) {
-  std::vector<std::string> notes;
-  NamedOptions a_options, b_options;
-  NXDKIT_ASSIGN(const BoundArtifact a,
-                Open(request.a, request.optimizer, request.run, a_options, notes));
-  NXDKIT_ASSIGN(const BoundArtifact b,
-                Open(request.b, request.optimizer, request.run, b_options, notes));
-  NXDKIT_ASSIGN(DiffReport report, DiffModels(a, b, request));
-  CompareOptions(a_options, b_options, report);
-  NXDKIT_TRY(NameExchange(a, b, report));
-  for (const BoundArtifact* side : {&a, &b}) report.AddSaid(side->artifact);
-  report.AddSaid({std::move(notes), {}});
-  return report;
+  NXDKIT_ASSIGN(VersionsReport report, Comparer(request).Run({request.a, request.b}));
+  return std::move(report.whole);
+}
+
+Result<VersionsReport> DiffVersions(const DiffRequest& request) {
+  std::vector<DiffSide> sides = {request.a, request.b};
+  sides.insert(sides.end(), request.later.begin(), request.later.end());
+  return Comparer(request).Run(sides);
 }
 
 }  // namespace nxdkit::ops

@@ -29,10 +29,11 @@ struct ParamDiff {
 struct DiffReport : Said {
   const Kind* a_kind = nullptr;
   const Kind* b_kind = nullptr;
-  std::vector<ParamDiff> params;  // worst first: NaNs and infinities, then the largest error
-  DiffTally total;                // without `worst`
-  std::vector<LayerMove> layers;  // of the weights, in the order of the model
-  LayerMove update;               // all of these together
+  std::vector<ParamDiff> params;    // worst first: NaNs and infinities, then the largest error
+  DiffTally total;                  // without `worst`
+  std::vector<LayerMove> layers;    // of the weights, in the order of the model
+  std::vector<ModuleMove> modules;  // of these layers
+  LayerMove update;                 // all of these together
   // Parameters that only one has, with different shapes, or with types that cannot be compared:
   // check "only in a", "only in b", "shape" or "dtype".
   std::vector<Finding> findings;
@@ -49,13 +50,25 @@ struct DiffSide {
 struct DiffRequest {
   DiffSide a;
   DiffSide b;
-  bool optimizer = false;  // the state too, and the master weights as the weights
+  std::vector<DiffSide> later;  // the versions after B, for DiffVersions
+  bool optimizer = false;       // the state too, and the master weights as the weights
   DiffLimits limits;
   RunOptions run;
 };
 
-// Opens both, checks their copies, and compares; only primary places are compared. The result does
-// not depend on run.jobs.
+// Opens A and B, checks their copies, and compares; only primary places are compared. The result
+// does not depend on run.jobs.
 Result<DiffReport> Diff(const DiffRequest& request);
+
+// The way of a model through several versions.
+struct VersionsReport {
+  DiffReport whole;               // the first version against the last
+  std::vector<DiffReport> steps;  // each against the next, without `params`; none for two versions
+
+  bool differs() const;
+};
+
+// The same for A, B and the later versions. Each is opened and checked once.
+Result<VersionsReport> DiffVersions(const DiffRequest& request);
 
 }  // namespace nxdkit::ops

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/ops/diff/squares.h"
@@ -17,7 +18,20 @@ struct MovedParam {
   uint64_t elements = 0;
   uint64_t changed = 0;
   Squares squares;
+  uint64_t infinite = 0;  // pairs with a NaN or an infinite error
+  double max_abs = 0;     // of the others
 };
+
+// The place of a parameter in its model, by its name.
+struct Home {
+  std::string layer;  // "model.layers.3"; outside the layers the module, "lm_head"
+  // The rest of the name, with "*" for numbers: "mlp.experts.*.down_proj.weight"; "" if none.
+  std::string module;
+  std::vector<std::string> numbers;  // those numbers, in their order
+};
+// A layer is the number that is the first part of a name to be one: "model.layers.3.mlp...". Any
+// other parameter belongs to the module of its name less its last part.
+Home HomeOf(std::string_view name);
 
 // The parameters of a layer, or of a module outside the layers.
 struct LayerMove {
@@ -35,9 +49,19 @@ struct LayerMove {
   void Add(const LayerMove& next);  // all but the name and the number
 };
 
-// A layer is the number that is the first part of a name to be one: "model.layers.3.mlp...". Any
-// other parameter belongs to the module of its name less its last part. In the order of the model,
-// a stack of layers by number; sums are in the order of positions.
+// The parameters of a layer that have one module name: one, or those of all its experts.
+struct ModuleMove {
+  std::string layer;   // as in LayerMove
+  std::string module;  // as in Home
+  uint64_t infinite = 0;
+  double max_abs = 0;
+  LayerMove sum;
+};
+
+// In the order of the model, a stack of layers by number; sums are in the order of positions.
 std::vector<LayerMove> MovesOf(std::vector<MovedParam> params);
+
+// By layer and module, each in the order of the first parameter that belongs to it.
+std::vector<ModuleMove> ModulesOf(std::vector<MovedParam> params);
 
 }  // namespace nxdkit::ops

@@ -60,11 +60,24 @@ function nameNodes(name) {
 
 const kCollator = new Intl.Collator('en', {numeric: true});  // layers.2 before layers.10
 
+// Whether the text has all of these, one after another.
+function includesAll(text, words) {
+  let at = 0;
+  for (const word of words) {
+    const found = text.indexOf(word, at);
+    if (found < 0) return false;
+    at = found + word.length;
+  }
+  return true;
+}
+
 // A table of any number of rows in `host`: the first fifty, a button for more, a field that
 // filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
 // sorted and searched, cell (the value's text by default) what is shown: a string or nodes. filter:
-// false leaves the field out, for a few rows.
-function dataTable(host, columns, rows, {label, sorted = -1, descending = true, filter = true} = {}) {
+// false leaves the field out, for a few rows. named: rows have their first value as data-name. A cell
+// of a right column has its value as data-value. In the filter * is any text. Returns {filter(text)}.
+function dataTable(host, columns, rows,
+                   {label, sorted = -1, descending = true, filter = true, named = false} = {}) {
   const kStep = 50;
   let limit = kStep;
   let by = sorted;
@@ -85,16 +98,20 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true, 
     return (x < y ? -1 : 1) * (down ? -1 : 1);
   }
   function draw() {
-    const words = field.value.toLowerCase();
+    const words = field.value.toLowerCase().split('*');
     let found = rows;
-    if (words) found = rows.filter(row => String(columns[0].value(row)).toLowerCase().includes(words));
+    if (field.value) found = rows.filter(row => includesAll(String(columns[0].value(row)).toLowerCase(), words));
     if (by >= 0) found = [...found].sort(compare);
-    body.replaceChildren(...found.slice(0, limit).map(row => el('tr', {}, ...columns.map(column => {
-      const shown = column.cell ? column.cell(row) : String(column.value(row));
-      const short = typeof shown === 'string' && shown.length <= 24;
-      return el('td', {class: [column.right && 'right', short && 'short'].filter(Boolean).join(' ') || null},
-          ...(Array.isArray(shown) ? shown : [shown]));
-    }))));
+    body.replaceChildren(...found.slice(0, limit).map(row => el('tr',
+        {'data-name': named ? columns[0].value(row) : null},
+        ...columns.map(column => {
+          const value = column.value(row);
+          const shown = column.cell ? column.cell(row) : String(value);
+          const short = typeof shown === 'string' && shown.length <= 24;
+          return el('td', {class: [column.right && 'right', short && 'short'].filter(Boolean).join(' ') || null,
+                           'data-value': column.right ? value : null},
+              ...(Array.isArray(shown) ? shown : [shown]));
+        }))));
     const shown = Math.min(limit, found.length);
     note.textContent = grouped(shown) + ' of ' + grouped(found.length) +
         (found.length < rows.length ? ' found, ' + grouped(rows.length) + ' in all' : '');
@@ -111,9 +128,15 @@ function dataTable(host, columns, rows, {label, sorted = -1, descending = true, 
         by = i;
         draw();
       }}, column.head))));
-  field.oninput = () => { limit = kStep; draw(); };
+  function filterBy(text) {
+    field.value = text;
+    limit = kStep;
+    draw();
+  }
+  field.oninput = () => filterBy(field.value);
   field.hidden = note.hidden = !filter;
   host.append(field, note, el('div', {class: 'scroll'},
       el('table', {class: 'data'}, el('thead', {}, head), body)), more);
   draw();
+  return {filter: filterBy};
 }

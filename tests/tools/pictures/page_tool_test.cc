@@ -99,12 +99,18 @@ TEST_F(HtmlPages, APageIsReplacedOnlyWithForce) {
   EXPECT_THAT(ReadFile(page_), HasSubstr("<!DOCTYPE html>"));
   for (const auto& [path, code, message] :
        {std::tuple{shop_ / "no/page.html", 5, "no/page.html: its folder is not there"},
-        {shop_ / "model", 2, "found a folder"},
-        {std::string("-"), 2, "found \"-\""}}) {
+        {std::string("/tmp"), 2, "found a folder"},
+        {shop_ / "model/model.safetensors", 2, "model.safetensors"}}) {
     const ProcessResult result = Run({"ckpt-inspect", "-f", "--html", path, model_});
     EXPECT_EQ(result.exit_code, code);
     EXPECT_THAT(result.err, HasSubstr(message));
   }
+}
+
+TEST_F(HtmlPages, StandardOutputGetsThePageAlone) {
+  const ProcessResult page = Run({"ckpt-inspect", "--html", "-", model_});
+  EXPECT_TRUE(page.out.starts_with("<!DOCTYPE html>")) << page.out.substr(0, 100);
+  EXPECT_EQ(JsonOf(Run({"ckpt-inspect", "--json", "--html", "-", model_}))["page"], page.out);
 }
 
 // Everything that can be inspected has a page, also without tensors.

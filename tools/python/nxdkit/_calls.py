@@ -197,13 +197,25 @@ def _locate(error: Findings, sources: Tuple[Any, ...]) -> None:
         return
 
 
-def diff(a: Input, b: Input, *, progress: Optional[Callback] = None, **options: Any) -> Difference:
-    """ckpt-diff: the differences between two versions of a model, tensor by tensor.
+def diff(
+    a: Input,
+    b: Input,
+    *later: Input,
+    progress: Optional[Callback] = None,
+    **options: Any,
+) -> Difference:
+    """ckpt-diff: the differences between versions of a model, tensor by tensor.
 
-    A difference is an answer, not an exception: see .same.
+    With more than two, the steps of a run in their order, the answer is about the first and the
+    last, and .steps has each version against the next one. A difference is an answer, not an
+    exception: see .same. The heat map for .to_html() is made with it: a few milliseconds for each
+    thousand tensors, and up to 5 MB.
     """
-    with _readable(a) as left, _readable(b) as right:
-        code, report = _answer("ckpt-diff", (left, right), progress, options)
+    if options.get("html") is None:
+        options["html"] = "-"
+    with contextlib.ExitStack() as stack:
+        versions = [stack.enter_context(_readable(version)) for version in (a, b, *later)]
+        code, report = _answer("ckpt-diff", versions, progress, options)
     if code not in (0, 1) or "error" in report:
         raise error_of(code, report)
-    return Difference(report)
+    return Difference({k: v for k, v in report.items() if k != "page"}, report.get("page"))

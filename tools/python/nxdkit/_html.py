@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import Any
 
 
@@ -17,14 +15,10 @@ def size_text(size: float) -> str:
 
 
 def page_of(command: str, *arguments: Any, **options: Any) -> str:
-    """The page that a command writes with --html; Findings are raised as by run()."""
+    """The page that a command makes with --html; Findings are raised as by run()."""
     from . import _calls
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "page.html")
-        _calls.run(command, *arguments, html=path, **options)
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+    return str(_calls.run(command, *arguments, html="-", **options)["page"])
 
 
 def framed(page: str, words: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NoReturn, Tuple
+import os
+from typing import Any, Dict, Mapping, NoReturn, Optional, Tuple, Union
 
 
 class Report(Dict[str, Any]):
@@ -35,14 +36,47 @@ class Report(Dict[str, Any]):
 
 
 class Difference(Report):
-    """The answer of diff(): ckpt-diff's document, and whether the two are the same."""
+    """The answer of diff(): ckpt-diff's document, and whether the versions are the same."""
 
     __module__ = "nxdkit"
 
+    _page: Optional[str]
+
+    def __init__(self, document: Mapping[str, Any], page: Optional[str] = None) -> None:
+        super().__init__(document)
+        object.__setattr__(self, "_page", page)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (dict(self), self._page)
+
     @property
     def same(self) -> bool:
-        """True if every tensor is in both, and equal (within the options' tolerance)."""
+        """True if every tensor is in all versions, and equal (within the options' tolerance)."""
         return bool(self["exit_code"] == 0)
+
+    def to_html(self, path: Optional[Union[str, "os.PathLike[str]"]] = None) -> str:
+        """The heat map of layers by modules, as `ckpt-diff --html` draws it: a page for a browser.
+
+        Returns the page, which diff() has made, and writes it to `path` if given, replacing a file
+        that is there. After diff(..., html=FILE) it is read from that file.
+        """
+        page = self._page
+        if page is None:
+            with open(self["html"], encoding="utf-8", newline="") as file:
+                page = file.read()
+        if path is not None:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(page)
+        return page
+
+    def _repr_html_(self) -> str:
+        from ._html import framed
+
+        words = f"{self['total']['changed']:,} of {self['total']['elements']:,} elements differ"
+        try:
+            return framed(self.to_html(), words)
+        except OSError:  # the file of html=FILE is gone
+            return f"<b>{words}</b>"
 
 
 def parse(text: bytes) -> Report:

@@ -56,5 +56,35 @@ TEST(LayerMoves, AddUpNorms) {
   EXPECT_EQ(moves[2].relative(), std::nullopt) << "from zeros";
 }
 
+TEST(HomeOf, FoldsNumbersBelowTheLayer) {
+  const Home expert = HomeOf("model.layers.3.mlp.experts.17.w1.2.weight");
+  EXPECT_EQ(expert.layer, "model.layers.3");
+  EXPECT_EQ(expert.module, "mlp.experts.*.w1.*.weight");
+  EXPECT_THAT(expert.numbers, ElementsAre("17", "2"));
+  EXPECT_EQ(HomeOf("lm_head.weight").layer, "lm_head");
+  EXPECT_EQ(HomeOf("lm_head.weight").module, "weight");
+  EXPECT_EQ(HomeOf("bias").layer, "bias");
+  EXPECT_EQ(HomeOf("bias").module, "");
+  EXPECT_EQ(HomeOf("l.0.a*.5").module, "a*.5") << "a star of its own";
+}
+
+TEST(ModuleMoves, AddUpExperts) {
+  const std::vector<ModuleMove> moves = ModulesOf({{"l.0.e.1.w", 2, 2, 1, {9, 1}, 1, 0.5},
+                                                   {"l.0.b", 0, 1, 0, {1, 0}},
+                                                   {"l.0.e.0.w", 1, 3, 2, {16, 3}, 2, 0.25},
+                                                   {"l.1.e.0.w", 3, 3, 2, {1, 1}}});
+  ASSERT_EQ(moves.size(), 3u);
+  EXPECT_EQ(moves[0].module, "b");
+  EXPECT_EQ(moves[1].layer, "l.0");
+  EXPECT_EQ(moves[1].module, "e.*.w");
+  EXPECT_EQ(moves[1].infinite, 3u);
+  EXPECT_EQ(moves[1].max_abs, 0.5);
+  EXPECT_EQ(moves[1].sum.parameters, 2u);
+  EXPECT_EQ(moves[1].sum.elements, 5u);
+  EXPECT_EQ(moves[1].sum.norm_a(), 5);
+  EXPECT_EQ(moves[1].sum.norm_update(), 2);
+  EXPECT_EQ(moves[2].layer, "l.1");
+}
+
 }  // namespace
 }  // namespace nxdkit::ops
