@@ -68,6 +68,15 @@ picture convert 20 116 \
   "neuron-export --tp 2 --bs 8 --seq 64 --target cpu model bundle" \
   "ckpt-verify bundle --against model"
 
+# A model of 24 layers, in several files, and its shards.
+(
+  cd "$work"
+  sed 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 24/' model/config.json >deep.json
+  rm -r model shards
+  "$bin/nxdkit-make-model" -q --config deep.json --max-shard-size 1MB --out model
+  "$bin/nxd-convert" -q --to nxd --tp 4 model shards/step_0
+)
+
 # A run with a curve to show: six layers learn sums in 300 steps. Names in the pages are from here.
 (
   cd "$work"

@@ -20,7 +20,7 @@ from selenium.webdriver.chrome.service import Service
 HERE = os.path.dirname(os.path.abspath(__file__))
 WIDTH = 1200
 HEIGHT = 900  # of a picture
-WINDOW = 1400  # the height of the window, of which a picture shows the top
+WINDOW = 1700  # the height of the window, of which a picture shows the top
 MARGIN = 12
 COLOURS = 256  # a palette keeps text crisp, and a picture takes a third
 
