@@ -43,8 +43,8 @@ std::string QuantMethod(const Json& json) {
   return "";
 }
 
-// Rows of one head, along the dimension that is cut; 0 if there are none, or heads of several kinds:
-// their numbers begin again with each kind.
+// Rows of one head, along the dimension that is cut; 0 if there are none, or heads of several
+// kinds: their numbers begin again with each kind.
 int64_t HeadRows(const Model& model, const Param& param) {
   if (param.CutDim() == kWhole) return 0;
   const ParamCut& cut = model.cuts[param.cut];

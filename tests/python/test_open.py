@@ -132,7 +132,7 @@ class OpenTest(unittest.TestCase):
             page = framed(model._repr_html_())
             self.assertIn("Checkpoint nxd qwen3", model.rank("nxd", tp=2)._repr_html_())
         data = json.loads(re.search('id="tree">(.*?)</script>', page).group(1))
-        self.assertEqual(data["files"][0][0], "model.safetensors")
+        self.assertEqual(data["files"][0], "model.safetensors")
         self.assertIn("embed_tokens.weight", json.dumps(data["tree"]))
         self.assertTrue(model._repr_html_().startswith("<b>nxdkit.Checkpoint hf qwen3"), "closed")
 

@@ -424,7 +424,8 @@ TEST_F(DiffTool, ReplacesNoFileWithoutForce) {
   for (const std::string& taken : {b_, weights})
     EXPECT_EQ(Diff("--force --html " + taken, a_, b_).exit_code, 2) << taken;
   EXPECT_TRUE(ReadFile(weights) == bytes);
-  EXPECT_EQ(Diff("--html " + (workshop_ / "no/such/page"), a_, b_ + "x").exit_code, 3);
+  EXPECT_EQ(Diff("--html " + (workshop_ / "no/such/page"), a_, b_).exit_code, 5);
+  EXPECT_EQ(Diff("--html " + (workshop_ / "page"), a_, b_ + "x").exit_code, 3);
 }
 
 TEST_F(DiffTool, PrintsThePage) {

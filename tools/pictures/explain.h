@@ -18,8 +18,8 @@ struct ExplainArgs {
 void AddExplainOptions(OptionTable& table, ExplainArgs& args);
 
 // Takes back a word that --explain, which may stand alone, has taken from INPUT and OUTPUT: one of
-// them is missing then, or INPUT is not there, and the word is a path that exists. With --explain the output may be left
-// out: its name is then "output".
+// them is missing then, or INPUT is not there, and the word is a path that exists. With --explain
+// the output may be left out: its name is then "output".
 Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output);
 
 // The plan of the request as a picture and in words, as JSON, and with --html as a page.

@@ -34,7 +34,7 @@ class Picture:
 
 
 PICTURES = [
-    Picture("inspect", "ckpt-inspect --html inspect.html shards/step_0", "#treemap"),
+    Picture("inspect", "ckpt-inspect --html inspect.html shards/step_0", "#chosen .columns"),
     Picture("explain", "nxd-convert --explain --html explain.html --to nxd --tp 4 model",
             "#chosen .columns"),
     Picture("diff", "ckpt-diff --html diff.html run/global_step_100 run/global_step_200"

@@ -34,8 +34,8 @@ struct Explanation {
   std::string text;                             // each part of the named tensors, with file bytes
 };
 
-// What to explain: an output tensor, or a pattern with * and ? (GlobMatch), with the text of its
-// parts; "": all tensors, without text.
+// The tensors to explain: an output tensor, or a pattern with * and ? (GlobMatch), with the text of
+// its parts; "": all tensors, without text.
 struct ExplainRequest {
   std::string name;
   bool parts = true;          // else `tensors` have no slices: the flows take far less memory

@@ -97,9 +97,10 @@ TEST_F(HtmlPages, APageIsReplacedOnlyWithForce) {
   EXPECT_EQ(forced.exit_code, 0);
   EXPECT_THAT(forced.out, HasSubstr("wrote " + page_));
   EXPECT_THAT(ReadFile(page_), HasSubstr("<!DOCTYPE html>"));
+  std::filesystem::create_directory(shop_ / "folder");
   for (const auto& [path, code, message] :
        {std::tuple{shop_ / "no/page.html", 5, "no/page.html: its folder is not there"},
-        {std::string("/tmp"), 2, "found a folder"},
+        {shop_ / "folder", 2, "found a folder"},
         {shop_ / "model/model.safetensors", 2, "model.safetensors"}}) {
     const ProcessResult result = Run({"ckpt-inspect", "-f", "--html", path, model_});
     EXPECT_EQ(result.exit_code, code);
