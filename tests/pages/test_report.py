@@ -104,8 +104,6 @@ class ReportTest(browser.PageTest):
         self.expect_same_elements(report(harmless), report(hostile))
 
 
-@unittest.skipUnless(browser.has_option("grpo-train", "report RUN RUN"),
-                     "this grpo-train does not compare runs")
 class ComparisonTest(browser.PageTest):
     @classmethod
     def setUpClass(cls):
