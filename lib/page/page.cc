@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,8 @@
 
 namespace nxdkit::page {
 namespace {
+
+constexpr std::string_view kLess = "\\u003c";  // for "<" in data
 
 struct Program {
   Script script;
@@ -45,6 +48,10 @@ std::string Policy(const std::vector<std::string_view>& programs) {
 
 }  // namespace
 
+size_t DataBytes(std::string_view json) {
+  return json.size() + (kLess.size() - 1) * static_cast<size_t>(std::ranges::count(json, '<'));
+}
+
 Page::Page(std::string_view title) : title_(Escape(title)) {}
 
 void Page::Heading(std::string_view text) { body_ += "<h2>" + Escape(text) + "</h2>\n"; }
@@ -52,7 +59,7 @@ void Page::Heading(std::string_view text) { body_ += "<h2>" + Escape(text) + "</
 void Page::AddData(std::string_view id, std::string_view json) {
   data_ += fmt::format("<script type=\"application/json\" id=\"{}\">", id);
   // No "</script>" and no "<!--" can occur without this byte, which JSON has in strings only.
-  for (const char c : json) c == '<' ? data_ += "\\u003c" : data_ += c;
+  for (const char c : json) c == '<' ? data_ += kLess : data_ += c;
   data_ += "</script>\n";
 }
 

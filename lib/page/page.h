@@ -3,6 +3,7 @@
 // all pages have one style.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,11 @@ enum class Script : unsigned {
   kTreemap = 2,  // data "tree": names by size, and the ranks that hold a chosen one; needs kPlan
   kHeat = 4,     // data "heat": layers by modules
 };
+
+// The most bytes of data in a page that has to stay under 5 MB.
+inline constexpr size_t kMostData = 4'800'000;
+// The bytes that a JSON text takes in a page (Page::AddData).
+size_t DataBytes(std::string_view json);
 
 class Page {
  public:

@@ -29,6 +29,18 @@ def rename(folder, texts):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
+def zero(folder, start):
+    """Makes zeros of the tensors of a Hugging Face folder whose names start like this."""
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "r+b") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        for name, entry in json.loads(file.read(size)).items():
+            if name.startswith(start):
+                begin, end = entry["data_offsets"]
+                file.seek(8 + size + begin)
+                file.write(bytes(end - begin))
+
+
 class DiffTest(browser.PageTest):
     @classmethod
     def setUpClass(cls):
@@ -107,13 +119,51 @@ class DiffTest(browser.PageTest):
         rows = self.js(changed)
         self.assertTrue(rows and all("layers.1." in row and "norm" in row for row in rows), rows)
 
+    def copies(self, name):
+        """Copies of the first two models."""
+        pair = [self.path(f"{name}_{model}") for model in "ab"]
+        for model, copy in zip(self.models, pair):
+            shutil.copytree(model, copy)
+        return pair
+
+    def test_a_strip_looks_like_the_legend(self):
+        a, b = self.copies("zeros")
+        zero(a, "model.layers.0.")
+        self.open(self.diff("zeros.html", a, b, b))
+        look = "e => { const s = getComputedStyle(e); return [s.backgroundImage, s.boxShadow]; }"
+        for state, strip in (("zeros", 2), ("same", 3)):
+            (key,) = self.all(f"#heat-legend .{state}", look)
+            first = self.all(f".heat-step:nth-of-type({strip}) [data-name='model.layers.0']", look)
+            self.assertEqual(first, [key], state)
+        self.assertIn("gradient", self.all("#heat-legend .zeros", look)[0][0])
+
+    def test_a_long_name_in_a_finding(self):
+        a, b = self.copies("long")
+        rename(a, ["x" * 70_000])
+        rename(b, ["y"])
+        page = self.diff("long.html", a, b)
+        for width in (browser.WIDE, browser.NARROW):
+            with self.subTest(width=width):
+                self.open(page, width)
+                self.assertIn("x...", self.all(".problems li")[0] + self.all(".problems li")[1])
+                self.expect_clean()
+
+    def test_findings_leave_the_map_in_sight(self):
+        a, b = self.copies("many")
+        rename(a, [f"lost.{i}" for i in range(1000)])
+        rename(b, [])
+        page = self.diff("many.html", a, b, b)
+        self.open(page)
+        top = self.js("return document.getElementById('heat-steps').getBoundingClientRect().top")
+        self.assertLess(top, 900)
+        self.assertEqual(len(self.all("details li")), len(set(self.all("li"))) - 5)
+
     def test_texts_of_strangers(self):
         pages = []
         for kind, texts in (("harmless", [f"n{i}" for i in range(len(browser.HOSTILE))]),
                             ("hostile", browser.HOSTILE)):
-            pair = [self.path(f"{kind}_{model}") for model in "ab"]
-            for model, copy in zip(self.models, pair):
-                shutil.copytree(model, copy)
+            pair = self.copies(kind)
+            for copy in pair:
                 rename(copy, texts)
             pages.append(self.diff(f"{kind}.html", *pair))
         self.expect_same_elements(*pages)

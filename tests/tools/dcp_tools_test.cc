@@ -230,6 +230,9 @@ TEST_F(DcpState, DiffComparesItWithTheTags) {
   const Json json = JsonOf(changed);
   ASSERT_EQ(json["tensors"].size(), 1u);
   EXPECT_EQ(json["tensors"][0]["name"], "model.norm.weight/step");
+  const std::string page = RunTool("ckpt-diff", "--optimizer --html - " + tag_ + " " + dcp_).out;
+  EXPECT_THAT(page, HasSubstr("<span>moved most</span><b>none moved</b>")) << "of the weights";
+  EXPECT_THAT(page, HasSubstr("are of the weights alone"));
   EXPECT_EQ(RunTool("ckpt-diff", "--max-ulp 0 " + dcp_ + " " + dcp_).exit_code, 0);
 }
 

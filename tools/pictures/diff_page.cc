@@ -4,335 +4,78 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
+#include <cstdint>
 #include <optional>
-#include <utility>
+#include <set>
+#include <span>
+#include <string_view>
+#include <tuple>
 
 #include "formats/kinds/kind.h"
 #include "lib/base/text.h"
-#include "lib/json/json.h"
 #include "lib/page/html.h"
 #include "lib/page/page.h"
-#include "lib/system/paths.h"
+#include "tools/pictures/heat_data.h"
+#include "tools/pictures/page_names.h"
 
 namespace nxdkit::tool {
 namespace {
 
+using artifact::Finding;
 using ops::DiffReport;
-using ops::LayerMove;
-using ops::ModuleMove;
 using ops::ParamDiff;
 
-constexpr size_t kMostName = 500;  // bytes of a name or a path; longer ones are cut
+// --- the versions
 
-// --- pieces of JSON, as text: a page may hold a million numbers
-
-// Six significant digits, such as "1.23457e-5"; null for what JSON has no number for.
-std::string NumberJson(double value) {
-  if (!std::isfinite(value)) return "null";
-  std::string text = fmt::format("{:.6g}", value);
-  const size_t zero = text.find("e-0");
-  if (zero != text.npos) text.erase(zero + 2, 1);
-  return text;
+// Paths or their parts, each with "..." in its middle if it is long, but not so short that two
+// different ones become the same.
+std::vector<std::string> ShortenApart(std::vector<std::string> texts) {
+  size_t longest = 0;
+  for (std::string& text : texts) {
+    text = EscapeControl(text);
+    longest = std::max(longest, text.size());
+  }
+  const size_t different = std::set(texts.begin(), texts.end()).size();
+  for (size_t columns = 48; columns < longest; columns *= 2) {
+    std::vector<std::string> shortened;
+    for (const std::string& text : texts) shortened.push_back(ShortenMiddle(text, columns));
+    if (std::set(shortened.begin(), shortened.end()).size() == different) return shortened;
+  }
+  return texts;
 }
 
-std::string Shown(std::string_view name) {
-  return EscapeControl(name.size() > kMostName ? ShortName(name) : std::string(name));
+// How many parts the first of these have in common with all others, up to `most`.
+template <typename Part>
+size_t CommonParts(const std::vector<std::vector<std::string_view>>& paths, size_t most,
+                   const Part& part) {
+  for (size_t i = 0; i < most; ++i)
+    for (const std::vector<std::string_view>& path : paths)
+      if (part(path, i) != part(paths.front(), i)) return i;
+  return most;
 }
 
-std::string TextJson(std::string_view name) {
-  return Json(Shown(name)).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// The bytes of the text in the page, which writes "<" as six.
-size_t PageBytes(std::string_view json) {
-  return json.size() + 5 * static_cast<size_t>(std::ranges::count(json, '<'));
-}
-
-// A list that grows while there is room for it.
-class List {
- public:
-  explicit List(size_t& room) : room_(room) {}
-  // False, and nothing changes, if the item does not fit.
-  bool Add(std::string_view item) {
-    const size_t bytes = PageBytes(item) + 1;
-    if (bytes > room_) return false;
-    room_ -= bytes;
-    text_ += (text_.empty() ? "" : ",");
-    text_ += item;
-    ++size_;
-    return true;
-  }
-  size_t size() const { return size_; }
-  std::string Json() const { return "[" + text_ + "]"; }
-
- private:
-  size_t& room_;
-  std::string text_;
-  size_t size_ = 0;
-};
-
-// Texts with their indexes.
-class Names {
- public:
-  explicit Names(size_t& room) : list_(room) {}
-  // nullopt: there is no room for another.
-  std::optional<size_t> IndexOf(const std::string& name) {
-    const auto found = index_.find(name);
-    if (found != index_.end()) return found->second;
-    return Add(name, TextJson(name));
-  }
-  std::optional<size_t> Add(const std::string& key, const std::string& json) {
-    const auto [place, added] = index_.try_emplace(key, list_.size());
-    if (!added || list_.Add(json)) return place->second;
-    index_.erase(place);
-    return std::nullopt;
-  }
-  std::string Json() const { return list_.Json(); }
-
- private:
-  std::map<std::string, size_t> index_;
-  List list_;
-};
-
-std::string MoveJson(const LayerMove& move) {
-  return fmt::format("{},{},{},{},{}", move.parameters, move.elements, move.changed,
-                     NumberJson(move.norm_a()), NumberJson(move.norm_update()));
-}
-
-// "model.layers" for a layer; "" for a module outside the layers.
-std::string StackName(const LayerMove& move) {
-  return move.layer ? move.name.substr(0, move.name.rfind('.')) : "";
-}
-
-double Mean(double sum, const ops::DiffTally& tally) {
-  const uint64_t count = tally.elements - tally.nan - tally.infinite;
-  return count == 0 ? 0 : sum / static_cast<double>(count);
-}
-
-LayerMove MoveOf(const ParamDiff& param) {
-  return {param.name, {}, 1, param.tally.elements, param.tally.changed, param.squares};
-}
-
-// NaNs and infinities first, then updates of zeros, then by ||update|| / ||weights||.
-double Distance(const ParamDiff& param) {
-  if (param.tally.nan + param.tally.infinite > 0) return INFINITY;
-  const std::optional<double> relative = MoveOf(param).relative();
-  return !relative || std::isnan(*relative) ? std::numeric_limits<double>::max() : *relative;
-}
-
-std::vector<const ParamDiff*> WorstFirst(const DiffReport& report) {
-  std::vector<std::pair<double, const ParamDiff*>> keyed;
-  for (const ParamDiff& param : report.params) keyed.emplace_back(Distance(param), &param);
-  std::ranges::sort(keyed, [](const auto& a, const auto& b) {
-    if (a.first != b.first) return a.first > b.first;
-    return a.second->name < b.second->name;
-  });
-  std::vector<const ParamDiff*> params;
-  for (const auto& [distance, param] : keyed) params.push_back(param);
-  return params;
-}
-
-// --- the data of heat.js, which lists the fields
-
-// Shares of the room: what one part of the page does not need, the next ones have.
-struct Rooms {
-  explicit Rooms(size_t all)
-      : names(all / 3),
-        kinds(all / 16),
-        strips(all / 5),
-        maps(all / 5),
-        table(all - names - kinds - strips - maps) {}
-  size_t names, kinds, strips, maps, table;
-};
-
-class Data {
- public:
-  Data(const std::vector<std::string>& labels, const ops::VersionsReport& report, size_t room)
-      : labels_(labels), report_(report), rooms_(room) {}
-
-  std::string Json() {
-    const std::string steps = Strips();
-    rooms_.maps += std::exchange(rooms_.strips, 0);
-    const std::string cells = Maps();
-    rooms_.table += std::exchange(rooms_.maps, 0);
-    const size_t spare = rooms_.names - rooms_.names / 8;
-    rooms_.names -= spare;
-    rooms_.table += spare;
-    for (const ParamDiff& param : report_.whole.params) KindOf(param);
-    rooms_.table += std::exchange(rooms_.kinds, 0);
-    const std::string params = Params();
-    return fmt::format(
-        R"({{"steps":{},"cells":{},"params":{},"rows":{},"stacks":{},"row_stacks":[{}],)"
-        R"("modules":{},"kinds":{}}})",
-        steps, cells, params, rows_.Json(), stacks_.Json(), fmt::join(row_stacks_, ","),
-        modules_.Json(), kinds_.Json());
-  }
-  const std::vector<std::string>& left_out() const { return left_out_; }
-
- private:
-  // The row of a layer, or of a module outside the layers.
-  std::optional<size_t> Row(const std::string& name, const std::string& stack) {
-    const std::optional<size_t> of_stack = stacks_.IndexOf(stack);
-    const std::optional<size_t> row = of_stack ? rows_.IndexOf(name) : std::nullopt;
-    if (row && *row == row_stacks_.size()) {
-      row_stacks_.push_back(*of_stack);
-      rooms_.names -= std::min(rooms_.names, std::to_string(*of_stack).size() + 1);
-    }
-    return row;
-  }
-
-  // The sums of the layers: of the whole way as many as fit in half of the room, of a step all or
-  // none.
-  std::string Strips() {
-    List strips(rooms_.strips);
-    size_t left = 0;
-    size_t half = rooms_.strips / 2;
-    strips.Add(Strip(0, report_.whole, half, left));
-    for (size_t i = 0; i < report_.steps.size(); ++i) {
-      size_t room = rooms_.strips, layers_left = 0;
-      const std::string strip = Strip(i + 1, report_.steps[i], room, layers_left);
-      if (layers_left == 0 && strips.Add(strip)) continue;
-      left_out_.push_back(Counted(report_.steps.size() - i, "step"));
-      break;
-    }
-    if (left > 0) left_out_.push_back(Counted(left, "layer"));
-    shown_steps_ = strips.size() - 1;
-    return strips.Json();
-  }
-
-  std::string Strip(size_t label, const DiffReport& report, size_t& room, size_t& left) {
-    List layers(room);
-    for (const LayerMove& layer : report.layers) {
-      const std::optional<size_t> row = Row(layer.name, StackName(layer));
-      if (!row || !layers.Add(fmt::format("[{},{}]", *row, MoveJson(layer)))) ++left;
-    }
-    return fmt::format(R"({{"label":{},"update":[{}],"layers":{}}})", TextJson(labels_[label]),
-                       MoveJson(report.update), layers.Json());
-  }
-
-  // The cells in the same way; null for a step whose cells do not fit.
-  std::string Maps() {
-    List maps(rooms_.maps);
-    size_t left = 0, steps_left = 0;
-    size_t half = rooms_.maps / 2;
-    maps.Add(Map(report_.whole, half, left));
-    for (size_t i = 0; i < shown_steps_; ++i) {
-      size_t room = rooms_.maps, cells_left = 0;
-      const std::string map = Map(report_.steps[i], room, cells_left);
-      if (cells_left == 0 && maps.Add(map)) continue;
-      ++steps_left;
-      maps.Add("null");
-    }
-    if (left > 0) left_out_.push_back(Counted(left, "cell") + " of the map");
-    if (steps_left > 0)
-      left_out_.push_back(steps_left == 1 ? "the map of 1 step"
-                                          : fmt::format("the maps of {} steps", steps_left));
-    return maps.Json();
-  }
-
-  std::string Map(const DiffReport& report, size_t& room, size_t& left) {
-    List cells(room);
-    for (const ModuleMove& move : report.modules) {
-      const std::string cell = Cell(move);
-      if (cell.empty() || !cells.Add(cell)) ++left;
-    }
-    return cells.Json();
-  }
-
-  // "" where there is no room for its names.
-  std::string Cell(const ModuleMove& move) {
-    const std::optional<size_t> row = Row(move.layer, "");
-    const std::optional<size_t> module = modules_.IndexOf(move.module);
-    if (!row || !module) return "";
-    return fmt::format("[{},{},{},{},{}]", *row, *module, MoveJson(move.sum),
-                       NumberJson(move.max_abs), move.infinite);
-  }
-
-  std::string Params() {
-    List params(rooms_.table);
-    const std::vector<const ParamDiff*> sorted = WorstFirst(report_.whole);
-    for (const ParamDiff* param : sorted)
-      if (const std::string row = Param(*param); row.empty() || !params.Add(row)) break;
-    if (params.size() < sorted.size())
-      left_out_.push_back(
-          fmt::format("{} that moved least", Counted(sorted.size() - params.size(), "parameter")));
-    return params.Json();
-  }
-
-  std::string Param(const ParamDiff& param) {
-    const std::optional<size_t> kind = KindOf(param);
-    if (!kind) return "";
-    const ops::DiffTally& tally = param.tally;
-    const LayerMove move = MoveOf(param);
-    std::string json =
-        fmt::format("[{},{},{},{},{},{},{},{},{}", NameOf(param.name), *kind, tally.changed,
-                    NumberJson(move.norm_a()), NumberJson(move.norm_update()),
-                    NumberJson(tally.max_abs), NumberJson(Mean(tally.sum_abs, tally)),
-                    NumberJson(tally.max_rel), NumberJson(Mean(tally.sum_rel, tally)));
-    if (tally.nan + tally.infinite > 0) json += fmt::format(",{},{}", tally.nan, tally.infinite);
-    return json + "]";
-  }
-
-  // Shape, element types and number of elements, which many parameters share.
-  std::optional<size_t> KindOf(const ParamDiff& param) {
-    const std::string json =
-        fmt::format(R"([[{}],"{}","{}",{}])", fmt::join(param.shape, ","), Name(param.a_dtype),
-                    Name(param.b_dtype), param.tally.elements);
-    return kinds_.Add(json, json);
-  }
-
-  // "row,module,numbers": the name is those of row and module, with the numbers for each "*"; 0: no
-  // numbers. "-1,0,name" for a name that is not made of these, or has no room there.
-  std::string NameOf(const std::string& name) {
-    const ops::Home home = ops::HomeOf(name);
-    std::string made = home.layer + (home.module.empty() ? "" : "." + home.module);
-    size_t at = home.layer.size();
-    for (const std::string& number : home.numbers) {
-      at = made.find('*', at);
-      made.replace(at, 1, number);
-    }
-    const bool fits = made == name && name.size() <= kMostName;
-    const std::optional<size_t> row = fits ? Row(home.layer, "") : std::nullopt;
-    const std::optional<size_t> module = row ? modules_.IndexOf(home.module) : std::nullopt;
-    if (!module) return "-1,0," + TextJson(name);
-    const std::string numbers = fmt::format("{}", fmt::join(home.numbers, "."));
-    return fmt::format("{},{},{}", *row, *module, numbers.empty() ? "0" : TextJson(numbers));
-  }
-
-  const std::vector<std::string>& labels_;
-  const ops::VersionsReport& report_;
-  Rooms rooms_;
-  size_t shown_steps_ = 0;
-  Names rows_{rooms_.names};
-  Names stacks_{rooms_.names};
-  std::vector<size_t> row_stacks_;  // of each row
-  Names modules_{rooms_.names};
-  Names kinds_{rooms_.kinds};
-  std::vector<std::string> left_out_;
-};
-
-// --- the parts around the map
-
-std::string Short(const std::string& path) { return ShortenMiddle(Shown(path), 48); }
-
-// The last part of a path that names something.
-std::string Tail(const std::string& path) {
-  const std::string base = BaseName(path);
-  return base.empty() ? path : base;
-}
-
-// The versions by the ends of their paths, or whole where these are the same.
+// The paths less the folders that all of them begin and end with: "step_50", "lr_3/actor".
 std::vector<std::string> LabelsOf(const std::vector<std::string>& paths) {
-  std::vector<std::string> ends;
-  for (const std::string& path : paths) ends.push_back(Tail(path));
-  std::vector<std::string> sorted = ends;
-  std::ranges::sort(sorted);
-  std::vector<std::string> labels =
-      std::ranges::adjacent_find(sorted) == sorted.end() ? ends : paths;
-  for (std::string& label : labels) label = Short(label);
-  return labels;
+  using Parts = std::vector<std::string_view>;
+  std::vector<Parts> all;
+  size_t fewest = SIZE_MAX;
+  for (const std::string_view path : paths) {
+    all.push_back(Split(path.substr(0, path.find_last_not_of('/') + 1), '/'));
+    fewest = std::min(fewest, all.back().size());
+  }
+  const size_t before =
+      CommonParts(all, fewest - 1, [](const Parts& parts, size_t i) { return parts[i]; });
+  const size_t after = CommonParts(all, fewest - 1 - before, [](const Parts& parts, size_t i) {
+    return parts[parts.size() - 1 - i];
+  });
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::span<const std::string_view> parts(all[i]);
+    const std::string label =
+        fmt::format("{}", fmt::join(parts.subspan(before, parts.size() - before - after), "/"));
+    labels.push_back(label.empty() ? paths[i] : label);
+  }
+  return ShortenApart(std::move(labels));
 }
 
 // The whole way, and each step.
@@ -343,58 +86,100 @@ std::vector<std::string> StepLabels(const std::vector<std::string>& versions) {
   return labels;
 }
 
+// --- the results at the top
+
 std::string RelativeText(const std::optional<double>& relative) {
   return relative && std::isfinite(*relative) ? fmt::format("{:.3g}", *relative) : "-";
 }
 
+// The weight that moved most.
 std::string WorstText(const DiffReport& report) {
   const ParamDiff* worst = nullptr;
   double most = 0;
   for (const ParamDiff& param : report.params) {
     const double distance = Distance(param);
+    if (param.is_state) continue;
     if (distance > most || (worst && distance == most && param.name < worst->name)) {
       worst = &param;
       most = distance;
     }
   }
-  if (!worst) return "none moved";
-  return ShortenMiddle(Shown(worst->name), 64);
+  return worst ? ShortenMiddle(ShownName(worst->name), 64) : "none moved";
 }
 
-std::string CardsHtml(const std::vector<std::string>& paths, const ops::VersionsReport& report) {
+uint64_t BrokenPairs(const DiffReport& report) { return report.total.nan + report.total.infinite; }
+
+std::string CardsHtml(const std::vector<std::string>& versions, const ops::VersionsReport& report) {
   const DiffReport& whole = report.whole;
-  std::vector<page::Card> cards = {
-      {fmt::format("A ({})", whole.a_kind->name), Short(paths.front())},
-      {fmt::format("B ({})", whole.b_kind->name), Short(paths.back())}};
+  std::vector<page::Card> cards = {{fmt::format("A ({})", whole.a_kind->name), versions.front()},
+                                   {fmt::format("B ({})", whole.b_kind->name), versions.back()}};
   if (!report.steps.empty()) cards.push_back({"steps", Grouped(report.steps.size())});
   cards.push_back({"parameters compared", Grouped(whole.params.size())});
   cards.push_back({"elements changed", fmt::format("{} of {}", Grouped(whole.total.changed),
                                                    Grouped(whole.total.elements))});
+  if (BrokenPairs(whole) > 0) cards.push_back({"NaN or infinite", Grouped(BrokenPairs(whole))});
   cards.push_back({"update: ||B - A|| / ||A||", RelativeText(whole.update.relative())});
   cards.push_back({"moved most", WorstText(whole)});
   return page::Cards(cards);
 }
 
-void AddFindings(const std::string& from, const DiffReport& report, std::vector<std::string>& out) {
-  constexpr size_t kMost = 100, kMostInAll = 300, kColumns = 240;
-  for (size_t i = 0; i < report.findings.size() && out.size() < kMostInAll; ++i) {
-    if (i == kMost) {
-      out.push_back(from + fmt::format("... and {} more", Grouped(report.findings.size() - kMost)));
-      return;
-    }
-    const artifact::Finding& finding = report.findings[i];
-    out.push_back(from +
-                  ShortenMiddle(Shown(finding.param) + ": " + Shown(finding.message), kColumns));
-  }
+std::string PathsHtml(const std::vector<std::string>& paths) {
+  return page::Table({}, {{"A", page::NameHtml(ShownName(paths.front()))},
+                          {"B", page::NameHtml(ShownName(paths.back()))}});
 }
 
+// Remarks that the numbers need.
+std::string NotesHtml(const ops::VersionsReport& report) {
+  std::string html;
+  if (BrokenPairs(report.whole) > 0 ||
+      std::ranges::any_of(report.steps,
+                          [](const DiffReport& step) { return BrokenPairs(step) > 0; }))
+    html += "<p class=\"soft\">Norms and means leave out values that are NaN or infinite.</p>\n";
+  if (std::ranges::any_of(report.whole.params, &ParamDiff::is_state))
+    html +=
+        "<p class=\"soft\">The update, \"moved most\" and the heat map are of the weights alone; "
+        "the counts and the table include the optimizer's state.</p>\n";
+  return html;
+}
+
+// --- the findings
+
+// Those of the whole way, then those of steps that the whole way does not have.
 std::vector<std::string> FindingsOf(const std::vector<std::string>& labels,
                                     const ops::VersionsReport& report) {
+  constexpr size_t kMostColumns = 240;
+  using Key = std::tuple<std::string_view, std::string_view, std::string_view>;
+  const auto key = [](const Finding& finding) {
+    return Key(finding.check, finding.param, finding.message);
+  };
+  const auto text = [](const Finding& finding) {
+    return ShortenMiddle(ShownName(finding.param) + ": " + ShownName(finding.message),
+                         kMostColumns);
+  };
   std::vector<std::string> out;
-  AddFindings("", report.whole, out);
+  std::set<Key> of_whole;
+  for (const Finding& finding : report.whole.findings) {
+    of_whole.insert(key(finding));
+    out.push_back(text(finding));
+  }
   for (size_t i = 0; i < report.steps.size(); ++i)
-    AddFindings(labels[i + 1] + ": ", report.steps[i], out);
+    for (const Finding& finding : report.steps[i].findings)
+      if (!of_whole.contains(key(finding))) out.push_back(labels[i + 1] + ": " + text(finding));
   return out;
+}
+
+std::string FindingsHtml(std::vector<std::string> findings) {
+  constexpr size_t kOpen = 5, kMost = 300;
+  if (findings.size() <= kOpen) return page::Problems(findings);
+  const size_t closed = findings.size() - kOpen;
+  if (findings.size() > kMost) {
+    const size_t left = findings.size() - kMost;
+    findings.resize(kMost);
+    findings.push_back(fmt::format("... and {} more, which ckpt-diff --json has", Grouped(left)));
+  }
+  const auto rest = findings.begin() + kOpen;
+  return page::Problems({findings.begin(), rest}) +
+         page::Details(Counted(closed, "more finding"), page::Problems({rest, findings.end()}));
 }
 
 }  // namespace
@@ -405,17 +190,17 @@ std::string DiffPage(const std::vector<std::string>& paths, const ops::VersionsR
   const std::vector<std::string> labels = StepLabels(versions);
   page::Page page("ckpt-diff: " + labels.front());
   page.Use(page::Script::kHeat);
-  page.Add(CardsHtml(paths, report));
-  const std::vector<std::string> findings = FindingsOf(labels, report);
-  page.Add(page::Problems(findings));
+  page.Add(CardsHtml(versions, report));
+  page.Add(PathsHtml(paths));
+  page.Add(NotesHtml(report));
+  page.Add(FindingsHtml(FindingsOf(labels, report)));
   const size_t used = page.Text().size();
-  Data data(labels, report, most_bytes > used ? most_bytes - used : 0);
-  const std::string json = data.Json();
-  if (!data.left_out().empty())
+  const HeatData data = MakeHeatData(labels, report, most_bytes - std::min(most_bytes, used));
+  if (!data.left_out.empty())
     page.Add(
         fmt::format("<p id=\"heat-left-out\">To stay small, this page leaves out {}. "
                     "ckpt-diff --json has all.</p>\n",
-                    page::Escape(fmt::format("{}", fmt::join(data.left_out(), ", ")))));
+                    page::Escape(fmt::format("{}", fmt::join(data.left_out, ", ")))));
   page.Heading("Heat map");
   page.Add(
       "<p class=\"soft\">The colour of a cell is the norm of its update divided by the norm of its "
@@ -424,7 +209,7 @@ std::string DiffPage(const std::vector<std::string>& paths, const ops::VersionsR
       "<div id=\"heat-map\"></div>\n");
   page.Heading("Parameters");
   page.Add("<div id=\"heat-table\"></div>\n");
-  page.AddData("heat", json);
+  page.AddData("heat", data.json);
   return page.Text();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formats/ops/diff/diff.h"
+#include "lib/page/page.h"
 
 namespace nxdkit::tool {
 
@@ -14,6 +15,6 @@ namespace nxdkit::tool {
 // stays under `most_bytes` and states what it leaves out for that: steps, layers, or parameters,
 // those that moved least first. lib/page/assets/heat.js draws it.
 std::string DiffPage(const std::vector<std::string>& paths, const ops::VersionsReport& report,
-                     size_t most_bytes = 4'800'000);
+                     size_t most_bytes = page::kMostData);
 
 }  // namespace nxdkit::tool

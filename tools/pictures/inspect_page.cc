@@ -11,6 +11,7 @@
 #include "lib/page/page.h"
 #include "lib/system/paths.h"
 #include "tools/inspect/report.h"
+#include "tools/pictures/page_names.h"
 #include "tools/pictures/tensor_tree.h"
 
 namespace nxdkit::tool {
@@ -73,7 +74,7 @@ std::string FilesText(const Inspection& inspection) {
   for (size_t f = 0; f < files.size(); ++f) files[f].path = artifact.files[f].path;
   std::string text;
   for (const std::string& label : artifact::FileLabels(files))
-    text += (text.empty() ? "" : ",") + NameText(label);
+    text += (text.empty() ? "" : ",") + NameJson(label);
   return "[" + text + "]";
 }
 
@@ -95,7 +96,7 @@ std::string TreeData(const Inspection& inspection) {
     tensors.push_back({&each, bytes, group});
   }
   const std::string files = FilesText(inspection);
-  const size_t room = kPageData - std::min(kPageData, files.size());
+  const size_t room = page::kMostData - std::min(page::kMostData, files.size());
   return "{\"files\":" + files + "," + TreeMembers(tensors, room) + "}";
 }
 

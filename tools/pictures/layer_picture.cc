@@ -24,15 +24,10 @@ struct BarRow {
   std::optional<double> relative;
 };
 
-// "model.layers" of a layer; "" of a module outside the layers.
-std::string_view StackOf(const LayerMove& move) {
-  return move.layer ? std::string_view(move.name).substr(0, move.name.rfind('.')) : "";
-}
-
 // "layer 3" where all layers are of one stack, else "visual.blocks 3"; a module by its name.
 std::string LabelOf(const LayerMove& first, const LayerMove& last, bool one_stack) {
   constexpr std::string_view kModel = "model.";
-  std::string_view name = first.layer ? StackOf(first) : std::string_view(first.name);
+  std::string_view name = first.layer ? first.stack() : std::string_view(first.name);
   if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
   if (!first.layer) return EscapeControl(name);
   const bool several = *last.layer != *first.layer;
@@ -47,8 +42,8 @@ std::vector<BarRow> RowsOf(const std::vector<LayerMove>& layers, size_t size) {
   std::string_view stack;
   for (const LayerMove& move : layers) {
     if (!move.layer) continue;
-    one_stack &= stack.empty() || stack == StackOf(move);
-    stack = StackOf(move);
+    one_stack &= stack.empty() || stack == move.stack();
+    stack = move.stack();
   }
   std::vector<BarRow> rows;
   for (size_t i = 0; i < layers.size();) {
@@ -56,7 +51,7 @@ std::vector<BarRow> RowsOf(const std::vector<LayerMove>& layers, size_t size) {
     size_t end = i;
     do sum.Add(layers[end++]);
     while (end < layers.size() && end - i < size && layers[i].layer && layers[end].layer &&
-           StackOf(layers[end]) == StackOf(layers[i]));
+           layers[end].stack() == layers[i].stack());
     rows.push_back({LabelOf(layers[i], layers[end - 1], one_stack), sum.relative()});
     i = end;
   }

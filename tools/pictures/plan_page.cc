@@ -8,6 +8,7 @@
 #include "lib/page/html.h"
 #include "lib/page/page.h"
 #include "lib/system/paths.h"
+#include "tools/pictures/page_names.h"
 #include "tools/pictures/tensor_tree.h"
 
 namespace nxdkit::tool {
@@ -18,7 +19,7 @@ constexpr size_t kMostFlows = 100'000;  // more are not drawn
 std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
   std::string text;
   for (const ops::PlanEnd& end : ends)
-    text += fmt::format("{}[{},{}]", text.empty() ? "" : ",", NameText(end.label), end.bytes);
+    text += fmt::format("{}[{},{}]", text.empty() ? "" : ",", NameJson(end.label), end.bytes);
   return "[" + text + "]";
 }
 
@@ -37,8 +38,8 @@ std::string PlanData(const ops::Explanation& plan) {
   const std::string files =
       fmt::format(R"("sources":{},"targets":{},"flows":{})", EndsData(plan.sources),
                   EndsData(plan.targets), FlowsData(plan.flows));
-  return "{" + files + "," + TreeMembers(tensors, kPageData - std::min(kPageData, files.size())) +
-         "}";
+  return "{" + files + "," +
+         TreeMembers(tensors, page::kMostData - std::min(page::kMostData, files.size())) + "}";
 }
 
 }  // namespace

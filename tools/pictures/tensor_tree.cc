@@ -11,6 +11,8 @@
 
 #include "lib/base/text.h"
 #include "lib/json/json.h"
+#include "lib/page/page.h"
+#include "tools/pictures/page_names.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -20,17 +22,7 @@ using artifact::SliceEnd;
 using artifact::SliceFill;
 using artifact::TensorSlices;
 
-constexpr size_t kDeepest = 24;       // parts of a name; the rest is one part
-constexpr size_t kLongestName = 400;  // characters
-
-std::string NameHere(std::string_view name) {
-  return ShortenMiddle(EscapeControl(name), kLongestName);
-}
-
-// The bytes of a JSON text in a page, where "<" takes six (page::Page::AddData).
-uint64_t SizeInPage(std::string_view json) {
-  return json.size() + 5 * static_cast<uint64_t>(std::ranges::count(json, '<'));
-}
+constexpr size_t kDeepest = 24;  // parts of a name; the rest is one part
 
 // --- patterns
 
@@ -136,7 +128,7 @@ class Runs {
 
 std::string NamesText(const TensorSlices& slices, const std::string& leaf) {
   Runs runs;
-  const auto code = [&](const std::string& name) { return CodeText(NameHere(name), leaf); };
+  const auto code = [&](const std::string& name) { return CodeText(ShownName(name), leaf); };
   for (const SliceEnd& end : slices.sources) runs.Add(code(end.name));
   for (const SliceEnd& end : slices.targets)
     runs.Add(end.name == slices.name ? "0" : code(end.name));
@@ -201,7 +193,7 @@ class Table {
   }
   // The bytes that adding it would take.
   uint64_t CostOf(const std::string& text) const {
-    return numbers_.contains(text) ? 0 : SizeInPage(text) + 1;
+    return numbers_.contains(text) ? 0 : page::DataBytes(text) + 1;
   }
   std::string Text() const {
     return ArrayText(texts_, [](const std::string* text) { return *text; });
@@ -233,7 +225,7 @@ class Builder {
         other_bytes += tensor.bytes;
         continue;
       }
-      const std::string name = NameHere(tensor.slices->name);
+      const std::string name = ShownName(tensor.slices->name);
       const bool full = levels[i] == Level::kFull;
       std::string leaf = fmt::format(",{},{}", patterns.NumberOf(PatternOf(tensor, full)),
                                      places.NumberOf(PlaceText(*tensor.slices, !full)));
@@ -272,14 +264,14 @@ class Builder {
     uint64_t used = 0;
     for (const size_t i : largest) {
       const TreeTensor& tensor = tensors_[i];
-      const std::string name = NameHere(tensor.slices->name);
+      const std::string name = ShownName(tensor.slices->name);
       for (const Level level : {Level::kFull, Level::kBrief}) {
         const bool full = level == Level::kFull;
         const std::string pattern = PatternOf(tensor, full);
         const std::string place = PlaceText(*tensor.slices, !full);
         uint64_t cost = patterns.CostOf(pattern) + places.CostOf(place) +
-                        SizeInPage(Json(name).dump()) / 2 + 12;  // its parents are shared
-        if (full) cost += SizeInPage(NamesText(*tensor.slices, name));
+                        page::DataBytes(Json(name).dump()) / 2 + 12;  // its parents are shared
+        if (full) cost += page::DataBytes(NamesText(*tensor.slices, name));
         if (used + cost > (full ? max_bytes / 5 * 4 : max_bytes)) continue;
         used += cost;
         patterns.NumberOf(pattern);
@@ -302,11 +294,9 @@ std::string TreeMembers(const std::vector<TreeTensor>& tensors, uint64_t max_byt
   uint64_t room = max_bytes;
   for (;;) {
     std::string text = Builder(tensors).Text(room);
-    if (SizeInPage(text) <= max_bytes || room == 0) return text;
+    if (page::DataBytes(text) <= max_bytes || room == 0) return text;
     room = room / 3 * 2;
   }
 }
-
-std::string NameText(std::string_view name) { return Json(NameHere(name)).dump(); }
 
 }  // namespace nxdkit::tool

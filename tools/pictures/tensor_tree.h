@@ -35,9 +35,4 @@ struct TreeTensor {
 // parts ("n" is their number; "brief" counts these tensors), and the smallest of all are "others".
 std::string TreeMembers(const std::vector<TreeTensor>& tensors, uint64_t max_bytes);
 
-inline constexpr size_t kPageData = 4'800'000;  // of a page that has to stay below 5 MB
-
-// A JSON string of a name from a file, for a page.
-std::string NameText(std::string_view name);
-
 }  // namespace nxdkit::tool

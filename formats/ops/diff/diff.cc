@@ -237,8 +237,9 @@ Result<Version> Open(const DiffSide& side, bool optimizer, const RunOptions& run
 void AddLayers(const std::vector<Pair>& pairs, bool optimizer, DiffReport& report) {
   std::vector<MovedParam> moved;
   for (size_t i = 0; i < pairs.size(); ++i) {
-    const ParamDiff& diff = report.params[i];
-    if (optimizer && diff.name.find('/') != diff.name.npos) continue;
+    ParamDiff& diff = report.params[i];
+    diff.is_state = optimizer && diff.name.find('/') != diff.name.npos;
+    if (diff.is_state) continue;
     const DiffTally& tally = diff.tally;
     moved.push_back({diff.name, pairs[i].b, tally.elements, tally.changed, diff.squares,
                      tally.nan + tally.infinite, tally.max_abs});

@@ -24,6 +24,7 @@ struct ParamDiff {
   Shape worst_index;
   std::string worst_a;
   std::string worst_b;
+  bool is_state = false;  // of the optimizer: not one of the weights
 };
 
 struct DiffReport : Said {

@@ -65,6 +65,10 @@ Home HomeOf(std::string_view name) {
   return home;
 }
 
+std::string_view LayerMove::stack() const {
+  return layer ? std::string_view(name).substr(0, name.rfind('.')) : "";
+}
+
 double LayerMove::norm_a() const { return std::sqrt(squares.a); }
 double LayerMove::norm_update() const { return std::sqrt(squares.update); }
 

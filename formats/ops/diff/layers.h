@@ -42,6 +42,8 @@ struct LayerMove {
   uint64_t changed = 0;
   Squares squares;
 
+  // "model.layers" of a layer; "" of a module outside the layers. A view into `name`.
+  std::string_view stack() const;
   double norm_a() const;
   double norm_update() const;
   // ||B - A|| / ||A||; 0 where nothing moved, nullopt where the weights of A are zeros.

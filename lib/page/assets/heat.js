@@ -303,16 +303,15 @@
   // Neighbouring layers share a piece where there are very many: the worst of them.
   function stripNode(layers) {
     const size = Math.ceil(layers.length / kMostBins) || 1;
-    const svg = el('svg:svg', {viewBox: '0 0 ' + Math.ceil(layers.length / size) + ' 1', class: 'heat-strip',
-                               preserveAspectRatio: 'none', 'aria-hidden': 'true'});
+    const strip = el('span', {class: 'heat-strip', 'aria-hidden': 'true'});
     for (let i = 0; i < layers.length; i += size) {
       const worst = layers.slice(i, i + size).reduce((a, b) => (b.order > a.order ? b : a));
       const name = data.rows[worst.row];
-      svg.append(el('svg:rect', {x: i / size, y: 0, width: 1, height: 1, class: worst.state, 'data-name': name,
-                                 style: worst.state === 'moved' ? 'fill:' + paint(worst) : null},
-          el('svg:title', {}, name + ': ' + ratioText(worst))));
+      strip.append(el('i', {class: 'heat-cell ' + worst.state, 'data-name': name,
+                            title: name + ': ' + ratioText(worst),
+                            style: worst.state === 'moved' ? 'background:' + paint(worst) : null}));
     }
-    return svg;
+    return strip;
   }
 
   function drawStrips() {

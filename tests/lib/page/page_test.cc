@@ -27,7 +27,9 @@ TEST(Page, RunsItsOwnScriptsAlone) {
 // Data cannot end the element that holds it.
 TEST(Page, DataIsNoMarkup) {
   Page page("data");
-  page.AddData("tree", "[\"</script><script>alert(1)<!--\"]");
+  const std::string json = "[\"</script><script>alert(1)<!--\"]";
+  page.AddData("tree", json);
+  EXPECT_EQ(DataBytes(json), json.size() + 15);
   EXPECT_THAT(page.Text(), HasSubstr("[\"\\u003c/script>\\u003cscript>alert(1)\\u003c!--\"]"));
 }
 

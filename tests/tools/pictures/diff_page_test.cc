@@ -151,7 +151,111 @@ TEST(DiffPage, ShowsHostileNamesAsText) {
   EXPECT_EQ(names.size(), 5u);
   EXPECT_THAT(names, ::testing::Contains("model.layers.0." + script));
   EXPECT_THAT(names, ::testing::Contains("\\xff\\x1b[31m.\\xe2\\x80\\xae.0.w*.5"));
-  EXPECT_THAT(names, ::testing::Contains(HasSubstr("(100004 bytes)")));
+  EXPECT_THAT(names, ::testing::Contains(::testing::AllOf(::testing::StartsWith("l.0.xxx"),
+                                                          HasSubstr("xxx...xxx"))));
+}
+
+// The text of the card with this label; "" without one.
+std::string CardOf(const std::string& page, const std::string& label) {
+  const std::string begin = "<span>" + label + "</span><b>";
+  const size_t at = page.find(begin);
+  if (at == page.npos) return "";
+  return page.substr(at + begin.size(), page.find("</b>", at) - at - begin.size());
+}
+
+std::string TitleOf(const std::string& page) {
+  const size_t at = page.find("<h1>") + 4;
+  return page.substr(at, page.find("</h1>") - at);
+}
+
+TEST(DiffPage, LabelsAreThePartsOfPathsThatDiffer) {
+  const ops::VersionsReport report = Whole({Param("l.0.a", 1, 1)});
+  const std::string end = "/global_step_100/actor/huggingface";
+  const std::string a = "/data/checkpoints/easy_r1/experiment_alpha" + end;
+  const std::string b = "/data/checkpoints/easy_r1/experiment_beta" + end + "/";
+  std::string page = DiffPage({a, b}, report);
+  EXPECT_EQ(TitleOf(page), "ckpt-diff: experiment_alpha \u2192 experiment_beta");
+  EXPECT_EQ(CardOf(page, "A (hf)"), "experiment_alpha");
+  EXPECT_EQ(CardOf(page, "B (hf)"), "experiment_beta");
+  EXPECT_THAT(page, HasSubstr("actor/<wbr>huggingface</td>")) << "the whole path";
+  EXPECT_EQ(TitleOf(DiffPage({"run", "run/x"}, report)), "ckpt-diff: run \u2192 run/x");
+  EXPECT_EQ(TitleOf(DiffPage({"/", "/a"}, report)), "ckpt-diff: / \u2192 /a");
+  EXPECT_EQ(TitleOf(DiffPage({"m/a", "m/a"}, report)), "ckpt-diff: a \u2192 a");
+}
+
+TEST(DiffPage, LabelsOfLongNamesDiffer) {
+  const ops::VersionsReport report = Whole({Param("l.0.a", 1, 1)});
+  const std::string x(100, 'x');
+  const std::string page = DiffPage({"r/" + x + "1" + x, "r/" + x + "2" + x}, report);
+  EXPECT_NE(CardOf(page, "A (hf)"), CardOf(page, "B (hf)"));
+  const std::string label = DataOf(page)["steps"][0]["label"];
+  EXPECT_THAT(label, HasSubstr("1"));
+  EXPECT_THAT(label, HasSubstr("2"));
+}
+
+size_t CountIn(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++count;
+  return count;
+}
+
+std::vector<artifact::Finding> OnlyInA(int count) {
+  std::vector<artifact::Finding> findings;
+  for (int i = 0; i < count; ++i)
+    findings.push_back(artifact::Finding("only in a", "the parameter is only in A")
+                           .of(fmt::format("lost.{}.", i)));
+  return findings;
+}
+
+TEST(DiffPage, ShowsFiveFindingsAndFoldsTheOthers) {
+  ops::VersionsReport report = Whole({Param("l.0.a", 1, 1)});
+  report.whole.findings = OnlyInA(5);
+  EXPECT_THAT(DiffPage({"a", "b"}, report), Not(HasSubstr("<details")));
+  report.whole.findings = OnlyInA(300);
+  const std::string page = DiffPage({"a", "b"}, report);
+  const size_t folded = page.find("<details><summary>295 more findings</summary>");
+  ASSERT_NE(folded, page.npos);
+  EXPECT_EQ(CountIn(page.substr(0, folded), "<li>"), 5u);
+  EXPECT_EQ(CountIn(page, "<li>"), 300u);
+  report.whole.findings = OnlyInA(400);
+  EXPECT_THAT(DiffPage({"a", "b"}, report), HasSubstr("... and 100 more, which"));
+}
+
+TEST(DiffPage, DoesNotRepeatAFindingForEachStep) {
+  ops::VersionsReport report = Whole({Param("l.0.a", 1, 1)});
+  report.whole.findings = OnlyInA(2);
+  report.steps = {report.whole, report.whole};
+  report.steps[1].findings = OnlyInA(3);
+  const std::string page = DiffPage({"a", "b", "c"}, report);
+  EXPECT_EQ(CountIn(page, "lost.0."), 1u);
+  EXPECT_EQ(CountIn(page, "<li>"), 3u);
+  EXPECT_THAT(page, HasSubstr("<li>b \u2192 c: lost.2.: the parameter is only in A</li>"));
+}
+
+TEST(DiffPage, CountsNaNAtTheTop) {
+  ops::ParamDiff broken = Param("l.1.a", 1, 1);
+  broken.tally.nan = 1'000;
+  broken.tally.infinite = 234;
+  const std::string page = DiffPage({"a", "b"}, Whole({Param("l.0.a", 1, 1), broken}));
+  EXPECT_EQ(CardOf(page, "NaN or infinite"), "1,234");
+  EXPECT_THAT(page, HasSubstr("Norms and means leave out values that are NaN or infinite."));
+  ops::VersionsReport report = Whole({Param("l.0.a", 1, 1)});
+  EXPECT_EQ(CardOf(DiffPage({"a", "b"}, report), "NaN or infinite"), "");
+  EXPECT_THAT(DiffPage({"a", "b"}, report), Not(HasSubstr("leave out values")));
+  report.steps = {ReportOf({broken}), ReportOf({broken})};
+  EXPECT_THAT(DiffPage({"a", "b", "c"}, report), HasSubstr("leave out values")) << "of steps";
+}
+
+TEST(DiffPage, AWeightMovedMostNotTheOptimizersState) {
+  ops::ParamDiff state = Param("l.0.a/exp_avg", 1e-6, 0.5);
+  state.is_state = true;
+  const std::vector<ops::ParamDiff> weights = {Param("l.0.a", 2, 1), Param("l.1.a", 3, 1)};
+  ops::VersionsReport report = Whole(weights);
+  EXPECT_THAT(DiffPage({"a", "b"}, report), Not(HasSubstr("of the weights alone")));
+  report.whole.params.insert(report.whole.params.begin(), state);
+  const std::string page = DiffPage({"a", "b"}, report);
+  EXPECT_EQ(CardOf(page, "moved most"), "l.0.a");
+  EXPECT_THAT(page, HasSubstr("the heat map are of the weights alone"));
 }
 
 // Numbers of all sizes and signs of exponents, so that none is shorter than usual.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lib/json/json.h"
+#include "lib/page/page.h"
 
 namespace nxdkit::tool {
 namespace {
@@ -27,7 +28,7 @@ TensorSlices Halves(const std::string& name) {
   return slices;
 }
 
-Json TreeOf(const std::vector<TreeTensor>& tensors, uint64_t max_bytes = kPageData) {
+Json TreeOf(const std::vector<TreeTensor>& tensors, uint64_t max_bytes = page::kMostData) {
   const std::string text = "{" + TreeMembers(tensors, max_bytes) + "}";
   EXPECT_LE(text.size(), max_bytes + 2);
   return Json::parse(text);

@@ -38,6 +38,8 @@ TEST(LayerMoves, TheFirstNumberOfANameIsItsLayer) {
   EXPECT_EQ(moves[0].layer, 1);
   EXPECT_EQ(moves[1].layer, 3);
   EXPECT_EQ(moves[1].parameters, 2u);
+  EXPECT_EQ(moves[1].stack(), "model.layers");
+  EXPECT_EQ(moves[2].stack(), "") << "outside the layers";
   EXPECT_EQ(moves[2].layer, std::nullopt) << "the number is of the parameter itself";
 }
 
