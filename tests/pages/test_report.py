@@ -233,6 +233,8 @@ class ComparisonTest(browser.PageTest):
             runs = [write_curves(self.path(f"equal{count}_{i}"), f"run{i}", {"reward/overall": values})
                     for i in range(count)]
             self.open(report(*runs))
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+                "width": browser.WIDE, "height": 900, "deviceScaleFactor": 4, "mobile": False})
             for smooth in (True, False):
                 with self.subTest(count=count, smooth=smooth):
                     self.js("document.getElementById('smooth').checked = arguments[0]", smooth)

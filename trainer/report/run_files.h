@@ -29,7 +29,8 @@ using page::Point;
 struct MetricSeries {
   std::map<std::string, std::vector<Point>> by_name;  // ascending steps; the last record of a step
   int64_t records = 0;
-  int64_t damaged = 0;  // number of lines
+  int64_t last_step = 0;  // the highest of the records; 0 without one
+  int64_t damaged = 0;    // number of lines
 };
 MetricSeries ParseMetrics(std::string_view text);
 

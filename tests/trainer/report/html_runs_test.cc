@@ -101,6 +101,12 @@ TEST_F(TwoRuns, DifferInTheirNumbers) {
                               "<td>10 k tokens in 30 s</td>")));
 }
 
+TEST_F(TwoRuns, ThatAreEqualHaveNoDifferences) {
+  const std::string results = Between(Page({.name = "a"}, {.name = "b"}), "<h2>Results", "</p");
+  EXPECT_THAT(results, HasSubstr("<tr><td>tokens</td><td>4 k</td><td>4 k</td></tr>"));
+  EXPECT_THAT(results, Not(HasSubstr("<small>")));
+}
+
 TEST_F(TwoRuns, DifferInSomeKeys) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .lr = "0.002"});
   const std::string section = Between(html, "<h2>Configuration</h2>", "<h2>Cost");
@@ -156,6 +162,13 @@ TEST_F(TwoRuns, ThatAreEqualAreSaidToBe) {
 TEST_F(TwoRuns, HaveLabelsThatDiffer) {
   EXPECT_THAT(Page({.name = "same"}, {.name = "same"}), HasSubstr("<h1>one and two</h1>"));
   EXPECT_THAT(PageOfRuns({folder_ / "one", folder_ / "one"}), HasSubstr("/one (2)</h1>"));
+  const std::string a(40, 'a');
+  EXPECT_THAT(Page({.name = a + "x"}, {.name = a + "y"}),
+              HasSubstr("<h1>aaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaax and "
+                        "aaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaay</h1>"));
+  EXPECT_THAT(Page({.name = a + "x" + a}, {.name = a + "y" + a}),
+              HasSubstr("<h1>aaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaa (1) and "
+                        "aaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaa (2)</h1>"));
 }
 
 TEST_F(TwoRuns, AreText) {
@@ -171,7 +184,7 @@ TEST_F(TwoRuns, TheirProblemsAreNamed) {
   Page({.name = "a"}, {.name = "b"});
   WriteText(folder_ / "two/experiment_log.jsonl", "damaged\n");
   EXPECT_THAT(PageOfRuns({folder_ / "one", folder_ / "two"}),
-              HasSubstr("<li>b: experiment_log.jsonl: 1 damaged lines were skipped</li>"));
+              HasSubstr("<li>b: experiment_log.jsonl: 1 damaged line skipped</li>"));
 }
 
 TEST(ManyRuns, EachHaveADashOfTheirOwn) {
