@@ -133,7 +133,7 @@ void TellApart(std::vector<Curve>& curves) {
 }
 
 std::string LineSvg(const Curve& curve, std::string_view kind, std::string_view path) {
-  constexpr double kDash = 6, kPeriod = 24;  // the most; the period fits into a key of the legend
+  constexpr double kDash = 8, kPeriod = 24;  // the most; the period fits into a key of the legend
   std::string dash = curve.dash == 0 ? "" : fmt::format(" d{}", curve.dash % kColors);
   std::string dashes;
   if (curve.equal > 1) {

@@ -164,8 +164,10 @@ std::string CardSection(const PageRuns& runs) {
   }
   if (runs.size() == 1) return page::Cards(cards);
   if (rows.empty()) return "";
-  return "<h2>Results</h2>\n" + RunTable(runs, rows) +
-         "<p class=\"soft\">In brackets: the difference to the first run.</p>\n";
+  const std::string table = RunTable(runs, rows);
+  const bool differ = table.find("<small>") != table.npos;
+  return "<h2>Results</h2>\n" + table +
+         (differ ? "<p class=\"soft\">In brackets: the difference from the first run.</p>\n" : "");
 }
 
 std::string CostTable(const PageRuns& runs) {

@@ -103,10 +103,10 @@ TEST(Curves, ThatAreEqualAreToldApart) {
   TellApart(curves);
   EXPECT_EQ(curves[1].equal, 1u);
   const std::string first =
-      "<path class=\"line s0 shared\" stroke-dasharray=\"6.00 6.00\" stroke-dashoffset=\"-0.00\" "
+      "<path class=\"line s0 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-0.00\" "
       "d=\"M";
   const std::string second =
-      "<path class=\"line s2 shared\" stroke-dasharray=\"6.00 6.00\" stroke-dashoffset=\"-6.00\" "
+      "<path class=\"line s2 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-8.00\" "
       "d=\"M";
   EXPECT_THAT(CurveChart("c", curves), AllOf(HasSubstr(first), HasSubstr(second),
                                              HasSubstr("<path class=\"line s1\" d=\"M")));

@@ -204,8 +204,8 @@ TEST(HtmlReport, EqualCurvesAreToldApart) {
   WriteRun(folder, log);
   const std::string html = Report(folder);
   for (const char* line :
-       {"class=\"line s0 shared\" stroke-dasharray=\"6.00 6.00\" stroke-dashoffset=\"-0.00\"",
-        "class=\"line s1 shared\" stroke-dasharray=\"6.00 6.00\" stroke-dashoffset=\"-6.00\""})
+       {"class=\"line s0 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-0.00\"",
+        "class=\"line s1 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-8.00\""})
     EXPECT_EQ(Count(html, line), 2u) << "the curve and its legend";
   EXPECT_THAT(html, HasSubstr("reward/<wbr>overall <small>= reward/<wbr>accuracy</small>"));
 }
