@@ -120,23 +120,25 @@ void ReadConfig(RunFiles& run) {
     run.problems.push_back(fmt::format("{}: {}", kConfigFile, json.error().message()));
 }
 
-// The metrics of the run, to its last step if it has ended: DONE (trainer/loop/attempt.h) holds the
-// number of that step.
-void ReadMetrics(RunFiles& run) {
+// The step in DONE (trainer/loop/attempt.h).
+std::optional<int64_t> EndOf(const std::string& folder) {
   constexpr uint64_t kMostBytes = 64 << 10;
+  const Result<Json> done = ReadJsonFile(JoinPath(folder, "DONE"), kMostBytes);
+  return done.ok() ? StepOf(*done) : std::nullopt;
+}
+
+void ReadMetrics(RunFiles& run) {
   const std::optional<std::string> text = TextOf(run.folder, kMetricsFile, run);
   if (!text) return;
   run.metrics = ParseMetrics(*text);
   CountDamage(run, kMetricsFile, run.metrics.damaged);
-  const Result<Json> done = ReadJsonFile(JoinPath(run.folder, "DONE"), kMostBytes);
-  const std::optional<int64_t> end = done.ok() ? StepOf(*done) : std::nullopt;
-  if (!end) return;
+  if (!run.end) return;
   if (run.metrics.records == 0)
     run.problems.push_back(
-        fmt::format("{} holds no step, but the run ended at step {}", kMetricsFile, *end));
-  else if (run.metrics.last_step < *end)
+        fmt::format("{} holds no step, but the run ended at step {}", kMetricsFile, *run.end));
+  else if (run.metrics.last_step < *run.end)
     run.problems.push_back(fmt::format("{} ends at step {}, but the run ended at step {}",
-                                       kMetricsFile, run.metrics.last_step, *end));
+                                       kMetricsFile, run.metrics.last_step, *run.end));
 }
 
 // The machine of the last start, from the newest file in attempts/ (trainer/loop/attempt.h). Runs
@@ -205,6 +207,7 @@ GenerationRecords ParseGenerations(std::string_view text) {
 RunFiles ReadRunTimes(const std::string& folder) {
   RunFiles run;
   run.folder = folder;
+  run.end = EndOf(folder);
   ReadMetrics(run);
   const std::string path = JoinPath(JoinPath(folder, kRunningLogFolder), kTrainerLog);
   const Result<bool> there = IsThere(path);

@@ -48,8 +48,9 @@ GenerationRecords ParseGenerations(std::string_view text);
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;
-  RunClock clock;    // empty without a running_log
-  std::string host;  // of the last start; "": not recorded
+  std::optional<int64_t> end;  // the last step of a run that has ended
+  RunClock clock;              // empty without a running_log
+  std::string host;            // of the last start; "": not recorded
   std::vector<GenerationRecord> generations;
   // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
   std::vector<std::pair<std::string, std::string>> config;

@@ -370,6 +370,10 @@ TEST(HtmlReport, ARunThatHasEndedHasNothingLeft) {
     EXPECT_EQ(Count(html, "<td>to the end</td><td>1 of 9 steps: "), left ? 1u : 0u);
     EXPECT_EQ(Count(html, "<td>to the end</td>"), left ? 1u : 0u);
   }
+  WriteText(folder / "experiment_log.jsonl", "");
+  EXPECT_THAT(Report(folder), HasSubstr("<td>to the end</td><td>8 of 8 steps: "));
+  WriteText(folder / "DONE", "{\"step\": 8}");
+  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>to the end</td>")));
 }
 
 TEST(HtmlReport, EverySingleFileIsEnough) {
