@@ -90,7 +90,7 @@ void AddOptions(OptionTable& table, Args& args) {
   table.Integer("top", "N", &args.top, {0, std::numeric_limits<int>::max()},
                 "print only the N worst parameters; 0 prints none");
   AddHtmlOption(table, &args.html,
-                "draw the update by layer and module as a page for a browser too");
+                "also write a page for a browser: a heat map of the update, layer by module");
   AddKindOptions(table, args.a_layout, OfReader(), "Layout of A", "a-");
   AddKindOptions(table, args.b_layout, OfReader(), "Layout of B and of later steps", "b-");
 }

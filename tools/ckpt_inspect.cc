@@ -65,7 +65,9 @@ void AddOptions(OptionTable& table, Args& args) {
                  "list only tensors whose names match this pattern");
   table.Flag("stats", &args.stats,
              "print the minimum, maximum, mean, NaN, Inf and zeros of the values");
-  AddHtmlOption(table, &args.html, "draw all tensors as a page for a browser too");
+  AddHtmlOption(
+      table, &args.html,
+      "also write a page for a browser: the tensors by size, and the ranks that hold them");
   AddKindOptions(table, args.layout, OfReader(), "Layout of PATH");
 }
 

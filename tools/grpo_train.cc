@@ -18,6 +18,7 @@
 #include "tools/cli/report.h"
 #include "tools/cli/terminal.h"
 #include "tools/cli/tool.h"
+#include "tools/pictures/page_file.h"
 #include "trainer/comm/mpi_transport.h"
 #include "trainer/config/check.h"
 #include "trainer/config/load.h"
@@ -114,6 +115,8 @@ Result<std::optional<double>> PriceOf(const Args& args) {
   return BadUsage("--price-per-hour {}: expected a number from 0 to {}", *args.price, kMost);
 }
 
+constexpr std::string_view kReportName = "report.html";
+
 // The page to write: of one run below it, of several as told.
 Result<std::string> PagePath(const Args& args) {
   const size_t runs = args.words.size() - 1;
@@ -122,9 +125,17 @@ Result<std::string> PagePath(const Args& args) {
     return BadUsage("report compares at most {} runs, and there are {}", trainer::kMostReported,
                     runs);
   if (args.out) return *args.out;
-  if (runs == 1) return JoinPath(args.words[1], "report.html");
+  if (runs == 1) return JoinPath(args.words[1], kReportName);
   return BadUsage("the report of several runs belongs to none of their folders")
       .hint("name the page with --out FILE");
+}
+
+// The report of a run may be replaced at any time; nothing else in its folder.
+Status CheckReport(const Args& args, const ToolContext& context) {
+  const std::vector<std::string> runs(args.words.begin() + 1, args.words.end());
+  if (!args.out || (runs.size() == 1 && *args.out == JoinPath(runs[0], kReportName)))
+    return OkStatus();
+  return CheckPage(args.out, runs, context);
 }
 
 Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
@@ -135,6 +146,7 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
                     : args.instance     ? "--instance"
                     : args.print_config ? "--print-config"
                                         : "--dry-run");
+  NXDKIT_TRY(CheckReport(args, context));
   NXDKIT_ASSIGN(const std::optional<double> price, PriceOf(args));
   std::vector<trainer::ReportedRun> runs;
   Json list = Json::array();
@@ -144,14 +156,10 @@ Result<ToolAnswer> Report(const Args& args, ToolContext& context) {
     list.push_back({{"run", args.words[i]}, {"bill", trainer::BillJson(bill)}});
     runs.push_back({std::move(files), bill});
   }
-  const std::string page = trainer::HtmlReport(runs);
-  NXDKIT_ASSIGN(const bool there, IsThere(path));
-  if (args.out && there && !context.common().force)
-    return BadUsage("it already exists").in(path).hint("--force replaces it");
-  NXDKIT_TRY(WriteFileAtomic(path, page));
-  ToolAnswer answer{.text = fmt::format("wrote {}\n", path),
-                    .fields = {{"report", path}, {"bytes", page.size()}},
-                    .brief = ""};
+  std::string page = trainer::HtmlReport(runs);
+  ToolAnswer answer;
+  answer.fields = {{"report", path}, {"bytes", page.size()}};
+  NXDKIT_TRY(AddPage(path, std::move(page), answer));
   if (runs.size() == 1)
     answer.fields["bill"] = list[0]["bill"];
   else

@@ -50,10 +50,6 @@ def run(name, *arguments, expected=(0,), **keywords):
     return done.stdout
 
 
-def has_option(name, option):
-    return option in run(name, "--help=all")
-
-
 class PageTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -29,7 +29,6 @@ def rename(folder, texts):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-@unittest.skipUnless(browser.has_option("ckpt-diff", "--html"), "this ckpt-diff has no --html")
 class DiffTest(browser.PageTest):
     @classmethod
     def setUpClass(cls):

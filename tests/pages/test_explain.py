@@ -58,13 +58,22 @@ class ExplainTest(browser.PageTest):
         self.assertEqual(len(shown), len(parts))
         for (to, part, heads, there, source, where), of in zip(shown, parts):
             self.assertIn("tp rank " + to.removeprefix("tp "), of["to"])
-            self.assertEqual(part, box_text(of["parameter_box"]))
+            tail = ".".join(of["parameter"].split(".")[-3:])
+            self.assertEqual(part, tail + box_text(of["parameter_box"]))
             first, last = of["heads"]
             self.assertEqual(heads, str(first) if first == last else f"{first} to {last}")
             self.assertEqual(there, box_text(of["box"]))
             self.assertTrue(of["from"].endswith(source), of)
             self.assertEqual(where, of["source"] + box_text(of["source_box"]))
         self.assertEqual(len(self.all("#chosen .flow", "e => 1")), len(parts))
+
+    def test_constants_are_parts(self):
+        page = os.path.join(self.folder, "bundle.html")
+        browser.run("nxd-convert", "--to", "rollout", "--tp", "2", "--explain", "rank_util.rank",
+                    "--html", page, self.model)
+        self.open(page)
+        self.assertEqual([row[:4] for row in self.rows("#parts")],
+                         [[f"tp {rank}", f"the constant {rank}", "-", "[0:1]"] for rank in (0, 1)])
 
     def test_keys_reach_everything(self):
         self.open(self.page)

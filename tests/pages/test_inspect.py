@@ -110,7 +110,17 @@ class InspectTest(browser.PageTest):
         self.press(Keys.ESCAPE)
         self.press(Keys.ESCAPE)
         self.assertEqual(self.all(".crumbs > *"), ["model"])
-        self.assertTrue(self.js("return document.activeElement.classList.contains('cell')"))
+        # Back at the part that was gone into, which a screen reader names.
+        focused = "return document.activeElement"
+        self.assertEqual(self.js(focused + ".dataset.name"), "model.layers")
+        self.assertRegex(self.js(focused + ".getAttribute('aria-label')"),
+                         r"^model\.layers: [0-9.]+ kB, \d+ tensors$")
+        while not self.js(focused + ".dataset.name").endswith("embed_tokens.weight"):
+            self.press(Keys.ARROW_RIGHT)
+        self.press(Keys.ENTER)
+        self.assertEqual(self.js(focused + ".dataset.name"), self.all("#chosen h3")[0])
+        self.press(Keys.ESCAPE)
+        self.assertTrue(self.js(focused + ".classList.contains('cell')"))
 
     def test_keys_reach_everything(self):
         self.open(self.page)

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import unittest
 
 import browser
 import toy_run
@@ -136,7 +135,6 @@ class ReportTest(browser.PageTest):
         hostile = write_run(self.path("hostile"), browser.HOSTILE)
         self.expect_same_elements(report(harmless), report(hostile))
 
-
     def test_labels_of_the_axes_are_inside(self):
         shapes = {"lr": [1e-6 - 5e-11 * i for i in range(11)],
                   "kl_loss": [-1000025 + 5 * i for i in range(11)],
@@ -149,8 +147,6 @@ class ReportTest(browser.PageTest):
         self.assertEqual([text for text, left, edge in labels if left < edge], [])
 
 
-@unittest.skipUnless(browser.has_option("grpo-train", "report RUN RUN"),
-                     "this grpo-train does not compare runs")
 class ComparisonTest(browser.PageTest):
     @classmethod
     def setUpClass(cls):

@@ -59,6 +59,28 @@ TEST_F(GrpoReport, OfOneRunIsBelowIt) {
   EXPECT_FALSE(json.contains("runs"));
 }
 
+// The files that a resumed run needs are never replaced, nor is anything but a file.
+TEST_F(GrpoReport, ReplacesNoPartOfARun) {
+  const std::string a = MakeRun("a", "0.25"), b = MakeRun("b", "0.75");
+  const std::string log = ReadFile(a + "/experiment_log.jsonl");
+  for (const Words& words : {Words{a}, Words{b, a}})
+    for (const std::string& out : {a + "/experiment_log.jsonl", a, std::string("/dev/null")}) {
+      Words all = words;
+      all.insert(all.end(), {"--force", "--out", out});
+      EXPECT_EQ(Report(all).exit_code, 2) << out;
+    }
+  EXPECT_EQ(ReadFile(a + "/experiment_log.jsonl"), log);
+  EXPECT_EQ(Report({a, "--out", a + "/report.html"}).exit_code, 0);
+  EXPECT_EQ(Report({a, "--out", a + "/report.html"}).exit_code, 0) << "it is the run's report";
+}
+
+TEST_F(GrpoReport, StandardOutputGetsThePage) {
+  const std::string a = MakeRun("a", "0.25");
+  const Json json = JsonOf(Report({a, "--out", "-"}));
+  EXPECT_THAT(SourceSchemas().Faults("grpo-train.json", json), IsEmpty());
+  EXPECT_THAT(json["page"].get<std::string>(), HasSubstr("<!DOCTYPE html>"));
+}
+
 TEST_F(GrpoReport, OfSeveralRunsNeedsAPlace) {
   const std::string a = MakeRun("a", "0.25"), b = MakeRun("b", "0.75");
   ExpectRefused({a, b}, 2, "--out FILE");

@@ -67,9 +67,10 @@ Json ExplanationJson(const ops::Explanation& plan, const std::string& name) {
 
 void AddExplainOptions(OptionTable& table, ExplainArgs& args) {
   table.OptionalText("explain", "TENSOR", &args.tensor,
-                     "draw the sources of an output tensor, a pattern of them or all of them, and "
-                     "write no weights");
-  AddHtmlOption(table, &args.html, "with --explain: draw the plan as a page for a browser too");
+                     "write no weights; draw the sources of an output tensor, or of all that match "
+                     "a pattern, or of all");
+  AddHtmlOption(table, &args.html,
+                "with --explain: also write a page for a browser that draws the plan");
 }
 
 Status SettleExplain(ExplainArgs& args, std::string& input, std::string& output) {

@@ -5,7 +5,7 @@
 #include "lib/base/errors.h"
 #include "lib/base/text.h"
 #include "lib/system/file.h"
-#include "lib/system/folders.h"
+#include "lib/system/look.h"
 #include "lib/system/paths.h"
 #include "lib/system/places.h"
 
@@ -28,10 +28,12 @@ Status CheckPage(const std::optional<std::string>& path, const std::vector<std::
     if (context.host().Held(each) == nullptr) places.push_back(each);
   NXDKIT_TRY(CheckPlaces(*path, places));
   for (const std::string& each : places) NXDKIT_TRY(CheckNotAPart(*path, each));
-  NXDKIT_ASSIGN(const bool is_folder, IsFolder(*path));
-  if (is_folder) return BadUsage("--html needs the name of a file, found a folder").in(*path);
-  NXDKIT_ASSIGN(const bool there, IsThere(*path));
-  if (there && !context.common().force)
+  NXDKIT_ASSIGN(const PathKind kind, KindOf(*path));
+  if (kind == PathKind::kFolder || kind == PathKind::kOther)
+    return BadUsage("a page is a file, found {}",
+                    kind == PathKind::kFolder ? "a folder" : "something else")
+        .in(*path);
+  if (kind == PathKind::kFile && !context.common().force)
     return BadUsage("it already exists").in(*path).hint("--force replaces it");
   const std::string parent = ParentPath(*path);
   NXDKIT_ASSIGN(const bool has_parent, parent.empty() ? Result<bool>(true) : IsFolder(parent));

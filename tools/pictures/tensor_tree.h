@@ -28,8 +28,8 @@ struct TreeTensor {
 //   place    [files of the sources, files of the targets]
 //   box      [lo ..., extent ...]; 0: the whole
 //   names    runs [count, code] of sources, targets and params in turn: 0 for the leaf's name, 1
-//            for the source's with the same index, else [shared, rest] for the leaf's first `shared`
-//            characters and then the rest; a last run of 0 is left out
+//            for the source's with the same index, else [shared, rest] for the leaf's first
+//            `shared` characters and then the rest; a last run of 0 is left out
 // Names are escaped for people, and shortened if they are very long. The text is at most
 // `max_bytes` long in a page: where that is too little, the smallest tensors have a pattern without
 // parts ("n" is their number; "brief" counts these tensors), and the smallest of all are "others".

@@ -101,6 +101,7 @@ TEST_F(HtmlPages, APageIsReplacedOnlyWithForce) {
   for (const auto& [path, code, message] :
        {std::tuple{shop_ / "no/page.html", 5, "no/page.html: its folder is not there"},
         {shop_ / "folder", 2, "found a folder"},
+        {std::string("/dev/null"), 2, "found something else"},
         {shop_ / "model/model.safetensors", 2, "model.safetensors"}}) {
     const ProcessResult result = Run({"ckpt-inspect", "-f", "--html", path, model_});
     EXPECT_EQ(result.exit_code, code);
