@@ -27,11 +27,11 @@ def write_run(folder, texts):
     return folder
 
 
-def write_curves(folder, name, metrics, config=None):
+def write_curves(folder, name, metrics):
     """A run of this name with the values of some metrics, step by step."""
     os.mkdir(folder)
     with open(os.path.join(folder, "experiment_config.json"), "w", encoding="utf-8") as file:
-        json.dump({"trainer": {"project_name": "p", "experiment_name": name}, **(config or {})}, file)
+        json.dump({"trainer": {"project_name": "p", "experiment_name": name}}, file)
     with open(os.path.join(folder, "experiment_log.jsonl"), "w", encoding="utf-8") as file:
         for step, values in enumerate(zip(*metrics.values()), 1):
             file.write(json.dumps({"step": step, **dict(zip(metrics, values))}) + "\n")
@@ -68,8 +68,8 @@ def summary(values):
     return min(finite), max(finite), values[max(values)]
 
 
-# The pixels of a picture that are near to the colour of each curve. The page's policy allows no
-# picture in it, but a bitmap that a script decodes.
+# Counts the pixels of a picture near the colour of each curve. The page's policy forbids <img>, but
+# not a bitmap that the script decodes.
 COUNT_COLOURS = """
 const [picture, count, done] = arguments;
 const style = getComputedStyle(document.documentElement);
@@ -241,7 +241,7 @@ class ComparisonTest(browser.PageTest):
                 self.assertEqual(shares.index(max(shares)), i)
 
     def shares_of_colours(self, selector, count):
-        """Of the pixels of the first such element that have a colour of a curve: each one's share."""
+        """The share of each curve's colour in the coloured pixels of the first such element."""
         self.js("document.querySelector(arguments[0]).scrollIntoView()", selector)
         picture = self.driver.find_element("css selector", selector).screenshot_as_base64
         counts = self.driver.execute_async_script(COUNT_COLOURS, picture, count)

@@ -78,6 +78,7 @@ std::string Between(const std::string& text, const std::string& from, const std:
 TEST_F(TwoRuns, ShareTheChartOfAMetric) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .factor = 2});
   EXPECT_THAT(html, HasSubstr("<h1>slow and fast</h1>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>folder</td><td>" + (folder_ / "one") + "</td><td>"));
   const std::string chart = Between(html, "<b>Reward</b>", "</figure>");
   EXPECT_THAT(chart, HasSubstr("<small>reward/accuracy = reward/overall: mean over"));
   EXPECT_THAT(chart, HasSubstr("<title>slow, step 4: 0.4000</title>"));
