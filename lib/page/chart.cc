@@ -72,18 +72,12 @@ std::string Tooltips(const Curve& curve, const std::vector<Point>& points, size_
   return dots;
 }
 
-std::string LineSvg(std::string_view kind, const Curve& curve, const std::vector<Point>& points,
-                    const Frame& frame) {
-  const std::string dash = curve.dash == 0 ? "" : fmt::format(" d{}", curve.dash % kColors);
-  return fmt::format("<path class=\"line s{}{}{}\" d=\"{}\"/>", curve.color % kColors, dash, kind,
-                     LinePath(points, frame));
-}
-
 std::string Line(const Curve& curve, size_t tooltips, size_t window, const Frame& frame) {
   const std::vector<Point> points = Thinned(*curve.points, frame);
   const bool smooth = window > 1 && IsNoisy(*curve.points);
-  std::string svg = LineSvg(smooth ? " raw" : "", curve, points, frame);
-  if (smooth) svg += LineSvg(" smooth", curve, Sparse(Smoothed(*curve.points, window)), frame);
+  std::string svg = LineSvg(curve, smooth ? " raw" : "", LinePath(points, frame));
+  if (smooth)
+    svg += LineSvg(curve, " smooth", LinePath(Sparse(Smoothed(*curve.points, window)), frame));
   return svg + fmt::format("<g class=\"f{}\">{}</g>", curve.color % kColors,
                            Tooltips(curve, points, tooltips, frame));
 }
@@ -127,12 +121,30 @@ struct Extent {
 }  // namespace
 
 void TellApart(std::vector<Curve>& curves) {
+  std::vector<size_t> first(curves.size());  // the first curve equal to each
+  for (size_t i = 0; i < curves.size(); ++i) {
+    while (first[i] < i && !AreEqual(*curves[i].points, *curves[first[i]].points)) ++first[i];
+    first[i] = first[first[i]];
+    curves[i].rank = static_cast<size_t>(std::ranges::count(std::span(first).first(i), first[i]));
+    if (first[i] < i) curves[i].same_as = curves[first[i]].name;
+  }
   for (size_t i = 0; i < curves.size(); ++i)
-    for (size_t k = 0; k < i; ++k) {
-      if (!AreEqual(*curves[i].points, *curves[k].points)) continue;
-      if (curves[i].same_as.empty()) curves[i].same_as = curves[k].name;
-      if (curves[i].dash <= curves[k].dash) curves[i].dash = curves[k].dash + 1;
-    }
+    curves[i].equal = static_cast<size_t>(std::ranges::count(first, first[i]));
+}
+
+std::string LineSvg(const Curve& curve, std::string_view kind, std::string_view path) {
+  constexpr double kDash = 8, kPeriod = 24;  // the most; the period fits into a key of the legend
+  std::string dash = curve.dash == 0 ? "" : fmt::format(" d{}", curve.dash % kColors);
+  std::string dashes;
+  if (curve.equal > 1) {
+    const auto count = static_cast<double>(curve.equal);
+    const double length = std::min(kDash, kPeriod / count);
+    dash = " shared";
+    dashes = fmt::format(" stroke-dasharray=\"{:.2f} {:.2f}\" stroke-dashoffset=\"-{:.2f}\"",
+                         length, length * (count - 1), length * static_cast<double>(curve.rank));
+  }
+  return fmt::format("<path class=\"line s{}{}{}\"{} d=\"{}\"/>", curve.color % kColors, dash, kind,
+                     dashes, path);
 }
 
 std::string CurveChart(std::string_view label, const std::vector<Curve>& curves, size_t window) {
@@ -145,7 +157,7 @@ std::string CurveChart(std::string_view label, const std::vector<Curve>& curves,
           steps.Add(static_cast<double>(point.step));
         }
   if (values.low > values.high) return "";
-  const Frame frame{StepAxis(steps.low, steps.high), ValueAxis(values.low, values.high)};
+  const Frame frame(StepAxis(steps.low, steps.high), ValueAxis(values.low, values.high));
   std::string svg = AxesSvg(frame);
   for (const Curve& curve : curves)
     if (curve.low && curve.high) svg += Band(curve, frame);

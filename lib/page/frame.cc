@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "lib/page/html.h"
 #include "lib/page/numbers.h"
 
@@ -9,6 +12,8 @@ namespace nxdkit::page {
 namespace {
 
 constexpr double kCharacter = 7.2;  // width of one in the labels of the axes, in wide fonts
+constexpr double kLeft = 62;        // of a chart with short labels
+constexpr double kGap = 5;          // between a label and the drawing
 
 // A tick at the edge of the drawing: its label must not leave it.
 double LabelX(double x, const std::string& text) {
@@ -16,7 +21,17 @@ double LabelX(double x, const std::string& text) {
   return x + half > kWidth ? kWidth - half : x;
 }
 
+double LeftOf(const Axis& values) {
+  double left = kLeft;
+  for (const Tick& tick : values.ticks)
+    left = std::max(left, kGap + kCharacter * static_cast<double>(tick.text.size()));
+  return left;
+}
+
 }  // namespace
+
+Frame::Frame(Axis step_axis, Axis value_axis)
+    : steps(std::move(step_axis)), values(std::move(value_axis)), left(LeftOf(values)) {}
 
 std::string AxesSvg(const Frame& frame) {
   std::string svg;
@@ -25,11 +40,11 @@ std::string AxesSvg(const Frame& frame) {
     svg += fmt::format(
         "<line class=\"grid\" x1=\"{:.0f}\" y1=\"{:.1f}\" x2=\"{:.0f}\" y2=\"{:.1f}\"/>"
         "<text class=\"axis\" text-anchor=\"end\" x=\"{:.0f}\" y=\"{:.1f}\">{}</text>",
-        kLeft, y, kRight, y, kLeft - 5, y + 4, tick.text);
+        frame.left, y, kRight, y, frame.left - kGap, y + 4, tick.text);
   }
   svg +=
       fmt::format("<text class=\"axis\" text-anchor=\"end\" x=\"{:.0f}\" y=\"{:.0f}\">step</text>",
-                  kLeft - 14, kBottom + 18);
+                  frame.left - 14, kBottom + 18);
   for (const Tick& tick : frame.steps.ticks) {
     const double x = frame.X(tick.value);
     svg += fmt::format(

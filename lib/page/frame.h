@@ -12,14 +12,17 @@ namespace nxdkit::page {
 
 // Sizes of the drawing, in its own units.
 inline constexpr double kWidth = 440, kHeight = 176;
-inline constexpr double kLeft = 62, kRight = 430, kTop = 8, kBottom = 152;
+inline constexpr double kRight = 430, kTop = 8, kBottom = 152;
 inline constexpr size_t kColors = 8;
 inline constexpr size_t kTooltips = 150;  // per chart, shared by its curves
 
 struct Frame {
+  Frame(Axis step_axis, Axis value_axis);
+
   Axis steps;
   Axis values;
-  double X(double step) const { return kLeft + (kRight - kLeft) * steps.Share(step); }
+  double left;  // more than in other charts if a label of the values is long
+  double X(double step) const { return left + (kRight - left) * steps.Share(step); }
   double X(int64_t step) const { return X(static_cast<double>(step)); }
   double Y(double value) const { return kBottom - (kBottom - kTop) * values.Share(value); }
 };

@@ -41,11 +41,18 @@ std::string Cards(const std::vector<Card>& cards) {
 
 std::string Table(const std::vector<std::string>& headings,
                   const std::vector<std::vector<std::string>>& html_rows) {
+  std::vector<std::string> html_headings;
+  for (const std::string& heading : headings) html_headings.push_back(Escape(heading));
+  return TableOf(html_headings, html_rows);
+}
+
+std::string TableOf(const std::vector<std::string>& html_headings,
+                    const std::vector<std::vector<std::string>>& html_rows) {
   if (html_rows.empty()) return "";
   std::string html;
-  if (!headings.empty()) {
+  if (!html_headings.empty()) {
     html += "<tr>";
-    for (const std::string& heading : headings) html += "<th>" + Escape(heading) + "</th>";
+    for (const std::string& heading : html_headings) html += "<th>" + heading + "</th>";
     html += "</tr>\n";
   }
   for (const std::vector<std::string>& row : html_rows) {

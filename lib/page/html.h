@@ -21,9 +21,11 @@ struct Card {
 };
 std::string Cards(const std::vector<Card>& cards);  // "" for none
 
-// A table; cells are HTML. "" without rows.
+// A table; cells are HTML, and so are the headings of TableOf. "" without rows.
 std::string Table(const std::vector<std::string>& headings,
                   const std::vector<std::vector<std::string>>& html_rows);
+std::string TableOf(const std::vector<std::string>& html_headings,
+                    const std::vector<std::vector<std::string>>& html_rows);
 
 // A chart with its title, a line about it, and its legend; "" without a chart.
 std::string Figure(std::string_view title, std::string_view help, std::string_view chart_html,

@@ -1,6 +1,6 @@
 #include "lib/page/legend.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "lib/page/frame.h"
 #include "lib/page/html.h"
@@ -33,29 +33,26 @@ std::string Row(std::string_view key, std::string_view name, std::string_view sa
                 const std::vector<Point>& points) {
   std::string shown = NarrowName(name);
   if (!same_as.empty()) shown += " <small>= " + NarrowName(same_as) + "</small>";
-  return fmt::format("<tr><td title=\"{}\">{}{}</td>{}</tr>\n", Escape(name), key, shown,
-                     SummaryCells(points));
+  return fmt::format("<tr><td title=\"{}\">{}{}</td><td>{}</td></tr>\n", Escape(name), key, shown,
+                     fmt::join(SummaryTexts(points), "</td><td>"));
 }
 
 }  // namespace
 
-std::string LineKey(size_t color, size_t dash) {
-  return Key(
-      fmt::format("<path class=\"line s{} d{}\" d=\"M1 5H25\"/>", color % kColors, dash % kColors));
-}
+std::string LineKey(const Curve& curve) { return Key(LineSvg(curve, "", "M1 5H25")); }
 
-std::string SummaryCells(const std::vector<Point>& points) {
+std::vector<std::string> SummaryTexts(const std::vector<Point>& points) {
   const Summary sum = Summarize(points);
   const bool any = sum.count > 0;
-  return fmt::format("<td>{}</td><td>{}</td><td>{}</td>", any ? ShortNumber(sum.low) : "-",
-                     any ? ShortNumber(sum.high) : "-", ShortNumber(sum.last));
+  return {any ? ShortNumber(sum.low) : "-", any ? ShortNumber(sum.high) : "-",
+          ShortNumber(sum.last)};
 }
 
 std::string Legend(const std::vector<Curve>& curves, bool areas) {
   std::string rows;
   for (const Curve& curve : curves) {
-    rows += Row(areas ? AreaKey("area", curve.color) : LineKey(curve.color, curve.dash), curve.name,
-                curve.same_as, *curve.points);
+    rows += Row(areas ? AreaKey("area", curve.color) : LineKey(curve), curve.name, curve.same_as,
+                *curve.points);
     const std::string band = AreaKey("band", curve.color);
     if (curve.high) rows += Row(band, curve.band + "max", "", *curve.high);
     if (curve.low) rows += Row(band, curve.band + "min", "", *curve.low);

@@ -13,9 +13,9 @@ namespace nxdkit::page {
 std::string Legend(const std::vector<Curve>& curves, bool areas = false);
 
 // The line of a curve, as its legend shows it.
-std::string LineKey(size_t color, size_t dash);
+std::string LineKey(const Curve& curve);
 
-// The lowest, highest and last value, as cells of a table.
-std::string SummaryCells(const std::vector<Point>& points);
+// The lowest, highest and last value.
+std::vector<std::string> SummaryTexts(const std::vector<Point>& points);
 
 }  // namespace nxdkit::page

@@ -79,8 +79,8 @@ std::string StackChart(std::string_view label, const std::vector<Curve>& curves,
   const auto layers = LayersOf(curves, steps);
   const double height = std::max(top, HeightOf(layers));
   if (!(height > 0 && std::isfinite(height))) return "";
-  const Frame frame{StepAxis(static_cast<double>(steps.front()), static_cast<double>(steps.back())),
-                    {.low = 0, .high = height, .ticks = TicksIn(0, height)}};
+  const Frame frame(StepAxis(static_cast<double>(steps.front()), static_cast<double>(steps.back())),
+                    {.low = 0, .high = height, .ticks = TicksIn(0, height)});
   std::string svg = AxesSvg(frame);
   for (size_t i = 0; i < curves.size(); ++i)
     svg += Area(curves[i], layers[i + 1], layers[i], unit, kTooltips / curves.size(), frame);

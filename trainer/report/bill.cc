@@ -216,7 +216,7 @@ Bill BillOf(const RunFiles& run, std::optional<double> price_per_hour) {
   terms.nodes = std::max<int64_t>(1, number("trainer.nnodes", 1));
   terms.price_per_hour = price_per_hour;
   BillProgress progress;
-  progress.done = std::max<int64_t>(0, LastStep(run.metrics));
+  progress.done = std::max({int64_t{0}, LastStep(run.metrics), run.end.value_or(0)});
   progress.clock = run.clock;
   // Its files do not show whether a validation-only run has finished: it is assumed to have.
   progress.ended = ConfigSays(run, "trainer.val_only");

@@ -119,11 +119,10 @@ std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill) {
   std::vector<std::pair<std::string, std::string>> rows;
   if (const std::string text = SoFarText(bill); !text.empty()) rows.emplace_back("so far", text);
   if (bill.step_seconds) rows.emplace_back("rate", RateText(bill));
-  if (!bill.steps_left) return rows;
-  std::string text =
-      fmt::format("{} of {}", Grouped(*bill.steps_left), Counted(*bill.progress.all, "step"));
-  if (*bill.steps_left > 0) text += ": " + (bill.seconds_left ? LeftText(bill) : kNoRate);
-  rows.emplace_back("to the end", text);
+  if (bill.steps_left.value_or(0) == 0) return rows;
+  rows.emplace_back("to the end", fmt::format("{} of {}: {}", Grouped(*bill.steps_left),
+                                              Counted(*bill.progress.all, "step"),
+                                              bill.seconds_left ? LeftText(bill) : kNoRate));
   return rows;
 }
 

@@ -25,7 +25,7 @@ std::string BillAmountText(const Bill& bill);
 // when nothing is known.
 std::string BillSoFarText(const Bill& bill);
 
-// The same as rows of a table: name and amount.
+// The same as rows of a table: name and amount. No row for what is left once no step is.
 std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill);
 
 // The figures, null if unknown; hours as fractional numbers.

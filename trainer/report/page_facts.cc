@@ -25,6 +25,8 @@ std::string DateText(const std::optional<int64_t>& seconds) {
   return text + " UTC";
 }
 
+std::string FolderOf(const RunFiles& run) { return run.folder; }
+
 std::string HostText(const RunFiles& run) {
   if (run.host.empty()) return "";
   const std::string nodes = ConfigText(run, "trainer.nnodes");
@@ -39,6 +41,7 @@ struct Fact {
 
 constexpr Fact kFacts[] = {
     {"run", NameOf},
+    {"folder", FolderOf},
     {"model", [](const RunFiles& run) { return ConfigText(run, "worker.actor.model.model_path"); }},
     {"host", HostText},
     {"nxdkit", [](const RunFiles& run) { return run.clock.version; }},
@@ -96,15 +99,18 @@ constexpr AmountRow kAmounts[] = {
      [](const RunFiles& run) { return TotalOf(run, "perf/total_num_tokens", CountText); }},
 };
 
-// "0.8500 (+0.0500)"
+// "0.8500 (+0.0500)"; a difference that reads as nothing is left out.
 std::string CellOf(const std::optional<Amount>& amount, const std::optional<Amount>& first) {
   if (!amount) return "-";
   const std::string text = page::Escape(amount->text(amount->value));
   if (!first) return text;
   const double more = amount->value - first->value;
-  if (!std::isfinite(more)) return text;
+  const double rounding = 1e-9 * std::max(std::abs(amount->value), std::abs(first->value));
+  if (!std::isfinite(more) || std::abs(more) <= rounding) return text;
+  const std::string difference = amount->text(std::abs(more));
+  if (difference == amount->text(0)) return text;
   return fmt::format("{} <small>({}{})</small>", text, more < 0 ? "-" : "+",
-                     page::Escape(amount->text(std::abs(more))));
+                     page::Escape(difference));
 }
 
 }  // namespace
@@ -128,7 +134,7 @@ std::string ProblemList(const PageRuns& runs) {
 std::string FactTable(const PageRuns& runs) {
   std::vector<PageRow> rows;
   for (const Fact& fact : kFacts) {
-    if (runs.size() == 1 && fact.of == NameOf) continue;  // the page's title
+    if (runs.size() == 1 && (fact.of == NameOf || fact.of == FolderOf)) continue;  // the title
     PageRow row{.name = fact.name, .cells = {}};
     bool any = false;
     for (const PageRun& run : runs) {
@@ -158,8 +164,10 @@ std::string CardSection(const PageRuns& runs) {
   }
   if (runs.size() == 1) return page::Cards(cards);
   if (rows.empty()) return "";
-  return "<h2>Results</h2>\n" + RunTable(runs, rows) +
-         "<p class=\"soft\">In brackets: the difference to the first run.</p>\n";
+  const std::string table = RunTable(runs, rows);
+  const bool differ = table.find("<small>") != table.npos;
+  return "<h2>Results</h2>\n" + table +
+         (differ ? "<p class=\"soft\">In brackets: the difference from the first run.</p>\n" : "");
 }
 
 std::string CostTable(const PageRuns& runs) {

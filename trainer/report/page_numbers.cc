@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "lib/base/text.h"
@@ -29,15 +30,14 @@ constexpr size_t kMostSyncs = 500;  // rows, the last ones
 std::string MetricTable(const PageRun& run) {
   const auto& all = run.files->metrics.by_name;
   if (all.empty()) return "";
-  std::string rows;
-  for (const auto& [name, points] : all)
-    rows += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td>{}</tr>\n", page::NameHtml(name),
-                        UnitOf(name), points.size(), page::SummaryCells(points));
-  return page::Details(
-      WithRun(fmt::format("All {}", Counted(all.size(), "metric")), run),
-      "<table class=\"data\"><tr><th>name</th><th>unit</th><th>values</th><th>min</th>"
-      "<th>max</th><th>last</th></tr>\n" +
-          rows + "</table>\n");
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, points] : all) {
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {page::NameHtml(name), std::string(UnitOf(name)), std::to_string(points.size())};
+    std::ranges::move(page::SummaryTexts(points), std::back_inserter(row));
+  }
+  return page::Details(WithRun(fmt::format("All {}", Counted(all.size(), "metric")), run),
+                       page::Table({"name", "unit", "values", "min", "max", "last"}, rows));
 }
 
 std::string SyncTable(const PageRun& run) {
@@ -46,23 +46,22 @@ std::string SyncTable(const PageRun& run) {
   std::vector<std::string> parts;
   for (const auto& [name, points] : run.files->metrics.by_name)
     if (IsSyncTime(name)) parts.push_back(name);
-  std::string head = "<th>step</th><th>version</th><th>proved</th><th>not covered</th><th>gap</th>";
+  std::vector<std::string> headings = {"step", "version", "proved", "not covered", "gap"};
   for (const std::string& part : parts)
-    head += fmt::format("<th>{}, s</th>", page::Escape(part.substr(part.find('_', 8) + 1)));
-  std::string rows;
+    headings.push_back(part.substr(part.find('_', 8) + 1) + ", s");
+  std::vector<std::vector<std::string>> rows;
   const size_t shown = std::min(syncs->size(), kMostSyncs);
   for (const Point& sync : std::span(*syncs).last(shown)) {
-    rows += fmt::format("<tr><td>{}</td><td>{}</td>", sync.step, sync.value);
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {std::to_string(sync.step), fmt::format("{}", sync.value)};
     for (const char* name : {"sync/proved", "sync/not_covered", "rollout/log_prob_gap_mean"})
-      rows += fmt::format("<td>{}</td>", ValueAt(*run.files, name, sync.step));
-    for (const std::string& part : parts)
-      rows += fmt::format("<td>{}</td>", ValueAt(*run.files, part, sync.step));
-    rows += "</tr>\n";
+      row.push_back(ValueAt(*run.files, name, sync.step));
+    for (const std::string& part : parts) row.push_back(ValueAt(*run.files, part, sync.step));
   }
   const std::string count = Counted(syncs->size(), "weight sync");
   const bool all = shown == syncs->size();
   return page::Details(WithRun(all ? count : fmt::format("The last {} of {}", shown, count), run),
-                       "<table class=\"data\"><tr>" + head + "</tr>\n" + rows + "</table>\n");
+                       page::Table(headings, rows));
 }
 
 }  // namespace nxdkit::trainer

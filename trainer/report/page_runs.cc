@@ -16,6 +16,17 @@ bool AllDiffer(const std::vector<std::string>& labels) {
   return different.size() == labels.size() && !different.contains("");
 }
 
+// Labels short enough for headings and legends, still different.
+std::vector<std::string> Shortened(const std::vector<std::string>& labels) {
+  constexpr size_t kLongestLabel = 40;
+  std::vector<std::string> shortened;
+  for (const std::string& label : labels) shortened.push_back(ShortenMiddle(label, kLongestLabel));
+  if (AllDiffer(shortened)) return shortened;
+  for (size_t i = 0; i < labels.size(); ++i)
+    shortened[i] = ShortenMiddle(labels[i], kLongestLabel - 4) + " (" + std::to_string(i + 1) + ")";
+  return shortened;
+}
+
 // The shortest of some names that tells the runs apart.
 std::vector<std::string> LabelsOf(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> experiments, names, bases, folders;
@@ -26,9 +37,8 @@ std::vector<std::string> LabelsOf(const std::vector<ReportedRun>& runs) {
     folders.push_back(run.files.folder);
   }
   for (const auto* labels : {&experiments, &names, &bases, &folders})
-    if (AllDiffer(*labels)) return *labels;
-  for (size_t i = 0; i < folders.size(); ++i) folders[i] += " (" + std::to_string(i + 1) + ")";
-  return folders;
+    if (AllDiffer(*labels)) return Shortened(*labels);
+  return Shortened(folders);
 }
 
 }  // namespace
@@ -80,7 +90,8 @@ std::vector<std::string> MetricsOf(const PageRuns& runs, std::span<const std::st
 
 std::string RunKey(const PageRun& run) {
   if (run.label.empty()) return "";
-  return page::LineKey(run.place, run.place) + page::Escape(run.label);
+  return page::LineKey({.name = run.label, .color = run.place, .dash = run.place}) +
+         page::Escape(run.label);
 }
 
 std::string WithRun(std::string_view text, const PageRun& run) {
@@ -89,18 +100,17 @@ std::string WithRun(std::string_view text, const PageRun& run) {
 
 std::string RunTable(const PageRuns& runs, const std::vector<PageRow>& rows) {
   if (rows.empty()) return "";
-  std::string html = "<table class=\"data\">\n";
+  std::vector<std::string> headings;
   if (runs.size() > 1) {
-    html += "<tr><th></th>";
-    for (const PageRun& run : runs) html += "<th>" + RunKey(run) + "</th>";
-    html += "</tr>\n";
+    headings.push_back("");
+    for (const PageRun& run : runs) headings.push_back(RunKey(run));
   }
+  std::vector<std::vector<std::string>> html_rows;
   for (const PageRow& row : rows) {
-    html += "<tr><td>" + page::NameHtml(row.name) + "</td>";
-    for (const std::string& cell : row.cells) html += "<td>" + cell + "</td>";
-    html += "</tr>\n";
+    html_rows.push_back({page::NameHtml(row.name)});
+    html_rows.back().insert(html_rows.back().end(), row.cells.begin(), row.cells.end());
   }
-  html += "</table>\n";
+  const std::string html = page::TableOf(headings, html_rows);
   if (runs.size() == 1) return html;
   // More than two may have to be scrolled, also with keys.
   const std::string keys = runs.size() > 2 ? " tabindex=\"0\"" : "";

@@ -14,7 +14,7 @@ struct PageRun {
   const RunFiles* files = nullptr;
   const Bill* bill = nullptr;
   size_t place = 0;   // its colour and dash
-  std::string label;  // unlike the other runs'; "" for the only run
+  std::string label;  // short, unlike the other runs'; "" for the only run
 };
 using PageRuns = std::vector<PageRun>;
 PageRuns PageRunsOf(const std::vector<ReportedRun>& reported);

@@ -89,32 +89,56 @@ void AddLeaves(const Json& value, const std::string& path, RunFiles& run) {
     AddLeaves(member, path.empty() ? key : path + "." + key, run);
 }
 
-std::string TextOf(const std::string& folder, std::string_view name, RunFiles& run) {
+// nullopt: missing or unreadable, which is a problem of the run.
+std::optional<std::string> TextOf(const std::string& folder, std::string_view name, RunFiles& run) {
   const std::string path = JoinPath(folder, name);
   const Result<bool> there = IsThere(path);
   if (there.ok() && !*there) {
     run.problems.push_back(fmt::format("{} is missing", name));
-    return "";
+    return std::nullopt;
   }
   Result<std::string> text = there.ok() ? ReadSmallFile(path, kMaxBytes) : there.error();
   if (text.ok()) return std::move(text).value();
   run.problems.push_back(fmt::format("{}: {}", name, text.error().message()));
-  return "";
+  return std::nullopt;
 }
 
 void CountDamage(RunFiles& run, std::string_view name, int64_t damaged) {
   if (damaged > 0)
-    run.problems.push_back(fmt::format("{}: {} damaged lines were skipped", name, damaged));
+    run.problems.push_back(fmt::format("{}: {} skipped", name, Counted(damaged, "damaged line")));
 }
 
 void ReadConfig(RunFiles& run) {
-  const std::string text = TextOf(run.folder, kConfigFile, run);
-  if (text.empty()) return;
-  const Result<Json> json = ParseJson(text, kLineOptions);
+  const std::optional<std::string> text = TextOf(run.folder, kConfigFile, run);
+  if (!text) return;
+  const Result<Json> json = ParseJson(*text, kLineOptions);
   if (json.ok())
     AddLeaves(*json, "", run);
+  else if (text->empty())
+    run.problems.push_back(fmt::format("{} is empty", kConfigFile));
   else
     run.problems.push_back(fmt::format("{}: {}", kConfigFile, json.error().message()));
+}
+
+// The step in DONE (trainer/loop/attempt.h).
+std::optional<int64_t> EndOf(const std::string& folder) {
+  constexpr uint64_t kMostBytes = 64 << 10;
+  const Result<Json> done = ReadJsonFile(JoinPath(folder, "DONE"), kMostBytes);
+  return done.ok() ? StepOf(*done) : std::nullopt;
+}
+
+void ReadMetrics(RunFiles& run) {
+  const std::optional<std::string> text = TextOf(run.folder, kMetricsFile, run);
+  if (!text) return;
+  run.metrics = ParseMetrics(*text);
+  CountDamage(run, kMetricsFile, run.metrics.damaged);
+  if (!run.end) return;
+  if (run.metrics.records == 0)
+    run.problems.push_back(
+        fmt::format("{} holds no step, but the run ended at step {}", kMetricsFile, *run.end));
+  else if (run.metrics.last_step < *run.end)
+    run.problems.push_back(fmt::format("{} ends at step {}, but the run ended at step {}",
+                                       kMetricsFile, run.metrics.last_step, *run.end));
 }
 
 // The machine of the last start, from the newest file in attempts/ (trainer/loop/attempt.h). Runs
@@ -158,6 +182,7 @@ MetricSeries ParseMetrics(std::string_view text) {
   MetricSeries series;
   series.damaged = ForEachRecord(text, [&](int64_t step, const Json& record) {
     ++series.records;
+    series.last_step = std::max(series.last_step, step);
     for (const auto& [key, value] : record.items())
       if (key != "step")
         AddNumbers(value, key.starts_with('/') ? key.substr(1) : key, step, series);
@@ -182,8 +207,8 @@ GenerationRecords ParseGenerations(std::string_view text) {
 RunFiles ReadRunTimes(const std::string& folder) {
   RunFiles run;
   run.folder = folder;
-  run.metrics = ParseMetrics(TextOf(folder, kMetricsFile, run));
-  CountDamage(run, kMetricsFile, run.metrics.damaged);
+  run.end = EndOf(folder);
+  ReadMetrics(run);
   const std::string path = JoinPath(JoinPath(folder, kRunningLogFolder), kTrainerLog);
   const Result<bool> there = IsThere(path);
   if (!there.ok() || !*there) return run;
@@ -199,7 +224,8 @@ Result<RunFiles> ReadRunFiles(const std::string& folder) {
   NXDKIT_ASSIGN(const bool is_folder, IsFolder(folder));
   if (!is_folder) return NotFound("there is no such folder").in(folder);
   RunFiles run = ReadRunTimes(folder);
-  GenerationRecords generations = ParseGenerations(TextOf(folder, kGenerationRecordsFile, run));
+  GenerationRecords generations =
+      ParseGenerations(TextOf(folder, kGenerationRecordsFile, run).value_or(""));
   CountDamage(run, kGenerationRecordsFile, generations.damaged);
   run.generations = std::move(generations.records);
   ReadConfig(run);

@@ -29,7 +29,8 @@ using page::Point;
 struct MetricSeries {
   std::map<std::string, std::vector<Point>> by_name;  // ascending steps; the last record of a step
   int64_t records = 0;
-  int64_t damaged = 0;  // number of lines
+  int64_t last_step = 0;  // the highest of the records; 0 without one
+  int64_t damaged = 0;    // number of lines
 };
 MetricSeries ParseMetrics(std::string_view text);
 
@@ -47,8 +48,9 @@ GenerationRecords ParseGenerations(std::string_view text);
 struct RunFiles {
   std::string folder;
   MetricSeries metrics;
-  RunClock clock;    // empty without a running_log
-  std::string host;  // of the last start; "": not recorded
+  std::optional<int64_t> end;  // the last step of a run that has ended
+  RunClock clock;              // empty without a running_log
+  std::string host;            // of the last start; "": not recorded
   std::vector<GenerationRecord> generations;
   // Leaves of experiment_config.json by their path: {"data.seed", "1"}, in the file's order.
   std::vector<std::pair<std::string, std::string>> config;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
 #include "lib/page/legend.h"
 #include "lib/page/stack_chart.h"
@@ -11,6 +12,7 @@
 namespace nxdkit::page {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -32,7 +34,7 @@ TEST(CurveChart, GapsAndExtremes) {
   const std::vector<Point> wide = {{INT64_MIN, -1.7e308}, {INT64_MAX, 1.7e308}};
   for (const char* part : {"nan", "inf"})
     EXPECT_THAT(CurveChart("c", {{"a", &wide}}), Not(HasSubstr(std::string("\"") + part)));
-  EXPECT_THAT(CurveChart("c", {{"a", &wide}}), HasSubstr("d=\"M62.0"));
+  EXPECT_THAT(CurveChart("c", {{"a", &wide}}), HasSubstr("d=\"M69.8")) << "right of \"-1.0e+308\"";
 }
 
 // A spike of one step among 100000 stays visible.
@@ -99,14 +101,52 @@ TEST(Curves, ThatAreEqualAreToldApart) {
                                {.name = "x/c", .points = &c, .color = 1},
                                {.name = "x/b", .points = &b, .color = 2}};
   TellApart(curves);
-  EXPECT_EQ(curves[0].dash, 0u);
-  EXPECT_EQ(curves[1].dash, 0u);
-  EXPECT_EQ(curves[2].dash, 1u);
-  EXPECT_THAT(CurveChart("c", curves), HasSubstr("<path class=\"line s2 d1\""));
+  EXPECT_EQ(curves[1].equal, 1u);
+  const std::string first =
+      "<path class=\"line s0 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-0.00\" "
+      "d=\"M";
+  const std::string second =
+      "<path class=\"line s2 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-8.00\" "
+      "d=\"M";
+  EXPECT_THAT(CurveChart("c", curves), AllOf(HasSubstr(first), HasSubstr(second),
+                                             HasSubstr("<path class=\"line s1\" d=\"M")));
   const std::string legend = Legend(curves);
-  EXPECT_THAT(legend, HasSubstr("<path class=\"line s2 d1\" d=\"M1 5H25\"/></svg>x/<wbr>b "
-                                "<small>= x/<wbr>a</small></td><td>1</td><td>2</td><td>2</td>"));
+  EXPECT_THAT(legend, HasSubstr(first + "1 5H25\"/></svg>x/<wbr>a</td>"));
+  EXPECT_THAT(legend,
+              HasSubstr(second + "1 5H25\"/></svg>x/<wbr>b "
+                                 "<small>= x/<wbr>a</small></td><td>1</td><td>2</td><td>2</td>"));
   EXPECT_EQ(Occurrences(legend, "<small>"), 1u);
+}
+
+TEST(Curves, ThatAreEqualFillAPeriodOfDashes) {
+  const std::vector<Point> a = {{1, 1}, {2, 2}}, other = {{1, 1}, {2, 3}};
+  std::vector<Curve> curves(9, {.name = "", .points = &a});
+  curves[4].points = &other;
+  TellApart(curves);
+  for (size_t i = 0; i < curves.size(); ++i) {
+    SCOPED_TRACE(i);
+    if (i == 4) continue;
+    EXPECT_EQ(curves[i].equal, 8u);
+    EXPECT_EQ(curves[i].rank, i - (i > 4 ? 1 : 0));
+  }
+  EXPECT_THAT(LineSvg(curves[8], "", "M1 5H25"),
+              HasSubstr("stroke-dasharray=\"3.00 21.00\" stroke-dashoffset=\"-21.00\""));
+}
+
+// The labels end left of the drawing, and may be as long as a number is.
+TEST(CurveChart, LabelsOfTheValuesAreInside) {
+  for (const auto& [low, high] : {std::pair(0.9995e-6, 1e-6),
+                                  {-1000025.0, -999975.0},
+                                  {-1.0000000000000002e-300, -1e-300},
+                                  {0.0, 1.0}}) {
+    const std::vector<Point> points = {{1, low}, {2, high}};
+    const std::string svg = CurveChart("c", {{"a", &points}});
+    const std::regex label("text-anchor=\"end\" x=\"([0-9.]+)\" y=\"[0-9.]+\">([-+.e0-9]+)<");
+    size_t labels = 0;
+    for (std::sregex_iterator it(svg.begin(), svg.end(), label), end; it != end; ++it, ++labels)
+      EXPECT_GE(std::stod((*it)[1]), 7 * static_cast<double>((*it)[2].length())) << (*it)[2];
+    EXPECT_GE(labels, 2u);
+  }
 }
 
 TEST(Curves, ThatAreNoisyAreSmoothed) {

@@ -11,6 +11,7 @@ namespace nxdkit::trainer {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing_util::TempFolder;
@@ -77,6 +78,7 @@ std::string Between(const std::string& text, const std::string& from, const std:
 TEST_F(TwoRuns, ShareTheChartOfAMetric) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .factor = 2});
   EXPECT_THAT(html, HasSubstr("<h1>slow and fast</h1>"));
+  EXPECT_THAT(html, HasSubstr("<tr><td>folder</td><td>" + (folder_ / "one") + "</td><td>"));
   const std::string chart = Between(html, "<b>Reward</b>", "</figure>");
   EXPECT_THAT(chart, HasSubstr("<small>reward/accuracy = reward/overall: mean over"));
   EXPECT_THAT(chart, HasSubstr("<title>slow, step 4: 0.4000</title>"));
@@ -99,6 +101,13 @@ TEST_F(TwoRuns, DifferInTheirNumbers) {
   EXPECT_THAT(Between(html, "<h2>Cost</h2>", "<h2>Curves"),
               AllOf(HasSubstr("<td>so far</td><td>4 k tokens in 12 s</td>"
                               "<td>10 k tokens in 30 s</td>")));
+}
+
+TEST_F(TwoRuns, ThatAreEqualHaveNoDifferences) {
+  const std::string html = Page({.name = "<small>"}, {.name = "b"});
+  const std::string results = Between(html, "<h2>Results", "<h2>Configuration");
+  EXPECT_THAT(results, HasSubstr("<tr><td>tokens</td><td>4 k</td><td>4 k</td></tr>"));
+  EXPECT_THAT(results, Not(AnyOf(HasSubstr("<small>"), HasSubstr("In brackets"))));
 }
 
 TEST_F(TwoRuns, DifferInSomeKeys) {
@@ -156,6 +165,13 @@ TEST_F(TwoRuns, ThatAreEqualAreSaidToBe) {
 TEST_F(TwoRuns, HaveLabelsThatDiffer) {
   EXPECT_THAT(Page({.name = "same"}, {.name = "same"}), HasSubstr("<h1>one and two</h1>"));
   EXPECT_THAT(PageOfRuns({folder_ / "one", folder_ / "one"}), HasSubstr("/one (2)</h1>"));
+  const std::string a(40, 'a');
+  EXPECT_THAT(Page({.name = a + "x"}, {.name = a + "y"}),
+              HasSubstr("<h1>aaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaax and "
+                        "aaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaay</h1>"));
+  EXPECT_THAT(Page({.name = a + "x" + a}, {.name = a + "y" + a}),
+              HasSubstr("<h1>aaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaa (1) and "
+                        "aaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaa (2)</h1>"));
 }
 
 TEST_F(TwoRuns, AreText) {
@@ -171,7 +187,7 @@ TEST_F(TwoRuns, TheirProblemsAreNamed) {
   Page({.name = "a"}, {.name = "b"});
   WriteText(folder_ / "two/experiment_log.jsonl", "damaged\n");
   EXPECT_THAT(PageOfRuns({folder_ / "one", folder_ / "two"}),
-              HasSubstr("<li>b: experiment_log.jsonl: 1 damaged lines were skipped</li>"));
+              HasSubstr("<li>b: experiment_log.jsonl: 1 damaged line skipped</li>"));
 }
 
 TEST(ManyRuns, EachHaveADashOfTheirOwn) {

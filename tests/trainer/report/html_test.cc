@@ -203,7 +203,10 @@ TEST(HtmlReport, EqualCurvesAreToldApart) {
                              {"reward/overall", 0.25 * static_cast<double>(step)}});
   WriteRun(folder, log);
   const std::string html = Report(folder);
-  EXPECT_EQ(Count(html, "class=\"line s1 d1\""), 2u) << "the curve and its legend";
+  for (const char* line :
+       {"class=\"line s0 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-0.00\"",
+        "class=\"line s1 shared\" stroke-dasharray=\"8.00 8.00\" stroke-dashoffset=\"-8.00\""})
+    EXPECT_EQ(Count(html, line), 2u) << "the curve and its legend";
   EXPECT_THAT(html, HasSubstr("reward/<wbr>overall <small>= reward/<wbr>accuracy</small>"));
 }
 
@@ -334,8 +337,43 @@ TEST(HtmlReport, DamagedLogsAreShownAsFarAsTheyGo) {
   WriteRun(folder, "garbage\n" + log.substr(0, log.size() - 20));
   const std::string html = Report(folder);
   ExpectBalanced(html);
-  EXPECT_THAT(html, HasSubstr("experiment_log.jsonl: 2 damaged lines were skipped"));
+  EXPECT_THAT(html, HasSubstr("experiment_log.jsonl: 2 damaged lines skipped"));
   EXPECT_THAT(html, HasSubstr("<span>last step</span><b>7</b>"));
+}
+
+// DONE holds the last step of a run that has ended.
+TEST(HtmlReport, ALogThatEndsTooEarlyIsAProblem) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(8));
+  WriteText(folder / "DONE", "{\"attempt\":1,\"step\":8}\n");
+  EXPECT_THAT(Report(folder), Not(HasSubstr("class=\"problems\"")));
+  WriteText(folder / "experiment_log.jsonl", FullLog(5));
+  EXPECT_THAT(Report(folder),
+              HasSubstr("<li>experiment_log.jsonl ends at step 5, but the run ended "
+                        "at step 8</li>"));
+  WriteText(folder / "experiment_log.jsonl", "");
+  EXPECT_THAT(Report(folder), HasSubstr("<li>experiment_log.jsonl holds no step, but the run ended "
+                                        "at step 8</li>"));
+  std::filesystem::remove(folder / "DONE");
+  EXPECT_THAT(Report(folder), Not(HasSubstr("class=\"problems\""))) << "it may just have begun";
+  WriteText(folder / "experiment_config.json", "");
+  EXPECT_THAT(Report(folder), HasSubstr("<li>experiment_config.json is empty</li>"));
+}
+
+TEST(HtmlReport, ARunThatHasEndedHasNothingLeft) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(8));
+  for (const auto& [steps, left] : {std::pair("9", true), {"8", false}}) {
+    WriteText(folder / "experiment_config.json",
+              "{\"trainer\": {\"max_steps\": " + std::string(steps) + "}}");
+    const std::string html = Report(folder);
+    EXPECT_EQ(Count(html, "<td>to the end</td><td>1 of 9 steps: "), left ? 1u : 0u);
+    EXPECT_EQ(Count(html, "<td>to the end</td>"), left ? 1u : 0u);
+  }
+  WriteText(folder / "experiment_log.jsonl", "");
+  EXPECT_THAT(Report(folder), HasSubstr("<td>to the end</td><td>8 of 8 steps: "));
+  WriteText(folder / "DONE", "{\"step\": 8}");
+  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>to the end</td>")));
 }
 
 TEST(HtmlReport, EverySingleFileIsEnough) {
