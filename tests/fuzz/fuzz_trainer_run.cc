@@ -38,6 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string page =
       HtmlReport(size % 3 == 0 ? std::vector{reported} : std::vector{reported, std::move(less)});
   Require(page.find("<script") == page.npos, "a script");
-  Require(Count(page, '<') == Count(page, '>'), "brackets");
+  const std::string body = page.substr(page.find("</style>"));  // a style may have brackets
+  Require(Count(body, '<') == Count(body, '>'), "brackets");
   return 0;
 }
