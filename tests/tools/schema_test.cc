@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "formats/kinds/table.h"
 #include "tests/formats/kinds/adapter/lora_workshop.h"
 #include "tests/tools/convert_workshop.h"
 #include "tests/tools/json_schema.h"
@@ -38,6 +41,26 @@ TEST(JsonSchemas, EveryCommandHasOne) {
       ExpectValid(0, {name, option});
     ExpectValid(2, {name, "--no-such-option"});
   }
+}
+
+// The lists of kinds, which are those that a source may have.
+void AddKindLists(const Json& schema, const std::string& key, std::vector<Json>& lists) {
+  if (schema.is_object() && schema.contains("enum") && key != "to" &&
+      std::ranges::count(schema["enum"], Json("nkipy")) > 0)
+    lists.push_back(schema["enum"]);
+  if (schema.is_structured())
+    for (const auto& [name, value] : schema.items())
+      AddKindLists(value, schema.is_object() ? name : key, lists);
+}
+
+TEST(JsonSchemas, KnowEveryKindOfSource) {
+  std::vector<Json> lists;
+  for (const std::string& tool : BuiltTools())
+    AddKindLists(SourceSchemas().file(NameOf(tool) + ".json"), "", lists);
+  EXPECT_GE(lists.size(), 5u);
+  for (const Json& list : lists)
+    for (const kinds::Kind* kind : kinds::Kinds())
+      EXPECT_EQ(std::ranges::count(list, Json(kind->name)), 1) << kind->name << ": " << list;
 }
 
 TEST(JsonSchemas, AreInstalledWithTheCommands) {
