@@ -11,12 +11,14 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 import interop
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common import utils
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -31,14 +33,41 @@ HOSTILE = ["<img src=x onerror=alert(1)>", "\"><script>alert(1)</script>", "</sc
 FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]"
 
 
-def start():
-    """A browser that logs all messages and requests."""
+class Local(Service):
+    """The driver by its address: a bare root has no /etc/hosts, and does not know "localhost"."""
+
+    @property
+    def service_url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def is_connectable(self):
+        return utils.is_connectable(self.port, "127.0.0.1")
+
+
+def start(profile):
+    """A browser that logs all messages and requests, and its process. The driver would look for a
+    browser of its own at "localhost"."""
+    process = subprocess.Popen(
+        [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+         "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     options = Options()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
+    options.debugger_address = f"127.0.0.1:{port_of(process, profile)}"
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    return webdriver.Chrome(service=Service(DRIVER), options=options)
+    return webdriver.Chrome(service=Local(DRIVER), options=options), process
+
+
+def port_of(process, profile, seconds=60):
+    """The port that the browser has written to its profile, once it listens."""
+    for _ in range(10 * seconds):
+        try:
+            with open(os.path.join(profile, "DevToolsActivePort"), encoding="utf-8") as file:
+                return int(file.readline())
+        except (FileNotFoundError, ValueError):
+            if process.poll() is not None:
+                break
+            time.sleep(0.1)
+    raise AssertionError(f"{CHROMIUM} does not listen; its exit status: {process.poll()}")
 
 
 def run(name, *arguments, expected=(0,), **keywords):
@@ -56,7 +85,11 @@ class PageTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        cls.driver = start()
+        profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        cls.addClassCleanup(profile.cleanup)
+        cls.driver, process = start(profile.name)
+        cls.addClassCleanup(process.wait)
+        cls.addClassCleanup(process.terminate)
         cls.addClassCleanup(cls.driver.quit)
 
     def setUp(self):
