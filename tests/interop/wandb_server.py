@@ -58,7 +58,7 @@ class Server(http.server.ThreadingHTTPServer):
         return {}
 
     def resumed(self, name):
-        """What a client needs to know to continue a run; None if there is no such run."""
+        """The facts that a client needs to continue a run; None if there is no such run."""
         if name not in self.runs:
             return None
         run = self.runs[name]

@@ -166,7 +166,7 @@ class PageTest(unittest.TestCase):
         return self.driver.execute_script(script, *arguments)
 
     def all(self, selector, get="e => e.textContent"):
-        """What `get` makes of each element, as far as it is JSON."""
+        """The values that `get` makes of the elements, as far as they are JSON."""
         return self.js(f"return [...document.querySelectorAll(arguments[0])].map({get})", selector)
 
     def data(self, name):

@@ -24,10 +24,10 @@ std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
 }
 
 std::string FlowsData(const std::vector<ops::PlanFlow>& flows) {
+  if (flows.size() > kMostFlows) return "[]";
   std::string text;
-  for (size_t i = 0; flows.size() <= kMostFlows && i < flows.size(); ++i)
-    text +=
-        fmt::format("{}[{},{},{}]", i == 0 ? "" : ",", flows[i].from, flows[i].to, flows[i].bytes);
+  for (const ops::PlanFlow& flow : flows)
+    text += fmt::format("{}[{},{},{}]", text.empty() ? "" : ",", flow.from, flow.to, flow.bytes);
   return "[" + text + "]";
 }
 

@@ -30,7 +30,7 @@ std::string NumbersText(const std::vector<int64_t>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ","));
 }
 
-std::string BoxText(const Box& box, const Shape& shape) {
+std::string BoxCode(const Box& box, const Shape& shape) {
   if (box == WholeBox(shape)) return "0";
   std::vector<int64_t> numbers = box.lo;
   numbers.insert(numbers.end(), box.extent.begin(), box.extent.end());
@@ -61,13 +61,13 @@ std::string PatternText(const TreeTensor& tensor, size_t group) {
   };
   const auto copy = [&](const Slice& slice) {
     return fmt::format("[{},{},{},{},{},{}]", slice.from, slice.to,
-                       BoxText(slice.source, slices.sources[slice.from].shape),
-                       BoxText(slice.target, slices.targets[slice.to].shape), slice.param,
-                       BoxText(slice.logical, slices.params[slice.param].shape));
+                       BoxCode(slice.source, slices.sources[slice.from].shape),
+                       BoxCode(slice.target, slices.targets[slice.to].shape), slice.param,
+                       BoxCode(slice.logical, slices.params[slice.param].shape));
   };
   const auto fill = [&](const SliceFill& each) {
     return fmt::format("[{},{},{},{}]", each.to,
-                       BoxText(each.target, slices.targets[each.to].shape), each.value,
+                       BoxCode(each.target, slices.targets[each.to].shape), each.value,
                        each.is_padding ? 1 : 0);
   };
   return fmt::format(R"({{"b":{},"g":{},"s":{},"t":{},"p":{},"c":{},"f":{}}})", tensor.bytes, group,
@@ -99,7 +99,7 @@ std::string PlaceText(const TensorSlices& slices, bool brief) {
 // --- names
 
 // A name next to the leaf's, as a code.
-std::string CodeText(const std::string& name, const std::string& leaf) {
+std::string NameCode(const std::string& name, const std::string& leaf) {
   if (name == leaf) return "0";
   const auto [at, rest] = std::ranges::mismatch(leaf, name);
   // Characters are counted where all are one byte.
@@ -128,7 +128,7 @@ class Runs {
 
 std::string NamesText(const TensorSlices& slices, const std::string& leaf) {
   Runs runs;
-  const auto code = [&](const std::string& name) { return CodeText(ShownName(name), leaf); };
+  const auto code = [&](const std::string& name) { return NameCode(ShownName(name), leaf); };
   for (const SliceEnd& end : slices.sources) runs.Add(code(end.name));
   for (const SliceEnd& end : slices.targets)
     runs.Add(end.name == slices.name ? "0" : code(end.name));

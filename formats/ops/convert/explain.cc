@@ -99,8 +99,7 @@ class Explainer {
     const uint64_t bytes = parts_ * part_bytes_ + 2 * result_.text.size();
     if (bytes <= max_memory_) return OkStatus();
     return Error(Errc::kLimit,
-                 fmt::format("the first {} of these tensors need {}, and --max-memory "
-                             "is {}",
+                 fmt::format("{} of these tensors would take {}, and --max-memory is {}",
                              Counted(parts_, "part"), HumanBytes(bytes), HumanBytes(max_memory_)))
         .hint("name fewer tensors: --explain NAME");
   }

@@ -1,6 +1,6 @@
 'use strict';
-// What the programs of all pages share. Text from files only ever becomes text: nothing here parses
-// markup. Whatever reacts to a click is a button, an input or a summary, so that keys reach it.
+// Functions that the programs of all pages share. Text from files only ever becomes text: nothing
+// here parses markup. Whatever reacts to a click is a button, an input or a summary, so that keys reach it.
 
 function dataOf(id) {
   return JSON.parse(document.getElementById(id).textContent);

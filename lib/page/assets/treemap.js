@@ -18,7 +18,7 @@ function treeOf(data) {
   return sumOf('all', '', all);
 }
 
-// Of very many neighbours the smaller ones are one part, which can be gone into.
+// The smaller ones of very many neighbours are one part, which can be gone into.
 function sumOf(name, full, children) {
   const kMost = 1000;
   if (children.length > kMost) {

@@ -210,12 +210,6 @@ TEST_F(HtmlPages, AFusedParameterHasNoHeadNumbers) {
   EXPECT_THAT(result.out, Not(HasSubstr("head")));
 }
 
-TEST_F(HtmlPages, MorePartsThanMemoryAreRefused) {
-  const ProcessResult result = Workshop::Convert(
-      "--to nxd --tp 2 --max-memory 34M --json --explain *", model_, shop_ / "out");
-  EXPECT_EQ(result.exit_code, 0) << "some 60 parts";
-}
-
 TEST_F(HtmlPages, ExplainStandsAlone) {
   const std::string out = shop_ / "out";
   const ProcessResult all = Workshop::Convert("--to nxd --tp 2 --explain", model_, out);

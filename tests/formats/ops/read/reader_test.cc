@@ -536,5 +536,17 @@ TEST_F(Reader, ExplainsAsConvertDoes) {
               HasSubstr("model." + name + " BF16 [32, 48]\n  [0:32, 0:48] = model." + name));
 }
 
+// The caller says what a part costs it; flows alone have no parts.
+TEST_F(Reader, ExplainsNoMorePartsThanMemoryHolds) {
+  const std::string model = workshop_.MakeModel("model", testing_util::TinyLlama());
+  const ConvertRequest request =
+      OpsWorkshop::Request(model, &kHf, "out", &kNxd, Options({{"tp", 2}}));
+  const uint64_t most = request.run.max_memory;
+  ExpectError(ops::Explain(request, {"*", true, most}), Errc::kLimit,
+              "1 part of these tensors would take");
+  ExpectError(ops::Explain(request, {"", true, most}), Errc::kLimit, "--max-memory is");
+  EXPECT_TRUE(ops::Explain(request, {"", false, most}).ok());
+}
+
 }  // namespace
 }  // namespace nxdkit::ops
