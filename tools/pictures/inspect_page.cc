@@ -78,7 +78,8 @@ std::string FilesText(const Inspection& inspection) {
   return "[" + text + "]";
 }
 
-std::string TreeData(const Inspection& inspection) {
+// `used`: bytes that other parts of the page take.
+std::string TreeData(const Inspection& inspection, size_t used) {
   const auto& bound = inspection.bound;
   const std::vector<TensorSlices> slices =
       bound ? artifact::HeldSlices(*bound) : StoredSlices(inspection);
@@ -96,7 +97,7 @@ std::string TreeData(const Inspection& inspection) {
     tensors.push_back({&each, bytes, group});
   }
   const std::string files = FilesText(inspection);
-  const size_t room = page::kMostData - std::min(page::kMostData, files.size());
+  const size_t room = page::kMostData - std::min(page::kMostData, used + files.size());
   return "{\"files\":" + files + "," + TreeMembers(tensors, room) + "}";
 }
 
@@ -134,18 +135,18 @@ std::string InspectPage(const Inspection& inspection) {
     cards.insert(cards.begin(), {{"parameters", Grouped(inspection.parameters)},
                                  {"tensors", Grouped(inspection.tensors)}});
   page.Add(page::Cards(cards));
+  const std::string facts = FactRows(inspection) + FileRows(inspection);
   if (inspection.tensors > 0) {
     page.Heading(inspection.bound ? "Parameters by size" : "Tensors by size");
     page.Add(
         "<div id=\"treemap\"></div>\n<div id=\"chosen\" aria-live=\"polite\"></div>\n"
         "<noscript><p>The picture needs this page's own script.</p></noscript>\n");
-    page.AddData("tree", TreeData(inspection));
+    page.AddData("tree", TreeData(inspection, facts.size()));
     page.Use(page::Script::kPlan);
     page.Use(page::Script::kTreemap);
   }
   page.Heading("Facts");
-  page.Add(FactRows(inspection));
-  page.Add(FileRows(inspection));
+  page.Add(facts);
   if (inspection.tensors > 0) page.Add("<h2>All names</h2>\n<div id=\"tensors\"></div>\n");
   return page.Text();
 }
