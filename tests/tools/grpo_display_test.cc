@@ -9,6 +9,7 @@
 #include <regex>
 #include <set>
 
+#include "lib/base/text.h"
 #include "tests/tools/grpo_workshop.h"
 #include "tests/tools/kill.h"
 
@@ -90,13 +91,19 @@ TEST_F(GrpoTrainTells, AWorkerThatIsStartedAgainIsInTheLogs) {
       StartProcess(Command("run", {"trainer.max_steps=5000", "trainer.save_freq=1"}));
   ASSERT_TRUE(WaitFor(workshop_ / "run/global_step_1"));
   for (const pid_t child : ChildrenOf(trainer)) ::kill(child, SIGKILL);
-  const auto begun = [&] { return std::ranges::count(Log("rollout_worker_0.log"), '\n'); };
+  // A worker that was answering when the trainer ended says so in a line of its own.
+  const auto begun = [&] {
+    const std::string log = Log("rollout_worker_0.log");
+    return std::ranges::count_if(nxdkit::Split(log, '\n'), [](std::string_view line) {
+      return line.find("rollout worker begins") != std::string_view::npos;
+    });
+  };
   EXPECT_TRUE(testing_util::Eventually([&] { return begun() >= 2; }));
   ::kill(trainer, SIGINT);
   EXPECT_EQ(WaitProcess(trainer), 130);
   EXPECT_THAT(Log("trainer.log"), HasSubstr("killed by signal 9; it is restarted"));
   EXPECT_THAT(Log("trainer.log"), HasSubstr("Z error: stopped by SIGINT"));
-  EXPECT_EQ(begun(), 2);
+  EXPECT_EQ(begun(), 2) << Log("rollout_worker_0.log");
 }
 
 TEST_F(GrpoTrainTells, WithoutTheConsoleLoggerStepsAreNotPrinted) {
