@@ -301,7 +301,7 @@ class StandIns : public ::testing::Test {
             "[ -z \"${MARKS:-}\" ] || touch \"$OUT/run/DONE\"\n"
             "[ -z \"${ENDS:-}\" ] || exit \"$ENDS\"\n"
             "echo $$ > \"$OUT/process.new\"\nmv \"$OUT/process.new\" \"$OUT/process\"\n"
-            "for i in $(seq 300); do sleep 0.1; done");
+            "for ((i = 0; i < 300; ++i)); do sleep 0.1; done");
   }
   void Command(const std::string& name, const std::string& body) const {
     const std::string path = folder_.Write(name, "#!/bin/bash\n" + body + "\n");
