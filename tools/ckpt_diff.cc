@@ -153,7 +153,7 @@ class ParamTable {
                                             max_abs, mean_abs, max_rel, mean_rel);
     constexpr size_t kLeastName = 20;
     const size_t room = std::max(columns_, numbers.size() + kLeastName) - numbers.size();
-    return numbers + (columns_ > 0 ? ShortenMiddle(name, room) : std::string(name)) + "\n";
+    return numbers + (columns_ > 0 ? ShortenStart(name, room) : std::string(name)) + "\n";
   }
 
   const size_t counts_;
@@ -262,8 +262,7 @@ std::string ReportText(const ops::DiffReport& report, const Args& args,
   }
   if (changed > limit)
     text += fmt::format("... and {} more (--top N lists more)\n", Grouped(changed - limit));
-  text += table.Row(report.total, fmt::format("in all ({} of {})", Grouped(changed),
-                                              Counted(report.params.size(), "parameter")));
+  text += table.Row(report.total, "in all");
   text += UlpText(report.total, table.counts());
   return text + UpdateText(report) + LayersText(report.layers, PictureHere());
 }
@@ -387,7 +386,9 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   context.Tell(report.whole);
   context.DetailKind(args.a, report.whole.a_kind, !args.a_from.empty());
   context.DetailKind(args.Paths().back(), report.whole.b_kind, !args.b_from.empty());
-  ToolAnswer answer{ReportText(report.whole, args, request.limits) + StepsText(report.steps, args),
+  ToolAnswer answer{(report.steps.empty() ? "" : "first against last: ") +
+                        ReportText(report.whole, args, request.limits) +
+                        StepsText(report.steps, args),
                     ReportJson(report, args), report.differs()};
   if (args.html) NXDKIT_TRY(AddPage(*args.html, DiffPage(args.Paths(), report), answer));
   return answer;

@@ -77,26 +77,25 @@ using ops::TensorPlace;
 struct Column {
   const char* heading;
   bool right = false;    // numbers are aligned right
-  bool shrinks = false;  // names and paths, which are shortened in the middle on a narrow terminal
+  // How a narrow terminal shortens it; a path gives its room before a name does.
+  enum Shrink { kNever, kName, kPath } shrink = kNever;
 };
 
 using Row = std::vector<std::string>;
 
-// Takes columns away from the widest of those that shrink until all fit `columns`.
+// Takes room from the columns that shrink until all fit `room`.
 void Shrink(const std::vector<Column>& columns, size_t room, std::vector<size_t>& widths) {
   constexpr size_t kGap = 2;
   constexpr size_t kLeast = 12;
   size_t all = kGap * (columns.size() - 1);
   for (const size_t width : widths) all += width;
-  while (all > room) {
-    size_t* widest = nullptr;
-    for (size_t c = 0; c < columns.size(); ++c)
-      if (columns[c].shrinks && widths[c] > kLeast && (!widest || widths[c] > *widest))
-        widest = &widths[c];
-    if (!widest) return;
-    --*widest;
-    --all;
-  }
+  for (const Column::Shrink shrink : {Column::kPath, Column::kName})
+    for (size_t c = 0; c < columns.size(); ++c) {
+      if (columns[c].shrink != shrink || all <= room || widths[c] <= kLeast) continue;
+      const size_t taken = std::min(all - room, widths[c] - kLeast);
+      widths[c] -= taken;
+      all -= taken;
+    }
 }
 
 // `room`: the columns of the terminal; 0: nothing is shortened.
@@ -110,7 +109,9 @@ std::string Render(const std::vector<Column>& columns, const std::vector<Row>& r
   std::string out;
   for (const Row& row : rows) {
     for (size_t c = 0; c < columns.size(); ++c) {
-      const std::string cell = ShortenMiddle(row[c], widths[c]);
+      const std::string cell = columns[c].shrink == Column::kName
+                                   ? ShortenStart(row[c], widths[c])
+                                   : ShortenMiddle(row[c], widths[c]);
       const std::string pad(widths[c] - TextColumns(cell), ' ');
       if (c > 0) out += "  ";
       if (columns[c].right) out += pad;
@@ -155,7 +156,7 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
   if (listed.empty()) return "";
   const bool ranks = std::ranges::any_of(inspection.artifact.ranks,
                                          [](const LayoutFile& file) { return file.tp_rank >= 0; });
-  std::vector<Column> columns = {{.heading = "name", .shrinks = true},
+  std::vector<Column> columns = {{.heading = "name", .shrink = Column::kName},
                                  {.heading = "dtype"},
                                  {.heading = "shape"},
                                  {.heading = "bytes", .right = true}};
@@ -163,7 +164,7 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
     for (const char* heading : {"min", "max", "mean", "nan", "inf", "zeros"})
       columns.push_back({.heading = heading, .right = true});
   if (ranks) columns.push_back({.heading = "rank"});
-  columns.push_back({.heading = "file", .shrinks = true});
+  columns.push_back({.heading = "file", .shrink = Column::kPath});
 
   std::vector<Row> rows(1);
   for (const Column& column : columns) rows[0].emplace_back(column.heading);

@@ -146,22 +146,36 @@ size_t TextColumns(std::string_view text) {
   return text.size() - static_cast<size_t>(std::ranges::count_if(text, IsContinuation));
 }
 
-std::string ShortenMiddle(std::string_view text, size_t columns) {
-  constexpr std::string_view kDots = "...";
-  const size_t all = TextColumns(text);
-  if (all <= columns) return std::string(text);
-  // The byte at which code point number `point` begins.
-  const auto byte_of = [&](size_t point) {
-    size_t at = 0;
-    for (size_t points = 0; at < text.size(); ++at)
-      if (!IsContinuation(text[at]) && points++ == point) break;
-    return at;
-  };
-  if (columns < kDots.size() + 2) return std::string(text.substr(0, byte_of(columns)));
-  const size_t start = (columns - kDots.size()) / 2;
+namespace {
+
+constexpr std::string_view kDots = "...";
+
+// The byte at which code point number `point` begins.
+size_t ByteOf(std::string_view text, size_t point) {
+  size_t at = 0;
+  for (size_t points = 0; at < text.size(); ++at)
+    if (!IsContinuation(text[at]) && points++ == point) break;
+  return at;
+}
+
+// `start` code points, dots, and the last of the rest, in `columns`.
+std::string Shorten(std::string_view text, size_t start, size_t columns) {
   const size_t end = columns - kDots.size() - start;
-  return std::string(text.substr(0, byte_of(start))) + std::string(kDots) +
-         std::string(text.substr(byte_of(all - end)));
+  return std::string(text.substr(0, ByteOf(text, start))) + std::string(kDots) +
+         std::string(text.substr(ByteOf(text, TextColumns(text) - end)));
+}
+
+}  // namespace
+
+std::string ShortenMiddle(std::string_view text, size_t columns) {
+  if (TextColumns(text) <= columns) return std::string(text);
+  if (columns < kDots.size() + 2) return std::string(text.substr(0, ByteOf(text, columns)));
+  return Shorten(text, (columns - kDots.size()) / 2, columns);
+}
+
+std::string ShortenStart(std::string_view text, size_t columns) {
+  if (columns < kDots.size() + 2) return ShortenMiddle(text, columns);
+  return TextColumns(text) <= columns ? std::string(text) : Shorten(text, 0, columns);
 }
 
 Result<uint64_t> ParseBytes(std::string_view text) {

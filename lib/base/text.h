@@ -46,6 +46,9 @@ size_t TextColumns(std::string_view text);
 // A text of more than `columns` with "..." in its middle: "model.layers...weight". The end of a
 // name tells more than its start and gets the odd column. Under 5 columns the text is cut.
 std::string ShortenMiddle(std::string_view text, size_t columns);
+// The end of a text of more than `columns`, after "...": "...7.self_attn.q_proj.weight". The layer
+// and the module of a tensor are at the end of its name.
+std::string ShortenStart(std::string_view text, size_t columns);
 
 // "4096", "4G" = "4GB" = 4e9, "4GiB" = 2^32, "1.5M"; K M G T, any case, an optional space before
 // the unit. kUsage for anything else, a fraction of a byte, or 2^64 and more.

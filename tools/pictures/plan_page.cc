@@ -58,11 +58,13 @@ std::string PlanPage(const ops::Explanation& plan, const ops::ConvertRequest& re
   for (const ops::PlanEnd& end : plan.targets) bytes += end.bytes;
   page::Page page(fmt::format("{} to {}: the plan of {}", request.from->name, request.to->name,
                               BaseName(request.input)));
-  page.Add(page::Cards({{"tensors", Grouped(plan.tensors.size())},
-                        {"bytes written", HumanBytes(bytes)},
-                        {"of them constants", HumanBytes(plan.fill_bytes)},
-                        {"files read", Grouped(plan.sources.size())},
-                        {"files written", Grouped(plan.targets.size())}}));
+  std::vector<page::Card> cards = {{"tensors", Grouped(plan.tensors.size())},
+                                   {"bytes written", HumanBytes(bytes)},
+                                   {"files read", Grouped(plan.sources.size())},
+                                   {"files written", Grouped(plan.targets.size())}};
+  if (plan.fill_bytes > 0)
+    cards.insert(cards.begin() + 2, {"of them constants", HumanBytes(plan.fill_bytes)});
+  page.Add(page::Cards(cards));
   page.Heading("From file to rank");
   page.Add(
       "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\" aria-live=\"polite\">"

@@ -1,5 +1,6 @@
 #include "formats/compile_cache/merge.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -497,6 +498,12 @@ TEST(Merges, OfSeveralProcessesAtOnce) {
       const auto report = MergeTogether(shop, tree, 3);
       const bool told = report.ok() && report->unlinked.empty() &&
                         report->copied.size() + report->left.size() + report->kept == 34;
+      if (!told)
+        fmt::print(stderr, "{}: {}\n", tree,
+                   report.ok() ? fmt::format("{} copied, {} left, {} kept, {} unlinked",
+                                             report->copied.size(), report->left.size(),
+                                             report->kept, report->unlinked.size())
+                               : report.error().ToString());
       ::_exit(told ? 0 : 1);
     }
     children.push_back(child);

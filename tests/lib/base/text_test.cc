@@ -108,6 +108,16 @@ TEST(ShortenMiddle, KeepsBothEndsAndCountsCodePoints) {
   EXPECT_EQ(ShortenMiddle(umlauts, 7), "\u00e4\u00f6...\u00e4\u00f6");
 }
 
+TEST(ShortenStart, KeepsLayerAndModule) {
+  const std::string name = "model.layers.27.self_attn.q_proj.weight";
+  EXPECT_EQ(ShortenStart(name, 39), name);
+  EXPECT_EQ(ShortenStart(name, 29), "...27.self_attn.q_proj.weight");
+  EXPECT_EQ(ShortenStart(name, 5), "...ht");
+  EXPECT_EQ(ShortenStart(name, 4), "mode");
+  EXPECT_EQ(ShortenStart("", 0), "");
+  EXPECT_EQ(ShortenStart("\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc", 5), "...\u00f6\u00fc");
+}
+
 TEST(ParseBytes, Sizes) {
   const std::pair<const char*, uint64_t> rows[] = {
       {"0", 0},
