@@ -76,7 +76,7 @@ using ops::TensorPlace;
 
 struct Column {
   const char* heading;
-  bool right = false;    // numbers are aligned right
+  bool right = false;  // numbers are aligned right
   // How a narrow terminal shortens it; a path gives its room before a name does.
   enum Shrink { kNever, kName, kPath } shrink = kNever;
 };
@@ -239,7 +239,10 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   if (args.stats && inspection.tensors == 0 && inspection.neffs.empty() && !inspection.cache)
     return BadUsage("--stats reads the values of tensors, and there are none").in(args.path);
   if (!args.filters.empty() && selected == 0)
-    context.Warn(fmt::format("no tensor matches --filter; there are {}", inspection.tensors));
+    context.Warn(fmt::format(
+        "no tensor matches --filter; there are {}. A pattern matches whole names, for instance "
+        "'*q_proj*'",
+        Grouped(inspection.tensors)));
   ListedStatistics statistics;
   if (args.stats) {
     const Runner runner(context);

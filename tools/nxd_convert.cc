@@ -82,7 +82,8 @@ const ToolInfo kInfo = {
     .common = kTakesJobs | kTakesMaxMemory | kTakesDryRun | kTakesForce | kTakesResume,
     .usages = {"nxd-convert --to FORMAT [options] INPUT OUTPUT",
                "nxd-convert --to rollout --into [options] INPUT BUNDLE",
-               "nxd-convert --apply DELTA --into BUNDLE"},
+               "nxd-convert --apply DELTA --into BUNDLE",
+               "nxd-convert --to FORMAT --explain [TENSOR] [options] INPUT"},
     .essentials = {"from", "to", "tp", "pp", "kv-multiplier", "optimizer", "into", "verify",
                    "dry-run", "force"},
     .examples =
@@ -537,6 +538,16 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
       .text = log.Text(log.EndText()), .fields = {{"steps", log.steps()}}, .brief = ""};
 }
 
+// An OUTPUT that holds a checkpoint of another format may be the INPUT of a user who swapped them.
+Error AboutSwapped(Error error, const ops::ConvertRequest& request) {
+  if (error.file() != request.output || !request.to) return error;
+  const Result<const kinds::Kind*> there = kinds::Recognise(request.output);
+  if (!there.ok() || *there == request.to) return error;
+  return std::move(error).hint(
+      fmt::format("it is a checkpoint of format {}{}; INPUT comes before OUTPUT", (*there)->name,
+                  error.code() == Errc::kUsage ? ", which --force would delete" : ""));
+}
+
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(CheckFollow(args, context));
   if (args.follow.follow) return RunFollow(args, context);
@@ -544,7 +555,9 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   ExplainArgs explain = args.explain;
   NXDKIT_TRY(SettleExplain(explain, ends.input, ends.output));
   NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
-  return AnswerConvert(request, explain, {ReportText, ReportJson}, context);
+  Result<ToolAnswer> answer = AnswerConvert(request, explain, {ReportText, ReportJson}, context);
+  if (!answer.ok()) return AboutSwapped(std::move(answer).error(), request);
+  return answer;
 }
 
 }  // namespace

@@ -6,16 +6,24 @@
 
 namespace nxdkit::models {
 
+constexpr int64_t kMostListed = 128;  // a tp above this is none that a user tries
+
 std::string_view HardwareName(Hardware hardware) {
   return hardware == Hardware::kTrn1 ? "trn1" : "trn2";
+}
+
+Error CannotSplitHeads(int64_t heads, int64_t tp) {
+  std::string divisors;
+  for (int64_t each = 1; each <= heads && each <= kMostListed; ++each)
+    if (heads % each == 0) divisors += fmt::format("{}{}", divisors.empty() ? "" : ", ", each);
+  return Unsupported("{} query heads cannot be split over tp {}", heads, tp)
+      .hint(fmt::format("tp can be {}; sets with padded heads are not supported", divisors));
 }
 
 Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t multiplier, int64_t tp,
                                     Hardware hardware) {
   const int64_t slots = kv_heads * multiplier;
-  if (heads % tp != 0)
-    return Unsupported("{} query heads cannot be split over tp {}", heads, tp)
-        .hint("training sets with padded attention heads are not supported");
+  if (heads % tp != 0) return CannotSplitHeads(heads, tp);
   if (slots % tp != 0)
     return Unsupported("{} key heads times kv multiplier {} cannot be split over tp {}", kv_heads,
                        multiplier, tp)
@@ -41,7 +49,7 @@ Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t mul
 }
 
 Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp) {
-  if (heads % tp != 0) return Unsupported("{} query heads cannot be split over tp {}", heads, tp);
+  if (heads % tp != 0) return CannotSplitHeads(heads, tp);
   if (kv_heads % tp != 0)
     return Unsupported(
                "{} key heads cannot be split over tp {} without replication: a rank would hold "

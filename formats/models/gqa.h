@@ -32,6 +32,9 @@ std::string_view HardwareName(Hardware hardware);  // "trn1", "trn2"
 Result<Placement> TrainingPlacement(int64_t heads, int64_t kv_heads, int64_t multiplier, int64_t tp,
                                     Hardware hardware);
 
+// kUnsupported: `heads` query heads that `tp` ranks cannot share; the hint lists the tp that can.
+Error CannotSplitHeads(int64_t heads, int64_t tp);
+
 // Plain column slices without replication: natural order. kUnsupported unless tp divides both.
 Result<Placement> PlainPlacement(int64_t heads, int64_t kv_heads, int64_t tp);
 

@@ -118,8 +118,7 @@ std::optional<Embedding> EmbeddingFromName(std::string_view name) {
 // that of the rank's queries only where k divides N; with more it cuts rows, which are whole heads
 // only where N divides k.
 Result<models::Placement> Heads(const models::ModelConfig& config, int tp) {
-  if (config.heads % tp != 0)
-    return Unsupported("{} query heads cannot be split over tp {}", config.heads, tp);
+  if (config.heads % tp != 0) return models::CannotSplitHeads(config.heads, tp);
   const int64_t kv = config.kv_heads;
   if (kv % tp != 0 && tp % kv != 0)
     return Unsupported(

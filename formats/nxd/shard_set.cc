@@ -348,8 +348,9 @@ Error NoTag(const std::string& path, const std::string& tag, const Looker& look)
   std::vector<std::string> names;
   for (const TagFolder& other : *tags) names.push_back(other.name);
   const std::optional<std::string> near = ClosestWord(tag, names);
-  return std::move(error).hint(near ? fmt::format("did you mean {}?", *near)
-                                    : "there are " + FirstNames(names, 5));
+  const std::string there =
+      fmt::format("there {} {}", names.size() == 1 ? "is" : "are", FirstNames(names, 5));
+  return std::move(error).hint(near ? fmt::format("did you mean {}? {}", *near, there) : there);
 }
 
 }  // namespace

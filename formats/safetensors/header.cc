@@ -190,7 +190,9 @@ Status ValidateLayout(Header& header, uint64_t data_begin, uint64_t file_bytes) 
     return Corrupt(
                "MetadataIncompleteBuffer: the tensors take {} bytes, the file has {} bytes of data",
                end, file_bytes - data_begin)
-        .at(data_begin);
+        .at(data_begin)
+        .hint(end > file_bytes - data_begin ? "the file is cut off: copy or download it again"
+                                            : "");
 
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     StoredTensor& tensor = header.tensors[i];

@@ -102,7 +102,12 @@ std::string DoubtOf(std::span<const DatedName> candidates, size_t taken) {
 }  // namespace
 
 std::string ChoiceText(const Choice& choice) {
-  return fmt::format("took {} of {}, by {}", choice.path, choice.of, choice.by);
+  const std::string_view why = choice.by == "number"    ? "the highest number"
+                               : choice.by == "time"    ? "the newest"
+                               : choice.by == "tracker" ? "the one that a file names,"
+                               : choice.by == "option"  ? "the one asked for,"
+                                                        : "the first";
+  return fmt::format("took {}, {} of {}", choice.path, why, choice.of);
 }
 
 void Said::AddSaid(const Said& more) {

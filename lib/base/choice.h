@@ -22,7 +22,7 @@ struct Choice {
   std::string by;
   bool operator==(const Choice&) const = default;
 };
-std::string ChoiceText(const Choice& choice);  // "took root/step_100 of 3, by number"
+std::string ChoiceText(const Choice& choice);  // "took root/step_100, the highest number of 3"
 
 // Remarks made on the way to a result.
 struct Said {

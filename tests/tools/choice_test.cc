@@ -112,7 +112,7 @@ TEST_F(NewestTag, EveryCommandSaysWhichItTook) {
 
 TEST_F(NewestTag, TextNamesItToo) {
   const ProcessResult result = CallTool({"ckpt-digest", root_});
-  EXPECT_EQ(result.err, "ckpt-digest: took " + newest_ + " of 3, by number\n");
+  EXPECT_EQ(result.err, "ckpt-digest: took " + newest_ + ", the highest number of 3\n");
   EXPECT_EQ(CallTool({"ckpt-digest", "-q", root_}).err, "");
   EXPECT_EQ(CallTool({"ckpt-digest", "--tag", "step_9", root_}).err, "") << "the user has named it";
   const Json json = RunJson(0, {"ckpt-digest", "--tag", "step_9", root_});

@@ -100,7 +100,7 @@ TEST_P(ConvertInto, TakesItselfAsInput) {
 }
 
 TEST_P(ConvertInto, RefusesWhatDoesNotFit) {
-  Refuse("--tp 2", tuned_, 2, "--tp 2 was asked for, but the bundle was compiled for 4");
+  Refuse("--tp 2", tuned_, 2, "--tp 2 was asked for, but the bundle is made for 4");
   Refuse("--dtype f32", tuned_, 2, "--dtype float32 was asked for");
   TinyModel wider = testing_util::TinyLlama();
   wider.intermediate = 96;

@@ -71,7 +71,7 @@ TEST_F(DiffTool, ShowsOneChangedElement) {
   const ProcessResult result = Diff("", a_, b_);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out, HasSubstr("worst at ["));
-  EXPECT_THAT(result.out, HasSubstr("in all (1 of 39 parameters)"));
+  EXPECT_THAT(result.out, HasSubstr("in all\n"));
   EXPECT_THAT(result.out, HasSubstr("1 element differs by 1 ulp\n"));
   const Json json = DiffJson(1, "", a_, b_);
   EXPECT_EQ(json["total"]["changed"], 1);

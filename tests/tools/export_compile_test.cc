@@ -304,7 +304,7 @@ TEST_F(ExportCompile, ResumeRefusesABlobThatIsDamagedMissingOrOfOtherSizes) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("the output exists and is not what this command makes"),
                                   HasSubstr(part)));
   };
-  refused("--bs 8 --seq 256", "8 was asked for, but the bundle was compiled for 4");
+  refused("--bs 8 --seq 256", "8 was asked for, but the bundle is made for 4");
   std::string blob = ReadFile(out_ + "/model.pt");
   const std::string whole = blob;
   blob[blob.size() / 2] = static_cast<char>(blob[blob.size() / 2] ^ 1);
@@ -341,7 +341,7 @@ class ExportMisfit : public ExportCompile {
 
 TEST_F(ExportMisfit, IsAFailureThatIsRememberedAndMended) {
   const std::string reason =
-      "the compiler's output does not fit: --tp 2 was asked for, but the bundle was compiled for "
+      "the compiler's output does not fit: --tp 2 was asked for, but the bundle is made for "
       "4";
   const ProcessResult failed = Export("");
   EXPECT_EQ(failed.exit_code, 4);
@@ -390,7 +390,7 @@ TEST_F(ExportMisfit, InTheCacheIsPassedOverAndMadeAnew) {
   const ProcessResult result = Export("", {}, "again");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("the entry in the compile cache is passed over: "),
-                                HasSubstr("was compiled for 4")));
+                                HasSubstr("is made for 4")));
   EXPECT_EQ(workshop_.Runs(), 2u);
 }
 

@@ -167,10 +167,10 @@ TEST_F(Export, RefusesABlobThatDoesNotFitAndSaysWhatToDo) {
     EXPECT_THAT(result.err, AllOf(HasSubstr(part), HasSubstr("hint:"))) << options;
     EXPECT_FALSE(Traces(out_));
   };
-  refused("--tp 4", model_, 2, "--tp 4 was asked for, but the bundle was compiled for 2");
-  refused("--bs 8", model_, 2, "--bs 8 was asked for, but the bundle was compiled for 4");
-  refused("--seq 512", model_, 2, "--seq 512 was asked for, but the bundle was compiled for 256");
-  refused("--dtype f32", model_, 2, "the bundle was compiled for bfloat16");
+  refused("--tp 4", model_, 2, "--tp 4 was asked for, but the bundle is made for 2");
+  refused("--bs 8", model_, 2, "--bs 8 was asked for, but the bundle is made for 4");
+  refused("--seq 512", model_, 2, "--seq 512 was asked for, but the bundle is made for 256");
+  refused("--dtype f32", model_, 2, "the bundle is made for bfloat16");
   refused("--no-fused-qkv", model_, 2, "the bundle was compiled with q, k and v fused");
   TinyModel other = testing_util::TinyLlama();
   other.kv_heads = 8;

@@ -282,7 +282,7 @@ TEST_F(GrpoTrain, AnEmptyTrackerDoesNotStopTheRun) {
     // The commands that open the run choose the same one, and report it.
     const ProcessResult opened = RunProcess({Workshop::Tool("ckpt-digest"), workshop_ / "run"});
     EXPECT_EQ(opened.exit_code, 0) << opened.err;
-    EXPECT_THAT(opened.err, HasSubstr("took " + newest + " of 2, by number\n"));
+    EXPECT_THAT(opened.err, HasSubstr("took " + newest + ", the highest number of 2\n"));
     EXPECT_THAT(opened.err, HasSubstr("warning: " + tracker));
   }
   const ProcessResult rest = Train("run", {"trainer.max_steps=4"});

@@ -25,7 +25,7 @@ constexpr Column kColumns[] = {
     {"actor/ppo_kl", "ppo_kl"},         {"rollout/log_prob_gap_mean", "gap"},
     {"critic/vf_loss", "vf_loss"},      {"critic/vf_explained_var", "explained"},
     {"actor/grad_norm", "grad"},        {"actor/lr", "lr"},
-    {"perf/throughput", "tok/s"},
+    {kTokensPerSecond, "tok/s"},
 };
 
 constexpr std::string_view kAnnounced[] = {"gen", "validation", "save_checkpoint"};
@@ -137,8 +137,9 @@ void Console::Erase() {
 
 void Console::StepDone(int64_t step, const MetricRecord& record) {
   std::string line = Position(step);
+  const MetricRecord shown = WithSpeed(record);
   for (const Column& column : kColumns)
-    if (const double* value = FindMetric(record, column.metric))
+    if (const double* value = FindMetric(shown, column.metric))
       line += fmt::format("  {} {}", column.label, ShortNumber(*value));
   if (const double* seconds = FindMetric(record, "perf/time_per_step"))
     line += fmt::format("  {:.1f} s", *seconds);

@@ -40,7 +40,7 @@ constexpr Metric kEntropy[] = {{"actor/entropy_loss", "entropy"}, {"actor/entrop
 constexpr Metric kLength[] = {{"response_length/mean", "length"}};
 constexpr Metric kCut[] = {{"response_length/clip_ratio", "cut"}};
 constexpr Metric kGradient[] = {{"actor/grad_norm", "grad"}, {"critic/grad_norm", "grad"}};
-constexpr Metric kSpeed[] = {{"perf/throughput", "tok/s"}};
+constexpr Metric kSpeed[] = {{kTokensPerSecond, "tok/s"}};
 constexpr Metric kSeconds[] = {{"perf/time_per_step", "sec"}};
 
 constexpr TableColumn kTable[] = {
@@ -83,6 +83,13 @@ std::string CellNumber(double value) {
   return fmt::format("{:.{}f}{}", shown, digits < 9.995 ? 2 : digits < 99.95 ? 1 : 0, kUnits[unit]);
 }
 
+MetricRecord WithSpeed(MetricRecord record) {
+  const double* tokens = FindMetric(record, "perf/total_num_tokens");
+  const double* seconds = FindMetric(record, "perf/time_per_step");
+  if (tokens && seconds && *seconds > 0) record.emplace_back(kTokensPerSecond, *tokens / *seconds);
+  return record;
+}
+
 StepTable::StepTable(int64_t total_steps, size_t columns)
     : total_steps_(total_steps), columns_(columns == 0 ? kWidest : std::min(columns, kWidest)) {}
 
@@ -93,8 +100,9 @@ std::string StepTable::Position(int64_t step) const {
                      std::max<size_t>(7, 2 * total.size() + 1));
 }
 
-std::vector<StepTable::Cell> StepTable::CellsOf(const MetricRecord& record,
+std::vector<StepTable::Cell> StepTable::CellsOf(const MetricRecord& step,
                                                 const StepsLeft& left) const {
+  const MetricRecord record = WithSpeed(step);
   std::vector<Cell> cells;
   for (const TableColumn& column : kTable)
     for (const Metric& metric : column.metrics)

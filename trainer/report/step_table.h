@@ -18,6 +18,10 @@ struct StepsLeft {
   std::optional<double> cost;
 };
 
+// The name in WithSpeed: tokens per second of all cores. perf/throughput is that of one core.
+inline constexpr std::string_view kTokensPerSecond = "tokens_per_second";
+MetricRecord WithSpeed(MetricRecord record);
+
 // Not thread-safe.
 class StepTable {
  public:
@@ -42,7 +46,7 @@ class StepTable {
     size_t width = 0;
   };
   std::string Position(int64_t step) const;
-  std::vector<Cell> CellsOf(const MetricRecord& record, const StepsLeft& left) const;
+  std::vector<Cell> CellsOf(const MetricRecord& step, const StepsLeft& left) const;
   void LeaveOut(std::vector<Cell>& cells) const;
 
   const int64_t total_steps_;

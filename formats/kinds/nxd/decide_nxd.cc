@@ -108,7 +108,7 @@ Status DecideQkv(const BoundArtifact& source, const Asked& asked, NxdOutput& out
                                                   : QkvStyle::kLinear;
     if (config.family->splits_qkv)
       output.notes.push_back(
-          fmt::format("q/k/v style: {} (--qkv says otherwise)", QkvStyleName(out.qkv)));
+          fmt::format("q/k/v style: {} (--qkv changes it)", QkvStyleName(out.qkv)));
   }
   return OkStatus();
 }
@@ -127,6 +127,8 @@ Status DecideHardware(const BoundArtifact& source, const Asked& asked, NxdOutput
     output.geometry.hardware = Hardware::kTrn1;  // the same on all hardware
   else if (asked.hardware_if_unsaid)
     output.geometry.hardware = *asked.hardware_if_unsaid;
+  else if (const int64_t heads = source.model->config.heads; heads % output.geometry.tp != 0)
+    return models::CannotSplitHeads(heads, output.geometry.tp);
   else if (output.geometry.kv_multiplier > 1 && !known)
     return BadUsage(
         "with kv multiplier {} the sets for trn1 and trn2 differ: say --hw trn1 or --hw trn2",

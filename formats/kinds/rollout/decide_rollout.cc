@@ -56,8 +56,7 @@ Asked AskedOf(const OutputOptions& options) {
 template <typename T>
 Status Agree(const char* option, const std::optional<T>& asked, const T& bundle) {
   if (!asked || *asked == bundle) return OkStatus();
-  return BadUsage("{} {} was asked for, but the bundle was compiled for {}", option, *asked,
-                  bundle);
+  return BadUsage("{} {} was asked for, but the bundle is made for {}", option, *asked, bundle);
 }
 
 Status AgreeOnText(const char* option, const std::optional<std::string>& asked,
@@ -85,7 +84,7 @@ Status CheckAgrees(const Asked& asked, const rollout::NeuronConfig& config,
     return BadUsage("--flavor {} was asked for, but the bundle is of flavor {}",
                     FlavorName(*asked.flavor), FlavorName(config.flavor));
   if (asked.dtype && dtype && *asked.dtype != *dtype)
-    return BadUsage("--dtype {} was asked for, but the bundle was compiled for {}",
+    return BadUsage("--dtype {} was asked for, but the bundle is made for {}",
                     TorchName(*asked.dtype), config.torch_dtype);
   return OkStatus();
 }
@@ -297,9 +296,9 @@ Result<std::unique_ptr<Output>> DecideRollout(const BoundArtifact& source,
   if (heads.strategy == models::GqaStrategy::kConvertToMha && heads.padded_kv != config.kv_heads &&
       config.heads != config.kv_heads)
     output.notes.push_back(fmt::format(
-        "key heads become {} of {} (convert-to-mha): the shards are right, but {} cannot make them "
-        "itself from a Hugging Face checkpoint",
-        heads.padded_kv, config.kv_heads,
+        "{} key heads are stored as {} (convert-to-mha): the shards are right, but {} cannot make "
+        "them itself from a Hugging Face checkpoint",
+        config.kv_heads, heads.padded_kv,
         output.neuron.flavor == rollout::Flavor::kNxdi ? "NxDI" : "an older optimum-neuron"));
   if (output.neuron.fused_qkv && config.qkv_bias &&
       output.neuron.flavor == rollout::Flavor::kOptimum)

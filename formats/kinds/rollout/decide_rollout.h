@@ -25,8 +25,7 @@ class RolloutOutput : public Output {
 
 // The note on a bundle that is made without model.pt.
 inline constexpr char kBlobMissing[] =
-    "the compiled blob (model.pt) is missing: compile one for this neuron_config.json, or take one "
-    "with --bundle";
+    "the compiled blob (model.pt) is missing: neuron-export compiles one, --bundle takes one over";
 
 // nullptr if the output is not a rollout bundle.
 const RolloutOutput* AsRollout(const Output& output);

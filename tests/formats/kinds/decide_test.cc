@@ -278,11 +278,10 @@ TEST_F(DecideOutput, AgreesWithACompiledBundle) {
     ask(more);
     ExpectError(ops::DecideOutput(model_, ops::kRollout, more), Errc::kUsage, part);
   };
-  refused([](Options& o) { o.Set("tp", 4); },
-          "--tp 4 was asked for, but the bundle was compiled for 2");
+  refused([](Options& o) { o.Set("tp", 4); }, "--tp 4 was asked for, but the bundle is made for 2");
   refused([](Options& o) { o.Set("bs", 8); }, "--bs 8 was asked for");
   refused([](Options& o) { o.Set("seq", 512); }, "--seq 512 was asked for");
-  refused([](Options& o) { o.dtype = Dtype::kF32; }, "the bundle was compiled for bfloat16");
+  refused([](Options& o) { o.dtype = Dtype::kF32; }, "the bundle is made for bfloat16");
   refused([](Options& o) { o.Set("fused-qkv", false); }, "--no-fused-qkv was asked for");
   refused([](Options& o) { o.Set("flavor", "nxdi"); }, "the bundle is of flavor optimum");
 }

@@ -9,10 +9,11 @@ namespace {
 using ::testing::ElementsAre;
 
 const MetricRecord kStep = {
-    {"actor/entropy_loss", 2.3125}, {"actor/grad_norm", 0.25125},
-    {"actor/kl_loss", 1.23e-5},     {"perf/throughput", 12345},
-    {"perf/time_per_step", 12.44},  {"response_length/clip_ratio", 0.03},
-    {"response_length/mean", 412},  {"reward/overall", -0.5124},
+    {"actor/entropy_loss", 2.3125},       {"actor/grad_norm", 0.25125},
+    {"actor/kl_loss", 1.23e-5},           {"perf/throughput", 3086.25},
+    {"perf/time_per_step", 12.44},        {"perf/total_num_tokens", 153572},
+    {"response_length/clip_ratio", 0.03}, {"response_length/mean", 412},
+    {"reward/overall", -0.5124},
 };
 
 TEST(StepTable, AStepIsARowOfEightyColumns) {
