@@ -82,6 +82,42 @@ TEST(StackChart, LaysLayersOnOneAnother) {
   EXPECT_EQ(StackChart("c", {{"z", &zero}}, "s"), "");
 }
 
+// Not every step is drawn, but a phase that only few of them have is.
+TEST(StackChart, ManyStepsKeepTheirPeaks) {
+  std::vector<Point> train, save;
+  for (int64_t step = 1; step <= 500; ++step) {
+    train.push_back({step, 1});
+    if (step % 10 == 0) save.push_back({step, 30});
+  }
+  const std::vector<Curve> curves = {{"train", &train}, {"save", &save}};
+  EXPECT_EQ(StackHeight(curves), 31);
+  const std::string svg = StackChart("c", curves, "s");
+  EXPECT_THAT(svg, HasSubstr("<title>save (s), step 10: 30</title>"));
+  EXPECT_THAT(svg, HasSubstr("<title>save (s), step 500: 30</title>")) << "the last step";
+}
+
+TEST(StackChart, ManyStepsKeepTheirLast) {
+  std::vector<Point> train;
+  for (int64_t step = 1; step <= 2000; ++step) train.push_back({step, step == 2000 ? 51.0 : 1.0});
+  EXPECT_EQ(StackHeight({{"train", &train}}), 51);
+  EXPECT_THAT(StackChart("c", {{"train", &train}}, "s"),
+              HasSubstr("<title>train (s), step 2000: 51</title>"));
+}
+
+// Each column of pixels has a higher stack than the one with the only value of another curve.
+TEST(StackChart, ManyStepsKeepTheOnlyValueOfACurve) {
+  std::vector<Point> train, save;
+  for (int64_t step = 1; step <= 100000; ++step) {
+    train.push_back({step, 1});
+    if (step % 10 == 0) save.push_back({step, 30});
+  }
+  const std::vector<Point> once = {{51234, 5}};
+  const std::string svg =
+      StackChart("c", {{"train", &train}, {"once", &once}, {"save", &save}}, "s");
+  EXPECT_THAT(svg, HasSubstr("<title>once (s), step 51234: 5</title>"));
+  EXPECT_LT(svg.size(), 200000u);
+}
+
 // A sum beyond the largest number has no place in a chart.
 TEST(StackChart, AnInfiniteSumIsNotDrawn) {
   const std::vector<Point> big = {{1, 1.7e308}, {2, 1}};
