@@ -46,6 +46,44 @@ TEST(CurveChart, LongCurvesKeepTheirExtremes) {
   EXPECT_EQ(Occurrences(svg, " 14.5"), 1u) << "the top of the range, less its room";
 }
 
+// A value that is missing in every column of pixels hides none of the others.
+TEST(CurveChart, AMissingValueHidesNoOther) {
+  for (const double missing : {std::nan(""), HUGE_VAL, -HUGE_VAL})
+    for (int64_t rest = 0; rest < 5; ++rest) {
+      std::vector<Point> points, low;
+      for (int64_t step = 0; step < 2000; ++step) {
+        const bool gone = step % 5 == rest;
+        points.push_back({step, gone ? missing : step == 1005 + (rest + 1) % 5 ? 1000 : 1});
+        low.push_back({step, 0});
+      }
+      const std::string line = CurveChart("c", {{"a", &points}});
+      EXPECT_EQ(Occurrences(line, " 14.9L"), 1u) << "the top of the range, less its room";
+      EXPECT_EQ(Occurrences(line, "M"), 1u);
+      const std::string band = CurveChart("c", {{"a", &low, &low, &points}});
+      EXPECT_EQ(Occurrences(band, " 14.9L"), 1u);
+      EXPECT_EQ(Occurrences(band, "Z"), 1u);
+    }
+}
+
+TEST(CurveChart, AColumnOfMissingValuesIsAGap) {
+  std::vector<Point> points;
+  for (int64_t step = 0; step < 100000; ++step)
+    points.push_back({step, step / 10000 == 4 ? std::nan("") : static_cast<double>(step % 2)});
+  const std::string svg = CurveChart("c", {{"a", &points, &points, &points}}, 100);
+  EXPECT_EQ(Occurrences(svg, "M"), 6u) << "two strokes each: the line, its band, the smoothed line";
+}
+
+// A smoothed line shows some of its points: those that are there.
+TEST(CurveChart, AMissingValueHidesNoSmoothedLine) {
+  std::vector<Point> points;
+  for (int64_t step = 0; step < 2300; ++step)
+    points.push_back({step, step % 12 == 0 ? std::nan("") : static_cast<double>(step % 2)});
+  const std::string svg = CurveChart("c", {{"a", &points}}, 100);
+  const size_t smooth = svg.find("smooth\" d=\"M");
+  ASSERT_NE(smooth, std::string::npos);
+  EXPECT_GT(Occurrences(svg.substr(smooth, svg.find("/>", smooth) - smooth), "L"), 100u);
+}
+
 TEST(CurveChart, ABandHasGapsWhereItsCurvesHave) {
   const double nan = std::nan("");
   const std::vector<Point> mean = {{1, 5}, {2, 5}, {3, 5}, {4, 5}, {5, 5}};
