@@ -120,6 +120,22 @@ std::string SmoothBox(size_t window) {
       page::kSmoothFrom, window);
 }
 
+// The metrics that no chart can show.
+std::string WithoutValue(const PageRuns& runs) {
+  std::vector<std::string> lines;
+  for (const PageRun& run : runs) {
+    std::vector<std::string> names;
+    for (const auto& [name, points] : run.files->metrics.by_name)
+      if (!FindSeries(*run.files, name)) names.push_back(name);
+    if (!names.empty())
+      lines.push_back(
+          fmt::format("{}: {}", WithRun("No finite value", run), fmt::join(names, ", ")));
+  }
+  return page::Problems(lines);
+}
+
+bool HasMetrics(const PageRun& run) { return !run.files->metrics.by_name.empty(); }
+
 }  // namespace
 
 std::string ChartSection(const PageRuns& runs) {
@@ -132,8 +148,12 @@ std::string ChartSection(const PageRuns& runs) {
         page::Figure(chart.title, chart.help, page::CurveChart(chart.title, chart.curves, window),
                      page::Legend(chart.curves));
   html += TimeFigures(runs);
-  if (html.empty() && ConstantTable(runs).empty()) return "<p>No metrics yet.</p>\n";
-  return "<h2>Curves</h2>\n" + SmoothBox(window) + "<div class=\"charts\">\n" + html + "</div>\n";
+  if (std::ranges::none_of(runs, HasMetrics)) return "<p>No metrics yet.</p>\n";
+  const std::string missing = WithoutValue(runs);
+  if (!html.empty()) html = SmoothBox(window) + "<div class=\"charts\">\n" + html + "</div>\n";
+  if (html.empty() && missing.empty())
+    html = "<p>Nothing to draw: all metrics are in the tables below.</p>\n";
+  return "<h2>Curves</h2>\n" + missing + html;
 }
 
 std::string ConstantTable(const PageRuns& runs) {

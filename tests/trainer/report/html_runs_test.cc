@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "tests/lib/temp_folder.h"
@@ -154,6 +155,15 @@ TEST_F(TwoRuns, WithoutACommonStepShowTheirOwn) {
   const std::string html = Page({.name = "a", .sampled = {3}}, {.name = "b", .sampled = {5}});
   EXPECT_THAT(html, HasSubstr("steps of the runs, which have none in common</h2>"));
   EXPECT_THAT(html, HasSubstr("b</header>no sample</div>"));
+}
+
+// The chart has the other run's curve alone.
+TEST_F(TwoRuns, AMetricWithoutAFiniteValueIsNamedWithItsRun) {
+  Page({.name = "slow"}, {.name = "<fast>"});
+  WriteText(folder_ / "two/experiment_log.jsonl", MetricLine(1, {{"reward/overall", NAN}}));
+  const std::string html = PageOfRuns({folder_ / "one", folder_ / "two"});
+  EXPECT_THAT(html, HasSubstr("<li>No finite value of &lt;fast&gt;: reward/overall</li>\n"));
+  EXPECT_THAT(html, Not(HasSubstr("No finite value of slow")));
 }
 
 TEST_F(TwoRuns, ThatAreEqualAreSaidToBe) {

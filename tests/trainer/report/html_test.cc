@@ -294,6 +294,36 @@ TEST(HtmlReport, WithoutDataThereIsNoChart) {
   EXPECT_THAT(html, HasSubstr("<td>critic/<wbr>lr</td><td></td><td>1</td><td>-</td>"));
 }
 
+// A run that has diverged at once has metrics, though none to draw.
+TEST(HtmlReport, MetricsWithoutAFiniteValueAreNamed) {
+  const TempFolder folder;
+  WriteRun(folder, MetricLine(1, {{"actor/grad_norm", INFINITY}, {"reward/overall", NAN}}) +
+                       MetricLine(2, {{"actor/grad_norm", INFINITY}, {"reward/overall", NAN}}));
+  std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("<h2>Curves</h2>\n<ul class=\"problems\">\n<li>No finite value: "
+                              "actor/grad_norm, reward/overall</li>\n"));
+  EXPECT_THAT(html, Not(HasSubstr("No metrics yet")));
+  WriteRun(folder, MetricLine(1, {{"<b>", NAN}, {"reward/overall", 1}}));
+  html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<li>No finite value: &lt;b&gt;</li>\n"));
+  EXPECT_EQ(Count(html, "<figure>"), 1u);
+  WriteRun(folder, MetricLine(1, {{"reward/overall", 1}}));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("No finite value")));
+}
+
+TEST(HtmlReport, SaysWhyThereIsNoCurve) {
+  const TempFolder folder;
+  WriteRun(folder, "");
+  EXPECT_THAT(Report(folder), HasSubstr("<p>No metrics yet.</p>"));
+  for (const char* name : {"other/metric", "actor/lr"}) {
+    WriteRun(folder, MetricLine(1, {{name, 1e-5}}) + MetricLine(2, {{name, 1e-5}}));
+    EXPECT_THAT(Report(folder), HasSubstr("<p>Nothing to draw: all metrics are in the tables "
+                                          "below.</p>"));
+    EXPECT_THAT(Report(folder), Not(HasSubstr("No metrics yet")));
+  }
+}
+
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
   const TempFolder folder;
   WriteRun(folder, FullLog(3));
