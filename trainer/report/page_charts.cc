@@ -61,6 +61,16 @@ bool HaveSameCurves(const Chart& a, const Chart& b) {
   });
 }
 
+// For readers of the screen: "Reward: reward/accuracy, reward/overall", or with several runs
+// "Reward: reward/accuracy = reward/overall of first, second".
+std::string LabelOf(const Chart& chart, const PageRuns& runs) {
+  std::vector<std::string> names;
+  for (const Curve& curve : chart.curves) names.push_back(curve.name);
+  const std::string curves = fmt::format("{}", fmt::join(names, ", "));
+  if (runs.size() == 1) return chart.title + ": " + curves;
+  return fmt::format("{}: {} of {}", chart.title, fmt::join(chart.metrics, " = "), curves);
+}
+
 // A chart for each metric, but one for metrics that are the same in all runs.
 std::vector<Chart> ChartsOfMetrics(const PageRuns& runs, const ChartRow& row,
                                    const std::vector<std::string>& metrics) {
@@ -144,9 +154,9 @@ std::string ChartSection(const PageRuns& runs) {
   const size_t window = WindowOf(charts);
   std::string html;
   for (const Chart& chart : charts)
-    html +=
-        page::Figure(chart.title, chart.help, page::CurveChart(chart.title, chart.curves, window),
-                     page::Legend(chart.curves));
+    html += page::Figure(chart.title, chart.help,
+                         page::CurveChart(LabelOf(chart, runs), chart.curves, window),
+                         page::Legend(chart.curves));
   html += TimeFigures(runs);
   if (std::ranges::none_of(runs, HasMetrics)) return "<p>No metrics yet.</p>\n";
   const std::string missing = WithoutValue(runs);

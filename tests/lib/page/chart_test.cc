@@ -169,6 +169,14 @@ TEST(StackChart, ReachesTheTopOfTheHighest) {
   EXPECT_THAT(StackChart("c", {{"a", &low}}, "s", 5), HasSubstr("M62.0 123.2L430.0 123.2"));
 }
 
+TEST(Legend, ItsHeadingsAreThoseOfColumns) {
+  const std::vector<Point> a = {{1, 1}, {2, 2}};
+  const std::string legend = Legend({{"a", &a}});
+  EXPECT_THAT(legend, HasSubstr("<tr><td></td><th scope=\"col\">min</th>"));
+  EXPECT_EQ(Occurrences(legend, "<th scope=\"col\">"), 3u);
+  EXPECT_EQ(Occurrences(legend, "<th>"), 0u);
+}
+
 TEST(Curves, ThatAreEqualAreToldApart) {
   const std::vector<Point> a = {{1, 1}, {2, 2}}, b = a, c = {{1, 1}, {2, 3}};
   std::vector<Curve> curves = {{.name = "x/a", .points = &a},

@@ -109,16 +109,20 @@ TEST(HtmlReport, ShowsTheRun) {
                             "Throughput", "Memory", "Time of a step"})
     EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
   EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
-  EXPECT_THAT(html,
-              HasSubstr("<h2>Cost</h2>\n<table class=\"data\">\n<tr><td>so far</td><td>12.5 M "
-                        "tokens in 33 min "));
-  EXPECT_THAT(html, HasSubstr("<td>rate</td><td>40 s and 250 k tokens a step, 6.25 k tokens a "
-                              "second, the median of 20 steps</td>"));
+  EXPECT_THAT(
+      html,
+      HasSubstr(
+          "<h2>Cost</h2>\n<table class=\"data\">\n<tr><th scope=\"row\">so far</th><td>12.5 M "
+          "tokens in 33 min "));
+  EXPECT_THAT(
+      html,
+      HasSubstr("<th scope=\"row\">rate</th><td>40 s and 250 k tokens a step, 6.25 k tokens a "
+                "second, the median of 20 steps</td>"));
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
   EXPECT_THAT(html, HasSubstr("</svg>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
   EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10 (the last), 1 of 1 sample"));
-  EXPECT_THAT(html, HasSubstr("<td>data.<wbr>seed</td><td>1</td>"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">data.<wbr>seed</th><td>1</td>"));
   EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
 }
@@ -140,8 +144,9 @@ TEST(HtmlReport, ShowsEachSync) {
   const std::string html = Report(folder);
   ExpectBalanced(html);
   EXPECT_THAT(html, HasSubstr("<b>Weight sync</b>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>sync/<wbr>proved</td><td>19</td></tr>")) << "constant";
-  EXPECT_THAT(html, HasSubstr("<th>check, s</th><th>reload, s</th>"));
+  EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">sync/<wbr>proved</th><td>19</td></tr>"))
+      << "constant";
+  EXPECT_THAT(html, HasSubstr("<th scope=\"col\">check, s</th><th scope=\"col\">reload, s</th>"));
   EXPECT_THAT(html, HasSubstr("<tr><td>2</td><td>2</td><td>19</td><td>0</td><td>0.0040</td>"
                               "<td>0.2500</td><td>0.5000</td></tr>"));
   const size_t stack = html.find("<b>Time of a step</b>");
@@ -188,8 +193,10 @@ TEST(HtmlReport, ConstantCurvesAreATable) {
   WriteRun(folder, FullLog(5));
   const std::string html = Report(folder);
   EXPECT_THAT(html, HasSubstr("<summary>2 constant metrics</summary>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>actor/<wbr>lr</td><td>1.0e-05</td></tr>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>response_length/<wbr>clip_ratio</td><td>0.1000</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">actor/<wbr>lr</th><td>1.0e-05</td></tr>"));
+  EXPECT_THAT(
+      html,
+      HasSubstr("<tr><th scope=\"row\">response_length/<wbr>clip_ratio</th><td>0.1000</td></tr>"));
   EXPECT_THAT(html, Not(HasSubstr("<b>Learning rate</b>")));
   WriteRun(folder, FullLog(1));
   EXPECT_THAT(Report(folder), HasSubstr("<b>Learning rate</b>"));
@@ -227,8 +234,8 @@ TEST(HtmlReport, LongNoisyCurvesAreSmoothed) {
 TEST(HtmlReport, BeginsWithTheFactsThatTheFilesHold) {
   const TempFolder folder;
   WriteRun(folder, FullLog(2));
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>host</td>"))) << "nothing is invented";
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>started</td>")));
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">host</th>"))) << "nothing is invented";
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">started</th>")));
   WriteText(folder / "experiment_config.json",
             "{\"trainer\": {\"nnodes\": 2}, \"worker\": {\"actor\": {\"model\": "
             "{\"model_path\": \"models/qwen3\"}}}}");
@@ -245,7 +252,8 @@ TEST(HtmlReport, BeginsWithTheFactsThatTheFilesHold) {
                                     {"nxdkit", "0.2.0"},
                                     {"started", "2026-11-21 12:05:09 UTC"},
                                     {"last line of the log", "2026-11-22 08:10:30 UTC"}})
-    EXPECT_THAT(html, HasSubstr("<tr><td>" + std::string(name) + "</td><td>" + value + "</td>"));
+    EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">" + std::string(name) + "</th><td>" + value +
+                                "</td>"));
   EXPECT_EQ(html, Report(folder)) << "the same bytes";
 }
 
@@ -324,6 +332,17 @@ TEST(HtmlReport, SaysWhyThereIsNoCurve) {
   }
 }
 
+// Readers of the screen hear which chart it is, and what it shows.
+TEST(HtmlReport, EachChartHasALabelOfItsOwn) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(5));
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Reward: reward/accuracy, reward/overall\""));
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Response length: response_length/mean\""));
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Time of a step: timing_s/gen, timing_s/old, "
+                              "timing_s/ref, timing_s/update_actor\""));
+}
+
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
   const TempFolder folder;
   WriteRun(folder, FullLog(3));
@@ -397,13 +416,13 @@ TEST(HtmlReport, ARunThatHasEndedHasNothingLeft) {
     WriteText(folder / "experiment_config.json",
               "{\"trainer\": {\"max_steps\": " + std::string(steps) + "}}");
     const std::string html = Report(folder);
-    EXPECT_EQ(Count(html, "<td>to the end</td><td>1 of 9 steps: "), left ? 1u : 0u);
-    EXPECT_EQ(Count(html, "<td>to the end</td>"), left ? 1u : 0u);
+    EXPECT_EQ(Count(html, "to the end</th><td>1 of 9 steps: "), left ? 1u : 0u);
+    EXPECT_EQ(Count(html, "to the end</th>"), left ? 1u : 0u);
   }
   WriteText(folder / "experiment_log.jsonl", "");
-  EXPECT_THAT(Report(folder), HasSubstr("<td>to the end</td><td>8 of 8 steps: "));
+  EXPECT_THAT(Report(folder), HasSubstr("to the end</th><td>8 of 8 steps: "));
   WriteText(folder / "DONE", "{\"step\": 8}");
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>to the end</td>")));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("to the end</th>")));
 }
 
 TEST(HtmlReport, EverySingleFileIsEnough) {
