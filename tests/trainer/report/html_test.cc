@@ -88,6 +88,13 @@ void WriteRun(const TempFolder& folder, const std::string& log) {
           GenerationLine(10, {"What is 2 + 2?", "<think>two</think>\n\\boxed{4}", "4", 1}));
 }
 
+// The text of a row at the top of the page.
+std::string FactIn(const std::string& html, const std::string& name) {
+  const std::regex row("<tr><th scope=\"row\">" + name + "</th><td>([^<]*)</td></tr>");
+  std::smatch found;
+  return std::regex_search(html, found, row) ? found[1].str() : "";
+}
+
 std::string PageOf(const RunFiles& run) { return HtmlReport({{run, BillOf(run, std::nullopt)}}); }
 
 std::string Report(const TempFolder& folder) {
@@ -330,6 +337,25 @@ TEST(HtmlReport, SaysWhyThereIsNoCurve) {
                                           "below.</p>"));
     EXPECT_THAT(Report(folder), Not(HasSubstr("No metrics yet")));
   }
+}
+
+// A log alone does not show whether its run has ended.
+TEST(HtmlReport, SaysWhetherTheRunHasFinished) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(8));
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">state<")));
+  WriteText(folder / "attempts/1", "{\"host\": \"a\"}");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:05:09Z grpo-train 0.1.0 begins, process 7: --config a\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished, 1 attempt");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:05:09Z grpo-train 0.1.0 begins, process 7: --config a\n"
+            "2026-11-21T12:06:00Z step 1/8  gen\n"
+            "2026-11-22T08:00:00Z grpo-train 0.1.0 begins, process 5: --config a\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished, 2 attempts");
+  WriteText(folder / "DONE", "{\"attempt\":2,\"step\":8}\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "finished at step 8, 2 attempts");
 }
 
 // Readers of the screen hear which chart it is, and what it shows.
