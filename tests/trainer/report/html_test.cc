@@ -446,7 +446,8 @@ TEST(HtmlReport, ARunThatHasEndedHasNothingLeft) {
     EXPECT_EQ(Count(html, "to the end</th>"), left ? 1u : 0u);
   }
   WriteText(folder / "experiment_log.jsonl", "");
-  EXPECT_THAT(Report(folder), HasSubstr("to the end</th><td>8 of 8 steps: "));
+  EXPECT_THAT(Report(folder),
+              HasSubstr("<td>8 of 8 steps remain; time unknown, no step was measured</td>"));
   WriteText(folder / "DONE", "{\"step\": 8}");
   EXPECT_THAT(Report(folder), Not(HasSubstr("to the end</th>")));
 }
