@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "lib/page/area.h"
 #include "lib/page/frame.h"
@@ -16,31 +17,51 @@ namespace {
 constexpr size_t kEnough = 800;  // points of a curve: more would be several per pixel
 constexpr size_t kSmooth = 200;  // points of a smoothed curve
 
-// All points, or of each column of pixels the lowest and the highest, in the order of steps.
-std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame) {
-  if (points.size() <= kEnough) return points;
-  std::vector<Point> kept;
+using Points = std::span<const Point>;
+
+// Calls each(points) for every column of pixels, or for every point of a short curve.
+template <typename Each>
+void ForEachColumn(Points points, const Frame& frame, const Each& each) {
+  const bool is_short = points.size() <= kEnough;
   for (size_t begin = 0; begin < points.size();) {
     const double column = std::floor(frame.X(points[begin].step));
-    size_t end = begin;
-    while (end < points.size() && std::floor(frame.X(points[end].step)) == column) ++end;
-    const auto column_points = std::span(points).subspan(begin, end - begin);
-    auto low = std::ranges::min_element(column_points, {}, &Point::value);
-    auto high = std::ranges::max_element(column_points, {}, &Point::value);
-    if (high < low) std::swap(low, high);
-    kept.push_back(*low);
-    if (low != high) kept.push_back(*high);
+    size_t end = begin + 1;
+    while (!is_short && end < points.size() && std::floor(frame.X(points[end].step)) == column)
+      ++end;
+    each(points.subspan(begin, end - begin));
     begin = end;
   }
+}
+
+// All points, or the lowest and the highest of each column of pixels, in the order of steps. Points
+// that are not finite stay where their column has no others.
+std::vector<Point> Thinned(const std::vector<Point>& points, const Frame& frame) {
+  std::vector<Point> kept;
+  ForEachColumn(points, frame, [&](Points column) {
+    const Point *low = nullptr, *high = nullptr;
+    for (const Point& point : column) {
+      if (!std::isfinite(point.value)) continue;
+      if (!low || point.value < low->value) low = &point;
+      if (!high || point.value > high->value) high = &point;
+    }
+    if (!low) low = high = &column.front();
+    kept.push_back(*std::min(low, high));
+    if (low != high) kept.push_back(*std::max(low, high));
+  });
   return kept;
 }
 
-// Every so many points, and the last one.
-std::vector<Point> Sparse(const std::vector<Point>& points) {
+// The first finite point of every so many, or a gap if there is none; and the last point.
+std::vector<Point> Sparse(Points points) {
   const size_t every = points.size() / kSmooth + 1;
   std::vector<Point> kept;
-  for (size_t i = 0; i < points.size(); ++i)
-    if (i % every == 0 || i + 1 == points.size()) kept.push_back(points[i]);
+  for (size_t begin = 0; begin < points.size(); begin += every) {
+    const Points part = points.subspan(begin, std::min(every, points.size() - begin));
+    const auto finite =
+        std::ranges::find_if(part, [](const Point& point) { return std::isfinite(point.value); });
+    kept.push_back(finite == part.end() ? part.front() : *finite);
+  }
+  if (!points.empty() && kept.back().step != points.back().step) kept.push_back(points.back());
   return kept;
 }
 
@@ -82,7 +103,7 @@ std::string Line(const Curve& curve, size_t tooltips, size_t window, const Frame
                            Tooltips(curve, points, tooltips, frame));
 }
 
-// In each column of pixels the lowest and the highest; a gap where either is missing ends it.
+// The lowest and the highest value in each column of pixels; a column without both is a gap.
 std::string Band(const Curve& curve, const Frame& frame) {
   std::string paths;
   std::vector<Point> upper, lower;
@@ -91,19 +112,20 @@ std::string Band(const Curve& curve, const Frame& frame) {
     upper.clear();
     lower.clear();
   };
-  for (const Point& high : *curve.high) {
-    const Point* low = FiniteAt(*curve.low, high.step);
-    if (!low || !std::isfinite(high.value)) {
-      finish();
-    } else if (!upper.empty() && curve.high->size() > kEnough &&
-               std::floor(frame.X(upper.back().step)) == std::floor(frame.X(high.step))) {
+  ForEachColumn(*curve.high, frame, [&](Points column) {
+    bool any = false;
+    for (const Point& high : column) {
+      const Point* low = FiniteAt(*curve.low, high.step);
+      if (!low || !std::isfinite(high.value)) continue;
+      if (!std::exchange(any, true)) {
+        upper.push_back(high);
+        lower.push_back(*low);
+      }
       upper.back().value = std::max(upper.back().value, high.value);
       lower.back().value = std::min(lower.back().value, low->value);
-    } else {
-      upper.push_back(high);
-      lower.push_back(*low);
     }
-  }
+    if (!any) finish();
+  });
   finish();
   return fmt::format("<path class=\"band f{}\" d=\"{}\"/>", curve.color % kColors, paths);
 }

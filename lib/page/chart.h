@@ -33,9 +33,9 @@ std::string LineSvg(const Curve& curve, std::string_view kind, std::string_view 
 
 // A chart of some curves over the steps, with axes for the ranges of values and steps, and a
 // tooltip with the value of each point. Points that are not finite numbers are gaps. Long curves
-// are reduced to the lowest and highest point of each column of pixels. With a `window`, noisy
-// curves (IsNoisy) are also drawn smoothed: class "smooth", over class "raw". "" if there is no
-// finite point.
+// are reduced to the lowest and highest finite point of each column of pixels. With a `window`,
+// noisy curves (IsNoisy) are also drawn smoothed: class "smooth", over class "raw". "" if there is
+// no finite point.
 std::string CurveChart(std::string_view label, const std::vector<Curve>& curves, size_t window = 0);
 
 }  // namespace nxdkit::page

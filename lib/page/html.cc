@@ -50,14 +50,18 @@ std::string TableOf(const std::vector<std::string>& html_headings,
                     const std::vector<std::vector<std::string>>& html_rows) {
   if (html_rows.empty()) return "";
   std::string html;
+  const bool labels = html_headings.empty() || html_headings.front().empty();
   if (!html_headings.empty()) {
     html += "<tr>";
-    for (const std::string& heading : html_headings) html += "<th>" + heading + "</th>";
+    for (const std::string& heading : html_headings)
+      html += heading.empty() ? "<td></td>" : "<th scope=\"col\">" + heading + "</th>";
     html += "</tr>\n";
   }
   for (const std::vector<std::string>& row : html_rows) {
     html += "<tr>";
-    for (const std::string& cell : row) html += "<td>" + cell + "</td>";
+    for (size_t i = 0; i < row.size(); ++i)
+      html +=
+          i == 0 && labels ? "<th scope=\"row\">" + row[i] + "</th>" : "<td>" + row[i] + "</td>";
     html += "</tr>\n";
   }
   return "<table class=\"data\">\n" + html + "</table>\n";

@@ -21,7 +21,8 @@ struct Card {
 };
 std::string Cards(const std::vector<Card>& cards);  // "" for none
 
-// A table; cells are HTML, and so are the headings of TableOf. "" without rows.
+// A table; cells are HTML, and so are the headings of TableOf. Where no heading is above
+// them, the first cells are the headings of their rows. "" without rows.
 std::string Table(const std::vector<std::string>& headings,
                   const std::vector<std::vector<std::string>>& html_rows);
 std::string TableOf(const std::vector<std::string>& html_headings,

@@ -57,7 +57,8 @@ std::string Legend(const std::vector<Curve>& curves, bool areas) {
     if (curve.high) rows += Row(band, curve.band + "max", "", *curve.high);
     if (curve.low) rows += Row(band, curve.band + "min", "", *curve.low);
   }
-  return "<table class=\"legend\"><tr><th></th><th>min</th><th>max</th><th>last</th></tr>\n" +
+  return "<table class=\"legend\"><tr><td></td><th scope=\"col\">min</th>"
+         "<th scope=\"col\">max</th><th scope=\"col\">last</th></tr>\n" +
          rows + "</table>\n";
 }
 

@@ -69,9 +69,10 @@ std::string Page::Text() const {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<h1>{}</h1>\n",
+      "<title>{}</title>\n<style>\n{}</style></head>\n<body>\n<main>\n<h1>{}</h1>\n",
       Policy(programs), title_, kStyleCss, title_);
   text += body_;
+  text += "</main>\n";
   text += data_;
   for (const std::string_view program : programs)
     text.append("<script>").append(program).append("</script>\n");

@@ -15,8 +15,6 @@ namespace {
 
 constexpr double kMostCount = 9007199254740992;  // 2^53: doubles are whole numbers up to it
 
-constexpr const char* kNoRate = "not known until a step was measured";
-
 // A count that is computed in doubles.
 std::string Total(double count, std::string_view noun) {
   return Counted(static_cast<int64_t>(std::llround(std::min(count, kMostCount))), noun);
@@ -104,7 +102,7 @@ std::string BillLeftText(const Bill& bill) {
                   Total(*bill.responses_left, "response"), CountText(*bill.most_tokens_left));
   if (*bill.steps_left == 0 && *bill.validations_left > 0) return ValidationOnlyText(bill);
   if (*bill.steps_left == 0) return text;
-  if (!bill.seconds_left) return text + "hours: " + kNoRate + "\n";
+  if (!bill.seconds_left) return text + "hours: not known until a step was measured\n";
   return text + "measured: " + RateText(bill) + "\nleft: " + LeftText(bill) + "\n";
 }
 
@@ -120,9 +118,11 @@ std::vector<std::pair<std::string, std::string>> BillRows(const Bill& bill) {
   if (const std::string text = SoFarText(bill); !text.empty()) rows.emplace_back("so far", text);
   if (bill.step_seconds) rows.emplace_back("rate", RateText(bill));
   if (bill.steps_left.value_or(0) == 0) return rows;
-  rows.emplace_back("to the end", fmt::format("{} of {}: {}", Grouped(*bill.steps_left),
-                                              Counted(*bill.progress.all, "step"),
-                                              bill.seconds_left ? LeftText(bill) : kNoRate));
+  rows.emplace_back(
+      "to the end",
+      fmt::format("{} of {}{}", Grouped(*bill.steps_left), Counted(*bill.progress.all, "step"),
+                  bill.seconds_left ? ": " + LeftText(bill)
+                                    : " remain; time unknown, no step was measured"));
   return rows;
 }
 

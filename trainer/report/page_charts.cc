@@ -61,6 +61,16 @@ bool HaveSameCurves(const Chart& a, const Chart& b) {
   });
 }
 
+// For readers of the screen: "Reward: reward/accuracy, reward/overall", or with several runs
+// "Reward: reward/accuracy = reward/overall of first, second".
+std::string LabelOf(const Chart& chart, const PageRuns& runs) {
+  std::vector<std::string> names;
+  for (const Curve& curve : chart.curves) names.push_back(curve.name);
+  const std::string curves = fmt::format("{}", fmt::join(names, ", "));
+  if (runs.size() == 1) return chart.title + ": " + curves;
+  return fmt::format("{}: {} of {}", chart.title, fmt::join(chart.metrics, " = "), curves);
+}
+
 // A chart for each metric, but one for metrics that are the same in all runs.
 std::vector<Chart> ChartsOfMetrics(const PageRuns& runs, const ChartRow& row,
                                    const std::vector<std::string>& metrics) {
@@ -120,6 +130,22 @@ std::string SmoothBox(size_t window) {
       page::kSmoothFrom, window);
 }
 
+// The metrics that no chart can show.
+std::string WithoutValue(const PageRuns& runs) {
+  std::vector<std::string> lines;
+  for (const PageRun& run : runs) {
+    std::vector<std::string> names;
+    for (const auto& [name, points] : run.files->metrics.by_name)
+      if (!FindSeries(*run.files, name)) names.push_back(name);
+    if (!names.empty())
+      lines.push_back(
+          fmt::format("{}: {}", WithRun("No finite value", run), fmt::join(names, ", ")));
+  }
+  return page::Problems(lines);
+}
+
+bool HasMetrics(const PageRun& run) { return !run.files->metrics.by_name.empty(); }
+
 }  // namespace
 
 std::string ChartSection(const PageRuns& runs) {
@@ -128,12 +154,16 @@ std::string ChartSection(const PageRuns& runs) {
   const size_t window = WindowOf(charts);
   std::string html;
   for (const Chart& chart : charts)
-    html +=
-        page::Figure(chart.title, chart.help, page::CurveChart(chart.title, chart.curves, window),
-                     page::Legend(chart.curves));
+    html += page::Figure(chart.title, chart.help,
+                         page::CurveChart(LabelOf(chart, runs), chart.curves, window),
+                         page::Legend(chart.curves));
   html += TimeFigures(runs);
-  if (html.empty() && ConstantTable(runs).empty()) return "<p>No metrics yet.</p>\n";
-  return "<h2>Curves</h2>\n" + SmoothBox(window) + "<div class=\"charts\">\n" + html + "</div>\n";
+  if (std::ranges::none_of(runs, HasMetrics)) return "<p>No metrics yet.</p>\n";
+  const std::string missing = WithoutValue(runs);
+  if (!html.empty()) html = SmoothBox(window) + "<div class=\"charts\">\n" + html + "</div>\n";
+  if (html.empty() && missing.empty())
+    html = "<p>Nothing to draw: all metrics are in the tables below.</p>\n";
+  return "<h2>Curves</h2>\n" + missing + html;
 }
 
 std::string ConstantTable(const PageRuns& runs) {

@@ -34,6 +34,15 @@ std::string HostText(const RunFiles& run) {
   return run.host + (several ? fmt::format(", the first of {} nodes", nodes) : "");
 }
 
+// "" without a trace of a start: other programs write the same logs.
+std::string StateText(const RunFiles& run) {
+  const int64_t attempts = run.clock.attempts;
+  const bool started = attempts > 0 || !run.host.empty();
+  const std::string count = attempts > 0 ? ", " + Counted(attempts, "attempt") : "";
+  if (run.end) return fmt::format("finished at step {}{}", *run.end, count);
+  return started ? "not finished" + count : "";
+}
+
 struct Fact {
   const char* name;
   std::string (*of)(const RunFiles& run);  // "": not recorded
@@ -44,6 +53,7 @@ constexpr Fact kFacts[] = {
     {"folder", FolderOf},
     {"model", [](const RunFiles& run) { return ConfigText(run, "worker.actor.model.model_path"); }},
     {"host", HostText},
+    {"state", StateText},
     {"nxdkit", [](const RunFiles& run) { return run.clock.version; }},
     {"started", [](const RunFiles& run) { return DateText(run.clock.first); }},
     {"last line of the log", [](const RunFiles& run) { return DateText(run.clock.last); }},

@@ -10,8 +10,8 @@ namespace nxdkit::trainer {
 std::string TitleOf(const PageRuns& runs);  // text
 std::string ProblemList(const PageRuns& runs);
 
-// Model, machine, version of nxdkit, times of the first and the last line of the log: those that
-// the runs' files hold.
+// Model, machine, whether the run has finished, version of nxdkit, times of the first and the last
+// line of the log: those that the runs' files hold.
 std::string FactTable(const PageRuns& runs);
 
 // Cards of the only run, or a table with the differences to the first one.

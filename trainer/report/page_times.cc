@@ -1,5 +1,7 @@
 #include "trainer/report/page_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lib/page/chart.h"
@@ -43,10 +45,15 @@ std::string StackFigures(const PageRuns& runs, std::string_view title, std::stri
     top = std::max(top, page::StackHeight(curves));
   }
   std::string html;
-  for (const PageRun& run : runs)
-    html += page::Figure(WithRun(title, run), help,
-                         page::StackChart(title, stacks[run.place], "s", top),
-                         page::Legend(stacks[run.place], true));
+  for (const PageRun& run : runs) {
+    const std::vector<Curve>& curves = stacks[run.place];
+    std::vector<std::string> parts;
+    for (const Curve& curve : curves) parts.push_back(curve.name);
+    const std::string name = WithRun(title, run);
+    const std::string label = fmt::format("{}: {}", name, fmt::join(parts, ", "));
+    html += page::Figure(name, help, page::StackChart(label, curves, "s", top),
+                         page::Legend(curves, true));
+  }
   return html;
 }
 

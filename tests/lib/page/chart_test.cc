@@ -46,6 +46,44 @@ TEST(CurveChart, LongCurvesKeepTheirExtremes) {
   EXPECT_EQ(Occurrences(svg, " 14.5"), 1u) << "the top of the range, less its room";
 }
 
+// A value that is missing in every column of pixels hides none of the others.
+TEST(CurveChart, AMissingValueHidesNoOther) {
+  for (const double missing : {std::nan(""), HUGE_VAL, -HUGE_VAL})
+    for (int64_t rest = 0; rest < 5; ++rest) {
+      std::vector<Point> points, low;
+      for (int64_t step = 0; step < 2000; ++step) {
+        const bool gone = step % 5 == rest;
+        points.push_back({step, gone ? missing : step == 1005 + (rest + 1) % 5 ? 1000 : 1});
+        low.push_back({step, 0});
+      }
+      const std::string line = CurveChart("c", {{"a", &points}});
+      EXPECT_EQ(Occurrences(line, " 14.9L"), 1u) << "the top of the range, less its room";
+      EXPECT_EQ(Occurrences(line, "M"), 1u);
+      const std::string band = CurveChart("c", {{"a", &low, &low, &points}});
+      EXPECT_EQ(Occurrences(band, " 14.9L"), 1u);
+      EXPECT_EQ(Occurrences(band, "Z"), 1u);
+    }
+}
+
+TEST(CurveChart, AColumnOfMissingValuesIsAGap) {
+  std::vector<Point> points;
+  for (int64_t step = 0; step < 100000; ++step)
+    points.push_back({step, step / 10000 == 4 ? std::nan("") : static_cast<double>(step % 2)});
+  const std::string svg = CurveChart("c", {{"a", &points, &points, &points}}, 100);
+  EXPECT_EQ(Occurrences(svg, "M"), 6u) << "two strokes each: the line, its band, the smoothed line";
+}
+
+// A smoothed line shows some of its points: those that are there.
+TEST(CurveChart, AMissingValueHidesNoSmoothedLine) {
+  std::vector<Point> points;
+  for (int64_t step = 0; step < 2300; ++step)
+    points.push_back({step, step % 12 == 0 ? std::nan("") : static_cast<double>(step % 2)});
+  const std::string svg = CurveChart("c", {{"a", &points}}, 100);
+  const size_t smooth = svg.find("smooth\" d=\"M");
+  ASSERT_NE(smooth, std::string::npos);
+  EXPECT_GT(Occurrences(svg.substr(smooth, svg.find("/>", smooth) - smooth), "L"), 100u);
+}
+
 TEST(CurveChart, ABandHasGapsWhereItsCurvesHave) {
   const double nan = std::nan("");
   const std::vector<Point> mean = {{1, 5}, {2, 5}, {3, 5}, {4, 5}, {5, 5}};
@@ -82,6 +120,42 @@ TEST(StackChart, LaysLayersOnOneAnother) {
   EXPECT_EQ(StackChart("c", {{"z", &zero}}, "s"), "");
 }
 
+// Not every step is drawn, but a phase that only few of them have is.
+TEST(StackChart, ManyStepsKeepTheirPeaks) {
+  std::vector<Point> train, save;
+  for (int64_t step = 1; step <= 500; ++step) {
+    train.push_back({step, 1});
+    if (step % 10 == 0) save.push_back({step, 30});
+  }
+  const std::vector<Curve> curves = {{"train", &train}, {"save", &save}};
+  EXPECT_EQ(StackHeight(curves), 31);
+  const std::string svg = StackChart("c", curves, "s");
+  EXPECT_THAT(svg, HasSubstr("<title>save (s), step 10: 30</title>"));
+  EXPECT_THAT(svg, HasSubstr("<title>save (s), step 500: 30</title>")) << "the last step";
+}
+
+TEST(StackChart, ManyStepsKeepTheirLast) {
+  std::vector<Point> train;
+  for (int64_t step = 1; step <= 2000; ++step) train.push_back({step, step == 2000 ? 51.0 : 1.0});
+  EXPECT_EQ(StackHeight({{"train", &train}}), 51);
+  EXPECT_THAT(StackChart("c", {{"train", &train}}, "s"),
+              HasSubstr("<title>train (s), step 2000: 51</title>"));
+}
+
+// Each column of pixels has a higher stack than the one with the only value of another curve.
+TEST(StackChart, ManyStepsKeepTheOnlyValueOfACurve) {
+  std::vector<Point> train, save;
+  for (int64_t step = 1; step <= 100000; ++step) {
+    train.push_back({step, 1});
+    if (step % 10 == 0) save.push_back({step, 30});
+  }
+  const std::vector<Point> once = {{51234, 5}};
+  const std::string svg =
+      StackChart("c", {{"train", &train}, {"once", &once}, {"save", &save}}, "s");
+  EXPECT_THAT(svg, HasSubstr("<title>once (s), step 51234: 5</title>"));
+  EXPECT_LT(svg.size(), 200000u);
+}
+
 // A sum beyond the largest number has no place in a chart.
 TEST(StackChart, AnInfiniteSumIsNotDrawn) {
   const std::vector<Point> big = {{1, 1.7e308}, {2, 1}};
@@ -93,6 +167,14 @@ TEST(StackChart, ReachesTheTopOfTheHighest) {
   const std::vector<Point> low = {{1, 1}, {2, 1}}, high = {{1, 4}, {2, 3}};
   EXPECT_EQ(StackHeight({{"a", &low}, {"b", &high}}), 5);
   EXPECT_THAT(StackChart("c", {{"a", &low}}, "s", 5), HasSubstr("M62.0 123.2L430.0 123.2"));
+}
+
+TEST(Legend, ItsHeadingsAreThoseOfColumns) {
+  const std::vector<Point> a = {{1, 1}, {2, 2}};
+  const std::string legend = Legend({{"a", &a}});
+  EXPECT_THAT(legend, HasSubstr("<tr><td></td><th scope=\"col\">min</th>"));
+  EXPECT_EQ(Occurrences(legend, "<th scope=\"col\">"), 3u);
+  EXPECT_EQ(Occurrences(legend, "<th>"), 0u);
 }
 
 TEST(Curves, ThatAreEqualAreToldApart) {

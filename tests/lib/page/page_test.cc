@@ -24,6 +24,26 @@ TEST(Page, RunsItsOwnScriptsAlone) {
   EXPECT_THAT(plain.Text(), HasSubstr("script-src 'sha256-"));
 }
 
+// Readers of the screen jump to it.
+TEST(Page, ItsPartsAreItsMainPart) {
+  Page page("p");
+  page.Heading("h");
+  page.AddData("tree", "[]");
+  EXPECT_THAT(page.Text(), HasSubstr("<body>\n<main>\n<h1>p</h1>\n<h2>h</h2>\n</main>\n<script "));
+}
+
+TEST(Table, CellsHaveHeadings) {
+  EXPECT_EQ(Table({"a<", "b"}, {{"1", "2"}}),
+            "<table class=\"data\">\n"
+            "<tr><th scope=\"col\">a&lt;</th><th scope=\"col\">b</th></tr>\n"
+            "<tr><td>1</td><td>2</td></tr>\n</table>\n");
+  EXPECT_EQ(TableOf({"", "<b>b</b>"}, {{"1", "2"}}),
+            "<table class=\"data\">\n<tr><td></td><th scope=\"col\"><b>b</b></th></tr>\n"
+            "<tr><th scope=\"row\">1</th><td>2</td></tr>\n</table>\n");
+  EXPECT_EQ(Table({}, {{"1", "2"}}),
+            "<table class=\"data\">\n<tr><th scope=\"row\">1</th><td>2</td></tr>\n</table>\n");
+}
+
 // Data cannot end the element that holds it.
 TEST(Page, DataIsNoMarkup) {
   Page page("data");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "tests/lib/temp_folder.h"
@@ -78,7 +79,8 @@ std::string Between(const std::string& text, const std::string& from, const std:
 TEST_F(TwoRuns, ShareTheChartOfAMetric) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .factor = 2});
   EXPECT_THAT(html, HasSubstr("<h1>slow and fast</h1>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>folder</td><td>" + (folder_ / "one") + "</td><td>"));
+  EXPECT_THAT(html,
+              HasSubstr("<tr><th scope=\"row\">folder</th><td>" + (folder_ / "one") + "</td><td>"));
   const std::string chart = Between(html, "<b>Reward</b>", "</figure>");
   EXPECT_THAT(chart, HasSubstr("<small>reward/accuracy = reward/overall: mean over"));
   EXPECT_THAT(chart, HasSubstr("<title>slow, step 4: 0.4000</title>"));
@@ -87,26 +89,28 @@ TEST_F(TwoRuns, ShareTheChartOfAMetric) {
   EXPECT_THAT(chart, HasSubstr("</svg>fast</td><td>0.2000</td><td>0.8000</td><td>0.8000</td>"));
   EXPECT_THAT(html, AllOf(HasSubstr("<b>Time of a step of slow</b>"),
                           HasSubstr("<b>Time of a step of fast</b>")));
-  EXPECT_THAT(html, HasSubstr("<tr><td>actor/<wbr>lr</td><td>1.0e-05</td><td>2.0e-05</td></tr>"))
+  EXPECT_THAT(
+      html,
+      HasSubstr("<tr><th scope=\"row\">actor/<wbr>lr</th><td>1.0e-05</td><td>2.0e-05</td></tr>"))
       << "constant in both";
 }
 
 TEST_F(TwoRuns, DifferInTheirNumbers) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .factor = 2, .steps = 5});
   for (const char* row :
-       {"<tr><td>last step</td><td>4</td><td>5 <small>(+1)</small></td></tr>",
-        "<tr><td>reward</td><td>0.4000</td><td>1 <small>(+0.6000)</small></td></tr>",
-        "<tr><td>tokens</td><td>4 k</td><td>10 k <small>(+6 k)</small></td></tr>"})
+       {"<tr><th scope=\"row\">last step</th><td>4</td><td>5 <small>(+1)</small></td></tr>",
+        "<tr><th scope=\"row\">reward</th><td>0.4000</td><td>1 <small>(+0.6000)</small></td></tr>",
+        "<tr><th scope=\"row\">tokens</th><td>4 k</td><td>10 k <small>(+6 k)</small></td></tr>"})
     EXPECT_THAT(html, HasSubstr(row));
   EXPECT_THAT(Between(html, "<h2>Cost</h2>", "<h2>Curves"),
-              AllOf(HasSubstr("<td>so far</td><td>4 k tokens in 12 s</td>"
+              AllOf(HasSubstr("<th scope=\"row\">so far</th><td>4 k tokens in 12 s</td>"
                               "<td>10 k tokens in 30 s</td>")));
 }
 
 TEST_F(TwoRuns, ThatAreEqualHaveNoDifferences) {
   const std::string html = Page({.name = "<small>"}, {.name = "b"});
   const std::string results = Between(html, "<h2>Results", "<h2>Configuration");
-  EXPECT_THAT(results, HasSubstr("<tr><td>tokens</td><td>4 k</td><td>4 k</td></tr>"));
+  EXPECT_THAT(results, HasSubstr("<tr><th scope=\"row\">tokens</th><td>4 k</td><td>4 k</td></tr>"));
   EXPECT_THAT(results, Not(AnyOf(HasSubstr("<small>"), HasSubstr("In brackets"))));
 }
 
@@ -114,7 +118,9 @@ TEST_F(TwoRuns, DifferInSomeKeys) {
   const std::string html = Page({.name = "slow"}, {.name = "fast", .lr = "0.002"});
   const std::string section = Between(html, "<h2>Configuration</h2>", "<h2>Cost");
   EXPECT_THAT(section, HasSubstr("2 keys with different values, 2 with the same."));
-  EXPECT_THAT(section, HasSubstr("<tr><td>optim.<wbr>lr</td><td>0.001</td><td>0.002</td></tr>"));
+  EXPECT_THAT(
+      section,
+      HasSubstr("<tr><th scope=\"row\">optim.<wbr>lr</th><td>0.001</td><td>0.002</td></tr>"));
   EXPECT_THAT(section, Not(HasSubstr("seed")));
   EXPECT_THAT(html, HasSubstr("<summary>Configuration of all runs, 2 keys</summary>"));
 }
@@ -154,6 +160,24 @@ TEST_F(TwoRuns, WithoutACommonStepShowTheirOwn) {
   const std::string html = Page({.name = "a", .sampled = {3}}, {.name = "b", .sampled = {5}});
   EXPECT_THAT(html, HasSubstr("steps of the runs, which have none in common</h2>"));
   EXPECT_THAT(html, HasSubstr("b</header>no sample</div>"));
+}
+
+TEST_F(TwoRuns, HaveChartsWithLabelsOfTheirOwn) {
+  const std::string html = Page({.name = "slow"}, {.name = "<fast>", .factor = 2});
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Reward: reward/accuracy = reward/overall of slow, "
+                              "&lt;fast&gt;\""));
+  EXPECT_THAT(html, AllOf(HasSubstr("aria-label=\"Time of a step of slow: timing_s/gen\""),
+                          HasSubstr("aria-label=\"Time of a step of &lt;fast&gt;: "
+                                    "timing_s/gen\"")));
+}
+
+// The chart has the other run's curve alone.
+TEST_F(TwoRuns, AMetricWithoutAFiniteValueIsNamedWithItsRun) {
+  Page({.name = "slow"}, {.name = "<fast>"});
+  WriteText(folder_ / "two/experiment_log.jsonl", MetricLine(1, {{"reward/overall", NAN}}));
+  const std::string html = PageOfRuns({folder_ / "one", folder_ / "two"});
+  EXPECT_THAT(html, HasSubstr("<li>No finite value of &lt;fast&gt;: reward/overall</li>\n"));
+  EXPECT_THAT(html, Not(HasSubstr("No finite value of slow")));
 }
 
 TEST_F(TwoRuns, ThatAreEqualAreSaidToBe) {

@@ -88,6 +88,13 @@ void WriteRun(const TempFolder& folder, const std::string& log) {
           GenerationLine(10, {"What is 2 + 2?", "<think>two</think>\n\\boxed{4}", "4", 1}));
 }
 
+// The text of a row at the top of the page.
+std::string FactIn(const std::string& html, const std::string& name) {
+  const std::regex row("<tr><th scope=\"row\">" + name + "</th><td>([^<]*)</td></tr>");
+  std::smatch found;
+  return std::regex_search(html, found, row) ? found[1].str() : "";
+}
+
 std::string PageOf(const RunFiles& run) { return HtmlReport({{run, BillOf(run, std::nullopt)}}); }
 
 std::string Report(const TempFolder& folder) {
@@ -109,16 +116,20 @@ TEST(HtmlReport, ShowsTheRun) {
                             "Throughput", "Memory", "Time of a step"})
     EXPECT_THAT(html, HasSubstr(std::string("<b>") + title + "</b>"));
   EXPECT_THAT(html, HasSubstr("<span>training time</span><b>33:20</b>"));
-  EXPECT_THAT(html,
-              HasSubstr("<h2>Cost</h2>\n<table class=\"data\">\n<tr><td>so far</td><td>12.5 M "
-                        "tokens in 33 min "));
-  EXPECT_THAT(html, HasSubstr("<td>rate</td><td>40 s and 250 k tokens a step, 6.25 k tokens a "
-                              "second, the median of 20 steps</td>"));
+  EXPECT_THAT(
+      html,
+      HasSubstr(
+          "<h2>Cost</h2>\n<table class=\"data\">\n<tr><th scope=\"row\">so far</th><td>12.5 M "
+          "tokens in 33 min "));
+  EXPECT_THAT(
+      html,
+      HasSubstr("<th scope=\"row\">rate</th><td>40 s and 250 k tokens a step, 6.25 k tokens a "
+                "second, the median of 20 steps</td>"));
   EXPECT_THAT(html, HasSubstr("<title>reward/overall, step 50: 0.8500</title>"));
   EXPECT_THAT(html, HasSubstr("</svg>reward/<wbr>overall</td><td>0.3600</td><td>0.8500</td>"
                               "<td>0.8500</td>"));
   EXPECT_THAT(html, HasSubstr("<details open><summary>Step 10 (the last), 1 of 1 sample"));
-  EXPECT_THAT(html, HasSubstr("<td>data.<wbr>seed</td><td>1</td>"));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">data.<wbr>seed</th><td>1</td>"));
   EXPECT_THAT(html, Not(HasSubstr("class=\"problems\"")));
   EXPECT_EQ(Count(html, "timing_s/<wbr>step</td>"), 1u) << "the whole is no part of the stack";
 }
@@ -140,8 +151,9 @@ TEST(HtmlReport, ShowsEachSync) {
   const std::string html = Report(folder);
   ExpectBalanced(html);
   EXPECT_THAT(html, HasSubstr("<b>Weight sync</b>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>sync/<wbr>proved</td><td>19</td></tr>")) << "constant";
-  EXPECT_THAT(html, HasSubstr("<th>check, s</th><th>reload, s</th>"));
+  EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">sync/<wbr>proved</th><td>19</td></tr>"))
+      << "constant";
+  EXPECT_THAT(html, HasSubstr("<th scope=\"col\">check, s</th><th scope=\"col\">reload, s</th>"));
   EXPECT_THAT(html, HasSubstr("<tr><td>2</td><td>2</td><td>19</td><td>0</td><td>0.0040</td>"
                               "<td>0.2500</td><td>0.5000</td></tr>"));
   const size_t stack = html.find("<b>Time of a step</b>");
@@ -188,8 +200,10 @@ TEST(HtmlReport, ConstantCurvesAreATable) {
   WriteRun(folder, FullLog(5));
   const std::string html = Report(folder);
   EXPECT_THAT(html, HasSubstr("<summary>2 constant metrics</summary>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>actor/<wbr>lr</td><td>1.0e-05</td></tr>"));
-  EXPECT_THAT(html, HasSubstr("<tr><td>response_length/<wbr>clip_ratio</td><td>0.1000</td></tr>"));
+  EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">actor/<wbr>lr</th><td>1.0e-05</td></tr>"));
+  EXPECT_THAT(
+      html,
+      HasSubstr("<tr><th scope=\"row\">response_length/<wbr>clip_ratio</th><td>0.1000</td></tr>"));
   EXPECT_THAT(html, Not(HasSubstr("<b>Learning rate</b>")));
   WriteRun(folder, FullLog(1));
   EXPECT_THAT(Report(folder), HasSubstr("<b>Learning rate</b>"));
@@ -227,8 +241,8 @@ TEST(HtmlReport, LongNoisyCurvesAreSmoothed) {
 TEST(HtmlReport, BeginsWithTheFactsThatTheFilesHold) {
   const TempFolder folder;
   WriteRun(folder, FullLog(2));
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>host</td>"))) << "nothing is invented";
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>started</td>")));
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">host</th>"))) << "nothing is invented";
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">started</th>")));
   WriteText(folder / "experiment_config.json",
             "{\"trainer\": {\"nnodes\": 2}, \"worker\": {\"actor\": {\"model\": "
             "{\"model_path\": \"models/qwen3\"}}}}");
@@ -245,7 +259,8 @@ TEST(HtmlReport, BeginsWithTheFactsThatTheFilesHold) {
                                     {"nxdkit", "0.2.0"},
                                     {"started", "2026-11-21 12:05:09 UTC"},
                                     {"last line of the log", "2026-11-22 08:10:30 UTC"}})
-    EXPECT_THAT(html, HasSubstr("<tr><td>" + std::string(name) + "</td><td>" + value + "</td>"));
+    EXPECT_THAT(html, HasSubstr("<tr><th scope=\"row\">" + std::string(name) + "</th><td>" + value +
+                                "</td>"));
   EXPECT_EQ(html, Report(folder)) << "the same bytes";
 }
 
@@ -292,6 +307,66 @@ TEST(HtmlReport, WithoutDataThereIsNoChart) {
   EXPECT_EQ(Count(html, "<svg"), 2u) << "the chart and the line of its legend";
   EXPECT_EQ(Count(html, "class=\"dot alone\""), 1u) << "the only step is seen";
   EXPECT_THAT(html, HasSubstr("<td>critic/<wbr>lr</td><td></td><td>1</td><td>-</td>"));
+}
+
+// A run that has diverged at once has metrics, though none to draw.
+TEST(HtmlReport, MetricsWithoutAFiniteValueAreNamed) {
+  const TempFolder folder;
+  WriteRun(folder, MetricLine(1, {{"actor/grad_norm", INFINITY}, {"reward/overall", NAN}}) +
+                       MetricLine(2, {{"actor/grad_norm", INFINITY}, {"reward/overall", NAN}}));
+  std::string html = Report(folder);
+  ExpectBalanced(html);
+  EXPECT_THAT(html, HasSubstr("<h2>Curves</h2>\n<ul class=\"problems\">\n<li>No finite value: "
+                              "actor/grad_norm, reward/overall</li>\n"));
+  EXPECT_THAT(html, Not(HasSubstr("No metrics yet")));
+  WriteRun(folder, MetricLine(1, {{"<b>", NAN}, {"reward/overall", 1}}));
+  html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("<li>No finite value: &lt;b&gt;</li>\n"));
+  EXPECT_EQ(Count(html, "<figure>"), 1u);
+  WriteRun(folder, MetricLine(1, {{"reward/overall", 1}}));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("No finite value")));
+}
+
+TEST(HtmlReport, SaysWhyThereIsNoCurve) {
+  const TempFolder folder;
+  WriteRun(folder, "");
+  EXPECT_THAT(Report(folder), HasSubstr("<p>No metrics yet.</p>"));
+  for (const char* name : {"other/metric", "actor/lr"}) {
+    WriteRun(folder, MetricLine(1, {{name, 1e-5}}) + MetricLine(2, {{name, 1e-5}}));
+    EXPECT_THAT(Report(folder), HasSubstr("<p>Nothing to draw: all metrics are in the tables "
+                                          "below.</p>"));
+    EXPECT_THAT(Report(folder), Not(HasSubstr("No metrics yet")));
+  }
+}
+
+// A log alone does not show whether its run has ended.
+TEST(HtmlReport, SaysWhetherTheRunHasFinished) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(8));
+  EXPECT_THAT(Report(folder), Not(HasSubstr(">state<")));
+  WriteText(folder / "attempts/1", "{\"host\": \"a\"}");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:05:09Z grpo-train 0.1.0 begins, process 7: --config a\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished, 1 attempt");
+  WriteText(folder / "running_log/trainer.log",
+            "2026-11-21T12:05:09Z grpo-train 0.1.0 begins, process 7: --config a\n"
+            "2026-11-21T12:06:00Z step 1/8  gen\n"
+            "2026-11-22T08:00:00Z grpo-train 0.1.0 begins, process 5: --config a\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "not finished, 2 attempts");
+  WriteText(folder / "DONE", "{\"attempt\":2,\"step\":8}\n");
+  EXPECT_EQ(FactIn(Report(folder), "state"), "finished at step 8, 2 attempts");
+}
+
+// Readers of the screen hear which chart it is, and what it shows.
+TEST(HtmlReport, EachChartHasALabelOfItsOwn) {
+  const TempFolder folder;
+  WriteRun(folder, FullLog(5));
+  const std::string html = Report(folder);
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Reward: reward/accuracy, reward/overall\""));
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Response length: response_length/mean\""));
+  EXPECT_THAT(html, HasSubstr("aria-label=\"Time of a step: timing_s/gen, timing_s/old, "
+                              "timing_s/ref, timing_s/update_actor\""));
 }
 
 TEST(HtmlReport, NeedsNothingFromElsewhere) {
@@ -367,13 +442,14 @@ TEST(HtmlReport, ARunThatHasEndedHasNothingLeft) {
     WriteText(folder / "experiment_config.json",
               "{\"trainer\": {\"max_steps\": " + std::string(steps) + "}}");
     const std::string html = Report(folder);
-    EXPECT_EQ(Count(html, "<td>to the end</td><td>1 of 9 steps: "), left ? 1u : 0u);
-    EXPECT_EQ(Count(html, "<td>to the end</td>"), left ? 1u : 0u);
+    EXPECT_EQ(Count(html, "to the end</th><td>1 of 9 steps: "), left ? 1u : 0u);
+    EXPECT_EQ(Count(html, "to the end</th>"), left ? 1u : 0u);
   }
   WriteText(folder / "experiment_log.jsonl", "");
-  EXPECT_THAT(Report(folder), HasSubstr("<td>to the end</td><td>8 of 8 steps: "));
+  EXPECT_THAT(Report(folder),
+              HasSubstr("<td>8 of 8 steps remain; time unknown, no step was measured</td>"));
   WriteText(folder / "DONE", "{\"step\": 8}");
-  EXPECT_THAT(Report(folder), Not(HasSubstr("<td>to the end</td>")));
+  EXPECT_THAT(Report(folder), Not(HasSubstr("to the end</th>")));
 }
 
 TEST(HtmlReport, EverySingleFileIsEnough) {
