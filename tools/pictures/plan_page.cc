@@ -24,7 +24,7 @@ std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
 }
 
 std::string FlowsData(const std::vector<ops::PlanFlow>& flows) {
-  if (flows.size() > kMostFlows) return "[]";
+  if (flows.size() > kMostFlows) return "null";
   std::string text;
   for (const ops::PlanFlow& flow : flows)
     text += fmt::format("{}[{},{},{}]", text.empty() ? "" : ",", flow.from, flow.to, flow.bytes);
@@ -63,10 +63,10 @@ std::string PlanPage(const ops::Explanation& plan, const ops::ConvertRequest& re
                         {"of them constants", HumanBytes(plan.fill_bytes)},
                         {"files read", Grouped(plan.sources.size())},
                         {"files written", Grouped(plan.targets.size())}}));
-  page.Heading("From file to rank");
+  page.Heading("From the files read to the files written");
   page.Add(
-      "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\" aria-live=\"polite\">"
-      "</div>\n<noscript><p>The picture needs this page's own script.</p></noscript>\n"
+      "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\"></div>\n"
+      "<noscript><p>The picture needs this page's own script.</p></noscript>\n"
       "<h2>All tensors</h2>\n<div id=\"tensors\"></div>\n");
   page.AddData("plan", PlanData(plan));
   page.Use(page::Script::kPlan);
