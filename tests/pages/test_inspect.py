@@ -139,7 +139,8 @@ class InspectTest(browser.PageTest):
     def test_tensors_that_hold_no_parameter(self):
         bundle = self.path("bundle")
         browser.run("nxd-convert", "-q", "--to", "rollout", "--tp", "2", self.path("model"), bundle)
-        stored = {tensor["name"] for tensor in json.loads(browser.run("ckpt-inspect", "--json", bundle))["tensors"]}
+        report = json.loads(browser.run("ckpt-inspect", "--json", bundle))
+        stored = {tensor["name"] for tensor in report["tensors"]}
         ranks = {name for name in stored if name.endswith("rank_util.rank")}
         self.assertGreater(len(ranks), 0)
         self.open(self.inspect("bundle.html", bundle))
@@ -147,7 +148,8 @@ class InspectTest(browser.PageTest):
                 "field.value = 'rank_util'; field.oninput()")
         self.assertEqual(set(self.all("#tensors [data-name]", "e => e.dataset.name")), ranks)
         (text,) = self.all("#treemap [role=status]")
-        self.assertRegex(text, rf"^\d+ parameters and {len(ranks)} other tensors, [0-9.]+ kB without copies$")
+        self.assertRegex(text, rf"^\d+ parameters and {len(ranks)} other tensors, [0-9.]+ kB "
+                               "without copies of parameters$")
         groups = self.all(".groups [data-group]", "e => e.dataset.group")
         self.assertIn("not parameters", groups)
 
@@ -207,9 +209,12 @@ class InspectTest(browser.PageTest):
                 block.textContent = JSON.stringify(data);
                 document.getElementById('tensors').replaceChildren();
                 showTreemap()""")
-        shares = self.all(".groups [data-group]", "e => [e.dataset.group, parseFloat(e.textContent.match(/([0-9.]+) %/)[1])]")
+        shares = self.all(".groups [data-group]", "e => [e.dataset.group,"
+                          " parseFloat(e.textContent.match(/([0-9.]+) %/)[1])]")
         self.assertEqual(shares[-1][0], "others")
         self.assertAlmostEqual(sum(share for _, share in shares), 100, delta=0.05 * len(shares))
+        (text,) = self.all("#treemap [role=status]")
+        self.assertRegex(text, r"^\d+ parameters and 7 smaller tensors, [0-9.]+ MB without copies$")
         self.assertEqual(self.all(".treemap [data-name=others]", "e => e.className"), ["cell"])
 
     def test_print_keeps_the_colours(self):

@@ -88,7 +88,8 @@ std::string FilesText(const Inspection& inspection) {
   return "[" + text + "]";
 }
 
-// `used`: bytes that other parts of the page take.
+// The data of treemap.js: files, whether parameters are known ("bound"), and the tree. `used`: bytes
+// that other parts of the page take.
 std::string TreeData(const Inspection& inspection, size_t used) {
   const auto& bound = inspection.bound;
   std::vector<TensorSlices> slices;
@@ -152,7 +153,7 @@ std::string InspectPage(const Inspection& inspection) {
   page.Add(page::Cards(cards));
   const std::string facts = FactRows(inspection) + FileRows(inspection);
   if (inspection.tensors > 0) {
-    page.Heading(inspection.bound ? "Parameters by size" : "Tensors by size");
+    page.Heading("Tensors by size");
     page.Add(
         "<div id=\"treemap\"></div>\n<div id=\"chosen\"></div>\n"
         "<noscript><p>The picture needs this page's own script.</p></noscript>\n");

@@ -14,7 +14,7 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr size_t kMostFlows = 100'000;  // more are not drawn
+constexpr size_t kMostFlows = 100'000;  // more are null, and not drawn
 
 std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
   std::string text;

@@ -259,7 +259,8 @@ function partColumns(tensor, sides) {
     {head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label},
     {head: 'part', value: row => row.fill || (tensor.several ? tailOf(row.param) : '') + boxText(row.box)},
     {head: 'heads', value: row => row.heads || '-'},
-    {head: sides.sources ? 'in the output tensor' : 'in the stored tensor', value: row => named(tensor.targets[row.to].name, row.target)},
+    {head: sides.sources ? 'in the output tensor' : 'in the stored tensor',
+      value: row => named(tensor.targets[row.to].name, row.target)},
   ];
   if (!sides.sources) return columns;
   const source = row => tensor.sources[row.from];

@@ -90,11 +90,17 @@ function showTreemap() {
   // A parameter counts once here, however many ranks store parts or copies of it.
   function sumText(node) {
     if (!data.bound) return `${bytesText(node.bytes)} in ${counted(node.count, 'tensor')}`;
-    const countOthers = each => each.leaf ? Number(data.groups[each.group] === 'not parameters')
-      : each.children.reduce((sum, child) => sum + countOthers(child), 0);
-    const others = countOthers(node);
-    const texts = [counted(node.count - others, 'parameter'), counted(others, 'other tensor')];
-    return texts.filter(text => !text.startsWith('0 ')).join(' and ') + `, ${bytesText(node.bytes)} without copies`;
+    const counts = {parameter: 0, 'other tensor': 0, 'smaller tensor': 0};
+    const walk = each => {
+      if (each.children) each.children.forEach(walk);
+      const isOther = each.leaf && data.groups[each.group] === 'not parameters';
+      if (each.leaf) ++counts[isOther ? 'other tensor' : 'parameter'];
+      else if (each.children.length === 0) counts['smaller tensor'] += each.count;
+    };
+    walk(node);
+    const texts = Object.keys(counts).filter(what => counts[what] > 0).map(what => counted(counts[what], what));
+    return texts.join(' and ') + `, ${bytesText(node.bytes)} ` +
+        (counts['other tensor'] > 0 ? 'without copies of parameters' : 'without copies');
   }
 
   function cellOf(name, {node, x, y, width, height}, extra) {
@@ -102,7 +108,8 @@ function showTreemap() {
       class: node.leaf ? 'cell g' + node.group % 8 : 'cell', title: titleOf(node), ...extra});
     Object.assign(cell.style, {left: x + 'px', top: y + 'px', width: width + 'px', height: height + 'px'});
     cell.node = node;
-    if (width > 28 && height > 14) cell.append(el('span', {class: 'cell-name', 'aria-hidden': 'true'}, shownName(node.name)));
+    if (width > 28 && height > 14)
+      cell.append(el('span', {class: 'cell-name', 'aria-hidden': 'true'}, shownName(node.name)));
     return cell;
   }
 
@@ -164,7 +171,8 @@ function showTreemap() {
     crumbs.replaceChildren(...path.flatMap((each, i) => [i > 0 ? ' \u203a ' : '', i + 1 < path.length
       ? el('button', {type: 'button', class: 'link', onclick: () => draw(path.splice(i + 1)[0])}, each.name)
       : el('b', {}, each.name)]));
-    about.textContent = sumText(node) + (node === path[0] ? '' : `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
+    about.textContent = sumText(node) + (node === path[0] ? '' :
+      `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
     legendOf(node);
   }
 
