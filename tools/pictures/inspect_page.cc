@@ -88,8 +88,8 @@ std::string FilesText(const Inspection& inspection) {
   return "[" + text + "]";
 }
 
-// The data of treemap.js: files, whether parameters are known ("bound"), and the tree. `used`: bytes
-// that other parts of the page take.
+// The data of treemap.js: files, whether parameters are known ("bound"), and the tree. `used`:
+// bytes that other parts of the page take.
 std::string TreeData(const Inspection& inspection, size_t used) {
   const auto& bound = inspection.bound;
   std::vector<TensorSlices> slices;
