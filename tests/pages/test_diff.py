@@ -148,6 +148,79 @@ class DiffTest(browser.PageTest):
                 self.assertIn("x...", self.all(".problems li")[0] + self.all(".problems li")[1])
                 self.expect_clean()
 
+    def test_models_with_nothing_in_common(self):
+        a, b = self.copies("apart")
+        count = 200  # more than either has
+        rename(a, [f"a{i}" for i in range(count)])
+        rename(b, [f"b{i}" for i in range(count)])
+        self.open(self.diff("apart.html", a, b))
+        cards = dict(self.all(".card", "e => [e.children[0].textContent, e.children[1].textContent]"))
+        cards.update({name: value for value, name in cards.items()})
+        self.assertEqual(cards["update: ||B - A|| / ||A||"], "-")
+        self.assertEqual(cards["moved most"], "nothing to compare")
+        self.assertEqual(self.all("h2"), [])
+
+    def tensors(self, name, values):
+        """A file with one F32 tensor for each name."""
+        path, header, data = self.path(name), {}, b""
+        for tensor, numbers in values.items():
+            packed = struct.pack(f"<{len(numbers)}f", *numbers)
+            header[tensor] = {"dtype": "F32", "shape": [len(numbers)],
+                              "data_offsets": [len(data), len(data) + len(packed)]}
+            data += packed
+        text = json.dumps(header).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text + data)
+        return path
+
+    def test_equal_numbers_with_other_bits(self):
+        a = self.tensors("a.safetensors", {"x.zero": [0.0, 1.0], "x.same": [1.0, 2.0]})
+        b = self.tensors("b.safetensors", {"x.zero": [-0.0, 1.0], "x.same": [1.0, 2.0]})
+        self.open(self.diff("bits.html", a, b))
+        labels = dict(self.all("td.heat-cell:not(.sum)",
+                               "e => [e.dataset.name, e.getAttribute('aria-label').split(': ').slice(1).join(': ')]"))
+        self.assertEqual(labels, {"x.zero": "0: equal numbers, other bits", "x.same": "0"})
+        self.assertEqual(len(self.all("#heat-legend .bits", "e => 1")), 1)
+
+    def test_the_same_nan_is_left_out_of_norms(self):
+        a, b = (self.tensors(f"nan_{name}.safetensors", {"x": [float("nan"), 1.0, value]})
+                for name, value in (("a", 2.0), ("b", 2.5)))
+        self.open(self.diff("nan.html", a, b))
+        self.assertIn("Norms and means leave out values that are NaN or infinite.", self.all("p.soft"))
+
+    def test_more_rows_take_the_focus(self):
+        values = {f"layers.{i}.{j}": [1.0] for i in range(500) for j in "abcdefghijklmnop"}
+        a = self.tensors("rows_a.safetensors", values)
+        self.open(self.diff("rows.html", a, self.tensors("rows_b.safetensors", values)))
+        before = self.all("#heat-map tr[data-name]", "e => e.dataset.name")
+        self.focus("#heat-map .heat-groups > button")
+        self.press(browser.Keys.ENTER)
+        after = self.all("#heat-map tr[data-name]", "e => e.dataset.name")
+        self.assertLess(len(before), len(after))
+        self.assertEqual(self.js("return document.activeElement.dataset.name"), after[len(before)])
+        self.assertTrue(self.js("return document.activeElement.matches('td.heat-cell')"))
+
+    def test_the_numbers_do_not_cover_their_cell(self):
+        self.open(self.page, browser.NARROW)
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": browser.NARROW, "height": 640, "deviceScaleFactor": 1, "mobile": False})
+        self.js("document.querySelector(\"#heat-map [tabindex='0']\").focus()")
+        for _ in range(30):
+            covered = self.js("""const cell = document.activeElement.getBoundingClientRect();
+                const info = document.getElementById('heat-info').getBoundingClientRect();
+                return cell.bottom > info.top && cell.top < info.bottom ? document.activeElement.dataset.name : ''""")
+            self.assertEqual(covered, "")
+            self.press(browser.Keys.ARROW_DOWN)
+
+    def test_print_keeps_the_colours(self):
+        self.open(self.page)
+        look = "e => getComputedStyle(e).printColorAdjust"
+        self.assertEqual(set(self.all(".heat-cell, .heat-bar", look)), {"exact"})
+
+    def test_without_scripts_the_page_says_so(self):
+        with open(self.page, encoding="utf-8") as file:
+            self.assertIn("<noscript>", file.read())
+
     def test_findings_leave_the_map_in_sight(self):
         a, b = self.copies("many")
         rename(a, [f"lost.{i}" for i in range(1000)])

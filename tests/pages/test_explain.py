@@ -88,6 +88,76 @@ class ExplainTest(browser.PageTest):
         self.assertEqual(self.all("#chosen h3"), [name])
         self.assertTrue(self.js("return document.activeElement.matches('#chosen h3')"))
 
+    def plan(self, name, *options, model=()):
+        """The page of a plan, with experts in the model if `model` has the options for them."""
+        page, folder = self.path(name + ".html"), self.path(name + "_model")
+        browser.run("nxdkit-make-model", "--quiet", *model, "--out", folder)
+        browser.run("nxd-convert", *options, "--html", page, folder)
+        return page
+
+    def labels(self):
+        """The lines next to each bar of the chosen tensor, those of sources first."""
+        return self.all("#chosen .columns g", "g => [...g.querySelectorAll('text')].map(t => t.textContent)")
+
+    def test_parts_cut_along_two_axes_differ(self):
+        name = "model.layers.1.feed_forward.experts.gate_up_proj"
+        page = self.plan("axes", "--to", "dcp", "--mesh", "dp=2,tp=2", "--explain", name,
+                         model=["--family", "llama4_text"])
+        self.open(page)
+        boxes = [json.loads(row[1].replace(":", ",")) for row in self.rows("#parts")]
+        shape = [max(box[2 * axis + 1] for box in boxes) for axis in range(3)]
+        expected = [", ".join(f"axis {axis}: {box[2 * axis]} to {box[2 * axis + 1] - 1}" for axis in range(3)
+                              if box[2 * axis + 1] - box[2 * axis] < shape[axis]) for box in boxes]
+        self.assertEqual([text.count("axis") for text in expected], [2] * 4)
+        shown = [lines[1] for lines in self.labels()[1:]]
+        self.assertEqual([text.split(", BF16")[0] for text in shown], expected)
+        bands = self.all("#chosen .flow", "e => e.getAttribute('d')")
+        self.assertEqual(len({band.split("C")[0] for band in bands}), 4, "where the bands begin")
+
+    def test_rows_and_columns_are_those_of_two_axes(self):
+        part = ("return partText({box: {lo: [4, 8], extent: [2, 1]}, shape: [8, 16], heads: arguments[0],"
+                " headRows: arguments[1], headDim: 0})")
+        self.open(self.page)
+        self.assertEqual(self.js(part, "", 0), "rows 4 to 5, columns 8")
+        self.assertEqual(self.js(part, "2", 2), "head 2, columns 8")
+        self.assertEqual(self.js(part, "1", 4), "head 1, rows 4 to 5, columns 8")  # a part of the head
+        of = "return partText({box: {lo: [4], extent: [2]}, shape: [arguments[0]], heads: ''})"
+        self.assertEqual(self.js(of, 8), "elements 4 to 5")
+        self.assertEqual(self.js(of, 2), "all of it")
+
+    def test_a_plan_that_reads_nothing(self):
+        self.open(self.plan("nothing", "--to", "rollout", "--tp", "2", "--explain", "rank_util.rank"))
+        self.assertEqual(self.all("#flows"), ["No bytes are read from files."])
+
+    def test_narrow_pages_keep_the_heads(self):
+        page = self.plan("heads", "--to", "nxd", "--tp", "2", "--pp", "2", "--explain",
+                         "model.layers.3.self_attn.q_proj.weight")
+        self.open(page, browser.NARROW)
+        for rank, lines in enumerate(self.labels()[1:]):
+            self.assertEqual(lines[1], ["heads 0 to 3", "heads 4 to 7"][rank])
+
+    def test_sources_of_one_file_differ_in_their_labels(self):
+        page = self.plan("experts", "--to", "nxd", "--tp", "2", "--ep", "2", "--explain",
+                         model=["--family", "qwen3_moe"])
+        for width in (browser.WIDE, browser.NARROW):
+            self.open(page, width)
+            left = self.labels()[:len(set(row[5].split("[")[0] for row in self.rows("#parts")))]
+            self.assertGreater(len(left), 8)
+            self.assertEqual(len({lines[0] for lines in left}), len(left), left)
+            self.assertRegex(left[0][0], r"^0\.(gate|up|down)_proj")
+
+    def test_the_filter_of_parts_says_what_it_searches(self):
+        self.open(self.plan("filter", "--to", "nxd", "--tp", "2", "--ep", "2", "--explain",
+                            model=["--family", "qwen3_moe"]))
+        self.assertEqual(self.all("#parts input", "e => e.placeholder"), ["filter by rank or file"])
+        self.assertEqual(self.all("#parts th")[3::2], ["in the output tensor", "in the input tensor"])
+
+    def test_the_chosen_tensor_is_read_once(self):
+        self.open(self.page)
+        self.assertEqual(self.all("#chosen, #chosen [aria-live]", "e => e.getAttribute('aria-live')"), [None])
+        about = self.all("#chosen h3", "e => document.getElementById(e.getAttribute('aria-describedby')).textContent")
+        self.assertIn(" kB, ", about[0])
+
 
 if __name__ == "__main__":
     unittest.main()

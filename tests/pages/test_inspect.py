@@ -136,6 +136,96 @@ class InspectTest(browser.PageTest):
             pages.append(self.inspect(name + ".html", path))
         self.expect_same_elements(*pages)
 
+    def test_tensors_that_hold_no_parameter(self):
+        bundle = self.path("bundle")
+        browser.run("nxd-convert", "-q", "--to", "rollout", "--tp", "2", self.path("model"), bundle)
+        report = json.loads(browser.run("ckpt-inspect", "--json", bundle))
+        stored = {tensor["name"] for tensor in report["tensors"]}
+        ranks = {name for name in stored if name.endswith("rank_util.rank")}
+        self.assertGreater(len(ranks), 0)
+        self.open(self.inspect("bundle.html", bundle))
+        self.js("const field = document.querySelector('#tensors input');"
+                "field.value = 'rank_util'; field.oninput()")
+        self.assertEqual(set(self.all("#tensors [data-name]", "e => e.dataset.name")), ranks)
+        (text,) = self.all("#treemap [role=status]")
+        self.assertRegex(text, rf"^\d+ parameters and {len(ranks)} other tensors, [0-9.]+ kB "
+                               "without copies of parameters$")
+        groups = self.all(".groups [data-group]", "e => e.dataset.group")
+        self.assertIn("not parameters", groups)
+
+    def test_more_rows_take_the_focus(self):
+        path = self.path("many.safetensors")
+        write_safetensors(path, [f"t{i}" for i in range(60)])
+        self.open(self.inspect("many.html", path))
+        before = self.all("#tensors [data-name]", "e => e.dataset.name")
+        self.focus("#tensors > button")
+        self.press(Keys.ENTER)
+        after = self.all("#tensors [data-name]", "e => e.dataset.name")
+        self.assertEqual((len(before), len(after)), (50, 60))
+        self.assertEqual(self.js("return document.activeElement.dataset.name"), after[50])
+
+    def test_escape_goes_back_after_a_resize(self):
+        self.open(self.page)
+        name = "model.embed_tokens.weight"
+        self.focus(f".treemap [data-name='{name}']")
+        self.press(Keys.ENTER)
+        self.assertEqual(self.all("#chosen h3"), [name])
+        self.js("dispatchEvent(new Event('resize'))")
+        self.press(Keys.ESCAPE)
+        focused = "return document.activeElement"
+        self.assertTrue(self.js(focused + ".classList.contains('cell')"))
+        self.assertEqual(self.js(focused + ".dataset.name"), name)
+
+    def test_a_tensor_without_a_name(self):
+        path = self.path("unnamed.safetensors")
+        write_safetensors(path, ["", "a"])
+        self.open(self.inspect("unnamed.html", path))
+        self.assertEqual(sorted(self.all(".cell-name")), ["(no name)", "a"])
+        self.assertEqual(self.all("#tensors [data-name='']"), ["(no name)"])
+        (label,) = self.all(".treemap [data-name='']", "e => e.getAttribute('aria-label')")
+        self.assertEqual(label, "(no name): 16 B, BF16")
+
+    def test_one_is_one(self):
+        path = self.path("one.safetensors")
+        write_safetensors(path, ["a"])
+        self.open(self.inspect("one.html", path))
+        self.assertEqual(self.all("#treemap [role=status]"), ["16 B in 1 tensor"])
+
+    def test_tensors_without_elements_need_no_map(self):
+        path = self.path("empty.safetensors")
+        header = json.dumps({"a": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}}).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+        self.open(self.inspect("empty.html", path))
+        self.assertEqual(self.all("#treemap [role=status]"), ["0 B in 1 tensor"])
+        self.assertEqual(self.all(".treemap", "e => e.getBoundingClientRect().height"), [0])
+
+    def test_left_out_tensors_are_in_the_legend(self):
+        self.open(self.page)
+        self.js("""document.getElementById('treemap').replaceChildren();
+                const block = document.getElementById('tree');
+                const data = JSON.parse(block.textContent);
+                data.others = [7, 1000000];
+                block.textContent = JSON.stringify(data);
+                document.getElementById('tensors').replaceChildren();
+                showTreemap()""")
+        shares = self.all(".groups [data-group]", "e => [e.dataset.group,"
+                          " parseFloat(e.textContent.match(/([0-9.]+) %/)[1])]")
+        self.assertEqual(shares[-1][0], "others")
+        self.assertAlmostEqual(sum(share for _, share in shares), 100, delta=0.05 * len(shares))
+        (text,) = self.all("#treemap [role=status]")
+        self.assertRegex(text, r"^\d+ parameters and 7 smaller tensors, [0-9.]+ MB without copies$")
+        self.assertEqual(self.all(".treemap [data-name=others]", "e => e.className"), ["cell"])
+
+    def test_print_keeps_the_colours(self):
+        self.open(self.page)
+        look = "e => getComputedStyle(e).printColorAdjust"
+        self.assertEqual(set(self.all(".cell, .key", look)), {"exact"})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        shown = self.js("return document.querySelector('#tensors input').checkVisibility()")
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        self.assertFalse(shown)
+
     def test_fifty_thousand_names_open_in_a_second(self):
         path = os.path.join(self.folder, "big.safetensors")
         write_safetensors(path, [f"model.layers.{layer}.mlp.experts.{expert}.{name}_proj.weight"

@@ -78,8 +78,10 @@ void AddModel(Facts& facts, const artifact::Artifact& artifact) {
 
 void AddCounts(Facts& facts, const Inspection& inspection) {
   const bool logical = inspection.parameters_are_logical;
-  facts.Add("parameters", Grouped(inspection.parameters) + (logical ? "" : " stored elements"),
-            "parameters", inspection.parameters);
+  facts.Add(
+      "parameters",
+      logical ? Grouped(inspection.parameters) : Counted(inspection.parameters, "stored element"),
+      "parameters", inspection.parameters);
   facts.Key("parameters_are_logical", logical);
   facts.Add("bytes", HumanBytes(inspection.bytes), "bytes", inspection.bytes);
   facts.Add("files", Grouped(inspection.files), "files", inspection.files);

@@ -88,12 +88,16 @@ std::vector<std::string> StepLabels(const std::vector<std::string>& versions) {
 
 // --- the results at the top
 
-std::string RelativeText(const std::optional<double>& relative) {
-  return relative && std::isfinite(*relative) ? fmt::format("{:.3g}", *relative) : "-";
+std::string RelativeText(const DiffReport& report) {
+  const std::optional<double> relative = report.update.relative();
+  return report.update.parameters > 0 && relative && std::isfinite(*relative)
+             ? fmt::format("{:.3g}", *relative)
+             : "-";
 }
 
 // The weight that moved most.
 std::string WorstText(const DiffReport& report) {
+  if (report.update.parameters == 0) return "nothing to compare";
   const ParamDiff* worst = nullptr;
   double most = 0;
   for (const ParamDiff& param : report.params) {
@@ -118,7 +122,7 @@ std::string CardsHtml(const std::vector<std::string>& versions, const ops::Versi
   cards.push_back({"elements changed", fmt::format("{} of {}", Grouped(whole.total.changed),
                                                    Grouped(whole.total.elements))});
   if (BrokenPairs(whole) > 0) cards.push_back({"NaN or infinite", Grouped(BrokenPairs(whole))});
-  cards.push_back({"update: ||B - A|| / ||A||", RelativeText(whole.update.relative())});
+  cards.push_back({"update: ||B - A|| / ||A||", RelativeText(whole)});
   cards.push_back({"moved most", WorstText(whole)});
   return page::Cards(cards);
 }
@@ -130,11 +134,9 @@ std::string PathsHtml(const std::vector<std::string>& paths) {
 
 // Remarks that the numbers need.
 std::string NotesHtml(const ops::VersionsReport& report) {
-  std::string html;
-  if (BrokenPairs(report.whole) > 0 ||
-      std::ranges::any_of(report.steps,
-                          [](const DiffReport& step) { return BrokenPairs(step) > 0; }))
-    html += "<p class=\"soft\">Norms and means leave out values that are NaN or infinite.</p>\n";
+  // Also where no pair counts as broken: values that are NaN or infinite in both files do not.
+  std::string html =
+      "<p class=\"soft\">Norms and means leave out values that are NaN or infinite.</p>\n";
   if (std::ranges::any_of(report.whole.params, &ParamDiff::is_state))
     html +=
         "<p class=\"soft\">The update, \"moved most\" and the heat map are of the weights alone; "
@@ -189,11 +191,16 @@ std::string DiffPage(const std::vector<std::string>& paths, const ops::VersionsR
   const std::vector<std::string> versions = LabelsOf(paths);
   const std::vector<std::string> labels = StepLabels(versions);
   page::Page page("ckpt-diff: " + labels.front());
-  page.Use(page::Script::kHeat);
   page.Add(CardsHtml(versions, report));
   page.Add(PathsHtml(paths));
-  page.Add(NotesHtml(report));
+  const bool compares =
+      !report.whole.params.empty() || std::ranges::any_of(report.steps, [](const DiffReport& step) {
+        return !step.layers.empty();
+      });
+  if (compares) page.Add(NotesHtml(report));
   page.Add(FindingsHtml(FindingsOf(labels, report)));
+  if (!compares) return page.Text();
+  page.Use(page::Script::kHeat);
   const size_t used = page.Text().size();
   const HeatData data = MakeHeatData(labels, report, most_bytes - std::min(most_bytes, used));
   if (!data.left_out.empty())
@@ -206,7 +213,8 @@ std::string DiffPage(const std::vector<std::string>& paths, const ops::VersionsR
       "<p class=\"soft\">The colour of a cell is the norm of its update divided by the norm of its "
       "weights, ||B - A|| / ||A||, on a log scale. Arrow keys move between cells; Enter shows the "
       "cell's parameters in the table.</p>\n<div id=\"heat-steps\"></div>\n"
-      "<div id=\"heat-map\"></div>\n");
+      "<div id=\"heat-map\"></div>\n"
+      "<noscript><p>The map needs this page's own script.</p></noscript>\n");
   page.Heading("Parameters");
   page.Add("<div id=\"heat-table\"></div>\n");
   page.AddData("heat", data.json);

@@ -3,7 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "formats/ops/inspect/tensors.h"
 #include "lib/base/text.h"
@@ -21,6 +24,7 @@ using artifact::TensorSlices;
 using ops::Inspection;
 
 constexpr size_t kShownFiles = 1000;
+constexpr std::string_view kNotParameters = "not parameters";
 
 std::string_view GroupOf(models::Role role) {
   using models::Role;
@@ -54,12 +58,18 @@ std::string_view GroupOf(models::Role role) {
   return "";
 }
 
-// A stored name in each of the files that have it, without a parameter behind it.
+// A stored name in each of the files that have it, without a parameter behind it. Tensors that hold
+// parameters are left out.
 std::vector<TensorSlices> StoredSlices(const Inspection& inspection) {
+  std::set<std::pair<uint32_t, std::string_view>> bound;
+  if (inspection.bound)
+    for (const TensorLayout& tensor : inspection.bound->bound.layout.tensors)
+      if (!tensor.pieces.empty()) bound.emplace(tensor.file, tensor.name);
   std::vector<TensorSlices> all;
   std::unordered_map<std::string_view, size_t> numbers;
   for (uint32_t f = 0; f < inspection.artifact.files.size(); ++f)
     for (const StoredTensor& tensor : inspection.artifact.files[f].tensors) {
+      if (bound.contains({f, tensor.name})) continue;
       const auto [at, is_new] = numbers.try_emplace(tensor.name, all.size());
       if (is_new) all.emplace_back().name = tensor.name;
       all[at->second].targets.push_back({tensor.name, f, tensor.dtype, tensor.shape});
@@ -78,27 +88,33 @@ std::string FilesText(const Inspection& inspection) {
   return "[" + text + "]";
 }
 
-// `used`: bytes that other parts of the page take.
+// The data of treemap.js: files, whether parameters are known ("bound"), and the tree. `used`:
+// bytes that other parts of the page take.
 std::string TreeData(const Inspection& inspection, size_t used) {
   const auto& bound = inspection.bound;
-  const std::vector<TensorSlices> slices =
-      bound ? artifact::HeldSlices(*bound) : StoredSlices(inspection);
+  std::vector<TensorSlices> slices;
+  if (bound) slices = artifact::HeldSlices(*bound);
+  std::ranges::move(StoredSlices(inspection), std::back_inserter(slices));
   std::unordered_map<std::string_view, models::Role> roles;
   if (bound && bound->model)
     for (const models::Param& param : bound->model->params) roles.emplace(param.name, param.role);
   std::vector<TreeTensor> tensors;
   for (const TensorSlices& each : slices) {
     const auto role = roles.find(each.name);
-    const std::string_view group = role != roles.end() ? GroupOf(role->second)
-                                   : bound             ? "norms and others"
-                                                       : Name(each.targets[0].dtype);
-    const uint64_t bytes = bound ? artifact::BoxBytes(each.sources[0].dtype, each.sources[0].shape)
-                                 : each.target_bytes();
+    const bool is_param = !each.sources.empty();
+    const std::string_view group = is_param && role != roles.end() ? GroupOf(role->second)
+                                   : is_param                      ? "norms and others"
+                                   : bound                         ? kNotParameters
+                                                                   : Name(each.targets[0].dtype);
+    const uint64_t bytes = is_param
+                               ? artifact::BoxBytes(each.sources[0].dtype, each.sources[0].shape)
+                               : each.target_bytes();
     tensors.push_back({&each, bytes, group});
   }
   const std::string files = FilesText(inspection);
   const size_t room = page::kMostData - std::min(page::kMostData, used + files.size());
-  return "{\"files\":" + files + "," + TreeMembers(tensors, room) + "}";
+  return fmt::format("{{\"files\":{},\"bound\":{},{}}}", files, bound != nullptr,
+                     TreeMembers(tensors, room));
 }
 
 std::string FactRows(const Inspection& inspection) {
@@ -137,9 +153,9 @@ std::string InspectPage(const Inspection& inspection) {
   page.Add(page::Cards(cards));
   const std::string facts = FactRows(inspection) + FileRows(inspection);
   if (inspection.tensors > 0) {
-    page.Heading(inspection.bound ? "Parameters by size" : "Tensors by size");
+    page.Heading("Tensors by size");
     page.Add(
-        "<div id=\"treemap\"></div>\n<div id=\"chosen\" aria-live=\"polite\"></div>\n"
+        "<div id=\"treemap\"></div>\n<div id=\"chosen\"></div>\n"
         "<noscript><p>The picture needs this page's own script.</p></noscript>\n");
     page.AddData("tree", TreeData(inspection, facts.size()));
     page.Use(page::Script::kPlan);

@@ -14,7 +14,7 @@
 namespace nxdkit::tool {
 namespace {
 
-constexpr size_t kMostFlows = 100'000;  // more are not drawn
+constexpr size_t kMostFlows = 100'000;  // more are null, and not drawn
 
 std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
   std::string text;
@@ -24,7 +24,7 @@ std::string EndsData(const std::vector<ops::PlanEnd>& ends) {
 }
 
 std::string FlowsData(const std::vector<ops::PlanFlow>& flows) {
-  if (flows.size() > kMostFlows) return "[]";
+  if (flows.size() > kMostFlows) return "null";
   std::string text;
   for (const ops::PlanFlow& flow : flows)
     text += fmt::format("{}[{},{},{}]", text.empty() ? "" : ",", flow.from, flow.to, flow.bytes);
@@ -65,10 +65,10 @@ std::string PlanPage(const ops::Explanation& plan, const ops::ConvertRequest& re
   if (plan.fill_bytes > 0)
     cards.insert(cards.begin() + 2, {"of them constants", HumanBytes(plan.fill_bytes)});
   page.Add(page::Cards(cards));
-  page.Heading("From file to rank");
+  page.Heading("From the files read to the files written");
   page.Add(
-      "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\" aria-live=\"polite\">"
-      "</div>\n<noscript><p>The picture needs this page's own script.</p></noscript>\n"
+      "<div id=\"flows\"></div>\n<h2>One tensor</h2>\n<div id=\"chosen\"></div>\n"
+      "<noscript><p>The picture needs this page's own script.</p></noscript>\n"
       "<h2>All tensors</h2>\n<div id=\"tensors\"></div>\n");
   page.AddData("plan", PlanData(plan));
   page.Use(page::Script::kPlan);

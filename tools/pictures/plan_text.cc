@@ -78,22 +78,16 @@ std::string MoreText(size_t all) {
 
 std::string EndLabel(const ops::PlanEnd& end) { return EscapeControl(end.label); }
 
-// The dimension along which the parts of a parameter differ.
-size_t AxisOf(const TensorSlices& tensor, uint32_t param) {
-  const Shape& shape = tensor.params[param].shape;
-  for (size_t d = 0; d < shape.size(); ++d)
-    for (const Slice& slice : tensor.slices)
-      if (slice.param == param && slice.logical.extent[d] < shape[d]) return d;
-  return 0;
-}
-
+// The part of a bar that a slice takes: each axis divides the share of the one before.
 Span SpanOf(const TensorSlices& tensor, const Slice& slice) {
   const Shape& shape = tensor.params[slice.param].shape;
-  if (shape.empty()) return {0, 1};
-  const size_t axis = AxisOf(tensor, slice.param);
-  const auto all = static_cast<double>(std::max<int64_t>(shape[axis], 1));
-  return {static_cast<double>(slice.logical.lo[axis]) / all,
-          static_cast<double>(slice.logical.lo[axis] + slice.logical.extent[axis]) / all};
+  double from = 0, size = 1;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const auto all = static_cast<double>(std::max<int64_t>(shape[d], 1));
+    from += size * static_cast<double>(slice.logical.lo[d]) / all;
+    size *= static_cast<double>(slice.logical.extent[d]) / all;
+  }
+  return {from, from + size};
 }
 
 // How many characters the names of all parameters share, up to a dot.

@@ -23,6 +23,11 @@ function grouped(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ',');
 }
 
+// "1 tensor", "2 tensors".
+function counted(count, what) {
+  return grouped(count) + ' ' + what + (count === 1 ? '' : 's');
+}
+
 // Decimal units and three digits, as the commands print them.
 function bytesText(bytes) {
   const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'];
@@ -48,8 +53,13 @@ function shapeText(shape) {
   return '[' + shape.join(', ') + ']';
 }
 
+function shownName(name) {
+  return name === '' ? '(no name)' : name;
+}
+
 // A long name in parts that may wrap after a dot.
 function nameNodes(name) {
+  if (name === '') return [shownName(name)];
   const nodes = [];
   for (const part of name.split(/(?<=\.)/)) {
     if (nodes.length > 0) nodes.push(el('wbr'));
@@ -73,7 +83,8 @@ function includesAll(text, words) {
 
 // A table of any number of rows in `host`: the first fifty, a button for more, a field that
 // filters, and headings that sort. columns: {head, value(row), cell(row), right}; value is what is
-// sorted and searched, cell (the value's text by default) what is shown: a string or nodes. filter:
+// sorted and searched, cell (the value's text by default) what is shown: a string or nodes. label:
+// the field's, which says what the first column has, since that is searched. filter:
 // false leaves the field out, for a few rows. named: rows have their first value as data-name. A cell
 // of a right column has its value as data-value. In the filter * is any text. Returns {filter(text)}.
 function dataTable(host, columns, rows,
@@ -82,11 +93,11 @@ function dataTable(host, columns, rows,
   let limit = kStep;
   let by = sorted;
   let down = descending;
-  const field = el('input', {type: 'search', placeholder: 'filter by name', 'aria-label': label});
+  const field = el('input', {type: 'search', placeholder: label, 'aria-label': label});
   const note = el('p', {class: 'soft', role: 'status'});
   const head = el('tr');
   const body = el('tbody');
-  const more = el('button', {type: 'button', onclick: () => { limit += 20 * kStep; draw(); }});
+  const more = el('button', {type: 'button', onclick: showMore});
 
   function compare(a, b) {
     const x = columns[by].value(a);
@@ -121,6 +132,15 @@ function dataTable(host, columns, rows,
       if (i === by) cell.setAttribute('aria-sort', down ? 'descending' : 'ascending');
       else cell.removeAttribute('aria-sort');
     });
+  }
+  // The button may be hidden then: the first new row gets the focus.
+  function showMore() {
+    const shown = body.rows.length;
+    limit += 20 * kStep;
+    draw();
+    const row = body.rows[shown];
+    row.tabIndex = -1;
+    (row.querySelector('button') || row).focus();
   }
   columns.forEach((column, i) => head.append(el('th', {scope: 'col', class: column.right ? 'right' : null},
       el('button', {type: 'button', onclick: () => {

@@ -20,7 +20,7 @@
   function moved(changed, weights, update, broken) {
     if (broken) return {state: 'broken', order: Infinity};
     if (weights === null || update === null) return {state: 'broken', order: Infinity};
-    if (update === 0) return {state: 'same', ratio: 0, order: 0};
+    if (update === 0) return {state: changed > 0 ? 'bits' : 'same', ratio: 0, order: 0};
     if (weights === 0) return {state: 'zeros', order: Number.MAX_VALUE};
     return {state: 'moved', ratio: update / weights, order: update / weights};
   }
@@ -29,8 +29,10 @@
     broken: 'NaN or infinity',
     zeros: 'A is all zeros',
     same: 'unchanged',
+    bits: 'equal numbers, other bits',  // 0 and -0
   };
   function ratioText(move) {
+    if (move.state === 'bits') return '0: ' + kStates.bits;
     if (move.state === 'zeros') return 'none: ' + kStates.zeros;
     return move.state === 'broken' ? kStates.broken : numberText(move.ratio);
   }
@@ -216,13 +218,19 @@
     node.focus();
   }
 
+  // The numbers of a cell take room at the bottom of the window, where it must not be.
+  function keepInSight(node) {
+    document.documentElement.style.scrollPaddingBottom = info.offsetHeight + 16 + 'px';
+    node.scrollIntoView({block: 'nearest', inline: 'nearest'});
+  }
+
   function cellNode(cell, y, x) {
     const node = el('td', {
       role: 'gridcell', tabindex: '-1', class: 'heat-cell ' + cell.state + (cell.module < 0 ? ' sum' : ''),
       'data-name': cell.name, 'data-relative': cell.ratio ?? '', 'data-y': y, 'data-x': x,
       'aria-label': cell.name + ': ' + ratioText(cell), 'aria-describedby': 'heat-info',
       style: cell.state === 'moved' ? 'background:' + paint(cell) : null,
-      onfocus: () => describe(cell), onmouseenter: () => describe(cell),
+      onfocus: () => { describe(cell); keepInSight(node); }, onmouseenter: () => describe(cell),
       onclick: () => focusCell(node),
       onkeydown: event => key(event, cell, y, x),
     });
@@ -290,12 +298,22 @@
       if (rows.length > 0) nodes.push(groupNode(group, rows));
     }
     if (left > 0)
-      nodes.push(el('button', {type: 'button', onclick: () => { limit += 4 * kMostCells; drawMap(); }},
+      nodes.push(el('button', {type: 'button', onclick: showMore},
           'show ' + grouped(left) + ' more rows'));
     body.replaceChildren(...nodes);
     const first = grid.flat().find(Boolean);
     if (first) first.tabIndex = 0;
     info.replaceChildren(el('span', {class: 'soft'}, 'Point at a cell, or move to it, for its numbers.'));
+  }
+
+  // The button is replaced: the first new cell gets the focus.
+  function showMore() {
+    const shownRows = new Set([...body.querySelectorAll('tr[data-name]')].map(row => row.dataset.name));
+    limit += 4 * kMostCells;
+    drawMap();
+    const row = [...body.querySelectorAll('tr[data-name]')].find(each => !shownRows.has(each.dataset.name));
+    const cell = row && row.querySelector('.heat-cell');
+    if (cell) focusCell(cell);
   }
 
   // --- the strips
@@ -318,7 +336,7 @@
     const list = document.getElementById('heat-steps');
     const buttons = [];
     data.steps.forEach((step, i) => {
-      const [, , changed, weights, update] = step.update;
+      const [parameters, , changed, weights, update] = step.update;
       const move = moved(changed, weights, update, false);
       const button = el('button', {
         type: 'button', class: 'heat-step', 'aria-pressed': String(i === shown), 'data-name': step.label,
@@ -330,7 +348,7 @@
           drawMap();
         },
       }, el('span', {}, (i === 0 ? 'whole way: ' : '') + step.label), stripNode(strips[i]),
-          el('span', {class: 'right'}, ratioText(move)));
+          el('span', {class: 'right'}, parameters > 0 ? ratioText(move) : 'nothing to compare'));
       buttons.push(button);
     });
     list.replaceChildren(
@@ -373,6 +391,6 @@
             ? [count('NaN', 'nan'), count('infinite', 'infinite')] : []),
     {head: 'shape', value: param => shapeText(param.shape)},
     {head: 'dtype', value: param => param.dtypes},
-  ], params, {label: 'filter parameters by name', sorted: 1, named: true});
+  ], params, {label: 'filter by name', sorted: 1, named: true});
   drawMap();
 }

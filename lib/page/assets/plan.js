@@ -72,6 +72,8 @@ function tensorOf(leaf, sides) {
       param: names[s.length + t.length + param],
       box,
       shape: p[param][0],
+      headRows: p[param][1],
+      headDim: p[param][2],
       heads: headsText(box, p[param]),
     };
   });
@@ -85,18 +87,21 @@ function endOf(leaf, sides) {
   return sides.sources ? leaf.pattern.t[0] : leaf.pattern.s[0] || leaf.pattern.t[0];
 }
 
-// The dimension that the boxes cut: the first in which one of them is not the whole shape.
-function axisOf(boxes, shape) {
-  for (let d = 0; d < shape.length; ++d)
-    if (boxes.some(box => box.extent[d] < shape[d])) return d;
-  return 0;
-}
-
 function shorten(text, columns) {
   if (text.length <= columns) return text;
   if (columns < 5) return text.slice(0, Math.max(columns, 0));
   const tail = Math.ceil((columns - 3) / 2);
   return text.slice(0, columns - 3 - tail) + '...' + text.slice(-tail);
+}
+
+// As many of the texts as fit, at least the first.
+function fitted(texts, columns) {
+  let line = texts[0] || '';
+  for (const text of texts.slice(1)) {
+    if (line.length + 2 + text.length > columns) break;
+    line += ', ' + text;
+  }
+  return shorten(line, columns);
 }
 
 // Places bars of these weights one below the other; returns {y, height} of each.
@@ -120,8 +125,9 @@ function band(x1, from, x2, to, slot, title) {
 }
 
 // Two columns of bars with bands between them, drawn anew for each width. left and right: {title,
-// sub, weight}; bands(place): the elements between, where place(side, index, from, to) is the part
-// of a bar between two shares of it.
+// subs, weight, whole}: the subs follow the title as far as there is room; whole is the tooltip.
+// bands(place): the elements between, where place(side, index, from, to) is the part of a bar
+// between two shares of it.
 function drawColumns(host, label, left, right, bands) {
   const kBar = 12;
   const most = Math.max(left.length, right.length);
@@ -144,15 +150,15 @@ function drawColumns(host, label, left, right, bands) {
       const text = side === 0 ? x1 - kBar - 6 : x2 + kBar + 6;
       const anchor = side === 0 ? 'end' : 'start';
       const columns = Math.floor((edge - kBar - 6) / 6.6);
-      const whole = [end.title, end.sub].filter(Boolean);
-      const lines = bar.height >= 30 ? whole : [whole.join(', ')];
+      const lines = (bar.height >= 30 ? [[end.title], end.subs] : [[end.title, ...end.subs]])
+        .map(texts => fitted(texts, columns)).filter(Boolean);
       const middle = bar.y + bar.height / 2 + (lines.length === 1 ? 4 : -3);
       return el('svg:g', {},
           el('svg:rect', {class: side === 0 ? 'end' : 'f' + i % 8, x, y: bar.y.toFixed(1), width: kBar,
             height: bar.height.toFixed(1), rx: 2}),
           ...lines.map((line, n) => el('svg:text', {class: n === 0 ? 'label' : 'axis', x: text,
-            y: (middle + 14 * n).toFixed(1), 'text-anchor': anchor}, shorten(line, columns))),
-          el('svg:title', {}, whole.join(', ')));
+            y: (middle + 14 * n).toFixed(1), 'text-anchor': anchor}, line)),
+          el('svg:title', {}, end.whole || [end.title, ...end.subs].join(', ')));
     }));
     drawing.setAttribute('viewBox', `0 0 ${width} ${height}`);
     drawing.replaceChildren(...bands(place, x1, x2), ...nodes);
@@ -166,10 +172,15 @@ window.addEventListener('resize', () => {
   for (const host of document.querySelectorAll('.columns')) if (host.redraw) host.redraw();
 });
 
-// The part of a bar along its axis, as two shares.
-function shareOf(box, shape, axis) {
-  if (shape.length === 0 || shape[axis] === 0) return [0, 1];
-  return [box.lo[axis] / shape[axis], (box.lo[axis] + box.extent[axis]) / shape[axis]];
+// The part of a bar that a box takes, as two shares: each axis divides the share of the one before.
+function shareOf(box, shape) {
+  let [from, size] = [0, 1];
+  shape.forEach((extent, d) => {
+    if (extent === 0) return;
+    from += size * box.lo[d] / extent;
+    size *= box.extent[d] / extent;
+  });
+  return [from, from + size];
 }
 
 // "self_attn.q_proj.weight"
@@ -177,39 +188,64 @@ function tailOf(name) {
   return name.split('.').slice(-3).join('.');
 }
 
-// The part of a parameter in words: "heads 0 to 3", "rows 0 to 511", "all of it".
-function partText(part, shape) {
-  if (part.heads) return (part.heads.includes(' ') ? 'heads ' : 'head ') + part.heads;
-  const axis = axisOf([part.box], shape);
-  if (shape.length === 0 || part.box.extent[axis] === shape[axis]) return 'all of it';
-  const [first, last] = [part.box.lo[axis], part.box.lo[axis] + part.box.extent[axis] - 1];
-  return (['rows ', 'columns '][axis] || 'indexes ') + first + ' to ' + last;
+// The part of a parameter in words, every axis that is cut: "heads 0 to 3", "rows 0 to 511",
+// "axis 0: 0 to 3, axis 2: 0 to 31", "all of it".
+function partText({box, shape, heads, headRows, headDim}) {
+  const names = shape.length === 2 ? ['rows', 'columns'] : shape.length === 1 ? ['elements'] : null;
+  const texts = heads ? [(heads.includes(' ') ? 'heads ' : 'head ') + heads] : [];
+  shape.forEach((extent, d) => {
+    const [first, end] = [box.lo[d], box.lo[d] + box.extent[d]];
+    const isWhole = box.extent[d] === extent;
+    const isHeads = heads && d === headDim && first % headRows === 0 && end % headRows === 0;
+    if (isWhole || isHeads) return;
+    texts.push((names ? names[d] + ' ' : `axis ${d}: `) + first + (end - first > 1 ? ' to ' + (end - 1) : ''));
+  });
+  return texts.join(', ') || 'all of it';
+}
+
+// The parts of names, between dots, in which they differ: "4.gate_proj".
+function differencesOf(names) {
+  const all = names.map(name => name.split('.'));
+  const fewest = Math.min(...all.map(parts => parts.length));
+  const common = (most, at) => {
+    let count = 0;
+    while (count < most && all.every(parts => at(parts, count) === at(all[0], count))) ++count;
+    return count;
+  };
+  const before = common(fewest - 1, (parts, i) => parts[i]);
+  const after = common(fewest - 1 - before, (parts, i) => parts[parts.length - 1 - i]);
+  return all.map(parts => parts.slice(before, parts.length - after).join('.'));
+}
+
+// The labels of sources: the ways in which they differ come first, and a file that they share is
+// left out.
+function sourceTexts(sources) {
+  const tensorText = end => end.dtype + ' ' + shapeText(end.shape);
+  const differ = key => sources.some(end => end[key] !== sources[0][key]);
+  if (!differ('name'))
+    return sources.map(end => [end.label, tailOf(end.name), tensorText(end)].filter(Boolean));
+  const names = differencesOf(sources.map(end => end.name));
+  return sources.map((end, i) => [names[i], ...(differ('label') ? [end.label] : []), tensorText(end)]);
 }
 
 function drawParts(host, tensor) {
-  const axisIn = (parts, box, shape) => axisOf(parts.map(part => part[box]), shape);
-  const left = tensor.sources.map((end, i) => ({
-    title: end.label || tailOf(end.name),
-    sub: [end.label && tailOf(end.name), end.dtype + ' ' + shapeText(end.shape)].filter(Boolean).join(', '),
-    weight: 1,
-    axis: axisIn(tensor.parts.filter(part => part.from === i), 'source', end.shape),
-  }));
+  const wholeOf = end => [end.label, end.name, end.dtype + ' ' + shapeText(end.shape)].filter(Boolean).join(', ');
+  const texts = sourceTexts(tensor.sources);
+  const left = tensor.sources.map((end, i) =>
+    ({title: texts[i][0], subs: texts[i].slice(1), weight: 1, whole: wholeOf(end)}));
   const right = tensor.targets.map((end, i) => {
     const parts = tensor.parts.filter(part => part.to === i);
-    const part = parts.length === 1 ? partText(parts[0], parts[0].shape) + ', ' : '';
-    return {title: end.label, sub: part + end.dtype + ' ' + shapeText(end.shape), weight: 1,
-      axis: axisIn(parts, 'target', end.shape)};
+    const subs = [...(parts.length === 1 ? [partText(parts[0])] : []), end.dtype + ' ' + shapeText(end.shape)];
+    return {title: end.label, subs, weight: 1};
   });
   drawColumns(host, 'the parts of ' + tensor.name, left, right, (place, x1, x2) => [
     ...tensor.parts.map(part => band(
-      x1, place(0, part.from, ...shareOf(part.source, tensor.sources[part.from].shape, left[part.from].axis)),
-      x2, place(1, part.to, ...shareOf(part.target, tensor.targets[part.to].shape, right[part.to].axis)),
+      x1, place(0, part.from, ...shareOf(part.source, tensor.sources[part.from].shape)),
+      x2, place(1, part.to, ...shareOf(part.target, tensor.targets[part.to].shape)),
       part.to, part.param + boxText(part.box) + (part.heads ? ', heads ' + part.heads : '') + ' to ' +
           tensor.targets[part.to].label)),
     ...tensor.fills.map(fill => {
-      const share = shareOf(fill.target, tensor.targets[fill.to].shape,
-        axisOf([fill.target], tensor.targets[fill.to].shape));
-      const at = place(1, fill.to, ...share);
+      const at = place(1, fill.to, ...shareOf(fill.target, tensor.targets[fill.to].shape));
       return el('svg:rect', {class: 'fill', x: x2 - 8, y: at.y.toFixed(1), width: 8, height: at.height.toFixed(1)},
         el('svg:title', {}, fill.fill));
     }),
@@ -223,12 +259,13 @@ function partColumns(tensor, sides) {
     {head: sides.sources ? 'to' : 'held by', value: row => tensor.targets[row.to].label},
     {head: 'part', value: row => row.fill || (tensor.several ? tailOf(row.param) : '') + boxText(row.box)},
     {head: 'heads', value: row => row.heads || '-'},
-    {head: 'there as', value: row => named(tensor.targets[row.to].name, row.target)},
+    {head: sides.sources ? 'in the output tensor' : 'in the stored tensor',
+      value: row => named(tensor.targets[row.to].name, row.target)},
   ];
   if (!sides.sources) return columns;
   const source = row => tensor.sources[row.from];
   return [...columns, {head: 'from', value: row => row.fill ? '-' : source(row).label},
-    {head: 'where it is', value: row => row.fill ? '-' : named(source(row).name, row.source)}];
+    {head: 'in the input tensor', value: row => row.fill ? '-' : named(source(row).name, row.source)}];
 }
 
 // Shows a tensor in #chosen: its facts, the picture of its parts, and the same as a table.
@@ -243,19 +280,20 @@ function chooseTensor(leaf, sides) {
   const facts = [dtype, shapeText(shape), bytesText(tensor.bytes)];
   if (left === 0) facts.push(files === 1 ? 'in 1 file' : 'in ' + grouped(files) + ' files');
   document.getElementById('chosen').replaceChildren(
-      el('h3', {tabindex: -1, 'data-name': tensor.name}, ...nameNodes(tensor.name)),
-      el('p', {class: 'soft'}, facts.join(', ')), picture, table);
+      el('h3', {tabindex: -1, 'data-name': tensor.name, 'aria-describedby': 'chosen-facts'},
+          ...nameNodes(tensor.name)),
+      el('p', {class: 'soft', id: 'chosen-facts'}, facts.join(', ')), picture, table);
   const rows = [...tensor.parts, ...tensor.fills];
   const filter = Math.max(rows.length, files) > 20;
   if (left > 0) {
     picture.append(`Its ${grouped(left)} parts have no room in a page of all tensors.`);
   } else if (rows.length === 0) {  // no parameter is known: each file has its own tensor
     dataTable(table, [{head: 'held by', value: end => end.label}, {head: 'shape', value: end => shapeText(end.shape)}],
-      tensor.targets, {label: 'filter the files', filter});
+      tensor.targets, {label: 'filter by file', filter});
   } else {
     if (rows.length <= kMostBands) drawParts(picture, tensor);
     else picture.append(`${grouped(rows.length)} parts are too many to draw.`);
-    dataTable(table, partColumns(tensor, sides), rows, {label: 'filter the parts', filter});
+    dataTable(table, partColumns(tensor, sides), rows, {label: 'filter by rank or file', filter});
   }
 }
 
@@ -276,20 +314,24 @@ function nameTable(host, leaves, sides, choose, others) {
     {head: 'bytes', value: leaf => leaf.pattern.b, cell: leaf => bytesText(leaf.pattern.b), right: true},
     {head: 'parts', value: leaf => leaf.pattern.n || leaf.pattern.c.length + leaf.pattern.f.length ||
         leaf.pattern.t.length, right: true},
-  ], leaves, {label: 'filter the names'});
-  if (others[0] > 0) host.append(el('p', {class: 'soft'}, `${grouped(others[0])} smaller tensors, ` +
-      `${bytesText(others[1])}, are left out: a page has room for so many names.`));
+  ], leaves, {label: 'filter by name'});
+  if (others[0] > 0) host.append(el('p', {class: 'soft'}, `${counted(others[0], 'smaller tensor')}, ` +
+      `${bytesText(others[1])}, left out: a page has room for so many names.`));
 }
 
-// Shows a leaf; Escape then goes back to where it was chosen.
+// Shows a leaf; Escape then goes back to where it was chosen, which may have been drawn anew.
 function chooser(sides) {
   return (leaf, asked) => {
     const before = document.activeElement;
+    const host = before.closest('#treemap, #tensors');
     chooseTensor(leaf, sides);
     if (!asked) return;
     const heading = document.querySelector('#chosen h3');
     heading.onkeydown = event => {
-      if (event.key === 'Escape' && before && before.isConnected) before.focus();
+      if (event.key !== 'Escape' || !host) return;
+      const same = [...host.querySelectorAll('button[data-name]')]
+        .find(node => node.dataset.name === before.dataset.name);
+      (before.isConnected ? before : same || host.querySelector('[tabindex="0"], input')).focus();
     };
     heading.focus();
   };
@@ -310,7 +352,8 @@ function grouping(ends) {
 }
 
 function drawFlows(host, data) {
-  if (data.flows.length === 0) return host.append('Too many pairs of files to draw.');
+  if (data.flows === null) return host.append('Too many pairs of files to draw.');
+  if (data.flows.length === 0) return host.append('No bytes are read from files.');
   const [left, right] = [grouping(data.sources), grouping(data.targets)];
   const flows = new Map();
   for (const [from, to, bytes] of data.flows) {
@@ -319,7 +362,7 @@ function drawFlows(host, data) {
   }
   const picture = el('div', {class: 'columns'});
   host.append(picture);
-  const ends = groups => groups.map(({title, bytes}) => ({title, sub: bytesText(bytes), weight: bytes}));
+  const ends = groups => groups.map(({title, bytes}) => ({title, subs: [bytesText(bytes)], weight: bytes}));
   drawColumns(picture, 'the bytes from file to file', ends(left.groups), ends(right.groups), (place, x1, x2) => {
     const used = [left.groups.map(() => 0), right.groups.map(() => 0)];
     return [...flows].map(([key, bytes]) => {
@@ -339,7 +382,7 @@ function drawFlows(host, data) {
     {head: 'from', value: flow => data.sources[flow[0]][0]},
     {head: 'to', value: flow => data.targets[flow[1]][0]},
     {head: 'bytes', value: flow => flow[2], cell: flow => bytesText(flow[2]), right: true},
-  ], data.flows, {label: 'filter the files', filter: data.flows.length > 20});
+  ], data.flows, {label: 'filter by file', filter: data.flows.length > 20});
 }
 
 function showPlan() {

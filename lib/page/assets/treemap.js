@@ -14,7 +14,7 @@ function treeOf(data) {
   };
   const all = data.tree.map(node => make(node, ''));
   const [count, bytes] = data.others;
-  if (count > 0) all.push({name: `${grouped(count)} others`, full: 'others', bytes, count, group: 0, children: []});
+  if (count > 0) all.push({name: counted(count, 'other'), full: 'others', bytes, count, group: null, children: []});
   return sumOf('all', '', all);
 }
 
@@ -84,20 +84,37 @@ function showTreemap() {
   host.append(crumbs, about, map, legend);
   let drawn = 0;
 
-  const titleOf = node => `${node.full || 'all'}: ${bytesText(node.bytes)}, ` +
-      (node.leaf ? data.groups[node.group] : `${grouped(node.count)} tensors`);
+  const titleOf = node => `${shownName(node.full)}: ${bytesText(node.bytes)}, ` +
+      (node.leaf ? data.groups[node.group] : counted(node.count, 'tensor'));
+
+  // A parameter counts once here, however many ranks store parts or copies of it.
+  function sumText(node) {
+    if (!data.bound) return `${bytesText(node.bytes)} in ${counted(node.count, 'tensor')}`;
+    const counts = {parameter: 0, 'other tensor': 0, 'smaller tensor': 0};
+    const walk = each => {
+      if (each.children) each.children.forEach(walk);
+      const isOther = each.leaf && data.groups[each.group] === 'not parameters';
+      if (each.leaf) ++counts[isOther ? 'other tensor' : 'parameter'];
+      else if (each.children.length === 0) counts['smaller tensor'] += each.count;
+    };
+    walk(node);
+    const texts = Object.keys(counts).filter(what => counts[what] > 0).map(what => counted(counts[what], what));
+    return texts.join(' and ') + `, ${bytesText(node.bytes)} ` +
+        (counts['other tensor'] > 0 ? 'without copies of parameters' : 'without copies');
+  }
 
   function cellOf(name, {node, x, y, width, height}, extra) {
     const cell = el(name, {
       class: node.leaf ? 'cell g' + node.group % 8 : 'cell', title: titleOf(node), ...extra});
     Object.assign(cell.style, {left: x + 'px', top: y + 'px', width: width + 'px', height: height + 'px'});
     cell.node = node;
-    if (width > 28 && height > 14) cell.append(el('span', {class: 'cell-name', 'aria-hidden': 'true'}, node.name));
+    if (width > 28 && height > 14)
+      cell.append(el('span', {class: 'cell-name', 'aria-hidden': 'true'}, shownName(node.name)));
     return cell;
   }
 
   // The parts within parts, level by level as long as there is room for all of a level; a part that
-  // shows none has the colour of its largest.
+  // shows none has the colour of its largest, if that has one.
   function fill(level) {
     const inside = level.map(({cell, node, width, height}) => {
       if (node.leaf || width < 24 || height < 24) return [];
@@ -109,7 +126,10 @@ function showTreemap() {
     const next = [];
     level.forEach(({cell, node, height}, i) => {
       if (node.leaf) return;
-      if (inside[i].length === 0 || drawn + count > kMost) return cell.classList.add('g' + node.group % 8);
+      if (inside[i].length === 0 || drawn + count > kMost) {
+        if (node.group !== null) cell.classList.add('g' + node.group % 8);
+        return;
+      }
       if (height < 48) cell.replaceChildren();
       for (const inner of inside[i]) {
         inner.cell = cellOf('span', inner, {'aria-hidden': 'true'});
@@ -125,16 +145,18 @@ function showTreemap() {
     const sums = data.groups.map(() => 0);
     const walk = each => each.leaf ? (sums[each.group] += each.bytes) : each.children.forEach(walk);
     walk(node);
-    legend.replaceChildren(...data.groups.map((group, i) => sums[i] === 0 ? '' : el('span', {'data-group': group},
-      el('span', {class: 'key g' + i % 8}), `${group} ${bytesText(sums[i])}, ` +
-          `${(100 * sums[i] / (node.bytes || 1)).toFixed(1)} %`)));
+    const entry = (group, bytes, classes) => bytes === 0 ? '' : el('span', {'data-group': group},
+      el('span', {class: classes}), `${group} ${bytesText(bytes)}, ` +
+          `${(100 * bytes / (node.bytes || 1)).toFixed(1)} %`);
+    legend.replaceChildren(...data.groups.map((group, i) => entry(group, sums[i], 'key g' + i % 8)),
+      entry('others', node.bytes - sums.reduce((all, sum) => all + sum, 0), 'key none'));
   }
 
   // `focus`: the part that gets the focus; true: the first.
   function draw(focus) {
     const node = path[path.length - 1];
     const width = map.clientWidth;
-    const height = Math.min(Math.max(width * 0.55, 300), 600);
+    const height = node.bytes === 0 ? 0 : Math.min(Math.max(width * 0.55, 300), 600);
     map.style.height = height + 'px';
     const places = squarified(node.children, 0, 0, width, height);
     const cells = places.map(place =>
@@ -149,8 +171,8 @@ function showTreemap() {
     crumbs.replaceChildren(...path.flatMap((each, i) => [i > 0 ? ' \u203a ' : '', i + 1 < path.length
       ? el('button', {type: 'button', class: 'link', onclick: () => draw(path.splice(i + 1)[0])}, each.name)
       : el('b', {}, each.name)]));
-    about.textContent = `${bytesText(node.bytes)} in ${grouped(node.count)} tensors` +
-        (node === path[0] ? '' : `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
+    about.textContent = sumText(node) + (node === path[0] ? '' :
+      `, ${(100 * node.bytes / (path[0].bytes || 1)).toFixed(1)} % of all`);
     legendOf(node);
   }
 
