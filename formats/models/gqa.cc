@@ -6,13 +6,12 @@
 
 namespace nxdkit::models {
 
-constexpr int64_t kMostListed = 128;  // a tp above this is none that a user tries
-
 std::string_view HardwareName(Hardware hardware) {
   return hardware == Hardware::kTrn1 ? "trn1" : "trn2";
 }
 
 Error CannotSplitHeads(int64_t heads, int64_t tp) {
+  constexpr int64_t kMostListed = 128;  // nobody asks for more ranks per model
   std::string divisors;
   for (int64_t each = 1; each <= heads && each <= kMostListed; ++each)
     if (heads % each == 0) divisors += fmt::format("{}{}", divisors.empty() ? "" : ", ", each);

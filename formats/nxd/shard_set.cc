@@ -350,7 +350,9 @@ Error NoTag(const std::string& path, const std::string& tag, const Looker& look)
   const std::optional<std::string> near = ClosestWord(tag, names);
   const std::string there =
       fmt::format("there {} {}", names.size() == 1 ? "is" : "are", FirstNames(names, 5));
-  return std::move(error).hint(near ? fmt::format("did you mean {}? {}", *near, there) : there);
+  if (!near) return std::move(error).hint(there);
+  const std::string question = fmt::format("did you mean {}?", *near);
+  return std::move(error).hint(names.size() == 1 ? question : question + " " + there);
 }
 
 }  // namespace

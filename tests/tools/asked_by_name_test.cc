@@ -125,7 +125,7 @@ TEST_F(AskedByName, OptionsOfWhatIsNotDone) {
               "--out applies to the page");
   const ProcessResult none = CallWords({"ckpt-inspect", "--filter", "no*such", model_});
   EXPECT_EQ(none.exit_code, 0);
-  EXPECT_THAT(none.err, HasSubstr("warning: no tensor matches --filter"));
+  EXPECT_THAT(none.err, HasSubstr("whole names, for instance '*q_proj*'"));
 }
 
 TEST_F(AskedByName, SettingsThatSayNothing) {

@@ -61,10 +61,10 @@ TEST_P(ConvertBundle, RefusesEachContradictionWithBothValues) {
     std::string option, asked, bundle;
   };
   for (const Row& row :
-       std::vector<Row>{{"--tp 2", "--tp 2 was asked for", "compiled for 4"},
-                        {"--bs 9", "--bs 9 was asked for", "compiled for 8"},
-                        {"--seq 1024", "--seq 1024 was asked for", "compiled for 512"},
-                        {"--dtype f32", "--dtype float32 was asked for", "compiled for bfloat16"},
+       std::vector<Row>{{"--tp 2", "--tp 2 was asked for", "is made for 4"},
+                        {"--bs 9", "--bs 9 was asked for", "is made for 8"},
+                        {"--seq 1024", "--seq 1024 was asked for", "is made for 512"},
+                        {"--dtype f32", "--dtype float32 was asked for", "is made for bfloat16"},
                         {fused ? "--no-fused-qkv" : "--fused-qkv",
                          fused ? "--no-fused-qkv" : "--fused-qkv", fused ? "fused" : "apart"},
                         {flavor() == "nxdi" ? "--flavor optimum" : "--flavor nxdi", "was asked for",

@@ -47,6 +47,22 @@ TEST_F(ConvertOutput, RefusesAnOutputThatIsThere) {
   ExpectRefused(kToNxd, model_, file, 2, "the output exists");
 }
 
+// A user who swapped INPUT and OUTPUT must not be told to delete the shards.
+TEST_F(ConvertOutput, SaysThatACheckpointOfAnotherFormatIsThere) {
+  ExpectConverts(kToNxd, model_, out_);
+  ExpectRefused("--to hf", other_, out_, 2,
+                "hint: it is a checkpoint of format nxd, which --force would delete; INPUT comes "
+                "before OUTPUT");
+  ExpectRefused("--to nxd --tp 2", other_, out_, 2, "hint: --force replaces it");
+  ExpectRefused("--to rollout --into", model_, out_, 3,
+                "hint: it is a checkpoint of format nxd; INPUT comes before OUTPUT");
+}
+
+TEST_F(ConvertOutput, ListsTheTpOfTheHeadsBeforeItAsksForHardware) {
+  ExpectRefused("--to nxd --tp 16", model_, out_, 4,
+                "8 query heads cannot be split over tp 16\nhint: tp can be 1, 2, 4, 8;");
+}
+
 TEST_F(ConvertOutput, FillsAnEmptyFolder) {
   fs::create_directory(out_);
   ExpectConverts(kToNxd, model_, out_);

@@ -314,7 +314,7 @@ TEST_F(DiffSteps, ComparesTheFirstWithTheLastAndEachWithTheNext) {
 
 TEST_F(DiffSteps, HasATableOfTheSteps) {
   NudgeLast(b_);
-  const std::string two = Steps({}, {a_, c_}).out;
+  const std::string two = "first against last: " + Steps({}, {a_, c_}).out;
   const std::string three = Steps({}, {a_, b_, c_}).out;
   ASSERT_THAT(three, ::testing::StartsWith(two)) << "then the steps";
   EXPECT_THAT(three.substr(two.size()), ::testing::MatchesRegex("changed     update  step\n"
@@ -328,7 +328,7 @@ TEST_F(DiffSteps, HasATableOfTheSteps) {
 TEST_F(DiffSteps, DifferWhereOnlyAStepDoes) {
   const ProcessResult back = Steps({}, {a_, c_, b_});
   EXPECT_EQ(back.exit_code, 1) << "there and back again";
-  EXPECT_THAT(back.out, ::testing::StartsWith("equal: 39 parameters, "));
+  EXPECT_THAT(back.out, ::testing::StartsWith("first against last: equal: 39 parameters, "));
   EXPECT_THAT(back.out, HasSubstr(c_ + " -> " + b_ + "\n"));
   EXPECT_EQ(Steps({}, {a_, b_, a_}).exit_code, 0);
   EXPECT_EQ(Steps({"--atol", "9"}, {a_, c_, b_}).exit_code, 0);

@@ -38,7 +38,7 @@ TEST_F(Verbosity, VerboseSaysWhatWasChosenAndWhy) {
   EXPECT_THAT(result.err, HasSubstr("model is recognised as hf; --from says otherwise\n"));
   EXPECT_THAT(result.err, HasSubstr("the model is llama ("));
   EXPECT_THAT(result.err, HasSubstr("by " + model_ + "/config.json\n"));
-  EXPECT_THAT(result.err, HasSubstr("q/k/v style: separate (--qkv says otherwise)\n"));
+  EXPECT_THAT(result.err, HasSubstr("q/k/v style: separate (--qkv changes it)\n"));
   EXPECT_THAT(result.err, HasSubstr("step_0 becomes an NxD set: "));
   EXPECT_THAT(result.err, HasSubstr(" on 2 threads; "));
   EXPECT_THAT(result.err, HasSubstr("under a limit of 537 MB\n"));

@@ -120,7 +120,7 @@ TEST(Training, RefusesWhatCannotBeSplit) {
   const auto query = ExpectError(TrainingPlacement(12, 4, 2, 8, Hardware::kTrn1),
                                  Errc::kUnsupported, "12 query heads cannot be split over tp 8");
   ASSERT_TRUE(query);
-  EXPECT_THAT(query->hint(), ::testing::HasSubstr("padded attention heads"));
+  EXPECT_EQ(query->hint(), "tp can be 1, 2, 3, 4, 6, 12; sets with padded heads are not supported");
   const auto key = ExpectError(TrainingPlacement(16, 4, 1, 8, Hardware::kTrn2), Errc::kUnsupported,
                                "4 key heads times kv multiplier 1 cannot be split over tp 8");
   ASSERT_TRUE(key);

@@ -469,6 +469,11 @@ TEST(Tags, ANameThatIsNoFolderIsAUsageError) {
       ExpectError(Locate(tree.Path(), "step_7"), Errc::kNotFound, "no tag \"step_7\"");
   ASSERT_TRUE(error);
   EXPECT_EQ(error->file(), tree.Path());
+  EXPECT_EQ(error->hint(), "did you mean step_1?");
+  tree.AddTag("step_2").Add("step_2/done");
+  const auto number = ExpectError(Locate(tree.Path(), "10"), Errc::kNotFound, "no tag \"10\"");
+  ASSERT_TRUE(number);
+  EXPECT_EQ(number->hint(), "there are step_1, step_2");
 }
 
 TEST(Tags, AnEmptyTagHoldsNoShards) {

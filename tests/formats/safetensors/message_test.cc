@@ -112,6 +112,18 @@ TEST_P(Message, NamesPlaceFoundAndExpected) {
 INSTANTIATE_TEST_SUITE_P(All, Message, ::testing::ValuesIn(Rows()),
                          [](const auto& row) { return std::string(row.param.name); });
 
+// A file with too many bytes is damaged in another way.
+TEST(Message, AFileThatIsCutOffSaysSo) {
+  const testing_util::Scratch scratch;
+  for (const auto& [bytes, hint] :
+       {std::pair(15, "the file is cut off: copy or download it again"), {17, ""}}) {
+    const Result<TensorFile> file =
+        Open(scratch.Write("cut.safetensors", FileOf(One("F32", "2,2", "0,16"), bytes)));
+    ASSERT_FALSE(file.ok());
+    EXPECT_EQ(file.error().hint(), hint) << bytes;
+  }
+}
+
 TEST(Message, MissingFileIsNotFoundAndFolderIsRefused) {
   const testing_util::Scratch scratch;
   const Result<TensorFile> missing = Open(scratch.Path("none.safetensors"));
