@@ -539,13 +539,15 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
 }
 
 // An OUTPUT that holds a checkpoint of another format may be the INPUT of a user who swapped them.
-Error AboutSwapped(Error error, const ops::ConvertRequest& request) {
+Error AboutSwapped(const Error& error, const ops::ConvertRequest& request) {
   if (error.file() != request.output || !request.to) return error;
   const Result<const kinds::Kind*> there = kinds::Recognise(request.output);
   if (!there.ok() || *there == request.to) return error;
-  return std::move(error).hint(
-      fmt::format("it is a checkpoint of format {}{}; INPUT comes before OUTPUT", (*there)->name,
-                  error.code() == Errc::kUsage ? ", which --force would delete" : ""));
+  return Error(error.code(), error.message())  // its own hint, --force, says less
+      .in(error.file())
+      .hint(fmt::format("it is a checkpoint of format {}{}; INPUT comes before OUTPUT",
+                        (*there)->name,
+                        error.code() == Errc::kUsage ? ", which --force would delete" : ""));
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
@@ -556,7 +558,7 @@ Result<ToolAnswer> Run(const Args& args, ToolContext& context) {
   NXDKIT_TRY(SettleExplain(explain, ends.input, ends.output));
   NXDKIT_ASSIGN(ops::ConvertRequest request, RequestOf(args, ends, context));
   Result<ToolAnswer> answer = AnswerConvert(request, explain, {ReportText, ReportJson}, context);
-  if (!answer.ok()) return AboutSwapped(std::move(answer).error(), request);
+  if (!answer.ok()) return AboutSwapped(answer.error(), request);
   return answer;
 }
 
