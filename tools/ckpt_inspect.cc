@@ -78,20 +78,20 @@ struct Column {
   const char* heading;
   bool right = false;  // numbers are aligned right
   // How a narrow terminal shortens it; a path gives its room before a name does.
-  enum Shrink { kNever, kName, kPath } shrink = kNever;
+  enum Cut { kNever, kName, kPath } cut = kNever;
 };
 
 using Row = std::vector<std::string>;
 
-// Takes room from the columns that shrink until all fit `room`.
-void Shrink(const std::vector<Column>& columns, size_t room, std::vector<size_t>& widths) {
+// Narrows the columns that may be cut until all fit `room`.
+void FitColumns(const std::vector<Column>& columns, size_t room, std::vector<size_t>& widths) {
   constexpr size_t kGap = 2;
   constexpr size_t kLeast = 12;
   size_t all = kGap * (columns.size() - 1);
   for (const size_t width : widths) all += width;
-  for (const Column::Shrink shrink : {Column::kPath, Column::kName})
+  for (const Column::Cut cut : {Column::kPath, Column::kName})
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (columns[c].shrink != shrink || all <= room || widths[c] <= kLeast) continue;
+      if (columns[c].cut != cut || all <= room || widths[c] <= kLeast) continue;
       const size_t taken = std::min(all - room, widths[c] - kLeast);
       widths[c] -= taken;
       all -= taken;
@@ -105,13 +105,12 @@ std::string Render(const std::vector<Column>& columns, const std::vector<Row>& r
     widths.push_back(0);
     for (const Row& row : rows) widths[c] = std::max(widths[c], TextColumns(row[c]));
   }
-  if (room > 0) Shrink(columns, room, widths);
+  if (room > 0) FitColumns(columns, room, widths);
   std::string out;
   for (const Row& row : rows) {
     for (size_t c = 0; c < columns.size(); ++c) {
-      const std::string cell = columns[c].shrink == Column::kName
-                                   ? ShortenStart(row[c], widths[c])
-                                   : ShortenMiddle(row[c], widths[c]);
+      const std::string cell = columns[c].cut == Column::kName ? ShortenStart(row[c], widths[c])
+                                                               : ShortenMiddle(row[c], widths[c]);
       const std::string pad(widths[c] - TextColumns(cell), ' ');
       if (c > 0) out += "  ";
       if (columns[c].right) out += pad;
@@ -156,7 +155,7 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
   if (listed.empty()) return "";
   const bool ranks = std::ranges::any_of(inspection.artifact.ranks,
                                          [](const LayoutFile& file) { return file.tp_rank >= 0; });
-  std::vector<Column> columns = {{.heading = "name", .shrink = Column::kName},
+  std::vector<Column> columns = {{.heading = "name", .cut = Column::kName},
                                  {.heading = "dtype"},
                                  {.heading = "shape"},
                                  {.heading = "bytes", .right = true}};
@@ -164,7 +163,7 @@ std::string TensorTable(const Inspection& inspection, const std::vector<TensorPl
     for (const char* heading : {"min", "max", "mean", "nan", "inf", "zeros"})
       columns.push_back({.heading = heading, .right = true});
   if (ranks) columns.push_back({.heading = "rank"});
-  columns.push_back({.heading = "file", .shrink = Column::kPath});
+  columns.push_back({.heading = "file", .cut = Column::kPath});
 
   std::vector<Row> rows(1);
   for (const Column& column : columns) rows[0].emplace_back(column.heading);

@@ -540,14 +540,15 @@ Result<ToolAnswer> RunFollow(const Args& args, ToolContext& context) {
 
 // An OUTPUT that holds a checkpoint of another format may be the INPUT of a user who swapped them.
 Error AboutSwapped(const Error& error, const ops::ConvertRequest& request) {
-  if (error.file() != request.output || !request.to) return error;
+  const bool deletes = error.hint().starts_with("--force");
+  if (error.file() != request.output || !request.to || !(deletes || error.hint().empty()))
+    return error;
   const Result<const kinds::Kind*> there = kinds::Recognise(request.output);
   if (!there.ok() || *there == request.to) return error;
   return Error(error.code(), error.message())  // its own hint, --force, says less
       .in(error.file())
       .hint(fmt::format("it is a checkpoint of format {}{}; INPUT comes before OUTPUT",
-                        (*there)->name,
-                        error.code() == Errc::kUsage ? ", which --force would delete" : ""));
+                        (*there)->name, deletes ? ", which --force would delete" : ""));
 }
 
 Result<ToolAnswer> Run(const Args& args, ToolContext& context) {

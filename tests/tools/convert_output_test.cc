@@ -54,6 +54,8 @@ TEST_F(ConvertOutput, SaysThatACheckpointOfAnotherFormatIsThere) {
                 "hint: it is a checkpoint of format nxd, which --force would delete; INPUT comes "
                 "before OUTPUT");
   ExpectRefused("--to nxd --tp 2", other_, out_, 2, "hint: --force replaces it");
+  ExpectRefused("--to torch", other_, out_, 2,
+                "expected the name of a file\nhint: it is a checkpoint of format nxd; INPUT comes");
   ExpectRefused("--to rollout --into", model_, out_, 3,
                 "hint: it is a checkpoint of format nxd; INPUT comes before OUTPUT");
 }

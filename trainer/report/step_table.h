@@ -18,7 +18,7 @@ struct StepsLeft {
   std::optional<double> cost;
 };
 
-// The name in WithSpeed: tokens per second of all cores. perf/throughput is that of one core.
+// Adds kTokensPerSecond, of all cores, to the metrics of a step; perf/throughput is per core.
 inline constexpr std::string_view kTokensPerSecond = "tokens_per_second";
 MetricRecord WithSpeed(MetricRecord record);
 

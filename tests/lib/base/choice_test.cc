@@ -47,6 +47,17 @@ std::string Taken(const std::vector<DatedName>& names) {
   return newest ? names[newest->index].name + " by " + newest->by : "";
 }
 
+TEST(ChoiceText, SaysWhyForEachCriterion) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"number", "took run/b, the highest number of 2"},
+      {"time", "took run/b, the newest of 2"},
+      {"tracker", "took run/b, the one that a file names, of 2"},
+      {"option", "took run/b, the one asked for, of 2"},
+      {"order", "took run/b, the first of 2"},
+  };
+  for (const auto& [by, text] : rows) EXPECT_EQ(ChoiceText({"run/b", 2, by}), text);
+}
+
 TEST(FindNewest, ComparesNumbersAsNumbers) {
   EXPECT_EQ(Taken({{"step_9", {}}, {"step_100", {}}, {"step_10", {}}}), "step_100 by number");
   EXPECT_EQ(Taken({{"step_9", {}}, {"global_step_10", {}}}), "global_step_10 by number");
